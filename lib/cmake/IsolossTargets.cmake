@@ -1,0 +1,79 @@
+# Build rules shared by every module: one way to declare a library, a test, a
+# benchmark and a registered family of source files.
+
+include_guard(GLOBAL)
+
+# The numerics contract's compiler switches, in one place (docs/numerics.md):
+# contraction would fuse a multiply and an add behind the source's back.
+add_library(isoloss_numerics INTERFACE)
+target_compile_options(isoloss_numerics INTERFACE -ffp-contract=off)
+
+add_library(isoloss_warnings INTERFACE)
+target_compile_options(isoloss_warnings INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Woverloaded-virtual -Wconversion -Wno-sign-conversion -Wdouble-promotion
+  -Wformat=2)
+
+option(ISOLOSS_WARNINGS_AS_ERRORS "Treat warnings as errors" OFF)
+if(ISOLOSS_WARNINGS_AS_ERRORS)
+  target_compile_options(isoloss_warnings INTERFACE -Werror)
+endif()
+
+# isoloss_library(<name> SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
+# Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
+# the target all_verify_interface_header_sets.
+function(isoloss_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(isoloss_${name} STATIC ${ARG_SOURCES})
+  add_library(isoloss::${name} ALIAS isoloss_${name})
+  target_sources(isoloss_${name} PUBLIC FILE_SET HEADERS
+    BASE_DIRS ${PROJECT_SOURCE_DIR}/lib FILES ${ARG_HEADERS})
+  target_compile_features(isoloss_${name} PUBLIC cxx_std_20)
+  target_link_libraries(isoloss_${name}
+    PUBLIC ${ARG_DEPENDS}
+    PRIVATE ${ARG_PRIVATE_DEPENDS}
+            $<BUILD_INTERFACE:isoloss_numerics> $<BUILD_INTERFACE:isoloss_warnings>)
+  set_target_properties(isoloss_${name} PROPERTIES
+    VERIFY_INTERFACE_HEADER_SETS ON)
+endfunction()
+
+# isoloss_test(<name> LABELS ... [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])
+# Builds <name>.cc with GoogleTest and registers its cases under the labels.
+# Labels: unit, conformance, golden, determinism, cli; `long` marks what the
+# quick tier leaves out.
+function(isoloss_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPENDS;SOURCES" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${name}.cc ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main
+    isoloss_numerics isoloss_warnings)
+  target_compile_definitions(${name} PRIVATE
+    ISOLOSS_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${name} NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60
+    TEST_LIST ${name}_cases PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  # gtest_discover_tests splits a list of labels; so they are set when ctest
+  # has read the discovered cases.
+  set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
+  file(WRITE ${labels_file}
+    "set_tests_properties(\${${name}_cases} PROPERTIES LABELS \"${ARG_LABELS}\")\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
+endfunction()
+
+# isoloss_benchmark(<name> DEPENDS ...): a Google Benchmark program.
+function(isoloss_benchmark name)
+  cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
+  add_executable(${name} ${name}.cc)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} benchmark::benchmark
+    isoloss_numerics isoloss_warnings)
+endfunction()
+
+# Reads the lines `MACRO(name)` of <list_file> and returns `name.cc` for each,
+# so a plug-in is compiled exactly when it is registered.
+function(isoloss_registered_sources out list_file macro)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list_file})
+  file(STRINGS ${list_file} lines REGEX "^${macro}\\([a-z0-9_]+\\)$")
+  list(TRANSFORM lines REPLACE "^${macro}\\(([a-z0-9_]+)\\)$" "\\1.cc")
+  set(${out} ${lines} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,16 @@
+// Which program this is: for logs and --version.
+#pragma once
+
+#include <string>
+
+namespace isoloss {
+
+struct BuildInfo {
+  std::string version;   ///< "0.1.0"
+  std::string commit;    ///< git describe, "-dirty" if modified, or "unknown"
+  std::string compiler;  ///< "GNU 12.2.0"
+};
+
+BuildInfo GetBuildInfo();
+
+}  // namespace isoloss

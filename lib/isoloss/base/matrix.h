@@ -1,0 +1,122 @@
+// Row-major matrices: a view that owns nothing and an aligned owner.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <type_traits>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss {
+
+/// A rows x cols window on row-major memory; row i starts at data + i * stride.
+/// Copying a view copies the window, not the elements. Elements of a view are
+/// as mutable as T says.
+template <typename T>
+class MatrixView {
+ public:
+  MatrixView() = default;
+  MatrixView(T* data, size_t rows, size_t cols)
+      : MatrixView(data, rows, cols, cols) {}
+  MatrixView(T* data, size_t rows, size_t cols, size_t stride)
+      : data_(data), rows_(rows), cols_(cols), stride_(stride) {
+    ISOLOSS_ASSERT(stride >= cols || rows <= 1);
+  }
+  /// A view of mutable elements converts to one of const elements.
+  template <typename U>
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) MatrixView(
+      const MatrixView<U>& other)  // NOLINT(google-explicit-constructor)
+      : MatrixView(other.data(), other.rows(), other.cols(), other.stride()) {}
+
+  T* data() const { return data_; }
+  size_t rows() const { return rows_; }
+  size_t cols() const { return cols_; }
+  size_t stride() const { return stride_; }
+  bool empty() const { return rows_ == 0 || cols_ == 0; }
+
+  T* Row(size_t row) const { return data_ + row * stride_; }
+  T& operator()(size_t row, size_t col) const { return Row(row)[col]; }
+
+  /// Rows [first, first + count).
+  MatrixView Rows(size_t first, size_t count) const {
+    ISOLOSS_ASSERT(first + count <= rows_);
+    return {data_ + first * stride_, count, cols_, stride_};
+  }
+  /// Columns [first, first + count).
+  MatrixView Cols(size_t first, size_t count) const {
+    ISOLOSS_ASSERT(first + count <= cols_);
+    return {data_ + first, rows_, count, stride_};
+  }
+
+ private:
+  T* data_ = nullptr;
+  size_t rows_ = 0;
+  size_t cols_ = 0;
+  size_t stride_ = 0;
+};
+
+/// Owns rows x cols elements, densely stored, 64-byte aligned, zero at first.
+/// Moves, does not copy (use CopyFrom): a copy of a tensor is never implicit.
+template <typename T>
+class Matrix {
+ public:
+  Matrix() = default;
+  Matrix(size_t rows, size_t cols) { Resize(rows, cols); }
+
+  /// Gives the matrix a new extent and zeroes it. Keeps the allocation if it is
+  /// large enough, so that a step loop allocates only once.
+  void Resize(size_t rows, size_t cols) {
+    ResizeUninitialized(rows, cols);
+    SetZero();
+  }
+  /// As Resize, but elements are unspecified.
+  void ResizeUninitialized(size_t rows, size_t cols) {
+    if (rows * cols > capacity_) {
+      data_.reset(static_cast<T*>(::operator new[](
+          rows* cols * sizeof(T), std::align_val_t{kAlignment})));
+      capacity_ = rows * cols;
+    }
+    rows_ = rows;
+    cols_ = cols;
+  }
+  void SetZero() {
+    if (size() > 0) std::memset(data_.get(), 0, size() * sizeof(T));
+  }
+  void CopyFrom(const Matrix& other) {
+    ResizeUninitialized(other.rows_, other.cols_);
+    if (size() > 0) std::memcpy(data(), other.data(), size() * sizeof(T));
+  }
+
+  T* data() { return data_.get(); }
+  const T* data() const { return data_.get(); }
+  size_t rows() const { return rows_; }
+  size_t cols() const { return cols_; }
+  size_t size() const { return rows_ * cols_; }
+
+  T* Row(size_t row) { return data() + row * cols_; }
+  const T* Row(size_t row) const { return data() + row * cols_; }
+  T& operator()(size_t row, size_t col) { return Row(row)[col]; }
+  const T& operator()(size_t row, size_t col) const { return Row(row)[col]; }
+
+  MatrixView<T> view() { return {data(), rows_, cols_}; }
+  MatrixView<const T> view() const { return {data(), rows_, cols_}; }
+  MatrixView<const T> cview() const { return view(); }
+
+ private:
+  static constexpr size_t kAlignment = 64;
+  static_assert(std::is_trivially_copyable_v<T>);
+  struct Free {
+    void operator()(T* p) const {
+      ::operator delete[](p, std::align_val_t{kAlignment});
+    }
+  };
+
+  std::unique_ptr<T[], Free> data_;
+  size_t rows_ = 0;
+  size_t cols_ = 0;
+  size_t capacity_ = 0;
+};
+
+}  // namespace isoloss

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Checks every include of lib/isoloss against lib/isoloss/LAYERS.
+
+A module includes itself, base, and the modules on its line; a line names only
+modules on lines above it. lib/ includes nothing of tools/, tests/ or
+experiments/.
+
+Usage: check_layers.py [SOURCE_ROOT]
+"""
+
+import pathlib
+import re
+import sys
+
+
+def read_layers(path):
+    allowed = {}
+    problems = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip():
+            continue
+        module, _, rest = line.partition(":")
+        module = module.strip()
+        for name in rest.split():
+            if name not in allowed:
+                problems.append(
+                    f"{path}:{number}: {module} names {name}, which is not on a line above")
+        allowed[module] = {module, "base", *rest.split()}
+    return allowed, problems
+
+
+def check_file(path, module, allowed):
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
+        if not match:
+            continue
+        included = match.group(1)
+        if re.match(r"(tools|tests|experiments|support)/", included):
+            yield f"{path}:{number}: lib/ includes {included}"
+        target = re.match(r"isoloss/([a-z_]+)/", included)
+        if target and target.group(1) not in allowed:
+            yield (f"{path}:{number}: {module} includes {included}, but LAYERS allows "
+                   f"{module} only {' '.join(sorted(allowed))}")
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".") / "lib" / "isoloss"
+    layers, problems = read_layers(root / "LAYERS")
+    files = 0
+    for path in sorted(root.rglob("*")):
+        if path.suffix not in (".h", ".cc", ".def"):
+            continue
+        module = path.relative_to(root).parts[0]
+        if module not in layers:
+            problems.append(f"{path}: module {module} has no line in LAYERS")
+            continue
+        files += 1
+        problems += check_file(path, module, layers[module])
+    if files == 0:
+        problems.append(f"{root}: no source file found")
+    print("\n".join(problems) if problems else f"{files} files respect LAYERS")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
