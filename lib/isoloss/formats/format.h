@@ -1,0 +1,63 @@
+// Small floating-point element formats, exact and scalar: the definition of
+// what each code means and which code a value gets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace isoloss::formats {
+
+/// One element format of at most 8 bits: sign, exponent, mantissa.
+/// Registered in formats.def; one file each, which defines kFormat_<name>.
+struct Format {
+  std::string_view name;
+  int exponent_bits;
+  int mantissa_bits;
+  int bias;
+  /// Exponent of the largest power of two in the format (E4M3: 8, i.e. 256).
+  int emax;
+  /// Code of the largest finite value, sign bit clear.
+  uint8_t max_code;
+  /// True if the code after max_code is an infinity (E5M2).
+  bool has_infinity;
+  /// Positive canonical NaN code, or 0 where the format has none.
+  uint8_t nan_code;
+  /// The document that defines it.
+  std::string_view source;
+
+  int bits() const { return 1 + exponent_bits + mantissa_bits; }
+  bool has_nan() const { return nan_code != 0; }
+  /// FP32 mantissa field of the largest finite value (0x600000 for 448).
+  uint32_t max_mantissa_field() const;
+};
+
+/// What a value beyond the largest finite one becomes.
+enum class Overflow {
+  kSaturate,   ///< the largest finite value; infinities too
+  kNonFinite,  ///< infinity, or NaN where the format has no infinity (sign
+               ///< kept); formats with neither saturate
+};
+
+/// The value of a code. Special: bits above the format's width must be zero;
+/// every NaN code decodes to 0x7FC00000.
+float Decode(const Format& format, uint8_t code);
+
+/// The code nearest to `value`, ties to even, the sign of zero kept.
+/// Special  NaN becomes nan_code with the sign of the input kept, or +0 where
+///          the format has no NaN.
+/// Source   docs/numerics.md, section 2.
+uint8_t Encode(const Format& format, float value, Overflow overflow);
+
+/// Decode(Encode(value)).
+float RoundToFormat(const Format& format, float value, Overflow overflow);
+
+float MaxFinite(const Format& format);
+
+/// All registered formats, in the order of formats.def.
+std::span<const Format* const> AllFormats();
+
+/// Errors   ConfigError that lists the registered names.
+const Format& FormatByName(std::string_view name);
+
+}  // namespace isoloss::formats
