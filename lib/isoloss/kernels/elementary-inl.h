@@ -1,0 +1,113 @@
+// The float functions of elementary.h on vectors, equal to them bit for bit.
+// Included once per Highway target.
+#if defined(ISOLOSS_KERNELS_ELEMENTARY_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
+#undef ISOLOSS_KERNELS_ELEMENTARY_INL_H_
+#else
+#define ISOLOSS_KERNELS_ELEMENTARY_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "isoloss/kernels/elementary_constants.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace isoloss::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatConstants = ElementaryConstants<float>;
+
+/// The polynomial with these coefficients, highest power first.
+template <class D, size_t kTerms>
+HWY_INLINE hn::VFromD<D> Horner(D d, hn::VFromD<D> x,
+                                const std::array<float, kTerms>& coefficients) {
+  auto sum = hn::Set(d, coefficients[0]);
+  for (size_t i = 1; i < kTerms; ++i) {
+    sum = hn::MulAdd(sum, x, hn::Set(d, coefficients[i]));
+  }
+  return sum;
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> NotANumber(D d) {
+  return hn::Set(d, std::numeric_limits<float>::quiet_NaN());
+}
+
+/// 2^exponent for exponents of normal numbers.
+template <class D>
+HWY_INLINE hn::VFromD<D> PowerOfTwo(
+    D d, hn::VFromD<hn::RebindToSigned<D>> exponent) {
+  const hn::RebindToSigned<D> di;
+  const auto biased =
+      hn::Add(exponent, hn::Set(di, FloatConstants::kExponentBias));
+  return hn::BitCast(d, hn::ShiftLeft<FloatConstants::kMantissaBits>(biased));
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> Exp(D d, hn::VFromD<D> x) {
+  using C = FloatConstants;
+  const hn::RebindToSigned<D> di;
+  const auto clamped =
+      hn::Min(hn::Max(x, hn::Set(d, C::kExpMin)), hn::Set(d, C::kExpMax));
+  const auto magic = hn::Set(d, C::kRoundToInteger);
+  const auto n =
+      hn::Sub(hn::MulAdd(clamped, hn::Set(d, C::kLog2E), magic), magic);
+  const auto r =
+      hn::NegMulAdd(n, hn::Set(d, C::kLn2Low),
+                    hn::NegMulAdd(n, hn::Set(d, C::kLn2High), clamped));
+  const auto p = hn::Add(hn::MulAdd(hn::Mul(r, r), Horner(d, r, C::kExp), r),
+                         hn::Set(d, 1.0f));
+  const auto exponent = hn::ConvertTo(di, n);
+  const auto half = hn::ShiftRight<1>(exponent);
+  const auto scaled = hn::Mul(hn::Mul(p, PowerOfTwo(d, half)),
+                              PowerOfTwo(d, hn::Sub(exponent, half)));
+  return hn::IfThenElse(hn::IsNaN(x), NotANumber(d), scaled);
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> Log(D d, hn::VFromD<D> x) {
+  using C = FloatConstants;
+  const hn::RebindToSigned<D> di;
+  const auto zero = hn::Zero(d);
+  const auto infinity = hn::Set(d, std::numeric_limits<float>::infinity());
+  const auto subnormal = hn::Lt(x, hn::Set(d, C::kSmallestNormal));
+  const auto bits = hn::BitCast(
+      di,
+      hn::IfThenElse(subnormal, hn::Mul(x, hn::Set(d, C::kSubnormalScale)), x));
+  const auto exponent = hn::ShiftRight<C::kMantissaBits>(
+      hn::Sub(bits, hn::Set(di, C::kSqrtHalfBits)));
+  const auto mantissa =
+      hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<C::kMantissaBits>(exponent)));
+  const auto f = hn::Sub(mantissa, hn::Set(d, 1.0f));
+  const auto shift = hn::IfThenElseZero(
+      subnormal, hn::Set(d, static_cast<float>(C::kSubnormalShift)));
+  const auto e = hn::Sub(hn::ConvertTo(d, exponent), shift);
+  const auto s = hn::Div(f, hn::Add(hn::Set(d, 2.0f), f));
+  const auto z = hn::Mul(s, s);
+  const auto series = hn::Mul(z, Horner(d, z, C::kLog));
+  const auto correction = hn::MulAdd(
+      s, hn::Sub(f, series), hn::Neg(hn::Mul(e, hn::Set(d, C::kLn2Low))));
+  auto result = hn::MulAdd(e, hn::Set(d, C::kLn2High), hn::Sub(f, correction));
+  result = hn::IfThenElse(hn::Eq(x, infinity), infinity, result);
+  result = hn::IfThenElse(hn::Gt(x, zero), result, NotANumber(d));
+  return hn::IfThenElse(hn::Eq(x, zero), hn::Neg(infinity), result);
+}
+
+template <class D>
+HWY_INLINE hn::VFromD<D> Sigmoid(D d, hn::VFromD<D> x) {
+  const auto one = hn::Set(d, 1.0f);
+  const auto e = Exp(d, hn::Neg(hn::Abs(x)));
+  const auto numerator = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), e, one);
+  return hn::Div(numerator, hn::Add(one, e));
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace isoloss::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ISOLOSS_KERNELS_ELEMENTARY_INL_H_

@@ -1,0 +1,29 @@
+// Elementary functions of our own: polynomials and IEEE operations written out
+// with explicit fused multiply-adds, the same bits on every target. No libm.
+//
+// The scalar functions here define the results; the vector versions used inside
+// the kernels equal them bit for bit.
+#pragma once
+
+namespace isoloss::kernels {
+
+/// e^x. Within 2 ulp. Special: NaN -> NaN; overflow -> +inf; underflow is
+/// gradual, ending in +0.
+float Exp(float x);
+/// Natural logarithm. Within 2 ulp. Special: 0 -> -inf; x < 0 or NaN -> NaN;
+/// +inf -> +inf; subnormals are exact inputs. NaN results are the positive
+/// quiet NaN without payload, here and in Exp.
+float Log(float x);
+/// 1 / (1 + e^-x), within 3 ulp, without overflow at either end.
+float Sigmoid(float x);
+/// 1 / sqrt(x) as two IEEE operations.
+float Rsqrt(float x);
+
+/// Double-precision versions for tables, schedules and initialisation; accuracy
+/// in ulp and special values as above.
+double Exp(double x);
+double Log(double x);
+/// sin x and cos x, both within 2^-52 absolute. |x| <= 1e6.
+void SinCos(double x, double* sin, double* cos);
+
+}  // namespace isoloss::kernels

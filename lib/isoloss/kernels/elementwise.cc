@@ -1,0 +1,176 @@
+#include "isoloss/kernels/row_tasks.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/kernels/rowwise_scalar.h"
+
+// Compiles this file once per target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "isoloss/kernels/elementwise.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#include "isoloss/kernels/elementary-inl.h"
+#include "isoloss/kernels/rows-inl.h"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace isoloss::kernels::HWY_NAMESPACE {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+using scalar::Add;
+using scalar::Cast;
+using scalar::ElementSigmoid;
+using scalar::SwigluBackward;
+using scalar::SwigluForward;
+
+#else
+
+void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out) {
+  const FloatTag d;
+  for (size_t t = 0; t < x.rows(); ++t) {
+    ForEachVector(d, x.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      const auto value = LoadFirst(d, x.Row(t) + j, n);
+      StoreFirst(d, Sigmoid(d, value), out.Row(t) + j, n);
+    });
+  }
+}
+
+void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
+                   Rounding rounding, MatrixView<float> h) {
+  const FloatTag d;
+  for (size_t t = 0; t < gate.rows(); ++t) {
+    ForEachVector(d, gate.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      const auto z = LoadFirst(d, gate.Row(t) + j, n);
+      const auto u = LoadFirst(d, up.Row(t) + j, n);
+      const auto s = Round(d, hn::Mul(z, Sigmoid(d, z)), rounding);
+      StoreFirst(d, Round(d, hn::Mul(s, u), rounding), h.Row(t) + j, n);
+    });
+  }
+}
+
+void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
+                    MatrixView<const float> dh, Rounding rounding,
+                    MatrixView<float> dgate, MatrixView<float> dup) {
+  const FloatTag d;
+  const auto one = hn::Set(d, 1.0f);
+  for (size_t t = 0; t < gate.rows(); ++t) {
+    ForEachVector(d, gate.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      const auto z = LoadFirst(d, gate.Row(t) + j, n);
+      const auto u = LoadFirst(d, up.Row(t) + j, n);
+      const auto dh_j = LoadFirst(d, dh.Row(t) + j, n);
+      const auto q = Sigmoid(d, z);
+      const auto s = Round(d, hn::Mul(z, q), rounding);
+      const auto ds = Round(d, hn::Mul(dh_j, u), rounding);
+      const auto slope = hn::Mul(q, hn::MulAdd(z, hn::Sub(one, q), one));
+      const auto dgate_j = Round(d, hn::Mul(ds, slope), rounding);
+      const auto dup_j = Round(d, hn::Mul(dh_j, s), rounding);
+      StoreFirst(d, dgate_j, dgate.Row(t) + j, n);
+      StoreFirst(d, dup_j, dup.Row(t) + j, n);
+    });
+  }
+}
+
+void Add(MatrixView<const float> x, MatrixView<const float> y,
+         Rounding rounding, MatrixView<float> out) {
+  const FloatTag d;
+  for (size_t t = 0; t < x.rows(); ++t) {
+    ForEachVector(d, x.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      const auto sum =
+          hn::Add(LoadFirst(d, x.Row(t) + j, n), LoadFirst(d, y.Row(t) + j, n));
+      StoreFirst(d, Round(d, sum, rounding), out.Row(t) + j, n);
+    });
+  }
+}
+
+void Cast(MatrixView<const float> source, Rounding rounding,
+          MatrixView<float> out) {
+  const FloatTag d;
+  for (size_t t = 0; t < source.rows(); ++t) {
+    ForEachVector(d, source.cols(), [&](size_t j, size_t n) HWY_ATTR {
+      const auto value = LoadFirst(d, source.Row(t) + j, n);
+      StoreFirst(d, Round(d, value, rounding), out.Row(t) + j, n);
+    });
+  }
+}
+
+#endif
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace isoloss::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace isoloss::kernels {
+namespace {
+
+HWY_EXPORT(ElementSigmoid);
+HWY_EXPORT(SwigluForward);
+HWY_EXPORT(SwigluBackward);
+HWY_EXPORT(Add);
+HWY_EXPORT(Cast);
+
+}  // namespace
+
+void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
+                    ThreadTeam& team) {
+  RequireShape("ElementSigmoid", "out", out, x.rows(), x.cols());
+  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+    HWY_DYNAMIC_DISPATCH(ElementSigmoid)
+    (x.Rows(first, count), out.Rows(first, count));
+  });
+}
+
+void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
+                   Rounding rounding, MatrixView<float> h, ThreadTeam& team) {
+  constexpr const char* kWhere = "SwigluForward";
+  RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
+  RequireShape(kWhere, "h", h, gate.rows(), gate.cols());
+  ForRowRuns(gate.rows(), gate.cols(), 1, team,
+             [&](size_t first, size_t count) {
+               HWY_DYNAMIC_DISPATCH(SwigluForward)
+               (gate.Rows(first, count), up.Rows(first, count), rounding,
+                h.Rows(first, count));
+             });
+}
+
+void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
+                    MatrixView<const float> dh, Rounding rounding,
+                    MatrixView<float> dgate, MatrixView<float> dup,
+                    ThreadTeam& team) {
+  constexpr const char* kWhere = "SwigluBackward";
+  RequireShape(kWhere, "up", up, gate.rows(), gate.cols());
+  RequireShape(kWhere, "dh", dh, gate.rows(), gate.cols());
+  RequireShape(kWhere, "dgate", dgate, gate.rows(), gate.cols());
+  RequireShape(kWhere, "dup", dup, gate.rows(), gate.cols());
+  ForRowRuns(
+      gate.rows(), gate.cols(), 1, team, [&](size_t first, size_t count) {
+        HWY_DYNAMIC_DISPATCH(SwigluBackward)
+        (gate.Rows(first, count), up.Rows(first, count), dh.Rows(first, count),
+         rounding, dgate.Rows(first, count), dup.Rows(first, count));
+      });
+}
+
+void Add(MatrixView<const float> x, MatrixView<const float> y,
+         Rounding rounding, MatrixView<float> out, ThreadTeam& team) {
+  RequireShape("Add", "y", y, x.rows(), x.cols());
+  RequireShape("Add", "out", out, x.rows(), x.cols());
+  ForRowRuns(x.rows(), x.cols(), 1, team, [&](size_t first, size_t count) {
+    HWY_DYNAMIC_DISPATCH(Add)
+    (x.Rows(first, count), y.Rows(first, count), rounding,
+     out.Rows(first, count));
+  });
+}
+
+void Cast(MatrixView<const float> source, Rounding rounding,
+          MatrixView<float> out, ThreadTeam& team) {
+  RequireShape("Cast", "out", out, source.rows(), source.cols());
+  ForRowRuns(source.rows(), source.cols(), 1, team,
+             [&](size_t first, size_t count) {
+               HWY_DYNAMIC_DISPATCH(Cast)
+               (source.Rows(first, count), rounding, out.Rows(first, count));
+             });
+}
+
+}  // namespace isoloss::kernels
+
+#endif  // HWY_ONCE

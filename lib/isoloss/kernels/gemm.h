@@ -1,0 +1,73 @@
+// One GEMM for every precision: operands are quantised along the contraction
+// axis while they are packed, and multiplied in FP32.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/rounding.h"
+
+namespace isoloss::kernels {
+
+/// Along which side of the stored matrix the contraction index k runs.
+enum class Contraction {
+  kColumns,  ///< values [extent, k]: row i holds operand row i
+  kRows,     ///< values [k, extent]: column i holds operand row i
+};
+
+/// One side of a product.
+struct Operand {
+  MatrixView<const float> values;
+  Contraction contraction = Contraction::kColumns;
+  /// Quantise-dequantise in blocks of 32 along k before multiplying; nullptr
+  /// takes the values as they are.
+  const formats::MxSpec* mx = nullptr;
+
+  /// Number of operand rows (output rows for a, output columns for b).
+  size_t extent() const {
+    return contraction == Contraction::kColumns ? values.rows() : values.cols();
+  }
+  /// Length of the contraction axis.
+  size_t depth() const {
+    return contraction == Contraction::kColumns ? values.cols() : values.rows();
+  }
+};
+
+/// c[i, j] = sum over k of a_i[k] * b_j[k].
+///
+/// Definition (GemmScalar is its text): the k axis is cut into segments. In
+/// each, acc = fma(a_i[k], b_j[k], acc) for ascending k from acc = +0. Segment
+/// sums go up the aligned binary tree over the segment index (kernels/tree.h)
+/// in FP32. The result is rounded once as `rounding` says. MX blocks start anew
+/// at the start of every segment; a last block may be short.
+///
+/// Shapes   a.extent() = c.rows(), b.extent() = c.cols(),
+///          a.depth() = b.depth().
+/// Special  depth 0 (or no segment) gives c = +0. NaN payloads are not defined.
+/// Errors   ShapeError naming all extents, or the ends if they do not ascend
+///          to the depth.
+/// Exact    bits depend on the arguments only.
+struct GemmProblem {
+  Operand a;
+  Operand b;
+  MatrixView<float> c;
+  Rounding rounding = Rounding::kFp32;
+  /// Ends of the segments, ascending, the last one = depth; an end repeated is
+  /// an empty segment, whose sum is +0. Empty: one segment.
+  std::span<const size_t> segment_ends = {};
+};
+
+/// The definition: scalar, obvious, slow.
+void GemmScalar(const GemmProblem& problem);
+
+/// One product on the calling thread.
+void Gemm(const GemmProblem& problem);
+
+/// Independent products; outputs are divided among the team's threads. Small
+/// products go to threads whole.
+void GemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team);
+
+}  // namespace isoloss::kernels

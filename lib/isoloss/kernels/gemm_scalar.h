@@ -1,0 +1,18 @@
+// What the fast kernels need of the definition: its argument checks.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "isoloss/kernels/gemm.h"
+
+namespace isoloss::kernels {
+
+/// Errors   ShapeError as GemmProblem states it.
+void CheckGemmProblem(const GemmProblem& problem);
+
+/// Ends of the segments, with "empty means one" resolved: `whole` is storage
+/// for that one end.
+std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole);
+
+}  // namespace isoloss::kernels

@@ -1,0 +1,169 @@
+// Operations along the rows of a matrix.
+//
+// All insides are FP32 and every operation is one IEEE operation, in the order
+// in which the formulas below are written; fma(a, b, c) is fused, nothing else
+// is. Horizontal sums use 16 logical lanes: element i is added to lane i mod 16
+// with one FMA (a short last group is padded with zeros), then the lanes are
+// added pairwise: 8, 4, 2, 1 apart. Sums over tokens have leaves of kTokenLeaf
+// rows (ascending, from +0) and go up the aligned tree of tree.h. round()
+// stands for the one rounding of a stored result that `rounding` asks for. Exp,
+// Log, Sigmoid and Rsqrt are those of elementary.h.
+//
+// rowwise_scalar.h repeats each function without a team, as the definition.
+//
+// T = tokens (rows). Outputs may be the same memory as an input of the same
+// shape, element for element.
+// Errors   ShapeError if extents differ from those under Shapes.
+// Special  signs and payloads of NaN are not defined; everything else is.
+// Exact    bits depend on the arguments only: neither on the team nor on the
+//          instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/kernels/rounding.h"
+
+namespace isoloss::kernels {
+
+/// Rows per leaf of a sum over tokens for norms, router and loss.
+inline constexpr size_t kTokenLeaf = 32;
+/// A label that takes no part in the loss.
+inline constexpr int32_t kIgnoredLabel = -100;
+
+/// sum_i a[i] * b[i] in 16 lanes: acc = fma(a, b, acc).
+float RowDot(std::span<const float> a, std::span<const float> b);
+
+/// y = round((x * r) * w), r = Rsqrt(sum(x * x) / D + eps).
+/// Shapes   x, y [T, D]; weight [D]; rstd [T] receives r.
+void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
+                    float eps, Rounding rounding, MatrixView<float> y,
+                    std::span<float> rstd, ThreadTeam& team);
+
+/// dx_i = round(r * fma(-c, x_i, g_i)), g = dy * w,
+/// c = ((r * r) / D) * sum(g * x);
+/// dweight_i = sum over tokens of (dy_i * x_i) * r, acc = fma(dy * x, r, acc);
+/// never rounded, overwritten.
+/// Shapes   x, dy, dx [T, D]; weight, dweight [D]; rstd [T].
+void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
+                     std::span<const float> rstd, MatrixView<const float> dy,
+                     Rounding rounding, MatrixView<float> dx,
+                     std::span<float> dweight, ThreadTeam& team);
+
+/// Rotates adjacent pairs (2i, 2i+1) of each head slice in place by the angle
+/// whose cosine c and sine s stand in row positions[t]; `inverse` by its
+/// negative: x_2i = round(fma(x_2i, c, x_2i+1 * -s)),
+/// x_2i+1 = round(fma(x_2i+1, c, x_2i * s)).
+/// Shapes   x [T, heads * stride]: head h occupies columns
+///          [h * stride + offset, h * stride + offset + 2 * cos.cols());
+///          cos, sin [max position, pairs].
+/// Errors   ShapeError also for a position outside the table.
+void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
+               std::span<const int32_t> positions, MatrixView<const float> cos,
+               MatrixView<const float> sin, bool inverse, Rounding rounding,
+               ThreadTeam& team);
+
+/// In place: row i becomes softmax(scale * row) over its first
+/// first_length + i entries (at most cols): e_j = Exp((x_j - max x) * scale),
+/// p_j = e_j * (1 / sum e). The rest of the row is set to +0. scale > 0.
+/// Shapes   scores [Q, K]. Serial: attention runs one head per task.
+void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
+                          float scale);
+/// In place: dp becomes ds = scale * (p * (dp - sum(dp * p))) on the allowed
+/// entries, +0 on the rest.
+/// Shapes   p, dp [Q, K].
+void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
+                           float scale, MatrixView<float> dp);
+
+/// out = softmax(x) per row, as CausalSoftmaxForward with scale 1 and full
+/// rows / out = Sigmoid(x). FP32, not rounded.
+/// Shapes   x, out [T, E].
+void RowSoftmax(MatrixView<const float> x, MatrixView<float> out,
+                ThreadTeam& team);
+void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out,
+                    ThreadTeam& team);
+
+/// h = round(s * up), s = round(gate * Sigmoid(gate)).
+/// Shapes   all [T, F].
+void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
+                   Rounding rounding, MatrixView<float> h, ThreadTeam& team);
+
+/// dup = round(dh * s), s as above; dgate = round(ds * d), ds = round(dh * up),
+/// d = q * fma(gate, 1 - q, 1), q = Sigmoid(gate).
+/// Shapes   all [T, F].
+void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
+                    MatrixView<const float> dh, Rounding rounding,
+                    MatrixView<float> dgate, MatrixView<float> dup,
+                    ThreadTeam& team);
+
+/// Per token, with m = max x, e_j = Exp(x_j - m), S = sum e:
+/// loss = Log(S) + (m - x_label), which is logsumexp(x) - x_label;
+/// dlogits_j = round(e_j * (grad_scale / S)), and at the label
+/// round(fma(e_j, grad_scale / S, -grad_scale)). Ignored tokens get 0.
+/// Shapes   logits [T, V]; labels, loss [T]; dlogits [T, V] or empty to skip
+///          it; it may be the same memory as logits.
+/// Errors   ShapeError if a label is neither kIgnoredLabel nor in [0, V).
+void CrossEntropy(MatrixView<const float> logits,
+                  std::span<const int32_t> labels, float grad_scale,
+                  Rounding rounding, std::span<float> loss,
+                  MatrixView<float> dlogits, ThreadTeam& team);
+
+/// out = round(x + y).
+/// Shapes   all [T, D].
+void Add(MatrixView<const float> x, MatrixView<const float> y,
+         Rounding rounding, MatrixView<float> out, ThreadTeam& team);
+
+/// out = round(source): a copy with kFp32.
+/// Shapes   both [T, D].
+void Cast(MatrixView<const float> source, Rounding rounding,
+          MatrixView<float> out, ThreadTeam& team);
+
+/// out[t] = round(sum over slots k, ascending, of weights[t, k] *
+/// rows[index[t, k]]) as acc = fma(weight, row, acc) from +0. An empty
+/// `weights` means acc = acc + row. A non-empty `addend` is added to the
+/// finished sum before the one rounding: round(acc + addend). Shapes   rows [R,
+/// D]; index, weights [T, K]; addend, out [T, D]. `out` may be
+///          `addend` but not `rows`.
+/// Errors   ShapeError also for an index outside [0, R).
+void GatherCombine(MatrixView<const float> rows,
+                   MatrixView<const int32_t> index,
+                   MatrixView<const float> weights,
+                   MatrixView<const float> addend, Rounding rounding,
+                   MatrixView<float> out, ThreadTeam& team);
+
+/// What a step of AdamW multiplies and adds, computed in double and rounded to
+/// FP32 once.
+struct AdamWScalars {
+  float decay;  ///< 1 - lr * weight_decay
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float step_size;   ///< lr / (1 - beta1^t)
+  float bias2_sqrt;  ///< sqrt(1 - beta2^t)
+  float eps;
+  float grad_scale;  ///< the clip coefficient
+};
+
+/// AdamW on one tensor, in place. With h = g * grad_scale:
+/// m = fma(beta1, m, one_minus_beta1 * h);
+/// v = fma(beta2, v, (one_minus_beta2 * h) * h);
+/// p = p * decay - (step_size * m) / (sqrt(v) / bias2_sqrt + eps).
+/// Shapes   all of one length.
+/// Source   docs/model.md section 11.
+void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
+                 std::span<float> second_moment,
+                 std::span<const float> gradient, const AdamWScalars& scalars,
+                 ThreadTeam& team);
+
+/// Elements per leaf of SumOfSquares.
+inline constexpr size_t kSquaresLeaf = 1024;
+
+/// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
+/// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
+double SumOfSquares(std::span<const float> values, ThreadTeam& team);
+
+}  // namespace isoloss::kernels

@@ -1,0 +1,73 @@
+// The definition of every row-wise operation: scalar, serial, obvious. The
+// formulas, shapes and aliasing rules stand in rowwise.h; arguments are not
+// checked here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/kernels/rounding.h"
+#include "isoloss/kernels/rowwise.h"
+
+namespace isoloss::kernels::scalar {
+
+float RowDot(std::span<const float> a, std::span<const float> b);
+
+void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
+                    float eps, Rounding rounding, MatrixView<float> y,
+                    std::span<float> rstd);
+void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
+                     std::span<const float> rstd, MatrixView<const float> dy,
+                     Rounding rounding, MatrixView<float> dx,
+                     std::span<float> dweight);
+/// RmsNormBackward on the rows of one leaf (at most kTokenLeaf): dweight is the
+/// sum over these rows alone.
+void RmsNormBackwardLeaf(MatrixView<const float> x,
+                         std::span<const float> weight,
+                         std::span<const float> rstd,
+                         MatrixView<const float> dy, Rounding rounding,
+                         MatrixView<float> dx, std::span<float> dweight);
+
+void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
+               std::span<const int32_t> positions, MatrixView<const float> cos,
+               MatrixView<const float> sin, bool inverse, Rounding rounding);
+
+void CausalSoftmaxForward(MatrixView<float> scores, size_t first_length,
+                          float scale);
+void CausalSoftmaxBackward(MatrixView<const float> p, size_t first_length,
+                           float scale, MatrixView<float> dp);
+void RowSoftmax(MatrixView<const float> x, MatrixView<float> out);
+void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out);
+
+void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
+                   Rounding rounding, MatrixView<float> h);
+void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
+                    MatrixView<const float> dh, Rounding rounding,
+                    MatrixView<float> dgate, MatrixView<float> dup);
+
+void CrossEntropy(MatrixView<const float> logits,
+                  std::span<const int32_t> labels, float grad_scale,
+                  Rounding rounding, std::span<float> loss,
+                  MatrixView<float> dlogits);
+
+void Add(MatrixView<const float> x, MatrixView<const float> y,
+         Rounding rounding, MatrixView<float> out);
+void Cast(MatrixView<const float> source, Rounding rounding,
+          MatrixView<float> out);
+void GatherCombine(MatrixView<const float> rows,
+                   MatrixView<const int32_t> index,
+                   MatrixView<const float> weights,
+                   MatrixView<const float> addend, Rounding rounding,
+                   MatrixView<float> out);
+
+void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
+                 std::span<float> second_moment,
+                 std::span<const float> gradient, const AdamWScalars& scalars);
+
+double SumOfSquares(std::span<const float> values);
+/// The sum over one leaf (at most kSquaresLeaf elements).
+double SumOfSquaresLeaf(std::span<const float> values);
+
+}  // namespace isoloss::kernels::scalar

@@ -1,0 +1,54 @@
+// The parts that softmax and cross-entropy share. Included once per Highway
+// target that has a fused multiply-add.
+#if defined(ISOLOSS_KERNELS_SOFTMAX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISOLOSS_KERNELS_SOFTMAX_INL_H_
+#undef ISOLOSS_KERNELS_SOFTMAX_INL_H_
+#else
+#define ISOLOSS_KERNELS_SOFTMAX_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <limits>
+
+#include "isoloss/kernels/elementary-inl.h"
+#include "isoloss/kernels/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace isoloss::kernels::HWY_NAMESPACE {
+
+/// The largest value; -inf if there is none. NaN is passed over. Which of +0
+/// and -0 comes out is open: e^(x - max) does not depend on it.
+HWY_INLINE float RowMax(const float* values, size_t count) {
+  const FloatTag d;
+  auto max = hn::Set(d, -std::numeric_limits<float>::infinity());
+  ForEachVector(d, count, [&](size_t i, size_t n) HWY_ATTR {
+    const auto value = LoadFirst(d, values + i, n);
+    auto larger = hn::Gt(value, max);
+    if (n < hn::MaxLanes(d)) larger = hn::And(larger, hn::FirstN(d, n));
+    max = hn::IfThenElse(larger, value, max);
+  });
+  return hn::GetLane(hn::MaxOfLanes(d, max));
+}
+
+/// e_j = Exp((x_j - max) * scale), stored unless e is nullptr; returns their
+/// sum. `e` may be `x`.
+HWY_INLINE float ShiftedExponentials(const float* x, size_t count, float max,
+                                     float scale, float* e) {
+  const FloatTag d;
+  const auto max_all = hn::Set(d, max);
+  const auto scale_all = hn::Set(d, scale);
+  return SumInLanes(d, count, [&](auto acc, size_t i, size_t n) HWY_ATTR {
+    const auto below = hn::Sub(LoadFirst(d, x + i, n), max_all);
+    const auto e_i = Exp(d, hn::Mul(below, scale_all));
+    if (e != nullptr) StoreFirst(d, e_i, e + i, n);
+    return hn::Add(acc, KeepFirst(d, e_i, n));
+  });
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace isoloss::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ISOLOSS_KERNELS_SOFTMAX_INL_H_

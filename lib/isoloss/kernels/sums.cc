@@ -1,0 +1,78 @@
+#include <vector>
+
+#include "isoloss/kernels/row_tasks.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/kernels/rowwise_scalar.h"
+#include "isoloss/kernels/tree.h"
+
+// Compiles this file once per target.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "isoloss/kernels/sums.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+
+#if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
+#include "isoloss/kernels/rows-inl.h"
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace isoloss::kernels::HWY_NAMESPACE {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+
+using scalar::RowDot;
+using scalar::SumOfSquaresLeaf;
+
+#else
+
+float RowDot(std::span<const float> a, std::span<const float> b) {
+  return DotInLanes(a.data(), b.data(), a.size());
+}
+
+double SumOfSquaresLeaf(std::span<const float> values) {
+  const LaneTag<double> d;
+  const hn::Rebind<float, LaneTag<double>> d_float;
+  return SumInLanes(
+      d, values.size(), [&](auto acc, size_t i, size_t n) HWY_ATTR {
+        const auto x =
+            hn::PromoteTo(d, LoadFirst(d_float, values.data() + i, n));
+        return hn::MulAdd(x, x, acc);
+      });
+}
+
+#endif
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace isoloss::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace isoloss::kernels {
+namespace {
+
+HWY_EXPORT(RowDot);
+HWY_EXPORT(SumOfSquaresLeaf);
+
+}  // namespace
+
+float RowDot(std::span<const float> a, std::span<const float> b) {
+  RequireLength("RowDot", "b", b.size(), a.size());
+  return HWY_DYNAMIC_DISPATCH(RowDot)(a, b);
+}
+
+double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
+  std::vector<double> leaves((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  ForRowRuns(values.size(), 1, kSquaresLeaf, team,
+             [&](size_t run_first, size_t run_count) {
+               for (size_t i = 0; i < run_count; i += kSquaresLeaf) {
+                 const size_t first = run_first + i;
+                 leaves[first / kSquaresLeaf] =
+                     HWY_DYNAMIC_DISPATCH(SumOfSquaresLeaf)(values.subspan(
+                         first, std::min(kSquaresLeaf, run_count - i)));
+               }
+             });
+  return AlignedTreeSum(leaves.data(), leaves.size());
+}
+
+}  // namespace isoloss::kernels
+
+#endif  // HWY_ONCE

@@ -1,0 +1,63 @@
+// The aligned binary tree in which partial sums are added.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace isoloss::kernels {
+
+/// Folds values, given in order of leaf index 0, 1, 2, …, up the binary tree
+/// over the leaf index: node [i * 2^l, (i + 1) * 2^l) is left child + right
+/// child; where the right child has no leaf the left one passes through. The
+/// shape depends on the number of leaves only, so leaves may be computed
+/// anywhere, in any grouping that respects the tree.
+///
+/// `Add(left, right)` returns or assigns left + right.
+template <typename Value, typename Add>
+class AlignedTree {
+ public:
+  explicit AlignedTree(Add add) : add_(std::move(add)) {}
+
+  void Push(Value leaf) {
+    ++count_;
+    // Leaf number count_ - 1 closes as many levels as count_ has trailing
+    // zeros.
+    for (int level = std::countr_zero(count_); level > 0; --level) {
+      leaf = add_(std::move(open_.back()), std::move(leaf));
+      open_.pop_back();
+    }
+    open_.push_back(std::move(leaf));
+  }
+
+  /// The root. `empty` if nothing was pushed.
+  Value Finish(Value empty) {
+    if (open_.empty()) return empty;
+    Value root = std::move(open_.back());
+    open_.pop_back();
+    while (!open_.empty()) {
+      root = add_(std::move(open_.back()), std::move(root));
+      open_.pop_back();
+    }
+    count_ = 0;
+    return root;
+  }
+
+ private:
+  Add add_;
+  std::vector<Value> open_;  // roots of finished subtrees, largest first
+  size_t count_ = 0;
+};
+
+/// AlignedTree over doubles or floats.
+template <typename T>
+T AlignedTreeSum(const T* leaves, size_t count) {
+  if (count == 0) return T{0};
+  if (count == 1) return leaves[0];
+  const size_t half = std::bit_ceil(count) / 2;
+  return AlignedTreeSum(leaves, half) +
+         AlignedTreeSum(leaves + half, count - half);
+}
+
+}  // namespace isoloss::kernels
