@@ -1,0 +1,71 @@
+#include "isoloss/precision/recipe.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/precision/registry.h"
+
+namespace isoloss::precision {
+namespace {
+
+const std::vector<Recipe>& Table() {
+  static const std::vector<Recipe> table = {
+#define ISOLOSS_RECIPE(name) recipes::name(),
+#include "isoloss/precision/recipes.def"
+#undef ISOLOSS_RECIPE
+  };
+  return table;
+}
+
+}  // namespace
+
+std::string_view GemmRoleName(GemmRole role) {
+  switch (role) {
+    case GemmRole::kFprop:
+      return "fprop";
+    case GemmRole::kDgrad:
+      return "dgrad";
+    case GemmRole::kWgrad:
+      return "wgrad";
+  }
+  return "unknown";
+}
+
+const GemmPrecision& Recipe::For(GemmRole role) const {
+  switch (role) {
+    case GemmRole::kFprop:
+      return fprop;
+    case GemmRole::kDgrad:
+      return dgrad;
+    case GemmRole::kWgrad:
+      break;
+  }
+  return wgrad;
+}
+
+bool Recipe::quantizes() const {
+  return std::any_of(std::begin(kGemmRoles), std::end(kGemmRoles),
+                     [&](GemmRole role) { return For(role).quantized(); });
+}
+
+std::vector<const Recipe*> AllRecipes() {
+  std::vector<const Recipe*> recipes;
+  for (const Recipe& recipe : Table()) recipes.push_back(&recipe);
+  return recipes;
+}
+
+const Recipe& RecipeByName(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Recipe& recipe : Table()) {
+    if (recipe.name == name) return recipe;
+    names.push_back(recipe.name);
+  }
+  ThrowError(ErrorKind::kConfig,
+             "recipe: `{}` was given, but it must be one of {}.{}", name,
+             fmt::join(names, ", "), DidYouMean(name, names));
+}
+
+}  // namespace isoloss::precision

@@ -1,0 +1,12 @@
+// The functions behind recipes.def, one per file.
+#pragma once
+
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::precision::recipes {
+
+#define ISOLOSS_RECIPE(name) Recipe name();
+#include "isoloss/precision/recipes.def"
+#undef ISOLOSS_RECIPE
+
+}  // namespace isoloss::precision::recipes
