@@ -1,0 +1,76 @@
+#include "isoloss/corpus/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+
+namespace isoloss::corpus {
+namespace {
+
+/// Token frequencies of a share -> entropy. libm's log is welcome: the value is
+/// reported, no training step reads it.
+double EntropyNats(std::span<const uint64_t> counts, size_t total) {
+  double entropy = 0;
+  for (const uint64_t count : counts) {
+    if (count == 0) continue;
+    const double p = static_cast<double>(count) / static_cast<double>(total);
+    entropy -= p * std::log(p);
+  }
+  return total > 0 ? entropy : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+Corpus::Corpus(TokenVector tokens, size_t vocab_size, std::string description,
+               double held_out_share, double entropy_floor_nats)
+    : tokens_(std::move(tokens)),
+      vocab_size_(vocab_size),
+      description_(std::move(description)),
+      entropy_floor_nats_(entropy_floor_nats) {
+  ISOLOSS_ASSERT(vocab_size <= size_t{1} << 31);
+  ISOLOSS_ASSERT(held_out_share >= 0 && held_out_share <= 1);
+  held_out_.count =
+      static_cast<size_t>(held_out_share * static_cast<double>(size()));
+  training_.count = size() - held_out_.count;
+  held_out_.first = training_.count;
+
+  Digest digest;
+  const uint64_t vocabulary = vocab_size;
+  digest.Update(&vocabulary, sizeof(vocabulary));
+  std::vector<uint64_t> counts(vocab_size);
+  std::vector<int32_t> chunk;
+  constexpr size_t kChunk = 1 << 14;
+  for (size_t first = 0; first < size(); first += kChunk) {
+    chunk.resize(std::min(kChunk, size() - first));
+    Copy(first, chunk);
+    digest.Update(chunk.data(), chunk.size() * sizeof(int32_t));
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      ISOLOSS_ASSERT(chunk[i] >= 0 &&
+                     static_cast<size_t>(chunk[i]) < vocab_size);
+      if (first + i < training_.count) ++counts[chunk[i]];
+    }
+  }
+  digest_ = digest.Value();
+  unigram_entropy_nats_ = EntropyNats(counts, training_.count);
+}
+
+size_t Corpus::size() const {
+  return std::visit([](const auto& tokens) { return tokens.size(); }, tokens_);
+}
+
+void Corpus::Copy(size_t first, std::span<int32_t> out) const {
+  ISOLOSS_ASSERT(first <= size() && out.size() <= size() - first);
+  std::visit(
+      [&](const auto& tokens) {
+        for (size_t i = 0; i < out.size(); ++i) {
+          out[i] = static_cast<int32_t>(tokens[first + i]);
+        }
+      },
+      tokens_);
+}
+
+}  // namespace isoloss::corpus

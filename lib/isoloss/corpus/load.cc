@@ -1,0 +1,221 @@
+// Reads files and token files; see LoadCorpus in corpus.h.
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/corpus/synthetic.h"
+
+namespace isoloss::corpus {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little,
+              "token files are read in place");
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+[[noreturn]] void ThrowUnreadable(const fs::path& path,
+                                  const std::string& reason) {
+  ThrowError(ErrorKind::kIo,
+             "corpus: {} cannot be read: {}. Correct data.paths or the file's "
+             "permissions.",
+             path.string(), reason);
+}
+
+/// Appends the integers that a file holds, in its byte order, to `values`.
+template <typename T>
+void AppendFile(const fs::path& path, std::vector<T>& values) {
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
+  if (file == nullptr) ThrowUnreadable(path, std::strerror(errno));
+
+  size_t odd_bytes = 0;
+  size_t used = values.size();
+  for (;;) {
+    constexpr size_t kChunk = 1 << 16;
+    values.resize(used + kChunk);
+    const size_t bytes =
+        std::fread(values.data() + used, 1, kChunk * sizeof(T), file.get());
+    used += bytes / sizeof(T);
+    odd_bytes = bytes % sizeof(T);
+    if (bytes < kChunk * sizeof(T)) break;
+  }
+  values.resize(used);
+  if (std::ferror(file.get()) != 0) {
+    ThrowUnreadable(path, std::strerror(errno));
+  }
+  if (odd_bytes != 0) {
+    ThrowError(ErrorKind::kFormat,
+               "corpus: {} ends with {} odd byte{}, but its tokens have {} "
+               "bytes each. Correct data.token_type or the file.",
+               path.string(), odd_bytes, odd_bytes == 1 ? "" : "s", sizeof(T));
+  }
+}
+
+/// What `path` is, links resolved. Throws if it is not there.
+fs::file_type TypeOf(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  if (error) ThrowUnreadable(path, error.message());
+  return type;
+}
+
+/// Relative paths of all regular files below `folder`, in byte order.
+std::vector<std::string> FilesBelow(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator();
+       entry.increment(error)) {
+    std::error_code dangling_link;
+    if (entry->is_regular_file(dangling_link)) {
+      names.push_back(entry->path().lexically_relative(folder).string());
+    }
+  }
+  if (error) ThrowUnreadable(folder, error.message());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool Matches(const std::string& pattern, const std::string& relative_path) {
+  if (pattern.find('/') != std::string::npos) {
+    return fnmatch(pattern.c_str(), relative_path.c_str(), FNM_PATHNAME) == 0;
+  }
+  const std::string name = fs::path(relative_path).filename().string();
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+/// The files of a FilesSource, in order.
+std::vector<fs::path> SelectFiles(const FilesSource& source) {
+  std::vector<fs::path> files;
+  std::vector<bool> pattern_used(source.include.size(), false);
+  for (const fs::path& path : source.paths) {
+    if (TypeOf(path) != fs::file_type::directory) {
+      files.push_back(path);
+      continue;
+    }
+    for (const std::string& name : FilesBelow(path)) {
+      bool wanted = source.include.empty();
+      for (size_t i = 0; i < source.include.size(); ++i) {
+        if (!Matches(source.include[i], name)) continue;
+        wanted = true;
+        pattern_used[i] = true;
+      }
+      if (wanted) files.push_back(path / name);
+    }
+  }
+  for (size_t i = 0; i < source.include.size(); ++i) {
+    if (!pattern_used[i]) {
+      ThrowError(ErrorKind::kConfig,
+                 "corpus: pattern \"{}\" of data.include matches no file below "
+                 "{}. Correct the pattern or remove it.",
+                 source.include[i], source.paths.front().string());
+    }
+  }
+  return files;
+}
+
+std::string JoinPaths(const std::vector<fs::path>& paths) {
+  std::string joined;
+  for (const fs::path& path : paths) {
+    joined += (joined.empty() ? "" : ", ") + path.string();
+  }
+  return joined;
+}
+
+[[noreturn]] void ThrowEmpty(const std::vector<fs::path>& paths) {
+  ThrowError(ErrorKind::kConfig,
+             "corpus: {} holds 0 tokens, but training needs text. Correct "
+             "data.paths.",
+             JoinPaths(paths));
+}
+
+Corpus Load(const FilesSource& source, double held_out_share) {
+  ISOLOSS_ASSERT(!source.paths.empty());
+  const std::vector<fs::path> files = SelectFiles(source);
+  std::vector<uint8_t> bytes;
+  for (const fs::path& file : files) {
+    const fs::file_type type = TypeOf(file);
+    if (type != fs::file_type::regular) {
+      ThrowUnreadable(file, "it is neither a file nor a folder");
+    }
+    AppendFile(file, bytes);
+  }
+  if (bytes.empty()) ThrowEmpty(source.paths);
+
+  std::string description = fmt::format(
+      "files: {} bytes of {} file{} in {}", bytes.size(), files.size(),
+      files.size() == 1 ? "" : "s", JoinPaths(source.paths));
+  return Corpus(std::move(bytes), kByteVocabulary, std::move(description),
+                held_out_share, kUnknown);
+}
+
+template <typename T>
+Corpus LoadTokens(const TokensSource& source, double held_out_share) {
+  std::vector<T> tokens;
+  for (const fs::path& file : source.paths) {
+    const size_t first = tokens.size();
+    if (TypeOf(file) != fs::file_type::regular) {
+      ThrowUnreadable(file, "it is not a file");
+    }
+    AppendFile(file, tokens);
+    const auto bad =
+        std::find_if(tokens.begin() + static_cast<ptrdiff_t>(first),
+                     tokens.end(), [&](T t) { return t >= source.vocab_size; });
+    if (bad != tokens.end()) {
+      const size_t position = bad - tokens.begin() - first;
+      ThrowError(ErrorKind::kFormat,
+                 "corpus: {}: token {} (byte {}) is {}, but the vocabulary has "
+                 "{} tokens. Correct model.vocab_size, data.token_type or the "
+                 "file.",
+                 file.string(), position, position * sizeof(T), *bad,
+                 source.vocab_size);
+    }
+  }
+  if (tokens.empty()) ThrowEmpty(source.paths);
+
+  std::string description =
+      fmt::format("tokens: {} tokens of {} bits in {}", tokens.size(),
+                  8 * sizeof(T), JoinPaths(source.paths));
+  return Corpus(std::move(tokens), source.vocab_size, std::move(description),
+                held_out_share, kUnknown);
+}
+
+Corpus Load(const TokensSource& source, double held_out_share) {
+  ISOLOSS_ASSERT(!source.paths.empty());
+  ISOLOSS_ASSERT(source.bits == 16 || source.bits == 32);
+  return source.bits == 16 ? LoadTokens<uint16_t>(source, held_out_share)
+                           : LoadTokens<uint32_t>(source, held_out_share);
+}
+
+Corpus Load(const SyntheticSource& source, double held_out_share) {
+  const double entropy = EntropyRateNats(source);
+  return Corpus(
+      SyntheticTokens(source), source.vocab_size,
+      fmt::format("synthetic: {} tokens of order {}, seed {}, {:.4f} nats each",
+                  source.tokens, source.order, source.seed, entropy),
+      held_out_share, entropy);
+}
+
+}  // namespace
+
+Corpus LoadCorpus(const Source& source, double held_out_share) {
+  return std::visit(
+      [&](const auto& kind) { return Load(kind, held_out_share); }, source);
+}
+
+}  // namespace isoloss::corpus
