@@ -1,0 +1,18 @@
+// Files that are either whole or not there.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+
+namespace isoloss::runlog {
+
+/// Writes `bytes` under a temporary name in the folder of `path` (hidden, with
+/// the process id in it), syncs and renames it, and syncs the folder. An
+/// existing file is replaced in one step.
+/// Errors   IoError naming the path and the system's reason; the temporary file
+///          is removed. An existing `path` that is no regular file is refused.
+void WriteFileAtomically(const std::filesystem::path& path,
+                         std::span<const std::byte> bytes);
+
+}  // namespace isoloss::runlog

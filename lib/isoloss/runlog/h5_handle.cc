@@ -1,0 +1,350 @@
+#include "isoloss/runlog/h5_handle.h"
+
+#include <fmt/format.h>
+#include <hdf5.h>
+
+#include <algorithm>
+#include <bit>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace isoloss::runlog::h5 {
+namespace {
+
+static_assert(std::is_same_v<hid_t, Id>);
+// One type serves memory and disk.
+static_assert(std::endian::native == std::endian::little);
+
+std::mutex& LibraryMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+herr_t AppendReason(unsigned /*depth*/, const H5E_error2_t* entry, void* out) {
+  static_cast<std::string*>(out)->append(": ").append(entry->desc);
+  return 0;
+}
+
+[[noreturn]] void ThrowFailure(const char* call, std::string_view object) {
+  std::string reasons;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &AppendReason, &reasons);
+  H5Eclear2(H5E_DEFAULT);
+  throw Failure(fmt::format("{}({}){}", call, object, reasons));
+}
+
+/// HDF5 reports every failure as a negative number.
+template <typename Result>
+Result Check(Result result, const char* call, std::string_view object = "") {
+  if (result < 0) ThrowFailure(call, object);
+  return result;
+}
+
+Handle PropertyList(hid_t list_class) {
+  return {Check(H5Pcreate(list_class), "H5Pcreate"), &H5Pclose};
+}
+
+Handle Scalar() {
+  return {Check(H5Screate(H5S_SCALAR), "H5Screate"), &H5Sclose};
+}
+
+Handle Copy(hid_t type) { return {Check(H5Tcopy(type), "H5Tcopy"), &H5Tclose}; }
+
+/// Rows of a chunk: as many as there are, within 64 and 64 KiB, so that a short
+/// log is a small file and a long one has few chunks.
+hsize_t ChunkRows(hsize_t rows, hsize_t width) {
+  const hsize_t most = std::max<hsize_t>(1, 8192 / std::max<hsize_t>(1, width));
+  return std::clamp<hsize_t>(rows, std::min<hsize_t>(64, most), most);
+}
+
+std::string NameOf(const Handle& object) {
+  const ssize_t length =
+      Check(H5Iget_name(object.get(), nullptr, 0), "H5Iget_name");
+  std::string name(static_cast<size_t>(length), '\0');
+  Check(H5Iget_name(object.get(), name.data(), name.size() + 1), "H5Iget_name");
+  return name;
+}
+
+/// Frees what HDF5 allocated for variable-length strings.
+struct LibraryFree {
+  void operator()(char* text) const { H5free_memory(text); }
+};
+using LibraryString = std::unique_ptr<char, LibraryFree>;
+
+std::string ToString(const LibraryString& text) {
+  return text ? std::string(text.get()) : std::string();
+}
+
+/// A NUL would end the string for every reader.
+const char* ToPointer(const std::string& text) {
+  if (text.find('\0') != std::string::npos) {
+    throw Failure(fmt::format(
+        "a text of {} bytes has a NUL byte at position {}, which HDF5 strings "
+        "can't hold",
+        text.size(), text.find('\0')));
+  }
+  return text.c_str();
+}
+
+}  // namespace
+
+Session::Session() : lock_(LibraryMutex()) {
+  Check(H5open(), "H5open");
+  Check(H5Eget_auto2(H5E_DEFAULT, &print_, &print_client_), "H5Eget_auto2");
+  Check(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr), "H5Eset_auto2");
+}
+
+Session::~Session() { H5Eset_auto2(H5E_DEFAULT, print_, print_client_); }
+
+Handle CreateFileInMemory() {
+  constexpr size_t kGrowth = size_t{1} << 20;
+  const Handle access = PropertyList(H5P_FILE_ACCESS);
+  Check(H5Pset_fapl_core(access.get(), kGrowth, /*backing_store=*/false),
+        "H5Pset_fapl_core");
+  Check(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V18),
+        "H5Pset_libver_bounds");
+  return {Check(H5Fcreate("run log in memory", H5F_ACC_TRUNC, H5P_DEFAULT,
+                          access.get()),
+                "H5Fcreate"),
+          &H5Fclose};
+}
+
+std::vector<std::byte> FileImage(const Handle& file) {
+  Check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), "H5Fflush");
+  const ssize_t size =
+      Check(H5Fget_file_image(file.get(), nullptr, 0), "H5Fget_file_image");
+  std::vector<std::byte> image(static_cast<size_t>(size));
+  Check(H5Fget_file_image(file.get(), image.data(), image.size()),
+        "H5Fget_file_image");
+  return image;
+}
+
+Handle OpenFile(const std::filesystem::path& path) {
+  return {Check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), "H5Fopen"),
+          &H5Fclose};
+}
+
+Handle CreateGroup(const Handle& parent, const char* name) {
+  return {Check(H5Gcreate2(parent.get(), name, H5P_DEFAULT, H5P_DEFAULT,
+                           H5P_DEFAULT),
+                "H5Gcreate2", name),
+          &H5Gclose};
+}
+
+Handle OpenGroup(const Handle& parent, const char* name) {
+  return {Check(H5Gopen2(parent.get(), name, H5P_DEFAULT), "H5Gopen2", name),
+          &H5Gclose};
+}
+
+bool HasLink(const Handle& parent, const char* name) {
+  return Check(H5Lexists(parent.get(), name, H5P_DEFAULT), "H5Lexists", name) >
+         0;
+}
+
+bool HasAttribute(const Handle& object, const char* name) {
+  return Check(H5Aexists(object.get(), name), "H5Aexists", name) > 0;
+}
+
+template <>
+Handle TypeOf<int64_t>() {
+  return Copy(H5T_STD_I64LE);
+}
+
+template <>
+Handle TypeOf<double>() {
+  return Copy(H5T_IEEE_F64LE);
+}
+
+template <>
+Handle TypeOf<bool>() {
+  Handle type{Check(H5Tenum_create(H5T_STD_I8LE), "H5Tenum_create"), &H5Tclose};
+  int8_t value = 0;
+  Check(H5Tenum_insert(type.get(), "FALSE", &value), "H5Tenum_insert");
+  value = 1;
+  Check(H5Tenum_insert(type.get(), "TRUE", &value), "H5Tenum_insert");
+  return type;
+}
+
+template <>
+Handle TypeOf<std::string>() {
+  Handle type = Copy(H5T_C_S1);
+  Check(H5Tset_size(type.get(), H5T_VARIABLE), "H5Tset_size");
+  Check(H5Tset_cset(type.get(), H5T_CSET_UTF8), "H5Tset_cset");
+  return type;
+}
+
+bool SameType(const Handle& a, const Handle& b) {
+  return Check(H5Tequal(a.get(), b.get()), "H5Tequal") > 0;
+}
+
+std::string Describe(const Handle& type) {
+  const size_t bits = 8 * H5Tget_size(type.get());
+  switch (H5Tget_class(type.get())) {
+    case H5T_INTEGER:
+      return fmt::format(
+          "{} {}-bit integer",
+          H5Tget_sign(type.get()) == H5T_SGN_NONE ? "unsigned" : "signed",
+          bits);
+    case H5T_FLOAT:
+      return fmt::format("{}-bit float", bits);
+    case H5T_STRING:
+      return fmt::format(
+          "{} {} string",
+          H5Tis_variable_str(type.get()) > 0 ? "variable-length"
+                                             : "fixed-length",
+          H5Tget_cset(type.get()) == H5T_CSET_UTF8 ? "UTF-8" : "ASCII");
+    case H5T_ENUM:
+      return fmt::format("{}-bit enumeration", bits);
+    case H5T_COMPOUND:
+      return "compound";
+    default:
+      return fmt::format("type of HDF5 class {}",
+                         static_cast<int>(H5Tget_class(type.get())));
+  }
+}
+
+Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
+                     uint64_t rows, uint64_t width) {
+  const int rank = width == 0 ? 1 : 2;
+  const hsize_t extent[] = {rows, width};
+  const hsize_t limit[] = {H5S_UNLIMITED, width};
+  const hsize_t chunk[] = {ChunkRows(rows, width), width};
+  const Handle space{
+      Check(H5Screate_simple(rank, extent, limit), "H5Screate_simple", name),
+      &H5Sclose};
+  const Handle properties = PropertyList(H5P_DATASET_CREATE);
+  Check(H5Pset_chunk(properties.get(), rank, chunk), "H5Pset_chunk", name);
+  // A flipped bit must not pass as a value. The library's filters do not apply
+  // to strings, which lie outside the chunks.
+  if (H5Tis_variable_str(type.get()) <= 0) {
+    Check(H5Pset_fletcher32(properties.get()), "H5Pset_fletcher32", name);
+  }
+  // The same log gives the same bytes.
+  Check(H5Pset_obj_track_times(properties.get(), false),
+        "H5Pset_obj_track_times", name);
+  return {Check(H5Dcreate2(parent.get(), name, type.get(), space.get(),
+                           H5P_DEFAULT, properties.get(), H5P_DEFAULT),
+                "H5Dcreate2", name),
+          &H5Dclose};
+}
+
+Handle OpenDataset(const Handle& parent, const char* name) {
+  return {Check(H5Dopen2(parent.get(), name, H5P_DEFAULT), "H5Dopen2", name),
+          &H5Dclose};
+}
+
+Handle DatasetType(const Handle& dataset) {
+  return {Check(H5Dget_type(dataset.get()), "H5Dget_type"), &H5Tclose};
+}
+
+std::vector<uint64_t> DatasetExtent(const Handle& dataset) {
+  const Handle space{Check(H5Dget_space(dataset.get()), "H5Dget_space"),
+                     &H5Sclose};
+  const int rank = Check(H5Sget_simple_extent_ndims(space.get()),
+                         "H5Sget_simple_extent_ndims");
+  std::vector<hsize_t> extent(static_cast<size_t>(rank));
+  Check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr),
+        "H5Sget_simple_extent_dims");
+  return {extent.begin(), extent.end()};
+}
+
+template <typename T>
+void WriteDataset(const Handle& dataset, std::span<const T> values) {
+  const Handle type = TypeOf<T>();
+  const void* source = values.data();
+  std::vector<const char*> pointers;
+  if constexpr (std::is_same_v<T, std::string>) {
+    std::transform(values.begin(), values.end(), std::back_inserter(pointers),
+                   &ToPointer);
+    source = pointers.data();
+  }
+  Check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                 source),
+        "H5Dwrite", NameOf(dataset));
+}
+
+template <typename T>
+void ReadDataset(const Handle& dataset, std::span<T> values) {
+  const Handle type = TypeOf<T>();
+  void* target = values.data();
+  std::vector<LibraryString> texts;
+  if constexpr (std::is_same_v<T, std::string>) {
+    static_assert(sizeof(LibraryString) == sizeof(char*));
+    texts.resize(values.size());
+    target = texts.data();
+  }
+  Check(
+      H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, target),
+      "H5Dread", NameOf(dataset));
+  if constexpr (std::is_same_v<T, std::string>) {
+    std::transform(texts.begin(), texts.end(), values.begin(), &ToString);
+  }
+}
+
+template <typename T>
+void WriteAttribute(const Handle& object, const char* name, const T& value) {
+  const Handle type = TypeOf<T>();
+  const Handle space = Scalar();
+  const Handle attribute{
+      Check(H5Acreate2(object.get(), name, type.get(), space.get(), H5P_DEFAULT,
+                       H5P_DEFAULT),
+            "H5Acreate2", name),
+      &H5Aclose};
+  if constexpr (std::is_same_v<T, std::string>) {
+    const char* pointer = ToPointer(value);
+    Check(H5Awrite(attribute.get(), type.get(), &pointer), "H5Awrite", name);
+  } else {
+    Check(H5Awrite(attribute.get(), type.get(), &value), "H5Awrite", name);
+  }
+}
+
+Handle OpenAttribute(const Handle& object, const char* name) {
+  return {Check(H5Aopen(object.get(), name, H5P_DEFAULT), "H5Aopen", name),
+          &H5Aclose};
+}
+
+Handle AttributeType(const Handle& attribute) {
+  return {Check(H5Aget_type(attribute.get()), "H5Aget_type"), &H5Tclose};
+}
+
+bool IsScalar(const Handle& attribute) {
+  const Handle space{Check(H5Aget_space(attribute.get()), "H5Aget_space"),
+                     &H5Sclose};
+  return H5Sget_simple_extent_type(space.get()) == H5S_SCALAR;
+}
+
+template <typename T>
+T ReadAttribute(const Handle& attribute) {
+  const Handle type = TypeOf<T>();
+  if constexpr (std::is_same_v<T, std::string>) {
+    char* text = nullptr;
+    Check(H5Aread(attribute.get(), type.get(), &text), "H5Aread");
+    return ToString(LibraryString(text));
+  } else if constexpr (std::is_same_v<T, bool>) {
+    // Bytes other than 0 and 1 are not values of a C++ bool.
+    int8_t value = 0;
+    Check(H5Aread(attribute.get(), type.get(), &value), "H5Aread");
+    return value != 0;
+  } else {
+    T value{};
+    Check(H5Aread(attribute.get(), type.get(), &value), "H5Aread");
+    return value;
+  }
+}
+
+template void WriteDataset(const Handle&, std::span<const int64_t>);
+template void WriteDataset(const Handle&, std::span<const double>);
+template void WriteDataset(const Handle&, std::span<const std::string>);
+template void ReadDataset(const Handle&, std::span<int64_t>);
+template void ReadDataset(const Handle&, std::span<double>);
+template void ReadDataset(const Handle&, std::span<std::string>);
+template void WriteAttribute(const Handle&, const char*, const int64_t&);
+template void WriteAttribute(const Handle&, const char*, const double&);
+template void WriteAttribute(const Handle&, const char*, const bool&);
+template void WriteAttribute(const Handle&, const char*, const std::string&);
+template int64_t ReadAttribute(const Handle&);
+template double ReadAttribute(const Handle&);
+template bool ReadAttribute(const Handle&);
+template std::string ReadAttribute(const Handle&);
+
+}  // namespace isoloss::runlog::h5

@@ -1,0 +1,112 @@
+// HDF5 for the run log: one checked function per C call, ids that close
+// themselves, and the library's error stack as an exception instead of text on
+// stderr.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace isoloss::runlog::h5 {
+
+/// hid_t, without hdf5.h in every includer.
+using Id = int64_t;
+
+/// HDF5 refused a call. The text names the call, its object and the library's
+/// reasons from the outermost to the innermost.
+class Failure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Exclusive use of the library, which may be built without thread safety, with
+/// its automatic error printing off. Every other function here needs one alive
+/// on the calling thread.
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+ private:
+  std::lock_guard<std::mutex> lock_;
+  void* print_client_ = nullptr;
+  int (*print_)(Id, void*) = nullptr;
+};
+
+/// Owns one id.
+class Handle {
+ public:
+  Handle() = default;
+  Handle(Id id, int (*close)(Id)) : id_(id), close_(close) {}
+  Handle(Handle&& other) noexcept { *this = std::move(other); }
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(id_, other.id_);
+    std::swap(close_, other.close_);
+    return *this;
+  }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+
+  Id get() const { return id_; }
+
+ private:
+  Id id_ = -1;
+  int (*close_)(Id) = nullptr;
+};
+
+/// A new file in memory, in the earliest format. Nothing of it reaches a disk:
+/// HDF5 cannot report a full one reliably, so the caller writes its FileImage.
+Handle CreateFileInMemory();
+/// The bytes of a file, as they would stand on disk.
+std::vector<std::byte> FileImage(const Handle& file);
+/// Opens a file on disk for reading, without the library's concurrent modes.
+Handle OpenFile(const std::filesystem::path& path);
+
+Handle CreateGroup(const Handle& parent, const char* name);
+Handle OpenGroup(const Handle& parent, const char* name);
+/// Whether `parent` has an object or attribute called `name`.
+bool HasLink(const Handle& parent, const char* name);
+bool HasAttribute(const Handle& object, const char* name);
+
+/// The four types of a run log, with one type in memory and on disk:
+/// int64_t, double, bool (as h5py stores it), std::string (UTF-8, any length).
+template <typename T>
+Handle TypeOf();
+bool SameType(const Handle& a, const Handle& b);
+/// For messages: "64-bit float", "fixed-length string", ...
+std::string Describe(const Handle& type);
+
+/// An empty dataset that grows along its first axis. `width` 0 makes it
+/// one-dimensional, else it is [rows, width].
+Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
+                     uint64_t rows, uint64_t width);
+Handle OpenDataset(const Handle& parent, const char* name);
+Handle DatasetType(const Handle& dataset);
+/// Empty for a scalar.
+std::vector<uint64_t> DatasetExtent(const Handle& dataset);
+
+/// Whole datasets. `values` has as many elements as the dataset.
+template <typename T>
+void WriteDataset(const Handle& dataset, std::span<const T> values);
+template <typename T>
+void ReadDataset(const Handle& dataset, std::span<T> values);
+
+template <typename T>
+void WriteAttribute(const Handle& object, const char* name, const T& value);
+Handle OpenAttribute(const Handle& object, const char* name);
+Handle AttributeType(const Handle& attribute);
+/// Whether it holds one value, not an array.
+bool IsScalar(const Handle& attribute);
+template <typename T>
+T ReadAttribute(const Handle& attribute);
+
+}  // namespace isoloss::runlog::h5

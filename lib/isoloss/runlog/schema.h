@@ -1,0 +1,149 @@
+// Every group, dataset and attribute of a run log: its name, unit, meaning and
+// place in memory, listed once. Writer, reader and docs/run-log.md follow it.
+#pragma once
+
+#include <string>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+/// What a dataset or attribute is called, counted in and stands for.
+struct Field {
+  const char* name;
+  const char* unit;
+  const char* description;
+};
+
+/// Calls visit(field, part of each of `steps`...) for every step column.
+/// `steps` are StepColumns, StepRows or both.
+template <typename Visit, typename... Steps>
+void VisitSteps(Visit&& visit, Steps&... steps) {
+  visit(Field{"step", "step", "Number of the optimizer step, from 1"},
+        steps.step...);
+  visit(Field{"tokens_seen", "token", "Tokens trained on after this step"},
+        steps.tokens_seen...);
+  visit(Field{"loss_nats", "nat",
+              "Mean training loss over the step's labels, before its update"},
+        steps.loss_nats...);
+  visit(
+      Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping"},
+      steps.grad_norm...);
+  visit(Field{"lr", "1", "Learning rate of the update"}, steps.lr...);
+  visit(Field{"step_seconds", "s", "Wall-clock time of the step"},
+        steps.step_seconds...);
+  visit(
+      Field{"tokens_per_second", "token/s", "Tokens of the step over its time"},
+      steps.tokens_per_second...);
+  visit(Field{"expert_load_max_over_mean", "1",
+              "Busiest expert's tokens over the mean, in the worst MoE layer"},
+        steps.expert_load_max_over_mean...);
+  visit(Field{"dead_experts", "expert",
+              "Experts without a token, summed over MoE layers"},
+        steps.dead_experts...);
+  visit(Field{"quantized_gemms", "call",
+              "GEMM calls with a quantised operand that were executed"},
+        steps.quantized_gemms...);
+}
+
+template <typename Visitor, typename ProvenanceT>
+void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
+  const auto visit = [&visitor](const char* name, const char* unit,
+                                const char* description, auto& value) {
+    visitor.Attribute(Field{name, unit, description}, value);
+  };
+  visit("tool_version", "", "Program and version that made the run",
+        p.tool_version);
+  visit("commit", "",
+        "Commit of its source, `-dirty` if modified, or `unknown`", p.commit);
+  visit("compiler", "", "Compiler that built it", p.compiler);
+  visit("cpu_target", "", "Instruction set the kernels ran on", p.cpu_target);
+  visit("experiment_name", "", "Name of the experiment", p.experiment_name);
+  visit("experiment_text", "", "The resolved experiment, TOML",
+        p.experiment_text);
+  visit("experiment_digest", "", "Digest of `experiment_text`",
+        p.experiment_digest);
+  visit(
+      "config_digest", "",
+      "Digest of all that must agree between two arms but the declared change",
+      p.config_digest);
+  visit("arm", "", "Name of the arm", p.arm);
+  visit("baseline_arm", "", "The experiment's first arm", p.baseline_arm);
+  visit("recipe", "", "Name of the arm's precision recipe", p.recipe);
+  visit("resolved_recipe", "", "What each GEMM site got, one line per site",
+        p.resolved_recipe);
+  visit("corpus_description", "", "Where the training text came from",
+        p.corpus_description);
+  visit("corpus_digest", "", "Digest of the training text", p.corpus_digest);
+  visit("initial_weights_digest", "", "Digest of the weights before step 1",
+        p.initial_weights_digest);
+  visit("final_weights_digest", "", "Digest of the weights after the last step",
+        p.final_weights_digest);
+  visit("seed", "1", "Seed of the run", p.seed);
+  visit("steps_planned", "step", "Optimizer steps the experiment asks for",
+        p.steps_planned);
+  visit("tokens_per_step", "token", "Tokens in each step", p.tokens_per_step);
+  visit("parameters", "1", "Number of trained values", p.parameters);
+  visit("workers", "thread", "Threads of the run; no result depends on it",
+        p.workers);
+  visit("quantized_gemms_per_step", "call",
+        "GEMM calls with a quantised operand that the recipe asks for per step",
+        p.quantized_gemms_per_step);
+  visit("gemms_per_step", "call", "GEMM calls per step in all",
+        p.gemms_per_step);
+  visit("unigram_entropy_nats", "nat",
+        "Unigram entropy of the training share; NaN if unknown",
+        p.unigram_entropy_nats);
+  visit("entropy_floor_nats", "nat",
+        "Entropy rate of a synthetic source; NaN if unknown",
+        p.entropy_floor_nats);
+  visit("complete", "", "True if all planned steps were run", p.complete);
+}
+
+/// Walks the whole layout in its order on disk. A visitor has
+///   Version(field, expected)      an int64 attribute with a fixed value
+///   Attribute(field, value)       int64, double, bool or string
+///   Group(name, description)      the columns that follow are its datasets
+///   Column(field, values)         the first one of a group is its index;
+///   others
+///                                 are as long as the index or absent
+///   Table(field, values, width)   [rows of the index, width], row-major
+///   Member(field, rows, member)   the column of one member of each of `rows`;
+///                                 all columns of the group are required
+template <typename Visitor, typename RunLogT>
+void VisitRunLog(Visitor& visitor, RunLogT& log) {
+  visitor.Version(Field{"schema_version", "1", "Version of this layout"},
+                  kSchemaVersion);
+  VisitProvenance(visitor, log.provenance);
+
+  const auto column = [&visitor](const Field& field, auto& values) {
+    visitor.Column(field, values);
+  };
+  visitor.Group("steps", "One row per optimizer step");
+  VisitSteps(column, log.steps);
+
+  visitor.Group("eval", "Held-out evaluation on fixed batches");
+  column(
+      Field{"step", "step", "Updates made before it; 0: before the first one"},
+      log.eval.step);
+  column(Field{"loss_nats", "nat", "Mean over sequences of equal length"},
+         log.eval.loss_nats);
+  visitor.Table(Field{"per_sequence_loss_nats", "nat",
+                      "Mean loss of each held-out sequence"},
+                log.eval.per_sequence_loss_nats, log.eval.sequences);
+
+  visitor.Group("events", "What happened, and when");
+  const auto member = [&](const Field& field, auto pointer) {
+    visitor.Member(field, log.events, pointer);
+  };
+  member(Field{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC"},
+         &Event::unix_seconds);
+  member(Field{"kind", "", "`start`, `finish`, `abort`, `interrupt`, ..."},
+         &Event::kind);
+  member(Field{"text", "", "What happened, in words"}, &Event::text);
+}
+
+/// The layout as Markdown tables, as docs/run-log.md shows it.
+std::string SchemaMarkdown();
+
+}  // namespace isoloss::runlog

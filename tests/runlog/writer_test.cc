@@ -1,0 +1,267 @@
+#include "isoloss/runlog/writer.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hdf5.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/schema.h"
+#include "runlog/sample_log.h"
+#include "runlog/temporary_folder.h"
+
+namespace isoloss::runlog {
+namespace {
+
+using isoloss::testing::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+std::string Bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// The message of the error of kind `kind` that writing throws.
+std::string ErrorOfWriting(const RunLog& log, const std::filesystem::path& path,
+                           ErrorKind kind) {
+  try {
+    WriteRunLog(log, path);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << path << " was written";
+  return "";
+}
+
+/// Output of the program, line by line; fails the test if it fails.
+std::vector<std::string> LinesOf(const std::string& command) {
+  std::string output;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+    output.push_back(static_cast<char>(c));
+  }
+  EXPECT_EQ(::pclose(pipe), 0) << command;
+  std::vector<std::string> lines;
+  std::istringstream stream(output);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST(StepColumns, AppendAddsOneValueToEveryColumn) {
+  StepColumns columns;
+
+  columns.Append({.step = 1, .loss_nats = 5.5, .quantized_gemms = 12});
+  columns.Append({.step = 2, .loss_nats = 5.25, .quantized_gemms = 13});
+
+  EXPECT_THAT(columns.step, ElementsAre(1, 2));
+  EXPECT_THAT(columns.loss_nats, ElementsAre(5.5, 5.25));
+  EXPECT_THAT(columns.quantized_gemms, ElementsAre(12, 13));
+  VisitSteps(
+      [](const Field& field, const auto& column) {
+        EXPECT_EQ(column.size(), 2) << field.name;
+      },
+      columns);
+}
+
+TEST(WriteRunLog, IsReadableWithPlainH5py) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  const RunLog log = SampleLog();
+
+  WriteRunLog(log, path);
+  const std::vector<std::string> lines = LinesOf(
+      ISOLOSS_PYTHON " " ISOLOSS_SOURCE_DIR "/tests/runlog/read_with_h5py.py " +
+      path.string());
+
+  EXPECT_THAT(lines, ::testing::ElementsAreArray(DumpLines(log)));
+  // Names and units as people's scripts know them, not as the schema has them.
+  EXPECT_THAT(lines, Contains("schema_version = 1"));
+  EXPECT_THAT(lines, Contains("complete = true"));
+  EXPECT_THAT(lines, Contains("steps/step [step] 5 = 1 2 3 4 5"));
+  EXPECT_THAT(lines, Contains("eval/per_sequence_loss_nats [nat] 2x3 = "
+                              "5.5 5.75 6 4.5 nan 0.10000000000000001"));
+  EXPECT_THAT(lines, Contains("events/text [] 2 = \"\" \"5 → ∞\""));
+}
+
+TEST(WriteRunLog, OmitsColumnsThatAreEmptyButKeepsEmptyGroups) {
+  const TemporaryFolder folder;
+  RunLog log;
+  log.steps.step = {1, 2};
+  log.steps.loss_nats = {5.5, 5.25};
+  log.eval.sequences = 4;
+
+  WriteRunLog(log, folder.path() / "run.h5");
+  const RunLog copy = ReadRunLog(folder.path() / "run.h5");
+
+  EXPECT_THAT(copy.steps.loss_nats, ElementsAre(5.5, 5.25));
+  EXPECT_THAT(copy.steps.grad_norm, IsEmpty());
+  EXPECT_THAT(copy.eval.step, IsEmpty());
+  EXPECT_EQ(copy.eval.sequences, 4);
+  EXPECT_THAT(copy.events, IsEmpty());
+}
+
+TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
+  const TemporaryFolder folder;
+
+  WriteRunLog(SampleLog(), folder.path() / "a.h5");
+  WriteRunLog(SampleLog(), folder.path() / "b.h5");
+
+  EXPECT_EQ(Bytes(folder.path() / "a.h5"), Bytes(folder.path() / "b.h5"));
+  // Both were written in the same second: look for its time stamp too.
+  const h5::Session session;
+  const h5::Handle file = h5::OpenFile(folder.path() / "a.h5");
+  H5O_info_t info{};
+  ASSERT_GE(H5Oget_info_by_name2(file.get(), "steps/step", &info, H5O_INFO_TIME,
+                                 H5P_DEFAULT),
+            0);
+  EXPECT_EQ(info.ctime, 0);
+}
+
+TEST(WriteRunLog, ReplacesAnExistingFileAndLeavesNothingElse) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  std::ofstream(path) << "old";
+
+  WriteRunLog(SampleLog(), path);
+
+  EXPECT_EQ(DumpLines(ReadRunLog(path)), DumpLines(SampleLog()));
+  EXPECT_THAT(folder.Entries(), ElementsAre("run.h5"));
+}
+
+TEST(WriteRunLog, RejectsColumnsOfUnequalLength) {
+  const TemporaryFolder folder;
+  RunLog short_column = SampleLog();
+  short_column.steps.lr.pop_back();
+  RunLog short_table = SampleLog();
+  short_table.eval.per_sequence_loss_nats.pop_back();
+  RunLog no_width = SampleLog();
+  no_width.eval.sequences = 0;
+
+  EXPECT_THAT(
+      ErrorOfWriting(short_column, folder.path() / "run.h5", ErrorKind::kShape),
+      AllOf(HasSubstr("/steps/lr has 4 values"),
+            HasSubstr("/steps/step has 5 rows")));
+  EXPECT_THAT(
+      ErrorOfWriting(short_table, folder.path() / "run.h5", ErrorKind::kShape),
+      HasSubstr("/eval/per_sequence_loss_nats has 5 values"));
+  EXPECT_THAT(
+      ErrorOfWriting(no_width, folder.path() / "run.h5", ErrorKind::kShape),
+      HasSubstr("at least one column"));
+  EXPECT_THAT(folder.Entries(), IsEmpty());
+}
+
+TEST(WriteRunLog, RejectsATextThatHdf5WouldCut) {
+  const TemporaryFolder folder;
+  RunLog log;
+  log.provenance.experiment_text = std::string("a\0b", 3);
+
+  EXPECT_THAT(ErrorOfWriting(log, folder.path() / "run.h5", ErrorKind::kIo),
+              AllOf(HasSubstr("run.h5"), HasSubstr("NUL byte at position 1")));
+  EXPECT_THAT(folder.Entries(), IsEmpty());
+}
+
+TEST(WriteRunLog, NamesTheReasonWhenTheFolderIsUnusable) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "file") << "text";
+  std::filesystem::create_directory(folder.path() / "folder");
+  ASSERT_EQ(::mkfifo((folder.path() / "pipe").c_str(), 0600), 0);
+  const RunLog log = SampleLog();
+
+  EXPECT_THAT(
+      ErrorOfWriting(log, folder.path() / "none" / "run.h5", ErrorKind::kIo),
+      AllOf(HasSubstr("none/run.h5"), HasSubstr("No such file")));
+  EXPECT_THAT(
+      ErrorOfWriting(log, folder.path() / "file" / "run.h5", ErrorKind::kIo),
+      HasSubstr("Not a directory"));
+  EXPECT_THAT(ErrorOfWriting(log, folder.path() / "folder", ErrorKind::kIo),
+              HasSubstr("no regular file"));
+  EXPECT_THAT(ErrorOfWriting(log, folder.path() / "pipe", ErrorKind::kIo),
+              HasSubstr("no regular file"));
+}
+
+TEST(WriteRunLog, NamesTheReasonWhenTheFolderIsReadOnly) {
+  const TemporaryFolder folder;
+  const std::filesystem::path locked = folder.path() / "locked";
+  std::filesystem::create_directory(locked);
+  ::chmod(folder.path().c_str(), 0755);
+  ::chmod(locked.c_str(), 0555);
+  // Permissions do not bind root; "nobody" is bound.
+  const uid_t user = ::geteuid();
+  constexpr uid_t kNobody = 65534;
+  if (user == 0 && ::seteuid(kNobody) != 0) {
+    GTEST_SKIP() << "root without other users";
+  }
+
+  const std::string message =
+      ErrorOfWriting(SampleLog(), locked / "run.h5", ErrorKind::kIo);
+  ASSERT_EQ(::seteuid(user), 0);
+
+  EXPECT_THAT(message, HasSubstr("Permission denied"));
+}
+
+TEST(WriteRunLog, LeavesNothingAndKeepsTheOldFileWhenWritingFails) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  std::ofstream(path) << "old";
+  // A limit on the size of files stands in for a full disk: write() comes back
+  // short first and then fails.
+  const auto old_handler = ::signal(SIGXFSZ, SIG_IGN);
+  rlimit old_limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  const rlimit limit{.rlim_cur = 4096, .rlim_max = old_limit.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+
+  const std::string message = ErrorOfWriting(SampleLog(), path, ErrorKind::kIo);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  ::signal(SIGXFSZ, old_handler);
+
+  EXPECT_THAT(message, AllOf(HasSubstr(path.string()), HasSubstr("can't write"),
+                             HasSubstr("File too large")));
+  EXPECT_EQ(Bytes(path), "old");
+  EXPECT_THAT(folder.Entries(), ElementsAre("run.h5"));
+}
+
+TEST(WriteRunLog, WorksFromSeveralThreadsAtOnce) {
+  const TemporaryFolder folder;
+  constexpr int kThreads = 8;
+  std::vector<std::vector<std::string>> read(kThreads);
+
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&folder, &read, i] {
+      const auto path = folder.path() / fmt::format("run{}.h5", i);
+      RunLog log = SampleLog();
+      log.provenance.seed = i;
+      WriteRunLog(log, path);
+      read[static_cast<size_t>(i)] = DumpLines(ReadRunLog(path));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  for (int i = 0; i < kThreads; ++i) {
+    EXPECT_THAT(read[static_cast<size_t>(i)],
+                Contains(fmt::format("seed = {}", i)));
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::runlog
