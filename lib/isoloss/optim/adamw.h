@@ -1,0 +1,53 @@
+// AdamW over the tensors of a model.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/optim/tensor.h"
+
+namespace isoloss::optim {
+
+struct AdamWConfig {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+/// One group for all tensors. Step t (from 1), with g = grad_scale * gradient:
+///   p <- p (1 - lr * weight_decay)
+///   m <- beta1 m + (1 - beta1) g
+///   v <- beta2 v + (1 - beta2) g^2
+///   p <- p - lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+///
+/// Elements are FP32 (kernels::AdamWUpdate). Scalars are computed in double and
+/// rounded once; beta^t is the product of t factors, one per step.
+/// Source   torch.optim.AdamW; docs/model.md, section 11.
+class AdamW {
+ public:
+  /// Moments start at zero. The tensors' memory must outlive this object.
+  /// Errors   ConfigError if a beta is outside [0, 1), or eps or weight_decay
+  /// is
+  ///          negative or not finite; ShapeError if a gradient's length is not
+  ///          its parameter's.
+  AdamW(const AdamWConfig& config, std::vector<Tensor> tensors);
+
+  /// Updates every parameter in place.
+  void Step(double lr, double grad_scale, ThreadTeam& team);
+
+  std::span<const Tensor> tensors() const { return tensors_; }
+
+ private:
+  AdamWConfig config_;
+  std::vector<Tensor> tensors_;
+  std::vector<Matrix<float>> first_moments_;
+  std::vector<Matrix<float>> second_moments_;
+  double beta1_power_ = 1;  // beta1^t
+  double beta2_power_ = 1;
+};
+
+}  // namespace isoloss::optim

@@ -1,0 +1,26 @@
+#include "isoloss/optim/clip.h"
+
+#include <cmath>
+#include <vector>
+
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/kernels/tree.h"
+
+namespace isoloss::optim {
+
+double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team) {
+  std::vector<double> squares;
+  squares.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    squares.push_back(kernels::SumOfSquares(tensor.gradient, team));
+  }
+  return std::sqrt(kernels::AlignedTreeSum(squares.data(), squares.size()));
+}
+
+double ClipCoefficient(double norm, double max_norm) {
+  const double coefficient = max_norm / (norm + 1e-6);
+  // Not std::min, which would turn NaN into 1.
+  return coefficient > 1.0 ? 1.0 : coefficient;
+}
+
+}  // namespace isoloss::optim

@@ -1,0 +1,15 @@
+// What the optimizer sees of a model.
+#pragma once
+
+#include <span>
+
+namespace isoloss::optim {
+
+/// The values of one trained tensor and their gradient, of equal length. The
+/// memory belongs to the model.
+struct Tensor {
+  std::span<float> parameter;
+  std::span<const float> gradient;
+};
+
+}  // namespace isoloss::optim
