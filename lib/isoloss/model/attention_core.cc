@@ -1,0 +1,128 @@
+#include "isoloss/model/attention_core.h"
+
+#include <algorithm>
+
+#include "isoloss/kernels/gemm.h"
+#include "isoloss/kernels/rowwise.h"
+
+namespace isoloss::model {
+namespace {
+
+using kernels::Contraction;
+using kernels::Rounding;
+
+/// One document under one head.
+struct Task {
+  size_t head;
+  size_t begin;  // first token
+  size_t length;
+};
+
+Task TaskAt(const AttentionInputs& in, size_t index) {
+  const size_t document = index / in.heads;
+  const size_t begin = document == 0 ? 0 : in.document_ends[document - 1];
+  return {index % in.heads, begin, in.document_ends[document] - begin};
+}
+
+/// Buffers of the thread that runs a task, kept from task to task.
+struct Scratch {
+  Matrix<float> probabilities;  // [block, keys]
+  Matrix<float> dscores;        // [block, keys]
+  Matrix<float> block_sum;      // [keys, width]
+  Matrix<float> dkeys;          // [length, key width]
+  Matrix<float> dvalues;        // [length, value width]
+  ThreadTeam serial{1};
+};
+
+Scratch& ThisThreadsScratch() {
+  static thread_local Scratch scratch;
+  return scratch;
+}
+
+/// Rows of `probabilities` become those of queries [first, first + rows) of the
+/// task's document over its keys [0, first + rows).
+void Probabilities(const AttentionInputs& in, const Task& task, size_t first,
+                   size_t rows, Matrix<float>& probabilities) {
+  const size_t keys = first + rows;
+  probabilities.ResizeUninitialized(rows, keys);
+  kernels::Gemm({.a = {in.queries.Of(task.head, task.begin + first, rows)},
+                 .b = {in.keys.Of(task.head, task.begin, keys)},
+                 .c = probabilities.view()});
+  kernels::CausalSoftmaxForward(probabilities.view(), first + 1, in.scale);
+}
+
+/// sum[0:keys] += left^T right, where left is [block, keys].
+void AddTransposedProduct(MatrixView<const float> left,
+                          MatrixView<const float> right, Scratch& scratch,
+                          Matrix<float>& sum) {
+  scratch.block_sum.ResizeUninitialized(left.cols(), right.cols());
+  kernels::Gemm({.a = {left, Contraction::kRows},
+                 .b = {right, Contraction::kRows},
+                 .c = scratch.block_sum.view()});
+  const MatrixView<float> target = sum.view().Rows(0, left.cols());
+  kernels::Add(target, scratch.block_sum.cview(), Rounding::kFp32, target,
+               scratch.serial);
+}
+
+}  // namespace
+
+void AttentionForward(const AttentionInputs& in, Rounding rounding,
+                      const HeadColumns<float>& out, ThreadTeam& team) {
+  team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
+    const Task task = TaskAt(in, index);
+    Matrix<float>& probabilities = ThisThreadsScratch().probabilities;
+    for (size_t first = 0; first < task.length; first += kQueryBlock) {
+      const size_t rows = std::min(kQueryBlock, task.length - first);
+      Probabilities(in, task, first, rows, probabilities);
+      kernels::Gemm({.a = {probabilities.cview()},
+                     .b = {in.values.Of(task.head, task.begin, first + rows),
+                           Contraction::kRows},
+                     .c = out.Of(task.head, task.begin + first, rows),
+                     .rounding = rounding});
+    }
+  });
+}
+
+void AttentionBackward(const AttentionInputs& in,
+                       const HeadColumns<const float>& dout, Rounding rounding,
+                       const HeadColumns<float>& dqueries,
+                       const HeadColumns<float>& dkeys,
+                       const HeadColumns<float>& dvalues, ThreadTeam& team) {
+  team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
+    const Task task = TaskAt(in, index);
+    Scratch& scratch = ThisThreadsScratch();
+    scratch.dkeys.Resize(task.length, in.keys.width);
+    scratch.dvalues.Resize(task.length, in.values.width);
+    for (size_t first = 0; first < task.length; first += kQueryBlock) {
+      const size_t rows = std::min(kQueryBlock, task.length - first);
+      const size_t keys = first + rows;
+      const auto dout_block = dout.Of(task.head, task.begin + first, rows);
+      Probabilities(in, task, first, rows, scratch.probabilities);
+      AddTransposedProduct(scratch.probabilities.cview(), dout_block, scratch,
+                           scratch.dvalues);
+
+      scratch.dscores.ResizeUninitialized(rows, keys);
+      kernels::Gemm({.a = {dout_block},
+                     .b = {in.values.Of(task.head, task.begin, keys)},
+                     .c = scratch.dscores.view()});
+      kernels::CausalSoftmaxBackward(scratch.probabilities.cview(), first + 1,
+                                     in.scale, scratch.dscores.view());
+
+      kernels::Gemm(
+          {.a = {scratch.dscores.cview()},
+           .b = {in.keys.Of(task.head, task.begin, keys), Contraction::kRows},
+           .c = dqueries.Of(task.head, task.begin + first, rows),
+           .rounding = rounding});
+      AddTransposedProduct(scratch.dscores.cview(),
+                           in.queries.Of(task.head, task.begin + first, rows),
+                           scratch, scratch.dkeys);
+    }
+    kernels::Cast(scratch.dkeys.cview(), rounding,
+                  dkeys.Of(task.head, task.begin, task.length), scratch.serial);
+    kernels::Cast(scratch.dvalues.cview(), rounding,
+                  dvalues.Of(task.head, task.begin, task.length),
+                  scratch.serial);
+  });
+}
+
+}  // namespace isoloss::model

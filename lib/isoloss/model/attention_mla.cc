@@ -1,0 +1,237 @@
+#include "isoloss/model/attention_mla.h"
+
+#include <cstring>
+
+#include "isoloss/formats/bf16.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/layer_context.h"
+
+namespace isoloss::model {
+namespace {
+
+Linear MakeLinear(LayerContext& context, const std::string& site) {
+  return Linear(context, site, site + ".weight");
+}
+
+}  // namespace
+
+MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
+                           Scratch& scratch)
+    : context_(context),
+      name_(name),
+      scratch_(scratch),
+      wkv_a_(MakeLinear(context, name + ".wkv_a")),
+      kv_norm_(context, name + ".kv_norm.weight"),
+      wkv_b_(MakeLinear(context, name + ".wkv_b")),
+      wo_(MakeLinear(context, name + ".wo")) {
+  if (context.config.q_lora_rank == 0) {
+    wq_.emplace(MakeLinear(context, name + ".wq"));
+  } else {
+    wq_a_.emplace(MakeLinear(context, name + ".wq_a"));
+    q_norm_.emplace(context, name + ".q_norm.weight");
+    wq_b_.emplace(MakeLinear(context, name + ".wq_b"));
+  }
+}
+
+void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
+  const ModelConfig& c = context_.config;
+  const RowGroups rows = context_.SequenceLeaves();
+  ForwardQueriesAndLatent(a);
+
+  latent_.ResizeUninitialized(a.rows(), c.kv_lora_rank);
+  kv_norm_.Forward(compressed_.cview().Cols(0, c.kv_lora_rank), latent_.view());
+  context_.TapActivation(name_, "kv_norm", latent_.view());
+  expanded_.ResizeUninitialized(
+      a.rows(), c.n_heads * (c.qk_nope_head_dim + c.v_head_dim));
+  wkv_b_.QueueForward(latent_.view(), rows, context_.rounding,
+                      expanded_.view());
+  context_.gemms.Run();
+  context_.TapActivation(name_, "wkv_b", expanded_.view());
+
+  RotateQueriesAndKey(queries_.view(), compressed_.view(), /*inverse=*/false);
+  if (context_.tap != nullptr) TapRotated();
+  AssembleKeys();
+
+  out_.ResizeUninitialized(a.rows(), c.n_heads * c.v_head_dim);
+  AttentionForward(Inputs(), context_.rounding,
+                   {out_.view(), c.v_head_dim, 0, c.v_head_dim}, context_.team);
+  context_.TapActivation(name_, "inner_attention", out_.view());
+  wo_.QueueForward(out_.view(), rows, context_.rounding, y);
+  context_.gemms.Run();
+  context_.TapActivation(name_, "", y);
+}
+
+void MlaAttention::Backward(MatrixView<const float> a,
+                            MatrixView<const float> dy, MatrixView<float> da) {
+  const ModelConfig& c = context_.config;
+  const RowGroups rows = context_.SequenceLeaves();
+  Scratch& s = scratch_;
+  context_.TapGradient(name_, "", dy);
+
+  s.dout.ResizeUninitialized(a.rows(), out_.cols());
+  wo_.QueueBackward(out_.view(), dy, rows, s.dout.view());
+  context_.gemms.Run();
+  context_.TapGradient(name_, "inner_attention", s.dout.view());
+
+  s.dqueries.ResizeUninitialized(a.rows(), queries_.cols());
+  s.dkeys.ResizeUninitialized(a.rows(), keys_.cols());
+  s.dexpanded.ResizeUninitialized(a.rows(), expanded_.cols());
+  s.dcompressed.ResizeUninitialized(a.rows(), compressed_.cols());
+  const size_t expanded_stride = c.qk_nope_head_dim + c.v_head_dim;
+  AttentionBackward(
+      Inputs(), {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
+      context_.rounding,
+      {s.dqueries.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
+      {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
+      {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim},
+      context_.team);
+  DisassembleKeyGradients();
+  RotateQueriesAndKey(s.dqueries.view(), s.dcompressed.view(),
+                      /*inverse=*/true);
+
+  s.dlatent.ResizeUninitialized(a.rows(), c.kv_lora_rank);
+  wkv_b_.QueueBackward(latent_.view(), s.dexpanded.view(), rows,
+                       s.dlatent.view());
+  context_.gemms.Run();
+  kv_norm_.Backward(compressed_.cview().Cols(0, c.kv_lora_rank),
+                    s.dlatent.view(),
+                    s.dcompressed.view().Cols(0, c.kv_lora_rank));
+  BackwardQueriesAndLatent(a, da);
+}
+
+void MlaAttention::ForwardQueriesAndLatent(MatrixView<const float> a) {
+  const ModelConfig& c = context_.config;
+  const RowGroups rows = context_.SequenceLeaves();
+  queries_.ResizeUninitialized(a.rows(), c.n_heads * c.qk_head_dim());
+  compressed_.ResizeUninitialized(a.rows(),
+                                  c.kv_lora_rank + c.qk_rope_head_dim);
+  wkv_a_.QueueForward(a, rows, context_.rounding, compressed_.view());
+  if (wq_) {
+    wq_->QueueForward(a, rows, context_.rounding, queries_.view());
+    context_.gemms.Run();
+    context_.TapActivation(name_, "wq", queries_.view());
+  } else {
+    q_low_.ResizeUninitialized(a.rows(), c.q_lora_rank);
+    q_normed_.ResizeUninitialized(a.rows(), c.q_lora_rank);
+    wq_a_->QueueForward(a, rows, context_.rounding, q_low_.view());
+    context_.gemms.Run();
+    context_.TapActivation(name_, "wq_a", q_low_.view());
+    q_norm_->Forward(q_low_.view(), q_normed_.view());
+    context_.TapActivation(name_, "q_norm", q_normed_.view());
+    wq_b_->QueueForward(q_normed_.view(), rows, context_.rounding,
+                        queries_.view());
+    context_.gemms.Run();
+    context_.TapActivation(name_, "wq_b", queries_.view());
+  }
+  context_.TapActivation(name_, "wkv_a", compressed_.view());
+}
+
+void MlaAttention::BackwardQueriesAndLatent(MatrixView<const float> a,
+                                            MatrixView<float> da) {
+  const RowGroups rows = context_.SequenceLeaves();
+  Scratch& s = scratch_;
+  s.da_keys.ResizeUninitialized(a.rows(), a.cols());
+  if (wq_) {
+    wq_->QueueBackward(a, s.dqueries.view(), rows, da);
+  } else {
+    s.dq_normed.ResizeUninitialized(a.rows(), q_normed_.cols());
+    s.dq_low.ResizeUninitialized(a.rows(), q_low_.cols());
+    wq_b_->QueueBackward(q_normed_.view(), s.dqueries.view(), rows,
+                         s.dq_normed.view());
+    context_.gemms.Run();
+    q_norm_->Backward(q_low_.view(), s.dq_normed.view(), s.dq_low.view());
+    wq_a_->QueueBackward(a, s.dq_low.view(), rows, da);
+  }
+  wkv_a_.QueueBackward(a, s.dcompressed.view(), rows, s.da_keys.view());
+  context_.gemms.Run();
+  kernels::Add(da, s.da_keys.view(), context_.rounding, da, context_.team);
+}
+
+void MlaAttention::RotateQueriesAndKey(MatrixView<float> queries,
+                                       MatrixView<float> compressed,
+                                       bool inverse) {
+  const ModelConfig& c = context_.config;
+  const auto rotate = [&](MatrixView<float> x, size_t heads, size_t offset) {
+    kernels::ApplyRope(x, heads, x.cols() / heads, offset,
+                       context_.batch.positions, context_.rope.cos(),
+                       context_.rope.sin(), inverse, context_.rounding,
+                       context_.team);
+  };
+  rotate(queries, c.n_heads, c.qk_nope_head_dim);
+  rotate(compressed, 1, c.kv_lora_rank);
+}
+
+/// Key of head h = [k_nope of head h, the one rotated k_pe of all heads].
+void MlaAttention::AssembleKeys() {
+  const ModelConfig& c = context_.config;
+  const size_t nope = c.qk_nope_head_dim;
+  const size_t rope = c.qk_rope_head_dim;
+  keys_.ResizeUninitialized(queries_.rows(), queries_.cols());
+  context_.team.ParallelFor(context_.batch.document_ends.size(), [&](size_t d) {
+    const auto ends = context_.batch.document_ends;
+    for (size_t t = d == 0 ? 0 : ends[d - 1]; t < ends[d]; ++t) {
+      for (size_t h = 0; h < c.n_heads; ++h) {
+        float* key = keys_.Row(t) + h * (nope + rope);
+        std::memcpy(key, expanded_.Row(t) + h * (nope + c.v_head_dim),
+                    nope * sizeof(float));
+        std::memcpy(key + nope, compressed_.Row(t) + c.kv_lora_rank,
+                    rope * sizeof(float));
+      }
+    }
+  });
+}
+
+/// Adjoint of AssembleKeys: the gradient of k_pe is the sum over heads,
+/// ascending, in FP32 from +0, rounded once.
+void MlaAttention::DisassembleKeyGradients() {
+  const ModelConfig& c = context_.config;
+  const size_t nope = c.qk_nope_head_dim;
+  const size_t rope = c.qk_rope_head_dim;
+  const bool round = context_.rounding == kernels::Rounding::kBf16;
+  context_.team.ParallelFor(context_.batch.document_ends.size(), [&](size_t d) {
+    const auto ends = context_.batch.document_ends;
+    for (size_t t = d == 0 ? 0 : ends[d - 1]; t < ends[d]; ++t) {
+      float* dk_pe = scratch_.dcompressed.Row(t) + c.kv_lora_rank;
+      std::memset(dk_pe, 0, rope * sizeof(float));
+      for (size_t h = 0; h < c.n_heads; ++h) {
+        const float* dkey = scratch_.dkeys.Row(t) + h * (nope + rope);
+        std::memcpy(scratch_.dexpanded.Row(t) + h * (nope + c.v_head_dim), dkey,
+                    nope * sizeof(float));
+        for (size_t i = 0; i < rope; ++i) dk_pe[i] += dkey[nope + i];
+      }
+      for (size_t i = 0; round && i < rope; ++i) {
+        dk_pe[i] = formats::RoundToBf16(dk_pe[i]);
+      }
+    }
+  });
+}
+
+void MlaAttention::TapRotated() const {
+  const ModelConfig& c = context_.config;
+  const size_t rope = c.qk_rope_head_dim;
+  Matrix<float> rotated(queries_.rows(), c.n_heads * rope);
+  for (size_t t = 0; t < queries_.rows(); ++t) {
+    for (size_t h = 0; h < c.n_heads; ++h) {
+      std::memcpy(rotated.Row(t) + h * rope,
+                  queries_.Row(t) + h * c.qk_head_dim() + c.qk_nope_head_dim,
+                  rope * sizeof(float));
+    }
+  }
+  context_.TapActivation(name_, "q_pe_rotated", rotated.view());
+  context_.TapActivation(name_, "k_pe_rotated",
+                         compressed_.cview().Cols(c.kv_lora_rank, rope));
+}
+
+AttentionInputs MlaAttention::Inputs() const {
+  const ModelConfig& c = context_.config;
+  const size_t key_width = c.qk_head_dim();
+  return {.queries = {queries_.view(), key_width, 0, key_width},
+          .keys = {keys_.view(), key_width, 0, key_width},
+          .values = {expanded_.view(), c.qk_nope_head_dim + c.v_head_dim,
+                     c.qk_nope_head_dim, c.v_head_dim},
+          .document_ends = context_.batch.document_ends,
+          .heads = c.n_heads,
+          .scale = static_cast<float>(c.SoftmaxScale())};
+}
+
+}  // namespace isoloss::model

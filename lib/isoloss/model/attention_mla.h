@@ -1,0 +1,77 @@
+// Multi-head latent attention (docs/model.md, section 3).
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/model/attention_core.h"
+#include "isoloss/model/linear.h"
+#include "isoloss/model/norm.h"
+
+namespace isoloss::model {
+
+struct LayerContext;
+
+class MlaAttention {
+ public:
+  /// Buffers of the backward pass; one set serves all layers.
+  struct Scratch {
+    Matrix<float> dout;         // [T, H dv]
+    Matrix<float> dqueries;     // [T, H (dn + dr)]
+    Matrix<float> dkeys;        // [T, H (dn + dr)]
+    Matrix<float> dexpanded;    // [T, H (dn + dv)]
+    Matrix<float> dlatent;      // [T, kv_lora]
+    Matrix<float> dcompressed;  // [T, kv_lora + dr]
+    Matrix<float> dq_normed;    // [T, q_lora]
+    Matrix<float> dq_low;       // [T, q_lora]
+    Matrix<float> da_keys;      // [T, D]
+  };
+
+  /// `name`: "layers.N.attention".
+  MlaAttention(LayerContext& context, const std::string& name,
+               Scratch& scratch);
+
+  /// y = Attention(a). Keeps what Backward needs.
+  /// Shapes   a, y [T, D].
+  void Forward(MatrixView<const float> a, MatrixView<float> y);
+  /// Shapes   a as in Forward; dy, da [T, D].
+  void Backward(MatrixView<const float> a, MatrixView<const float> dy,
+                MatrixView<float> da);
+
+ private:
+  void ForwardQueriesAndLatent(MatrixView<const float> a);
+  void BackwardQueriesAndLatent(MatrixView<const float> a,
+                                MatrixView<float> da);
+  void RotateQueriesAndKey(MatrixView<float> queries,
+                           MatrixView<float> compressed, bool inverse);
+  void AssembleKeys();
+  void DisassembleKeyGradients();
+  void TapRotated() const;
+  AttentionInputs Inputs() const;
+
+  LayerContext& context_;
+  std::string name_;
+  Scratch& scratch_;
+  // One projection wq, or wq_a, q_norm and wq_b.
+  std::optional<Linear> wq_;
+  std::optional<Linear> wq_a_;
+  std::optional<RmsNorm> q_norm_;
+  std::optional<Linear> wq_b_;
+  Linear wkv_a_;
+  RmsNorm kv_norm_;
+  Linear wkv_b_;
+  Linear wo_;
+
+  Matrix<float> q_low_;       // [T, q_lora]
+  Matrix<float> q_normed_;    // [T, q_lora]
+  Matrix<float> queries_;     // [T, H (dn + dr)], rotated
+  Matrix<float> compressed_;  // [T, kv_lora + dr]: latent, rotated k_pe
+  Matrix<float> latent_;      // [T, kv_lora], normalised
+  Matrix<float> expanded_;    // [T, H (dn + dv)]: k_nope, v of each head
+  Matrix<float> keys_;        // [T, H (dn + dr)]
+  Matrix<float> out_;         // [T, H dv]
+};
+
+}  // namespace isoloss::model

@@ -1,0 +1,79 @@
+#include "isoloss/model/block.h"
+
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/layer_context.h"
+
+namespace isoloss::model {
+
+TransformerBlock::TransformerBlock(LayerContext& context, size_t layer,
+                                   Scratch& scratch)
+    : context_(context),
+      name_("layers." + std::to_string(layer)),
+      scratch_(scratch),
+      attention_norm_(context, name_ + ".attention_norm.weight"),
+      attention_(context, name_ + ".attention", scratch.attention),
+      ffn_norm_(context, name_ + ".ffn_norm.weight") {
+  if (context.config.IsMoeLayer(layer)) {
+    moe_.emplace(context, name_ + ".moe", scratch.moe);
+  } else {
+    feed_forward_.emplace(MakeDenseFeedForward(context, name_ + ".feed_forward",
+                                               scratch.feed_forward));
+  }
+}
+
+MatrixView<const float> TransformerBlock::Forward(MatrixView<const float> x) {
+  for (Matrix<float>* m :
+       {&attention_in_, &mid_, &ffn_in_, &out_, &scratch_.branch}) {
+    m->ResizeUninitialized(x.rows(), x.cols());
+  }
+  const MatrixView<float> branch = scratch_.branch.view();
+
+  attention_norm_.Forward(x, attention_in_.view());
+  context_.TapActivation(name_, "attention_norm", attention_in_.view());
+  attention_.Forward(attention_in_.view(), branch);
+  kernels::Add(x, branch, context_.rounding, mid_.view(), context_.team);
+
+  ffn_norm_.Forward(mid_.view(), ffn_in_.view());
+  context_.TapActivation(name_, "ffn_norm", ffn_in_.view());
+  if (moe_) {
+    moe_->Forward(ffn_in_.view(), branch);
+  } else {
+    feed_forward_->Forward(ffn_in_.view(), context_.SequenceLeaves(), branch);
+    context_.TapActivation(name_, "feed_forward", branch);
+  }
+  kernels::Add(mid_.view(), branch, context_.rounding, out_.view(),
+               context_.team);
+  context_.TapActivation(name_, "", out_.view());
+  return out_.view();
+}
+
+void TransformerBlock::Backward(MatrixView<const float> x,
+                                MatrixView<float> dx) {
+  scratch_.dnormalised.ResizeUninitialized(x.rows(), x.cols());
+  scratch_.dbranch.ResizeUninitialized(x.rows(), x.cols());
+  const MatrixView<float> dnormalised = scratch_.dnormalised.view();
+  context_.TapGradient(name_, "", dx);
+
+  if (moe_) {
+    moe_->Backward(ffn_in_.view(), dx, dnormalised);
+  } else {
+    context_.TapGradient(name_, "feed_forward", dx);
+    feed_forward_->Backward(ffn_in_.view(), dx, context_.SequenceLeaves(),
+                            dnormalised);
+  }
+  context_.TapGradient(name_, "ffn_norm", dnormalised);
+  AddBranch(ffn_norm_, mid_.view(), dx);
+  attention_.Backward(attention_in_.view(), dx, dnormalised);
+  context_.TapGradient(name_, "attention_norm", dnormalised);
+  AddBranch(attention_norm_, x, dx);
+}
+
+/// dx += the gradient that dnormalised sends through a branch's norm.
+void TransformerBlock::AddBranch(RmsNorm& norm, MatrixView<const float> input,
+                                 MatrixView<float> dx) {
+  norm.Backward(input, scratch_.dnormalised.view(), scratch_.dbranch.view());
+  kernels::Add(dx, scratch_.dbranch.view(), context_.rounding, dx,
+               context_.team);
+}
+
+}  // namespace isoloss::model

@@ -1,0 +1,65 @@
+// One pre-norm transformer block: attention and feed-forward, each with its
+// residual.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/model/attention_mla.h"
+#include "isoloss/model/feed_forward.h"
+#include "isoloss/model/moe.h"
+#include "isoloss/model/norm.h"
+
+namespace isoloss::model {
+
+struct LayerContext;
+
+class TransformerBlock {
+ public:
+  /// Buffers that live within one Forward or Backward of a block; one set
+  /// serves all layers.
+  struct Scratch {
+    MlaAttention::Scratch attention;
+    FeedForward::Scratch feed_forward;
+    MixtureOfExperts::Scratch moe;
+    Matrix<float> branch;       // [T, D]: what a branch adds to the residual
+    Matrix<float> dnormalised;  // [T, D]
+    Matrix<float> dbranch;      // [T, D]
+  };
+
+  TransformerBlock(LayerContext& context, size_t layer, Scratch& scratch);
+
+  /// mid = x + Attention(Norm(x)); returns out = mid + F(Norm(mid)), kept here
+  /// until the next Forward. Each sum is rounded. x must outlive Backward.
+  MatrixView<const float> Forward(MatrixView<const float> x);
+
+  /// In place: the gradient of out becomes the gradient of x. Where the
+  /// residual meets a branch, gradients are added with one rounding.
+  void Backward(MatrixView<const float> x, MatrixView<float> dx);
+
+  /// The experts of a MoE layer, or nullptr.
+  MixtureOfExperts* moe() { return moe_ ? &*moe_ : nullptr; }
+
+ private:
+  void AddBranch(RmsNorm& norm, MatrixView<const float> input,
+                 MatrixView<float> dx);
+
+  LayerContext& context_;
+  std::string name_;
+  Scratch& scratch_;
+  RmsNorm attention_norm_;
+  MlaAttention attention_;
+  RmsNorm ffn_norm_;
+  // One of the two.
+  std::optional<FeedForward> feed_forward_;
+  std::optional<MixtureOfExperts> moe_;
+
+  Matrix<float> attention_in_;  // [T, D]
+  Matrix<float> mid_;           // [T, D]
+  Matrix<float> ffn_in_;        // [T, D]
+  Matrix<float> out_;           // [T, D]
+};
+
+}  // namespace isoloss::model

@@ -1,0 +1,61 @@
+#include "isoloss/model/feed_forward.h"
+
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/layer_context.h"
+
+namespace isoloss::model {
+
+FeedForward::FeedForward(LayerContext& context, const std::string& name,
+                         const FeedForwardParameters& parameters, size_t groups,
+                         Scratch& scratch)
+    : context_(context),
+      scratch_(scratch),
+      w1_(context, name + ".w1", parameters.w1, groups),
+      w3_(context, name + ".w3", parameters.w3, groups),
+      w2_(context, name + ".w2", parameters.w2, groups) {}
+
+void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
+                          MatrixView<float> y) {
+  for (Matrix<float>* m : {&gate_, &up_, &hidden_}) {
+    m->ResizeUninitialized(x.rows(), w1_.out());
+  }
+  w1_.QueueForward(x, groups, context_.rounding, gate_.view());
+  w3_.QueueForward(x, groups, context_.rounding, up_.view());
+  context_.gemms.Run();
+  context_.TapActivation(w1_.site(), "", gate_.view());
+  context_.TapActivation(w3_.site(), "", up_.view());
+
+  kernels::SwigluForward(gate_.view(), up_.view(), context_.rounding,
+                         hidden_.view(), context_.team);
+  w2_.QueueForward(hidden_.view(), groups, context_.rounding, y);
+  context_.gemms.Run();
+}
+
+void FeedForward::Backward(MatrixView<const float> x,
+                           MatrixView<const float> dy, const RowGroups& groups,
+                           MatrixView<float> dx) {
+  Scratch& s = scratch_;
+  for (Matrix<float>* m : {&s.dhidden, &s.dgate, &s.dup}) {
+    m->ResizeUninitialized(x.rows(), w1_.out());
+  }
+  s.dx_up.ResizeUninitialized(x.rows(), x.cols());
+  w2_.QueueBackward(hidden_.view(), dy, groups, s.dhidden.view());
+  context_.gemms.Run();
+  kernels::SwigluBackward(gate_.view(), up_.view(), s.dhidden.view(),
+                          context_.rounding, s.dgate.view(), s.dup.view(),
+                          context_.team);
+  w1_.QueueBackward(x, s.dgate.view(), groups, dx);
+  w3_.QueueBackward(x, s.dup.view(), groups, s.dx_up.view());
+  context_.gemms.Run();
+  kernels::Add(dx, s.dx_up.view(), context_.rounding, dx, context_.team);
+}
+
+FeedForward MakeDenseFeedForward(LayerContext& context, const std::string& name,
+                                 FeedForward::Scratch& scratch) {
+  return FeedForward(
+      context, name,
+      {name + ".w1.weight", name + ".w3.weight", name + ".w2.weight"}, 1,
+      scratch);
+}
+
+}  // namespace isoloss::model

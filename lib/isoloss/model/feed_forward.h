@@ -1,0 +1,64 @@
+// SwiGLU feed-forward: dense, shared experts, or all routed experts at once
+// (docs/model.md, section 5).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/model/linear.h"
+
+namespace isoloss::model {
+
+struct LayerContext;
+
+/// Names of a feed-forward's three parameters.
+struct FeedForwardParameters {
+  std::string w1;  ///< the gated one
+  std::string w3;
+  std::string w2;
+};
+
+/// y = (silu(x W1^T) * (x W3^T)) W2^T with `groups` independent sets of
+/// weights; RowGroups say which rows of x meet which set.
+class FeedForward {
+ public:
+  /// Buffers of the backward pass; one set serves all layers.
+  struct Scratch {
+    Matrix<float> dhidden;  // [rows, F]
+    Matrix<float> dgate;    // [rows, F]
+    Matrix<float> dup;      // [rows, F]
+    Matrix<float> dx_up;    // [rows, D]
+  };
+
+  /// GEMM sites are `name`.w1, .w3 and .w2.
+  FeedForward(LayerContext& context, const std::string& name,
+              const FeedForwardParameters& parameters, size_t groups,
+              Scratch& scratch);
+
+  /// Shapes   x, y [rows, D].
+  void Forward(MatrixView<const float> x, const RowGroups& groups,
+               MatrixView<float> y);
+  /// x and groups as in Forward. dx is the sum of W1's and W3's contribution,
+  /// each rounded, added with one more rounding.
+  void Backward(MatrixView<const float> x, MatrixView<const float> dy,
+                const RowGroups& groups, MatrixView<float> dx);
+
+ private:
+  LayerContext& context_;
+  Scratch& scratch_;
+  Linear w1_;
+  Linear w3_;
+  Linear w2_;
+  Matrix<float> gate_;    // [rows, F]
+  Matrix<float> up_;      // [rows, F]
+  Matrix<float> hidden_;  // [rows, F]
+};
+
+/// A feed-forward on all tokens with one set of weights, named as torchtitan
+/// does: `name`.w1.weight and so on.
+FeedForward MakeDenseFeedForward(LayerContext& context, const std::string& name,
+                                 FeedForward::Scratch& scratch);
+
+}  // namespace isoloss::model

@@ -1,0 +1,63 @@
+#include "isoloss/model/layer_context.h"
+
+#include <algorithm>
+#include <string>
+
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/gemm_sites.h"
+
+namespace isoloss::model {
+namespace {
+
+std::string TapName(std::string_view prefix, std::string_view name) {
+  std::string joined(prefix);
+  if (!name.empty()) joined.append(".").append(name);
+  return joined;
+}
+
+}  // namespace
+
+LayerContext::LayerContext(const ModelConfig& model_config,
+                           const precision::Recipe& precision_recipe,
+                           ThreadTeam& thread_team)
+    : config(model_config),
+      recipe(precision_recipe, GemmSites(model_config)),
+      rounding(precision_recipe.activation),
+      team(thread_team),
+      weights(model_config),
+      rope(model_config),
+      gemms(thread_team) {}
+
+void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
+                         ParameterSet* gradient_set) {
+  batch = token_batch;
+  tap = tap_sink;
+  gradients = gradient_set;
+  const size_t tokens = batch.tokens.size();
+  all_tokens_.assign({0, tokens});
+  token_leaf_ends_.clear();
+  for (size_t end = 0; end < tokens;) {
+    end = std::min(tokens, end + kernels::kTokenLeaf);
+    token_leaf_ends_.push_back(end);
+  }
+}
+
+RowGroups LayerContext::SequenceLeaves() const {
+  return {all_tokens_, batch.sequence_ends};
+}
+
+RowGroups LayerContext::TokenLeaves() const {
+  return {all_tokens_, token_leaf_ends_};
+}
+
+void LayerContext::TapActivation(std::string_view prefix, std::string_view name,
+                                 MatrixView<const float> values) const {
+  if (tap != nullptr) tap->OnActivation(TapName(prefix, name), values);
+}
+
+void LayerContext::TapGradient(std::string_view prefix, std::string_view name,
+                               MatrixView<const float> values) const {
+  if (tap != nullptr) tap->OnGradient(TapName(prefix, name), values);
+}
+
+}  // namespace isoloss::model

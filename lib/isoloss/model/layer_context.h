@@ -1,0 +1,67 @@
+// What the layers of one model share.
+#pragma once
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/kernels/rounding.h"
+#include "isoloss/model/config.h"
+#include "isoloss/model/linear.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/model/rope.h"
+#include "isoloss/model/tap.h"
+#include "isoloss/model/tokens.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::model {
+
+struct LayerContext {
+  LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
+               ThreadTeam& team);
+
+  /// Points the context at the batch of the running call.
+  void Begin(const TokenBatch& batch, TapSink* tap, ParameterSet* gradients);
+
+  /// One group of all tokens; weight gradients have one leaf per sequence.
+  RowGroups SequenceLeaves() const;
+  /// One group of all tokens; leaves of kernels::kTokenLeaf tokens.
+  RowGroups TokenLeaves() const;
+
+  MatrixView<const float> Weight(size_t parameter) const {
+    return weights.parameters()[parameter].values.view();
+  }
+  MatrixView<float> Gradient(size_t parameter) const {
+    return gradients->parameters()[parameter].values.view();
+  }
+
+  /// Announce a tensor as "prefix.name" (or "prefix" if name is empty).
+  void TapActivation(std::string_view prefix, std::string_view name,
+                     MatrixView<const float> values) const;
+  void TapGradient(std::string_view prefix, std::string_view name,
+                   MatrixView<const float> values) const;
+
+  const ModelConfig config;
+  const precision::ResolvedRecipe recipe;
+  const kernels::Rounding rounding;  ///< of activations and their gradients
+  ThreadTeam& team;
+  ParameterSet weights;  ///< compute copies
+  RopeTable rope;
+  GemmQueue gemms;
+  /// What one Forward + Backward adds to gemms, counted as layers are built.
+  int64_t gemms_per_step = 0;
+  int64_t quantized_gemms_per_step = 0;
+
+  // Of the running call.
+  TokenBatch batch;
+  TapSink* tap = nullptr;
+  ParameterSet* gradients = nullptr;
+
+ private:
+  std::vector<size_t> all_tokens_;       // {0, T}
+  std::vector<size_t> token_leaf_ends_;  // 32, 64, …, T
+};
+
+}  // namespace isoloss::model

@@ -1,0 +1,83 @@
+// Linear layers as GEMM sites: fprop, dgrad and wgrad with the formats that the
+// recipe gives each of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/kernels/gemm.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::model {
+
+struct LayerContext;
+
+/// Products that wait to be computed together, and how many were.
+class GemmQueue {
+ public:
+  explicit GemmQueue(ThreadTeam& team) : team_(team) {}
+
+  void Add(const kernels::GemmProblem& problem) {
+    problems_.push_back(problem);
+  }
+  /// Computes what was added since the last Run.
+  void Run();
+
+  /// Products computed so far: with a quantised operand, and all of them.
+  int64_t quantized() const { return quantized_; }
+  int64_t executed() const { return executed_; }
+
+ private:
+  ThreadTeam& team_;
+  std::vector<kernels::GemmProblem> problems_;
+  int64_t quantized_ = 0;
+  int64_t executed_ = 0;
+};
+
+/// Which rows of an activation meet which of a layer's weight matrices.
+struct RowGroups {
+  /// Group g owns rows [begins[g], begins[g + 1]), [groups + 1].
+  std::span<const size_t> begins;
+  /// Ends of the leaves of the weight gradient's sum over rows; empty: each
+  /// group is one leaf. Only a single group may have several leaves.
+  std::span<const size_t> leaf_ends;
+};
+
+/// y = x W^T for one weight matrix, or for `groups` of them stacked along the
+/// rows of one parameter (routed experts). Methods queue products on the
+/// context's GemmQueue; results exist after its Run.
+/// Shapes   x, dx [rows, in]; y, dy [rows, out]; W [groups * out, in].
+class Linear {
+ public:
+  /// Errors   ConfigError if the recipe does not know `site`.
+  Linear(LayerContext& context, std::string site, std::string_view parameter,
+         size_t groups = 1);
+
+  const std::string& site() const { return site_; }
+  /// Width of y.
+  size_t out() const { return out_; }
+
+  void QueueForward(MatrixView<const float> x, const RowGroups& groups,
+                    kernels::Rounding rounding, MatrixView<float> y) const;
+  /// dx = dy W, rounded like activations, and dW = dy^T x, which stays FP32.
+  void QueueBackward(MatrixView<const float> x, MatrixView<const float> dy,
+                     const RowGroups& groups, MatrixView<float> dx) const;
+
+ private:
+  LayerContext& context_;
+  std::string site_;
+  size_t parameter_;  // place in a ParameterSet
+  size_t groups_;
+  size_t out_;
+  const precision::GemmPrecision* fprop_;
+  const precision::GemmPrecision* dgrad_;
+  const precision::GemmPrecision* wgrad_;
+};
+
+}  // namespace isoloss::model

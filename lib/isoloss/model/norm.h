@@ -1,0 +1,30 @@
+// RMSNorm with a trained weight (docs/model.md, section 2).
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+
+namespace isoloss::model {
+
+struct LayerContext;
+
+class RmsNorm {
+ public:
+  RmsNorm(LayerContext& context, std::string_view parameter);
+
+  /// Shapes   x, y [T, D]; x may be a window of a wider matrix.
+  void Forward(MatrixView<const float> x, MatrixView<float> y);
+  /// Overwrites dx and the weight's gradient. `x` as in Forward.
+  void Backward(MatrixView<const float> x, MatrixView<const float> dy,
+                MatrixView<float> dx);
+
+ private:
+  LayerContext& context_;
+  size_t parameter_;
+  std::vector<float> rstd_;
+};
+
+}  // namespace isoloss::model

@@ -1,0 +1,67 @@
+// Named tensors of the model and their initial values.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/model/config.h"
+
+namespace isoloss::model {
+
+/// One trained tensor. `values` flattens all but the last dimension into rows;
+/// a vector is one row.
+struct Parameter {
+  std::string name;           ///< torchtitan's: "layers.0.attention.wq.weight"
+  std::vector<size_t> shape;  ///< e.g. {8, 48, 64} for w1_EFD
+  Matrix<float> values;
+};
+
+/// All trained tensors of a model, in torchtitan's order.
+class ParameterSet {
+ public:
+  /// Zero tensors of the model's shapes.
+  explicit ParameterSet(const ModelConfig& config);
+
+  std::span<Parameter> parameters() { return parameters_; }
+  std::span<const Parameter> parameters() const { return parameters_; }
+
+  /// Place of a parameter in parameters(); the same in every set of one model.
+  /// Errors   ConfigError that suggests the nearest name.
+  size_t IndexOf(std::string_view name) const;
+  Parameter& ByName(std::string_view name) {
+    return parameters_[IndexOf(name)];
+  }
+  const Parameter& ByName(std::string_view name) const {
+    return parameters_[IndexOf(name)];
+  }
+
+  size_t value_count() const;
+  /// Digest of names, shapes and bytes, in order.
+  uint64_t Digest() const;
+  void SetZero();
+
+ private:
+  std::vector<Parameter> parameters_;
+};
+
+/// torchtitan's initialisation (docs/model.md, section 10): each value is a
+/// function of (seed, parameter name, element index).
+void InitializeParameters(const ModelConfig& config, uint64_t seed,
+                          ParameterSet& parameters);
+
+/// Normal with mean 0 and the given standard deviation, redrawn until it lies
+/// within +-cut (an absolute value; infinity: never redrawn).
+struct InitRule {
+  double std;
+  double cut;
+};
+
+/// The rule of one parameter; std 0 stands for the constant 1 (norm weights).
+InitRule InitRuleFor(const ModelConfig& config, std::string_view name);
+
+}  // namespace isoloss::model

@@ -1,0 +1,185 @@
+#include "isoloss/model/router.h"
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/layer_context.h"
+
+namespace isoloss::model {
+namespace {
+
+/// Keeps the division by the sum of scores finite (torchtitan's constant).
+constexpr float kNormFloor = 1e-20f;
+
+/// Index of the largest value among those not yet taken, the lower index of
+/// equals; marks it as taken. At least one must be free.
+size_t TakeLargest(std::span<const float> values, std::vector<char>& taken) {
+  size_t best = values.size();
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (taken[i]) continue;
+    if (best == values.size() || values[i] > values[best]) best = i;
+  }
+  ISOLOSS_ASSERT(best < values.size());
+  taken[best] = 1;
+  return best;
+}
+
+float SumOfTwoLargest(std::span<const float> values) {
+  std::vector<char> taken(values.size(), 0);
+  const size_t first = TakeLargest(values, taken);
+  return values[first] + values[TakeLargest(values, taken)];
+}
+
+/// Marks the experts outside the best groups as taken.
+void LimitGroups(const ModelConfig& config, std::span<const float> biased,
+                 std::vector<char>& taken) {
+  const size_t size = config.num_experts / config.num_expert_groups;
+  std::vector<float> group_scores(config.num_expert_groups);
+  for (size_t g = 0; g < group_scores.size(); ++g) {
+    group_scores[g] = SumOfTwoLargest(biased.subspan(g * size, size));
+  }
+  std::vector<char> group_kept(group_scores.size(), 0);
+  for (size_t n = 0; n < config.num_limited_groups; ++n) {
+    TakeLargest(group_scores, group_kept);
+  }
+  for (size_t e = 0; e < biased.size(); ++e) {
+    taken[e] = !group_kept[e / size];
+  }
+}
+
+float SumOfChosen(std::span<const float> scores,
+                  std::span<const int32_t> expert_ids) {
+  float sum = 0.0f;
+  for (const int32_t id : expert_ids) sum += scores[static_cast<size_t>(id)];
+  return sum + kNormFloor;
+}
+
+/// body(token) for each token, divided among the team.
+template <typename Body>
+void ForEachToken(size_t tokens, ThreadTeam& team, const Body& body) {
+  constexpr size_t kTokensPerTask = 64;
+  const size_t tasks = (tokens + kTokensPerTask - 1) / kTokensPerTask;
+  team.ParallelFor(tasks, [&](size_t task) {
+    const size_t end = std::min(tokens, (task + 1) * kTokensPerTask);
+    for (size_t t = task * kTokensPerTask; t < end; ++t) body(t);
+  });
+}
+
+}  // namespace
+
+void SelectExperts(const ModelConfig& config, std::span<const float> scores,
+                   std::span<const float> bias, std::span<int32_t> expert_ids) {
+  std::vector<float> biased(scores.size());
+  for (size_t e = 0; e < scores.size(); ++e) biased[e] = scores[e] + bias[e];
+  std::vector<char> taken(scores.size(), 0);
+  if (config.num_expert_groups > 0) LimitGroups(config, biased, taken);
+  for (int32_t& id : expert_ids) {
+    id = static_cast<int32_t>(TakeLargest(biased, taken));
+  }
+}
+
+void CombineWeights(const ModelConfig& config, std::span<const float> scores,
+                    std::span<const int32_t> expert_ids,
+                    std::span<float> weights) {
+  const auto scale = static_cast<float>(config.route_scale);
+  const float sum = config.route_norm ? SumOfChosen(scores, expert_ids) : 1.0f;
+  for (size_t k = 0; k < weights.size(); ++k) {
+    weights[k] = scores[static_cast<size_t>(expert_ids[k])] / sum * scale;
+  }
+}
+
+void RouterScoreBackward(const ModelConfig& config,
+                         std::span<const float> scores,
+                         std::span<const int32_t> expert_ids,
+                         std::span<const float> dweights,
+                         std::span<float> dlogits) {
+  const auto scale = static_cast<float>(config.route_scale);
+  const float sum = config.route_norm ? SumOfChosen(scores, expert_ids) : 1.0f;
+  const auto score = [&](size_t k) {
+    return scores[static_cast<size_t>(expert_ids[k])];
+  };
+  // Normalising removes the part of dweights that only scales the sum.
+  float mean = 0.0f;
+  if (config.route_norm) {
+    for (size_t k = 0; k < dweights.size(); ++k) {
+      mean += dweights[k] * (score(k) / sum);
+    }
+  }
+  // dlogits holds dscores first: zero for experts that were not chosen.
+  std::fill(dlogits.begin(), dlogits.end(), 0.0f);
+  for (size_t k = 0; k < dweights.size(); ++k) {
+    dlogits[static_cast<size_t>(expert_ids[k])] =
+        scale / sum * (dweights[k] - mean);
+  }
+  if (config.score_function == ScoreFunction::kSigmoid) {
+    for (size_t e = 0; e < scores.size(); ++e) {
+      dlogits[e] *= scores[e] * (1.0f - scores[e]);
+    }
+  } else {
+    const float dot = kernels::RowDot(dlogits, scores);
+    for (size_t e = 0; e < scores.size(); ++e) {
+      dlogits[e] = scores[e] * (dlogits[e] - dot);
+    }
+  }
+}
+
+Router::Router(LayerContext& context, const std::string& name, Scratch& scratch)
+    : context_(context),
+      name_(name),
+      scratch_(scratch),
+      gate_(context, name + ".gate", name + ".gate.weight"),
+      bias_(context.config.num_experts, 0.0f) {}
+
+void Router::LoadBias(std::span<const float> bias) {
+  ISOLOSS_ASSERT(bias.size() == bias_.size());
+  std::copy(bias.begin(), bias.end(), bias_.begin());
+}
+
+void Router::Forward(MatrixView<const float> b) {
+  const ModelConfig& c = context_.config;
+  const size_t tokens = b.rows();
+  logits_.ResizeUninitialized(tokens, c.num_experts);
+  scores_.ResizeUninitialized(tokens, c.num_experts);
+  expert_ids_.ResizeUninitialized(tokens, c.top_k);
+  weights_.ResizeUninitialized(tokens, c.top_k);
+  gate_.QueueForward(b, context_.TokenLeaves(), kernels::Rounding::kFp32,
+                     logits_.view());
+  context_.gemms.Run();
+  context_.TapActivation(name_, "gate", logits_.view());
+
+  if (c.score_function == ScoreFunction::kSigmoid) {
+    kernels::ElementSigmoid(logits_.view(), scores_.view(), context_.team);
+  } else {
+    kernels::RowSoftmax(logits_.view(), scores_.view(), context_.team);
+  }
+  ForEachToken(tokens, context_.team, [&](size_t t) {
+    const std::span<const float> scores(scores_.Row(t), c.num_experts);
+    const std::span<int32_t> ids(expert_ids_.Row(t), c.top_k);
+    SelectExperts(c, scores, bias_, ids);
+    CombineWeights(c, scores, ids, {weights_.Row(t), c.top_k});
+  });
+  context_.TapActivation(name_, "scores", scores_.view());
+  context_.TapActivation(name_, "topk_weights", weights_.view());
+  if (context_.tap != nullptr) {
+    context_.tap->OnRouting(name_ + ".topk_ids", expert_ids_.view());
+  }
+}
+
+void Router::Backward(MatrixView<const float> b,
+                      MatrixView<const float> dweights, MatrixView<float> db) {
+  const ModelConfig& c = context_.config;
+  context_.TapGradient(name_, "topk_weights", dweights);
+  Matrix<float>& dlogits = scratch_.dlogits;
+  dlogits.ResizeUninitialized(b.rows(), c.num_experts);
+  ForEachToken(b.rows(), context_.team, [&](size_t t) {
+    RouterScoreBackward(
+        c, {scores_.Row(t), c.num_experts}, {expert_ids_.Row(t), c.top_k},
+        {dweights.Row(t), c.top_k}, {dlogits.Row(t), c.num_experts});
+  });
+  context_.TapGradient(name_, "gate", dlogits.view());
+  gate_.QueueBackward(b, dlogits.view(), context_.TokenLeaves(), db);
+  context_.gemms.Run();
+}
+
+}  // namespace isoloss::model

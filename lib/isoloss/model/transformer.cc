@@ -1,0 +1,276 @@
+#include "isoloss/model/transformer.h"
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/block.h"
+#include "isoloss/model/embedding.h"
+#include "isoloss/model/layer_context.h"
+#include "isoloss/model/loss.h"
+#include "isoloss/model/norm.h"
+
+namespace isoloss::model {
+namespace {
+
+void CheckEnds(std::span<const size_t> ends, size_t tokens, const char* what) {
+  const bool ascending =
+      std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>()) ==
+      ends.end();
+  if (ends.empty() || ends.front() == 0 || ends.back() != tokens ||
+      !ascending) {
+    ThrowError(ErrorKind::kShape,
+               "Transformer::Forward: {} has {} entries and ends at {}, but "
+               "it must ascend from above 0 to the batch's {} tokens. Give "
+               "one end per {}.",
+               what, ends.size(), ends.empty() ? 0 : ends.back(), tokens, what);
+  }
+}
+
+void CheckBatch(const ModelConfig& config, const TokenBatch& batch) {
+  const size_t tokens = batch.tokens.size();
+  if (tokens == 0 || batch.labels.size() != tokens ||
+      batch.positions.size() != tokens) {
+    ThrowError(ErrorKind::kShape,
+               "Transformer::Forward: {} tokens, {} labels and {} positions "
+               "were given, but they must be equally many and at least one. "
+               "Pass spans of one batch.",
+               tokens, batch.labels.size(), batch.positions.size());
+  }
+  CheckEnds(batch.document_ends, tokens, "document_ends");
+  CheckEnds(batch.sequence_ends, tokens, "sequence_ends");
+  for (size_t t = 0; t < tokens; ++t) {
+    const int32_t id = batch.tokens[t];
+    if (id < 0 || static_cast<size_t>(id) >= config.vocab_size) {
+      ThrowError(ErrorKind::kShape,
+                 "Transformer::Forward: token {} is {}, but vocab_size is {}. "
+                 "Use a corpus whose tokens fit the model.",
+                 t, id, config.vocab_size);
+    }
+    if (batch.positions[t] < 0) {
+      ThrowError(ErrorKind::kShape,
+                 "Transformer::Forward: position {} is {}, but positions "
+                 "count from 0. Restart them at 0 with every document.",
+                 t, batch.positions[t]);
+    }
+  }
+}
+
+}  // namespace
+
+struct Transformer::Impl {
+  Impl(const ModelConfig& config, const precision::Recipe& recipe,
+       ThreadTeam& team)
+      : context(config, recipe, team),
+        embedding(context.weights.IndexOf("tok_embeddings.weight")),
+        norm(context, "norm.weight"),
+        head(context, "lm_head",
+             config.tied_embeddings ? "tok_embeddings.weight"
+                                    : "lm_head.weight"),
+        tokens_per_expert(config.n_moe_layers(), config.num_experts) {
+    for (size_t layer = 0; layer < config.n_layers; ++layer) {
+      TransformerBlock& block =
+          blocks.emplace_back(context, layer, block_scratch);
+      if (block.moe() != nullptr) moe_layers.push_back(block.moe());
+    }
+  }
+
+  /// What block `layer` reads: the embedding or the block below.
+  MatrixView<const float> BlockInput(size_t layer) const {
+    return layer == 0 ? embedded.view() : block_outputs[layer - 1];
+  }
+
+  double Forward();
+  void Backward();
+  void BackwardHead();
+  void BackwardEmbedding();
+
+  LayerContext context;
+  size_t embedding;  // place of tok_embeddings.weight in a ParameterSet
+  TransformerBlock::Scratch block_scratch;
+  std::deque<TransformerBlock> blocks;  // never moved: layers hold references
+  std::vector<MixtureOfExperts*> moe_layers;
+  RmsNorm norm;
+  Linear head;
+  EmbeddingGradient embedding_gradient;
+
+  // Of the last Forward.
+  Matrix<float> embedded;                              // [T, D]
+  std::vector<MatrixView<const float>> block_outputs;  // [layers]
+  Matrix<float> normalised;                            // [T, D]
+  Matrix<float> logits;  // [T, V]; Backward turns it into its gradient
+  std::vector<float> token_losses;    // [T]
+  Matrix<int64_t> tokens_per_expert;  // [MoE layers, E]
+  size_t counted_labels = 0;
+  bool ready_for_backward = false;
+
+  Matrix<float> dx;           // [T, D]
+  Matrix<float> dnormalised;  // [T, D]
+};
+
+double Transformer::Impl::Forward() {
+  const TokenBatch& batch = context.batch;
+  const size_t tokens = batch.tokens.size();
+  const ModelConfig& config = context.config;
+  const auto [first, last] =
+      std::minmax_element(batch.positions.begin(), batch.positions.end());
+  context.rope.Reach(static_cast<size_t>(*last) + 1);
+
+  embedded.ResizeUninitialized(tokens, config.dim);
+  GatherEmbedding(context.Weight(embedding), batch.tokens, embedded.view(),
+                  context.team);
+  context.TapActivation("tok_embeddings", "", embedded.view());
+  block_outputs.clear();
+  for (size_t layer = 0; layer < blocks.size(); ++layer) {
+    block_outputs.push_back(blocks[layer].Forward(BlockInput(layer)));
+  }
+  for (size_t layer = 0; layer < moe_layers.size(); ++layer) {
+    for (size_t e = 0; e < config.num_experts; ++e) {
+      tokens_per_expert(layer, e) = moe_layers[layer]->plan().TokensOf(e);
+    }
+  }
+
+  normalised.ResizeUninitialized(tokens, config.dim);
+  norm.Forward(BlockInput(blocks.size()), normalised.view());
+  context.TapActivation("norm", "", normalised.view());
+  logits.ResizeUninitialized(tokens, config.vocab_size);
+  head.QueueForward(normalised.view(), context.SequenceLeaves(),
+                    context.rounding, logits.view());
+  context.gemms.Run();
+  context.TapActivation("logits", "", logits.view());
+
+  token_losses.resize(tokens);
+  kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
+                        token_losses, MatrixView<float>(), context.team);
+  return MeanLoss(token_losses, counted_labels);
+}
+
+void Transformer::Impl::Backward() {
+  dx.ResizeUninitialized(embedded.rows(), embedded.cols());
+  BackwardHead();
+  for (size_t layer = blocks.size(); layer-- > 0;) {
+    blocks[layer].Backward(BlockInput(layer), dx.view());
+  }
+  BackwardEmbedding();
+}
+
+/// From the logits to the residual stream after the last block.
+void Transformer::Impl::BackwardHead() {
+  // The losses come out once more, as before.
+  const auto grad_scale =
+      static_cast<float>(1.0 / static_cast<double>(counted_labels));
+  kernels::CrossEntropy(logits.view(), context.batch.labels, grad_scale,
+                        context.rounding, token_losses, logits.view(),
+                        context.team);
+  context.TapGradient("logits", "", logits.view());
+  dnormalised.ResizeUninitialized(dx.rows(), dx.cols());
+  head.QueueBackward(normalised.view(), logits.view(), context.SequenceLeaves(),
+                     dnormalised.view());
+  context.gemms.Run();
+  context.TapGradient("norm", "", dnormalised.view());
+  norm.Backward(BlockInput(blocks.size()), dnormalised.view(), dx.view());
+}
+
+void Transformer::Impl::BackwardEmbedding() {
+  context.TapGradient("tok_embeddings", "", dx.view());
+  Matrix<float>& dtable = context.gradients->parameters()[embedding].values;
+  // A tied table already holds the head's gradient: head first, then embedding.
+  if (!context.config.tied_embeddings) dtable.SetZero();
+  embedding_gradient.Add(context.batch.tokens, context.batch.sequence_ends,
+                         dx.view(), dtable.view(), context.team);
+}
+
+Transformer::Transformer(const ModelConfig& config,
+                         const precision::Recipe& recipe, ThreadTeam& team) {
+  Validate(config, "Transformer:");
+  impl_ = std::make_unique<Impl>(config, recipe, team);
+}
+
+Transformer::~Transformer() = default;
+
+const precision::ResolvedRecipe& Transformer::recipe() const {
+  return impl_->context.recipe;
+}
+
+void Transformer::LoadWeights(const ParameterSet& master) {
+  LayerContext& context = impl_->context;
+  const std::span<Parameter> copies = context.weights.parameters();
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const Parameter& source = master.parameters()[i];
+    ISOLOSS_ASSERT(source.shape == copies[i].shape);
+    kernels::Cast(source.values.view(), context.rounding,
+                  copies[i].values.view(), context.team);
+  }
+}
+
+void Transformer::LoadExpertBias(MatrixView<const float> expert_bias) {
+  const auto& layers = impl_->moe_layers;
+  const size_t experts = impl_->context.config.num_experts;
+  if (expert_bias.rows() != layers.size() ||
+      (!layers.empty() && expert_bias.cols() != experts)) {
+    ThrowError(ErrorKind::kShape,
+               "Transformer::LoadExpertBias: biases are {}x{}, but the model "
+               "has {} MoE layers of {} experts. Pass one row per MoE layer.",
+               expert_bias.rows(), expert_bias.cols(), layers.size(), experts);
+  }
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    layers[layer]->LoadBias({expert_bias.Row(layer), experts});
+  }
+}
+
+double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
+  CheckBatch(impl_->context.config, batch);
+  impl_->counted_labels = CountedLabels(batch.labels);
+  if (impl_->counted_labels == 0) {
+    ThrowError(ErrorKind::kShape,
+               "Transformer::Forward: none of {} labels counts (all are {}), "
+               "but the loss is a mean over labels that do. Give a batch with "
+               "at least one label.",
+               batch.labels.size(), kernels::kIgnoredLabel);
+  }
+  impl_->context.Begin(batch, tap, nullptr);
+  const double loss = impl_->Forward();
+  impl_->ready_for_backward = true;
+  return loss;
+}
+
+void Transformer::Backward(const TokenBatch& batch, ParameterSet& gradients,
+                           TapSink* tap) {
+  if (!impl_->ready_for_backward ||
+      batch.tokens.size() != impl_->embedded.rows()) {
+    ThrowError(ErrorKind::kShape,
+               "Transformer::Backward: a batch of {} tokens was given, but the "
+               "last Forward {}. Call Forward with the same batch just before "
+               "every Backward.",
+               batch.tokens.size(),
+               impl_->ready_for_backward
+                   ? fmt::format("had {}", impl_->embedded.rows())
+                   : std::string("is missing or used up"));
+  }
+  impl_->ready_for_backward = false;
+  impl_->context.Begin(batch, tap, &gradients);
+  impl_->Backward();
+}
+
+std::span<const float> Transformer::token_losses() const {
+  return impl_->token_losses;
+}
+
+MatrixView<const int64_t> Transformer::tokens_per_expert() const {
+  return impl_->tokens_per_expert.cview();
+}
+
+int64_t Transformer::quantized_gemms() const {
+  return impl_->context.gemms.quantized();
+}
+int64_t Transformer::gemms() const { return impl_->context.gemms.executed(); }
+int64_t Transformer::quantized_gemms_per_step() const {
+  return impl_->context.quantized_gemms_per_step;
+}
+int64_t Transformer::gemms_per_step() const {
+  return impl_->context.gemms_per_step;
+}
+
+}  // namespace isoloss::model

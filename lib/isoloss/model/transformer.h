@@ -1,0 +1,68 @@
+// The whole model: embedding, blocks, head, loss, and the backward pass in
+// reverse order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/model/config.h"
+#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/model/tap.h"
+#include "isoloss/model/tokens.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::model {
+
+/// A model bound to one precision recipe. Keeps the activations of the last
+/// Forward for Backward; memory is reused from step to step.
+class Transformer {
+ public:
+  Transformer(const ModelConfig& config, const precision::Recipe& recipe,
+              ThreadTeam& team);
+  ~Transformer();
+
+  const precision::ResolvedRecipe& recipe() const;
+
+  /// Makes the compute copies (rounded to BF16 unless the recipe is FP32) of
+  /// the FP32 master weights. Call after every change of them.
+  void LoadWeights(const ParameterSet& master);
+  /// Selection biases, [MoE layers, experts], FP32.
+  void LoadExpertBias(MatrixView<const float> expert_bias);
+
+  /// Mean cross-entropy in nats over the labels that count: token losses in
+  /// FP32, leaves of 32 tokens and their tree in FP64.
+  /// Errors   ShapeError if spans disagree, a token is outside the vocabulary
+  ///          or no label counts.
+  double Forward(const TokenBatch& batch, TapSink* tap = nullptr);
+
+  /// Gradients of that loss, FP32, overwritten. Uses up the activations of the
+  /// Forward of the same batch just before it.
+  /// Errors   ShapeError if there was no such Forward.
+  void Backward(const TokenBatch& batch, ParameterSet& gradients,
+                TapSink* tap = nullptr);
+
+  /// Of the last Forward: loss of each token (0 where ignored), [T].
+  std::span<const float> token_losses() const;
+  /// Of the last Forward: [MoE layers, experts], each row sums to T * top_k.
+  MatrixView<const int64_t> tokens_per_expert() const;
+
+  /// GEMM calls executed so far: those with a quantised operand, and all. Each
+  /// expert counts for itself, also one without tokens; attention's inner
+  /// products don't count.
+  int64_t quantized_gemms() const;
+  int64_t gemms() const;
+  /// What one Forward + Backward must add to those two.
+  int64_t quantized_gemms_per_step() const;
+  int64_t gemms_per_step() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace isoloss::model
