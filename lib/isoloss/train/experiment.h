@@ -1,0 +1,79 @@
+// The experiment file: strict TOML, checked completely before anything runs.
+//
+//   name = "mxfp8_vs_bf16"
+//   [model]
+//   preset = "dsv3-nano"
+//   [data]
+//   source = "files"
+//   paths = ["${EIGEN3_INCLUDE_DIR}/Eigen"]
+//   [train]
+//   steps = 300
+//   [arms.bf16]
+//   recipe = "bf16"
+//   [arms.mxfp8]
+//   recipe = "mxfp8_rceil"
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/corpus/source.h"
+#include "isoloss/model/config.h"
+#include "isoloss/train/config.h"
+
+namespace isoloss::train {
+
+struct Experiment {
+  std::filesystem::path path;  ///< of the file, as given
+  std::string name;
+  model::ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  ParallelConfig parallel;
+  std::vector<Arm> arms;  ///< in the order of the file; the first: baseline
+  LogConfig log;
+  GateConfig gate;
+  /// `data` with variables expanded and paths that hold from anywhere.
+  corpus::Source corpus_source;
+
+  /// The whole experiment, defaults and presets written out, as TOML that
+  /// parses back to the same.
+  std::string ResolvedToml() const;
+  /// The part that two arms must have in common to be compared: model, data
+  /// without paths (the corpus digest stands for them), train and log. Name,
+  /// arms, parallel and gate are left out: no step of a run depends on them.
+  std::string ConfigText() const;
+};
+
+/// What the caller adds to an experiment file.
+struct ExperimentInputs {
+  /// Folders for ${NAME} in data.paths.
+  std::map<std::string, std::string> variables;
+  /// "section.key=value", applied in order. The value is TOML; a bare word that
+  /// is not (mxfp8_rceil) is a string.
+  std::vector<std::string> overrides;
+};
+
+/// Reads an experiment file.
+/// Errors   IoError if it can't be read; ConfigError for the first broken rule:
+///          syntax, unknown key, wrong type, value out of range, a model that
+///          breaks a rule. Messages start with file:line or "--set key=value".
+Experiment LoadExperiment(const std::filesystem::path& path,
+                          const ExperimentInputs& inputs = {});
+
+/// As LoadExperiment; `text` is the content of the file `path`.
+Experiment ParseExperiment(std::string_view text,
+                           const std::filesystem::path& path,
+                           const ExperimentInputs& inputs = {});
+
+/// Number of trained values of a model.
+double EstimatedParameters(const model::ModelConfig& config);
+
+/// Memory that one run needs at least, in bytes: weights, gradients, moments
+/// and compute copies, and the widest activations.
+double EstimatedBytes(const Experiment& experiment);
+
+}  // namespace isoloss::train

@@ -1,0 +1,71 @@
+// EstimatedBytes of experiment.h.
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::train {
+namespace {
+
+/// The sizes of a model as doubles: a product that overflows an integer is what
+/// this file is to find.
+struct Sizes {
+  explicit Sizes(const model::ModelConfig& c)
+      : vocab(Real(c.vocab_size)),
+        dim(Real(c.dim)),
+        dense_layers(Real(c.n_layers - c.n_moe_layers())),
+        moe_layers(Real(c.n_moe_layers())),
+        heads(Real(c.n_heads)),
+        q_lora(Real(c.q_lora_rank)),
+        kv_lora(Real(c.kv_lora_rank)),
+        nope(Real(c.qk_nope_head_dim)),
+        rope(Real(c.qk_rope_head_dim)),
+        value(Real(c.v_head_dim)),
+        dense_hidden(Real(c.dense_hidden_dim)),
+        moe_hidden(Real(c.moe_hidden_dim)),
+        experts(Real(c.num_experts)),
+        shared(Real(c.num_shared_experts)),
+        embeddings(c.tied_embeddings ? 1.0 : 2.0) {}
+
+  static double Real(size_t size) { return static_cast<double>(size); }
+
+  double vocab, dim, dense_layers, moe_layers, heads, q_lora, kv_lora, nope,
+      rope, value, dense_hidden, moe_hidden, experts, shared, embeddings;
+};
+
+double AttentionParameters(const Sizes& s) {
+  const double q_width = s.heads * (s.nope + s.rope);
+  const double query =
+      s.q_lora > 0 ? s.q_lora * (s.dim + 1 + q_width) : s.dim * q_width;
+  const double latent = s.dim * (s.kv_lora + s.rope) +
+                        s.kv_lora * (1 + s.heads * (s.nope + s.value));
+  return query + latent + s.dim * s.heads * s.value;
+}
+
+double Parameters(const Sizes& s) {
+  const double norms = 2 * s.dim;
+  const double dense = 3 * s.dim * s.dense_hidden;
+  const double moe =
+      s.experts * s.dim + 3 * s.dim * s.moe_hidden * (s.experts + s.shared);
+  return s.embeddings * s.vocab * s.dim + s.dim +
+         (s.dense_layers + s.moe_layers) * (AttentionParameters(s) + norms) +
+         s.dense_layers * dense + s.moe_layers * moe;
+}
+
+}  // namespace
+
+double EstimatedParameters(const model::ModelConfig& config) {
+  return Parameters(Sizes(config));
+}
+
+double EstimatedBytes(const Experiment& experiment) {
+  const Sizes s(experiment.model);
+  // FP32 weights, gradients and two moments, and a BF16 compute copy.
+  const double bytes_per_parameter = 4 * 4 + 2;
+  // FP32 logits and their gradient; per layer the residual stream and both
+  // normalised inputs in BF16.
+  const double bytes_per_token =
+      2 * 4 * s.vocab + 3 * 2 * s.dim * (s.dense_layers + s.moe_layers);
+  const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
+                        Sizes::Real(experiment.data.sequence_length);
+  return Parameters(s) * bytes_per_parameter + tokens * bytes_per_token;
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,130 @@
+#include "isoloss/train/presets.h"
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+
+namespace isoloss::train {
+namespace {
+
+using model::ModelConfig;
+using model::ScoreFunction;
+
+/// The demo: trains two arms with four seeds in minutes on two cores. All
+/// widths but wkv_a's (32 + 8) are whole MX blocks.
+Preset Dsv3Nano() {
+  return {
+      .name = "dsv3-nano",
+      .summary = "0.3 M parameters, 1 dense + 1 MoE layer; the demo",
+      .model = {.vocab_size = 256,
+                .dim = 96,
+                .n_layers = 2,
+                .n_dense_layers = 1,
+                .n_heads = 4,
+                .q_lora_rank = 0,
+                .kv_lora_rank = 32,
+                .qk_nope_head_dim = 16,
+                .qk_rope_head_dim = 8,
+                .v_head_dim = 16,
+                .dense_hidden_dim = 256,
+                .moe_hidden_dim = 64,
+                .num_experts = 8,
+                .num_shared_experts = 1,
+                .top_k = 2},
+      .sequence_length = 128,
+      .train = {.steps = 300,
+                .sequences_per_batch = 8,
+                .lr = 3e-3,
+                .warmup_steps = 100,
+                .load_balance_coeff = 0.01},
+  };
+}
+
+/// DeepSeek-V3's features at a size for convergence studies on one machine.
+Preset Dsv3Small() {
+  return {
+      .name = "dsv3-small",
+      .summary = "6.7 M parameters, 1 dense + 3 MoE layers, q_lora",
+      .model = {.vocab_size = 256,
+                .dim = 256,
+                .n_layers = 4,
+                .n_dense_layers = 1,
+                .n_heads = 4,
+                .q_lora_rank = 128,
+                .kv_lora_rank = 64,
+                .qk_nope_head_dim = 32,
+                .qk_rope_head_dim = 32,
+                .v_head_dim = 64,
+                .dense_hidden_dim = 1024,
+                .moe_hidden_dim = 128,
+                .num_experts = 16,
+                .num_shared_experts = 1,
+                .top_k = 4},
+      .sequence_length = 256,
+      .train = {.steps = 1000,
+                .sequences_per_batch = 8,
+                .lr = 1e-3,
+                .warmup_steps = 100,
+                .load_balance_coeff = 0.01},
+  };
+}
+
+/// The model of torchtitan's deepseek_v3 debugmodel (docs/model.md, section 8).
+/// Its 10-step schedule is not taken over: with 2 warm-up steps and a bias rate
+/// of 0.001 a batch of this size may send every token to one expert.
+Preset TorchtitanDebug() {
+  return {
+      .name = "torchtitan-debug",
+      .summary = "33 M parameters, torchtitan's deepseek_v3 debugmodel",
+      .model = {.vocab_size = 2048,
+                .dim = 256,
+                .n_layers = 6,
+                .n_dense_layers = 1,
+                .n_heads = 16,
+                .q_lora_rank = 0,
+                .kv_lora_rank = 512,
+                .qk_nope_head_dim = 128,
+                .qk_rope_head_dim = 64,
+                .v_head_dim = 128,
+                .dense_hidden_dim = 1024,
+                .moe_hidden_dim = 256,
+                .num_experts = 8,
+                .num_shared_experts = 2,
+                .top_k = 3,
+                .score_function = ScoreFunction::kSoftmax,
+                .route_norm = false,
+                .route_scale = 1.0,
+                .yarn = true,
+                .rope_factor = 40.0,
+                .mscale = 0.7},
+      .sequence_length = 256,
+      .train = {.steps = 300,
+                .sequences_per_batch = 8,
+                .lr = 8e-4,
+                .warmup_steps = 100,
+                .load_balance_coeff = 0.01},
+  };
+}
+
+}  // namespace
+
+std::span<const Preset> AllPresets() {
+  static const Preset kPresets[] = {Dsv3Nano(), Dsv3Small(), TorchtitanDebug()};
+  return kPresets;
+}
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : AllPresets()) names.push_back(preset.name);
+  return names;
+}
+
+const Preset& PresetByName(std::string_view name) {
+  for (const Preset& preset : AllPresets()) {
+    if (preset.name == name) return preset;
+  }
+  const std::vector<std::string> names = PresetNames();
+  ThrowError(ErrorKind::kConfig, "unknown preset `{}`. Known presets: {}.{}",
+             name, fmt::join(names, ", "), DidYouMean(name, names));
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,30 @@
+// Named models with the training settings that suit them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/model/config.h"
+#include "isoloss/train/config.h"
+
+namespace isoloss::train {
+
+/// What `[model] preset` sets; the experiment file overrides any of it.
+struct Preset {
+  std::string name;
+  std::string summary;  ///< one line for lists
+  model::ModelConfig model;
+  size_t sequence_length = 0;
+  TrainConfig train;
+};
+
+/// All presets, in the order of lists.
+std::span<const Preset> AllPresets();
+std::vector<std::string> PresetNames();
+/// Errors   ConfigError that lists the names and suggests the nearest.
+const Preset& PresetByName(std::string_view name);
+
+}  // namespace isoloss::train

@@ -1,0 +1,193 @@
+// Reads and writes the keys of one TOML table by one description.
+//
+// A section is described once, by a function template that calls the same
+// methods of a FieldReader or a FieldWriter:
+//
+//   template <typename Fields>
+//   void Visit(Fields& fields, LogConfig& log) {
+//     fields.Integer("eval_every", log.eval_every, 1, 1000);
+//   }
+//
+// so what is read, what is known, and what is printed cannot differ.
+#pragma once
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace isoloss::train {
+
+/// A set of real numbers; bounds belong to it unless declared open.
+struct Interval {
+  double low;
+  double high;
+  bool low_open = false;
+  bool high_open = false;
+
+  bool Contains(double value) const;
+  std::string ToString() const;  ///< "(0, 1]"
+};
+
+/// A word of the file and what it means.
+template <typename T>
+struct Named {
+  std::string_view name;
+  T value;
+};
+/// A list of them; T is deduced from the value they name.
+template <typename T>
+using Names = std::type_identity_t<std::span<const Named<T>>>;
+
+/// Knows for each value of a file whether it stands there or was overridden.
+class Origin {
+ public:
+  explicit Origin(std::string file) : file_(std::move(file)) {}
+
+  /// `text` is the override as given, "train.steps=5".
+  void AddOverride(std::string key, std::string text);
+  const std::string& file() const { return file_; }
+  /// "file:line", "--set text" or "file".
+  std::string Describe(const std::string& key,
+                       const toml::source_region& source) const;
+  /// Number of the override that first created something below `key`.
+  size_t OverrideIndex(const std::string& key) const;
+
+ private:
+  struct Override {
+    std::string key;
+    std::string text;
+  };
+  std::string file_;
+  std::vector<Override> overrides_;
+};
+
+/// Reads typed values out of one table. A value that is absent keeps what it
+/// had. Errors are ConfigErrors that start with the value's origin.
+class FieldReader {
+ public:
+  /// `section` is "" for the top, else "train" or "arms.bf16". Keeps references
+  /// to the other two.
+  FieldReader(const toml::table& table, std::string section,
+              const Origin& origin, const toml::source_region& source = {});
+
+  template <typename T>
+  void Integer(std::string_view key, T& value, int64_t low, int64_t high) {
+    if (const auto given =
+            ReadInteger(key, low, high, fmt::format("{}", value))) {
+      value = static_cast<T>(*given);
+    }
+  }
+  void Real(std::string_view key, double& value, Interval range);
+  void Real(std::string_view key, std::optional<double>& value, Interval range);
+  void Flag(std::string_view key, bool& value);
+  void Text(std::string_view key, std::string& value);
+  /// A list of strings, none empty.
+  void Texts(std::string_view key, std::vector<std::string>& values);
+  void Texts(std::string_view key,
+             std::optional<std::vector<std::string>>& values);
+  /// A list of distinct integers >= 0, not empty.
+  void Seeds(std::string_view key, std::vector<uint64_t>& values);
+  /// One of a list of words.
+  void OneOf(std::string_view key, std::string& value,
+             std::span<const std::string> words);
+  template <typename T>
+  void Choice(std::string_view key, T& value, Names<T> names) {
+    std::vector<std::string> words;
+    std::string word;
+    for (const Named<T>& named : names) {
+      words.emplace_back(named.name);
+      if (named.value == value) word = named.name;
+    }
+    OneOf(key, word, words);
+    for (const Named<T>& named : names) {
+      if (named.name == word) value = named.value;
+    }
+  }
+
+  /// The table under `key`; empty if absent.
+  FieldReader Table(std::string_view key);
+  /// Keys of this table in the order of the file, overrides' last.
+  std::vector<std::string> KeysInOrder() const;
+
+  bool Has(std::string_view key) const { return table_.contains(key); }
+  /// Throws if `key` is absent. `remedy` is a sentence.
+  void Require(std::string_view key, std::string_view remedy) const;
+  /// Throws if the table holds a key that nobody asked for.
+  void RejectUnknown() const;
+  /// Throws "<origin>: `<key>` <message>".
+  [[noreturn]] void Fail(std::string_view key, std::string_view message) const;
+
+ private:
+  const toml::node* Find(std::string_view key);
+  std::optional<int64_t> ReadInteger(std::string_view key, int64_t low,
+                                     int64_t high, const std::string& fallback);
+  std::optional<double> ReadReal(std::string_view key, const Interval& range,
+                                 const std::string& fallback);
+  std::optional<std::vector<std::string>> ReadTexts(std::string_view key);
+  /// Throws "`<key>` is <node>, but must be <rule>. ...".
+  [[noreturn]] void FailRule(std::string_view key, const toml::node& node,
+                             std::string_view rule,
+                             std::string_view remedy) const;
+  std::string Dotted(std::string_view key) const;
+
+  const toml::table& table_;
+  std::string section_;
+  const Origin& origin_;
+  toml::source_region source_;
+  std::vector<std::string> known_;
+};
+
+/// Prints `key = value` lines that FieldReader reads back to the same values.
+class FieldWriter {
+ public:
+  /// Begins table [name].
+  void Section(std::string_view name);
+  /// Leaves out `key` from now on.
+  void Omit(std::string_view key) { omitted_ = key; }
+
+  template <typename T>
+  void Integer(std::string_view key, const T& value, int64_t, int64_t) {
+    Line(key, fmt::format("{}", value));
+  }
+  void Real(std::string_view key, double value, Interval);
+  void Real(std::string_view key, const std::optional<double>& value, Interval);
+  void Flag(std::string_view key, bool value);
+  void Text(std::string_view key, const std::string& value);
+  void Texts(std::string_view key, const std::vector<std::string>& values);
+  void Texts(std::string_view key,
+             const std::optional<std::vector<std::string>>& values);
+  void Seeds(std::string_view key, const std::vector<uint64_t>& values);
+  void OneOf(std::string_view key, const std::string& value,
+             std::span<const std::string>) {
+    Text(key, value);
+  }
+  template <typename T>
+  void Choice(std::string_view key, const T& value, Names<T> names) {
+    for (const Named<T>& named : names) {
+      if (named.value == value) Text(key, std::string(named.name));
+    }
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void Line(std::string_view key, std::string_view value);
+
+  std::string text_;
+  std::string omitted_;
+};
+
+/// Sets a value of `root` as `text`, "section.key=value", says, and notes it in
+/// `origin`. Errors   ConfigError if text has another form.
+void ApplyOverride(const std::string& text, toml::table& root, Origin& origin);
+
+}  // namespace isoloss::train

@@ -1,0 +1,300 @@
+#include "isoloss/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/matrix.h"
+#include "isoloss/corpus/batches.h"
+#include "isoloss/kernels/targets.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/model/transformer.h"
+#include "isoloss/optim/adamw.h"
+#include "isoloss/optim/clip.h"
+#include "isoloss/optim/expert_bias.h"
+#include "isoloss/optim/schedule.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::train {
+namespace {
+
+model::TokenBatch AsTokenBatch(const corpus::Batch& batch) {
+  return {.tokens = batch.tokens,
+          .labels = batch.labels,
+          .positions = batch.positions,
+          .document_ends = batch.document_ends,
+          .sequence_ends = batch.sequence_ends};
+}
+
+/// Busiest expert over the mean of its layer, worst layer; NaN without experts.
+double LoadMaxOverMean(MatrixView<const int64_t> counts) {
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    int64_t sum = 0;
+    int64_t busiest = 0;
+    for (size_t e = 0; e < counts.cols(); ++e) {
+      sum += counts(layer, e);
+      busiest = std::max(busiest, counts(layer, e));
+    }
+    const double ratio = static_cast<double>(busiest) *
+                         static_cast<double>(counts.cols()) /
+                         static_cast<double>(sum);
+    worst = std::fmax(worst, ratio);
+  }
+  return worst;
+}
+
+int64_t DeadExperts(MatrixView<const int64_t> counts) {
+  int64_t dead = 0;
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    dead += std::count(counts.Row(layer), counts.Row(layer) + counts.cols(), 0);
+  }
+  return dead;
+}
+
+double UnixSeconds() {
+  return std::chrono::duration<double>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+class Trainer {
+ public:
+  Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
+          const corpus::Corpus& corpus, ThreadTeam& team);
+
+  runlog::RunLog Run(const RunHooks& hooks);
+
+ private:
+  runlog::Provenance Describe(const Experiment& experiment, const Arm& arm,
+                              const corpus::Corpus& corpus) const;
+  void AddEvent(const std::string& kind, const std::string& text);
+  runlog::StepRow Step(int64_t step);
+  void Evaluate(int64_t step);
+
+  const model::ModelConfig& config_;
+  const TrainConfig& train_;
+  const LogConfig& log_config_;
+  const uint64_t seed_;
+  ThreadTeam& team_;
+  corpus::Batches batches_;
+  corpus::Batch batch_;
+  model::ParameterSet parameters_;
+  model::ParameterSet gradients_;
+  Matrix<float> expert_bias_;  // [MoE layers, experts]
+  model::Transformer transformer_;
+  optim::AdamW adamw_;
+  optim::Schedule schedule_;
+  runlog::RunLog log_;
+};
+
+optim::Schedule MakeSchedule(const TrainConfig& train) {
+  return optim::Schedule({.base_lr = train.lr,
+                          .total_steps = train.steps,
+                          .warmup_steps = train.warmup_steps,
+                          .decay_ratio = train.decay_ratio,
+                          .decay = train.decay_type,
+                          .min_lr_factor = train.min_lr_factor});
+}
+
+std::vector<optim::Tensor> Pair(std::span<model::Parameter> parameters,
+                                std::span<const model::Parameter> gradients) {
+  std::vector<optim::Tensor> tensors;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    Matrix<float>& values = parameters[i].values;
+    const Matrix<float>& gradient = gradients[i].values;
+    tensors.push_back(
+        {{values.data(), values.size()}, {gradient.data(), gradient.size()}});
+  }
+  return tensors;
+}
+
+Trainer::Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
+                 const corpus::Corpus& corpus, ThreadTeam& team)
+    : config_(experiment.model),
+      train_(experiment.train),
+      log_config_(experiment.log),
+      seed_(seed),
+      team_(team),
+      batches_(corpus, experiment.data.sequence_length,
+               experiment.log.eval_sequences),
+      parameters_(config_),
+      gradients_(config_),
+      expert_bias_(config_.n_moe_layers(), config_.num_experts),
+      transformer_(config_, RecipeOf(arm), team),
+      adamw_({.beta1 = train_.beta1,
+              .beta2 = train_.beta2,
+              .eps = train_.eps,
+              .weight_decay = train_.weight_decay},
+             Pair(parameters_.parameters(), gradients_.parameters())),
+      schedule_(MakeSchedule(train_)) {
+  if (corpus.vocab_size() > config_.vocab_size) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: [model] vocab_size is {}, but the corpus has {} different "
+               "tokens. Raise vocab_size.",
+               experiment.path.string(), config_.vocab_size,
+               corpus.vocab_size());
+  }
+  model::InitializeParameters(config_, seed, parameters_);
+  transformer_.LoadWeights(parameters_);
+  transformer_.LoadExpertBias(expert_bias_.view());
+  log_.provenance = Describe(experiment, arm, corpus);
+}
+
+runlog::Provenance Trainer::Describe(const Experiment& experiment,
+                                     const Arm& arm,
+                                     const corpus::Corpus& corpus) const {
+  const BuildInfo build = GetBuildInfo();
+  const std::string text = experiment.ResolvedToml();
+  const precision::ResolvedRecipe& recipe = transformer_.recipe();
+  runlog::Provenance provenance;
+  provenance.tool_version = "isoloss " + build.version;
+  provenance.commit = build.commit;
+  provenance.compiler = build.compiler;
+  provenance.cpu_target = kernels::ActiveTarget();
+  provenance.experiment_name = experiment.name;
+  provenance.experiment_text = text;
+  provenance.experiment_digest = DigestToHex(DigestOf(text));
+  provenance.config_digest = DigestToHex(DigestOf(experiment.ConfigText()));
+  provenance.arm = arm.name;
+  provenance.baseline_arm = experiment.arms.front().name;
+  provenance.recipe = recipe.recipe().name;
+  provenance.resolved_recipe = recipe.Describe();
+  provenance.corpus_description = corpus.description();
+  provenance.corpus_digest = DigestToHex(corpus.digest());
+  provenance.initial_weights_digest = DigestToHex(parameters_.Digest());
+  provenance.seed = static_cast<int64_t>(seed_);
+  provenance.steps_planned = train_.steps;
+  provenance.tokens_per_step = static_cast<int64_t>(
+      train_.sequences_per_batch * experiment.data.sequence_length);
+  provenance.parameters = static_cast<int64_t>(parameters_.value_count());
+  provenance.workers = team_.size();
+  provenance.quantized_gemms_per_step = transformer_.quantized_gemms_per_step();
+  provenance.gemms_per_step = transformer_.gemms_per_step();
+  provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
+  provenance.entropy_floor_nats = corpus.entropy_floor_nats();
+  return provenance;
+}
+
+void Trainer::AddEvent(const std::string& kind, const std::string& text) {
+  log_.events.push_back({UnixSeconds(), kind, text});
+}
+
+/// docs/model.md, section 11: gradients, norm, expert biases, AdamW.
+runlog::StepRow Trainer::Step(int64_t step) {
+  const auto start = std::chrono::steady_clock::now();
+  const int64_t quantized_before = transformer_.quantized_gemms();
+
+  batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
+  const model::TokenBatch tokens = AsTokenBatch(batch_);
+  const double loss = transformer_.Forward(tokens);
+  transformer_.Backward(tokens, gradients_);
+  const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
+  const double lr = schedule_.LearningRate(step - 1);
+  const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
+                            static_cast<float>(train_.load_balance_coeff),
+                            {expert_bias_.Row(layer), expert_bias_.cols()});
+  }
+  adamw_.Step(lr, optim::ClipCoefficient(norm, train_.clip_norm), team_);
+  transformer_.LoadWeights(parameters_);
+  transformer_.LoadExpertBias(expert_bias_.view());
+
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+          .count();
+  const auto tokens_per_step = log_.provenance.tokens_per_step;
+  return {.step = step,
+          .tokens_seen = step * tokens_per_step,
+          .loss_nats = loss,
+          .grad_norm = norm,
+          .lr = lr,
+          .step_seconds = seconds,
+          .tokens_per_second = static_cast<double>(tokens_per_step) / seconds,
+          .expert_load_max_over_mean = LoadMaxOverMean(counts),
+          .dead_experts = DeadExperts(counts),
+          .quantized_gemms = transformer_.quantized_gemms() - quantized_before};
+}
+
+/// Held-out loss, in batches of the training size, so that memory does not
+/// grow.
+void Trainer::Evaluate(int64_t step) {
+  std::vector<double> losses;  // one per sequence
+  const size_t sequences = batches_.held_out_sequences();
+  while (losses.size() < sequences) {
+    const size_t first = losses.size();
+    batches_.HeldOut(
+        first, std::min(train_.sequences_per_batch, sequences - first), batch_);
+    transformer_.Forward(AsTokenBatch(batch_));
+    const std::span<const float> tokens = transformer_.token_losses();
+    size_t begin = 0;
+    for (const size_t end : batch_.sequence_ends) {
+      double sum = 0;
+      for (size_t t = begin; t < end; ++t)
+        sum += static_cast<double>(tokens[t]);
+      losses.push_back(sum / static_cast<double>(end - begin));
+      begin = end;
+    }
+  }
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  log_.eval.sequences = static_cast<int64_t>(sequences);
+  log_.eval.step.push_back(step);
+  log_.eval.loss_nats.push_back(sum / static_cast<double>(sequences));
+  log_.eval.per_sequence_loss_nats.insert(
+      log_.eval.per_sequence_loss_nats.end(), losses.begin(), losses.end());
+}
+
+runlog::RunLog Trainer::Run(const RunHooks& hooks) {
+  AddEvent("start", fmt::format("{} steps planned", train_.steps));
+  Evaluate(0);
+  bool ended_early = false;
+  for (int64_t step = 1; step <= train_.steps && !ended_early; ++step) {
+    const runlog::StepRow row = Step(step);
+    log_.steps.Append(row);
+    if (hooks.on_step) hooks.on_step(row);
+    if (!std::isfinite(row.loss_nats) || !std::isfinite(row.grad_norm)) {
+      AddEvent("abort", fmt::format("step {}: loss {}, gradient norm {}", step,
+                                    row.loss_nats, row.grad_norm));
+      ended_early = true;
+    } else if (step < train_.steps && hooks.stop != nullptr &&
+               hooks.stop->load()) {
+      AddEvent("interrupt", fmt::format("stopped after step {}", step));
+      ended_early = true;
+    } else if (step % log_config_.eval_every == 0 || step == train_.steps) {
+      Evaluate(step);
+    }
+  }
+  log_.provenance.complete = !ended_early;
+  log_.provenance.final_weights_digest = DigestToHex(parameters_.Digest());
+  if (!ended_early) AddEvent("finish", "all planned steps were run");
+  return std::move(log_);
+}
+
+}  // namespace
+
+precision::Recipe RecipeOf(const Arm& arm) {
+  precision::Recipe recipe = precision::RecipeByName(arm.recipe);
+  if (arm.include) recipe.include = *arm.include;
+  if (arm.exclude) recipe.exclude = *arm.exclude;
+  return recipe;
+}
+
+runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
+                        uint64_t seed, const corpus::Corpus& corpus,
+                        ThreadTeam& team, const RunHooks& hooks) {
+  return Trainer(experiment, arm, seed, corpus, team).Run(hooks);
+}
+
+}  // namespace isoloss::train

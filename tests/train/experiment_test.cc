@@ -1,0 +1,348 @@
+#include "isoloss/train/experiment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/train/presets.h"
+
+namespace isoloss::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+/// A complete experiment. Tests that count lines append to it: 13 lines.
+constexpr std::string_view kText = R"(name = "trial"
+[model]
+preset = "dsv3-nano"
+[data]
+source = "files"
+paths = ["text", "${EIGEN3_INCLUDE_DIR}/Eigen"]
+[arms.zero]
+recipe = "bf16"
+[arms.mxfp8]
+recipe = "mxfp8_rceil"
+exclude = ["lm_head"]
+[arms.again]
+recipe = "bf16"
+)";
+
+ExperimentInputs Inputs(std::vector<std::string> overrides = {}) {
+  return {.variables = {{"EIGEN3_INCLUDE_DIR", "/usr/include/eigen3"}},
+          .overrides = std::move(overrides)};
+}
+
+Experiment Parse(std::string_view text,
+                 std::vector<std::string> overrides = {}) {
+  return ParseExperiment(text, "folder/experiment.toml", Inputs(overrides));
+}
+
+Experiment With(std::vector<std::string> overrides) {
+  return Parse(kText, std::move(overrides));
+}
+
+/// The message of the error that parsing `text` ends in.
+std::string ErrorOf(std::string_view text,
+                    std::vector<std::string> overrides = {}) {
+  try {
+    ParseExperiment(text, "experiment.toml", Inputs(std::move(overrides)));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+    return error.what();
+  }
+  return "no error";
+}
+
+/// As ErrorOf, of the complete experiment with lines appended.
+std::string ErrorOfAppended(std::string_view lines) {
+  return ErrorOf(std::string(kText) + std::string(lines));
+}
+
+TEST(Experiment, ArmsKeepTheOrderOfTheFile) {
+  const Experiment experiment = Parse(kText);
+
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  EXPECT_THAT(names, ElementsAre("zero", "mxfp8", "again"));
+  EXPECT_EQ(experiment.arms[1].recipe, "mxfp8_rceil");
+  EXPECT_FALSE(experiment.arms[1].include.has_value());
+  EXPECT_THAT(experiment.arms[1].exclude.value(), ElementsAre("lm_head"));
+}
+
+TEST(Experiment, ArmsOfOneLineAndOfOverridesKeepTheirOrder) {
+  constexpr std::string_view kOneLine =
+      "name = \"t\"\ndata = {source = \"synthetic\"}\n"
+      "arms = {z = {recipe = \"bf16\"}, a = {recipe = \"bf16\"}}\n";
+
+  const Experiment experiment = Parse(
+      kOneLine, {"arms.y.recipe=mxfp8_floor", "arms.b.recipe=mxfp8_rceil"});
+
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  EXPECT_THAT(names, ElementsAre("z", "a", "y", "b"));
+}
+
+TEST(Experiment, PathsAreRelativeToTheFileAndMayUseVariables) {
+  const Experiment experiment = Parse(kText);
+
+  const auto& source = std::get<corpus::FilesSource>(experiment.corpus_source);
+  EXPECT_THAT(source.paths,
+              ElementsAre("folder/text", "/usr/include/eigen3/Eigen"));
+}
+
+TEST(Experiment, KeysOverrideThePresetAndOverridesOverrideKeys) {
+  const Preset& preset = PresetByName("dsv3-small");
+
+  const Experiment experiment = With(
+      {"model.preset=dsv3-small", "model.dim=32", "model.dim=64",
+       "train.lr=1e-4", "model.score_function=softmax", "train.seeds=[7]"});
+
+  EXPECT_EQ(experiment.model.dim, 64u);
+  EXPECT_EQ(experiment.model.q_lora_rank, preset.model.q_lora_rank);
+  EXPECT_EQ(experiment.model.score_function, model::ScoreFunction::kSoftmax);
+  EXPECT_EQ(experiment.data.sequence_length, preset.sequence_length);
+  EXPECT_EQ(experiment.train.lr, 1e-4);
+  EXPECT_EQ(experiment.train.steps, preset.train.steps);
+  EXPECT_THAT(experiment.train.seeds, ElementsAre(7u));
+}
+
+TEST(Experiment, ResolvedTomlParsesBackToTheSameForEverySource) {
+  // Every kind of value, away from its default, and awkward numbers.
+  const std::vector<std::string> changes = {
+      "train.decay_ratio=0.8",
+      "train.decay_type=cosine",
+      "train.lr=3.3e-5",
+      "model.yarn=true",
+      "model.rope_theta=1e6",
+      "model.mscale=0.7",
+      "gate.policy=\"a\\\"\\\\\\u0001 b.toml\"",
+      "arms.mxfp8.include=[\"moe\", \"w*\"]",
+      "parallel.workers=3",
+      "train.seeds=[9223372036854775807, 0]"};
+  std::vector<std::string> synthetic = changes;
+  for (const char* more : {"data={}", "data.source=synthetic", "data.order=2",
+                           "data.noise_levels=5", "data.seed=12"}) {
+    synthetic.emplace_back(more);
+  }
+  std::vector<std::string> tokens = changes;
+  for (const char* more : {"data.source=tokens", "data.token_type=uint32"}) {
+    tokens.emplace_back(more);
+  }
+
+  for (const auto& overrides : {changes, synthetic, tokens}) {
+    const Experiment experiment = With(overrides);
+    const std::string resolved = experiment.ResolvedToml();
+
+    const Experiment again = Parse(resolved);
+
+    EXPECT_EQ(again.ResolvedToml(), resolved);
+    EXPECT_EQ(again.corpus_source.index(), experiment.corpus_source.index());
+    EXPECT_EQ(again.train.lr, 3.3e-5);
+    EXPECT_EQ(again.gate.policy, "a\"\\\x01 b.toml");
+    EXPECT_EQ(again.train.seeds.front(), 9223372036854775807u);
+    EXPECT_THAT(again.arms[1].include.value(), ElementsAre("moe", "w*"));
+  }
+}
+
+TEST(Experiment, ConfigTextHoldsWhatRunsDependOnAndNothingElse) {
+  const std::string text = Parse(kText).ConfigText();
+
+  EXPECT_THAT(text, Not(HasSubstr("paths")));
+  for (const char* same :
+       {"name=other", "data.paths=[\"/elsewhere\"]", "parallel.workers=2",
+        "gate.policy=other.toml", "arms.mxfp8.recipe=mxfp8_floor"}) {
+    EXPECT_EQ(With({same}).ConfigText(), text) << same;
+  }
+  for (const char* different :
+       {"model.dim=64", "data.sequence_length=64", "data.include=[\"*.h\"]",
+        "train.beta1=0.8", "train.seeds=[1]", "log.eval_every=7"}) {
+    EXPECT_NE(With({different}).ConfigText(), text) << different;
+  }
+}
+
+TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
+  EXPECT_EQ(ErrorOfAppended("[train]\nstep = 5\n"),
+            "experiment.toml:15: unknown key `train.step`. Known keys of "
+            "train: steps, sequences_per_batch, seeds, lr, warmup_steps, "
+            "decay_ratio, decay_type, min_lr_factor, clip_norm, weight_decay, "
+            "beta1, beta2, eps, load_balance_coeff. Did you mean `steps`?");
+  EXPECT_EQ(ErrorOfAppended("[trian]\nsteps = 5\n"),
+            "experiment.toml:14: unknown key `trian`. Known keys: name, model, "
+            "data, train, parallel, arms, log, gate. Did you mean `train`?");
+  EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
+            "experiment.toml:16: unknown key `arms.b.includes`. Known keys of "
+            "arms.b: recipe, include, exclude. Did you mean `include`?");
+  // Keys of another source, and of later versions, are unknown too.
+  EXPECT_THAT(ErrorOf(kText, {"data.order=1"}),
+              StartsWith("--set data.order=1: unknown key `data.order`. Known "
+                         "keys of data: source, sequence_length, "));
+  EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 8\n"),
+            "experiment.toml:15: unknown key `parallel.ranks`. Known keys of "
+            "parallel: workers.");
+}
+
+TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
+  EXPECT_EQ(ErrorOfAppended("[train]\nsteps = -5\n"),
+            "experiment.toml:15: `train.steps` is -5, but must be an integer "
+            "from 1 to 10000000. Correct it or leave it out for 300.");
+  EXPECT_EQ(ErrorOfAppended("[train]\nsteps = \"5\"\n"),
+            "experiment.toml:15: `train.steps` is \"5\", but must be an "
+            "integer from 1 to 10000000. Correct it or leave it out for 300.");
+  EXPECT_EQ(ErrorOfAppended("[train]\n\nlr = nan\n"),
+            "experiment.toml:16: `train.lr` is nan, but must be a number in "
+            "(0, 1]. Correct it or leave it out for 0.003.");
+  EXPECT_EQ(ErrorOfAppended("[train]\nbeta1 = 1\n"),
+            "experiment.toml:15: `train.beta1` is 1, but must be a number in "
+            "[0, 1). Correct it or leave it out for 0.9.");
+  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = []\n"),
+            "experiment.toml:15: `train.seeds` is a list, but must be a list "
+            "of at least 1 integer. Write for example [1, 2, 3, 4].");
+  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = [1, 2, 1]\n"),
+            "experiment.toml:15: `train.seeds` holds 1 twice, but must be a "
+            "list of distinct integers from 0. Write for example [1, 2, 3, "
+            "4].");
+  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = [-1]\n"),
+            "experiment.toml:15: `train.seeds` holds -1, but must be a list of "
+            "distinct integers from 0. Write for example [1, 2, 3, 4].");
+  EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
+            "experiment.toml:15: `arms.b.recipe` is \"mxfp8_rcei\", but must "
+            "be one of bf16, fp32, mxfp8_rceil, mxfp8_rceil_wgrad_with_hp, "
+            "mxfp8_floor, mxfp8_e5m2_grads. Did you mean `mxfp8_rceil`?");
+  EXPECT_EQ(ErrorOfAppended("[log]\neval_every = 0\n"),
+            "experiment.toml:15: `log.eval_every` is 0, but must be an integer "
+            "from 1 to 10000000. Correct it or leave it out for 50.");
+  EXPECT_EQ(ErrorOf("name = \"a\"\ntrain = 3\n"),
+            "experiment.toml:2: `train` is 3, but must be a table. Write "
+            "[train].");
+}
+
+TEST(ExperimentError, NamesWhatIsMissing) {
+  EXPECT_EQ(ErrorOf(""),
+            "experiment.toml: `name` is missing. Results are filed under it.");
+  EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsorce = \"files\"\n"),
+            "experiment.toml:2: `data.source` is missing. Give one of files, "
+            "tokens, synthetic. Is `sorce` a misspelling of it?");
+  EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsource = \"files\"\n"),
+            "experiment.toml:2: `data.paths` is missing. List the files or "
+            "folders to train on.");
+  EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsource = \"synthetic\"\n"),
+            "experiment.toml: `arms` holds no arm. Add for example [arms.bf16] "
+            "with recipe = \"bf16\".");
+  EXPECT_EQ(ErrorOfAppended("[arms.b]\ninclude = []\n"),
+            "experiment.toml:14: `arms.b.recipe` is missing. Each arm names "
+            "the recipe it trains with.");
+}
+
+TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
+  EXPECT_EQ(ErrorOf(kText, {"train.steps=0"}),
+            "--set train.steps=0: `train.steps` is 0, but must be an integer "
+            "from 1 to 10000000. Correct it or leave it out for 300.");
+  EXPECT_EQ(ErrorOf(kText, {"trian.steps=5"}),
+            "--set trian.steps=5: unknown key `trian`. Known keys: name, "
+            "model, data, train, parallel, arms, log, gate. Did you mean "
+            "`train`?");
+  EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
+            "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
+            "but must be one of dsv3-nano, dsv3-small, torchtitan-debug. Did "
+            "you mean `dsv3-nano`?");
+  EXPECT_EQ(ErrorOf(kText, {"train.steps"}),
+            "--set train.steps: an override must have the form "
+            "section.key=value. For example --set train.steps=100.");
+  EXPECT_EQ(ErrorOf(kText, {"name.first=1"}),
+            "--set name.first=1: `name` is \"trial\", but only a table has "
+            "keys. Override the key itself.");
+  for (const char* bad :
+       {"train.seeds=[1,", "train.lr=", "name=my run", "train.lr=1\nsteps=2"}) {
+    EXPECT_THAT(ErrorOf(std::string(kText) + "", {bad}),
+                HasSubstr("the value is neither TOML nor one bare word"));
+  }
+}
+
+TEST(ExperimentError, GivesOneLineForASyntaxError) {
+  EXPECT_THAT(ErrorOf("name = \"a\"\nsteps = = 3\n"),
+              StartsWith("experiment.toml:2:9: "));
+  EXPECT_THAT(ErrorOf("name = \"a\n"), StartsWith("experiment.toml:1:10: "));
+  EXPECT_THAT(ErrorOfAppended("[model]\n"), StartsWith("experiment.toml:14:"));
+}
+
+TEST(ExperimentError, NamesUnknownVariables) {
+  EXPECT_EQ(ErrorOf(kText, {"data.paths=[\"${EIGEN_INCLUDE_DIR}\"]"}),
+            "--set data.paths=[\"${EIGEN_INCLUDE_DIR}\"]: `data.paths` uses "
+            "the unknown variable `EIGEN_INCLUDE_DIR`. Known variables: "
+            "EIGEN3_INCLUDE_DIR. Did you mean `EIGEN3_INCLUDE_DIR`?");
+  EXPECT_THAT(ErrorOf(kText, {"data.paths=[\"${EIGEN3\"]"}),
+              HasSubstr("holds \"${EIGEN3\", but ${ needs a closing brace."));
+}
+
+TEST(ExperimentError, RefusesNamesThatAreNoFileNames) {
+  EXPECT_THAT(ErrorOf(kText, {"name=\"../a\""}),
+              StartsWith("--set name=\"../a\": `name` is \"../a\", but must "
+                         "have 1 to 100 letters"));
+  EXPECT_THAT(ErrorOfAppended("[arms.\"a/b\"]\nrecipe = \"bf16\"\n"),
+              StartsWith("experiment.toml:14: `arms.a/b` is not a name"));
+}
+
+TEST(ExperimentError, NamesTheModelRule) {
+  EXPECT_EQ(ErrorOf(kText, {"model.top_k=9"}),
+            "experiment.toml: [model] top_k is 9, but must be at most "
+            "num_experts = 8. Lower top_k or add experts.");
+  EXPECT_EQ(ErrorOf(kText, {"model.vocab_size=255"}),
+            "experiment.toml:5: `data.source` is \"files\", whose bytes need a "
+            "vocabulary of 256, but model.vocab_size is 255. Raise it.");
+  EXPECT_EQ(ErrorOf(kText, {"data={source=\"synthetic\",noise_levels=9}",
+                            "model.vocab_size=8"}),
+            "--set data={source=\"synthetic\",noise_levels=9}: "
+            "`data.noise_levels` is 9, but must be at most model.vocab_size = "
+            "8. Correct either.");
+}
+
+TEST(ExperimentError, RefusesSizesThatNoMachineHolds) {
+  EXPECT_EQ(ErrorOf(kText, {"model.dim=1048577"}),
+            "--set model.dim=1048577: `model.dim` is 1048577, but must be an "
+            "integer from 0 to 1048576. Correct it or leave it out for 96.");
+  // 3 * 2^60 weights of the dense layer, at 18 bytes each, are 54 * 2^20 TiB
+  // plus less than 1e-4 of that.
+  EXPECT_EQ(ErrorOf(kText, {"model.dim=1048576", "model.vocab_size=256",
+                            "model.n_dense_layers=2",
+                            "model.dense_hidden_dim=1048576"}),
+            "experiment.toml: the model and a batch of 8 x 128 tokens need at "
+            "least 108 TiB, but a run may use 1 TiB. Lower the sizes of "
+            "[model], train.sequences_per_batch or data.sequence_length.");
+}
+
+TEST(ExperimentError, NamesAFileThatCannotBeRead) {
+  try {
+    LoadExperiment("/nonexistent/experiment.toml");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_STREQ(error.what(),
+                 "/nonexistent/experiment.toml: cannot be read: No such file "
+                 "or directory. Give the path of an experiment file.");
+  }
+}
+
+TEST(ExperimentFiles, OfThisProjectAreValid) {
+  for (const char* name : {"mxfp8_vs_bf16", "synthetic_floor"}) {
+    const std::filesystem::path path =
+        std::filesystem::path(ISOLOSS_SOURCE_DIR) / "experiments" / name /
+        "experiment.toml";
+
+    const Experiment experiment = LoadExperiment(path, Inputs());
+
+    EXPECT_EQ(experiment.name, name);
+    EXPECT_GE(experiment.train.seeds.size(), 4u);
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::train
