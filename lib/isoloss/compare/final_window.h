@@ -1,0 +1,45 @@
+// How far two arms are apart at the end of training, seed by seed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+
+namespace isoloss::compare {
+
+/// Steps in the last `share` of `steps`, rounded up; at least 1 if steps > 0.
+size_t WindowLength(size_t steps, double share);
+
+/// Candidate minus baseline for one seed. Differences are paired step by step.
+struct SeedDifference {
+  int64_t seed = 0;
+  /// Mean over the window of (L_c - L_b) / L_b. What level L5 tests.
+  double final_window = 0;
+  /// (L_c - L_b) / L_b of the last held-out evaluation; empty without one.
+  std::optional<double> held_out;
+  /// Mean over the window of L_c - L_b.
+  double final_window_nats = 0;
+  /// Mean of L_c - L_b over the last 100 steps (all, if fewer).
+  double last_100_nats = 0;
+  /// Root of the mean of (L_c - L_b)^2 over all steps.
+  double trajectory_rmse_nats = 0;
+  /// Largest |L_c - L_b| of any step, and that step.
+  double max_gap_nats = 0;
+  int64_t max_gap_step = 0;
+};
+
+struct FinalWindow {
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  /// Step of the last held-out evaluation; empty if there is none.
+  std::optional<int64_t> held_out_step;
+  std::vector<SeedDifference> seeds;  ///< ascending seed
+};
+
+/// Requires runs that integrity rules `seeds` and `steps` found in order.
+FinalWindow CompareFinalWindow(const Pairing& pairing, double window_share);
+
+}  // namespace isoloss::compare

@@ -1,0 +1,41 @@
+// May these runs be compared at all, and is each what it claims to be?
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+
+namespace isoloss::compare {
+
+/// What is asked about a pair of arms; never mixed (docs/gate.md).
+enum class Question {
+  kPrecision,   ///< is the candidate's recipe as good as the baseline's?
+  kRegression,  ///< is this still the run that was approved? Same recipe.
+};
+
+enum class Severity {
+  kUnverified,    ///< the log does not hold what the rule needs
+  kBad,           ///< comparable, but the run itself is broken
+  kIncomparable,  ///< a difference between the runs would mean nothing
+};
+
+struct Finding {
+  Severity severity;
+  /// Where: what was found, with numbers, but the rule. The remedy.
+  std::string message;
+};
+
+/// One rule of level L0. Rules are checked in the order of the table; each may
+/// rely on the earlier ones having found nothing incomparable.
+struct IntegrityRule {
+  std::string_view name;
+  std::string_view promise;  ///< what holds when it finds nothing
+  std::vector<Finding> (*check)(const Pairing& pairing, Question question);
+};
+
+std::span<const IntegrityRule> IntegrityRules();
+
+}  // namespace isoloss::compare

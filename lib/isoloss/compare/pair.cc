@@ -1,0 +1,73 @@
+#include "isoloss/compare/pair.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace isoloss::compare {
+namespace {
+
+int64_t SeedOf(const Run* run) { return run->log.provenance.seed; }
+
+void SortBySeed(std::vector<const Run*>& runs) {
+  std::stable_sort(runs.begin(), runs.end(), [](const Run* a, const Run* b) {
+    return SeedOf(a) < SeedOf(b);
+  });
+}
+
+/// The only run with this seed, or null.
+const Run* OnlyRun(const std::vector<const Run*>& runs, int64_t seed) {
+  const Run* found = nullptr;
+  for (const Run* run : runs) {
+    if (SeedOf(run) != seed) continue;
+    if (found != nullptr) return nullptr;
+    found = run;
+  }
+  return found;
+}
+
+}  // namespace
+
+std::string Label(const Run& run) {
+  if (!run.file.empty()) return run.file;
+  return fmt::format("arm {}, seed {}", run.log.provenance.arm,
+                     run.log.provenance.seed);
+}
+
+std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
+                                  std::string_view arm) {
+  std::vector<const Run*> chosen;
+  for (const Run& run : runs) {
+    if (run.log.provenance.arm == arm) chosen.push_back(&run);
+  }
+  return chosen;
+}
+
+std::vector<const Run*> Pairing::All() const {
+  std::vector<const Run*> all = baseline;
+  all.insert(all.end(), candidate.begin(), candidate.end());
+  return all;
+}
+
+Pairing PairBySeed(std::string_view baseline_arm,
+                   std::vector<const Run*> baseline,
+                   std::string_view candidate_arm,
+                   std::vector<const Run*> candidate) {
+  Pairing pairing;
+  pairing.baseline_arm = baseline_arm;
+  pairing.candidate_arm = candidate_arm;
+  SortBySeed(baseline);
+  SortBySeed(candidate);
+  for (const Run* run : baseline) {
+    const Run* alone = OnlyRun(baseline, SeedOf(run));
+    const Run* partner = OnlyRun(candidate, SeedOf(run));
+    if (alone != nullptr && partner != nullptr) {
+      pairing.pairs.push_back({SeedOf(run), alone, partner});
+    }
+  }
+  pairing.baseline = std::move(baseline);
+  pairing.candidate = std::move(candidate);
+  return pairing;
+}
+
+}  // namespace isoloss::compare

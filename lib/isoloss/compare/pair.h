@@ -1,0 +1,52 @@
+// Which run of the candidate belongs to which run of the baseline.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::compare {
+
+/// One run and where its log was read from (may be empty).
+struct Run {
+  std::string file;
+  runlog::RunLog log;
+};
+
+/// The file, or "arm A, seed S" if there is none: how findings name a run.
+std::string Label(const Run& run);
+
+/// The runs of one arm, in the order given.
+std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
+                                  std::string_view arm);
+
+struct SeedPair {
+  int64_t seed = 0;
+  const Run* baseline = nullptr;
+  const Run* candidate = nullptr;
+};
+
+/// Two arms, paired by seed. Points into the runs it was made from.
+struct Pairing {
+  std::string baseline_arm;
+  std::string candidate_arm;
+  std::vector<const Run*> baseline;   ///< ascending seed
+  std::vector<const Run*> candidate;  ///< ascending seed
+  /// Seeds that occur exactly once in either arm, ascending. What is left out
+  /// is a finding of integrity rule `seeds`.
+  std::vector<SeedPair> pairs;
+
+  /// All runs, the baseline's first.
+  std::vector<const Run*> All() const;
+};
+
+Pairing PairBySeed(std::string_view baseline_arm,
+                   std::vector<const Run*> baseline,
+                   std::string_view candidate_arm,
+                   std::vector<const Run*> candidate);
+
+}  // namespace isoloss::compare

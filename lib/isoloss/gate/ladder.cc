@@ -1,0 +1,25 @@
+#include "isoloss/gate/ladder.h"
+
+namespace isoloss::gate {
+namespace {
+
+constexpr Level kLadder[] = {
+    {"L0", "integrity", &ClimbIntegrity},
+    {"L1", "exact", &ClimbExact},
+    {"L5", "final window", &ClimbFinalWindow},
+};
+
+}  // namespace
+
+std::span<const Level> Ladder() { return kLadder; }
+
+void RunLadder(const compare::Pairing& pairing, Judgement& judgement) {
+  for (const Level& level : kLadder) {
+    const Climb climb = level.climb(pairing, judgement);
+    if (climb == Climb::kSettled) break;
+    if (Severest(judgement.checks) >= Outcome::kFail) break;
+  }
+  judgement.outcome = Severest(judgement.checks);
+}
+
+}  // namespace isoloss::gate

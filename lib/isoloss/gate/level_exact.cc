@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isoloss/compare/first_divergence.h"
+#include "isoloss/gate/ladder.h"
+
+namespace isoloss::gate {
+namespace {
+
+/// The pair that differs earliest, or null if all are bit-equal.
+const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
+  const SeedDivergence* earliest = nullptr;
+  for (const SeedDivergence& divergence : divergences) {
+    if (!divergence.first.has_value()) continue;
+    if (earliest == nullptr || divergence.first->step < earliest->first->step) {
+      earliest = &divergence;
+    }
+  }
+  return earliest;
+}
+
+Check BitEqual(const Judgement& judgement) {
+  return {.level = "L1",
+          .name = "bit_equal",
+          .outcome = Outcome::kPass,
+          .quantity = "every loss and gradient norm has the same bits",
+          .evidence = fmt::format("{} seed pairs, {} steps",
+                                  judgement.divergences.size(),
+                                  judgement.steps_planned)};
+}
+
+Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
+  const compare::Divergence& at = *earliest.first;
+  return {"first_divergence", static_cast<double>(at.step), "step",
+          fmt::format("seed {}: {} {:.9g} in the baseline, {:.9g} in the "
+                      "candidate",
+                      earliest.seed, at.quantity, at.baseline, at.candidate)};
+}
+
+}  // namespace
+
+Climb ClimbExact(const compare::Pairing& pairing, Judgement& judgement) {
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    judgement.divergences.push_back(
+        {pair.seed, compare::FirstDivergence(pair.baseline->log.steps,
+                                             pair.candidate->log.steps)});
+  }
+  const SeedDivergence* earliest = Earliest(judgement.divergences);
+  if (earliest != nullptr) {
+    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+    return Climb::kGoOn;
+  }
+  if (judgement.policy.question == compare::Question::kPrecision) {
+    return Climb::kGoOn;
+  }
+  judgement.checks.push_back(BitEqual(judgement));
+  return Climb::kSettled;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,181 @@
+#include "isoloss/report/json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "isoloss/runlog/atomic_file.h"
+
+namespace isoloss::report {
+namespace {
+
+// Keys keep the order in which they are written: the verdict comes first.
+using Json = nlohmann::ordered_json;
+
+void Put(Json& object, const std::string& key, double value) {
+  if (std::isfinite(value)) {
+    object[key] = value;
+    return;
+  }
+  object[key] = nullptr;
+  object[key + "_text"] = std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
+void Put(Json& object, const std::string& key,
+         const std::optional<double>& value) {
+  if (value.has_value()) {
+    Put(object, key, *value);
+  } else {
+    object[key] = nullptr;
+  }
+}
+
+Json PolicyJson(const gate::Policy& policy) {
+  return {{"question", gate::QuestionName(policy.question)},
+          {"margin_percent", policy.margin_percent},
+          {"alpha", policy.alpha},
+          {"power", policy.power},
+          {"window_share", policy.window_share},
+          {"min_seeds", policy.min_seeds},
+          {"one_sided", policy.one_sided}};
+}
+
+Json CheckJson(const gate::Check& check) {
+  Json json{{"level", check.level},
+            {"name", check.name},
+            {"outcome", gate::OutcomeName(check.outcome)},
+            {"quantity", check.quantity}};
+  Put(json, "value", check.value);
+  json["relation"] = check.relation;
+  Put(json, "limit", check.limit);
+  json["unit"] = check.unit;
+  json["evidence"] = check.evidence;
+  json["findings"] = check.findings;
+  json["next"] = check.next;
+  return json;
+}
+
+Json ArmJson(const compare::ArmSummary& arm) {
+  Json json{{"arm", arm.arm}, {"recipe", arm.recipe}};
+  Put(json, "final_loss_nats", arm.final_loss_nats);
+  Put(json, "held_out_loss_nats", arm.held_out_loss_nats);
+  Put(json, "final_grad_norm", arm.final_grad_norm);
+  Put(json, "final_load_max_over_mean", arm.final_load_max_over_mean);
+  Put(json, "final_dead_experts", arm.final_dead_experts);
+  Put(json, "steps_per_second", arm.steps_per_second);
+  json["quantized_gemms_per_step"] = arm.quantized_gemms_per_step;
+  json["gemms_per_step"] = arm.gemms_per_step;
+  Put(json, "percent_below_unigram", arm.percent_below_unigram);
+  Put(json, "percent_above_floor", arm.percent_above_floor);
+  json["runs"] = Json::array();
+  for (const compare::RunRecord& run : arm.runs) {
+    json["runs"].push_back(
+        {{"file", run.file},
+         {"seed", run.seed},
+         {"steps", run.steps},
+         {"complete", run.complete},
+         {"initial_weights_digest", run.initial_weights_digest},
+         {"final_weights_digest", run.final_weights_digest}});
+  }
+  return json;
+}
+
+Json SeedJson(const compare::SeedDifference& seed) {
+  Json json{{"seed", seed.seed}};
+  Put(json, "final_window_percent", 100 * seed.final_window);
+  Put(json, "held_out_percent",
+      seed.held_out.has_value() ? std::optional(100 * *seed.held_out)
+                                : std::nullopt);
+  Put(json, "final_window_nats", seed.final_window_nats);
+  Put(json, "last_100_nats", seed.last_100_nats);
+  Put(json, "trajectory_rmse_nats", seed.trajectory_rmse_nats);
+  Put(json, "max_gap_nats", seed.max_gap_nats);
+  json["max_gap_step"] = seed.max_gap_step;
+  return json;
+}
+
+Json FinalWindowJson(const std::optional<compare::FinalWindow>& window) {
+  if (!window.has_value()) return nullptr;
+  Json json{{"first_step", window->first_step},
+            {"last_step", window->last_step},
+            {"held_out_step", nullptr},
+            {"seeds", Json::array()}};
+  if (window->held_out_step.has_value()) {
+    json["held_out_step"] = *window->held_out_step;
+  }
+  for (const auto& seed : window->seeds) {
+    json["seeds"].push_back(SeedJson(seed));
+  }
+  return json;
+}
+
+Json DivergencesJson(const std::vector<gate::SeedDivergence>& divergences) {
+  Json list = Json::array();
+  for (const gate::SeedDivergence& divergence : divergences) {
+    Json json{{"seed", divergence.seed}, {"step", nullptr}};
+    if (divergence.first.has_value()) {
+      json["step"] = divergence.first->step;
+      json["quantity"] = divergence.first->quantity;
+      Put(json, "baseline", divergence.first->baseline);
+      Put(json, "candidate", divergence.first->candidate);
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json JudgementJson(const gate::Judgement& judgement) {
+  Json json{{"schema_version", kVerdictSchemaVersion},
+            {"outcome", gate::OutcomeName(judgement.outcome)},
+            {"exit_code", gate::ExitCode(judgement.outcome)},
+            {"experiment", judgement.experiment},
+            {"tool_version", judgement.tool_version},
+            {"commit", judgement.commit},
+            {"experiment_digest", judgement.experiment_digest},
+            {"config_digest", judgement.config_digest},
+            {"corpus", judgement.corpus},
+            {"corpus_digest", judgement.corpus_digest},
+            {"steps_planned", judgement.steps_planned},
+            {"tokens_per_step", judgement.tokens_per_step},
+            {"parameters", judgement.parameters}};
+  Put(json, "unigram_entropy_nats", judgement.unigram_entropy_nats);
+  Put(json, "entropy_floor_nats", judgement.entropy_floor_nats);
+  json["policy"] = PolicyJson(judgement.policy);
+  json["baseline"] = ArmJson(judgement.baseline);
+  json["candidate"] = ArmJson(judgement.candidate);
+  json["checks"] = Json::array();
+  for (const auto& check : judgement.checks) {
+    json["checks"].push_back(CheckJson(check));
+  }
+  json["measures"] = Json::array();
+  for (const gate::Measure& measure : judgement.measures) {
+    Json entry{{"name", measure.name}};
+    Put(entry, "value", measure.value);
+    entry["unit"] = measure.unit;
+    entry["evidence"] = measure.evidence;
+    json["measures"].push_back(std::move(entry));
+  }
+  json["final_window"] = FinalWindowJson(judgement.final_window);
+  json["first_divergences"] = DivergencesJson(judgement.divergences);
+  json["warnings"] = judgement.warnings;
+  return json;
+}
+
+}  // namespace
+
+std::string RenderJson(const gate::Judgement& judgement) {
+  // File names are bytes of the system's choice: replace what is not UTF-8.
+  return JudgementJson(judgement).dump(2, ' ', false,
+                                       Json::error_handler_t::replace) +
+         "\n";
+}
+
+void WriteJson(const gate::Judgement& judgement,
+               const std::filesystem::path& path) {
+  const std::string text = RenderJson(judgement);
+  runlog::WriteFileAtomically(path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace isoloss::report

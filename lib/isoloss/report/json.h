@@ -1,0 +1,25 @@
+// A judgement as JSON for programs.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "isoloss/gate/verdict.h"
+
+namespace isoloss::report {
+
+/// Version of the layout of verdict.json; rises when a key changes its meaning.
+inline constexpr int64_t kVerdictSchemaVersion = 1;
+
+/// The judgement as an indented JSON object (keys: docs/gate.md). A number that
+/// is not finite is null, with its name ("nan", "inf", "-inf") in a second key
+/// ending in `_text`, so that the text is valid JSON.
+std::string RenderJson(const gate::Judgement& judgement);
+
+/// Writes RenderJson to `path`, completely or not at all.
+/// Errors   IoError naming the path and the system's reason.
+void WriteJson(const gate::Judgement& judgement,
+               const std::filesystem::path& path);
+
+}  // namespace isoloss::report

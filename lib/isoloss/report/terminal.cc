@@ -1,0 +1,345 @@
+#include "isoloss/report/terminal.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace isoloss::report {
+namespace {
+
+using compare::ArmSummary;
+using gate::Check;
+using gate::Judgement;
+using gate::Outcome;
+
+/// Breaks text at spaces so that lines fit; lines after the first start with
+/// `indent` spaces. `used` columns of the first line are taken.
+std::string Wrap(const std::string& text, size_t used, size_t indent,
+                 const TextStyle& style) {
+  const size_t width = static_cast<size_t>(style.width);
+  std::string wrapped;
+  size_t column = used;
+  size_t start = 0;
+  while (start < text.size()) {
+    const size_t end = std::min(text.find(' ', start), text.size());
+    const size_t length = end - start;
+    const bool first = wrapped.empty();
+    if (!first && column + 1 + length > width) {
+      wrapped += fmt::format("\n{:{}}", "", indent);
+      column = indent;
+    } else if (!first) {
+      wrapped += ' ';
+      ++column;
+    }
+    wrapped.append(text, start, length);
+    column += length;
+    start = end + 1;
+  }
+  return wrapped;
+}
+
+std::string Heading(const std::string& text, const TextStyle& style) {
+  return fmt::format("\n{}\n", Paint(text, kBold, style));
+}
+
+// ---- header ----------------------------------------------------------------
+
+std::string Field(const char* name, const std::string& value,
+                  const TextStyle& style) {
+  constexpr size_t kIndent = 13;
+  if (value.empty()) return "";
+  return fmt::format("  {:<{}}{}\n", name, kIndent - 2,
+                     Wrap(value, kIndent, kIndent, style));
+}
+
+std::string SeedList(const ArmSummary& arm) {
+  std::string list;
+  for (const auto& run : arm.runs) {
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", run.seed);
+  }
+  return list.empty() ? "none" : list;
+}
+
+std::string Header(const Judgement& judgement, const TextStyle& style) {
+  std::string text =
+      Paint(fmt::format("{}: {} against {}", judgement.experiment,
+                        judgement.candidate.arm, judgement.baseline.arm),
+            kBold, style);
+  text += "\n";
+  text +=
+      Field("question",
+            std::string(gate::QuestionName(judgement.policy.question)), style);
+  std::string steps = fmt::format("{} of {} tokens", judgement.steps_planned,
+                                  judgement.tokens_per_step);
+  if (judgement.final_window.has_value()) {
+    steps += fmt::format(", final window from {} to {}",
+                         judgement.final_window->first_step,
+                         judgement.final_window->last_step);
+  }
+  text += Field("steps", steps, style);
+  const std::string seeds = SeedList(judgement.baseline);
+  const std::string other = SeedList(judgement.candidate);
+  text += Field("seeds",
+                seeds == other ? seeds
+                               : fmt::format("{} in {}, {} in {}", seeds,
+                                             judgement.baseline.arm, other,
+                                             judgement.candidate.arm),
+                style);
+  text +=
+      Field("model", fmt::format("{} parameters", judgement.parameters), style);
+  text += Field("corpus", judgement.corpus, style);
+  text += Field(
+      "program",
+      fmt::format("{}, commit {}", judgement.tool_version, judgement.commit),
+      style);
+  return text;
+}
+
+// ---- table -----------------------------------------------------------------
+
+struct Row {
+  const char* name;
+  const char* unit;
+  std::function<std::string(const ArmSummary&)> cell;
+};
+
+std::string Number(const std::optional<double>& value, int decimals) {
+  if (!value.has_value()) return "-";
+  if (!std::isfinite(*value)) return std::isnan(*value) ? "NaN" : "Inf";
+  return fmt::format("{:.{}f}", *value, decimals);
+}
+
+std::vector<Row> TableRows() {
+  return {
+      {"", "", [](const ArmSummary& a) { return a.arm; }},
+      {"recipe", "", [](const ArmSummary& a) { return a.recipe; }},
+      {"loss, final window", "nats",
+       [](const ArmSummary& a) { return Number(a.final_loss_nats, 4); }},
+      {"held-out loss, last", "nats",
+       [](const ArmSummary& a) { return Number(a.held_out_loss_nats, 4); }},
+      {"gradient norm, final window", "",
+       [](const ArmSummary& a) { return Number(a.final_grad_norm, 4); }},
+      {"busiest expert / mean", "x",
+       [](const ArmSummary& a) {
+         return Number(a.final_load_max_over_mean, 2);
+       }},
+      {"experts without tokens", "",
+       [](const ArmSummary& a) { return Number(a.final_dead_experts, 2); }},
+      {"speed of one run", "steps/s",
+       [](const ArmSummary& a) { return Number(a.steps_per_second, 2); }},
+      {"quantised GEMMs per step", "",
+       [](const ArmSummary& a) {
+         return fmt::format("{} of {}", a.quantized_gemms_per_step,
+                            a.gemms_per_step);
+       }},
+  };
+}
+
+std::string Table(const Judgement& judgement) {
+  const ArmSummary* arms[] = {&judgement.baseline, &judgement.candidate};
+  const std::vector<Row> rows = TableRows();
+  size_t width[2] = {10, 10};
+  for (const Row& row : rows) {
+    for (int i = 0; i < 2; ++i) {
+      width[i] = std::max(width[i], row.cell(*arms[i]).size());
+    }
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line = fmt::format("  {:<28} {:>7}", row.name, row.unit);
+    for (int i = 0; i < 2; ++i) {
+      line += fmt::format("  {:>{}}", row.cell(*arms[i]), width[i]);
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+/// How good the losses are in absolute terms.
+std::string EntropyLines(const Judgement& judgement) {
+  std::string text;
+  for (const ArmSummary* arm : {&judgement.baseline, &judgement.candidate}) {
+    if (arm->percent_below_unigram.has_value()) {
+      const double percent = *arm->percent_below_unigram;
+      text += fmt::format(
+          "  {} ends {:.1f} % {} the corpus' unigram entropy of {:.4f} nats\n",
+          arm->arm, std::fabs(percent), percent < 0 ? "above" : "below",
+          judgement.unigram_entropy_nats);
+    }
+    if (arm->percent_above_floor.has_value()) {
+      const double percent = *arm->percent_above_floor;
+      text += fmt::format(
+          "  {} ends {:.1f} % {} the source's entropy rate of {:.4f} nats\n",
+          arm->arm, std::fabs(percent), percent < 0 ? "below" : "above",
+          judgement.entropy_floor_nats);
+    }
+  }
+  return text.empty() ? text : fmt::format("\n{}", text);
+}
+
+// ---- charts ----------------------------------------------------------------
+
+std::string Legend(const Judgement& judgement, const TextStyle& style) {
+  const std::string line = fmt::format(
+      "{} {}", style.ascii ? "o" : "\u2812\u2812", judgement.baseline.arm);
+  const std::string dots = fmt::format(
+      "{} {}", style.ascii ? "x" : "\u2802\u2802", judgement.candidate.arm);
+  return fmt::format("{}   {}{}", Paint(line, kBlue, style),
+                     Paint(dots, kYellow, style),
+                     style.ascii ? "   # both" : "");
+}
+
+std::string Draw(const Chart& chart, const TextStyle& style) {
+  const auto lines = DrawChart(chart, style);
+  if (lines.empty()) return "  no finite value to draw\n";
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+std::string Charts(const Judgement& judgement, const TextStyle& style) {
+  const auto& curves = judgement.curves;
+  if (curves.step.empty()) return "";
+  Chart loss;
+  loss.step = curves.step;
+  loss.curves = {{curves.baseline_nats, false}, {curves.candidate_nats, true}};
+  loss.rows = 12;
+  Chart difference;
+  difference.step = curves.step;
+  difference.curves = {{curves.difference_percent, false}};
+  difference.guides = {-judgement.policy.margin_percent, 0,
+                       judgement.policy.margin_percent};
+  difference.rows = 7;
+  difference.signed_labels = true;
+  if (judgement.final_window.has_value()) {
+    loss.marked_step = judgement.final_window->first_step;
+    difference.marked_step = judgement.final_window->first_step;
+  }
+  const size_t seeds = judgement.baseline.runs.size();
+  const std::string loss_title = fmt::format(
+      "Loss in nats, mean over {} seed{}", seeds, seeds == 1 ? "" : "s");
+  const std::string difference_title =
+      fmt::format("Paired loss difference {} - {} in %",
+                  judgement.candidate.arm, judgement.baseline.arm);
+  return fmt::format("\n{}   {}\n{}\n{}   lines: 0 and margin +-{:g}\n{}",
+                     Paint(loss_title, kBold, style), Legend(judgement, style),
+                     Draw(loss, style), Paint(difference_title, kBold, style),
+                     judgement.policy.margin_percent, Draw(difference, style));
+}
+
+// ---- measures and checks ---------------------------------------------------
+
+std::string Measures(const Judgement& judgement, const TextStyle& style) {
+  if (judgement.measures.empty()) return "";
+  std::string text = Heading("Reported, not gated", style);
+  for (const gate::Measure& measure : judgement.measures) {
+    const std::string line =
+        fmt::format("  {:<18} {:>10} {:<5}", measure.name,
+                    fmt::format("{:.4g}", measure.value), measure.unit);
+    const size_t indent = line.size() + 1;
+    text += fmt::format("{} {}\n", line,
+                        Wrap(measure.evidence, indent, indent, style));
+  }
+  return text;
+}
+
+const char* OutcomeColor(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass:
+      return kGreen;
+    case Outcome::kInconclusive:
+      return kYellow;
+    case Outcome::kFail:
+    case Outcome::kInvalid:
+      break;
+  }
+  return kRed;
+}
+
+/// quantity [value unit relation limit unit].
+std::string Statement(const Check& check) {
+  std::string text = check.quantity;
+  if (check.value.has_value()) {
+    text += fmt::format(" {:+.3f} {}", *check.value, check.unit);
+  }
+  if (check.limit.has_value()) {
+    text += fmt::format(" {}{:g} {}", check.relation, *check.limit, check.unit);
+  }
+  return text;
+}
+
+/// OUTCOME level name: statement (evidence), and what to do on a line of its
+/// own. Outcomes are padded to `outcome_width`.
+std::string CheckLines(const Check& check, size_t outcome_width,
+                       const TextStyle& style) {
+  const std::string outcome =
+      fmt::format("{:<{}}", gate::OutcomeName(check.outcome), outcome_width);
+  const std::string name = fmt::format("{} {:<15}", check.level, check.name);
+  const size_t indent = 2 + outcome.size() + 2 + name.size() + 2;
+  std::string statement = Statement(check);
+  if (!check.evidence.empty()) {
+    statement += fmt::format(" ({})", check.evidence);
+  }
+  std::string text = fmt::format(
+      "  {}  {}  {}\n", Paint(outcome, OutcomeColor(check.outcome), style),
+      name, Wrap(statement, indent, indent, style));
+  if (!check.next.empty()) {
+    text += fmt::format(
+        "{:{}}{}\n", "", indent,
+        Wrap(fmt::format("next: {}", check.next), indent, indent, style));
+  }
+  return text;
+}
+
+std::string Checks(const Judgement& judgement, const TextStyle& style) {
+  size_t width = 0;
+  for (const Check& check : judgement.checks) {
+    width = std::max(width, gate::OutcomeName(check.outcome).size());
+  }
+  std::string text = Heading("Checks", style);
+  for (const Check& check : judgement.checks) {
+    text += CheckLines(check, width, style);
+  }
+  return text;
+}
+
+std::string Warnings(const Judgement& judgement, const TextStyle& style) {
+  if (judgement.warnings.empty()) return "";
+  std::string text = Heading("Warnings", style);
+  for (const std::string& warning : judgement.warnings) {
+    text += fmt::format("  {} {}\n", Paint("warning:", kYellow, style),
+                        Wrap(warning, 11, 4, style));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string RenderVerdictLine(const Judgement& judgement,
+                              const TextStyle& style) {
+  std::string reasons;
+  for (const Check& check : judgement.checks) {
+    if (check.outcome != judgement.outcome) continue;
+    reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", check.level,
+                           check.name);
+  }
+  if (judgement.outcome == Outcome::kPass) {
+    reasons = fmt::format("all {} checks pass", judgement.checks.size());
+  }
+  return Paint(std::string(gate::OutcomeName(judgement.outcome)),
+               OutcomeColor(judgement.outcome), style) +
+         fmt::format("  {} against {}: {} (exit code {})\n",
+                     judgement.candidate.arm, judgement.baseline.arm, reasons,
+                     gate::ExitCode(judgement.outcome));
+}
+
+std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
+  return Header(judgement, style) + "\n" + Table(judgement) +
+         EntropyLines(judgement) + Charts(judgement, style) +
+         Measures(judgement, style) + Checks(judgement, style) +
+         Warnings(judgement, style) + "\n" +
+         "Power of this gate against planted errors: not measured.\n" +
+         RenderVerdictLine(judgement, style);
+}
+
+}  // namespace isoloss::report

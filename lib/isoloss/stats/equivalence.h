@@ -1,0 +1,65 @@
+// Equivalence of paired samples within a margin: two one-sided t tests (TOST).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::stats {
+
+struct EquivalenceOptions {
+  /// Differences within (-margin, margin) are of no concern. In the unit of the
+  /// differences; > 0.
+  double margin = 0;
+  /// Probability of declaring equivalence when the true mean lies on the
+  /// margin; in (0, 0.5).
+  double alpha = 0.05;
+  /// Probability of success for which RequiredPairs sizes the sample; in
+  /// (0.5, 1).
+  double power = 0.8;
+  /// Only differences above +margin are of concern.
+  bool one_sided = false;
+};
+
+enum class Equivalence {
+  kInside,     ///< the whole interval lies inside the margin
+  kOutside,    ///< the whole interval lies outside it
+  kUndecided,  ///< the interval crosses the margin, or there is none
+};
+
+struct EquivalenceResult {
+  Equivalence outcome = Equivalence::kUndecided;
+  /// mean -+ t_{1-alpha,n-1} * sd / sqrt(n), a confidence interval of level
+  /// 1 - 2 alpha; infinite if n < 2, NaN if a difference was not finite.
+  double lower = 0;
+  double upper = 0;
+  /// RequiredPairs for this mean and standard deviation.
+  std::optional<int64_t> required_pairs;
+};
+
+/// Decides whether the mean of n paired differences lies within the margin.
+///
+/// Two-sided: inside iff the interval is within (-m, m), outside iff it does
+/// not meet it. One-sided: inside iff upper < m, outside iff lower >= m. Both
+/// tests must reject at level alpha each, so no correction of alpha is due.
+///
+/// Special  n < 2 or a mean that is not finite is undecided. A standard
+///          deviation of 0 makes the interval a point.
+/// Errors   ConfigError if an option is out of its range.
+/// Source   Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657-680.
+EquivalenceResult TestEquivalence(const Summary& differences,
+                                  const EquivalenceOptions& options);
+
+/// Smallest n >= 2 with
+///   n >= ((t_{1-alpha,n-1} + t_{power,n-1}) * sd / (margin - |mean|))^2
+/// (one-sided: mean for |mean|): pairs with which an equally distributed sample
+/// is declared equivalent with probability of about `power`.
+///
+/// Special  Empty if sd is unknown (n < 2), or if no number up to a million
+///          suffices, as when |mean| >= margin.
+/// Errors   ConfigError if an option is out of its range.
+std::optional<int64_t> RequiredPairs(const Summary& differences,
+                                     const EquivalenceOptions& options);
+
+}  // namespace isoloss::stats

@@ -1,0 +1,83 @@
+#include "isoloss/gate/policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::string ErrorOf(const std::string& text) {
+  try {
+    ParsePolicy(text, "gate.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Policy, DefaultsLieWithinTheirRangesAndSurviveARoundTrip) {
+  const std::string text = FormatPolicy(Policy());
+
+  EXPECT_EQ(FormatPolicy(ParsePolicy(text, "gate.toml")), text);
+  EXPECT_EQ(FormatPolicy(ParsePolicy("", "gate.toml")), text);
+}
+
+TEST(Policy, ReadsEveryKey) {
+  const Policy policy = ParsePolicy(
+      "question = 'regression'\nmargin_percent = 1\nalpha = 0.01\n"
+      "power = 0.9\nwindow_share = 0.5\nmin_seeds = 4\none_sided = true\n",
+      "gate.toml");
+
+  EXPECT_EQ(policy.question, compare::Question::kRegression);
+  EXPECT_EQ(policy.margin_percent, 1.0);
+  EXPECT_EQ(policy.alpha, 0.01);
+  EXPECT_EQ(policy.power, 0.9);
+  EXPECT_EQ(policy.window_share, 0.5);
+  EXPECT_EQ(policy.min_seeds, 4);
+  EXPECT_TRUE(policy.one_sided);
+}
+
+TEST(Policy, NamesLineAndNearestKeyOfAnUnknownOne) {
+  EXPECT_THAT(ErrorOf("alpha = 0.05\nmargin_procent = 0.25\n"),
+              AllOf(HasSubstr("gate.toml:2: unknown key `margin_procent`"),
+                    HasSubstr("Did you mean `margin_percent`?")));
+}
+
+TEST(Policy, NamesLineAndRuleOfABadValue) {
+  EXPECT_THAT(ErrorOf("\nmargin_percent = 0"),
+              HasSubstr("gate.toml:2: `margin_percent` is 0, but must lie "
+                        "between 0 and 100, both excluded. Unit: %"));
+  EXPECT_THAT(ErrorOf("alpha = nan"), HasSubstr("`alpha` is nan"));
+  EXPECT_THAT(ErrorOf("alpha = 'x'"), HasSubstr("must be a number"));
+  EXPECT_THAT(ErrorOf("power = 0.5"), HasSubstr("between 0.5 and 1"));
+  EXPECT_THAT(ErrorOf("min_seeds = 1"), HasSubstr("must be at least 2"));
+  EXPECT_THAT(ErrorOf("min_seeds = 2.5"), HasSubstr("must be a whole number"));
+  EXPECT_THAT(ErrorOf("one_sided = 1"), HasSubstr("must be true or false"));
+  EXPECT_THAT(ErrorOf("question = 'speed'"), HasSubstr("\"regression\""));
+}
+
+TEST(Policy, NamesTheLineOfMalformedToml) {
+  EXPECT_THAT(ErrorOf("alpha = 0.05\npower = = 1\n"),
+              HasSubstr("gate.toml:2: "));
+  EXPECT_THAT(ErrorOf("alpha = 0.05\nalpha = 0.05\n"),
+              HasSubstr("gate.toml:2: "));
+}
+
+TEST(ReadPolicy, NamesAFileThatCannotBeRead) {
+  try {
+    ReadPolicy("/no/such/gate.toml");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("/no/such/gate.toml"));
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::gate

@@ -1,0 +1,87 @@
+#include "isoloss/report/terminal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "isoloss/gate/judge.h"
+#include "support/synthetic_runs.h"
+
+namespace isoloss::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+gate::Judgement Judged(const std::vector<compare::Run>& runs) {
+  return gate::Judge(runs, "bf16", "mxfp8", {});
+}
+
+gate::Judgement Healthy() {
+  return Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
+}
+
+/// A summary whose text was read by a person and stored beside this file.
+std::string Golden(const std::string& name) {
+  std::ifstream file(std::string(ISOLOSS_SOURCE_DIR "/tests/report/") + name);
+  EXPECT_TRUE(file.is_open()) << name;
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(RenderTerminal, MatchesTheStoredSummaryOfAPass) {
+  EXPECT_EQ(RenderTerminal(Healthy(), {.width = 80}), Golden("pass.txt"));
+}
+
+TEST(RenderTerminal, MatchesTheStoredAsciiSummaryOfAFailure) {
+  auto runs = testing::SyntheticExperiment({0.45, 0.50, 0.55, 0.50});
+  runs[5].log.steps.expert_load_max_over_mean.assign(50, 8.0);
+
+  EXPECT_EQ(RenderTerminal(Judged(runs), {.width = 80, .ascii = true}),
+            Golden("fail_ascii.txt"));
+}
+
+TEST(RenderTerminal, IsPlainUnlessColourIsAskedFor) {
+  EXPECT_THAT(RenderTerminal(Healthy(), {}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(RenderTerminal(Healthy(), {.color = true}),
+              HasSubstr("\x1b[32mPASS"));
+}
+
+TEST(RenderTerminal, KeepsWithinTheWidth) {
+  for (const int width : {80, 100}) {
+    std::istringstream text(
+        RenderTerminal(Healthy(), {.width = width, .ascii = true}));
+    for (std::string line; std::getline(text, line);) {
+      EXPECT_LE(line.size(), width) << line;
+    }
+  }
+}
+
+TEST(RenderTerminal, ComparesWithTheFloorOfASyntheticSource) {
+  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  for (auto& run : runs) {
+    run.log.provenance.unigram_entropy_nats = std::nan("");
+    run.log.provenance.entropy_floor_nats = 2.0;
+  }
+
+  const std::string text = RenderTerminal(Judged(runs), {});
+
+  EXPECT_THAT(text, HasSubstr("% above the source's entropy rate of 2.0000"));
+  EXPECT_THAT(text, Not(HasSubstr("unigram")));
+}
+
+TEST(RenderTerminal, ShowsRunsThatCannotBeJudged) {
+  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  runs[3].log.steps = {};
+
+  const std::string text = RenderTerminal(Judged(runs), {});
+
+  EXPECT_THAT(text, HasSubstr("mxfp8_seed2.h5: 0 steps of 50 planned"));
+  EXPECT_THAT(text, HasSubstr("INVALID  mxfp8 against bf16: L0 steps (exit "
+                              "code 3)"));
+  EXPECT_THAT(RenderTerminal(Judged({}), {}), HasSubstr("INVALID"));
+}
+
+}  // namespace
+}  // namespace isoloss::report
