@@ -1,0 +1,49 @@
+// The sub-commands of the program: one file each, one line each in kCommands.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "exit_code.h"
+
+namespace isoloss::cli {
+
+/// What a sub-command runs once its arguments are parsed.
+using Action = std::function<ExitCode()>;
+
+/// Declares a sub-command's arguments on `app` and returns what to run.
+Action DeclareVerify(CLI::App& app);
+Action DeclareRun(CLI::App& app);
+Action DeclareCompare(CLI::App& app);
+Action DeclareGate(CLI::App& app);
+Action DeclareShow(CLI::App& app);
+
+struct Command {
+  const char* name;
+  const char* summary;
+  const char* example;
+  Action (*declare)(CLI::App& app);
+};
+
+inline constexpr Command kCommands[] = {
+    {"verify", "Run all arms of an experiment, compare, judge, report",
+     "isoloss verify experiments/mxfp8_vs_bf16/experiment.toml "
+     "--set train.steps=600",
+     DeclareVerify},
+    {"run", "Run arms of an experiment and write their logs; no verdict",
+     "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+     DeclareRun},
+    {"gate", "Judge run logs: pass, fail, inconclusive or invalid",
+     "isoloss gate runs/mxfp8_vs_bf16/*.h5 --policy gate.toml", DeclareGate},
+    {"compare", "Compare two run logs; names the first step that differs",
+     "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
+     "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
+     DeclareCompare},
+    {"show", "Summarise one run log",
+     "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", DeclareShow},
+};
+
+}  // namespace isoloss::cli

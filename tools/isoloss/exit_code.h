@@ -1,0 +1,21 @@
+// What the program's exit code says.
+#pragma once
+
+namespace isoloss::cli {
+
+enum class ExitCode : int {
+  kPass = 0,
+  kFail = 1,
+  kUsage = 2,
+  kInvalid = 3,  ///< invalid or incomparable input, or a file operation failed
+  kInconclusive = 4,
+  kInternal = 5,
+  kInterrupted = 130,  ///< SIGINT or SIGTERM; finished runs are kept
+};
+
+/// Shown at the end of every --help.
+inline constexpr const char* kExitCodeHelp =
+    "Exit codes: 0 pass, 1 fail, 2 usage, 3 invalid or incomparable input,\n"
+    "            4 inconclusive, 5 internal error, 130 interrupted";
+
+}  // namespace isoloss::cli

@@ -1,0 +1,89 @@
+#include "experiment_command.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "interrupt.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/model/transformer.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/train/runner.h"
+#include "isoloss/train/trainer.h"
+#include "progress.h"
+
+namespace isoloss::cli {
+namespace {
+
+std::string Outcome(const runlog::RunLog& log) {
+  if (log.steps.loss_nats.empty()) return "no step";
+  return fmt::format("{} steps, last loss {:.4f} nats{}", log.steps.step.back(),
+                     log.steps.loss_nats.back(),
+                     log.provenance.complete ? "" : ", ended early");
+}
+
+}  // namespace
+
+void ExperimentArguments::Declare(CLI::App& app) {
+  app.add_option("experiment", file, "Experiment file (TOML)")->required();
+  app.add_option("--out", out,
+                 "Folder for the results (default: runs/<experiment name>)");
+  app.add_option("--set", overrides,
+                 "section.key=value; overrides the file, checked like it; "
+                 "repeatable")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_flag("--dry-run", dry_run,
+               "Check everything, print the resolved experiment and what each "
+               "GEMM gets, and train nothing");
+}
+
+train::Experiment ExperimentArguments::Load() const {
+  train::ExperimentInputs inputs;
+  inputs.variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}};
+  inputs.overrides = overrides;
+  return train::LoadExperiment(file, inputs);
+}
+
+std::filesystem::path ExperimentArguments::Folder(
+    const train::Experiment& experiment) const {
+  if (!out.empty()) return out;
+  return std::filesystem::path("runs") / experiment.name;
+}
+
+void PrintPlan(const train::Experiment& experiment) {
+  fmt::print("{}", experiment.ResolvedToml());
+  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  for (const train::Arm& arm : experiment.arms) {
+    const precision::ResolvedRecipe recipe(train::RecipeOf(arm), sites);
+    fmt::print("\n# arm {}: recipe {}\n{}", arm.name, recipe.recipe().name,
+               recipe.Describe());
+  }
+}
+
+ExecutedRuns TrainArms(const train::Experiment& experiment,
+                       const std::filesystem::path& folder,
+                       const std::string& only_arm) {
+  const std::atomic<bool>& interrupted = InterruptFlag();
+  const std::vector<train::Run> runs = train::PlanRuns(experiment, only_arm);
+  const corpus::Corpus corpus = corpus::LoadCorpus(
+      experiment.corpus_source, experiment.data.held_out_share);
+
+  std::vector<std::string> names;
+  for (const train::Run& run : runs) names.push_back(run.Name());
+  Progress progress(std::move(names), experiment.train.steps);
+  train::RunnerHooks hooks;
+  hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
+    progress.Step(run, row.step, row.loss_nats);
+  };
+  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
+    progress.Finish(run, Outcome(log));
+  };
+  hooks.stop = &interrupted;
+  ExecutedRuns executed;
+  executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder, hooks);
+  executed.interrupted = interrupted.load();
+  return executed;
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,42 @@
+// What `verify` and `run` share: from the arguments to the logs on disk.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::cli {
+
+/// Arguments of a command that trains.
+struct ExperimentArguments {
+  std::string file;
+  std::string out;
+  std::vector<std::string> overrides;
+  bool dry_run = false;
+
+  void Declare(CLI::App& app);
+  /// Errors   as train::LoadExperiment.
+  train::Experiment Load() const;
+  /// Where results go: --out, else runs/<experiment name>.
+  std::filesystem::path Folder(const train::Experiment& experiment) const;
+};
+
+/// Prints the resolved experiment and what each GEMM of each arm gets.
+void PrintPlan(const train::Experiment& experiment);
+
+/// Logs of the runs that were executed; `interrupted` if some are missing or
+/// partial because of a signal.
+struct ExecutedRuns {
+  std::vector<std::filesystem::path> logs;
+  bool interrupted = false;
+};
+
+/// Trains the arms of `experiment` (or only one) with progress bars.
+ExecutedRuns TrainArms(const train::Experiment& experiment,
+                       const std::filesystem::path& folder,
+                       const std::string& only_arm = {});
+
+}  // namespace isoloss::cli
