@@ -215,6 +215,14 @@ INSTANTIATE_TEST_SUITE_P(
                },
                {"the type of /steps/loss_nats is signed 64-bit integer",
                 "must be 64-bit float"}},
+        Damage{"ColumnOfOtherByteOrder",
+               [](const h5::Handle& file) {
+                 Unlink(file, "steps/lr");
+                 const h5::Handle type(H5Tcopy(H5T_IEEE_F64BE), &H5Tclose);
+                 h5::CreateDataset(file, "steps/lr", type, 5, 0);
+               },
+               {"the type of /steps/lr is big-endian 64-bit float",
+                "must be 64-bit float"}},
         Damage{
             "ColumnTooShort",
             [](const h5::Handle& file) {

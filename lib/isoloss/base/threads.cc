@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -29,6 +30,16 @@ struct ThreadTeam::Shared {
   std::exception_ptr error;
 
   std::atomic<size_t> next{0};
+
+  /// Here, not in ~ThreadTeam: the constructor may fail with threads running.
+  ~Shared() {
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    work_ready.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
 
   void RunTasks(const std::function<void(size_t)>& loop_body, size_t count) {
     try {
@@ -71,19 +82,20 @@ ThreadTeam::ThreadTeam(int size)
                "a positive number.",
                size);
   }
-  for (int i = 1; i < size; ++i) {
-    shared_->threads.emplace_back([shared = shared_.get()] { shared->Work(); });
+  try {
+    for (int i = 1; i < size; ++i) {
+      shared_->threads.emplace_back(
+          [shared = shared_.get()] { shared->Work(); });
+    }
+  } catch (const std::system_error& error) {
+    ThrowError(ErrorKind::kConfig,
+               "ThreadTeam: {} threads are wanted, but the system gives no "
+               "more after {}: {}. Use fewer or raise the limit.",
+               size, shared_->threads.size() + 1, error.code().message());
   }
 }
 
-ThreadTeam::~ThreadTeam() {
-  {
-    const std::lock_guard lock(shared_->mutex);
-    shared_->stopping = true;
-  }
-  shared_->work_ready.notify_all();
-  for (std::thread& thread : shared_->threads) thread.join();
-}
+ThreadTeam::~ThreadTeam() = default;
 
 void ThreadTeam::ParallelFor(size_t tasks,
                              const std::function<void(size_t)>& body) {

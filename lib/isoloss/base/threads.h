@@ -14,6 +14,8 @@ namespace isoloss {
 class ThreadTeam {
  public:
   /// `size` >= 1 threads in all; size 1 starts none and runs loops in place.
+  /// Errors   ConfigError if size is below 1 or the system gives no more
+  ///          threads.
   explicit ThreadTeam(int size);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

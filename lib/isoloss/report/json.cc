@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
-#include "isoloss/runlog/atomic_file.h"
+#include "isoloss/base/atomic_file.h"
 
 namespace isoloss::report {
 namespace {
@@ -130,6 +130,8 @@ Json JudgementJson(const gate::Judgement& judgement) {
   Json json{{"schema_version", kVerdictSchemaVersion},
             {"outcome", gate::OutcomeName(judgement.outcome)},
             {"exit_code", gate::ExitCode(judgement.outcome)},
+            // Nobody has yet measured which planted errors this gate catches.
+            {"power_measured", false},
             {"experiment", judgement.experiment},
             {"tool_version", judgement.tool_version},
             {"commit", judgement.commit},
@@ -175,7 +177,7 @@ std::string RenderJson(const gate::Judgement& judgement) {
 void WriteJson(const gate::Judgement& judgement,
                const std::filesystem::path& path) {
   const std::string text = RenderJson(judgement);
-  runlog::WriteFileAtomically(path, std::as_bytes(std::span(text)));
+  WriteFileAtomically(path, std::as_bytes(std::span(text)));
 }
 
 }  // namespace isoloss::report

@@ -179,14 +179,16 @@ bool SameType(const Handle& a, const Handle& b) {
 
 std::string Describe(const Handle& type) {
   const size_t bits = 8 * H5Tget_size(type.get());
+  const char* order =
+      H5Tget_order(type.get()) == H5T_ORDER_BE ? "big-endian " : "";
   switch (H5Tget_class(type.get())) {
     case H5T_INTEGER:
       return fmt::format(
-          "{} {}-bit integer",
+          "{}{} {}-bit integer", order,
           H5Tget_sign(type.get()) == H5T_SGN_NONE ? "unsigned" : "signed",
           bits);
     case H5T_FLOAT:
-      return fmt::format("{}-bit float", bits);
+      return fmt::format("{}{}-bit float", order, bits);
     case H5T_STRING:
       return fmt::format(
           "{} {} string",

@@ -4,8 +4,8 @@
 #include <iterator>
 #include <span>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/atomic_file.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/schema.h"
 

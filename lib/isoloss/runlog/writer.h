@@ -9,8 +9,8 @@ namespace isoloss::runlog {
 
 /// Writes `log` to `path` in the earliest HDF5 format: to a temporary name in
 /// the same folder, closed, synced, then renamed. A file under the final name
-/// is always whole; an existing one is replaced. Errors   IoError naming the
-/// path and the system's reason; nothing is left.
+/// is always whole; an existing one is replaced.
+/// Errors   IoError naming the path and the system's reason; nothing is left.
 void WriteRunLog(const RunLog& log, const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog

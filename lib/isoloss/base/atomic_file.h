@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <span>
 
-namespace isoloss::runlog {
+namespace isoloss {
 
 /// Writes `bytes` under a temporary name in the folder of `path` (hidden, with
 /// the process id in it), syncs and renames it, and syncs the folder. An
@@ -15,4 +15,4 @@ namespace isoloss::runlog {
 void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::byte> bytes);
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss

@@ -1,4 +1,4 @@
-#include "isoloss/runlog/atomic_file.h"
+#include "isoloss/base/atomic_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss::runlog {
+namespace isoloss {
 namespace {
 
 namespace fs = std::filesystem;
@@ -97,8 +97,8 @@ void WriteFileAtomically(const fs::path& path,
   const fs::file_status status = fs::status(path, ignored);
   if (fs::exists(status) && !fs::is_regular_file(status)) {
     ThrowError(ErrorKind::kIo,
-               "{}: exists and is no regular file, but a run log replaces what "
-               "has its name. Pass another name.",
+               "{}: exists and is no regular file, but what is written "
+               "replaces what has its name. Pass another name.",
                path.string());
   }
 
@@ -113,4 +113,4 @@ void WriteFileAtomically(const fs::path& path,
   SyncFolder(path);
 }
 
-}  // namespace isoloss::runlog
+}  // namespace isoloss
