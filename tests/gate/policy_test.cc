@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <sstream>
+
 #include "isoloss/base/error.h"
 
 namespace isoloss::gate {
@@ -26,6 +29,20 @@ TEST(Policy, DefaultsLieWithinTheirRangesAndSurviveARoundTrip) {
 
   EXPECT_EQ(FormatPolicy(ParsePolicy(text, "gate.toml")), text);
   EXPECT_EQ(FormatPolicy(ParsePolicy("", "gate.toml")), text);
+}
+
+TEST(Policy, DocumentationListsEveryKeyWithItsDefault) {
+  std::ifstream file(ISOLOSS_SOURCE_DIR "/docs/gate.md");
+  const std::string documentation{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream keys(FormatPolicy(Policy()));
+
+  for (std::string line; std::getline(keys, line);) {
+    const size_t equals = line.find(" = ");
+    std::string value = line.substr(equals + 3);
+    if (value.front() == '"') value = "`" + value + "`";
+    EXPECT_THAT(documentation, HasSubstr("| `" + line.substr(0, equals) +
+                                         "` | " + value + " |"));
+  }
 }
 
 TEST(Policy, ReadsEveryKey) {
@@ -53,6 +70,8 @@ TEST(Policy, NamesLineAndRuleOfABadValue) {
   EXPECT_THAT(ErrorOf("\nmargin_percent = 0"),
               HasSubstr("gate.toml:2: `margin_percent` is 0, but must lie "
                         "between 0 and 100, both excluded. Unit: %"));
+  EXPECT_THAT(ErrorOf("margin_percent = 9223372036854775807"),
+              HasSubstr("`margin_percent` is 9.2"));
   EXPECT_THAT(ErrorOf("alpha = nan"), HasSubstr("`alpha` is nan"));
   EXPECT_THAT(ErrorOf("alpha = 'x'"), HasSubstr("must be a number"));
   EXPECT_THAT(ErrorOf("power = 0.5"), HasSubstr("between 0.5 and 1"));

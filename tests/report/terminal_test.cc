@@ -49,7 +49,7 @@ TEST(RenderTerminal, IsPlainUnlessColourIsAskedFor) {
 }
 
 TEST(RenderTerminal, KeepsWithinTheWidth) {
-  for (const int width : {80, 100}) {
+  for (const int width : {60, 80, 100, 120}) {
     std::istringstream text(
         RenderTerminal(Healthy(), {.width = width, .ascii = true}));
     for (std::string line; std::getline(text, line);) {

@@ -62,6 +62,19 @@ TEST(TestEquivalence, OneSidedOnlyMindsWorse) {
   EXPECT_EQ(outcome(0.37), Equivalence::kOutside);
 }
 
+// For one degree of freedom t_{1-alpha} = cot(pi alpha), so with sd = sqrt(2)
+// the half width is 1 / (pi alpha) but for a relative (pi alpha)^2 / 3. Some
+// 500 roundings of a double are 1e-13.
+TEST(TestEquivalence, KnowsAlphasThatVanishBesideOne) {
+  const auto result =
+      TestEquivalence({.count = 2, .mean = 0, .sd = std::numbers::sqrt2},
+                      {.margin = 1, .alpha = 1e-20});
+
+  const double half_width = 1e20 / std::numbers::pi;
+  EXPECT_NEAR(result.upper, half_width, 1e-13 * half_width);
+  EXPECT_EQ(result.outcome, Equivalence::kUndecided);
+}
+
 TEST(TestEquivalence, WithoutSpreadTheIntervalIsAPoint) {
   const auto at = [](double mean) {
     return TestEquivalence({.count = 2, .mean = mean, .sd = 0}, Margin(0.25));

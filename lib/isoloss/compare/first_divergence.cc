@@ -31,4 +31,17 @@ std::optional<Divergence> FirstDivergence(
   return std::nullopt;
 }
 
+std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
+                                          const runlog::RunLog& candidate) {
+  if (auto found = FirstDivergence(baseline.steps, candidate.steps)) {
+    return found;
+  }
+  const auto& a = baseline.eval;
+  const auto& b = candidate.eval;
+  const auto loss = FirstDifferentBits(a.loss_nats, b.loss_nats);
+  if (!loss.has_value()) return std::nullopt;
+  return Divergence{a.step.at(*loss), "held-out loss_nats", a.loss_nats[*loss],
+                    b.loss_nats[*loss]};
+}
+
 }  // namespace isoloss::compare

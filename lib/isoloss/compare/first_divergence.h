@@ -18,7 +18,7 @@ std::optional<size_t> FirstDifferentBits(std::span<const double> a,
 
 struct Divergence {
   int64_t step = 0;
-  std::string quantity;  ///< "loss_nats" or "grad_norm"
+  std::string quantity;  ///< "loss_nats", "grad_norm" or "held-out loss_nats"
   double baseline = 0;
   double candidate = 0;
 };
@@ -27,5 +27,9 @@ struct Divergence {
 /// differs in any bit. Steps that only one run has are no divergence.
 std::optional<Divergence> FirstDivergence(const runlog::StepColumns& baseline,
                                           const runlog::StepColumns& candidate);
+
+/// As above; failing that, the first held-out loss that differs.
+std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
+                                          const runlog::RunLog& candidate);
 
 }  // namespace isoloss::compare

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <functional>
+#include <limits>
+#include <type_traits>
 
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/runlog/schema.h"
 
 namespace isoloss::compare {
 namespace {
@@ -32,19 +35,27 @@ std::string SeedList(const std::vector<const Run*>& runs) {
   return list.empty() ? "no run" : list;
 }
 
+bool IsCopy(const Run& a, const Run& b) {
+  const auto& losses = a.log.steps.loss_nats;
+  const auto& others = b.log.steps.loss_nats;
+  // Runs that hold nothing but NaN are alike without being copies.
+  const bool finite = std::any_of(losses.begin(), losses.end(),
+                                  [](double x) { return std::isfinite(x); });
+  return finite && losses.size() == others.size() &&
+         !FirstDifferentBits(losses, others);
+}
+
 /// A log copied under another seed would count one experiment twice.
 void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
-  for (size_t i = 0; i + 1 < runs.size(); ++i) {
-    const auto& a = runs[i]->log.steps.loss_nats;
-    const auto& b = runs[i + 1]->log.steps.loss_nats;
-    // Runs that hold nothing but NaN are alike without being copies.
-    const bool finite = std::any_of(a.begin(), a.end(),
-                                    [](double x) { return std::isfinite(x); });
-    if (!finite || a.size() != b.size() || FirstDifferentBits(a, b)) continue;
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    const auto original =
+        std::find_if(runs.begin(), run,
+                     [&](const Run* other) { return IsCopy(*other, **run); });
+    if (original == run) continue;
     Report(findings, Severity::kIncomparable,
            "{}: every loss has the bits of {}, but seeds must be independent "
            "runs. Remove the copy.",
-           Label(*runs[i + 1]), Label(*runs[i]));
+           Label(**run), Label(**original));
   }
 }
 
@@ -86,6 +97,8 @@ struct Agreement {
 
 constexpr Agreement kAgreements[] = {
     {"experiment_name", &runlog::Provenance::experiment_name,
+     "Compare runs of one experiment.", true},
+    {"baseline_arm", &runlog::Provenance::baseline_arm,
      "Compare runs of one experiment.", true},
     {"config_digest", &runlog::Provenance::config_digest,
      "Everything but the arm must be the same: run both arms from one "
@@ -131,25 +144,29 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
 
 // ---- steps -----------------------------------------------------------------
 
-template <typename T>
-bool LengthFits(const std::vector<T>& column, size_t steps, bool optional) {
-  return column.size() == steps || (optional && column.empty());
+bool ColumnsFit(const runlog::RunLog& log) {
+  const auto& eval = log.eval;
+  bool fit = log.steps.loss_nats.size() == log.steps.step.size() &&
+             eval.loss_nats.size() == eval.step.size() && eval.sequences >= 0;
+  const auto fit_or_absent = [&fit](const auto& column, size_t rows) {
+    fit = fit && (column.empty() || column.size() == rows);
+  };
+  runlog::VisitSteps(
+      [&](const runlog::Field&, const auto& column) {
+        fit_or_absent(column, log.steps.step.size());
+      },
+      log.steps);
+  fit_or_absent(eval.per_sequence_loss_nats,
+                eval.step.size() * static_cast<size_t>(eval.sequences));
+  return fit;
 }
 
-bool ColumnsFit(const runlog::RunLog& log) {
-  const auto& columns = log.steps;
-  const size_t steps = columns.step.size();
-  const auto& eval = log.eval;
-  return LengthFits(columns.loss_nats, steps, false) &&
-         LengthFits(columns.tokens_seen, steps, true) &&
-         LengthFits(columns.grad_norm, steps, true) &&
-         LengthFits(columns.quantized_gemms, steps, true) &&
-         LengthFits(columns.dead_experts, steps, true) &&
-         LengthFits(columns.expert_load_max_over_mean, steps, true) &&
-         eval.loss_nats.size() == eval.step.size() && eval.sequences >= 0 &&
-         LengthFits(eval.per_sequence_loss_nats,
-                    eval.step.size() * static_cast<size_t>(eval.sequences),
-                    true);
+/// Whether the values ascend strictly within [least, most].
+bool Ascend(const std::vector<int64_t>& values, int64_t least, int64_t most) {
+  return values.empty() ||
+         (values.front() >= least && values.back() <= most &&
+          std::adjacent_find(values.begin(), values.end(),
+                             std::greater_equal<>()) == values.end());
 }
 
 /// "step 7 is missing" and the like: the first place where `step` is not
@@ -196,6 +213,15 @@ void ReportSteps(const Run& run, Findings& findings) {
            "again.",
            label, fault.empty() ? fmt::format("{} steps", found) : fault,
            planned);
+    return;
+  }
+  if (!Ascend(log.steps.tokens_seen, 1, std::numeric_limits<int64_t>::max()) ||
+      !Ascend(log.eval.step, 0, planned)) {
+    Report(findings, Severity::kIncomparable,
+           "{}: /steps/tokens_seen or /eval/step is out of order, but tokens "
+           "must ascend from 1 and evaluations from 0 to {}. The log is "
+           "damaged: run it again.",
+           label, planned);
     return;
   }
   if (found == planned && log.provenance.complete) return;
@@ -290,10 +316,16 @@ Findings CheckFinite(const Pairing& pairing, Question) {
   for (const Run* run : pairing.All()) {
     const auto& steps = run->log.steps;
     const auto& eval = run->log.eval;
-    ReportBadValues(*run, "loss_nats", steps.loss_nats, true, steps.step, 1,
-                    findings);
-    ReportBadValues(*run, "grad_norm", steps.grad_norm, false, steps.step, 1,
-                    findings);
+    runlog::VisitSteps(
+        [&](const runlog::Field& field, const auto& column) {
+          if constexpr (std::is_same_v<decltype(column),
+                                       const std::vector<double>&>) {
+            const bool positive = &column == &steps.loss_nats;
+            ReportBadValues(*run, field.name, column, positive, steps.step, 1,
+                            findings);
+          }
+        },
+        steps);
     ReportBadValues(*run, "held-out loss_nats", eval.loss_nats, true, eval.step,
                     1, findings);
     ReportBadValues(*run, "per_sequence_loss_nats", eval.per_sequence_loss_nats,
@@ -324,6 +356,12 @@ void ReportRecipe(const Run& run, Findings& findings) {
            "can tell whether recipe {} really ran.",
            Label(run), provenance.recipe);
     return;
+  }
+  if (planned < 0 || planned > provenance.gemms_per_step) {
+    Report(findings, Severity::kBad,
+           "{}: recipe {} plans {} quantised GEMMs per step, but there are {} "
+           "in all. The counts are damaged.",
+           Label(run), provenance.recipe, planned, provenance.gemms_per_step);
   }
   const bool quantizes = NamesQuantizedFormat(provenance.resolved_recipe);
   if (quantizes != (planned > 0)) {
@@ -357,6 +395,12 @@ bool SameRecipe(const Run& a, const Run& b) {
          a.log.provenance.resolved_recipe == b.log.provenance.resolved_recipe;
 }
 
+/// Whether two recipes, whatever their names, come to the same.
+bool SameGemms(const Run& a, const Run& b) {
+  const std::string& resolved = a.log.provenance.resolved_recipe;
+  return !resolved.empty() && resolved == b.log.provenance.resolved_recipe;
+}
+
 /// All runs of one arm must have one recipe.
 void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   for (const Run* run : runs) {
@@ -375,9 +419,8 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
   ReportMixedArm(pairing.candidate, findings);
   const Run& baseline = *pairing.baseline[0];
   const Run& candidate = *pairing.candidate[0];
-  const bool same = SameRecipe(baseline, candidate);
   if (question == Question::kRegression) {
-    if (!same) {
+    if (!SameRecipe(baseline, candidate)) {
       Report(findings, Severity::kIncomparable,
              "arms {} and {} have recipes {} and {}, but a regression is "
              "judged between runs of one recipe. Ask for precision instead.",
@@ -386,12 +429,13 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
     }
     return findings;
   }
-  if (same) {
+  if (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate)) {
     Report(findings, Severity::kBad,
-           "arms {} and {} are identical: both have recipe {}, but a precision "
-           "question needs two. Name another recipe.",
+           "arms {} and {} are identical: recipes {} and {} give every GEMM "
+           "the same formats, but a precision question needs two. Name "
+           "another recipe.",
            pairing.baseline_arm, pairing.candidate_arm,
-           baseline.log.provenance.recipe);
+           baseline.log.provenance.recipe, candidate.log.provenance.recipe);
   }
   for (const SeedPair& pair : pairing.pairs) {
     const auto& a = pair.baseline->log.steps.loss_nats;
@@ -410,7 +454,7 @@ constexpr IntegrityRule kRules[] = {
     {"configuration", "all but the declared change is equal",
      &CheckConfiguration},
     {"steps", "all runs are whole and saw the same batches", &CheckSteps},
-    {"finite", "all losses and gradient norms are finite", &CheckFinite},
+    {"finite", "every recorded number is finite", &CheckFinite},
     {"recipe_ran", "each arm ran its recipe in every step", &CheckRecipeRan},
     {"declared_change", "the arms differ by what was declared",
      &CheckDeclaredChange},

@@ -4,9 +4,9 @@ namespace isoloss::gate {
 namespace {
 
 constexpr Level kLadder[] = {
-    {"L0", "integrity", &ClimbIntegrity},
-    {"L1", "exact", &ClimbExact},
-    {"L5", "final window", &ClimbFinalWindow},
+    {"L0", &ClimbIntegrity},
+    {"L1", &ClimbExact},
+    {"L5", &ClimbFinalWindow},
 };
 
 }  // namespace

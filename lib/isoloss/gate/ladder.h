@@ -19,8 +19,7 @@ enum class Climb {
 /// details to the judgement. To add a level, write one function and one line of
 /// the table in ladder.cc.
 struct Level {
-  std::string_view id;     ///< "L0"
-  std::string_view title;  ///< "integrity"
+  std::string_view id;  ///< "L0"
   Climb (*climb)(const compare::Pairing& pairing, Judgement& judgement);
 };
 

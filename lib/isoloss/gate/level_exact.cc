@@ -20,11 +20,23 @@ const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
   return earliest;
 }
 
+/// No loss shows what the last update did.
+bool SameFinalWeights(const compare::Pairing& pairing) {
+  return std::all_of(
+      pairing.pairs.begin(), pairing.pairs.end(),
+      [](const compare::SeedPair& pair) {
+        return pair.baseline->log.provenance.final_weights_digest ==
+               pair.candidate->log.provenance.final_weights_digest;
+      });
+}
+
 Check BitEqual(const Judgement& judgement) {
   return {.level = "L1",
           .name = "bit_equal",
           .outcome = Outcome::kPass,
-          .quantity = "every loss and gradient norm has the same bits",
+          .quantity =
+              "losses, gradient norms, held-out losses and final "
+              "weights have the same bits",
           .evidence = fmt::format("{} seed pairs, {} steps",
                                   judgement.divergences.size(),
                                   judgement.steps_planned)};
@@ -43,15 +55,16 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
 Climb ClimbExact(const compare::Pairing& pairing, Judgement& judgement) {
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(
-        {pair.seed, compare::FirstDivergence(pair.baseline->log.steps,
-                                             pair.candidate->log.steps)});
+        {pair.seed,
+         compare::FirstDivergence(pair.baseline->log, pair.candidate->log)});
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
     judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
     return Climb::kGoOn;
   }
-  if (judgement.policy.question == compare::Question::kPrecision) {
+  if (judgement.policy.question == compare::Question::kPrecision ||
+      !SameFinalWeights(pairing)) {
     return Climb::kGoOn;
   }
   judgement.checks.push_back(BitEqual(judgement));

@@ -3,46 +3,41 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
-#include <fstream>
-#include <iterator>
 #include <limits>
+#include <variant>
 #include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/text_file.h"
 
 namespace isoloss::gate {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// One key of gate.toml.
+struct PolicyKey {
+  std::string_view name;
+  std::variant<compare::Question Policy::*, double Policy::*, int64_t Policy::*,
+               bool Policy::*>
+      field;
+  /// Numbers must lie in [least, most]; an open end is excluded.
+  double least;
+  double most;
+  bool open;
+  std::string_view unit;
+};
+
 constexpr PolicyKey kKeys[] = {
-    {"question", &Policy::question, 0, 0, false, "name",
-     "what is asked: `precision` (is the candidate's recipe as good as the "
-     "baseline's?) or `regression` (is it still the run that was approved?)",
-     "docs/gate.md", "the program exists for the first"},
+    {"question", &Policy::question, 0, 0, false, "name"},
     {"margin_percent", &Policy::margin_percent, 0, 100, true,
-     "% of the baseline's loss",
-     "relative differences of the loss below this are of no concern",
-     "DeepSeek-V3 (arXiv 2412.19437): FP8 against BF16 stays below 0.25 %",
-     "the only published figure for an accepted precision change"},
-    {"alpha", &Policy::alpha, 0, 0.5, true, "probability",
-     "chance of a pass when the true difference lies on the margin",
-     "convention of bioequivalence (Schuirmann 1987)",
-     "gives the customary 90 % interval"},
-    {"power", &Policy::power, 0.5, 1, true, "probability",
-     "chance of a pass that the stated number of seeds needed aims at",
-     "convention (Cohen 1988)", "0.8 is customary"},
-    {"window_share", &Policy::window_share, 0, 1, true, "share of all steps",
-     "the final window: this share of the steps, counted from the end",
-     "measured on the prototype",
-     "a fifth averages batch noise and still sees the end of training"},
-    {"min_seeds", &Policy::min_seeds, 2, kInfinity, false, "seed pairs",
-     "fewer seed pairs than this are inconclusive, whatever they show",
-     "arithmetic", "one pair has no spread"},
-    {"one_sided", &Policy::one_sided, 0, 0, false, "true or false",
-     "only a candidate that is worse than the baseline counts", "docs/gate.md",
-     "off: a loss that is too good is a sign of an error as well"},
+     "% of the baseline's loss"},
+    {"alpha", &Policy::alpha, 0, 0.5, true, "probability"},
+    {"power", &Policy::power, 0.5, 1, true, "probability"},
+    {"window_share", &Policy::window_share, 0, 1, true, "share of all steps"},
+    {"min_seeds", &Policy::min_seeds, 2, kInfinity, false, "seed pairs"},
+    {"one_sided", &Policy::one_sided, 0, 0, false, "true or false"},
 };
 
 [[noreturn]] void FailAt(std::string_view file, const toml::source_region& at,
@@ -87,7 +82,9 @@ class Assign {
   void operator()(double Policy::*field) const {
     // A whole number is a fine value for a real key.
     if (!node_.is_number()) Reject("must be a number");
-    policy_.*field = InRange(*node_.value<double>());
+    const auto whole = node_.value_exact<int64_t>();
+    policy_.*field = InRange(whole ? static_cast<double>(*whole)
+                                   : *node_.value_exact<double>());
   }
   void operator()(int64_t Policy::*field) const {
     if (!node_.is_integer()) Reject("must be a whole number");
@@ -125,20 +122,13 @@ class Assign {
 
 }  // namespace
 
-std::span<const PolicyKey> PolicyKeys() { return kKeys; }
-
 std::string_view QuestionName(compare::Question question) {
   return question == compare::Question::kPrecision ? "precision" : "regression";
 }
 
 Policy ReadPolicy(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file.is_open() || file.bad()) {
-    ThrowError(ErrorKind::kIo,
-               "{}: cannot be read. Give the path of a gate policy.",
-               path.string());
-  }
+  const std::string text =
+      ReadTextFile(path, "Give the path of a gate policy.");
   return ParsePolicy(text, path.string());
 }
 

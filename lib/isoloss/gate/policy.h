@@ -3,17 +3,15 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 
 #include "isoloss/compare/integrity.h"
 
 namespace isoloss::gate {
 
-/// Each field is a key of the same name in gate.toml; unit, range, source and
-/// reason of each stand in the table PolicyKeys().
+/// Each field is a key of the same name in gate.toml; docs/gate.md says what
+/// each means, where it comes from and why its default is what it is.
 struct Policy {
   compare::Question question = compare::Question::kPrecision;
   double margin_percent = 0.25;
@@ -23,24 +21,6 @@ struct Policy {
   int64_t min_seeds = 2;
   bool one_sided = false;
 };
-
-/// One key of gate.toml.
-struct PolicyKey {
-  std::string_view name;
-  std::variant<compare::Question Policy::*, double Policy::*, int64_t Policy::*,
-               bool Policy::*>
-      field;
-  /// Numbers must lie in [least, most]; an open end is excluded.
-  double least;
-  double most;
-  bool open;
-  std::string_view unit;
-  std::string_view meaning;
-  std::string_view source;
-  std::string_view reason;  ///< why the default is what it is
-};
-
-std::span<const PolicyKey> PolicyKeys();
 
 /// "precision" or "regression".
 std::string_view QuestionName(compare::Question question);

@@ -140,7 +140,7 @@ std::vector<Row> TableRows() {
 std::string Table(const Judgement& judgement) {
   const ArmSummary* arms[] = {&judgement.baseline, &judgement.candidate};
   const std::vector<Row> rows = TableRows();
-  size_t width[2] = {10, 10};
+  size_t width[2] = {0, 0};
   for (const Row& row : rows) {
     for (int i = 0; i < 2; ++i) {
       width[i] = std::max(width[i], row.cell(*arms[i]).size());
@@ -148,7 +148,7 @@ std::string Table(const Judgement& judgement) {
   }
   std::string text;
   for (const Row& row : rows) {
-    std::string line = fmt::format("  {:<28} {:>7}", row.name, row.unit);
+    std::string line = fmt::format("  {:<27} {:>7}", row.name, row.unit);
     for (int i = 0; i < 2; ++i) {
       line += fmt::format("  {:>{}}", row.cell(*arms[i]), width[i]);
     }
@@ -158,22 +158,25 @@ std::string Table(const Judgement& judgement) {
 }
 
 /// How good the losses are in absolute terms.
-std::string EntropyLines(const Judgement& judgement) {
+std::string EntropyLines(const Judgement& judgement, const TextStyle& style) {
   std::string text;
+  const auto append = [&](const std::string& line) {
+    text += fmt::format("  {}\n", Wrap(line, 2, 4, style));
+  };
   for (const ArmSummary* arm : {&judgement.baseline, &judgement.candidate}) {
     if (arm->percent_below_unigram.has_value()) {
       const double percent = *arm->percent_below_unigram;
-      text += fmt::format(
-          "  {} ends {:.1f} % {} the corpus' unigram entropy of {:.4f} nats\n",
+      append(fmt::format(
+          "{} ends {:.1f} % {} the corpus' unigram entropy of {:.4f} nats",
           arm->arm, std::fabs(percent), percent < 0 ? "above" : "below",
-          judgement.unigram_entropy_nats);
+          judgement.unigram_entropy_nats));
     }
     if (arm->percent_above_floor.has_value()) {
       const double percent = *arm->percent_above_floor;
-      text += fmt::format(
-          "  {} ends {:.1f} % {} the source's entropy rate of {:.4f} nats\n",
+      append(fmt::format(
+          "{} ends {:.1f} % {} the source's entropy rate of {:.4f} nats",
           arm->arm, std::fabs(percent), percent < 0 ? "below" : "above",
-          judgement.entropy_floor_nats);
+          judgement.entropy_floor_nats));
     }
   }
   return text.empty() ? text : fmt::format("\n{}", text);
@@ -221,7 +224,7 @@ std::string Charts(const Judgement& judgement, const TextStyle& style) {
   const std::string difference_title =
       fmt::format("Paired loss difference {} - {} in %",
                   judgement.candidate.arm, judgement.baseline.arm);
-  return fmt::format("\n{}   {}\n{}\n{}   lines: 0 and margin +-{:g}\n{}",
+  return fmt::format("\n{}   {}\n{}\n{}   margin +-{:g}\n{}",
                      Paint(loss_title, kBold, style), Legend(judgement, style),
                      Draw(loss, style), Paint(difference_title, kBold, style),
                      judgement.policy.margin_percent, Draw(difference, style));
@@ -335,7 +338,7 @@ std::string RenderVerdictLine(const Judgement& judgement,
 
 std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +
-         EntropyLines(judgement) + Charts(judgement, style) +
+         EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Checks(judgement, style) +
          Warnings(judgement, style) + "\n" +
          "Power of this gate against planted errors: not measured.\n" +

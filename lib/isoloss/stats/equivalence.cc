@@ -53,8 +53,9 @@ EquivalenceResult TestEquivalence(const Summary& differences,
     return result;
   }
   const double n = static_cast<double>(differences.count);
-  const double half_width = StudentTQuantile(1 - options.alpha, n - 1) *
-                            differences.sd / std::sqrt(n);
+  // By symmetry t_{1-alpha} = -t_{alpha}; 1 - alpha would round to 1.
+  const double half_width =
+      -StudentTQuantile(options.alpha, n - 1) * differences.sd / std::sqrt(n);
   result.lower = differences.mean - half_width;
   result.upper = differences.mean + half_width;
   result.outcome = Classify(result.lower, result.upper, options);
@@ -73,8 +74,8 @@ std::optional<int64_t> RequiredPairs(const Summary& differences,
   }
   const auto suffices = [&](int64_t pairs) {
     const double n = static_cast<double>(pairs);
-    const double t = StudentTQuantile(1 - options.alpha, n - 1) +
-                     StudentTQuantile(options.power, n - 1);
+    const double t = StudentTQuantile(options.power, n - 1) -
+                     StudentTQuantile(options.alpha, n - 1);
     const double root = t * differences.sd / room;
     return n >= root * root;
   };

@@ -1,0 +1,38 @@
+// What the tests of judging share: an experiment that passes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/judge.h"
+#include "support/synthetic_runs.h"
+
+namespace isoloss::gate {
+
+using Runs = std::vector<compare::Run>;
+
+inline Runs HealthyRuns() {
+  return testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
+}
+
+// Index of the runs with seed 3 in HealthyRuns.
+inline constexpr size_t kBaseline3 = 2;
+inline constexpr size_t kCandidate3 = 6;
+
+inline Judgement JudgeRuns(const Runs& runs, const Policy& policy = {}) {
+  return Judge(runs, "bf16", "mxfp8", policy);
+}
+
+inline const Check& CheckNamed(const Judgement& judgement,
+                               const std::string& name) {
+  for (const Check& check : judgement.checks) {
+    if (check.name == name) return check;
+  }
+  ADD_FAILURE() << "no check " << name;
+  static const Check kNone;
+  return kNone;
+}
+
+}  // namespace isoloss::gate
