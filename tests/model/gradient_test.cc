@@ -38,6 +38,12 @@ constexpr Variant kVariants[] = {
        c.num_limited_groups = 1;
        c.q_lora_rank = 0;
      }},
+    {"AllExpertsOfOneGroup",
+     [](ModelConfig& c) {
+       c.num_expert_groups = 1;
+       c.num_limited_groups = 1;
+       c.top_k = c.num_experts;
+     }},
 };
 
 class GradientTest : public ::testing::TestWithParam<Variant> {};

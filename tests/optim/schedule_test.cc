@@ -116,13 +116,5 @@ TEST(Schedule, RejectsWhatHasNoMeaning) {
               HasSubstr("min_lr_factor is nan"));
 }
 
-TEST(DecayShape, NamesGoBothWays) {
-  for (const DecayShape shape :
-       {DecayShape::kLinear, DecayShape::kSqrt, DecayShape::kCosine}) {
-    EXPECT_EQ(DecayShapeFromName(DecayShapeName(shape)), shape);
-  }
-  EXPECT_THROW(DecayShapeFromName("cosin"), Error);
-}
-
 }  // namespace
 }  // namespace isoloss::optim

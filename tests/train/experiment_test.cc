@@ -199,10 +199,13 @@ TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
             "integer from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOfAppended("[train]\n\nlr = nan\n"),
             "experiment.toml:16: `train.lr` is nan, but must be a number in "
-            "(0, 1]. Correct it or leave it out for 0.003.");
+            "(0, 1]. Correct it or leave it out for 0.0015.");
   EXPECT_EQ(ErrorOfAppended("[train]\nbeta1 = 1\n"),
             "experiment.toml:15: `train.beta1` is 1, but must be a number in "
             "[0, 1). Correct it or leave it out for 0.9.");
+  EXPECT_EQ(ErrorOfAppended("[train]\neps = 1e-50\n"),
+            "experiment.toml:15: `train.eps` is 1e-50, but must be a number in "
+            "[1e-30, 1]. Correct it or leave it out for 1e-08.");
   EXPECT_EQ(ErrorOfAppended("[train]\nseeds = []\n"),
             "experiment.toml:15: `train.seeds` is a list, but must be a list "
             "of at least 1 integer. Write for example [1, 2, 3, 4].");
@@ -309,13 +312,13 @@ TEST(ExperimentError, RefusesSizesThatNoMachineHolds) {
   EXPECT_EQ(ErrorOf(kText, {"model.dim=1048577"}),
             "--set model.dim=1048577: `model.dim` is 1048577, but must be an "
             "integer from 0 to 1048576. Correct it or leave it out for 96.");
-  // 3 * 2^60 weights of the dense layer, at 18 bytes each, are 54 * 2^20 TiB
-  // plus less than 1e-4 of that.
+  // 3 * 2^40 weights of each of two dense layers, at 20 bytes each, are 120
+  // TiB; all else is below 0.5 TiB.
   EXPECT_EQ(ErrorOf(kText, {"model.dim=1048576", "model.vocab_size=256",
                             "model.n_dense_layers=2",
                             "model.dense_hidden_dim=1048576"}),
             "experiment.toml: the model and a batch of 8 x 128 tokens need at "
-            "least 108 TiB, but a run may use 1 TiB. Lower the sizes of "
+            "least 120 TiB, but a run may use 1 TiB. Lower the sizes of "
             "[model], train.sequences_per_batch or data.sequence_length.");
 }
 

@@ -1,32 +1,17 @@
 #include "isoloss/expert_parallel/exchange.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "isoloss/base/error.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::expert_parallel {
-namespace {
-
-/// Rows per task: enough work to outweigh handing it out.
-constexpr size_t kRowsPerTask = 64;
-
-template <typename Body>
-void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
-  team.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
-    const size_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (size_t row = task * kRowsPerTask; row < end; ++row) body(row);
-  });
-}
-
-}  // namespace
-
 void Dispatch(const RoutingPlan& plan, MatrixView<const float> source,
               MatrixView<float> rows, ThreadTeam& team) {
   ISOLOSS_ASSERT(source.rows() == plan.tokens() && rows.rows() == plan.rows() &&
                  rows.cols() == source.cols());
-  ForEachRow(plan.rows(), team, [&](size_t row) {
+  kernels::ForEachRow(plan.rows(), team, [&](size_t row) {
     const auto token = static_cast<size_t>(plan.token_of_row()(row, 0));
     std::memcpy(rows.Row(row), source.Row(token),
                 source.cols() * sizeof(float));
@@ -57,7 +42,7 @@ void CombineBackward(const RoutingPlan& plan, MatrixView<const float> rows,
                      ThreadTeam& team) {
   const size_t width = dout.cols();
   Matrix<float> weight_of_row(plan.rows(), 1);
-  ForEachRow(plan.tokens(), team, [&](size_t token) {
+  kernels::ForEachRow(plan.tokens(), team, [&](size_t token) {
     for (size_t slot = 0; slot < plan.slots(); ++slot) {
       const auto row = static_cast<size_t>(plan.row_of_slot()(token, slot));
       weight_of_row(row, 0) = weights(token, slot);

@@ -83,7 +83,7 @@ float Sigmoid(float x) {
 float Rsqrt(float x) { return 1.0f / std::sqrt(x); }
 
 void SinCos(double x, double* sin, double* cos) {
-  ISOLOSS_ASSERT(std::fabs(x) <= 1e6);
+  ISOLOSS_ASSERT(std::fabs(x) <= 0x1p20);
   // pi/2 in two parts: the first has 33 bits, so its product with the quadrant
   // number (20 bits) is exact; what is left out is below 1e-20 in all.
   constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;

@@ -23,7 +23,7 @@ float Rsqrt(float x);
 /// in ulp and special values as above.
 double Exp(double x);
 double Log(double x);
-/// sin x and cos x, both within 2^-52 absolute. |x| <= 1e6.
+/// sin x and cos x, both within 2^-52 absolute. |x| <= 2^20.
 void SinCos(double x, double* sin, double* cos);
 
 }  // namespace isoloss::kernels

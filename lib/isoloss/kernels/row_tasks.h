@@ -1,5 +1,5 @@
-// What the public row-wise functions share: argument checks and the division of
-// rows among a team.
+// What functions that work row by row share: argument checks and the division
+// of rows among a team.
 #pragma once
 
 #include <algorithm>
@@ -41,6 +41,17 @@ void ForRowRuns(size_t rows, size_t cols, size_t alignment, ThreadTeam& team,
   team.ParallelFor((rows + run - 1) / run, [&](size_t task) {
     const size_t first = task * run;
     body(first, std::min(run, rows - first));
+  });
+}
+
+/// Calls body(row) for each row in [0, rows), on the team; for rows whose work
+/// does not show in a number of columns.
+template <typename Body>
+void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
+  constexpr size_t kRowsPerTask = 64;
+  team.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
+    const size_t end = std::min(rows, (task + 1) * kRowsPerTask);
+    for (size_t row = task * kRowsPerTask; row < end; ++row) body(row);
   });
 }
 

@@ -124,9 +124,9 @@ void Cast(MatrixView<const float> source, Rounding rounding,
 /// out[t] = round(sum over slots k, ascending, of weights[t, k] *
 /// rows[index[t, k]]) as acc = fma(weight, row, acc) from +0. An empty
 /// `weights` means acc = acc + row. A non-empty `addend` is added to the
-/// finished sum before the one rounding: round(acc + addend). Shapes   rows [R,
-/// D]; index, weights [T, K]; addend, out [T, D]. `out` may be
-///          `addend` but not `rows`.
+/// finished sum before the one rounding: round(acc + addend).
+/// Shapes   rows [R, D]; index, weights [T, K]; addend, out [T, D]. `out` may
+///          be `addend` but not `rows`.
 /// Errors   ShapeError also for an index outside [0, R).
 void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const int32_t> index,

@@ -74,8 +74,8 @@ void ForceTarget(std::string_view name) {
       name.empty() ? hwy::SupportedTargets() : SupportedTarget(name);
   if (target < 0) {
     ThrowError(ErrorKind::kConfig,
-               "ForceTarget: kernel target `{}` is given, but this processor "
-               "runs {}. Choose one of these.",
+               "kernel target (ISOLOSS_FORCE_KERNEL): `{}` is given, but this "
+               "processor runs {}. Choose one of these.",
                name, fmt::join(SupportedTargets(), ", "));
   }
   // Every dispatch reads this atomic mask; no bit set means the fallback.

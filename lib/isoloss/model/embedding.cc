@@ -5,13 +5,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "isoloss/base/error.h"
+#include "isoloss/kernels/row_tasks.h"
 
 namespace isoloss::model {
 namespace {
-
-/// Rows per task: enough work to outweigh handing it out.
-constexpr size_t kRowsPerTask = 64;
 
 /// sum += row, element by element.
 void AddRow(const float* row, std::vector<float>& sum) {
@@ -52,13 +49,9 @@ struct SequenceTree {
 void GatherEmbedding(MatrixView<const float> table,
                      std::span<const int32_t> tokens, MatrixView<float> out,
                      ThreadTeam& team) {
-  const size_t tasks = (tokens.size() + kRowsPerTask - 1) / kRowsPerTask;
-  team.ParallelFor(tasks, [&](size_t task) {
-    const size_t end = std::min(tokens.size(), (task + 1) * kRowsPerTask);
-    for (size_t t = task * kRowsPerTask; t < end; ++t) {
-      std::memcpy(out.Row(t), table.Row(static_cast<size_t>(tokens[t])),
-                  table.cols() * sizeof(float));
-    }
+  kernels::ForEachRow(tokens.size(), team, [&](size_t t) {
+    std::memcpy(out.Row(t), table.Row(static_cast<size_t>(tokens[t])),
+                table.cols() * sizeof(float));
   });
 }
 
@@ -82,17 +75,13 @@ void EmbeddingGradient::Add(std::span<const int32_t> tokens,
   GroupPositions(tokens, dtable.rows());
   const SequenceTree tree{sequence_ends, dx};
   const size_t width = std::bit_ceil(sequence_ends.size());
-  const size_t tasks = (dtable.rows() + kRowsPerTask - 1) / kRowsPerTask;
-  team.ParallelFor(tasks, [&](size_t task) {
-    const size_t end = std::min(dtable.rows(), (task + 1) * kRowsPerTask);
-    for (size_t id = task * kRowsPerTask; id < end; ++id) {
-      const size_t begin = id_begins_[id];
-      const size_t count = id_begins_[id + 1] - begin;
-      if (count == 0) continue;
-      const auto sum =
-          tree.Node(std::span(positions_).subspan(begin, count), 0, width);
-      for (size_t i = 0; i < sum.size(); ++i) dtable(id, i) += sum[i];
-    }
+  kernels::ForEachRow(dtable.rows(), team, [&](size_t id) {
+    const size_t begin = id_begins_[id];
+    const size_t count = id_begins_[id + 1] - begin;
+    if (count == 0) return;
+    const auto sum =
+        tree.Node(std::span(positions_).subspan(begin, count), 0, width);
+    for (size_t i = 0; i < sum.size(); ++i) dtable(id, i) += sum[i];
   });
 }
 

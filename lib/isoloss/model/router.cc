@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "isoloss/base/error.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -53,17 +54,6 @@ float SumOfChosen(std::span<const float> scores,
   float sum = 0.0f;
   for (const int32_t id : expert_ids) sum += scores[static_cast<size_t>(id)];
   return sum + kNormFloor;
-}
-
-/// body(token) for each token, divided among the team.
-template <typename Body>
-void ForEachToken(size_t tokens, ThreadTeam& team, const Body& body) {
-  constexpr size_t kTokensPerTask = 64;
-  const size_t tasks = (tokens + kTokensPerTask - 1) / kTokensPerTask;
-  team.ParallelFor(tasks, [&](size_t task) {
-    const size_t end = std::min(tokens, (task + 1) * kTokensPerTask);
-    for (size_t t = task * kTokensPerTask; t < end; ++t) body(t);
-  });
 }
 
 }  // namespace
@@ -153,7 +143,7 @@ void Router::Forward(MatrixView<const float> b) {
   } else {
     kernels::RowSoftmax(logits_.view(), scores_.view(), context_.team);
   }
-  ForEachToken(tokens, context_.team, [&](size_t t) {
+  kernels::ForEachRow(tokens, context_.team, [&](size_t t) {
     const std::span<const float> scores(scores_.Row(t), c.num_experts);
     const std::span<int32_t> ids(expert_ids_.Row(t), c.top_k);
     SelectExperts(c, scores, bias_, ids);
@@ -172,7 +162,7 @@ void Router::Backward(MatrixView<const float> b,
   context_.TapGradient(name_, "topk_weights", dweights);
   Matrix<float>& dlogits = scratch_.dlogits;
   dlogits.ResizeUninitialized(b.rows(), c.num_experts);
-  ForEachToken(b.rows(), context_.team, [&](size_t t) {
+  kernels::ForEachRow(b.rows(), context_.team, [&](size_t t) {
     RouterScoreBackward(
         c, {scores_.Row(t), c.num_experts}, {expert_ids_.Row(t), c.top_k},
         {dweights.Row(t), c.top_k}, {dlogits.Row(t), c.num_experts});

@@ -1,7 +1,11 @@
 #include "isoloss/model/transformer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <deque>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -24,8 +28,8 @@ void CheckEnds(std::span<const size_t> ends, size_t tokens, const char* what) {
     ThrowError(ErrorKind::kShape,
                "Transformer::Forward: {} has {} entries and ends at {}, but "
                "it must ascend from above 0 to the batch's {} tokens. Give "
-               "one end per {}.",
-               what, ends.size(), ends.empty() ? 0 : ends.back(), tokens, what);
+               "the end of each once.",
+               what, ends.size(), ends.empty() ? 0 : ends.back(), tokens);
   }
 }
 

@@ -31,9 +31,8 @@ class AdamW {
  public:
   /// Moments start at zero. The tensors' memory must outlive this object.
   /// Errors   ConfigError if a beta is outside [0, 1), or eps or weight_decay
-  /// is
-  ///          negative or not finite; ShapeError if a gradient's length is not
-  ///          its parameter's.
+  ///          is negative or not finite; ShapeError if a gradient's length is
+  ///          not its parameter's.
   AdamW(const AdamWConfig& config, std::vector<Tensor> tensors);
 
   /// Updates every parameter in place.

@@ -10,14 +10,6 @@
 namespace isoloss::optim {
 namespace {
 
-struct NamedShape {
-  const char* name;
-  DecayShape shape;
-};
-constexpr NamedShape kShapes[] = {{"linear", DecayShape::kLinear},
-                                  {"sqrt", DecayShape::kSqrt},
-                                  {"cosine", DecayShape::kCosine}};
-
 /// Falls from 1 at progress 0 to 0 at progress 1.
 double DecayAt(DecayShape shape, double progress) {
   switch (shape) {
@@ -61,22 +53,6 @@ void Check(const ScheduleConfig& config) {
 }
 
 }  // namespace
-
-const char* DecayShapeName(DecayShape shape) {
-  return std::find_if(std::begin(kShapes), std::end(kShapes),
-                      [shape](const NamedShape& s) { return s.shape == shape; })
-      ->name;
-}
-
-DecayShape DecayShapeFromName(std::string_view name) {
-  for (const NamedShape& candidate : kShapes) {
-    if (candidate.name == name) return candidate.shape;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "schedule: the decay is `{}`, but must be `linear`, `sqrt` or "
-             "`cosine`. Choose one of them.",
-             name);
-}
 
 Schedule::Schedule(const ScheduleConfig& config) : config_(config) {
   Check(config);

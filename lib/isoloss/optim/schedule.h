@@ -3,16 +3,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 
 namespace isoloss::optim {
 
 enum class DecayShape { kLinear, kSqrt, kCosine };
-
-/// "linear", "sqrt" or "cosine".
-const char* DecayShapeName(DecayShape shape);
-/// Errors   ConfigError that lists the names.
-DecayShape DecayShapeFromName(std::string_view name);
 
 struct ScheduleConfig {
   double base_lr = 1e-3;

@@ -3,16 +3,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/text_file.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/toml_fields.h"
@@ -26,11 +22,14 @@ using optim::DecayShape;
 
 constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMaxSize = 1 << 20;
+constexpr int64_t kMaxLayers = 1000;
 constexpr int64_t kMaxSteps = 10'000'000;
 constexpr Interval kUnit = {0, 1};
 constexpr Interval kUnitOpenLow = {.low = 0, .high = 1, .low_open = true};
 constexpr Interval kUnitOpenHigh = {.low = 0, .high = 1, .high_open = true};
 constexpr Interval kUnitOpen = {0, 1, true, true};
+/// What keeps a quotient finite must be a normal number in FP32.
+constexpr Interval kEpsilon = {1e-30, 1};
 constexpr Interval kPositive = {.low = 0, .high = 1e9, .low_open = true};
 
 const std::vector<std::string> kSources = {"files", "tokens", "synthetic"};
@@ -50,8 +49,8 @@ void Visit(Fields& fields, ModelConfig& model) {
   };
   size("vocab_size", model.vocab_size);
   size("dim", model.dim);
-  size("n_layers", model.n_layers);
-  size("n_dense_layers", model.n_dense_layers);
+  fields.Integer("n_layers", model.n_layers, 0, kMaxLayers);
+  fields.Integer("n_dense_layers", model.n_dense_layers, 0, kMaxLayers);
   size("n_heads", model.n_heads);
   size("q_lora_rank", model.q_lora_rank);
   size("kv_lora_rank", model.kv_lora_rank);
@@ -69,7 +68,7 @@ void Visit(Fields& fields, ModelConfig& model) {
   fields.Flag("route_norm", model.route_norm);
   fields.Real("route_scale", model.route_scale, kPositive);
   fields.Flag("tied_embeddings", model.tied_embeddings);
-  fields.Real("norm_eps", model.norm_eps, kUnitOpenLow);
+  fields.Real("norm_eps", model.norm_eps, kEpsilon);
   fields.Real("rope_theta", model.rope_theta, kPositive);
   fields.Flag("yarn", model.yarn);
   fields.Real("rope_factor", model.rope_factor, kPositive);
@@ -112,7 +111,7 @@ void Visit(Fields& fields, TrainConfig& train) {
   fields.Real("weight_decay", train.weight_decay, kUnit);
   fields.Real("beta1", train.beta1, kUnitOpenHigh);
   fields.Real("beta2", train.beta2, kUnitOpenHigh);
-  fields.Real("eps", train.eps, kUnitOpenLow);
+  fields.Real("eps", train.eps, kEpsilon);
   fields.Real("load_balance_coeff", train.load_balance_coeff, kUnit);
 }
 
@@ -386,17 +385,8 @@ Experiment ParseExperiment(std::string_view text,
 
 Experiment LoadExperiment(const std::filesystem::path& path,
                           const ExperimentInputs& inputs) {
-  std::error_code error;
-  const bool folder = std::filesystem::is_directory(path, error);
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(file)), {});
-  if (folder || !file || file.bad()) {
-    const int reason = folder ? EISDIR : errno;
-    ThrowError(ErrorKind::kIo,
-               "{}: cannot be read: {}. Give the path of an experiment file.",
-               path.string(), std::strerror(reason));
-  }
+  const std::string text =
+      ReadTextFile(path, "Give the path of an experiment file.");
   return ParseExperiment(text, path, inputs);
 }
 

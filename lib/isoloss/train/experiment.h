@@ -73,7 +73,7 @@ Experiment ParseExperiment(std::string_view text,
 double EstimatedParameters(const model::ModelConfig& config);
 
 /// Memory that one run needs at least, in bytes: weights, gradients, moments
-/// and compute copies, and the widest activations.
+/// and compute copies, and the activations kept for the backward pass, FP32.
 double EstimatedBytes(const Experiment& experiment);
 
 }  // namespace isoloss::train

@@ -22,12 +22,13 @@ struct Sizes {
         moe_hidden(Real(c.moe_hidden_dim)),
         experts(Real(c.num_experts)),
         shared(Real(c.num_shared_experts)),
+        top_k(Real(c.top_k)),
         embeddings(c.tied_embeddings ? 1.0 : 2.0) {}
 
   static double Real(size_t size) { return static_cast<double>(size); }
 
   double vocab, dim, dense_layers, moe_layers, heads, q_lora, kv_lora, nope,
-      rope, value, dense_hidden, moe_hidden, experts, shared, embeddings;
+      rope, value, dense_hidden, moe_hidden, experts, shared, top_k, embeddings;
 };
 
 double AttentionParameters(const Sizes& s) {
@@ -49,6 +50,19 @@ double Parameters(const Sizes& s) {
          s.dense_layers * dense + s.moe_layers * moe;
 }
 
+/// Values per token that Forward keeps for Backward: what each layer reads and
+/// the insides of its branches; logits, which become their own gradient.
+double ActivationsPerToken(const Sizes& s) {
+  const double residual = 4 * s.dim;
+  const double attention = 2 * s.q_lora + 2 * s.heads * (s.nope + s.rope) +
+                           2 * s.kv_lora + s.rope +
+                           s.heads * (s.nope + 2 * s.value);
+  const double moe = s.top_k * (2 * s.dim + 3 * s.moe_hidden) +
+                     3 * s.shared * s.moe_hidden + 2 * s.experts;
+  return s.vocab + (s.dense_layers + s.moe_layers) * (residual + attention) +
+         s.dense_layers * 3 * s.dense_hidden + s.moe_layers * moe;
+}
+
 }  // namespace
 
 double EstimatedParameters(const model::ModelConfig& config) {
@@ -57,15 +71,13 @@ double EstimatedParameters(const model::ModelConfig& config) {
 
 double EstimatedBytes(const Experiment& experiment) {
   const Sizes s(experiment.model);
-  // FP32 weights, gradients and two moments, and a BF16 compute copy.
-  const double bytes_per_parameter = 4 * 4 + 2;
-  // FP32 logits and their gradient; per layer the residual stream and both
-  // normalised inputs in BF16.
-  const double bytes_per_token =
-      2 * 4 * s.vocab + 3 * 2 * s.dim * (s.dense_layers + s.moe_layers);
+  // Weights, gradients, two moments and the compute copy.
+  const double values_per_parameter = 5;
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);
-  return Parameters(s) * bytes_per_parameter + tokens * bytes_per_token;
+  const double values =
+      Parameters(s) * values_per_parameter + tokens * ActivationsPerToken(s);
+  return values * sizeof(float);
 }
 
 }  // namespace isoloss::train

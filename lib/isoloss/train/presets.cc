@@ -33,8 +33,9 @@ Preset Dsv3Nano() {
       .sequence_length = 128,
       .train = {.steps = 300,
                 .sequences_per_batch = 8,
-                .lr = 3e-3,
+                .lr = 1.5e-3,
                 .warmup_steps = 100,
+                .min_lr_factor = 0,
                 .load_balance_coeff = 0.01},
   };
 }

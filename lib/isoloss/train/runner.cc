@@ -14,6 +14,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/model/gemm_sites.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/trainer.h"
 
@@ -46,6 +48,15 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
                "{}: the folder can't take the logs (about {} KiB): {}. Free "
                "some space or choose another one with --out.",
                folder.string(), bytes / 1024 + 1, std::strerror(reason));
+  }
+}
+
+/// Resolves each arm's recipe once, so that a pattern which matches nothing is
+/// found before an hour's training of the other arm.
+void CheckRecipes(const Experiment& experiment) {
+  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  for (const Arm& arm : experiment.arms) {
+    const precision::ResolvedRecipe resolved(RecipeOf(arm), sites);
   }
 }
 
@@ -104,11 +115,15 @@ class Runner {
   std::vector<fs::path> Execute() {
     const auto [workers, side_by_side] = CrewFor(experiment_, runs_.size());
     std::vector<std::thread> threads;
-    for (int i = 0; i < side_by_side; ++i) {
-      // The first few share what does not divide evenly.
-      const int team_size =
-          workers / side_by_side + (i < workers % side_by_side ? 1 : 0);
-      threads.emplace_back([this, team_size] { Work(team_size); });
+    try {
+      for (int i = 0; i < side_by_side; ++i) {
+        // The first few share what does not divide evenly.
+        const int team_size =
+            workers / side_by_side + (i < workers % side_by_side ? 1 : 0);
+        threads.emplace_back([this, team_size] { Work(team_size); });
+      }
+    } catch (...) {  // the system gives no more threads
+      Fail();
     }
     for (std::thread& thread : threads) thread.join();
     if (error_ != nullptr) std::rethrow_exception(error_);
@@ -128,10 +143,15 @@ class Runner {
         ExecuteOne(run, team);
       }
     } catch (...) {
-      const std::lock_guard lock(mutex_);
-      if (error_ == nullptr) error_ = std::current_exception();
-      failed_.store(true);
+      Fail();
     }
+  }
+
+  /// Keeps the exception being handled, if it is the first, and stops the runs.
+  void Fail() {
+    const std::lock_guard lock(mutex_);
+    if (error_ == nullptr) error_ = std::current_exception();
+    failed_.store(true);
   }
 
   void ExecuteOne(size_t run, ThreadTeam& team) {
@@ -145,10 +165,12 @@ class Runner {
     };
     const runlog::RunLog log =
         TrainRun(experiment_, *what.arm, what.seed, corpus_, team, hooks);
-    const char* extension =
-        stop.load() && !log.provenance.complete ? ".partial.h5" : ".h5";
-    const fs::path path = folder_ / (what.Name() + extension);
+    const bool stopped = stop.load() && !log.provenance.complete;
+    const fs::path partial = folder_ / (what.Name() + ".partial.h5");
+    const fs::path path = stopped ? partial : folder_ / (what.Name() + ".h5");
     runlog::WriteRunLog(log, path);
+    // What an earlier, stopped execution left would be a second log of the run.
+    if (!stopped) fs::remove(partial);
     paths_[run] = path;  // each run writes its own element
     if (hooks_.on_finish) hooks_.on_finish(run, log);
   }
@@ -173,6 +195,7 @@ std::string Run::Name() const {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
+  CheckRecipes(experiment);
   std::vector<Run> runs;
   for (const uint64_t seed : experiment.train.seeds) {
     for (const Arm& arm : experiment.arms) {

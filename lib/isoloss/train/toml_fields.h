@@ -187,7 +187,8 @@ class FieldWriter {
 };
 
 /// Sets a value of `root` as `text`, "section.key=value", says, and notes it in
-/// `origin`. Errors   ConfigError if text has another form.
+/// `origin`.
+/// Errors   ConfigError if text has another form.
 void ApplyOverride(const std::string& text, toml::table& root, Origin& origin);
 
 }  // namespace isoloss::train
