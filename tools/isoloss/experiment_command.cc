@@ -83,6 +83,13 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   ExecutedRuns executed;
   executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder, hooks);
   executed.interrupted = interrupted.load();
+  progress.Clear();
+  if (executed.interrupted) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal, so no verdict. Finished runs "
+               "are in {}/*.h5, what others had in *.partial.h5.\n",
+               folder.string());
+  }
   return executed;
 }
 

@@ -27,14 +27,15 @@ struct ExperimentArguments {
 /// Prints the resolved experiment and what each GEMM of each arm gets.
 void PrintPlan(const train::Experiment& experiment);
 
-/// Logs of the runs that were executed; `interrupted` if some are missing or
-/// partial because of a signal.
+/// Logs of the runs that were executed; `interrupted` if a signal came, so that
+/// some may be missing or partial.
 struct ExecutedRuns {
   std::vector<std::filesystem::path> logs;
   bool interrupted = false;
 };
 
-/// Trains the arms of `experiment` (or only one) with progress bars.
+/// Trains the arms of `experiment` (or only one) with progress bars. Says so on
+/// standard error if a signal ended it early.
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
                        const std::string& only_arm = {});

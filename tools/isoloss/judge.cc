@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cstdlib>
 #include <system_error>
+#include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
@@ -34,12 +36,64 @@ std::vector<std::string> CandidateArms(const std::vector<compare::Run>& runs,
   return arms;
 }
 
+void CheckArms(const std::vector<compare::Run>& runs,
+               const std::string& baseline_arm,
+               const std::vector<std::string>& candidates) {
+  if (compare::RunsOfArm(runs, baseline_arm).empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: {} logs of arm {}, but none of the baseline `{}`. Give "
+               "its logs too or name another arm with --baseline.{}",
+               runs.size(), fmt::join(candidates, ", "), baseline_arm,
+               DidYouMean(baseline_arm, candidates));
+  }
+  if (candidates.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: {} logs, all of arm `{}`, but a verdict needs a second "
+               "arm. Give the logs of both arms.",
+               runs.size(), baseline_arm);
+  }
+}
+
+std::string VerdictName(const std::string& candidate, size_t candidates) {
+  return candidates == 1 ? "verdict.json"
+                         : fmt::format("verdict-{}.json", candidate);
+}
+
+/// Makes `folder` if need be.
+void WriteVerdicts(const std::vector<gate::Judgement>& judgements,
+                   const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder for the verdict can't be made: {}. Choose "
+               "another one with --out.",
+               folder.string(), error.message());
+  }
+  for (const gate::Judgement& judgement : judgements) {
+    report::WriteJson(judgement, folder / VerdictName(judgement.candidate.arm,
+                                                      judgements.size()));
+  }
+}
+
+/// One document however many arms there are.
+void PrintJson(const std::vector<gate::Judgement>& judgements) {
+  std::vector<std::string> objects;
+  for (const gate::Judgement& judgement : judgements) {
+    std::string object = report::RenderJson(judgement);
+    object.pop_back();  // its line end
+    objects.push_back(std::move(object));
+  }
+  fmt::print("[{}]\n", fmt::join(objects, ",\n"));
+}
+
 }  // namespace
 
 void ReportArguments::Declare(CLI::App& app) {
   app.add_flag("--ascii", ascii, "Draw with 7-bit characters only");
   app.add_flag("--json", json,
-               "Print the verdict as JSON in place of the report");
+               "Print a JSON array with one verdict per candidate arm in place "
+               "of the report");
 }
 
 report::TextStyle ReportArguments::Style() const {
@@ -66,31 +120,42 @@ std::vector<compare::Run> ReadRuns(
   return runs;
 }
 
+void RemoveVerdicts(const std::vector<std::string>& candidates,
+                    const std::filesystem::path& folder) {
+  std::error_code error;
+  for (const std::string& candidate : candidates) {
+    const auto file = folder / VerdictName(candidate, candidates.size());
+    std::filesystem::remove(file, error);
+    if (error == std::errc::not_a_directory) return;  // said when logs are due
+    if (error) {
+      ThrowError(ErrorKind::kIo,
+                 "{}: an earlier verdict can't be removed: {}. Choose another "
+                 "folder with --out.",
+                 file.string(), error.message());
+    }
+  }
+}
+
 ExitCode JudgeAndReport(const std::vector<compare::Run>& runs,
                         const std::string& baseline_arm,
                         const gate::Policy& policy,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder) {
   const std::vector<std::string> candidates = CandidateArms(runs, baseline_arm);
-  if (candidates.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "gate: {} logs, all of arm `{}`, but a verdict needs a second "
-               "arm. Give the logs of both arms.",
-               runs.size(), baseline_arm);
-  }
+  CheckArms(runs, baseline_arm, candidates);
+  std::vector<gate::Judgement> judgements;
   gate::Outcome severest = gate::Outcome::kPass;
   for (const std::string& candidate : candidates) {
-    const gate::Judgement judgement =
-        gate::Judge(runs, baseline_arm, candidate, policy);
-    severest = std::max(severest, judgement.outcome);
-    fmt::print("{}", arguments.json ? report::RenderJson(judgement)
-                                    : report::RenderTerminal(
-                                          judgement, arguments.Style()));
-    if (!folder.empty()) {
-      const std::string name = candidates.size() == 1
-                                   ? "verdict.json"
-                                   : fmt::format("verdict-{}.json", candidate);
-      report::WriteJson(judgement, folder / name);
+    judgements.push_back(gate::Judge(runs, baseline_arm, candidate, policy));
+    severest = std::max(severest, judgements.back().outcome);
+  }
+  // First, lest a verdict be printed that is then said not to be written.
+  if (!folder.empty()) WriteVerdicts(judgements, folder);
+  if (arguments.json) {
+    PrintJson(judgements);
+  } else {
+    for (const gate::Judgement& judgement : judgements) {
+      fmt::print("{}", report::RenderTerminal(judgement, arguments.Style()));
     }
   }
   return static_cast<ExitCode>(gate::ExitCode(severest));

@@ -27,10 +27,17 @@ struct ReportArguments {
 std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& files);
 
-/// Judges every other arm in `runs` against `baseline_arm` and prints each
-/// report, or one JSON object per arm with --json. Writes verdict.json (with
-/// one candidate arm; verdict-ARM.json with several) to `folder` unless that is
-/// empty. Returns the severest outcome.
+/// Removes what JudgeAndReport wrote to `folder` for these candidate arms.
+/// Errors   IoError if a file is there and can't be removed.
+void RemoveVerdicts(const std::vector<std::string>& candidates,
+                    const std::filesystem::path& folder);
+
+/// Judges every other arm in `runs` against `baseline_arm`. Writes verdict.json
+/// (with one candidate arm; verdict-ARM.json with several) to `folder` unless
+/// that is empty, then prints each report, or with --json one array of the same
+/// objects. Returns the severest outcome.
+/// Errors   ConfigError if either side has no run; IoError if a verdict can't
+///          be written.
 ExitCode JudgeAndReport(const std::vector<compare::Run>& runs,
                         const std::string& baseline_arm,
                         const gate::Policy& policy,

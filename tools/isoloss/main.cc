@@ -4,14 +4,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
+#include <system_error>
 #include <vector>
 
 #include "commands.h"
 #include "exit_code.h"
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
 #include "isoloss/kernels/targets.h"
 
 namespace isoloss::cli {
@@ -23,7 +28,33 @@ std::string VersionText() {
                      build.commit, build.compiler, kernels::ActiveTarget());
 }
 
-int Run(int argc, char** argv) {
+/// What is wrong with the command line, and where to read what is right.
+std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
+  const std::vector<CLI::App*> chosen = app->get_subcommands();
+  const std::vector<std::string> unknown = app->remaining();
+  if (chosen.empty() && !unknown.empty()) {
+    std::vector<std::string> names;
+    for (const Command& command : kCommands) names.emplace_back(command.name);
+    return fmt::format("isoloss: `{}` is no sub-command. Sub-commands: {}.{}\n",
+                       unknown.front(), fmt::join(names, ", "),
+                       DidYouMean(unknown.front(), names));
+  }
+  std::string command = "isoloss";
+  if (!chosen.empty()) command += " " + chosen.front()->get_name();
+  return fmt::format("{}: {}. Run `{} --help`.\n", command, error.what(),
+                     command);
+}
+
+/// Text that could not be written is a failed file operation, not a success.
+void FlushStandardOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  ThrowError(ErrorKind::kIo,
+             "standard output: can't be written: {}. Make room or redirect it "
+             "elsewhere.",
+             std::generic_category().message(errno));
+}
+
+ExitCode Run(int argc, char** argv) {
   kernels::ForceTargetFromEnvironment();
   CLI::App app(
       "isoloss verifies numerical convergence: does a precision change alter "
@@ -32,6 +63,7 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", VersionText);
   app.require_subcommand(1);
   app.footer(kExitCodeHelp);
+  app.failure_message(UsageMessage);
   // Exactly one action: that of the sub-command that was given.
   Action chosen;
   for (const Command& command : kCommands) {
@@ -44,10 +76,9 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return static_cast<int>(app.exit(error) == 0 ? ExitCode::kPass
-                                                 : ExitCode::kUsage);
+    return app.exit(error) == 0 ? ExitCode::kPass : ExitCode::kUsage;
   }
-  return static_cast<int>(chosen());
+  return chosen();
 }
 
 }  // namespace
@@ -55,13 +86,27 @@ int Run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using isoloss::cli::ExitCode;
+  // A file that grows beyond the limit is an error of `write`, not a death.
+  std::signal(SIGXFSZ, SIG_IGN);
+  ExitCode code = ExitCode::kInternal;
   try {
-    return isoloss::cli::Run(argc, argv);
+    code = isoloss::cli::Run(argc, argv);
+    isoloss::cli::FlushStandardOutput();
   } catch (const isoloss::Error& error) {
+    code = ExitCode::kInvalid;
     fmt::print(stderr, "isoloss: {}\n", error.what());
-    return static_cast<int>(ExitCode::kInvalid);
+  } catch (const std::system_error& error) {
+    code = ExitCode::kInvalid;
+    fmt::print(stderr, "isoloss: the system refused an operation: {}\n",
+               error.what());
+  } catch (const std::bad_alloc&) {
+    code = ExitCode::kInvalid;
+    fmt::print(stderr,
+               "isoloss: out of memory. Lower the sizes of the experiment or "
+               "parallel.workers.\n");
   } catch (const std::exception& error) {
+    code = ExitCode::kInternal;
     fmt::print(stderr, "isoloss: internal error: {}\n", error.what());
-    return static_cast<int>(ExitCode::kInternal);
   }
+  return static_cast<int>(code);
 }

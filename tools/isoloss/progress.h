@@ -9,8 +9,9 @@
 
 namespace isoloss::cli {
 
-/// One bar per run with its loss, and the time left for all of them. Redrawn in
-/// place on a terminal; elsewhere one line when a run ends. Thread-safe.
+/// One bar per run in progress with its loss, and the time left for all of
+/// them. Redrawn in place on a terminal, within its width and height; elsewhere
+/// one line when a run ends. Thread-safe.
 class Progress {
  public:
   /// `names` of the runs, in the order of their bars; `steps` each will take.
@@ -36,7 +37,8 @@ class Progress {
   };
 
   void Redraw();
-  std::string BarLine(const Bar& bar) const;
+  /// At most `columns` wide, without a line end.
+  std::string BarLine(const Bar& bar, size_t columns) const;
   std::string TotalLine() const;
 
   const bool terminal_;
@@ -44,6 +46,7 @@ class Progress {
   const Clock::time_point start_;
   std::mutex mutex_;
   std::vector<Bar> bars_;
+  size_t name_width_ = 0;
   Clock::time_point last_draw_;
   size_t lines_drawn_ = 0;
 };

@@ -1,9 +1,9 @@
 // isoloss verify: the main job. Trains all arms, then reads the logs back from
 // disk and judges them: the judge sees nothing else of the runs.
 
-#include <fmt/format.h>
-
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "experiment_command.h"
@@ -27,6 +27,14 @@ gate::Policy PolicyOf(const VerifyArguments& arguments,
                           experiment.gate.policy);
 }
 
+std::vector<std::string> CandidatesOf(const train::Experiment& experiment) {
+  std::vector<std::string> names;
+  for (size_t i = 1; i < experiment.arms.size(); ++i) {
+    names.push_back(experiment.arms[i].name);
+  }
+  return names;
+}
+
 ExitCode Verify(const VerifyArguments& arguments) {
   const train::Experiment experiment = arguments.experiment.Load();
   const gate::Policy policy = PolicyOf(arguments, experiment);
@@ -35,14 +43,10 @@ ExitCode Verify(const VerifyArguments& arguments) {
     return ExitCode::kPass;
   }
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
+  // An earlier verdict must not stand beside logs that it was not given on.
+  RemoveVerdicts(CandidatesOf(experiment), folder);
   const ExecutedRuns executed = TrainArms(experiment, folder);
-  if (executed.interrupted) {
-    fmt::print(stderr,
-               "isoloss: interrupted; no verdict. Logs of finished runs and "
-               "*.partial.h5 of the others are in {}.\n",
-               folder.string());
-    return ExitCode::kInterrupted;
-  }
+  if (executed.interrupted) return ExitCode::kInterrupted;
   return JudgeAndReport(ReadRuns(executed.logs), experiment.arms.front().name,
                         policy, arguments.report, folder);
 }

@@ -1,0 +1,146 @@
+"""Runs the program isoloss on small experiments."""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import h5py
+
+BINARY = pathlib.Path(os.environ["ISOLOSS_BINARY"])
+
+PASS, FAIL, USAGE, INVALID, INCONCLUSIVE, INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+# No width is a multiple of an MX block (32), nor is the sequence length.
+TINY = """\
+name = "tiny"
+[model]
+vocab_size = 11
+dim = 24
+n_layers = 2
+n_dense_layers = 1
+n_heads = 2
+kv_lora_rank = 9
+qk_nope_head_dim = 6
+qk_rope_head_dim = 4
+v_head_dim = 7
+dense_hidden_dim = 41
+moe_hidden_dim = 21
+num_experts = 4
+num_shared_experts = 1
+top_k = 2
+[data]
+source = "synthetic"
+sequence_length = 19
+noise_levels = 4
+tokens = 4000
+[train]
+steps = 20
+sequences_per_batch = 3
+seeds = [1, 2]
+warmup_steps = 4
+[arms.bf16]
+recipe = "bf16"
+[arms.mxfp8]
+recipe = "mxfp8_rceil"
+[log]
+eval_every = 7
+eval_sequences = 4
+"""
+
+# Words of a program that fell over instead of explaining itself.
+FORBIDDEN = (
+    "terminate called", "HDF5-DIAG", "Assertion", "assertion `",
+    "AddressSanitizer", "ThreadSanitizer", "runtime error", "internal error",
+    "what():", "basic_string", "std::",
+)
+
+
+class ProgramTest(unittest.TestCase):
+    """A test with a folder of its own and the tiny experiment in it."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="isoloss-cli-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.tiny = cls.write("tiny.toml", TINY)
+
+    @classmethod
+    def write(cls, name, text):
+        path = cls.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    @classmethod
+    def run_isoloss(cls, *arguments, environment=None, **options):
+        """Runs the program in the test's folder; returns what it left."""
+        result = subprocess.run(
+            [options.pop("binary", BINARY), *map(str, arguments)],
+            cwd=cls.folder, stdin=subprocess.DEVNULL,
+            stdout=options.pop("stdout", subprocess.PIPE),
+            stderr=subprocess.PIPE, encoding="utf-8", timeout=120,
+            env={**os.environ, **(environment or {})}, **options)
+        for word in FORBIDDEN:
+            if word in result.stderr:
+                raise AssertionError(f"`{word}` in: {result.stderr}")
+        return result
+
+    @contextlib.contextmanager
+    def unprivileged(self):
+        """Options of run_isoloss for a user whom permissions bind: root is
+        exempt from them, and `nobody` may not reach the build folder."""
+        if os.geteuid() != 0:
+            yield {}
+            return
+        self.folder.chmod(0o755)
+        binary = shutil.copy(BINARY, self.folder / "isoloss")
+        yield {"binary": binary, "user": 65534, "group": 65534,
+               "extra_groups": []}
+        os.unlink(binary)
+
+    @classmethod
+    def make_logs(cls, out, *settings):
+        """Trains the tiny experiment and returns its logs by name."""
+        arguments = [f"--set={setting}" for setting in settings]
+        result = cls.run_isoloss("run", cls.tiny, "--out", out, *arguments)
+        if result.returncode != PASS:
+            raise AssertionError(result.stderr)
+        return {path.stem: path for path in (cls.folder / out).glob("*.h5")}
+
+    def assert_refused(self, result, *words, code=INVALID):
+        """One message: `words`, nothing else, and the documented exit code."""
+        self.assertEqual(result.returncode, code, result.stderr)
+        message = result.stderr
+        self.assertTrue(message.startswith("isoloss"), message)
+        self.assertEqual(message.count("\n"), 1, message)
+        self.assertRegex(message, r"[.?]\n$", "a message is whole sentences")
+        for word in words:
+            self.assertIn(word, message)
+        if isinstance(result.stdout, str):
+            self.assertEqual(result.stdout, "")
+
+    def assert_no_files(self, *folders):
+        for folder in folders:
+            path = self.folder / folder
+            if path.is_dir():
+                self.assertEqual(sorted(path.iterdir()), [])
+
+
+def same_bits(path):
+    """All of a log that no way of executing a run may change, as bytes."""
+    content = {}
+    with h5py.File(path, "r") as log:
+        for name in ("initial_weights_digest", "final_weights_digest",
+                     "config_digest", "corpus_digest", "resolved_recipe",
+                     "quantized_gemms_per_step", "complete"):
+            content[name] = str(log.attrs[name])
+        for group in ("steps", "eval"):
+            for name, dataset in log[group].items():
+                if name not in ("step_seconds", "tokens_per_second"):
+                    content[f"{group}/{name}"] = dataset[()].tobytes()
+    return content
