@@ -148,6 +148,24 @@ class Verdict(ProgramTest):
 
         self.assertIn(result.returncode, (FAIL, INVALID), result.stdout)
 
+    def test_runs_that_have_learnt_nothing_are_warned_about(self):
+        # 20 steps leave the loss above the entropy of single tokens.
+        warnings = self.verdict("passed")["warnings"]
+
+        self.assertEqual(len(warnings), 2)
+        for arm, warning in zip(("bf16", "mxfp8"), warnings):
+            self.assertTrue(warning.startswith(arm), warning)
+            self.assertIn("learnt nothing yet", warning)
+
+    def test_a_single_arm_is_refused_before_training(self):
+        self.write("single.toml", TINY.replace(
+            '[arms.mxfp8]\nrecipe = "mxfp8_rceil"\n', ""))
+
+        result = self.verify("single", experiment="single.toml")
+
+        self.assert_refused(result, "second arm", "isoloss run")
+        self.assert_no_files("single")
+
     def test_a_policy_sets_the_limits(self):
         self.write("strict.toml", "margin_percent = 1e-9\n")
 
@@ -155,6 +173,41 @@ class Verdict(ProgramTest):
                                   "--policy", "strict.toml")
 
         self.assertIn(result.returncode, (FAIL, INCONCLUSIVE))
+
+
+class Regression(ProgramTest):
+    """gate --against: is this still the run that was approved?"""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.approved = list(cls.make_logs("approved").values())
+
+    def gate(self, logs, *options):
+        return self.run_isoloss("gate", *logs, "--against", *self.approved,
+                                *options)
+
+    def test_a_rerun_is_the_approved_run(self):
+        result = self.gate(self.make_logs("again").values(), "--json")
+
+        verdicts = json.loads(result.stdout)
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertEqual(sorted(v["candidate"]["arm"] for v in verdicts),
+                         ["bf16", "mxfp8"])
+        self.assertEqual({v["policy"]["question"] for v in verdicts},
+                         {"regression"})
+
+    def test_another_learning_rate_is_not(self):
+        result = self.gate(self.make_logs("other", "train.lr=1e-4").values())
+
+        self.assertEqual(result.returncode, INVALID)
+
+    def test_an_arm_without_approved_runs_is_refused(self):
+        self.write("renamed.toml", TINY.replace("[arms.mxfp8]", "[arms.mx]"))
+        self.run_isoloss("run", "renamed.toml", "--out", "renamed")
+        logs = (self.folder / "renamed").glob("mx-*.h5")
+
+        self.assert_refused(self.gate(logs), "arm `mx`", "bf16, mxfp8")
 
 
 class SeveralArms(ProgramTest):

@@ -121,7 +121,8 @@ const BadInput kNotFinite[] = {
        log.provenance.complete = false;
      }),
      Outcome::kFail, "steps",
-     "stopped at step 20 of 50 with a loss that is not finite"},
+     "stopped at step 20 of 50 with a loss or gradient norm that is not "
+     "finite"},
 };
 
 const BadInput kWrongSteps[] = {

@@ -12,6 +12,7 @@ namespace isoloss::cli {
 Action DeclareGate(CLI::App& app) {
   struct Arguments {
     std::vector<std::filesystem::path> logs;
+    std::vector<std::filesystem::path> against;
     std::string baseline;
     std::string policy;
     std::string out;
@@ -21,9 +22,14 @@ Action DeclareGate(CLI::App& app) {
   app.add_option("logs", arguments->logs,
                  "Run logs (HDF5) of two or more arms, one file per seed")
       ->required();
-  app.add_option("--baseline", arguments->baseline,
-                 "Arm to judge the others against (default: the experiment's "
-                 "first arm, as the logs say)");
+  auto* baseline =
+      app.add_option("--baseline", arguments->baseline,
+                     "Arm to judge the others against (default: the "
+                     "experiment's first arm, as the logs say)");
+  app.add_option("--against", arguments->against,
+                 "Approved logs: judge each arm against its own earlier runs "
+                 "(policy question `regression`)")
+      ->excludes(baseline);
   app.add_option("--policy", arguments->policy, "Policy file (TOML)");
   app.add_option("--out", arguments->out, "Folder that gets verdict.json");
   arguments->report.Declare(app);
@@ -32,11 +38,16 @@ Action DeclareGate(CLI::App& app) {
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
     const std::vector<compare::Run> runs = ReadRuns(arguments->logs);
-    const std::string baseline = arguments->baseline.empty()
-                                     ? runs.front().log.provenance.baseline_arm
-                                     : arguments->baseline;
-    return JudgeAndReport(runs, baseline, policy, arguments->report,
-                          arguments->out);
+    if (!arguments->against.empty()) {
+      return ReportVerdicts(
+          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy),
+          arguments->report, arguments->out);
+    }
+    const std::string baseline_arm =
+        arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
+                                    : arguments->baseline;
+    return ReportVerdicts(JudgeArms(runs, baseline_arm, policy),
+                          arguments->report, arguments->out);
   };
 }
 

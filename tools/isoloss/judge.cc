@@ -23,15 +23,12 @@ constexpr int kNarrowest = 60;
 constexpr int kWidest = 120;
 constexpr int kWidthOfFiles = 80;
 
-/// Arms other than the baseline, in the order of their first run.
-std::vector<std::string> CandidateArms(const std::vector<compare::Run>& runs,
-                                       const std::string& baseline_arm) {
+/// Arms in the order of their first run.
+std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
   std::vector<std::string> arms;
   for (const compare::Run& run : runs) {
     const std::string& arm = run.log.provenance.arm;
-    if (arm != baseline_arm && std::ranges::count(arms, arm) == 0) {
-      arms.push_back(arm);
-    }
+    if (std::ranges::count(arms, arm) == 0) arms.push_back(arm);
   }
   return arms;
 }
@@ -54,9 +51,16 @@ void CheckArms(const std::vector<compare::Run>& runs,
   }
 }
 
+/// Logs may come from anywhere: an arm's name must not lead out of the folder.
 std::string VerdictName(const std::string& candidate, size_t candidates) {
-  return candidates == 1 ? "verdict.json"
-                         : fmt::format("verdict-{}.json", candidate);
+  if (candidates == 1) return "verdict.json";
+  if (candidate.find('/') != std::string::npos) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: an arm is named `{}`, but verdict-ARM.json is a file of "
+               "--out, so the name may hold no `/`. Rename the arm.",
+               candidate);
+  }
+  return fmt::format("verdict-{}.json", candidate);
 }
 
 /// Makes `folder` if need be.
@@ -136,19 +140,44 @@ void RemoveVerdicts(const std::vector<std::string>& candidates,
   }
 }
 
-ExitCode JudgeAndReport(const std::vector<compare::Run>& runs,
-                        const std::string& baseline_arm,
-                        const gate::Policy& policy,
-                        const ReportArguments& arguments,
-                        const std::filesystem::path& folder) {
-  const std::vector<std::string> candidates = CandidateArms(runs, baseline_arm);
+std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
+                                       const std::string& baseline_arm,
+                                       const gate::Policy& policy) {
+  std::vector<std::string> candidates = ArmsOf(runs);
+  std::erase(candidates, baseline_arm);
   CheckArms(runs, baseline_arm, candidates);
   std::vector<gate::Judgement> judgements;
-  gate::Outcome severest = gate::Outcome::kPass;
   for (const std::string& candidate : candidates) {
     judgements.push_back(gate::Judge(runs, baseline_arm, candidate, policy));
-    severest = std::max(severest, judgements.back().outcome);
   }
+  return judgements;
+}
+
+std::vector<gate::Judgement> JudgeAgainstApproved(
+    const std::vector<compare::Run>& runs,
+    const std::vector<compare::Run>& approved, gate::Policy policy) {
+  policy.question = compare::Question::kRegression;
+  std::vector<gate::Judgement> judgements;
+  for (const std::string& arm : ArmsOf(runs)) {
+    const auto approved_runs = compare::RunsOfArm(approved, arm);
+    if (approved_runs.empty()) {
+      const std::vector<std::string> known = ArmsOf(approved);
+      ThrowError(ErrorKind::kConfig,
+                 "gate: no approved log of arm `{}`; --against has arms {}. "
+                 "Give its approved logs too.{}",
+                 arm, fmt::join(known, ", "), DidYouMean(arm, known));
+    }
+    judgements.push_back(
+        gate::Judge(compare::PairBySeed(arm, approved_runs, arm,
+                                        compare::RunsOfArm(runs, arm)),
+                    policy));
+  }
+  return judgements;
+}
+
+ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
+                        const ReportArguments& arguments,
+                        const std::filesystem::path& folder) {
   // First, lest a verdict be printed that is then said not to be written.
   if (!folder.empty()) WriteVerdicts(judgements, folder);
   if (arguments.json) {
@@ -157,6 +186,10 @@ ExitCode JudgeAndReport(const std::vector<compare::Run>& runs,
     for (const gate::Judgement& judgement : judgements) {
       fmt::print("{}", report::RenderTerminal(judgement, arguments.Style()));
     }
+  }
+  gate::Outcome severest = gate::Outcome::kPass;
+  for (const gate::Judgement& judgement : judgements) {
+    severest = std::max(severest, judgement.outcome);
   }
   return static_cast<ExitCode>(gate::ExitCode(severest));
 }

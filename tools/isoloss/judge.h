@@ -9,6 +9,7 @@
 #include "exit_code.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/gate/verdict.h"
 #include "isoloss/report/chart.h"
 
 namespace isoloss::cli {
@@ -27,20 +28,30 @@ struct ReportArguments {
 std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& files);
 
-/// Removes what JudgeAndReport wrote to `folder` for these candidate arms.
+/// Judges every other arm in `runs` against `baseline_arm`.
+/// Errors   ConfigError if either side has no run.
+std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
+                                       const std::string& baseline_arm,
+                                       const gate::Policy& policy);
+
+/// Judges each arm in `runs` against the arm of the same name in `approved`:
+/// the question is regression, whatever the policy says.
+/// Errors   ConfigError if an arm has no approved run.
+std::vector<gate::Judgement> JudgeAgainstApproved(
+    const std::vector<compare::Run>& runs,
+    const std::vector<compare::Run>& approved, gate::Policy policy);
+
+/// Removes what ReportVerdicts wrote to `folder` for these candidate arms.
 /// Errors   IoError if a file is there and can't be removed.
 void RemoveVerdicts(const std::vector<std::string>& candidates,
                     const std::filesystem::path& folder);
 
-/// Judges every other arm in `runs` against `baseline_arm`. Writes verdict.json
-/// (with one candidate arm; verdict-ARM.json with several) to `folder` unless
-/// that is empty, then prints each report, or with --json one array of the same
-/// objects. Returns the severest outcome.
-/// Errors   ConfigError if either side has no run; IoError if a verdict can't
-///          be written.
-ExitCode JudgeAndReport(const std::vector<compare::Run>& runs,
-                        const std::string& baseline_arm,
-                        const gate::Policy& policy,
+/// Writes verdict.json (verdict-ARM.json if there are several) to `folder`
+/// unless that is empty, then prints each report, or with --json one array of
+/// the same objects. Returns the severest outcome.
+/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
+///          can't be part of a file name.
+ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder);
 

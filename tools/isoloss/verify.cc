@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "experiment_command.h"
+#include "isoloss/base/error.h"
 #include "isoloss/gate/policy.h"
 #include "judge.h"
 
@@ -42,13 +43,20 @@ ExitCode Verify(const VerifyArguments& arguments) {
     PrintPlan(experiment);
     return ExitCode::kPass;
   }
+  if (experiment.arms.size() < 2) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: `arms` holds {} alone, but a verdict needs a second arm. "
+               "Add one, or use `isoloss run`.",
+               experiment.path.string(), experiment.arms.front().name);
+  }
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
   // An earlier verdict must not stand beside logs that it was not given on.
   RemoveVerdicts(CandidatesOf(experiment), folder);
   const ExecutedRuns executed = TrainArms(experiment, folder);
   if (executed.interrupted) return ExitCode::kInterrupted;
-  return JudgeAndReport(ReadRuns(executed.logs), experiment.arms.front().name,
-                        policy, arguments.report, folder);
+  return ReportVerdicts(
+      JudgeArms(ReadRuns(executed.logs), experiment.arms.front().name, policy),
+      arguments.report, folder);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "isoloss/compare/arm_summary.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <functional>
 #include <span>
@@ -95,6 +97,15 @@ ArmSummary SummarizeArm(const std::string& arm,
   SetEntropyComparison(provenance, summary);
   for (const Run* run : runs) summary.runs.push_back(Record(*run));
   return summary;
+}
+
+std::string LearningWarning(const ArmSummary& summary) {
+  // Written so that NaN, which other checks report, says nothing here.
+  if (!(summary.percent_below_unigram.value_or(1) <= 0)) return "";
+  return fmt::format(
+      "{} ends {:.1f} % above the corpus' unigram entropy: it has learnt "
+      "nothing yet, so a verdict says little. Train longer.",
+      summary.arm, -*summary.percent_below_unigram);
 }
 
 }  // namespace isoloss::compare

@@ -45,4 +45,8 @@ ArmSummary SummarizeArm(const std::string& arm,
                         const std::vector<const Run*>& runs,
                         double window_share);
 
+/// What makes a verdict on this arm say little: a final loss that is not below
+/// the corpus' unigram entropy. Empty if there is nothing to say.
+std::string LearningWarning(const ArmSummary& summary);
+
 }  // namespace isoloss::compare

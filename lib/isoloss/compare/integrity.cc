@@ -225,9 +225,12 @@ void ReportSteps(const Run& run, Findings& findings) {
     return;
   }
   if (found == planned && log.provenance.complete) return;
-  if (!std::isfinite(log.steps.loss_nats.back())) {
+  const auto& norms = log.steps.grad_norm;
+  if (!std::isfinite(log.steps.loss_nats.back()) ||
+      (!norms.empty() && !std::isfinite(norms.back()))) {
     Report(findings, Severity::kBad,
-           "{}: stopped at step {} of {} with a loss that is not finite.",
+           "{}: stopped at step {} of {} with a loss or gradient norm that is "
+           "not finite.",
            label, found, planned);
     return;
   }

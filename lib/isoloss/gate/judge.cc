@@ -1,5 +1,8 @@
 #include "isoloss/gate/judge.h"
 
+#include <string>
+#include <utility>
+
 #include "isoloss/compare/routing_health.h"
 #include "isoloss/gate/ladder.h"
 
@@ -42,6 +45,10 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
   judgement.candidate = compare::SummarizeArm(
       pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = compare::RoutingWarnings(all, policy.window_share);
+  for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
+    std::string warning = compare::LearningWarning(*arm);
+    if (!warning.empty()) judgement.warnings.push_back(std::move(warning));
+  }
   RunLadder(pairing, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
