@@ -83,7 +83,7 @@ class ProgramTest(unittest.TestCase):
             [options.pop("binary", BINARY), *map(str, arguments)],
             cwd=cls.folder, stdin=subprocess.DEVNULL,
             stdout=options.pop("stdout", subprocess.PIPE),
-            stderr=subprocess.PIPE, encoding="utf-8", timeout=120,
+            stderr=subprocess.PIPE, encoding="utf-8", timeout=300,
             env={**os.environ, **(environment or {})}, **options)
         for word in FORBIDDEN:
             if word in result.stderr:

@@ -22,14 +22,14 @@ class Progress(ProgramTest):
 
     def test_bars_with_the_time_left_are_drawn_and_erased(self):
         with TerminalProgram(self.folder, "run", "tiny.toml", "--out", "bars",
-                             "--set=train.steps=3000") as program:
+                             "--set=train.steps=1500") as program:
             code = program.wait()
 
-        self.assertEqual(code, PASS, program.text)
+        self.assertEqual(code, PASS, program.text[-2000:])
         drawn = "\n".join("\n".join(frame) for frame in program.frames())
         self.assertRegex(
             drawn,
-            r"(bf16|mxfp8)-seed[12] +[█░]{30}  +\d+/3000  loss \d\.\d{4}")
+            r"(bf16|mxfp8)-seed[12] +[█░]{30}  +\d+/1500  loss \d\.\d{4}")
         self.assertRegex(
             drawn, r"\d+ % done, [0-3] of 4 runs finished, \d+:\d\d left")
         self.assertEqual(program.screen(), "")
@@ -46,7 +46,7 @@ class Progress(ProgramTest):
                         columns=columns, rows=rows) as program:
                     code = program.wait()
 
-                self.assertEqual(code, PASS, program.text)
+                self.assertEqual(code, PASS, program.text[-2000:])
                 for frame in program.frames():
                     self.assertLess(len(frame), rows)
                     for line in frame:

@@ -13,6 +13,10 @@ import time
 from program import BINARY
 
 
+# Seconds until a program counts as hung; sanitizers slow it down fifty times.
+PATIENCE = 300
+
+
 class TerminalProgram:
     """Collects what is written to the terminal while the program runs."""
 
@@ -45,21 +49,21 @@ class TerminalProgram:
             self.text += data.decode("utf-8", errors="replace")
         return True
 
-    def wait_for(self, text, seconds=60):
+    def wait_for(self, text, seconds=PATIENCE):
         deadline = time.monotonic() + seconds
         while text not in self.text:
             if not self._read(0.1) or time.monotonic() > deadline:
-                raise AssertionError(f"no `{text}` in: {self.text!r}")
+                raise AssertionError(f"no `{text}` in: {self.text[-2000:]!r}")
 
     def signal(self, number):
         self._process.send_signal(number)
 
-    def wait(self, seconds=60):
+    def wait(self, seconds=PATIENCE):
         """Reads to the end and returns the exit code."""
         deadline = time.monotonic() + seconds
         while self._read(0.1):
             if time.monotonic() > deadline:
-                raise AssertionError(f"still running: {self.text!r}")
+                raise AssertionError(f"still running: {self.text[-2000:]!r}")
         self.stdout, _ = self._process.communicate(timeout=seconds)
         return self._process.returncode
 
