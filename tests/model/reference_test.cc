@@ -115,20 +115,30 @@ class Comparison {
   double limit_;
 };
 
-/// Each parameter's gradient against `group`/grad; returns the worst rel-L2.
+/// Each parameter's gradient against `group`/grad, with a limit for each;
+/// returns the worst rel-L2.
 double CompareGradients(const H5File& file, const ReferenceStep& step,
-                        const std::string& group, double limit) {
+                        const std::string& group,
+                        const std::vector<double>& limits) {
+  const auto gradients = step.gradients.parameters();
   double worst = 0.0;
-  for (const model::Parameter& gradient : step.gradients.parameters()) {
-    SCOPED_TRACE(gradient.name);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    SCOPED_TRACE(gradients[i].name);
     const auto stored =
-        file.Read<double>(group + "/grad/" + gradient.name).values;
+        file.Read<double>(group + "/grad/" + gradients[i].name).values;
     const double error = RelativeL2<float, double>(
-        {gradient.values.data(), gradient.values.size()}, stored);
-    EXPECT_LE(error, limit);
+        {gradients[i].values.data(), gradients[i].values.size()}, stored);
+    EXPECT_LE(error, limits.at(i));
     worst = std::max(worst, error);
   }
   return worst;
+}
+
+double CompareGradients(const H5File& file, const ReferenceStep& step,
+                        const std::string& group, double limit) {
+  return CompareGradients(
+      file, step, group,
+      std::vector<double>(step.gradients.parameters().size(), limit));
 }
 
 double GlobalNorm(const model::ParameterSet& gradients) {
@@ -261,6 +271,23 @@ TEST(Fp64LogitsReferenceTest, LogitsOfS1Match) {
 /// FP64: limits are twice that for tensors and 3e-3 nats for the loss.
 class Bf16ReferenceTest : public ::testing::Test {
  protected:
+  /// Rounding noise grows with depth, and the file states how far two correct
+  /// BF16 runs and FP64 lie apart in each parameter. A third correct run lies
+  /// no farther, but for the scatter of one draw: half as much again. Matters
+  /// above 2e-2 only; the project's own file stays below.
+  std::vector<double> GradientLimits() const {
+    const auto fp64 =
+        file_.Read<double>("noise/bf16_vs_f64_grad_rel_l2").values;
+    const auto variant =
+        file_.Read<double>("noise/bf16_variant_vs_bf16_grad_rel_l2").values;
+    std::vector<double> limits;
+    for (size_t i = 0; i < fp64.size(); ++i) {
+      limits.push_back(
+          std::max(kBf16Limit, 1.5 * std::max(fp64[i], variant.at(i))));
+    }
+    return limits;
+  }
+
   static constexpr double kBf16LossLimit = 3e-3;
   static constexpr double kBf16Limit = 3e-2;
   const H5File file_{GoldenPath("reference", "S3.h5")};
@@ -278,8 +305,10 @@ TEST_F(Bf16ReferenceTest, LossRoutingAndActivationsMatch) {
 }
 
 TEST_F(Bf16ReferenceTest, EveryParameterGradientMatchesBf16AndFp64) {
-  const double from_bf16 = CompareGradients(file_, step_, "bf16", kBf16Limit);
-  const double from_f64 = CompareGradients(file_, step_, "f64", kBf16Limit);
+  const auto limits = GradientLimits();
+
+  const double from_bf16 = CompareGradients(file_, step_, "bf16", limits);
+  const double from_f64 = CompareGradients(file_, step_, "f64", limits);
 
   // A run that forgot its roundings would sit at the FP32 noise from FP64. The
   // reference's own BF16 run is 8e-3 or more away in every parameter.
