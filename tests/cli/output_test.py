@@ -1,5 +1,6 @@
 """Folders and disks that can't take the results."""
 
+import ctypes
 import os
 import resource
 import signal
@@ -8,12 +9,14 @@ import subprocess
 from program import ProgramTest
 from terminal import TerminalProgram
 
+MNT_DETACH = 2  # <sys/mount.h>
+
 
 class Output(ProgramTest):
     def test_a_folder_that_is_a_file_or_can_not_be_made(self):
         for out, words in (("tiny.toml", ["Not a directory"]),
                            ("tiny.toml/below", ["Not a directory"]),
-                           ("/proc/isoloss", [])):
+                           ("/dev/null/below", ["Not a directory"])):
             for command in ("run", "verify"):
                 with self.subTest(out=out, command=command):
                     result = self.run_isoloss(command, "tiny.toml",
@@ -68,8 +71,8 @@ class Output(ProgramTest):
             check=False, capture_output=True)
         if mounted.returncode != 0:
             self.skipTest("mounting a small file system is not permitted here")
-        self.addCleanup(subprocess.run, ["umount", "--lazy", folder],
-                        check=True)
+        # Not umount(8): it reads /proc, which a bare chroot does not have.
+        self.addCleanup(ctypes.CDLL(None).umount2, bytes(folder), MNT_DETACH)
         return folder
 
     def test_a_full_disk_is_noticed_before_training(self):
