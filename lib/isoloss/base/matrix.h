@@ -25,10 +25,12 @@ class MatrixView {
     ISOLOSS_ASSERT(stride >= cols || rows <= 1);
   }
   /// A view of mutable elements converts to one of const elements.
+  // NOLINTBEGIN(google-explicit-constructor): passing it on is the point.
   template <typename U>
-  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>) MatrixView(
-      const MatrixView<U>& other)  // NOLINT(google-explicit-constructor)
+  requires(std::is_same_v<const U, T> && !std::is_same_v<U, T>)
+      MatrixView(const MatrixView<U>& other)
       : MatrixView(other.data(), other.rows(), other.cols(), other.stride()) {}
+  // NOLINTEND(google-explicit-constructor)
 
   T* data() const { return data_; }
   size_t rows() const { return rows_; }

@@ -1,5 +1,7 @@
 #include "isoloss/model/gemm_sites.h"
 
+#include <fmt/format.h>
+
 namespace isoloss::model {
 
 std::vector<std::string> GemmSites(const ModelConfig& config) {
@@ -8,7 +10,7 @@ std::vector<std::string> GemmSites(const ModelConfig& config) {
     const std::string layer = "layers." + std::to_string(n);
     const auto add_feed_forward = [&](const std::string& name) {
       for (const char* matrix : {"w1", "w3", "w2"}) {
-        sites.push_back(layer + "." + name + "." + matrix);
+        sites.push_back(fmt::format("{}.{}.{}", layer, name, matrix));
       }
     };
     if (config.q_lora_rank == 0) {

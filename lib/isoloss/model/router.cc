@@ -45,7 +45,7 @@ void LimitGroups(const ModelConfig& config, std::span<const float> biased,
     TakeLargest(group_scores, group_kept);
   }
   for (size_t e = 0; e < biased.size(); ++e) {
-    taken[e] = !group_kept[e / size];
+    taken[e] = group_kept[e / size] == 0 ? 1 : 0;
   }
 }
 

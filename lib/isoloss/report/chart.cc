@@ -31,8 +31,7 @@ class Canvas {
   void Dot(int x, int y, Layer layer) {
     const int dots_x = ascii_ ? 1 : 2;
     const int dots_y = ascii_ ? 1 : 4;
-    Cell& cell =
-        cells_[static_cast<size_t>(y / dots_y * columns_ + x / dots_x)];
+    Cell& cell = cells_[CellIndex(y / dots_y, x / dots_x)];
     cell.layers |= layer;
     // Unicode numbers the dots of a Braille cell down the left column, then the
     // right one; its fourth row was added later (bits 6 and 7).
@@ -44,7 +43,7 @@ class Canvas {
   std::string Row(int row, const TextStyle& style) const {
     std::string text;
     for (int column = 0; column < columns_; ++column) {
-      const Cell& cell = cells_[static_cast<size_t>(row * columns_ + column)];
+      const Cell& cell = cells_[CellIndex(row, column)];
       text += Paint(Glyph(cell), Color(cell), style);
     }
     return text.substr(0, text.find_last_not_of(' ') + 1);
@@ -55,6 +54,11 @@ class Canvas {
     unsigned dots = 0;
     unsigned layers = 0;
   };
+
+  size_t CellIndex(int row, int column) const {
+    return static_cast<size_t>(row) * static_cast<size_t>(columns_) +
+           static_cast<size_t>(column);
+  }
 
   std::string Glyph(const Cell& cell) const {
     const bool line = (cell.layers & kLine) != 0;

@@ -6,10 +6,9 @@
 namespace isoloss::train {
 namespace {
 
-using model::ModelConfig;
 using model::ScoreFunction;
 
-/// The demo: trains two arms with four seeds in minutes on two cores. All
+/// The demo: trains a pair in seconds on two cores. All
 /// widths but wkv_a's (32 + 8) are whole MX blocks.
 Preset Dsv3Nano() {
   return {

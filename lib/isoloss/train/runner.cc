@@ -90,7 +90,7 @@ Crew CrewFor(const Experiment& experiment, size_t runs) {
 
 /// Upper estimate of what the logs take: columns of 8 bytes, texts, headers.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
-  constexpr size_t kTexts = 256 * 1024;
+  constexpr size_t kTexts = size_t{256} * 1024;
   constexpr size_t kBytesPerStep = 128;
   const auto steps = static_cast<size_t>(experiment.train.steps);
   const size_t evaluations =

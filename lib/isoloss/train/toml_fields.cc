@@ -385,7 +385,7 @@ void ApplyOverride(const std::string& text, toml::table& root, Origin& origin) {
                text);
   }
   const auto holder =
-      ParseOverrideValue(std::string_view(text).substr(equals + 1));
+      ParseOverrideValue(std::string_view{text}.substr(equals + 1));
   if (holder == nullptr) {
     ThrowError(ErrorKind::kConfig,
                "--set {}: the value is neither TOML nor one bare word. Put "
