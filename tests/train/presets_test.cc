@@ -26,7 +26,8 @@ TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
 TEST_P(PresetConformance, WarmsUpAndBalancesFastEnoughNotToCollapse) {
   const TrainConfig& train = PresetByName(GetParam()).train;
 
-  EXPECT_GE(train.load_balance_coeff, 0.01);
+  // Faster than DeepSeek-V3's rate, with which models of this size collapsed.
+  EXPECT_GT(train.load_balance_coeff, 0.001);
   EXPECT_GE(train.warmup_steps, 100);
   EXPECT_GE(train.steps, 300);
   EXPECT_GE(train.seeds.size(), 4u);
