@@ -6,8 +6,6 @@
 
 #include "interrupt.h"
 #include "isoloss/corpus/corpus.h"
-#include "isoloss/model/transformer.h"
-#include "isoloss/precision/recipe.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/train/trainer.h"
 #include "progress.h"
@@ -53,11 +51,10 @@ std::filesystem::path ExperimentArguments::Folder(
 
 void PrintPlan(const train::Experiment& experiment) {
   fmt::print("{}", experiment.ResolvedToml());
-  const std::vector<std::string> sites = model::GemmSites(experiment.model);
-  for (const train::Arm& arm : experiment.arms) {
-    const precision::ResolvedRecipe recipe(train::RecipeOf(arm), sites);
-    fmt::print("\n# arm {}: recipe {}\n{}", arm.name, recipe.recipe().name,
-               recipe.Describe());
+  const auto recipes = train::ResolveRecipes(experiment);
+  for (size_t i = 0; i < recipes.size(); ++i) {
+    fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
+               recipes[i].recipe().name, recipes[i].Describe());
   }
 }
 

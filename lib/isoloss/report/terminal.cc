@@ -316,10 +316,8 @@ std::string Warnings(const Judgement& judgement, const TextStyle& style) {
   return text;
 }
 
-}  // namespace
-
-std::string RenderVerdictLine(const Judgement& judgement,
-                              const TextStyle& style) {
+/// "PASS  mxfp8 against bf16: ... (exit code 0)".
+std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
   std::string reasons;
   for (const Check& check : judgement.checks) {
     if (check.outcome != judgement.outcome) continue;
@@ -336,13 +334,15 @@ std::string RenderVerdictLine(const Judgement& judgement,
                      gate::ExitCode(judgement.outcome));
 }
 
+}  // namespace
+
 std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Checks(judgement, style) +
          Warnings(judgement, style) + "\n" +
          "Power of this gate against planted errors: not measured.\n" +
-         RenderVerdictLine(judgement, style);
+         VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report

@@ -14,8 +14,4 @@ namespace isoloss::report {
 std::string RenderTerminal(const gate::Judgement& judgement,
                            const TextStyle& style);
 
-/// The last line alone: "PASS  mxfp8 against bf16: ... (exit code 0)".
-std::string RenderVerdictLine(const gate::Judgement& judgement,
-                              const TextStyle& style);
-
 }  // namespace isoloss::report

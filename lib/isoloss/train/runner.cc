@@ -14,8 +14,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/model/gemm_sites.h"
-#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/trainer.h"
 
@@ -48,15 +46,6 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
                "{}: the folder can't take the logs (about {} KiB): {}. Free "
                "some space or choose another one with --out.",
                folder.string(), bytes / 1024 + 1, std::strerror(reason));
-  }
-}
-
-/// Resolves each arm's recipe once, so that a pattern which matches nothing is
-/// found before an hour's training of the other arm.
-void CheckRecipes(const Experiment& experiment) {
-  const std::vector<std::string> sites = model::GemmSites(experiment.model);
-  for (const Arm& arm : experiment.arms) {
-    const precision::ResolvedRecipe resolved(RecipeOf(arm), sites);
   }
 }
 
@@ -195,7 +184,7 @@ std::string Run::Name() const {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
-  CheckRecipes(experiment);
+  ResolveRecipes(experiment);  // refuses what an hour's training would meet
   std::vector<Run> runs;
   for (const uint64_t seed : experiment.train.seeds) {
     for (const Arm& arm : experiment.arms) {

@@ -291,6 +291,16 @@ precision::Recipe RecipeOf(const Arm& arm) {
   return recipe;
 }
 
+std::vector<precision::ResolvedRecipe> ResolveRecipes(
+    const Experiment& experiment) {
+  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  std::vector<precision::ResolvedRecipe> recipes;
+  for (const Arm& arm : experiment.arms) {
+    recipes.emplace_back(RecipeOf(arm), sites);
+  }
+  return recipes;
+}
+
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
                         ThreadTeam& team, const RunHooks& hooks) {

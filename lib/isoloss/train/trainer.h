@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
@@ -24,6 +25,11 @@ struct RunHooks {
 /// The arm's recipe, with the arm's own patterns in place of the recipe's.
 /// Errors   ConfigError if there is no such recipe.
 precision::Recipe RecipeOf(const Arm& arm);
+
+/// What each GEMM of each arm gets, in the order of the arms.
+/// Errors   as RecipeOf and precision::ResolvedRecipe, for any arm.
+std::vector<precision::ResolvedRecipe> ResolveRecipes(
+    const Experiment& experiment);
 
 /// Trains `arm` of `experiment` with `seed` (initial weights and batches) and
 /// returns its log. The log is incomplete, with an event that says why, if the
