@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <set>
 #include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -41,7 +45,112 @@ TEST_P(ThreadTeamTest, RethrowsAndStaysUsable) {
   EXPECT_EQ(runs, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 5));
+TEST_P(ThreadTeamTest, GivesEachThreadItsShareInOrder) {
+  constexpr size_t kTasks = 103;
+  const auto size = static_cast<size_t>(GetParam());
+  ThreadTeam team(GetParam());
+  std::vector<std::thread::id> thread(kTasks);
+  std::vector<size_t> earlier(kTasks);
+
+  team.ParallelFor(kTasks, [&](size_t task) {
+    static thread_local size_t done = 0;
+    thread[task] = std::this_thread::get_id();
+    earlier[task] = done++;
+  });
+
+  EXPECT_EQ(thread[0], std::this_thread::get_id());
+  std::set<std::thread::id> threads;
+  for (size_t i = 0; i < size; ++i) {
+    const size_t first = kTasks * i / size;
+    threads.insert(thread[first]);
+    for (size_t task = first + 1; task < kTasks * (i + 1) / size; ++task) {
+      EXPECT_EQ(thread[task], thread[first]);
+      EXPECT_EQ(earlier[task], earlier[task - 1] + 1);
+    }
+  }
+  EXPECT_EQ(threads.size(), size);
+}
+
+TEST_P(ThreadTeamTest, RethrowsWhatTheLowestTaskThrew) {
+  ThreadTeam team(GetParam());
+  const auto fail = [](size_t task) {
+    if (task % 10 == 7) throw std::runtime_error(std::to_string(task));
+  };
+
+  for (int repetition = 0; repetition < 100; ++repetition) {
+    try {
+      team.ParallelFor(50, fail);
+      FAIL() << "nothing was thrown";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), "7");
+    }
+  }
+}
+
+TEST_P(ThreadTeamTest, SkipsTheRestOfTheShareThatThrew) {
+  constexpr size_t kTasks = 100;
+  const auto size = static_cast<size_t>(GetParam());
+  ThreadTeam team(GetParam());
+  std::vector<char> ran(kTasks, 0);
+
+  EXPECT_THROW(team.ParallelFor(kTasks,
+                                [&](size_t task) {
+                                  if (task == 1) throw std::logic_error("1");
+                                  ran[task] = 1;
+                                }),
+               std::logic_error);
+
+  for (size_t task = 0; task < kTasks; ++task) {
+    EXPECT_EQ(ran[task] == 1, task == 0 || task >= kTasks / size);
+  }
+}
+
+TEST_P(ThreadTeamTest, RunsManyTinyLoops) {
+  constexpr size_t kLoops = 3000;
+  ThreadTeam team(GetParam());
+  // Not atomic: each loop sees what all threads wrote in the one before.
+  std::vector<size_t> sums(7, 0);
+
+  for (size_t loop = 0; loop < kLoops; ++loop) {
+    const size_t shift = loop % sums.size();
+    team.ParallelFor(sums.size(), [&](size_t task) {
+      sums[(task + shift) % sums.size()] += loop;
+    });
+  }
+
+  for (const size_t sum : sums) EXPECT_EQ(sum, kLoops * (kLoops - 1) / 2);
+}
+
+TEST_P(ThreadTeamTest, WakesThreadsThatSleep) {
+  ThreadTeam team(GetParam());
+  std::atomic<int> runs{0};
+
+  for (int loop = 0; loop < 5; ++loop) {
+    // Longer than any thread looks for work.
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    team.ParallelFor(100, [&](size_t) { ++runs; });
+  }
+
+  EXPECT_EQ(runs, 500);
+}
+
+TEST_P(ThreadTeamTest, WaitsForASlowThread) {
+  ThreadTeam team(GetParam());
+  const auto tasks = static_cast<size_t>(GetParam());
+  std::vector<int> done(tasks, 0);
+
+  team.ParallelFor(tasks, [&](size_t task) {
+    if (task + 1 == tasks) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    done[task] = 1;
+  });
+
+  EXPECT_EQ(done, std::vector<int>(tasks, 1));
+}
+
+// 33 is more than most machines that run tests have processors.
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamTest, ::testing::Values(1, 2, 5, 33));
 
 TEST(ThreadTeam, RefusesAnEmptyTeam) { EXPECT_THROW(ThreadTeam(0), Error); }
 

@@ -129,7 +129,13 @@ Outputs RunRmsNormBackward(const Problem& p, ThreadTeam* team) {
   GuardedMatrix dweight(1, p.cols);
   Apply(scalar::RmsNormBackward, RmsNormBackward, team, x.view(), weight.row(),
         rstd.row(), dy.view(), p.rounding, dx.view(), dweight.row());
-  return {dx.storage(), dweight.storage()};
+  GuardedMatrix sum(p, 4);
+  GuardedMatrix same_dweight(1, p.cols);
+  Apply(scalar::RmsNormBackwardAdd, RmsNormBackwardAdd, team, x.view(),
+        weight.row(), rstd.row(), dy.view(), p.rounding, sum.view(),
+        same_dweight.row());
+  return {dx.storage(), dweight.storage(), sum.storage(),
+          same_dweight.storage()};
 }
 
 Outputs RunRope(const Problem& p, ThreadTeam* team) {
@@ -248,6 +254,30 @@ Outputs RunGatherCombine(const Problem& p, ThreadTeam* team) {
   return {weighted.storage(), plain.storage()};
 }
 
+Outputs RunGatherCombineBackward(const Problem& p, ThreadTeam* team) {
+  constexpr size_t kSlots = 3;
+  const size_t count = p.rows * kSlots;
+  GuardedMatrix rows(count + 1, p.cols, p.values, 0);
+  GuardedMatrix weights(p.rows, kSlots, p.values, 1);
+  GuardedMatrix dout(p, 2);
+  GuardedMatrix drows(count + 1, p.cols);
+  GuardedMatrix dweights(p.rows, kSlots);
+  Matrix<int32_t> index(p.rows, kSlots);
+  for (size_t i = 0; i < count; ++i) {  // backwards, without row 0
+    index.data()[i] = static_cast<int32_t>(count - i);
+  }
+  Apply(scalar::GatherCombineBackward, GatherCombineBackward, team, rows.view(),
+        index.cview(), weights.view(), dout.view(), p.rounding, drows.view(),
+        dweights.view());
+  GuardedMatrix same_dweights(p.rows, kSlots);
+  Apply(scalar::GatherCombineBackward, GatherCombineBackward, team, rows.view(),
+        index.cview(), weights.view(), dout.view(), p.rounding,
+        rows.view(),  // in place
+        same_dweights.view());
+  return {drows.storage(), dweights.storage(), rows.storage(),
+          same_dweights.storage()};
+}
+
 /// rows * cols consecutive elements.
 GuardedMatrix Flat(const Problem& p, uint64_t stream) {
   return {1, p.rows * p.cols, p.values, stream};
@@ -289,6 +319,7 @@ const std::vector<Operation>& Operations() {
       {"CrossEntropy", RunCrossEntropy},
       {"ElementSigmoid", RunElementSigmoid},
       {"GatherCombine", RunGatherCombine},
+      {"GatherCombineBackward", RunGatherCombineBackward},
       {"RmsNormBackward", RunRmsNormBackward},
       {"RmsNormForward", RunRmsNormForward},
       {"Rope", RunRope},

@@ -3,9 +3,9 @@
 #include <sched.h>
 
 #include <atomic>
-#include <condition_variable>
+#include <chrono>
+#include <cstdint>
 #include <exception>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,78 +14,129 @@
 #include "isoloss/base/error.h"
 
 namespace isoloss {
+namespace {
+
+/// How long a thread looks for a change before it sleeps. To be woken costs
+/// some 50 microseconds; what threads of a training step wait for each other
+/// within a loop, and the serial work between loops, is mostly below 200.
+constexpr std::chrono::microseconds kPatience{200};
+constexpr size_t kCacheLine = 64;
+
+/// Tells the processor that this thread only waits.
+inline void Pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Returns the value of `word` once it differs from `old`. Looks at it for
+/// `patience`, then sleeps until whoever changes it notifies.
+uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
+                     std::chrono::microseconds patience) {
+  constexpr int kLooksPerClock = 64;  // reading the clock costs as much as one
+  const auto changed = [&] {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      if (word.load(std::memory_order_acquire) != old) return true;
+      Pause();
+    }
+    return false;
+  };
+  if (!changed() && patience.count() > 0) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    while (!changed() && std::chrono::steady_clock::now() < end) {
+    }
+  }
+  word.wait(old, std::memory_order_acquire);
+  return word.load(std::memory_order_acquire);
+}
+
+}  // namespace
 
 struct ThreadTeam::Shared {
-  std::mutex mutex;
-  std::condition_variable work_ready;
-  std::condition_variable work_done;
-  std::vector<std::thread> threads;
-
-  // Guarded by mutex.
-  const std::function<void(size_t)>* body = nullptr;
-  size_t tasks = 0;
-  uint64_t generation = 0;
-  int busy = 0;
-  bool stopping = false;
-  std::exception_ptr error;
-
-  std::atomic<size_t> next{0};
+  explicit Shared(int size)
+      : patience(size <= AvailableProcessors() ? kPatience : kPatience.zero()) {
+    errors.resize(static_cast<size_t>(size));
+  }
 
   /// Here, not in ~ThreadTeam: the constructor may fail with threads running.
   ~Shared() {
-    {
-      const std::lock_guard lock(mutex);
-      stopping = true;
-    }
-    work_ready.notify_all();
+    stopping = true;
+    Announce();
     for (std::thread& thread : threads) thread.join();
   }
 
-  void RunTasks(const std::function<void(size_t)>& loop_body, size_t count) {
+  /// Lets the threads see what was written before.
+  void Announce() {
+    generation.fetch_add(1);
+    generation.notify_all();
+  }
+
+  /// Runs the share of thread `index` and reports it done.
+  void RunShare(size_t index) {
+    const size_t size = errors.size();
     try {
-      for (size_t task = next.fetch_add(1); task < count;
-           task = next.fetch_add(1)) {
-        loop_body(task);
-      }
+      loop.run(loop.body, loop.tasks * index / size,
+               loop.tasks * (index + 1) / size);
     } catch (...) {
-      next.store(count);
-      const std::lock_guard lock(mutex);
-      if (error == nullptr) error = std::current_exception();
+      errors[index] = std::current_exception();
+      failed.store(true, std::memory_order_relaxed);
+    }
+    if (busy.fetch_sub(1) == 1) busy.notify_one();
+  }
+
+  void Work(size_t index) {
+    for (uint32_t seen = 0;;) {
+      seen = AwaitChange(generation, seen, patience);
+      if (stopping) return;
+      RunShare(index);
     }
   }
 
-  void Work() {
-    uint64_t seen = 0;
-    for (;;) {
-      const std::function<void(size_t)>* loop_body = nullptr;
-      size_t count = 0;
-      {
-        std::unique_lock lock(mutex);
-        work_ready.wait(lock, [&] { return stopping || generation != seen; });
-        if (stopping) return;
-        seen = generation;
-        loop_body = body;
-        count = tasks;
-      }
-      RunTasks(*loop_body, count);
-      const std::lock_guard lock(mutex);
-      if (--busy == 0) work_done.notify_one();
+  void AwaitEnd() {
+    for (uint32_t left = busy.load(std::memory_order_acquire); left != 0;) {
+      left = AwaitChange(busy, left, patience);
     }
   }
+
+  void RethrowFirst() {
+    failed.store(false, std::memory_order_relaxed);
+    std::exception_ptr first;
+    for (std::exception_ptr& error : errors) {
+      if (first == nullptr) first = error;
+      error = nullptr;
+    }
+    std::rethrow_exception(first);
+  }
+
+  /// Written by the caller while no thread is busy; `generation` publishes it.
+  alignas(kCacheLine) Loop loop{};
+  std::atomic<uint32_t> generation{0};
+  bool stopping = false;
+  /// None if there are more threads than processors: to look for work would
+  /// keep others from it.
+  const std::chrono::microseconds patience;
+  std::vector<std::exception_ptr> errors;  // one per thread
+
+  /// Threads that have not finished the loop, the caller included.
+  alignas(kCacheLine) std::atomic<uint32_t> busy{0};
+  std::atomic<bool> failed{false};
+  std::vector<std::thread> threads;
 };
 
-ThreadTeam::ThreadTeam(int size)
-    : size_(size), shared_(std::make_unique<Shared>()) {
+ThreadTeam::ThreadTeam(int size) : size_(size) {
   if (size < 1) {
     ThrowError(ErrorKind::kConfig,
                "ThreadTeam: size is {}, but a team has at least 1 thread. Pass "
                "a positive number.",
                size);
   }
+  shared_ = std::make_unique<Shared>(size);
   try {
-    for (int i = 1; i < size; ++i) {
+    for (size_t i = 1; i < static_cast<size_t>(size); ++i) {
       shared_->threads.emplace_back(
-          [shared = shared_.get()] { shared->Work(); });
+          [shared = shared_.get(), i] { shared->Work(i); });
     }
   } catch (const std::system_error& error) {
     ThrowError(ErrorKind::kConfig,
@@ -97,30 +148,15 @@ ThreadTeam::ThreadTeam(int size)
 
 ThreadTeam::~ThreadTeam() = default;
 
-void ThreadTeam::ParallelFor(size_t tasks,
-                             const std::function<void(size_t)>& body) {
-  if (size_ == 1 || tasks <= 1) {
-    for (size_t task = 0; task < tasks; ++task) body(task);
-    return;
-  }
+void ThreadTeam::Run(const Loop& loop) {
   Shared& shared = *shared_;
-  {
-    const std::lock_guard lock(shared.mutex);
-    ISOLOSS_ASSERT(shared.busy == 0);
-    shared.body = &body;
-    shared.tasks = tasks;
-    shared.busy = size_ - 1;
-    shared.error = nullptr;
-    shared.next.store(0);
-    ++shared.generation;
-  }
-  shared.work_ready.notify_all();
-  shared.RunTasks(body, tasks);
-  std::unique_lock lock(shared.mutex);
-  shared.work_done.wait(lock, [&] { return shared.busy == 0; });
-  if (shared.error != nullptr) {
-    std::rethrow_exception(std::exchange(shared.error, nullptr));
-  }
+  ISOLOSS_ASSERT(shared.busy.load(std::memory_order_relaxed) == 0);
+  shared.loop = loop;
+  shared.busy.store(static_cast<uint32_t>(size_), std::memory_order_relaxed);
+  shared.Announce();
+  shared.RunShare(0);
+  shared.AwaitEnd();
+  if (shared.failed.load(std::memory_order_relaxed)) shared.RethrowFirst();
 }
 
 int AvailableProcessors() {

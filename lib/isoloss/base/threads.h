@@ -2,15 +2,18 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 
 namespace isoloss {
 
 /// Runs loops of independent tasks on a fixed number of threads, the calling
-/// one included. What a task computes must depend on its index only: which
-/// thread takes it is not defined, so no bit of a result may depend on the
-/// team.
+/// one included. What a task computes must depend on its index only: no bit of
+/// a result may depend on the team.
+///
+/// Cost     below a microsecond per loop while loops follow each other closely:
+///          threads that wait look for work for 0.2 ms before they sleep,
+///          unless there are more threads than processors. No memory is
+///          allocated.
 class ThreadTeam {
  public:
   /// `size` >= 1 threads in all; size 1 starts none and runs loops in place.
@@ -24,13 +27,33 @@ class ThreadTeam {
   int size() const { return size_; }
 
   /// Calls body(task) once for each task in [0, tasks) and returns when all are
-  /// done. If a body throws, remaining tasks are skipped and the first
-  /// exception is rethrown here. Not reentrant: a body may not call it on the
-  /// same team.
-  void ParallelFor(size_t tasks, const std::function<void(size_t)>& body);
+  /// done. Thread i of n takes tasks [tasks * i / n, tasks * (i + 1) / n) in
+  /// ascending order; the caller is thread 0. So give tasks about equal work.
+  /// If a body throws, its thread skips the rest of its tasks; of several
+  /// exceptions that of the lowest task is rethrown here. Not reentrant: a body
+  /// may not call it on the same team.
+  template <typename Body>
+  void ParallelFor(size_t tasks, const Body& body) {
+    if (size_ == 1 || tasks <= 1) {
+      for (size_t task = 0; task < tasks; ++task) body(task);
+      return;
+    }
+    Run({tasks, &body, [](const void* erased, size_t first, size_t end) {
+           const Body& typed = *static_cast<const Body*>(erased);
+           for (size_t task = first; task < end; ++task) typed(task);
+         }});
+  }
 
  private:
+  struct Loop {
+    size_t tasks;
+    const void* body;
+    void (*run)(const void* body, size_t first, size_t end);
+  };
   struct Shared;
+
+  void Run(const Loop& loop);
+
   int size_;
   std::unique_ptr<Shared> shared_;
 };

@@ -7,6 +7,7 @@
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::expert_parallel {
+
 void Dispatch(const RoutingPlan& plan, MatrixView<const float> source,
               MatrixView<float> rows, ThreadTeam& team) {
   ISOLOSS_ASSERT(source.rows() == plan.tokens() && rows.rows() == plan.rows() &&
@@ -40,20 +41,8 @@ void CombineBackward(const RoutingPlan& plan, MatrixView<const float> rows,
                      MatrixView<const float> dout, kernels::Rounding rounding,
                      MatrixView<float> drows, MatrixView<float> dweights,
                      ThreadTeam& team) {
-  const size_t width = dout.cols();
-  Matrix<float> weight_of_row(plan.rows(), 1);
-  kernels::ForEachRow(plan.tokens(), team, [&](size_t token) {
-    for (size_t slot = 0; slot < plan.slots(); ++slot) {
-      const auto row = static_cast<size_t>(plan.row_of_slot()(token, slot));
-      weight_of_row(row, 0) = weights(token, slot);
-      dweights(token, slot) =
-          kernels::RowDot({dout.Row(token), width}, {rows.Row(row), width});
-    }
-  });
-  // A gather with one slot per row: row r takes its token's dout, weighted.
-  const MatrixView<const float> no_addend;
-  kernels::GatherCombine(dout, plan.token_of_row(), weight_of_row.cview(),
-                         no_addend, rounding, drows, team);
+  kernels::GatherCombineBackward(rows, plan.row_of_slot(), weights, dout,
+                                 rounding, drows, dweights, team);
 }
 
 }  // namespace isoloss::expert_parallel

@@ -34,7 +34,8 @@ void Combine(const RoutingPlan& plan, MatrixView<const float> rows,
 
 /// Adjoint of Combine: drows[row of (t, k)] = weights[t, k] * dout[t], rounded;
 /// dweights[t, k] = <dout[t], rows[row of (t, k)]> (kernels::RowDot, FP32).
-/// Shapes   rows, drows [R, D]; dout [T, D]; weights, dweights [T, K].
+/// Shapes   rows, drows [R, D]; dout [T, D]; weights, dweights [T, K]. `drows`
+///          may be `rows`.
 void CombineBackward(const RoutingPlan& plan, MatrixView<const float> rows,
                      MatrixView<const float> weights,
                      MatrixView<const float> dout, kernels::Rounding rounding,

@@ -48,24 +48,40 @@ HWY_INLINE hn::VFromD<D> PowerOfTwo(
   return hn::BitCast(d, hn::ShiftLeft<FloatConstants::kMantissaBits>(biased));
 }
 
+/// p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is n plus
+/// kRoundToInteger.
+template <class D>
+HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p, hn::VFromD<D> n,
+                                      hn::VFromD<D> n_shifted) {
+#if HWY_TARGET <= HWY_AVX3
+  if constexpr (hn::MaxLanes(D()) == 16) {
+    return hn::VFromD<D>{_mm512_scalef_ps(p.raw, n.raw)};
+  }
+#endif
+  // As ExpOf in elementary.cc. The low bits of n_shifted are n.
+  const hn::RebindToSigned<D> di;
+  const auto zero = hn::Set(d, FloatConstants::kRoundToInteger);
+  const auto exponent =
+      hn::Sub(hn::BitCast(di, n_shifted), hn::BitCast(di, zero));
+  const auto half = hn::ShiftRight<1>(exponent);
+  return hn::Mul(hn::Mul(p, PowerOfTwo(d, half)),
+                 PowerOfTwo(d, hn::Sub(exponent, half)));
+}
+
 template <class D>
 HWY_INLINE hn::VFromD<D> Exp(D d, hn::VFromD<D> x) {
   using C = FloatConstants;
-  const hn::RebindToSigned<D> di;
   const auto clamped =
       hn::Min(hn::Max(x, hn::Set(d, C::kExpMin)), hn::Set(d, C::kExpMax));
   const auto magic = hn::Set(d, C::kRoundToInteger);
-  const auto n =
-      hn::Sub(hn::MulAdd(clamped, hn::Set(d, C::kLog2E), magic), magic);
+  const auto n_shifted = hn::MulAdd(clamped, hn::Set(d, C::kLog2E), magic);
+  const auto n = hn::Sub(n_shifted, magic);
   const auto r =
       hn::NegMulAdd(n, hn::Set(d, C::kLn2Low),
                     hn::NegMulAdd(n, hn::Set(d, C::kLn2High), clamped));
   const auto p = hn::Add(hn::MulAdd(hn::Mul(r, r), Horner(d, r, C::kExp), r),
                          hn::Set(d, 1.0f));
-  const auto exponent = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(exponent);
-  const auto scaled = hn::Mul(hn::Mul(p, PowerOfTwo(d, half)),
-                              PowerOfTwo(d, hn::Sub(exponent, half)));
+  const auto scaled = ScaleByPower(d, p, n, n_shifted);
   return hn::IfThenElse(hn::IsNaN(x), NotANumber(d), scaled);
 }
 

@@ -25,25 +25,36 @@ using scalar::SwigluForward;
 
 #else
 
-void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out) {
+/// out = Sigmoid(x), count of them.
+HWY_INLINE void SigmoidRow(const float* x, size_t count, float* out) {
   const FloatTag d;
+  ForEachVector(d, count, [&](size_t j, size_t n) HWY_ATTR {
+    StoreFirst(d, Sigmoid(d, LoadFirst(d, x + j, n)), out + j, n);
+  });
+}
+
+void ElementSigmoid(MatrixView<const float> x, MatrixView<float> out) {
   for (size_t t = 0; t < x.rows(); ++t) {
-    ForEachVector(d, x.cols(), [&](size_t j, size_t n) HWY_ATTR {
-      const auto value = LoadFirst(d, x.Row(t) + j, n);
-      StoreFirst(d, Sigmoid(d, value), out.Row(t) + j, n);
-    });
+    SigmoidRow(x.Row(t), x.cols(), out.Row(t));
   }
 }
 
 void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
                    Rounding rounding, MatrixView<float> h) {
   const FloatTag d;
+  HWY_ALIGN float q[kBlock];
   for (size_t t = 0; t < gate.rows(); ++t) {
-    ForEachVector(d, gate.cols(), [&](size_t j, size_t n) HWY_ATTR {
-      const auto z = LoadFirst(d, gate.Row(t) + j, n);
-      const auto u = LoadFirst(d, up.Row(t) + j, n);
-      const auto s = Round(d, hn::Mul(z, Sigmoid(d, z)), rounding);
-      StoreFirst(d, Round(d, hn::Mul(s, u), rounding), h.Row(t) + j, n);
+    ForEachBlock(gate.cols(), [&](size_t first, size_t count) HWY_ATTR {
+      const float* z_row = gate.Row(t) + first;
+      const float* u_row = up.Row(t) + first;
+      float* h_row = h.Row(t) + first;
+      SigmoidRow(z_row, count, q);
+      ForEachVector(d, count, [&](size_t j, size_t n) HWY_ATTR {
+        const auto z = LoadFirst(d, z_row + j, n);
+        const auto s = Round(d, hn::Mul(z, LoadFirst(d, q + j, n)), rounding);
+        const auto h_j = hn::Mul(s, LoadFirst(d, u_row + j, n));
+        StoreFirst(d, Round(d, h_j, rounding), h_row + j, n);
+      });
     });
   }
 }
@@ -53,19 +64,28 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
                     MatrixView<float> dgate, MatrixView<float> dup) {
   const FloatTag d;
   const auto one = hn::Set(d, 1.0f);
+  HWY_ALIGN float sigmoid[kBlock];
   for (size_t t = 0; t < gate.rows(); ++t) {
-    ForEachVector(d, gate.cols(), [&](size_t j, size_t n) HWY_ATTR {
-      const auto z = LoadFirst(d, gate.Row(t) + j, n);
-      const auto u = LoadFirst(d, up.Row(t) + j, n);
-      const auto dh_j = LoadFirst(d, dh.Row(t) + j, n);
-      const auto q = Sigmoid(d, z);
-      const auto s = Round(d, hn::Mul(z, q), rounding);
-      const auto ds = Round(d, hn::Mul(dh_j, u), rounding);
-      const auto slope = hn::Mul(q, hn::MulAdd(z, hn::Sub(one, q), one));
-      const auto dgate_j = Round(d, hn::Mul(ds, slope), rounding);
-      const auto dup_j = Round(d, hn::Mul(dh_j, s), rounding);
-      StoreFirst(d, dgate_j, dgate.Row(t) + j, n);
-      StoreFirst(d, dup_j, dup.Row(t) + j, n);
+    ForEachBlock(gate.cols(), [&](size_t first, size_t count) HWY_ATTR {
+      const float* z_row = gate.Row(t) + first;
+      const float* u_row = up.Row(t) + first;
+      const float* dh_row = dh.Row(t) + first;
+      float* dgate_row = dgate.Row(t) + first;
+      float* dup_row = dup.Row(t) + first;
+      SigmoidRow(z_row, count, sigmoid);
+      ForEachVector(d, count, [&](size_t j, size_t n) HWY_ATTR {
+        const auto z = LoadFirst(d, z_row + j, n);
+        const auto u = LoadFirst(d, u_row + j, n);
+        const auto dh_j = LoadFirst(d, dh_row + j, n);
+        const auto q = LoadFirst(d, sigmoid + j, n);
+        const auto s = Round(d, hn::Mul(z, q), rounding);
+        const auto ds = Round(d, hn::Mul(dh_j, u), rounding);
+        const auto slope = hn::Mul(q, hn::MulAdd(z, hn::Sub(one, q), one));
+        const auto dgate_j = Round(d, hn::Mul(ds, slope), rounding);
+        const auto dup_j = Round(d, hn::Mul(dh_j, s), rounding);
+        StoreFirst(d, dgate_j, dgate_row + j, n);
+        StoreFirst(d, dup_j, dup_row + j, n);
+      });
     });
   }
 }

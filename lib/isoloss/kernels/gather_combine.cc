@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/rowwise_scalar.h"
@@ -17,30 +19,102 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 using scalar::GatherCombine;
+using scalar::GatherCombineBackward;
 
 #else
+
+/// What one token of GatherCombine adds up; no addend is nullptr.
+struct TokenSlots {
+  MatrixView<const float> rows;
+  const int32_t* index;
+  const float* weights;
+  size_t slots;
+  const float* addend;
+};
+
+/// Columns from j on: kVectors vectors, the last of which holds n. Several at
+/// once, so that index and weight of a slot are looked up once for all.
+template <size_t kVectors, bool kWeighted>
+HWY_INLINE void CombineColumns(const TokenSlots& token, size_t j, size_t n,
+                               Rounding rounding, float* out) {
+  const FloatTag d;
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  const auto lanes = [n](size_t v) { return v + 1 < kVectors ? kLanes : n; };
+  hn::VFromD<FloatTag> acc[kVectors];
+  for (auto& vector : acc) vector = hn::Zero(d);
+  for (size_t k = 0; k < token.slots; ++k) {
+    const float* row = token.rows.Row(static_cast<size_t>(token.index[k])) + j;
+    const auto weight = hn::Set(d, kWeighted ? token.weights[k] : 1.0f);
+    for (size_t v = 0; v < kVectors; ++v) {
+      const auto value = LoadFirst(d, row + v * kLanes, lanes(v));
+      acc[v] = kWeighted ? hn::MulAdd(weight, value, acc[v])
+                         : hn::Add(acc[v], value);
+    }
+  }
+  for (size_t v = 0; v < kVectors; ++v) {
+    const size_t i = j + v * kLanes;
+    if (token.addend != nullptr) {
+      acc[v] = hn::Add(acc[v], LoadFirst(d, token.addend + i, lanes(v)));
+    }
+    StoreFirst(d, Round(d, acc[v], rounding), out + i, lanes(v));
+  }
+}
+
+template <bool kWeighted>
+HWY_INLINE void CombineToken(const TokenSlots& token, Rounding rounding,
+                             size_t cols, float* out) {
+  constexpr size_t kVectors = 8;
+  constexpr size_t kLanes = hn::MaxLanes(FloatTag());
+  size_t j = 0;
+  for (; j + kVectors * kLanes <= cols; j += kVectors * kLanes) {
+    CombineColumns<kVectors, kWeighted>(token, j, kLanes, rounding, out);
+  }
+  for (; j < cols; j += kLanes) {
+    CombineColumns<1, kWeighted>(token, j, std::min(kLanes, cols - j), rounding,
+                                 out);
+  }
+}
 
 void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const int32_t> index,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out) {
-  const FloatTag d;
   for (size_t t = 0; t < out.rows(); ++t) {
-    ForEachVector(d, out.cols(), [&](size_t j, size_t n) HWY_ATTR {
-      auto acc = hn::Zero(d);
-      for (size_t k = 0; k < index.cols(); ++k) {
-        const float* row = rows.Row(static_cast<size_t>(index(t, k)));
-        const auto value = LoadFirst(d, row + j, n);
-        acc = weights.empty()
-                  ? hn::Add(acc, value)
-                  : hn::MulAdd(hn::Set(d, weights(t, k)), value, acc);
-      }
-      if (!addend.empty()) {
-        acc = hn::Add(acc, LoadFirst(d, addend.Row(t) + j, n));
-      }
-      StoreFirst(d, Round(d, acc, rounding), out.Row(t) + j, n);
-    });
+    const TokenSlots token = {
+        rows, index.Row(t), weights.empty() ? nullptr : weights.Row(t),
+        index.cols(), addend.empty() ? nullptr : addend.Row(t)};
+    if (token.weights != nullptr) {
+      CombineToken<true>(token, rounding, out.cols(), out.Row(t));
+    } else {
+      CombineToken<false>(token, rounding, out.cols(), out.Row(t));
+    }
+  }
+}
+
+void GatherCombineBackward(MatrixView<const float> rows,
+                           MatrixView<const int32_t> index,
+                           MatrixView<const float> weights,
+                           MatrixView<const float> dout, Rounding rounding,
+                           MatrixView<float> drows,
+                           MatrixView<float> dweights) {
+  const FloatTag d;
+  for (size_t t = 0; t < dout.rows(); ++t) {
+    const float* dout_row = dout.Row(t);
+    for (size_t k = 0; k < index.cols(); ++k) {
+      const auto r = static_cast<size_t>(index(t, k));
+      const float* row = rows.Row(r);
+      float* drow = drows.Row(r);
+      const auto weight = hn::Set(d, weights(t, k));
+      dweights(t, k) = SumInLanes(
+          d, dout.cols(), [&](auto acc, size_t i, size_t n) HWY_ATTR {
+            const auto gradient = LoadFirst(d, dout_row + i, n);
+            const auto value = LoadFirst(d, row + i, n);
+            const auto product = hn::MulAdd(weight, gradient, hn::Zero(d));
+            StoreFirst(d, Round(d, product, rounding), drow + i, n);
+            return hn::MulAdd(gradient, value, acc);
+          });
+    }
   }
 }
 
@@ -55,27 +129,18 @@ namespace isoloss::kernels {
 namespace {
 
 HWY_EXPORT(GatherCombine);
+HWY_EXPORT(GatherCombineBackward);
 
-void CheckArguments(MatrixView<const float> rows,
-                    MatrixView<const int32_t> index,
-                    MatrixView<const float> weights,
-                    MatrixView<const float> addend, MatrixView<float> out) {
-  constexpr const char* kWhere = "GatherCombine";
-  RequireShape(kWhere, "out", out, index.rows(), rows.cols());
-  if (!weights.empty()) {
-    RequireShape(kWhere, "weights", weights, index.rows(), index.cols());
-  }
-  if (!addend.empty()) {
-    RequireShape(kWhere, "addend", addend, out.rows(), out.cols());
-  }
-  for (size_t t = 0; t < index.rows(); ++t) {
+void RequireRows(const char* where, MatrixView<const int32_t> index,
+                 size_t first, size_t count, size_t rows) {
+  for (size_t t = first; t < first + count; ++t) {
     for (size_t k = 0; k < index.cols(); ++k) {
       const int32_t row = index(t, k);
-      if (row < 0 || static_cast<size_t>(row) >= rows.rows()) {
+      if (row < 0 || static_cast<size_t>(row) >= rows) {
         ThrowError(ErrorKind::kShape,
-                   "GatherCombine: slot {} of token {} is row {}, but there "
-                   "are {} rows. Pass the index of an existing row.",
-                   k, t, row, rows.rows());
+                   "{}: slot {} of token {} is row {}, but there are {} rows. "
+                   "Pass the index of an existing row.",
+                   where, k, t, row, rows);
       }
     }
   }
@@ -88,14 +153,43 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out, ThreadTeam& team) {
-  CheckArguments(rows, index, weights, addend, out);
+  constexpr const char* kWhere = "GatherCombine";
+  RequireShape(kWhere, "out", out, index.rows(), rows.cols());
+  if (!weights.empty()) {
+    RequireShape(kWhere, "weights", weights, index.rows(), index.cols());
+  }
+  if (!addend.empty()) {
+    RequireShape(kWhere, "addend", addend, out.rows(), out.cols());
+  }
   ForRowRuns(out.rows(), out.cols() * std::max<size_t>(index.cols(), 1), 1,
              team, [&](size_t first, size_t count) {
+               RequireRows(kWhere, index, first, count, rows.rows());
                HWY_DYNAMIC_DISPATCH(GatherCombine)
                (rows, index.Rows(first, count),
                 weights.empty() ? weights : weights.Rows(first, count),
                 addend.empty() ? addend : addend.Rows(first, count), rounding,
                 out.Rows(first, count));
+             });
+}
+
+void GatherCombineBackward(MatrixView<const float> rows,
+                           MatrixView<const int32_t> index,
+                           MatrixView<const float> weights,
+                           MatrixView<const float> dout, Rounding rounding,
+                           MatrixView<float> drows, MatrixView<float> dweights,
+                           ThreadTeam& team) {
+  constexpr const char* kWhere = "GatherCombineBackward";
+  RequireShape(kWhere, "weights", weights, index.rows(), index.cols());
+  RequireShape(kWhere, "dout", dout, index.rows(), rows.cols());
+  RequireShape(kWhere, "drows", drows, rows.rows(), rows.cols());
+  RequireShape(kWhere, "dweights", dweights, index.rows(), index.cols());
+  ForRowRuns(dout.rows(), dout.cols() * index.cols(), 1, team,
+             [&](size_t first, size_t count) {
+               RequireRows(kWhere, index, first, count, rows.rows());
+               HWY_DYNAMIC_DISPATCH(GatherCombineBackward)
+               (rows, index.Rows(first, count), weights.Rows(first, count),
+                dout.Rows(first, count), rounding, drows,
+                dweights.Rows(first, count));
              });
 }
 

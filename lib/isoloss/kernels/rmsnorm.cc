@@ -25,59 +25,86 @@ using scalar::RmsNormForward;
 
 #else
 
+/// Rows whose horizontal sums are computed before any of them is used: each is
+/// a chain of dependent additions, and those of several rows overlap.
+constexpr size_t kRowGroup = 8;
+
+/// Calls visit(first, count) for groups of at most kRowGroup rows.
+template <class Visit>
+HWY_INLINE void ForEachRowGroup(size_t rows, const Visit& visit) {
+  for (size_t first = 0; first < rows; first += kRowGroup) {
+    visit(first, std::min(kRowGroup, rows - first));
+  }
+}
+
 void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
                     float eps, Rounding rounding, MatrixView<float> y,
                     std::span<float> rstd) {
   const FloatTag d;
   const auto n = static_cast<float>(x.cols());
-  for (size_t t = 0; t < x.rows(); ++t) {
-    const float* in = x.Row(t);
-    float* out = y.Row(t);
-    const float r = Rsqrt(DotInLanes(in, in, x.cols()) / n + eps);
-    const auto r_all = hn::Set(d, r);
-    ForEachVector(d, x.cols(), [&](size_t i, size_t count) HWY_ATTR {
-      const auto scaled = hn::Mul(LoadFirst(d, in + i, count), r_all);
-      const auto w = LoadFirst(d, weight.data() + i, count);
-      StoreFirst(d, Round(d, hn::Mul(scaled, w), rounding), out + i, count);
-    });
-    rstd[t] = r;
-  }
+  ForEachRowGroup(x.rows(), [&](size_t first, size_t rows) HWY_ATTR {
+    for (size_t t = first; t < first + rows; ++t) {
+      rstd[t] = Rsqrt(DotInLanes(x.Row(t), x.Row(t), x.cols()) / n + eps);
+    }
+    for (size_t t = first; t < first + rows; ++t) {
+      const auto r = hn::Set(d, rstd[t]);
+      ForEachVector(d, x.cols(), [&](size_t i, size_t count) HWY_ATTR {
+        const auto scaled = hn::Mul(LoadFirst(d, x.Row(t) + i, count), r);
+        const auto w = LoadFirst(d, weight.data() + i, count);
+        StoreFirst(d, Round(d, hn::Mul(scaled, w), rounding), y.Row(t) + i,
+                   count);
+      });
+    }
+  });
+}
+
+/// sum over i of (dy_i * w_i) * x_i.
+HWY_INLINE float WeightedDot(const float* dy, const float* w, const float* x,
+                             size_t cols) {
+  const FloatTag d;
+  return SumInLanes(d, cols, [&](auto acc, size_t i, size_t n) HWY_ATTR {
+    const auto g = hn::Mul(LoadFirst(d, dy + i, n), LoadFirst(d, w + i, n));
+    return hn::MulAdd(g, LoadFirst(d, x + i, n), acc);
+  });
 }
 
 void RmsNormBackwardLeaf(MatrixView<const float> x,
                          std::span<const float> weight,
                          std::span<const float> rstd,
                          MatrixView<const float> dy, Rounding rounding,
-                         MatrixView<float> dx, std::span<float> dweight) {
+                         bool add, MatrixView<float> dx,
+                         std::span<float> dweight) {
   const FloatTag d;
   const auto n = static_cast<float>(x.cols());
-  const float* w = weight.data();
-  float* dw = dweight.data();
   std::fill(dweight.begin(), dweight.end(), 0.0f);
-  for (size_t t = 0; t < x.rows(); ++t) {
-    const float* x_row = x.Row(t);
-    const float* dy_row = dy.Row(t);
-    float* dx_row = dx.Row(t);
-    const auto g = [&](size_t i, size_t count) HWY_ATTR {
-      return hn::Mul(LoadFirst(d, dy_row + i, count),
-                     LoadFirst(d, w + i, count));
-    };
-    const float dot =
-        SumInLanes(d, x.cols(), [&](auto acc, size_t i, size_t count) HWY_ATTR {
-          return hn::MulAdd(g(i, count), LoadFirst(d, x_row + i, count), acc);
-        });
-    const auto r = hn::Set(d, rstd[t]);
-    const auto c = hn::Set(d, ((rstd[t] * rstd[t]) / n) * dot);
-    ForEachVector(d, x.cols(), [&](size_t i, size_t count) HWY_ATTR {
-      const auto x_i = LoadFirst(d, x_row + i, count);
-      const auto dy_i = LoadFirst(d, dy_row + i, count);
-      const auto dx_i = hn::Mul(r, hn::NegMulAdd(c, x_i, g(i, count)));
-      const auto dw_i =
-          hn::MulAdd(hn::Mul(dy_i, x_i), r, LoadFirst(d, dw + i, count));
-      StoreFirst(d, dw_i, dw + i, count);
-      StoreFirst(d, Round(d, dx_i, rounding), dx_row + i, count);
-    });
-  }
+  ForEachRowGroup(x.rows(), [&](size_t first, size_t rows) HWY_ATTR {
+    float c[kRowGroup];
+    for (size_t k = 0; k < rows; ++k) {
+      const size_t t = first + k;
+      c[k] = ((rstd[t] * rstd[t]) / n) *
+             WeightedDot(dy.Row(t), weight.data(), x.Row(t), x.cols());
+    }
+    for (size_t k = 0; k < rows; ++k) {
+      const size_t t = first + k;
+      const auto r = hn::Set(d, rstd[t]);
+      const auto c_all = hn::Set(d, c[k]);
+      ForEachVector(d, x.cols(), [&](size_t i, size_t count) HWY_ATTR {
+        const auto x_i = LoadFirst(d, x.Row(t) + i, count);
+        const auto dy_i = LoadFirst(d, dy.Row(t) + i, count);
+        const auto g = hn::Mul(dy_i, LoadFirst(d, weight.data() + i, count));
+        auto dx_i =
+            Round(d, hn::Mul(r, hn::NegMulAdd(c_all, x_i, g)), rounding);
+        if (add) {
+          const auto sum = hn::Add(LoadFirst(d, dx.Row(t) + i, count), dx_i);
+          dx_i = Round(d, sum, rounding);
+        }
+        const auto dw = hn::MulAdd(hn::Mul(dy_i, x_i), r,
+                                   LoadFirst(d, dweight.data() + i, count));
+        StoreFirst(d, dw, dweight.data() + i, count);
+        StoreFirst(d, dx_i, dx.Row(t) + i, count);
+      });
+    }
+  });
 }
 
 #endif
@@ -94,7 +121,7 @@ HWY_EXPORT(RmsNormForward);
 HWY_EXPORT(RmsNormBackwardLeaf);
 
 /// Folds rows, the leaves, up the aligned tree into row 0, column by column.
-void FoldLeaves(Matrix<float>& leaves) {
+void FoldLeaves(MatrixView<float> leaves) {
   for (size_t apart = 1; apart < leaves.rows(); apart *= 2) {
     for (size_t left = 0; left + apart < leaves.rows(); left += 2 * apart) {
       float* sum = leaves.Row(left);
@@ -102,6 +129,39 @@ void FoldLeaves(Matrix<float>& leaves) {
       for (size_t i = 0; i < leaves.cols(); ++i) sum[i] += right[i];
     }
   }
+}
+
+void RunBackward(const char* where, MatrixView<const float> x,
+                 std::span<const float> weight, std::span<const float> rstd,
+                 MatrixView<const float> dy, Rounding rounding, bool add,
+                 MatrixView<float> dx, std::span<float> dweight,
+                 ThreadTeam& team) {
+  RequireLength(where, "weight", weight.size(), x.cols());
+  RequireLength(where, "rstd", rstd.size(), x.rows());
+  RequireShape(where, "dy", dy, x.rows(), x.cols());
+  RequireShape(where, "dx", dx, x.rows(), x.cols());
+  RequireLength(where, "dweight", dweight.size(), x.cols());
+  if (x.rows() == 0) {
+    std::fill(dweight.begin(), dweight.end(), 0.0f);
+    return;
+  }
+  // Kept from call to call, like all scratch of a training step.
+  static thread_local Matrix<float> kept;
+  kept.ResizeUninitialized((x.rows() + kTokenLeaf - 1) / kTokenLeaf, x.cols());
+  const MatrixView<float> leaves = kept.view();  // of this thread, for all
+  ForRowRuns(x.rows(), x.cols(), kTokenLeaf, team,
+             [&](size_t run_first, size_t run_count) {
+               for (size_t row = 0; row < run_count; row += kTokenLeaf) {
+                 const size_t first = run_first + row;
+                 const size_t count = std::min(kTokenLeaf, run_count - row);
+                 HWY_DYNAMIC_DISPATCH(RmsNormBackwardLeaf)
+                 (x.Rows(first, count), weight, rstd.subspan(first, count),
+                  dy.Rows(first, count), rounding, add, dx.Rows(first, count),
+                  {leaves.Row(first / kTokenLeaf), x.cols()});
+               }
+             });
+  FoldLeaves(leaves);
+  std::copy_n(leaves.Row(0), x.cols(), dweight.begin());
 }
 
 }  // namespace
@@ -124,28 +184,17 @@ void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
                      std::span<const float> rstd, MatrixView<const float> dy,
                      Rounding rounding, MatrixView<float> dx,
                      std::span<float> dweight, ThreadTeam& team) {
-  constexpr const char* kWhere = "RmsNormBackward";
-  RequireLength(kWhere, "weight", weight.size(), x.cols());
-  RequireLength(kWhere, "rstd", rstd.size(), x.rows());
-  RequireShape(kWhere, "dy", dy, x.rows(), x.cols());
-  RequireShape(kWhere, "dx", dx, x.rows(), x.cols());
-  RequireLength(kWhere, "dweight", dweight.size(), x.cols());
-  // At least one leaf: no token gives a gradient of zeros.
-  const size_t leaf_count = (x.rows() + kTokenLeaf - 1) / kTokenLeaf;
-  Matrix<float> leaves(std::max<size_t>(leaf_count, 1), x.cols());
-  ForRowRuns(x.rows(), x.cols(), kTokenLeaf, team,
-             [&](size_t run_first, size_t run_count) {
-               for (size_t row = 0; row < run_count; row += kTokenLeaf) {
-                 const size_t first = run_first + row;
-                 const size_t count = std::min(kTokenLeaf, run_count - row);
-                 HWY_DYNAMIC_DISPATCH(RmsNormBackwardLeaf)
-                 (x.Rows(first, count), weight, rstd.subspan(first, count),
-                  dy.Rows(first, count), rounding, dx.Rows(first, count),
-                  {leaves.Row(first / kTokenLeaf), x.cols()});
-               }
-             });
-  FoldLeaves(leaves);
-  std::copy_n(leaves.Row(0), x.cols(), dweight.begin());
+  RunBackward("RmsNormBackward", x, weight, rstd, dy, rounding, /*add=*/false,
+              dx, dweight, team);
+}
+
+void RmsNormBackwardAdd(MatrixView<const float> x,
+                        std::span<const float> weight,
+                        std::span<const float> rstd, MatrixView<const float> dy,
+                        Rounding rounding, MatrixView<float> dx,
+                        std::span<float> dweight, ThreadTeam& team) {
+  RunBackward("RmsNormBackwardAdd", x, weight, rstd, dy, rounding, /*add=*/true,
+              dx, dweight, team);
 }
 
 }  // namespace isoloss::kernels

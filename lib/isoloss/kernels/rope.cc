@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/rowwise_scalar.h"
@@ -26,28 +24,30 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
                std::span<const int32_t> positions, MatrixView<const float> cos,
                MatrixView<const float> sin, bool inverse, Rounding rounding) {
   const FloatTag d;
-  const size_t width = 2 * cos.cols();
-  // One factor per element of a head: cosine twice, then -sine and +sine.
-  std::vector<float> c(width);
-  std::vector<float> s(width);
+  // One factor per element of a vector's worth of pairs: the cosine twice, then
+  // -sine and +sine.
+  HWY_ALIGN float c[2 * hn::MaxLanes(d)];
+  HWY_ALIGN float s[2 * hn::MaxLanes(d)];
   for (size_t t = 0; t < x.rows(); ++t) {
     const auto position = static_cast<size_t>(positions[t]);
-    for (size_t i = 0; i < cos.cols(); ++i) {
-      const float sine = inverse ? -sin(position, i) : sin(position, i);
-      c[2 * i] = c[2 * i + 1] = cos(position, i);
-      s[2 * i] = -sine;
-      s[2 * i + 1] = sine;
-    }
-    for (size_t h = 0; h < heads; ++h) {
-      float* head = x.Row(t) + h * stride + offset;
-      ForEachVector(d, width, [&](size_t i, size_t n) HWY_ATTR {
-        const auto value = LoadFirst(d, head + i, n);
-        const auto turned =
-            hn::Mul(hn::Reverse2(d, value), LoadFirst(d, s.data() + i, n));
-        const auto y = hn::MulAdd(value, LoadFirst(d, c.data() + i, n), turned);
-        StoreFirst(d, Round(d, y, rounding), head + i, n);
-      });
-    }
+    ForEachVector(d, cos.cols(), [&](size_t pair, size_t pairs) HWY_ATTR {
+      const auto cosine = LoadFirst(d, cos.Row(position) + pair, pairs);
+      const auto sine = LoadFirst(d, sin.Row(position) + pair, pairs);
+      const auto negative = hn::Neg(sine);
+      hn::StoreInterleaved2(cosine, cosine, d, c);
+      hn::StoreInterleaved2(inverse ? sine : negative,
+                            inverse ? negative : sine, d, s);
+      for (size_t h = 0; h < heads; ++h) {
+        float* head = x.Row(t) + h * stride + offset + 2 * pair;
+        ForEachVector(d, 2 * pairs, [&](size_t i, size_t n) HWY_ATTR {
+          const auto value = LoadFirst(d, head + i, n);
+          const auto turned =
+              hn::Mul(hn::Reverse2(d, value), hn::Load(d, s + i));
+          const auto y = hn::MulAdd(value, hn::Load(d, c + i), turned);
+          StoreFirst(d, Round(d, y, rounding), head + i, n);
+        });
+      }
+    });
   }
 }
 

@@ -28,31 +28,44 @@ void RequireShape(const char* where, const char* what, MatrixView<T> given,
              what, given.rows(), given.cols(), rows, cols);
 }
 
-/// Elements that make a task worth handing to another thread.
-inline constexpr size_t kElementsPerTask = 16384;
+/// Below so many elements, or rows of unknown length, a run is not worth
+/// another thread: to hand it over costs about a microsecond.
+inline constexpr size_t kMinElementsPerRun = 8192;
+inline constexpr size_t kMinRowsPerRun = 32;
+
+/// Calls body(first, count) on disjoint runs that cover [0, rows): at most
+/// `wanted` of them, about equally long, at most one per thread. Runs start at
+/// multiples of `alignment`.
+template <typename Body>
+void ForEqualRuns(size_t rows, size_t wanted, size_t alignment,
+                  ThreadTeam& team, const Body& body) {
+  if (rows == 0) return;
+  const size_t granules = (rows + alignment - 1) / alignment;
+  const size_t most = std::min(granules, static_cast<size_t>(team.size()));
+  const size_t runs = std::clamp<size_t>(wanted, 1, most);
+  team.ParallelFor(runs, [&](size_t run) {
+    const size_t first = granules * run / runs * alignment;
+    const size_t end = granules * (run + 1) / runs * alignment;
+    body(first, std::min(end, rows) - first);
+  });
+}
 
 /// Calls body(first, count) on disjoint runs that cover [0, rows), on the team.
 /// Runs start at multiples of `alignment`; no bit may depend on their lengths.
 template <typename Body>
 void ForRowRuns(size_t rows, size_t cols, size_t alignment, ThreadTeam& team,
                 const Body& body) {
-  const size_t wanted = kElementsPerTask / std::max<size_t>(cols, 1);
-  const size_t run = std::max<size_t>(wanted / alignment, 1) * alignment;
-  team.ParallelFor((rows + run - 1) / run, [&](size_t task) {
-    const size_t first = task * run;
-    body(first, std::min(run, rows - first));
-  });
+  ForEqualRuns(rows, rows * cols / kMinElementsPerRun, alignment, team, body);
 }
 
 /// Calls body(row) for each row in [0, rows), on the team; for rows whose work
 /// does not show in a number of columns.
 template <typename Body>
 void ForEachRow(size_t rows, ThreadTeam& team, const Body& body) {
-  constexpr size_t kRowsPerTask = 64;
-  team.ParallelFor((rows + kRowsPerTask - 1) / kRowsPerTask, [&](size_t task) {
-    const size_t end = std::min(rows, (task + 1) * kRowsPerTask);
-    for (size_t row = task * kRowsPerTask; row < end; ++row) body(row);
-  });
+  ForEqualRuns(rows, rows / kMinRowsPerRun, 1, team,
+               [&](size_t first, size_t count) {
+                 for (size_t row = first; row < first + count; ++row) body(row);
+               });
 }
 
 }  // namespace isoloss::kernels

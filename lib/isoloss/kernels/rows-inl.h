@@ -76,6 +76,20 @@ HWY_INLINE void ForEachVector(D /*d*/, size_t count, const Visit& visit) {
   if (i < count) visit(i, count - i);
 }
 
+/// Elements of a block, whose intermediate values stay in the first-level
+/// cache.
+inline constexpr size_t kBlock = 256;
+
+/// Calls visit(i, n) for the blocks [i, i + n) of [0, count). For kernels whose
+/// chain of dependent operations is so long that a processor cannot overlap it
+/// with that of the next vectors: two passes over a block are faster than one.
+template <class Visit>
+HWY_INLINE void ForEachBlock(size_t count, const Visit& visit) {
+  for (size_t i = 0; i < count; i += kBlock) {
+    visit(i, std::min(kBlock, count - i));
+  }
+}
+
 /// Folds the lanes pairwise: half their number apart, a quarter, …, 1.
 template <class D>
 HWY_INLINE hn::TFromD<D> FoldLanes(D /*d*/, hn::VFromD<D> v) {

@@ -52,6 +52,12 @@ void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
                      std::span<const float> rstd, MatrixView<const float> dy,
                      Rounding rounding, MatrixView<float> dx,
                      std::span<float> dweight, ThreadTeam& team);
+/// The same, added to what dx holds: dx_i = round(dx_i + round(r * fma(…))).
+void RmsNormBackwardAdd(MatrixView<const float> x,
+                        std::span<const float> weight,
+                        std::span<const float> rstd, MatrixView<const float> dy,
+                        Rounding rounding, MatrixView<float> dx,
+                        std::span<float> dweight, ThreadTeam& team);
 
 /// Rotates adjacent pairs (2i, 2i+1) of each head slice in place by the angle
 /// whose cosine c and sine s stand in row positions[t]; `inverse` by its
@@ -133,6 +139,20 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out, ThreadTeam& team);
+
+/// Adjoint of GatherCombine with weights and without addend, for an index that
+/// names no row twice. With r = index[t, k]:
+/// drows[r] = round(fma(weights[t, k], dout[t], +0));
+/// dweights[t, k] = RowDot(dout[t], rows[r]), not rounded.
+/// Other rows of drows are left alone.
+/// Shapes   rows, drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
+/// Errors   ShapeError also for an index outside [0, R).
+void GatherCombineBackward(MatrixView<const float> rows,
+                           MatrixView<const int32_t> index,
+                           MatrixView<const float> weights,
+                           MatrixView<const float> dout, Rounding rounding,
+                           MatrixView<float> drows, MatrixView<float> dweights,
+                           ThreadTeam& team);
 
 /// What a step of AdamW multiplies and adds, computed in double and rounded to
 /// FP32 once.

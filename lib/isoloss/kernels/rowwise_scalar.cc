@@ -85,7 +85,8 @@ void RmsNormBackwardLeaf(MatrixView<const float> x,
                          std::span<const float> weight,
                          std::span<const float> rstd,
                          MatrixView<const float> dy, Rounding rounding,
-                         MatrixView<float> dx, std::span<float> dweight) {
+                         bool add, MatrixView<float> dx,
+                         std::span<float> dweight) {
   const size_t d = x.cols();
   std::fill(dweight.begin(), dweight.end(), 0.0f);
   for (size_t t = 0; t < x.rows(); ++t) {
@@ -94,17 +95,21 @@ void RmsNormBackwardLeaf(MatrixView<const float> x,
     const float dot = LaneDot<float>(d, g, [&](size_t i) { return x(t, i); });
     const float c = ((r * r) / static_cast<float>(d)) * dot;
     for (size_t i = 0; i < d; ++i) {
-      const float dx_i = r * std::fma(-c, x(t, i), g(i));
+      const float dx_i = Round(r * std::fma(-c, x(t, i), g(i)), rounding);
       dweight[i] = std::fma(dy(t, i) * x(t, i), r, dweight[i]);
-      dx(t, i) = Round(dx_i, rounding);
+      dx(t, i) = add ? Round(dx(t, i) + dx_i, rounding) : dx_i;
     }
   }
 }
 
-void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
-                     std::span<const float> rstd, MatrixView<const float> dy,
-                     Rounding rounding, MatrixView<float> dx,
-                     std::span<float> dweight) {
+namespace {
+
+void RmsNormBackwardLeaves(MatrixView<const float> x,
+                           std::span<const float> weight,
+                           std::span<const float> rstd,
+                           MatrixView<const float> dy, Rounding rounding,
+                           bool add, MatrixView<float> dx,
+                           std::span<float> dweight) {
   const size_t leaves = (x.rows() + kTokenLeaf - 1) / kTokenLeaf;
   Matrix<float> partial(x.cols(), leaves);
   std::vector<float> leaf_dweight(x.cols());
@@ -113,12 +118,29 @@ void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
     const size_t count = std::min(kTokenLeaf, x.rows() - first);
     RmsNormBackwardLeaf(x.Rows(first, count), weight,
                         rstd.subspan(first, count), dy.Rows(first, count),
-                        rounding, dx.Rows(first, count), leaf_dweight);
+                        rounding, add, dx.Rows(first, count), leaf_dweight);
     for (size_t i = 0; i < x.cols(); ++i) partial(i, leaf) = leaf_dweight[i];
   }
   for (size_t i = 0; i < x.cols(); ++i) {
     dweight[i] = AlignedTreeSum(partial.Row(i), leaves);
   }
+}
+
+}  // namespace
+
+void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
+                     std::span<const float> rstd, MatrixView<const float> dy,
+                     Rounding rounding, MatrixView<float> dx,
+                     std::span<float> dweight) {
+  RmsNormBackwardLeaves(x, weight, rstd, dy, rounding, false, dx, dweight);
+}
+
+void RmsNormBackwardAdd(MatrixView<const float> x,
+                        std::span<const float> weight,
+                        std::span<const float> rstd, MatrixView<const float> dy,
+                        Rounding rounding, MatrixView<float> dx,
+                        std::span<float> dweight) {
+  RmsNormBackwardLeaves(x, weight, rstd, dy, rounding, true, dx, dweight);
 }
 
 void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
@@ -264,6 +286,25 @@ void GatherCombine(MatrixView<const float> rows,
       }
       if (!addend.empty()) acc += addend(t, j);
       out(t, j) = Round(acc, rounding);
+    }
+  }
+}
+
+void GatherCombineBackward(MatrixView<const float> rows,
+                           MatrixView<const int32_t> index,
+                           MatrixView<const float> weights,
+                           MatrixView<const float> dout, Rounding rounding,
+                           MatrixView<float> drows,
+                           MatrixView<float> dweights) {
+  const size_t d = dout.cols();
+  for (size_t t = 0; t < dout.rows(); ++t) {
+    for (size_t k = 0; k < index.cols(); ++k) {
+      const auto r = static_cast<size_t>(index(t, k));
+      dweights(t, k) = RowDot({dout.Row(t), d}, {rows.Row(r), d});
+      for (size_t j = 0; j < d; ++j) {
+        drows(r, j) =
+            Round(std::fma(weights(t, k), dout(t, j), 0.0f), rounding);
+      }
     }
   }
 }

@@ -22,13 +22,19 @@ void RmsNormBackward(MatrixView<const float> x, std::span<const float> weight,
                      std::span<const float> rstd, MatrixView<const float> dy,
                      Rounding rounding, MatrixView<float> dx,
                      std::span<float> dweight);
-/// RmsNormBackward on the rows of one leaf (at most kTokenLeaf): dweight is the
-/// sum over these rows alone.
+void RmsNormBackwardAdd(MatrixView<const float> x,
+                        std::span<const float> weight,
+                        std::span<const float> rstd, MatrixView<const float> dy,
+                        Rounding rounding, MatrixView<float> dx,
+                        std::span<float> dweight);
+/// RmsNormBackward, or with `add` RmsNormBackwardAdd, on the rows of one leaf
+/// (at most kTokenLeaf): dweight is the sum over these rows alone.
 void RmsNormBackwardLeaf(MatrixView<const float> x,
                          std::span<const float> weight,
                          std::span<const float> rstd,
                          MatrixView<const float> dy, Rounding rounding,
-                         MatrixView<float> dx, std::span<float> dweight);
+                         bool add, MatrixView<float> dx,
+                         std::span<float> dweight);
 
 void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
                std::span<const int32_t> positions, MatrixView<const float> cos,
@@ -61,6 +67,11 @@ void GatherCombine(MatrixView<const float> rows,
                    MatrixView<const float> weights,
                    MatrixView<const float> addend, Rounding rounding,
                    MatrixView<float> out);
+void GatherCombineBackward(MatrixView<const float> rows,
+                           MatrixView<const int32_t> index,
+                           MatrixView<const float> weights,
+                           MatrixView<const float> dout, Rounding rounding,
+                           MatrixView<float> drows, MatrixView<float> dweights);
 
 void AdamWUpdate(std::span<float> parameter, std::span<float> first_moment,
                  std::span<float> second_moment,

@@ -18,18 +18,40 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
+/// The larger of each pair; that of `max` if `value` is NaN.
+template <class D>
+HWY_INLINE hn::VFromD<D> LargerOf(D /*d*/, hn::VFromD<D> value,
+                                  hn::VFromD<D> max) {
+#if HWY_ARCH_X86  // where Max returns the second operand unless a > b
+  return hn::Max(value, max);
+#else
+  return hn::IfThenElse(hn::Gt(value, max), value, max);
+#endif
+}
+
 /// The largest value; -inf if there is none. NaN is passed over. Which of +0
 /// and -0 comes out is open: e^(x - max) does not depend on it.
 HWY_INLINE float RowMax(const float* values, size_t count) {
   const FloatTag d;
-  auto max = hn::Set(d, -std::numeric_limits<float>::infinity());
-  ForEachVector(d, count, [&](size_t i, size_t n) HWY_ATTR {
-    const auto value = LoadFirst(d, values + i, n);
-    auto larger = hn::Gt(value, max);
-    if (n < hn::MaxLanes(d)) larger = hn::And(larger, hn::FirstN(d, n));
-    max = hn::IfThenElse(larger, value, max);
+  constexpr size_t kLanes = hn::MaxLanes(d);
+  constexpr size_t kChains = 4;  // for a maximum the order does not matter
+  hn::VFromD<FloatTag> max[kChains];
+  for (auto& chain : max) {
+    chain = hn::Set(d, -std::numeric_limits<float>::infinity());
+  }
+  size_t i = 0;
+  for (; i + kChains * kLanes <= count; i += kChains * kLanes) {
+    for (size_t c = 0; c < kChains; ++c) {
+      max[c] = LargerOf(d, hn::LoadU(d, values + i + c * kLanes), max[c]);
+    }
+  }
+  ForEachVector(d, count - i, [&](size_t j, size_t n) HWY_ATTR {
+    auto value = LoadFirst(d, values + i + j, n);
+    if (n < kLanes) value = hn::IfThenElse(hn::FirstN(d, n), value, max[0]);
+    max[0] = LargerOf(d, value, max[0]);
   });
-  return hn::GetLane(hn::MaxOfLanes(d, max));
+  for (size_t c = 1; c < kChains; ++c) max[0] = LargerOf(d, max[c], max[0]);
+  return hn::GetLane(hn::MaxOfLanes(d, max[0]));
 }
 
 /// e_j = Exp((x_j - max) * scale), stored unless e is nullptr; returns their

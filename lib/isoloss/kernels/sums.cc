@@ -60,7 +60,10 @@ float RowDot(std::span<const float> a, std::span<const float> b) {
 }
 
 double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
-  std::vector<double> leaves((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  // Kept from call to call, like all scratch of a training step.
+  static thread_local std::vector<double> kept;
+  kept.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  const std::span<double> leaves = kept;  // of this thread, for all
   ForRowRuns(values.size(), 1, kSquaresLeaf, team,
              [&](size_t run_first, size_t run_count) {
                for (size_t i = 0; i < run_count; i += kSquaresLeaf) {

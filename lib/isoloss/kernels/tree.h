@@ -50,14 +50,22 @@ class AlignedTree {
   size_t count_ = 0;
 };
 
+/// AlignedTree over the numbers leaf(first), …, leaf(first + count - 1), each
+/// computed once; 0 if there are none.
+template <typename Leaf>
+auto AlignedTreeSum(size_t first, size_t count, const Leaf& leaf) {
+  using Number = decltype(leaf(first));
+  if (count == 0) return Number{0};
+  if (count == 1) return leaf(first);
+  const size_t half = std::bit_ceil(count) / 2;
+  const Number left = AlignedTreeSum(first, half, leaf);
+  return left + AlignedTreeSum(first + half, count - half, leaf);
+}
+
 /// AlignedTree over doubles or floats.
 template <typename T>
 T AlignedTreeSum(const T* leaves, size_t count) {
-  if (count == 0) return T{0};
-  if (count == 1) return leaves[0];
-  const size_t half = std::bit_ceil(count) / 2;
-  return AlignedTreeSum(leaves, half) +
-         AlignedTreeSum(leaves + half, count - half);
+  return AlignedTreeSum(0, count, [leaves](size_t i) { return leaves[i]; });
 }
 
 }  // namespace isoloss::kernels

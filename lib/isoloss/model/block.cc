@@ -50,7 +50,6 @@ MatrixView<const float> TransformerBlock::Forward(MatrixView<const float> x) {
 void TransformerBlock::Backward(MatrixView<const float> x,
                                 MatrixView<float> dx) {
   scratch_.dnormalised.ResizeUninitialized(x.rows(), x.cols());
-  scratch_.dbranch.ResizeUninitialized(x.rows(), x.cols());
   const MatrixView<float> dnormalised = scratch_.dnormalised.view();
   context_.TapGradient(name_, "", dx);
 
@@ -62,18 +61,10 @@ void TransformerBlock::Backward(MatrixView<const float> x,
                             dnormalised);
   }
   context_.TapGradient(name_, "ffn_norm", dnormalised);
-  AddBranch(ffn_norm_, mid_.view(), dx);
+  ffn_norm_.BackwardAdd(mid_.view(), dnormalised, dx);
   attention_.Backward(attention_in_.view(), dx, dnormalised);
   context_.TapGradient(name_, "attention_norm", dnormalised);
-  AddBranch(attention_norm_, x, dx);
-}
-
-/// dx += the gradient that dnormalised sends through a branch's norm.
-void TransformerBlock::AddBranch(RmsNorm& norm, MatrixView<const float> input,
-                                 MatrixView<float> dx) {
-  norm.Backward(input, scratch_.dnormalised.view(), scratch_.dbranch.view());
-  kernels::Add(dx, scratch_.dbranch.view(), context_.rounding, dx,
-               context_.team);
+  attention_norm_.BackwardAdd(x, dnormalised, dx);
 }
 
 }  // namespace isoloss::model

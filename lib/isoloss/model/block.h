@@ -26,7 +26,6 @@ class TransformerBlock {
     MixtureOfExperts::Scratch moe;
     Matrix<float> branch;       // [T, D]: what a branch adds to the residual
     Matrix<float> dnormalised;  // [T, D]
-    Matrix<float> dbranch;      // [T, D]
   };
 
   TransformerBlock(LayerContext& context, size_t layer, Scratch& scratch);
@@ -43,9 +42,6 @@ class TransformerBlock {
   MixtureOfExperts* moe() { return moe_ ? &*moe_ : nullptr; }
 
  private:
-  void AddBranch(RmsNorm& norm, MatrixView<const float> input,
-                 MatrixView<float> dx);
-
   LayerContext& context_;
   std::string name_;
   Scratch& scratch_;

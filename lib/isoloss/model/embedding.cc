@@ -11,23 +11,28 @@ namespace isoloss::model {
 namespace {
 
 /// sum += row, element by element.
-void AddRow(const float* row, std::vector<float>& sum) {
-  for (size_t i = 0; i < sum.size(); ++i) sum[i] += row[i];
+void AddRow(const float* row, size_t size, float* sum) {
+  for (size_t i = 0; i < size; ++i) sum[i] += row[i];
 }
 
 /// The tree over sequences for one token id.
 struct SequenceTree {
   std::span<const size_t> sequence_ends;
   MatrixView<const float> dx;
+  MatrixView<float> nodes;  // row l: the node computed last at depth l
 
-  /// Sum over `positions` (ascending, not empty), all in sequences [first,
-  /// first + width), width a power of two: the node above those leaves.
-  std::vector<float> Node(std::span<const size_t> positions, size_t first,
-                          size_t width) const {
+  /// nodes[depth] = sum over `positions` (ascending, not empty), all in
+  /// sequences [first, first + width), width a power of two: the node above
+  /// those leaves. Uses deeper rows.
+  void ComputeNode(std::span<const size_t> positions, size_t first,
+                   size_t width, size_t depth) const {
+    float* sum = nodes.Row(depth);
     if (width == 1) {
-      std::vector<float> sum(dx.cols(), 0.0f);
-      for (const size_t position : positions) AddRow(dx.Row(position), sum);
-      return sum;
+      std::fill_n(sum, dx.cols(), 0.0f);
+      for (const size_t position : positions) {
+        AddRow(dx.Row(position), dx.cols(), sum);
+      }
+      return;
     }
     const size_t half = width / 2;
     const auto border =
@@ -36,11 +41,13 @@ struct SequenceTree {
                                sequence_ends[first + half - 1])
             : positions.end();
     const auto left = static_cast<size_t>(border - positions.begin());
-    if (left == 0) return Node(positions, first + half, half);
-    if (left == positions.size()) return Node(positions, first, half);
-    std::vector<float> sum = Node(positions.first(left), first, half);
-    AddRow(Node(positions.subspan(left), first + half, half).data(), sum);
-    return sum;
+    if (left == 0) return ComputeNode(positions, first + half, half, depth);
+    if (left == positions.size()) {
+      return ComputeNode(positions, first, half, depth);
+    }
+    ComputeNode(positions.first(left), first, half, depth);
+    ComputeNode(positions.subspan(left), first + half, half, depth + 1);
+    AddRow(nodes.Row(depth + 1), dx.cols(), sum);
   }
 };
 
@@ -73,16 +80,23 @@ void EmbeddingGradient::Add(std::span<const int32_t> tokens,
                             MatrixView<const float> dx,
                             MatrixView<float> dtable, ThreadTeam& team) {
   GroupPositions(tokens, dtable.rows());
-  const SequenceTree tree{sequence_ends, dx};
   const size_t width = std::bit_ceil(sequence_ends.size());
-  kernels::ForEachRow(dtable.rows(), team, [&](size_t id) {
-    const size_t begin = id_begins_[id];
-    const size_t count = id_begins_[id + 1] - begin;
-    if (count == 0) return;
-    const auto sum =
-        tree.Node(std::span(positions_).subspan(begin, count), 0, width);
-    for (size_t i = 0; i < sum.size(); ++i) dtable(id, i) += sum[i];
-  });
+  nodes_.ResizeUninitialized(std::bit_width(width), dx.cols());
+  // Threads take columns: a few ids may have most of the tokens.
+  constexpr size_t kCacheLine = 64 / sizeof(float);
+  kernels::ForRowRuns(
+      dx.cols(), dx.rows(), kCacheLine, team, [&](size_t first, size_t count) {
+        const SequenceTree tree{sequence_ends, dx.Cols(first, count),
+                                nodes_.view().Cols(first, count)};
+        for (size_t id = 0; id < dtable.rows(); ++id) {
+          const auto positions = std::span(positions_)
+                                     .first(id_begins_[id + 1])
+                                     .subspan(id_begins_[id]);
+          if (positions.empty()) continue;
+          tree.ComputeNode(positions, 0, width, 0);
+          AddRow(tree.nodes.Row(0), count, dtable.Row(id) + first);
+        }
+      });
 }
 
 }  // namespace isoloss::model

@@ -35,6 +35,7 @@ class EmbeddingGradient {
   std::vector<size_t> id_begins_;  // id i occurs at positions_[begins[i] …)
   std::vector<size_t> next_;
   std::vector<size_t> positions_;  // grouped by id, ascending in a group
+  Matrix<float> nodes_;            // [levels of the tree, D]
 };
 
 }  // namespace isoloss::model

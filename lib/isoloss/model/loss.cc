@@ -1,7 +1,6 @@
 #include "isoloss/model/loss.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
@@ -15,18 +14,19 @@ size_t CountedLabels(std::span<const int32_t> labels) {
 }
 
 double MeanLoss(std::span<const float> token_losses, size_t counted_labels) {
-  std::vector<double> leaves;
-  for (size_t begin = 0; begin < token_losses.size();
-       begin += kernels::kTokenLeaf) {
-    double sum = 0.0;
+  const auto leaf = [&](size_t index) {
+    const size_t begin = index * kernels::kTokenLeaf;
     const size_t end =
         std::min(token_losses.size(), begin + kernels::kTokenLeaf);
+    double sum = 0.0;
     for (size_t t = begin; t < end; ++t) {
       sum += static_cast<double>(token_losses[t]);
     }
-    leaves.push_back(sum);
-  }
-  return kernels::AlignedTreeSum(leaves.data(), leaves.size()) /
+    return sum;
+  };
+  const size_t leaves =
+      (token_losses.size() + kernels::kTokenLeaf - 1) / kernels::kTokenLeaf;
+  return kernels::AlignedTreeSum(0, leaves, leaf) /
          static_cast<double>(counted_labels);
 }
 

@@ -54,13 +54,14 @@ void MixtureOfExperts::Backward(MatrixView<const float> b,
                                 MatrixView<float> db) {
   Scratch& s = scratch_;
   context_.TapGradient(name_, "", dy);
-  s.dexpert_out.ResizeUninitialized(plan_.rows(), b.cols());
   s.dexpert_in.ResizeUninitialized(plan_.rows(), b.cols());
   s.dweights.ResizeUninitialized(plan_.tokens(), plan_.slots());
+  // In place: what the experts gave is not needed again.
+  const MatrixView<float> dexpert_out = expert_out_.view();
   expert_parallel::CombineBackward(plan_, expert_out_.view(), router_.weights(),
-                                   dy, context_.rounding, s.dexpert_out.view(),
+                                   dy, context_.rounding, dexpert_out,
                                    s.dweights.view(), context_.team);
-  routed_.Backward(expert_in_.view(), s.dexpert_out.view(), ExpertRows(),
+  routed_.Backward(expert_in_.view(), dexpert_out, ExpertRows(),
                    s.dexpert_in.view());
 
   s.db_gate.ResizeUninitialized(b.rows(), b.cols());

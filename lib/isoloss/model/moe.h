@@ -22,11 +22,10 @@ class MixtureOfExperts {
   struct Scratch {
     Router::Scratch router;
     FeedForward::Scratch feed_forward;
-    Matrix<float> dexpert_out;  // [T K, D]
-    Matrix<float> dexpert_in;   // [T K, D]
-    Matrix<float> dweights;     // [T, K]
-    Matrix<float> db_gate;      // [T, D]
-    Matrix<float> db_shared;    // [T, D]
+    Matrix<float> dexpert_in;  // [T K, D]
+    Matrix<float> dweights;    // [T, K]
+    Matrix<float> db_gate;     // [T, D]
+    Matrix<float> db_shared;   // [T, D]
   };
 
   /// `name`: "layers.N.moe".
@@ -60,7 +59,7 @@ class MixtureOfExperts {
   std::optional<FeedForward> shared_;
   expert_parallel::RoutingPlan plan_;
   Matrix<float> expert_in_;   // [T K, D]
-  Matrix<float> expert_out_;  // [T K, D]
+  Matrix<float> expert_out_;  // [T K, D]; Backward turns it into its gradient
   Matrix<float> shared_out_;  // [T, D]
 };
 

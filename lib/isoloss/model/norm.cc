@@ -23,4 +23,12 @@ void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
                            context_.team);
 }
 
+void RmsNorm::BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
+                          MatrixView<float> dx) {
+  kernels::RmsNormBackwardAdd(x, {context_.Weight(parameter_).data(), x.cols()},
+                              rstd_, dy, context_.rounding, dx,
+                              {context_.Gradient(parameter_).data(), x.cols()},
+                              context_.team);
+}
+
 }  // namespace isoloss::model

@@ -20,6 +20,10 @@ class RmsNorm {
   /// Overwrites dx and the weight's gradient. `x` as in Forward.
   void Backward(MatrixView<const float> x, MatrixView<const float> dy,
                 MatrixView<float> dx);
+  /// The same, but adds to dx what Backward would give: the gradient of a
+  /// residual's input, of which the norm is a branch. Rounds both.
+  void BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
+                   MatrixView<float> dx);
 
  private:
   LayerContext& context_;

@@ -15,7 +15,7 @@ constexpr float kNormFloor = 1e-20f;
 
 /// Index of the largest value among those not yet taken, the lower index of
 /// equals; marks it as taken. At least one must be free.
-size_t TakeLargest(std::span<const float> values, std::vector<char>& taken) {
+size_t TakeLargest(std::span<const float> values, std::span<char> taken) {
   size_t best = values.size();
   for (size_t i = 0; i < values.size(); ++i) {
     if (taken[i]) continue;
@@ -26,26 +26,31 @@ size_t TakeLargest(std::span<const float> values, std::vector<char>& taken) {
   return best;
 }
 
-float SumOfTwoLargest(std::span<const float> values) {
-  std::vector<char> taken(values.size(), 0);
-  const size_t first = TakeLargest(values, taken);
-  return values[first] + values[TakeLargest(values, taken)];
-}
+/// Buffers of the choice for one token, kept from token to token.
+struct Selection {
+  std::vector<float> biased;        // [E]
+  std::vector<char> taken;          // [E]
+  std::vector<float> group_scores;  // [groups]
+  std::vector<char> group_kept;     // [groups]
+};
 
-/// Marks the experts outside the best groups as taken.
-void LimitGroups(const ModelConfig& config, std::span<const float> biased,
-                 std::vector<char>& taken) {
-  const size_t size = config.num_experts / config.num_expert_groups;
-  std::vector<float> group_scores(config.num_expert_groups);
-  for (size_t g = 0; g < group_scores.size(); ++g) {
-    group_scores[g] = SumOfTwoLargest(biased.subspan(g * size, size));
+/// Marks the experts outside the best groups as taken. None is taken before.
+void LimitGroups(const ModelConfig& config, Selection& s) {
+  const size_t groups = config.num_expert_groups;
+  const size_t size = config.num_experts / groups;
+  s.group_scores.resize(groups);
+  for (size_t g = 0; g < groups; ++g) {
+    const auto scores = std::span(s.biased).subspan(g * size, size);
+    const auto taken = std::span(s.taken).subspan(g * size, size);
+    const size_t first = TakeLargest(scores, taken);
+    s.group_scores[g] = scores[first] + scores[TakeLargest(scores, taken)];
   }
-  std::vector<char> group_kept(group_scores.size(), 0);
+  s.group_kept.assign(groups, 0);
   for (size_t n = 0; n < config.num_limited_groups; ++n) {
-    TakeLargest(group_scores, group_kept);
+    TakeLargest(s.group_scores, s.group_kept);
   }
-  for (size_t e = 0; e < biased.size(); ++e) {
-    taken[e] = group_kept[e / size] == 0 ? 1 : 0;
+  for (size_t e = 0; e < s.taken.size(); ++e) {
+    s.taken[e] = s.group_kept[e / size] == 0 ? 1 : 0;
   }
 }
 
@@ -60,12 +65,14 @@ float SumOfChosen(std::span<const float> scores,
 
 void SelectExperts(const ModelConfig& config, std::span<const float> scores,
                    std::span<const float> bias, std::span<int32_t> expert_ids) {
-  std::vector<float> biased(scores.size());
-  for (size_t e = 0; e < scores.size(); ++e) biased[e] = scores[e] + bias[e];
-  std::vector<char> taken(scores.size(), 0);
-  if (config.num_expert_groups > 0) LimitGroups(config, biased, taken);
+  static thread_local Selection selection;
+  Selection& s = selection;
+  s.biased.resize(scores.size());
+  for (size_t e = 0; e < scores.size(); ++e) s.biased[e] = scores[e] + bias[e];
+  s.taken.assign(scores.size(), 0);
+  if (config.num_expert_groups > 0) LimitGroups(config, s);
   for (int32_t& id : expert_ids) {
-    id = static_cast<int32_t>(TakeLargest(biased, taken));
+    id = static_cast<int32_t>(TakeLargest(s.biased, s.taken));
   }
 }
 

@@ -1,7 +1,6 @@
 #include "isoloss/optim/clip.h"
 
 #include <cmath>
-#include <vector>
 
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
@@ -9,12 +8,10 @@
 namespace isoloss::optim {
 
 double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team) {
-  std::vector<double> squares;
-  squares.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) {
-    squares.push_back(kernels::SumOfSquares(tensor.gradient, team));
-  }
-  return std::sqrt(kernels::AlignedTreeSum(squares.data(), squares.size()));
+  const auto squares = [&](size_t tensor) {
+    return kernels::SumOfSquares(tensors[tensor].gradient, team);
+  };
+  return std::sqrt(kernels::AlignedTreeSum(0, tensors.size(), squares));
 }
 
 double ClipCoefficient(double norm, double max_norm) {
