@@ -35,9 +35,17 @@ std::vector<float> Flat(MatrixView<const float> m) {
   return {m.data(), m.data() + m.rows() * m.cols()};
 }
 
+/// To be called once the context's layers exist.
+void LoadWeightsInto(LayerContext& context) {
+  ParameterSet master(SmallConfig());
+  InitializeParameters(SmallConfig(), 3, master);
+  context.LoadWeights(master);
+}
+
 class LinearTest : public ::testing::TestWithParam<const char*> {
  protected:
-  LinearTest() { InitializeParameters(SmallConfig(), 3, context_.weights); }
+  /// Gives the layers built so far their weights.
+  void LoadWeights() { LoadWeightsInto(context_); }
 
   /// Weight gradient of `linear` for x and dy, under `groups`.
   std::vector<float> WeightGradient(const Linear& linear, const char* parameter,
@@ -75,6 +83,7 @@ TEST_P(LinearTest, WeightGradientsHaveOneLeafPerSequence) {
   // and 27 tokens are two blocks and one.
   const char* parameter = "layers.0.attention.wo.weight";
   const Linear linear(context_, "layers.0.attention.wo", parameter);
+  LoadWeights();
   const Matrix<float> x = Values(67, 36, 1);
   const Matrix<float> dy = Values(67, 40, 2);
   const auto gradient = [&](const std::vector<size_t>& lengths, size_t first,
@@ -94,6 +103,7 @@ TEST_P(LinearTest, WeightGradientsHaveOneLeafPerSequence) {
 TEST_P(LinearTest, RouterGradientsHaveLeavesOf32Tokens) {
   const char* parameter = "layers.1.moe.router.gate.weight";
   const Linear linear(context_, "layers.1.moe.router.gate", parameter);
+  LoadWeights();
   const Matrix<float> x = Values(50, 40, 1);
   const Matrix<float> dy = Values(50, 6, 2);
   const auto gradient = [&](size_t first, size_t count) {
@@ -112,6 +122,7 @@ TEST_P(LinearTest, GroupsMeetTheirOwnWeights) {
   const char* parameter = "layers.1.moe.routed_experts.inner_experts.w2_EDF";
   const Linear experts(context_, "layers.1.moe.routed_experts.w2", parameter,
                        6);
+  LoadWeights();
   const std::vector<size_t> begins = {0, 35, 36, 36, 38, 40, 50};
   const RowGroups groups{begins, {}};
   const Matrix<float> x = Values(50, 22, 1);
@@ -181,9 +192,9 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
   recipe.include = {"attention.wo"};
   ThreadTeam team(1);
   LayerContext context(SmallConfig(), recipe, team);
-  InitializeParameters(SmallConfig(), 3, context.weights);
   const char* parameter = "layers.0.attention.wo.weight";
   const Linear linear(context, "layers.0.attention.wo", parameter);
+  LoadWeightsInto(context);
   ParameterSet gradients(SmallConfig());
   const SmallBatch batch(SmallConfig(), {45});
   context.Begin(batch.view(), nullptr, &gradients);

@@ -1,4 +1,5 @@
-// The vector GEMM of one Highway target: register tiles, segments, blocking.
+// The vector GEMM of one Highway target: which parts of its operands are packed
+// when, and which tile is computed next.
 #if defined(ISOLOSS_KERNELS_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_GEMM_INL_H_
 #undef ISOLOSS_KERNELS_GEMM_INL_H_
@@ -12,240 +13,299 @@
 #include <bit>
 #include <cstddef>
 #include <span>
-#include <utility>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/kernels/bf16-inl.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/gemm_scalar.h"
+#include "isoloss/kernels/gemm_schedule.h"
 #include "isoloss/kernels/pack-inl.h"
+#include "isoloss/kernels/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// A register tile: kTileRows rows of a by two vectors of rows of b, all of
-/// them accumulators. 14x2 of 32 registers, or 6x2 of 16.
-constexpr size_t kTileVectors = 2;
-constexpr size_t kTileColumns = kTileVectors * kLanes;
-constexpr size_t kTileRows = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 8;
-constexpr size_t kTileSize = kTileRows * kTileColumns;
-/// Distance of successive k in a panel of a, whole vectors.
-constexpr size_t kRowStride = (kTileRows + kLanes - 1) / kLanes * kLanes;
-
-/// Panels of a packed at a time: half of a 1 MB L2.
+/// Rows of a that are used with one panel of b after the other, packed or not:
+/// half of a 1 MB L2.
 constexpr size_t kStripBytes = 512 << 10;
 /// Panels of b kept while several strips of a pass: a share of L3.
 constexpr size_t kColumnBlockBytes = 4 << 20;
+/// Steps computed for all tiles before the next ones, if segments allow: longer
+/// columns of a matrix don't stay in L2 from tile to tile.
+constexpr size_t kBlockSteps = 1024;
+/// Up to this many tiles of rows a panel of b is not worth packing if it can be
+/// read where it is.
+constexpr size_t kInPlaceRowTiles = 6;
 
-/// Where a tile goes.
-struct TileOutput {
-  float* data;
-  size_t stride;
-  size_t columns;  ///< at most kTileColumns
-  Rounding rounding;
-};
-
-HWY_INLINE void StoreVector(VecF value, const TileOutput& out, size_t row,
-                            size_t vector) {
-  const F32 d;
-  if (out.rounding == Rounding::kBf16) value = RoundToBf16(d, value);
-  float* to = out.data + row * out.stride + vector * kLanes;
-  const size_t left = out.columns - vector * kLanes;
-  if (left >= kLanes) {
-    hn::StoreU(value, d, to);
-  } else {
-    StorePartial(value, to, left);
-  }
-}
-
-/// out[i, j] = sum over k in [0, depth) of a[k][i] * b[k][j]: one ascending
-/// chain of fused multiply-adds per element, from +0.
-template <size_t kRows, size_t kVectors>
-void MultiplyTile(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
-                  size_t depth, const TileOutput& out) {
-  const F32 d;
-  VecF acc[kRows][kVectors];
-  HWY_UNROLL(14)
-  for (size_t i = 0; i < kRows; ++i) {
-    HWY_UNROLL(2)
-    for (size_t j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
-  }
-  for (size_t k = 0; k < depth; ++k) {
-    VecF right[kVectors];
-    HWY_UNROLL(2)
-    for (size_t j = 0; j < kVectors; ++j) {
-      right[j] = hn::Load(d, b + j * kLanes);
-    }
-    HWY_UNROLL(14)
-    for (size_t i = 0; i < kRows; ++i) {
-      const VecF left = hn::Set(d, a[i]);
-      HWY_UNROLL(2)
-      for (size_t j = 0; j < kVectors; ++j) {
-        acc[i][j] = hn::MulAdd(left, right[j], acc[i][j]);
-      }
-    }
-    a += kRowStride;
-    b += kTileColumns;
-  }
-  HWY_UNROLL(14)
-  for (size_t i = 0; i < kRows; ++i) {
-    HWY_UNROLL(2)
-    for (size_t j = 0; j < kVectors; ++j) StoreVector(acc[i][j], out, i, j);
-  }
-}
-
-using TileKernel = void (*)(const float*, const float*, size_t,
-                            const TileOutput&);
-
-template <size_t kVectors, typename Rows>
-struct TileKernels;
-/// kByRows[n - 1] multiplies a tile of n rows.
-template <size_t kVectors, size_t... kRows>
-struct TileKernels<kVectors, std::index_sequence<kRows...>> {
-  static constexpr TileKernel kByRows[] = {
-      &MultiplyTile<kRows + 1, kVectors>...};
-};
-
-HWY_INLINE TileKernel KernelFor(size_t rows, size_t columns) {
-  using Rows = std::make_index_sequence<kTileRows>;
-  return columns > kLanes ? TileKernels<2, Rows>::kByRows[rows - 1]
-                          : TileKernels<1, Rows>::kByRows[rows - 1];
-}
-
-/// A tile of several segments: their sums go up the aligned tree, as in
-/// AlignedTree, on a stack of tiles in `tiles`.
-inline void MultiplySegments(const float* a, const float* b, size_t rows,
-                             std::span<const size_t> segment_ends,
-                             const TileOutput& out, float* tiles) {
-  const F32 d;
-  const TileKernel kernel = KernelFor(rows, out.columns);
-  const size_t vectors = (out.columns + kLanes - 1) / kLanes;
-  size_t open = 0;
-  const auto fold = [&]() HWY_ATTR {
-    --open;
-    float* left = tiles + (open - 1) * kTileSize;
-    const float* right = tiles + open * kTileSize;
-    for (size_t i = 0; i < rows * kTileVectors; ++i) {
-      if (i % kTileVectors >= vectors) continue;
-      float* to = left + i * kLanes;
-      hn::Store(hn::Add(hn::Load(d, to), hn::Load(d, right + i * kLanes)), d,
-                to);
-    }
-  };
-
-  size_t begin = 0;
-  for (size_t segment = 0; segment < segment_ends.size(); ++segment) {
-    const size_t end = segment_ends[segment];
-    kernel(a + begin * kRowStride, b + begin * kTileColumns, end - begin,
-           {tiles + open * kTileSize, kTileColumns, vectors * kLanes,
-            Rounding::kFp32});
-    begin = end;
-    ++open;
-    for (int n = std::countr_zero(segment + 1); n > 0; --n) fold();
-  }
-  while (open > 1) fold();
-
-  for (size_t i = 0; i < rows; ++i) {
-    for (size_t j = 0; j < vectors; ++j) {
-      StoreVector(hn::Load(d, tiles + i * kTileColumns + j * kLanes), out, i,
-                  j);
-    }
-  }
-}
-
-/// Rows cut into tiles of equal height, give or take one row.
-class RowTiles {
- public:
-  explicit RowTiles(size_t rows)
-      : count_((rows + kTileRows - 1) / kTileRows),
-        height_(rows / count_),
-        taller_(rows % count_) {}
-
-  size_t count() const { return count_; }
-  size_t First(size_t tile) const {
-    return tile * height_ + std::min(tile, taller_);
-  }
-  size_t Rows(size_t tile) const { return height_ + (tile < taller_ ? 1 : 0); }
-
- private:
-  size_t count_;
-  size_t height_;
-  size_t taller_;
-};
-
-/// One product on one thread. Holds the scratch memory of the thread.
+/// One piece on one thread. Holds the scratch memory of the thread.
 class GemmWorker {
  public:
-  void Run(const GemmProblem& problem) {
-    if (problem.c.empty()) return;
+  void Run(const GemmPiece& piece) {
+    common_ = piece.group.common;
+    problems_ = piece.group.problems;
     size_t whole = 0;
-    const std::span<const size_t> ends = SegmentEnds(problem, &whole);
-    const size_t depth = problem.a.depth();
-    const RowTiles row_tiles(problem.c.rows());
-    const size_t column_tiles =
-        (problem.c.cols() + kTileColumns - 1) / kTileColumns;
-    const size_t row_panel = depth * kRowStride;
-    const size_t column_panel = depth * kTileColumns;
-
-    const size_t strip =
-        TilesPerBlock(kStripBytes, row_panel, row_tiles.count());
-    const bool one_strip = strip == row_tiles.count();
-    // With one strip of a, a panel of b is packed, used and forgotten.
-    const size_t block = one_strip ? column_tiles
-                                   : TilesPerBlock(kColumnBlockBytes,
-                                                   column_panel, column_tiles);
-    a_.ResizeUninitialized(strip, row_panel);
-    b_.ResizeUninitialized(one_strip ? 1 : block, column_panel);
-    tiles_.ResizeUninitialized(std::bit_width(ends.size()) + 1, kTileSize);
-
-    for (size_t column = 0; column < column_tiles; column += block) {
-      const size_t column_end = std::min(column + block, column_tiles);
-      for (size_t row = 0; row < row_tiles.count(); row += strip) {
-        const size_t row_end = std::min(row + strip, row_tiles.count());
-        for (size_t i = row; i < row_end; ++i) {
-          PackPanel(problem.a, row_tiles.First(i), row_tiles.Rows(i), ends,
-                    a_.Row(i - row), kRowStride);
-        }
-        for (size_t j = column; j < column_end; ++j) {
-          float* const b = b_.Row(one_strip ? 0 : j - column);
-          const size_t first_column = j * kTileColumns;
-          const size_t columns =
-              std::min(kTileColumns, problem.c.cols() - first_column);
-          if (row == 0) {
-            PackPanel(problem.b, first_column, columns, ends, b, kTileColumns);
-          }
-          for (size_t i = row; i < row_end; ++i) {
-            const TileOutput out{
-                problem.c.Row(row_tiles.First(i)) + first_column,
-                problem.c.stride(), columns, problem.rounding};
-            Multiply(a_.Row(i - row), b, row_tiles.Rows(i), ends, out);
-          }
-        }
+    ends_ = SegmentEnds(*problems_.front(), &whole);
+    ListTiles(piece);
+    const size_t open_tiles = std::bit_width(ends_.size()) + 1;
+    const bool one_block = ends_.back() <= kBlockSteps || ends_.size() == 1;
+    // A tile that is done within one block of steps needs its stack only then.
+    stack_.ResizeUninitialized(one_block ? 1 : rows_.size() * columns_.size(),
+                               open_tiles * kTileSize);
+    for (size_t first = 0; first < ends_.size();) {
+      size_t last = first + 1;
+      while (last < ends_.size() &&
+             ends_[last] - StepOf(first) <= kBlockSteps) {
+        ++last;
       }
+      RunSegments(first, last);
+      first = last;
     }
   }
 
  private:
-  static size_t TilesPerBlock(size_t bytes, size_t panel_size, size_t tiles) {
-    const size_t fit =
-        bytes / (std::max<size_t>(panel_size, 1) * sizeof(float));
-    const size_t blocks =
-        (tiles + std::max<size_t>(fit, 1) - 1) / std::max<size_t>(fit, 1);
+  /// Adds segments [first, last) to the tiles' trees.
+  void RunSegments(size_t first, size_t last) {
+    first_segment_ = first;
+    first_step_ = StepOf(first);
+    block_ends_.clear();
+    for (size_t segment = first; segment < last; ++segment) {
+      block_ends_.push_back(ends_[segment] - first_step_);
+    }
+    depth_ = block_ends_.back();
+    const size_t strip =
+        TilesPerBlock(kStripBytes, depth_ * kTileRows, rows_.size());
+    const bool one_strip = strip == rows_.size();
+    // With one strip of a, a panel of b is packed, used and forgotten.
+    const size_t block =
+        one_strip ? 1
+                  : TilesPerBlock(kColumnBlockBytes, depth_ * kTileColumns,
+                                  columns_.size());
+    panels_.ResizeUninitialized(block, SpreadDistance(depth_ * kTileColumns));
+    if (one_strip) {
+      PackStrip(rows_);
+      for (ColumnTile& column : columns_) {
+        PackColumn(column, panels_.Row(0));
+        MultiplyColumn(rows_, column);
+      }
+      return;
+    }
+    for (size_t j = 0; j < columns_.size(); j += block) {
+      const std::span<ColumnTile> columns =
+          std::span(columns_).subspan(j, std::min(block, columns_.size() - j));
+      for (size_t p = 0; p < columns.size(); ++p) {
+        PackColumn(columns[p], panels_.Row(p));
+      }
+      for (size_t i = 0; i < rows_.size(); i += strip) {
+        const std::span<RowTile> rows =
+            std::span(rows_).subspan(i, std::min(strip, rows_.size() - i));
+        PackStrip(rows);
+        for (const ColumnTile& column : columns) MultiplyColumn(rows, column);
+      }
+    }
+  }
+
+  /// Rows of c: those of one product, which are also rows of its a.
+  struct RowTile {
+    size_t problem;
+    size_t first;
+    size_t count;
+    TileRows at;
+  };
+  /// Columns of c: those of one product, which are rows of its b.
+  struct ColumnTile {
+    size_t problem;
+    size_t first;
+    size_t count;
+    TileColumns at;
+  };
+
+  static size_t TilesPerBlock(size_t bytes, size_t tile_size, size_t tiles) {
+    const size_t fit = std::max<size_t>(
+        bytes / (std::max<size_t>(tile_size, 1) * sizeof(float)), 1);
+    const size_t blocks = (tiles + fit - 1) / fit;
     return (tiles + blocks - 1) / blocks;
   }
 
-  void Multiply(const float* a, const float* b, size_t rows,
-                std::span<const size_t> ends, const TileOutput& out) {
-    if (ends.size() == 1) {
-      KernelFor(rows, out.columns)(a, b, ends[0], out);
-    } else {
-      MultiplySegments(a, b, rows, ends, out, tiles_.data());
+  /// Where a segment begins.
+  size_t StepOf(size_t segment) const {
+    return segment == 0 ? 0 : ends_[segment - 1];
+  }
+
+  /// The steps of the running block.
+  Operand Steps(Operand operand) const {
+    operand.values = operand.contraction == Contraction::kColumns
+                         ? operand.values.Cols(first_step_, depth_)
+                         : operand.values.Rows(first_step_, depth_);
+    return operand;
+  }
+
+  void ListTiles(const GemmPiece& piece) {
+    const bool common_left = common_ == GemmGroup::Common::kLeft;
+    rows_.clear();
+    columns_.clear();
+    size_t row = 0;  // counted over all products
+    size_t column = 0;
+    for (size_t p = 0; p < problems_.size(); ++p) {
+      if (p == 0 || !common_left) {
+        const BalancedTiles tiles(problems_[p]->c.rows(), kTileRows);
+        for (size_t i = 0; i < tiles.count(); ++i, ++row) {
+          if (row < piece.row_begin || row >= piece.row_end) continue;
+          rows_.push_back({p, tiles.First(i), tiles.Rows(i), {}});
+        }
+      }
+      if (p == 0 || common_left) {
+        const size_t width = problems_[p]->c.cols();
+        for (size_t j = 0; j < width; j += kTileColumns, ++column) {
+          if (column < piece.column_begin || column >= piece.column_end) {
+            continue;
+          }
+          columns_.push_back({p, j, std::min(kTileColumns, width - j), {}});
+        }
+      }
     }
   }
 
-  Matrix<float> a_;      // panels of the strip
-  Matrix<float> b_;      // panels of the column block
-  Matrix<float> tiles_;  // open nodes of the segment tree
+  /// Makes the rows of a ready for tiles: rows of one product at a time.
+  void PackStrip(std::span<RowTile> strip) {
+    size_t size = 0;
+    ForEachProduct(strip, [&](const Operand& a, std::span<RowTile> tiles) {
+      if (!ReadsInPlace(a)) size += PackedRowsSize(a, RowCount(tiles));
+    });
+    strip_.ResizeUninitialized(1, size);
+    float* to = strip_.data();
+    ForEachProduct(strip, [&](const Operand& a, std::span<RowTile> tiles) {
+      const size_t first = tiles.front().first;
+      const size_t count = RowCount(tiles);
+      PackedRows rows = RowsInPlace(a, first);
+      if (!ReadsInPlace(a)) {
+        rows = PackRows(a, first, count, block_ends_, to);
+        to += PackedRowsSize(a, count);
+      }
+      for (RowTile& tile : tiles) {
+        tile.at = rows.Tile(tile.first - first, tile.count);
+      }
+    });
+  }
+
+  static size_t RowCount(std::span<const RowTile> tiles) {
+    return tiles.back().first + tiles.back().count - tiles.front().first;
+  }
+
+  template <typename Visit>
+  void ForEachProduct(std::span<RowTile> strip, const Visit& visit) {
+    for (size_t begin = 0; begin < strip.size();) {
+      size_t end = begin + 1;
+      while (end < strip.size() && strip[end].problem == strip[begin].problem) {
+        ++end;
+      }
+      visit(Steps(problems_[strip[begin].problem]->a),
+            strip.subspan(begin, end - begin));
+      begin = end;
+    }
+  }
+
+  /// Makes a panel of b ready for tiles: packed before, in place, or in `to`.
+  void PackColumn(ColumnTile& tile, float* to) {
+    const GemmProblem& problem = *problems_[tile.problem];
+    if (problem.packed_b != nullptr) {  // one segment
+      tile.at = {problem.packed_b->Panel(tile.first / kTileColumns),
+                 kTileColumns};
+      return;
+    }
+    const Operand b = Steps(problem.b);
+    if (b.mx == nullptr && b.contraction == Contraction::kRows &&
+        tile.count % kLanes == 0 && rows_.size() <= kInPlaceRowTiles) {
+      tile.at = {b.values.data() + tile.first, b.values.stride()};
+      return;
+    }
+    PackPanel(b, tile.first, tile.count, block_ends_, to);
+    tile.at = {to, kTileColumns};
+  }
+
+  static TileOutput OutputOf(const GemmProblem& problem, const RowTile& row,
+                             const ColumnTile& column) {
+    TileOutput out{.data = problem.c.Row(row.first) + column.first,
+                   .stride = problem.c.stride(),
+                   .columns = column.count,
+                   .rounding = problem.rounding};
+    if (!problem.addend.empty()) {
+      out.addend = problem.addend.Row(row.first) + column.first;
+      out.addend_stride = problem.addend.stride();
+      // It is read when the sums are done; by then it is here.
+      for (size_t i = 0; i < row.count; ++i) {
+        for (size_t j = 0; j < column.count; j += kLanes) {
+          hwy::Prefetch(out.addend + i * out.addend_stride + j);
+        }
+      }
+    }
+    return out;
+  }
+
+  void MultiplyColumn(std::span<const RowTile> rows, const ColumnTile& column) {
+    for (const RowTile& row : rows) {
+      const GemmProblem& problem =
+          *problems_[common_ == GemmGroup::Common::kLeft ? column.problem
+                                                         : row.problem];
+      const Adjacent adjacent = AdjacentOf(problem.a);
+      const TileOutput out = OutputOf(problem, row, column);
+      const TileKernel kernel = KernelFor(adjacent, row.count, column.count);
+      if (ends_.size() == 1) {
+        kernel(row.at, column.at, depth_, out);
+      } else {
+        MultiplySegments(kernel, adjacent, row.at, column.at, out,
+                         StackOf(row, column));
+      }
+    }
+  }
+
+  float* StackOf(const RowTile& row, const ColumnTile& column) {
+    const auto i = static_cast<size_t>(&row - rows_.data());
+    const auto j = static_cast<size_t>(&column - columns_.data());
+    return stack_.Row(stack_.rows() == 1 ? 0 : i * columns_.size() + j);
+  }
+
+  /// A tile of several segments: their sums go up the aligned tree, as in
+  /// AlignedTree, on a stack of tiles.
+  void MultiplySegments(TileKernel kernel, Adjacent adjacent, TileRows rows,
+                        TileColumns columns, const TileOutput& out,
+                        float* stack) {
+    // Open nodes of a tree are the ones of its number of leaves.
+    auto open = static_cast<size_t>(std::popcount(first_segment_));
+    size_t begin = 0;
+    for (size_t i = 0; i < block_ends_.size(); ++i) {
+      const size_t leaves = first_segment_ + i + 1;
+      const size_t steps = block_ends_[i] - begin;
+      const bool last = leaves == ends_.size();
+      const size_t folds =
+          last ? open : static_cast<size_t>(std::countr_zero(leaves));
+      TileOutput to =
+          last ? out
+               : TileOutput{.data = stack + (open - folds) * kTileSize,
+                            .stride = kTileColumns,
+                            .columns = kTileColumns};
+      to.open = stack + open * kTileSize;
+      to.folds = folds;
+      if (!last && out.columns <= kLanes) to.columns = kLanes;
+      kernel(rows, columns, steps, to);
+      open = open - folds + 1;
+      rows.data += steps * (adjacent == Adjacent::kRows ? rows.distance : 1);
+      columns.data += steps * columns.distance;
+      begin += steps;
+    }
+  }
+
+  GemmGroup::Common common_;
+  std::span<const GemmProblem* const> problems_;
+  std::span<const size_t> ends_;    // of all segments
+  size_t first_segment_ = 0;        // of the running block
+  size_t first_step_ = 0;           // of it
+  std::vector<size_t> block_ends_;  // of its segments, from its first step
+  size_t depth_ = 0;                // of it
+  std::vector<RowTile> rows_;
+  std::vector<ColumnTile> columns_;
+  Matrix<float> strip_;   // packed rows of a
+  Matrix<float> panels_;  // of the block of columns
+  Matrix<float> stack_;   // open nodes of the segment tree, of each tile
 };
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

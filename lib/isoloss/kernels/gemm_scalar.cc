@@ -7,31 +7,52 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/bf16.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels {
 namespace {
+
+float Rounded(float value, Rounding rounding) {
+  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
+}
+
+void CopyRow(const Operand& operand, size_t row, float* to) {
+  for (size_t k = 0; k < operand.depth(); ++k) {
+    to[k] = operand.contraction == Contraction::kColumns
+                ? operand.values(row, k)
+                : operand.values(k, row);
+  }
+}
+
+void QuantizeRow(const formats::MxSpec& spec, std::span<float> row) {
+  for (size_t k = 0; k < row.size(); k += formats::kMxBlockSize) {
+    const std::span<float> block =
+        row.subspan(k, std::min(formats::kMxBlockSize, row.size() - k));
+    formats::QuantizeDequantizeBlock(block, spec, block);
+  }
+}
 
 /// Operand rows [extent, depth], quantised block by block within each segment.
 Matrix<float> OperandRows(const Operand& operand,
                           std::span<const size_t> segment_ends) {
   Matrix<float> rows(operand.extent(), operand.depth());
   for (size_t i = 0; i < rows.rows(); ++i) {
-    for (size_t k = 0; k < rows.cols(); ++k) {
-      rows(i, k) = operand.contraction == Contraction::kColumns
-                       ? operand.values(i, k)
-                       : operand.values(k, i);
-    }
+    CopyRow(operand, i, rows.Row(i));
     if (operand.mx == nullptr) continue;
     size_t begin = 0;
     for (const size_t end : segment_ends) {
-      for (size_t k = begin; k < end; k += formats::kMxBlockSize) {
-        const std::span<float> block(rows.Row(i) + k,
-                                     std::min(formats::kMxBlockSize, end - k));
-        formats::QuantizeDequantizeBlock(block, *operand.mx, block);
-      }
+      QuantizeRow(*operand.mx, {rows.Row(i) + begin, end - begin});
       begin = end;
     }
+  }
+  return rows;
+}
+
+Matrix<float> UnpackedRows(const PackedOperand& packed) {
+  Matrix<float> rows(packed.extent(), packed.depth());
+  for (size_t i = 0; i < rows.rows(); ++i) {
+    for (size_t k = 0; k < rows.cols(); ++k) rows(i, k) = packed.At(i, k);
   }
   return rows;
 }
@@ -53,16 +74,25 @@ float Dot(const float* a, const float* b,
 
 void CheckGemmProblem(const GemmProblem& problem) {
   const Operand& a = problem.a;
-  const Operand& b = problem.b;
   const MatrixView<float>& c = problem.c;
-  if (a.extent() != c.rows() || b.extent() != c.cols() ||
-      a.depth() != b.depth()) {
+  const PackedOperand* packed = problem.packed_b;
+  // Of a packed side only the first rows need be used.
+  const size_t b_extent = packed != nullptr
+                              ? std::min(packed->extent(), c.cols())
+                              : problem.b.extent();
+  const size_t b_depth =
+      packed != nullptr ? packed->depth() : problem.b.depth();
+  if (a.extent() != c.rows() || b_extent != c.cols() || a.depth() != b_depth) {
     ThrowError(
         ErrorKind::kShape,
         "Gemm: a has {} rows of depth {}, b {} rows of depth {} and c is "
         "{}x{}, but c must be a's rows by b's rows, and the depths "
         "equal. Pass operands that fit.",
-        a.extent(), a.depth(), b.extent(), b.depth(), c.rows(), c.cols());
+        a.extent(), a.depth(), b_extent, b_depth, c.rows(), c.cols());
+  }
+  const MatrixView<const float>& addend = problem.addend;
+  if (!addend.empty()) {
+    RequireShape("Gemm", "addend", addend, c.rows(), c.cols());
   }
   const std::span<const size_t> ends = problem.segment_ends;
   if (!ends.empty() &&
@@ -72,6 +102,12 @@ void CheckGemmProblem(const GemmProblem& problem) {
                "depth {}. Pass the end of every segment.",
                ends.size(), ends.back(), a.depth());
   }
+  if (packed != nullptr && ends.size() > 1) {
+    ThrowError(ErrorKind::kShape,
+               "Gemm: {} segments were given, but b was packed as one. Pass b "
+               "itself.",
+               ends.size());
+  }
 }
 
 std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
@@ -80,17 +116,26 @@ std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
   return {whole, 1};
 }
 
+void PackRowScalar(const Operand& operand, size_t row, float* to) {
+  CopyRow(operand, row, to);
+  if (operand.mx != nullptr) QuantizeRow(*operand.mx, {to, operand.depth()});
+}
+
 void GemmScalar(const GemmProblem& problem) {
   CheckGemmProblem(problem);
   size_t whole = 0;
   const std::span<const size_t> ends = SegmentEnds(problem, &whole);
   const Matrix<float> a = OperandRows(problem.a, ends);
-  const Matrix<float> b = OperandRows(problem.b, ends);
+  const Matrix<float> b = problem.packed_b != nullptr
+                              ? UnpackedRows(*problem.packed_b)
+                              : OperandRows(problem.b, ends);
   for (size_t i = 0; i < problem.c.rows(); ++i) {
     for (size_t j = 0; j < problem.c.cols(); ++j) {
-      const float sum = Dot(a.Row(i), b.Row(j), ends);
-      problem.c(i, j) =
-          problem.rounding == Rounding::kBf16 ? formats::RoundToBf16(sum) : sum;
+      float sum = Rounded(Dot(a.Row(i), b.Row(j), ends), problem.rounding);
+      if (!problem.addend.empty()) {
+        sum = Rounded(problem.addend(i, j) + sum, problem.rounding);
+      }
+      problem.c(i, j) = sum;
     }
   }
 }

@@ -1,4 +1,5 @@
-// What the fast kernels need of the definition: its argument checks.
+// What the fast kernels need of the definition: its argument checks, and how an
+// operand is packed where there is nothing to gain from a layout.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +15,8 @@ void CheckGemmProblem(const GemmProblem& problem);
 /// Ends of the segments, with "empty means one" resolved: `whole` is storage
 /// for that one end.
 std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole);
+
+/// Operand row `row`, quantised in one segment; `to` has room for its depth.
+void PackRowScalar(const Operand& operand, size_t row, float* to);
 
 }  // namespace isoloss::kernels

@@ -1,10 +1,10 @@
-// Packs GEMM operands into panels and quantises them there. Included once per
-// Highway target with a fused multiply-add and vectors of fixed length.
+// Lays GEMM operands out as register tiles read them, quantised on the way.
+// Included once per Highway target with a fused multiply-add and vectors of
+// fixed length.
 //
-// A panel holds a few operand rows k-major: element (row, k) stands at
-// panel[k * stride + row]. So vector lanes run over operand rows, whichever way
-// the source is stored, and the largest magnitude of an MX block (32 steps of
-// k) is a lane-wise maximum: one quantiser serves every operand.
+// Rows of b go into panels of one tile's width, step by step, whichever way
+// they are stored: tiles want vectors along them. Rows of a are only broadcast
+// from, so that they can lie either way and keep the way they are stored.
 #if defined(ISOLOSS_KERNELS_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ISOLOSS_KERNELS_PACK_INL_H_
 #undef ISOLOSS_KERNELS_PACK_INL_H_
@@ -16,291 +16,205 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <cstring>
 #include <span>
 
-#include "isoloss/formats/format.h"
-#include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/kernels/quantize-inl.h"
+#include "isoloss/kernels/tile-inl.h"
+#include "isoloss/kernels/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-namespace hn = hwy::HWY_NAMESPACE;
-using F32 = hn::ScalableTag<float>;
-using U32 = hn::ScalableTag<uint32_t>;
-using VecF = hn::Vec<F32>;
-using VecU = hn::Vec<U32>;
-constexpr size_t kLanes = hn::MaxLanes(F32());
-
-/// Lanes [0, count) from memory, +0 in the rest; reads nothing beyond count.
-HWY_INLINE VecF LoadPartial(const float* from, size_t count) {
+/// Steps [begin, end) of a vector of rows that lie along columns, transposed:
+/// row i's step k goes to panel[(k - begin) * kTileColumns + i]. Lanes from
+/// `count` on repeat the last row; nobody reads what they lead to.
+HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
+                                 size_t count, size_t begin, size_t end,
+                                 float* panel) {
   const F32 d;
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float lanes[kLanes] = {};
-  for (size_t i = 0; i < count; ++i) lanes[i] = from[i];
-  return hn::Load(d, lanes);
-#else
-  return hn::MaskedLoad(hn::FirstN(d, count), d, from);
-#endif
-}
-
-/// Writes lanes [0, count) and nothing beyond.
-HWY_INLINE void StorePartial(VecF value, float* to, size_t count) {
-  const F32 d;
-#if HWY_MEM_OPS_MIGHT_FAULT
-  HWY_ALIGN float lanes[kLanes];
-  hn::Store(value, d, lanes);
-  for (size_t i = 0; i < count; ++i) to[i] = lanes[i];
-#else
-  hn::BlendedStore(value, hn::FirstN(d, count), d, to);
-#endif
-}
-
-/// Transposes the 4x4 of each 128-bit block: vector j receives in block p the
-/// elements 4p + j of the four.
-HWY_INLINE void TransposeInBlocks(VecF* v) {
-  const F32 d;
-  const hn::Repartition<uint64_t, F32> d64;
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, v[0], v[1]));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, v[0], v[1]));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, v[2], v[3]));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, v[2], v[3]));
-  v[0] = hn::BitCast(d, hn::InterleaveLower(d64, low01, low23));
-  v[1] = hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23));
-  v[2] = hn::BitCast(d, hn::InterleaveLower(d64, high01, high23));
-  v[3] = hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23));
-}
-
-/// Transposes a kLanes x kLanes tile in registers.
-HWY_INLINE void Transpose(VecF (&v)[kLanes]) {
-  const F32 d;
-  HWY_UNROLL(4)
-  for (size_t quad = 0; quad < kLanes; quad += 4) TransposeInBlocks(v + quad);
-  // Vector 4q + j now has rows 4q … 4q + 3 of column 4p + j in block p; column
-  // 4p + j wants that block from every quad q.
-  if constexpr (kLanes == 8) {
-    HWY_UNROLL(4)
-    for (size_t j = 0; j < 4; ++j) {
-      const VecF q0 = v[j], q1 = v[4 + j];
-      v[j] = hn::ConcatLowerLower(d, q1, q0);
-      v[4 + j] = hn::ConcatUpperUpper(d, q1, q0);
-    }
-  } else if constexpr (kLanes == 16) {
-    HWY_UNROLL(4)
-    for (size_t j = 0; j < 4; ++j) {
-      const VecF q0 = v[j], q1 = v[4 + j], q2 = v[8 + j], q3 = v[12 + j];
-      const VecF even01 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q1), q0);
-      const VecF odd01 = hn::OddEvenBlocks(q1, hn::SwapAdjacentBlocks(q0));
-      const VecF even23 = hn::OddEvenBlocks(hn::SwapAdjacentBlocks(q3), q2);
-      const VecF odd23 = hn::OddEvenBlocks(q3, hn::SwapAdjacentBlocks(q2));
-      v[j] = hn::ConcatLowerLower(d, even23, even01);
-      v[4 + j] = hn::ConcatLowerLower(d, odd23, odd01);
-      v[8 + j] = hn::ConcatUpperUpper(d, even23, even01);
-      v[12 + j] = hn::ConcatUpperUpper(d, odd23, odd01);
-    }
+  const float* from[kLanes];
+  for (size_t i = 0; i < kLanes; ++i) {
+    from[i] = rows.Row(first + std::min(i, count - 1));
   }
-}
-
-/// kLanes consecutive rows of an operand. Lanes beyond the operand's extent
-/// repeat its last row or are +0; nobody reads the results they lead to.
-class RowGroup {
- public:
-  RowGroup(const Operand& operand, size_t first)
-      : values_(operand.values),
-        along_columns_(operand.contraction == Contraction::kColumns),
-        first_(first),
-        count_(std::min(kLanes, operand.extent() - first)) {}
-
-  /// Copies k in [begin, end) to panel[(k - begin) * stride + lane].
-  void Gather(size_t begin, size_t end, float* panel, size_t stride) const {
-    if (along_columns_) {
-      GatherTransposed(begin, end, panel, stride);
-    } else {
-      GatherRows(begin, end, panel, stride);
-    }
-  }
-
- private:
-  HWY_INLINE void GatherRows(size_t begin, size_t end, float* panel,
-                             size_t stride) const {
-    const F32 d;
-    const float* from = values_.data() + begin * values_.stride() + first_;
-    for (size_t k = begin; k < end; ++k) {
-      hn::Store(
-          count_ == kLanes ? hn::LoadU(d, from) : LoadPartial(from, count_), d,
-          panel);
-      from += values_.stride();
-      panel += stride;
-    }
-  }
-
-  HWY_INLINE void GatherTransposed(size_t begin, size_t end, float* panel,
-                                   size_t stride) const {
-    const F32 d;
-    const float* rows[kLanes];
+  for (size_t k = begin; k < end; k += kLanes) {
+    const size_t steps = std::min(kLanes, end - k);
+    VecF v[kLanes];
+    HWY_UNROLL(16)
     for (size_t i = 0; i < kLanes; ++i) {
-      rows[i] = values_.data() +
-                (first_ + std::min(i, count_ - 1)) * values_.stride();
+      hwy::Prefetch(from[i] + k + 4 * kLanes);
+      v[i] = LoadFirst(d, from[i] + k, steps);
     }
-    for (size_t k = begin; k < end; k += kLanes) {
-      const size_t steps = std::min(kLanes, end - k);
-      VecF v[kLanes];
-      if (steps == kLanes) {
-        HWY_UNROLL(16)
-        for (size_t i = 0; i < kLanes; ++i) v[i] = hn::LoadU(d, rows[i] + k);
-        Transpose(v);
-        HWY_UNROLL(16)
-        for (size_t i = 0; i < kLanes; ++i) {
-          hn::Store(v[i], d, panel + i * stride);
-        }
-      } else {
-        for (size_t i = 0; i < kLanes; ++i) {
-          v[i] = LoadPartial(rows[i] + k, steps);
-        }
-        Transpose(v);
-        for (size_t i = 0; i < steps; ++i) {
-          hn::Store(v[i], d, panel + i * stride);
-        }
+    Transpose(v);
+    if (HWY_LIKELY(steps == kLanes)) {
+      HWY_UNROLL(16)
+      for (size_t i = 0; i < kLanes; ++i) {
+        hn::StoreU(v[i], d, panel + i * kTileColumns);
       }
-      panel += kLanes * stride;
+    } else {
+      for (size_t i = 0; i < steps; ++i) {
+        hn::StoreU(v[i], d, panel + i * kTileColumns);
+      }
     }
+    panel += kLanes * kTileColumns;
   }
+}
 
-  MatrixView<const float> values_;
-  bool along_columns_;
-  size_t first_;
-  size_t count_;
-};
+/// How far ahead rows of a matrix are fetched that are visited one by one: the
+/// processor does not guess steps as wide as a row.
+constexpr size_t kStepsAhead = 16;
 
-/// Quantises and dequantises MX blocks of which every lane holds one, bit-equal
-/// to formats::QuantizeDequantizeBlock.
-///
-/// Works at the block's own scale S = 2^(s - 127) instead of dividing by it: an
-/// element x of exponent e is rounded to the quantum 2^-m * max(2^e, S * min
-/// normal) by adding and subtracting 2^23 quanta (nearest, ties to even, as
-/// |x| < 2^(m+1) quanta), then clamped to S * max. Nothing in it can overflow
-/// or become subnormal for an amax in [2^(emax + bias + 2 - 127), 2^103), nor
-/// for an amax of zero. Blocks outside, with an infinity or a NaN among them,
-/// are left to the definition.
-class LaneQuantizer {
- public:
-  explicit LaneQuantizer(const formats::MxSpec& spec)
-      : spec_(spec),
-        round_up_(RoundUp(spec)),
-        emax_(static_cast<uint32_t>(spec.element->emax)),
-        bias_(static_cast<uint32_t>(spec.element->bias)),
-        max_mantissa_(spec.element->max_mantissa_field()),
-        magic_(static_cast<uint32_t>(23 - spec.element->mantissa_bits) << 23) {}
-
-  /// block[k * stride + lane], k in [0, count), count in 1 … 32, in place.
-  HWY_INLINE void Run(float* block, size_t count, size_t stride) const {
-    const F32 d;
-    const U32 du;
-    const VecU magnitude = hn::Set(du, 0x7FFFFFFFu);
-    VecU amax = hn::Zero(du);
-    for (size_t k = 0; k < count; ++k) {
-      const VecU bits = hn::BitCast(du, hn::Load(d, block + k * stride));
-      amax = hn::Max(amax, hn::And(bits, magnitude));
+/// Steps [begin, end) of rows that lie along columns already: from
+/// from[k * stride + i] to panel[(k - begin) * kTileColumns + i].
+HWY_INLINE void GatherRows(MatrixView<const float> steps, size_t first,
+                           size_t count, size_t begin, size_t end,
+                           float* panel) {
+  const F32 d;
+  for (size_t k = begin; k < end; ++k) {
+    const float* from = steps.Row(k) + first;
+    for (size_t i = 0; i < count; i += kLanes) {
+      hwy::Prefetch(from + i + kStepsAhead * steps.stride());
+      const VecF value = LoadFirst(d, from + i, std::min(kLanes, count - i));
+      hn::StoreU(value, d, panel + i);
     }
-    if (!hn::AllFalse(du, Rare(amax))) {
-      RunDefinition(block, count, stride);
+    panel += kTileColumns;
+  }
+}
+
+/// Packs operand rows [first, first + count), at most a tile's width, into
+/// panel[k * kTileColumns + row].
+inline void PackPanel(const Operand& operand, size_t first, size_t count,
+                      std::span<const size_t> segment_ends, float* panel) {
+  const bool transposed = operand.contraction == Contraction::kColumns;
+  const auto gather = [&](size_t begin, size_t end, float* to) HWY_ATTR {
+    if (!transposed) {
+      GatherRows(operand.values, first, count, begin, end, to);
       return;
     }
-
-    // The scale byte is max(exponent - emax, 0).
-    const VecU exponent =
-        hn::ShiftRight<23>(hn::Add(amax, hn::Set(du, round_up_)));
-    const VecU limit =
-        hn::Or(hn::ShiftLeft<23>(hn::Max(exponent, hn::Set(du, emax_))),
-               hn::Set(du, max_mantissa_));
-    const VecU normal_from = hn::Set(du, emax_ + bias_ - 1);
-    const VecU min_normal =
-        hn::ShiftLeft<23>(hn::Sub(hn::Max(exponent, normal_from), normal_from));
-    const VecU exponent_mask = hn::Set(du, 0x7F800000u);
-    const VecU magic = hn::Set(du, magic_);
-    for (size_t k = 0; k < count; ++k) {
-      float* p = block + k * stride;
-      const VecF value = hn::Load(d, p);
-      const VecF absolute = hn::Abs(value);
-      const VecU binade = hn::And(hn::BitCast(du, value), exponent_mask);
-      const VecF quanta =
-          hn::BitCast(d, hn::Add(hn::Max(binade, min_normal), magic));
-      const VecF rounded = hn::Sub(hn::Add(absolute, quanta), quanta);
-      const VecF clamped =
-          hn::BitCast(d, hn::Min(hn::BitCast(du, rounded), limit));
-      hn::Store(hn::CopySignToAbs(clamped, value), d, p);
+    for (size_t i = 0; i < count; i += kLanes) {
+      GatherTransposed(operand.values, first + i, std::min(kLanes, count - i),
+                       begin, end, to + i);
     }
-  }
+  };
+  if (operand.mx == nullptr) return gather(0, operand.depth(), panel);
 
- private:
-  /// What added to the bits of amax makes its exponent field the rounded one
-  /// (docs/numerics.md, section 5).
-  static uint32_t RoundUp(const formats::MxSpec& spec) {
-    switch (spec.scale_mode) {
-      case formats::ScaleMode::kFloor:
-        return 0;
-      case formats::ScaleMode::kCeil:
-        return 0x7FFFFF;
-      case formats::ScaleMode::kEven:
-        return 1u << (22 - spec.element->mantissa_bits);
-      case formats::ScaleMode::kRceil:
-        return 0x7FFFFF - spec.element->max_mantissa_field();
+  const BlockQuantizer quantizer(*operand.mx);
+  ForEachMxBlock(segment_ends, [&](size_t k, size_t steps) HWY_ATTR {
+    float* const to = panel + k * kTileColumns;
+    if (transposed) gather(k, k + steps, to);
+    const float* from = transposed ? to : operand.values.Row(k) + first;
+    QuantizeBlocksDown<kTileVectors>(
+        quantizer, from, transposed ? kTileColumns : operand.values.stride(),
+        count, steps, to, kTileColumns);
+  });
+}
+
+/// Distance of rows of `length` floats in a buffer: an odd number of cache
+/// lines, so that rows spread over all sets of the cache.
+constexpr size_t SpreadDistance(size_t length) {
+  constexpr size_t kLine = 16;
+  return ((length + kLine - 1) / kLine | 1) * kLine;
+}
+
+/// Whether tiles read rows of `a` where they are: nothing is to be quantised,
+/// and neighbours in a column do not all fall into one set of an L1 cache,
+/// which repeats every 4 KB.
+inline bool ReadsInPlace(const Operand& a) {
+  return a.mx == nullptr && a.values.stride() * sizeof(float) % 4096 != 0;
+}
+
+inline Adjacent AdjacentOf(const Operand& a) {
+  return a.contraction == Contraction::kColumns ? Adjacent::kSteps
+                                                : Adjacent::kRows;
+}
+
+/// Rows of a that stand ready for tiles.
+struct PackedRows {
+  const float* data;
+  size_t distance;
+  Adjacent adjacent;
+
+  /// Rows [first, first + count). While they are used, what follows is fetched:
+  /// the rows after them, or their own elements kAhead steps on.
+  TileRows Tile(size_t first, size_t count) const {
+    constexpr size_t kLine = 16;
+    constexpr size_t kAhead = 48;
+    if (adjacent == Adjacent::kSteps) {
+      const float* const rows = data + first * distance;
+      return {rows, distance, rows + count * distance, kLine};
     }
-    return 0;
+    const float* const steps = data + first;
+    return {steps, distance, steps + count - 1 + kAhead * distance, distance};
   }
-
-  HWY_INLINE hn::Mask<U32> Rare(VecU amax) const {
-    const U32 du;
-    const uint32_t low = (emax_ + bias_ + 2) << 23;
-    const uint32_t high = 230u << 23;  // 2^103
-    const auto outside =
-        hn::Gt(hn::Sub(amax, hn::Set(du, low)), hn::Set(du, high - low - 1));
-    return hn::And(outside, hn::Ne(amax, hn::Zero(du)));
-  }
-
-  HWY_NOINLINE void RunDefinition(float* block, size_t count,
-                                  size_t stride) const {
-    float column[formats::kMxBlockSize];
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      for (size_t k = 0; k < count; ++k) column[k] = block[k * stride + lane];
-      formats::QuantizeDequantizeBlock({column, count}, spec_, {column, count});
-      for (size_t k = 0; k < count; ++k) block[k * stride + lane] = column[k];
-    }
-  }
-
-  const formats::MxSpec& spec_;
-  uint32_t round_up_;
-  uint32_t emax_;
-  uint32_t bias_;
-  uint32_t max_mantissa_;
-  uint32_t magic_;  // exponent field of 2^(23 - m)
 };
 
-/// Packs operand rows [first, first + count) for all k into a panel. Lanes are
-/// filled in whole vectors, so `stride` is a multiple of kLanes and panel is
-/// aligned.
-inline void PackPanel(const Operand& operand, size_t first, size_t count,
-                      std::span<const size_t> segment_ends, float* panel,
-                      size_t stride) {
-  for (size_t lane = 0; lane < count; lane += kLanes) {
-    const RowGroup group(operand, first + lane);
-    float* const to = panel + lane;
-    if (operand.mx == nullptr) {
-      group.Gather(0, operand.depth(), to, stride);
-      continue;
-    }
-    const LaneQuantizer quantizer(*operand.mx);
-    size_t begin = 0;
-    for (const size_t end : segment_ends) {
-      for (size_t k = begin; k < end; k += formats::kMxBlockSize) {
-        const size_t steps = std::min(formats::kMxBlockSize, end - k);
-        group.Gather(k, k + steps, to + k * stride, stride);
-        quantizer.Run(to + k * stride, steps, stride);
-      }
-      begin = end;
-    }
+/// Rows from `first` on, where the caller keeps them.
+inline PackedRows RowsInPlace(const Operand& a, size_t first) {
+  const Adjacent adjacent = AdjacentOf(a);
+  const size_t stride = a.values.stride();
+  return {a.values.data() + first * (adjacent == Adjacent::kSteps ? stride : 1),
+          stride, adjacent};
+}
+
+/// Floats that PackRows writes for `count` rows of a.
+inline size_t PackedRowsSize(const Operand& a, size_t count) {
+  return a.contraction == Contraction::kColumns
+             ? count * SpreadDistance(a.depth())
+             : a.depth() * SpreadDistance(count);
+}
+
+/// Quantises operand rows [0, count) that lie along rows of memory.
+inline void QuantizeAlongRows(const formats::MxSpec& spec,
+                              MatrixView<const float> rows,
+                              std::span<const size_t> segment_ends,
+                              MatrixView<float> to) {
+  RowBlocks blocks(spec);
+  for (size_t i = 0; i < rows.rows(); ++i) {
+    ForEachMxBlock(segment_ends, [&](size_t k, size_t steps) HWY_ATTR {
+      blocks.Add(rows.Row(i) + k, steps, to.Row(i) + k);
+    });
   }
+  blocks.Flush();
+}
+
+/// Quantises operand rows that lie down the columns of `steps`. Rows of `to`
+/// have room for whole vectors.
+inline void QuantizeDownColumns(const formats::MxSpec& spec,
+                                MatrixView<const float> steps,
+                                std::span<const size_t> segment_ends,
+                                MatrixView<float> to) {
+  // Neighbouring cache lines together: they come from memory together.
+  constexpr size_t kVectors = 4;
+  const BlockQuantizer quantizer(spec);
+  ForEachMxBlock(segment_ends, [&](size_t k, size_t count) HWY_ATTR {
+    for (size_t i = 0; i < steps.cols(); i += kVectors * kLanes) {
+      QuantizeBlocksDown<kVectors>(
+          quantizer, steps.Row(k) + i, steps.stride(),
+          std::min(kVectors * kLanes, steps.cols() - i), count, to.Row(k) + i,
+          to.stride());
+    }
+  });
+}
+
+/// Packs rows [first, first + count) of a, as they are stored, into `to`.
+inline PackedRows PackRows(const Operand& a, size_t first, size_t count,
+                           std::span<const size_t> segment_ends, float* to) {
+  const bool along_rows = a.contraction == Contraction::kColumns;
+  const MatrixView<const float> from =
+      along_rows ? a.values.Rows(first, count) : a.values.Cols(first, count);
+  const size_t distance = SpreadDistance(from.cols());
+  const MatrixView<float> packed(to, from.rows(), from.cols(), distance);
+  if (a.mx == nullptr) {
+    for (size_t i = 0; i < from.rows(); ++i) {
+      std::memcpy(packed.Row(i), from.Row(i), from.cols() * sizeof(float));
+    }
+  } else if (along_rows) {
+    QuantizeAlongRows(*a.mx, from, segment_ends, packed);
+  } else {
+    QuantizeDownColumns(*a.mx, from, segment_ends, packed);
+  }
+  return {to, distance, AdjacentOf(a)};
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)

@@ -26,11 +26,12 @@ Task TaskAt(const AttentionInputs& in, size_t index) {
 
 /// Buffers of the thread that runs a task, kept from task to task.
 struct Scratch {
-  Matrix<float> probabilities;  // [block, keys]
-  Matrix<float> dscores;        // [block, keys]
-  Matrix<float> block_sum;      // [keys, width]
-  Matrix<float> dkeys;          // [length, key width]
-  Matrix<float> dvalues;        // [length, value width]
+  kernels::PackedOperand keys;    // of the task, for scores
+  kernels::PackedOperand values;  // of the task, for their gradients
+  Matrix<float> probabilities;    // [block, keys]
+  Matrix<float> dscores;          // [block, keys]
+  Matrix<float> dkeys;            // [length, key width]
+  Matrix<float> dvalues;          // [length, value width]
   ThreadTeam serial{1};
 };
 
@@ -39,29 +40,26 @@ Scratch& ThisThreadsScratch() {
   return scratch;
 }
 
-/// Rows of `probabilities` become those of queries [first, first + rows) of the
-/// task's document over its keys [0, first + rows).
+/// Rows of scratch.probabilities become those of queries [first, first + rows)
+/// of the task's document over its keys [0, first + rows), which are packed.
 void Probabilities(const AttentionInputs& in, const Task& task, size_t first,
-                   size_t rows, Matrix<float>& probabilities) {
-  const size_t keys = first + rows;
-  probabilities.ResizeUninitialized(rows, keys);
+                   size_t rows, Scratch& scratch) {
+  Matrix<float>& probabilities = scratch.probabilities;
+  probabilities.ResizeUninitialized(rows, first + rows);
   kernels::Gemm({.a = {in.queries.Of(task.head, task.begin + first, rows)},
-                 .b = {in.keys.Of(task.head, task.begin, keys)},
-                 .c = probabilities.view()});
+                 .c = probabilities.view(),
+                 .packed_b = &scratch.keys});
   kernels::CausalSoftmaxForward(probabilities.view(), first + 1, in.scale);
 }
 
 /// sum[0:keys] += left^T right, where left is [block, keys].
 void AddTransposedProduct(MatrixView<const float> left,
-                          MatrixView<const float> right, Scratch& scratch,
-                          Matrix<float>& sum) {
-  scratch.block_sum.ResizeUninitialized(left.cols(), right.cols());
+                          MatrixView<const float> right, Matrix<float>& sum) {
+  const MatrixView<float> target = sum.view().Rows(0, left.cols());
   kernels::Gemm({.a = {left, Contraction::kRows},
                  .b = {right, Contraction::kRows},
-                 .c = scratch.block_sum.view()});
-  const MatrixView<float> target = sum.view().Rows(0, left.cols());
-  kernels::Add(target, scratch.block_sum.cview(), Rounding::kFp32, target,
-               scratch.serial);
+                 .c = target,
+                 .addend = target});
 }
 
 }  // namespace
@@ -70,11 +68,12 @@ void AttentionForward(const AttentionInputs& in, Rounding rounding,
                       const HeadColumns<float>& out, ThreadTeam& team) {
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const Task task = TaskAt(in, index);
-    Matrix<float>& probabilities = ThisThreadsScratch().probabilities;
+    Scratch& scratch = ThisThreadsScratch();
+    scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
     for (size_t first = 0; first < task.length; first += kQueryBlock) {
       const size_t rows = std::min(kQueryBlock, task.length - first);
-      Probabilities(in, task, first, rows, probabilities);
-      kernels::Gemm({.a = {probabilities.cview()},
+      Probabilities(in, task, first, rows, scratch);
+      kernels::Gemm({.a = {scratch.probabilities.cview()},
                      .b = {in.values.Of(task.head, task.begin, first + rows),
                            Contraction::kRows},
                      .c = out.Of(task.head, task.begin + first, rows),
@@ -91,20 +90,22 @@ void AttentionBackward(const AttentionInputs& in,
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const Task task = TaskAt(in, index);
     Scratch& scratch = ThisThreadsScratch();
+    scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
+    scratch.values.Pack({in.values.Of(task.head, task.begin, task.length)});
     scratch.dkeys.Resize(task.length, in.keys.width);
     scratch.dvalues.Resize(task.length, in.values.width);
     for (size_t first = 0; first < task.length; first += kQueryBlock) {
       const size_t rows = std::min(kQueryBlock, task.length - first);
       const size_t keys = first + rows;
       const auto dout_block = dout.Of(task.head, task.begin + first, rows);
-      Probabilities(in, task, first, rows, scratch.probabilities);
-      AddTransposedProduct(scratch.probabilities.cview(), dout_block, scratch,
+      Probabilities(in, task, first, rows, scratch);
+      AddTransposedProduct(scratch.probabilities.cview(), dout_block,
                            scratch.dvalues);
 
       scratch.dscores.ResizeUninitialized(rows, keys);
       kernels::Gemm({.a = {dout_block},
-                     .b = {in.values.Of(task.head, task.begin, keys)},
-                     .c = scratch.dscores.view()});
+                     .c = scratch.dscores.view(),
+                     .packed_b = &scratch.values});
       kernels::CausalSoftmaxBackward(scratch.probabilities.cview(), first + 1,
                                      in.scale, scratch.dscores.view());
 
@@ -115,7 +116,7 @@ void AttentionBackward(const AttentionInputs& in,
            .rounding = rounding});
       AddTransposedProduct(scratch.dscores.cview(),
                            in.queries.Of(task.head, task.begin + first, rows),
-                           scratch, scratch.dkeys);
+                           scratch.dkeys);
     }
     kernels::Cast(scratch.dkeys.cview(), rounding,
                   dkeys.Of(task.head, task.begin, task.length), scratch.serial);

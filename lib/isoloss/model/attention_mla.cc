@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "isoloss/formats/bf16.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -130,7 +131,6 @@ void MlaAttention::BackwardQueriesAndLatent(MatrixView<const float> a,
                                             MatrixView<float> da) {
   const RowGroups rows = context_.SequenceLeaves();
   Scratch& s = scratch_;
-  s.da_keys.ResizeUninitialized(a.rows(), a.cols());
   if (wq_) {
     wq_->QueueBackward(a, s.dqueries.view(), rows, da);
   } else {
@@ -142,9 +142,9 @@ void MlaAttention::BackwardQueriesAndLatent(MatrixView<const float> a,
     q_norm_->Backward(q_low_.view(), s.dq_normed.view(), s.dq_low.view());
     wq_a_->QueueBackward(a, s.dq_low.view(), rows, da);
   }
-  wkv_a_.QueueBackward(a, s.dcompressed.view(), rows, s.da_keys.view());
   context_.gemms.Run();
-  kernels::Add(da, s.da_keys.view(), context_.rounding, da, context_.team);
+  wkv_a_.QueueBackward(a, s.dcompressed.view(), rows, da, /*addend=*/da);
+  context_.gemms.Run();
 }
 
 void MlaAttention::RotateQueriesAndKey(MatrixView<float> queries,
@@ -167,16 +167,13 @@ void MlaAttention::AssembleKeys() {
   const size_t nope = c.qk_nope_head_dim;
   const size_t rope = c.qk_rope_head_dim;
   keys_.ResizeUninitialized(queries_.rows(), queries_.cols());
-  context_.team.ParallelFor(context_.batch.document_ends.size(), [&](size_t d) {
-    const auto ends = context_.batch.document_ends;
-    for (size_t t = d == 0 ? 0 : ends[d - 1]; t < ends[d]; ++t) {
-      for (size_t h = 0; h < c.n_heads; ++h) {
-        float* key = keys_.Row(t) + h * (nope + rope);
-        std::memcpy(key, expanded_.Row(t) + h * (nope + c.v_head_dim),
-                    nope * sizeof(float));
-        std::memcpy(key + nope, compressed_.Row(t) + c.kv_lora_rank,
-                    rope * sizeof(float));
-      }
+  kernels::ForEachRow(keys_.rows(), context_.team, [&](size_t t) {
+    for (size_t h = 0; h < c.n_heads; ++h) {
+      float* key = keys_.Row(t) + h * (nope + rope);
+      std::memcpy(key, expanded_.Row(t) + h * (nope + c.v_head_dim),
+                  nope * sizeof(float));
+      std::memcpy(key + nope, compressed_.Row(t) + c.kv_lora_rank,
+                  rope * sizeof(float));
     }
   });
 }
@@ -188,20 +185,17 @@ void MlaAttention::DisassembleKeyGradients() {
   const size_t nope = c.qk_nope_head_dim;
   const size_t rope = c.qk_rope_head_dim;
   const bool round = context_.rounding == kernels::Rounding::kBf16;
-  context_.team.ParallelFor(context_.batch.document_ends.size(), [&](size_t d) {
-    const auto ends = context_.batch.document_ends;
-    for (size_t t = d == 0 ? 0 : ends[d - 1]; t < ends[d]; ++t) {
-      float* dk_pe = scratch_.dcompressed.Row(t) + c.kv_lora_rank;
-      std::memset(dk_pe, 0, rope * sizeof(float));
-      for (size_t h = 0; h < c.n_heads; ++h) {
-        const float* dkey = scratch_.dkeys.Row(t) + h * (nope + rope);
-        std::memcpy(scratch_.dexpanded.Row(t) + h * (nope + c.v_head_dim), dkey,
-                    nope * sizeof(float));
-        for (size_t i = 0; i < rope; ++i) dk_pe[i] += dkey[nope + i];
-      }
-      for (size_t i = 0; round && i < rope; ++i) {
-        dk_pe[i] = formats::RoundToBf16(dk_pe[i]);
-      }
+  kernels::ForEachRow(scratch_.dkeys.rows(), context_.team, [&](size_t t) {
+    float* dk_pe = scratch_.dcompressed.Row(t) + c.kv_lora_rank;
+    std::memset(dk_pe, 0, rope * sizeof(float));
+    for (size_t h = 0; h < c.n_heads; ++h) {
+      const float* dkey = scratch_.dkeys.Row(t) + h * (nope + rope);
+      std::memcpy(scratch_.dexpanded.Row(t) + h * (nope + c.v_head_dim), dkey,
+                  nope * sizeof(float));
+      for (size_t i = 0; i < rope; ++i) dk_pe[i] += dkey[nope + i];
+    }
+    for (size_t i = 0; round && i < rope; ++i) {
+      dk_pe[i] = formats::RoundToBf16(dk_pe[i]);
     }
   });
 }

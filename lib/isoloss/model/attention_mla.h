@@ -26,7 +26,6 @@ class MlaAttention {
     Matrix<float> dcompressed;  // [T, kv_lora + dr]
     Matrix<float> dq_normed;    // [T, q_lora]
     Matrix<float> dq_low;       // [T, q_lora]
-    Matrix<float> da_keys;      // [T, D]
   };
 
   /// `name`: "layers.N.attention".

@@ -38,16 +38,17 @@ void FeedForward::Backward(MatrixView<const float> x,
   for (Matrix<float>* m : {&s.dhidden, &s.dgate, &s.dup}) {
     m->ResizeUninitialized(x.rows(), w1_.out());
   }
-  s.dx_up.ResizeUninitialized(x.rows(), x.cols());
   w2_.QueueBackward(hidden_.view(), dy, groups, s.dhidden.view());
   context_.gemms.Run();
   kernels::SwigluBackward(gate_.view(), up_.view(), s.dhidden.view(),
                           context_.rounding, s.dgate.view(), s.dup.view(),
                           context_.team);
-  w1_.QueueBackward(x, s.dgate.view(), groups, dx);
-  w3_.QueueBackward(x, s.dup.view(), groups, s.dx_up.view());
+  w1_.QueueInputGradient(s.dgate.view(), groups, dx);
   context_.gemms.Run();
-  kernels::Add(dx, s.dx_up.view(), context_.rounding, dx, context_.team);
+  // Both weight gradients read x: in one batch it is packed once.
+  w3_.QueueBackward(x, s.dup.view(), groups, dx, /*addend=*/dx);
+  w1_.QueueWeightGradient(x, s.dgate.view(), groups);
+  context_.gemms.Run();
 }
 
 FeedForward MakeDenseFeedForward(LayerContext& context, const std::string& name,

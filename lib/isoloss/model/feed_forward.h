@@ -29,7 +29,6 @@ class FeedForward {
     Matrix<float> dhidden;  // [rows, F]
     Matrix<float> dgate;    // [rows, F]
     Matrix<float> dup;      // [rows, F]
-    Matrix<float> dx_up;    // [rows, D]
   };
 
   /// GEMM sites are `name`.w1, .w3 and .w2.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "isoloss/base/error.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/gemm_sites.h"
 
@@ -27,6 +28,18 @@ LayerContext::LayerContext(const ModelConfig& model_config,
       weights(model_config),
       rope(model_config),
       gemms(thread_team) {}
+
+void LayerContext::LoadWeights(const ParameterSet& master) {
+  const std::span<Parameter> copies = weights.parameters();
+  for (size_t i = 0; i < copies.size(); ++i) {
+    const Parameter& source = master.parameters()[i];
+    ISOLOSS_ASSERT(source.shape == copies[i].shape);
+    if (packed_weights.Has(i)) continue;
+    kernels::Cast(source.values.view(), rounding, copies[i].values.view(),
+                  team);
+  }
+  packed_weights.Load(master, rounding, weights, team);
+}
 
 void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
                          ParameterSet* gradient_set) {

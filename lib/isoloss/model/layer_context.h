@@ -10,6 +10,7 @@
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/linear.h"
+#include "isoloss/model/packed_weights.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/rope.h"
 #include "isoloss/model/tap.h"
@@ -21,6 +22,10 @@ namespace isoloss::model {
 struct LayerContext {
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
                ThreadTeam& team);
+
+  /// Makes the compute copies of `master` and packs the GEMM weights among
+  /// them.
+  void LoadWeights(const ParameterSet& master);
 
   /// Points the context at the batch of the running call.
   void Begin(const TokenBatch& batch, TapSink* tap, ParameterSet* gradients);
@@ -48,6 +53,7 @@ struct LayerContext {
   const kernels::Rounding rounding;  ///< of activations and their gradients
   ThreadTeam& team;
   ParameterSet weights;  ///< compute copies
+  PackedWeights packed_weights;
   RopeTable rope;
   GemmQueue gemms;
   /// What one Forward + Backward adds to gemms, counted as layers are built.

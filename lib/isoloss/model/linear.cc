@@ -11,8 +11,18 @@ namespace {
 using kernels::Contraction;
 using precision::GemmRole;
 
-const formats::MxSpec* SpecOf(const std::optional<formats::MxSpec>& spec) {
-  return spec ? &*spec : nullptr;
+bool IsQuantized(const kernels::GemmProblem& problem) {
+  return problem.a.mx != nullptr ||
+         (problem.packed_b != nullptr ? problem.packed_b->quantized()
+                                      : problem.b.mx != nullptr);
+}
+
+/// What group g owns of a matrix; nothing of an empty one.
+template <typename T>
+MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
+  if (matrix.empty()) return matrix;
+  const size_t begin = groups.begins[g];
+  return matrix.Rows(begin, groups.begins[g + 1] - begin);
 }
 
 size_t SiteIndex(const precision::ResolvedRecipe& recipe,
@@ -32,7 +42,7 @@ void GemmQueue::Run() {
   kernels::GemmBatch(problems_, team_);
   for (const kernels::GemmProblem& problem : problems_) {
     ++executed_;
-    if (problem.a.mx != nullptr || problem.b.mx != nullptr) ++quantized_;
+    if (IsQuantized(problem)) ++quantized_;
   }
   problems_.clear();
 }
@@ -53,48 +63,69 @@ Linear::Linear(LayerContext& context, std::string site,
     context.gemms_per_step += count;
     if (precision->quantized()) context.quantized_gemms_per_step += count;
   }
+  weight_ = &context.packed_weights.Add(parameter_, groups, *fprop_, *dgrad_);
 }
 
 void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                           kernels::Rounding rounding,
                           MatrixView<float> y) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  const MatrixView<const float> weight = context_.Weight(parameter_);
   for (size_t g = 0; g < groups_; ++g) {
-    const size_t begin = groups.begins[g];
-    const size_t rows = groups.begins[g + 1] - begin;
-    context_.gemms.Add({.a = {x.Rows(begin, rows), Contraction::kColumns,
-                              SpecOf(fprop_->left)},
-                        .b = {weight.Rows(g * out_, out_),
-                              Contraction::kColumns, SpecOf(fprop_->right)},
-                        .c = y.Rows(begin, rows),
-                        .rounding = rounding});
+    context_.gemms.Add(
+        {.a = {RowsOf(x, groups, g), Contraction::kColumns, fprop_->left_mx()},
+         .c = RowsOf(y, groups, g),
+         .rounding = rounding,
+         .packed_b = &weight_->forward[g]});
   }
 }
 
 void Linear::QueueBackward(MatrixView<const float> x,
                            MatrixView<const float> dy, const RowGroups& groups,
-                           MatrixView<float> dx) const {
+                           MatrixView<float> dx,
+                           MatrixView<const float> addend) const {
+  for (size_t g = 0; g < groups_; ++g) {
+    QueueInputGradient(g, dy, groups, dx, addend);
+    QueueWeightGradient(g, x, dy, groups);
+  }
+}
+
+void Linear::QueueInputGradient(MatrixView<const float> dy,
+                                const RowGroups& groups, MatrixView<float> dx,
+                                MatrixView<const float> addend) const {
+  for (size_t g = 0; g < groups_; ++g) {
+    QueueInputGradient(g, dy, groups, dx, addend);
+  }
+}
+
+void Linear::QueueWeightGradient(MatrixView<const float> x,
+                                 MatrixView<const float> dy,
+                                 const RowGroups& groups) const {
+  for (size_t g = 0; g < groups_; ++g) QueueWeightGradient(g, x, dy, groups);
+}
+
+void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
+                                const RowGroups& groups, MatrixView<float> dx,
+                                MatrixView<const float> addend) const {
+  ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
+  context_.gemms.Add({.a = {RowsOf(dy, groups, group), Contraction::kColumns,
+                            dgrad_->left_mx()},
+                      .c = RowsOf(dx, groups, group),
+                      .rounding = context_.rounding,
+                      .packed_b = &weight_->backward[group],
+                      .addend = RowsOf(addend, groups, group)});
+}
+
+void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
+                                 MatrixView<const float> dy,
+                                 const RowGroups& groups) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   ISOLOSS_ASSERT(groups_ == 1 || groups.leaf_ends.empty());
-  const MatrixView<const float> weight = context_.Weight(parameter_);
   const MatrixView<float> dweight = context_.Gradient(parameter_);
-  for (size_t g = 0; g < groups_; ++g) {
-    const size_t begin = groups.begins[g];
-    const size_t rows = groups.begins[g + 1] - begin;
-    const MatrixView<const float> dy_rows = dy.Rows(begin, rows);
-    context_.gemms.Add(
-        {.a = {dy_rows, Contraction::kColumns, SpecOf(dgrad_->left)},
-         .b = {weight.Rows(g * out_, out_), Contraction::kRows,
-               SpecOf(dgrad_->right)},
-         .c = dx.Rows(begin, rows),
-         .rounding = context_.rounding});
-    context_.gemms.Add(
-        {.a = {dy_rows, Contraction::kRows, SpecOf(wgrad_->left)},
-         .b = {x.Rows(begin, rows), Contraction::kRows, SpecOf(wgrad_->right)},
-         .c = dweight.Rows(g * out_, out_),
-         .segment_ends = groups.leaf_ends});
-  }
+  context_.gemms.Add(
+      {.a = {RowsOf(dy, groups, group), Contraction::kRows, wgrad_->left_mx()},
+       .b = {RowsOf(x, groups, group), Contraction::kRows, wgrad_->right_mx()},
+       .c = dweight.Rows(group * out_, out_),
+       .segment_ends = groups.leaf_ends});
 }
 
 }  // namespace isoloss::model

@@ -17,6 +17,7 @@
 namespace isoloss::model {
 
 struct LayerContext;
+struct PackedWeight;
 
 /// Products that wait to be computed together, and how many were.
 class GemmQueue {
@@ -65,16 +66,33 @@ class Linear {
 
   void QueueForward(MatrixView<const float> x, const RowGroups& groups,
                     kernels::Rounding rounding, MatrixView<float> y) const;
-  /// dx = dy W, rounded like activations, and dW = dy^T x, which stays FP32.
+  /// dx = dy W, rounded like activations, and dW = dy^T x, which stays FP32. An
+  /// addend is added to dx with one more rounding; it may be dx.
   void QueueBackward(MatrixView<const float> x, MatrixView<const float> dy,
-                     const RowGroups& groups, MatrixView<float> dx) const;
+                     const RowGroups& groups, MatrixView<float> dx,
+                     MatrixView<const float> addend = {}) const;
+  /// Its two parts.
+  void QueueInputGradient(MatrixView<const float> dy, const RowGroups& groups,
+                          MatrixView<float> dx,
+                          MatrixView<const float> addend = {}) const;
+  void QueueWeightGradient(MatrixView<const float> x,
+                           MatrixView<const float> dy,
+                           const RowGroups& groups) const;
 
  private:
+  void QueueInputGradient(size_t group, MatrixView<const float> dy,
+                          const RowGroups& groups, MatrixView<float> dx,
+                          MatrixView<const float> addend) const;
+  void QueueWeightGradient(size_t group, MatrixView<const float> x,
+                           MatrixView<const float> dy,
+                           const RowGroups& groups) const;
+
   LayerContext& context_;
   std::string site_;
   size_t parameter_;  // place in a ParameterSet
   size_t groups_;
   size_t out_;
+  const PackedWeight* weight_;
   const precision::GemmPrecision* fprop_;
   const precision::GemmPrecision* dgrad_;
   const precision::GemmPrecision* wgrad_;

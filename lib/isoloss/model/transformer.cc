@@ -199,14 +199,7 @@ const precision::ResolvedRecipe& Transformer::recipe() const {
 }
 
 void Transformer::LoadWeights(const ParameterSet& master) {
-  LayerContext& context = impl_->context;
-  const std::span<Parameter> copies = context.weights.parameters();
-  for (size_t i = 0; i < copies.size(); ++i) {
-    const Parameter& source = master.parameters()[i];
-    ISOLOSS_ASSERT(source.shape == copies[i].shape);
-    kernels::Cast(source.values.view(), context.rounding,
-                  copies[i].values.view(), context.team);
-  }
+  impl_->context.LoadWeights(master);
 }
 
 void Transformer::LoadExpertBias(MatrixView<const float> expert_bias) {

@@ -30,6 +30,9 @@ struct GemmPrecision {
   std::optional<formats::MxSpec> right;
 
   bool quantized() const { return left.has_value() || right.has_value(); }
+  /// As kernels take them: nullptr where nothing is quantised.
+  const formats::MxSpec* left_mx() const { return left ? &*left : nullptr; }
+  const formats::MxSpec* right_mx() const { return right ? &*right : nullptr; }
 };
 
 /// A named precision recipe. Registered in recipes.def; one file each.

@@ -71,8 +71,9 @@ double EstimatedParameters(const model::ModelConfig& config) {
 
 double EstimatedBytes(const Experiment& experiment) {
   const Sizes s(experiment.model);
-  // Weights, gradients, two moments and the compute copy.
-  const double values_per_parameter = 5;
+  // Weights, gradients, two moments, the compute copy, and for nearly all of
+  // them two packed ones.
+  const double values_per_parameter = 7;
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);
   const double values =

@@ -1,0 +1,30 @@
+// Quantise-dequantise of whole matrices in MX blocks, bit-equal to
+// formats::QuantizeDequantizeBlock: what a GEMM does to its operands, as an
+// operation of its own.
+#pragma once
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/mx_block.h"
+
+namespace isoloss::kernels {
+
+/// out = source, quantised and dequantised in blocks of 32 along each row (the
+/// last block of a row may be short).
+/// Shapes   source, out [R, C]. `out` may be `source`.
+/// Errors   ShapeError if shapes differ.
+/// Exact    bits depend on the arguments only.
+void QuantizeDequantize(MatrixView<const float> source,
+                        const formats::MxSpec& spec, MatrixView<float> out,
+                        ThreadTeam& team);
+
+/// out[j, i] = element (i, j) of source, quantised and dequantised in blocks of
+/// 32 down each column.
+/// Shapes   source [R, C]; out [C, R], no memory of source.
+/// Errors   ShapeError if shapes do not fit.
+/// Exact    bits depend on the arguments only.
+void QuantizeDequantizeTransposed(MatrixView<const float> source,
+                                  const formats::MxSpec& spec,
+                                  MatrixView<float> out, ThreadTeam& team);
+
+}  // namespace isoloss::kernels

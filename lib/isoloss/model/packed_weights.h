@@ -1,0 +1,48 @@
+// The weights of GEMMs as products read them.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/kernels/gemm.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::model {
+
+/// One weight matrix, or `groups` of them stacked along the rows of one
+/// parameter, packed and quantised in both orientations: once after each change
+/// of the weights, for all tokens and threads of a step.
+/// Shapes   W [groups * out, in].
+struct PackedWeight {
+  size_t parameter;  ///< place in a ParameterSet
+  const precision::GemmPrecision* fprop;
+  const precision::GemmPrecision* dgrad;
+  std::vector<kernels::PackedOperand> forward;   ///< [groups], rows of W
+  std::vector<kernels::PackedOperand> backward;  ///< [groups], columns of W
+};
+
+/// Those of one model.
+class PackedWeights {
+ public:
+  /// The result stays where it is; it is empty until Pack.
+  const PackedWeight& Add(size_t parameter, size_t groups,
+                          const precision::GemmPrecision& fprop,
+                          const precision::GemmPrecision& dgrad);
+
+  /// Rounds the values of what was added from `master` into `copies`, then
+  /// packs them while they are near.
+  void Load(const ParameterSet& master, kernels::Rounding rounding,
+            ParameterSet& copies, ThreadTeam& team);
+
+  /// Whether Load fills this parameter of the copies.
+  bool Has(size_t parameter) const;
+
+ private:
+  std::deque<PackedWeight> weights_;  // never moved: layers hold references
+  ThreadTeam serial_{1};
+};
+
+}  // namespace isoloss::model
