@@ -1,21 +1,24 @@
 // Speed of the row-wise operations on one thread: elements per second, and as
-// `of_copy` relative to a plain copy of the same matrix made right before.
-// Time is that of the thread on a processor, so neighbours matter less.
+// `of_copy` relative to a plain copy of the same matrix.
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "contest.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/rng.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/rowwise.h"
+#include "program.h"
 
-namespace isoloss::kernels {
+namespace isoloss::bench {
 namespace {
+
+using kernels::Rounding;
 
 /// 2,048 tokens of width 256: the activations of a small model, 2 MB each.
 constexpr size_t kTokens = 2048;
@@ -55,96 +58,89 @@ struct Buffers {
   ThreadTeam team{1};
 };
 
-double ThreadSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) +
-         static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
 void Measure(benchmark::State& state,
              const std::function<void(Buffers&)>& operation) {
   Buffers buffers;
-  const size_t bytes = buffers.x.size() * sizeof(float);
-  double copying = 0;
-  double working = 0;
-  for (auto _ : state) {
-    const double start = ThreadSeconds();
-    std::memcpy(buffers.out.data(), buffers.x.data(), bytes);
-    benchmark::ClobberMemory();
-    const double copied = ThreadSeconds();
+  Contest contest = Contest::OneThread();
+  const size_t working = contest.Add([&] {
     operation(buffers);
     benchmark::ClobberMemory();
-    const double end = ThreadSeconds();
-    copying += copied - start;
-    working += end - copied;
-    state.SetIterationTime(end - copied);
-  }
-  state.SetItemsProcessed(state.iterations() *
-                          static_cast<int64_t>(buffers.x.size()));
-  state.counters["of_copy"] = copying / working;
+  });
+  const size_t copying = contest.Add([&] {
+    std::memcpy(buffers.out.data(), buffers.x.data(),
+                buffers.x.size() * sizeof(float));
+    benchmark::ClobberMemory();
+  });
+  contest.Run(state);
+  state.counters["giga_elements_per_s"] =
+      1e-9 * static_cast<double>(buffers.x.size()) / contest.Seconds(working);
+  state.counters["of_copy"] = contest.TimeRatio(copying, working);
 }
 
 constexpr Rounding kRounding = Rounding::kBf16;
 
-void Register() {
-  const auto add = [](const char* name, auto operation) {
-    benchmark::RegisterBenchmark(name, Measure, operation)->UseManualTime();
+void RegisterAll(int rounds) {
+  const auto add = [rounds](const std::string& name, auto operation) {
+    benchmark::RegisterBenchmark(("rowwise/" + name).c_str(), Measure,
+                                 operation)
+        ->UseManualTime()
+        ->Iterations(rounds);
   };
-  add("Cast",
-      [](Buffers& b) { Cast(b.x.view(), kRounding, b.out.view(), b.team); });
+  add("Cast", [](Buffers& b) {
+    kernels::Cast(b.x.view(), kRounding, b.out.view(), b.team);
+  });
   add("Add", [](Buffers& b) {
-    Add(b.x.view(), b.y.view(), kRounding, b.out.view(), b.team);
+    kernels::Add(b.x.view(), b.y.view(), kRounding, b.out.view(), b.team);
   });
   add("RmsNormForward", [](Buffers& b) {
-    RmsNormForward(b.x.view(), b.weight, 1e-5f, kRounding, b.out.view(),
-                   b.per_token, b.team);
+    kernels::RmsNormForward(b.x.view(), b.weight, 1e-5f, kRounding,
+                            b.out.view(), b.per_token, b.team);
   });
   add("RmsNormBackward", [](Buffers& b) {
-    RmsNormBackward(b.x.view(), b.weight, b.per_token, b.y.view(), kRounding,
-                    b.out.view(), b.dweight, b.team);
+    kernels::RmsNormBackward(b.x.view(), b.weight, b.per_token, b.y.view(),
+                             kRounding, b.out.view(), b.dweight, b.team);
   });
   add("SwigluForward", [](Buffers& b) {
-    SwigluForward(b.x.view(), b.y.view(), kRounding, b.out.view(), b.team);
+    kernels::SwigluForward(b.x.view(), b.y.view(), kRounding, b.out.view(),
+                           b.team);
   });
   add("SwigluBackward", [](Buffers& b) {
-    SwigluBackward(b.x.view(), b.y.view(), b.z.view(), kRounding, b.out.view(),
-                   b.out2.view(), b.team);
+    kernels::SwigluBackward(b.x.view(), b.y.view(), b.z.view(), kRounding,
+                            b.out.view(), b.out2.view(), b.team);
   });
-  add("RowSoftmax",
-      [](Buffers& b) { RowSoftmax(b.x.view(), b.out.view(), b.team); });
+  add("RowSoftmax", [](Buffers& b) {
+    kernels::RowSoftmax(b.x.view(), b.out.view(), b.team);
+  });
   add("CausalSoftmaxForward", [](Buffers& b) {
     // Square blocks, in place on the copy; half of each is masked.
     for (size_t row = 0; row < kTokens; row += kWidth) {
-      CausalSoftmaxForward(b.out.view().Rows(row, kWidth), 1, 0.1f);
+      kernels::CausalSoftmaxForward(b.out.view().Rows(row, kWidth), 1, 0.1f);
     }
   });
   add("CrossEntropy", [](Buffers& b) {
-    CrossEntropy(b.x.view(), b.labels, 1e-3f, kRounding, b.per_token,
-                 b.out.view(), b.team);
+    kernels::CrossEntropy(b.x.view(), b.labels, 1e-3f, kRounding, b.per_token,
+                          b.out.view(), b.team);
   });
   add("GatherCombine", [](Buffers& b) {
-    GatherCombine(b.x.view(), b.index.view(), b.weights.view(), b.y.view(),
-                  kRounding, b.out.view(), b.team);
+    kernels::GatherCombine(b.x.view(), b.index.view(), b.weights.view(),
+                           b.y.view(), kRounding, b.out.view(), b.team);
   });
   add("AdamWUpdate", [](Buffers& b) {
-    const AdamWScalars scalars = {0.9999f, 0.9f,  0.1f,  0.95f, 0.05f,
-                                  1e-3f,   0.31f, 1e-8f, 1.0f};
+    const kernels::AdamWScalars scalars = {0.9999f, 0.9f,  0.1f,  0.95f, 0.05f,
+                                           1e-3f,   0.31f, 1e-8f, 1.0f};
     const size_t n = b.x.size();
-    AdamWUpdate({b.out.data(), n}, {b.y.data(), n}, {b.out2.data(), n},
-                {b.x.data(), n}, scalars, b.team);
+    kernels::AdamWUpdate({b.out.data(), n}, {b.y.data(), n}, {b.out2.data(), n},
+                         {b.x.data(), n}, scalars, b.team);
   });
   add("SumOfSquares", [](Buffers& b) {
-    benchmark::DoNotOptimize(SumOfSquares({b.x.data(), b.x.size()}, b.team));
+    benchmark::DoNotOptimize(
+        kernels::SumOfSquares({b.x.data(), b.x.size()}, b.team));
   });
 }
 
 }  // namespace
-}  // namespace isoloss::kernels
+}  // namespace isoloss::bench
 
 int main(int argc, char** argv) {
-  isoloss::kernels::Register();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  return 0;
+  return isoloss::bench::RunProgram(argc, argv, isoloss::bench::RegisterAll);
 }

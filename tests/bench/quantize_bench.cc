@@ -1,0 +1,80 @@
+// Quantise-dequantise of FP32 words on one thread, beside a plain copy of the
+// same bytes.
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "contest.h"
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/format.h"
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/quantize.h"
+#include "products.h"
+#include "program.h"
+
+namespace isoloss::bench {
+namespace {
+
+using Quantize = void (*)(MatrixView<const float>, const formats::MxSpec&,
+                          MatrixView<float>, ThreadTeam&);
+
+/// Square matrices: 256 KB, with the result half a megabyte, is inside L2; 256
+/// MB is outside every cache.
+constexpr size_t kInL2 = 256;
+constexpr size_t kInMemory = 8192;
+
+void OneMatrix(benchmark::State& state, Quantize quantize,
+               const formats::MxSpec& spec, size_t side) {
+  const Matrix<float> source = Bf16Noise(side, side, 0);
+  Matrix<float> out(side, side);
+  ThreadTeam team(1);
+  Contest contest = Contest::OneThread();
+  const size_t quantising =
+      contest.Add([&] { quantize(source.view(), spec, out.view(), team); });
+  const size_t copying = contest.Add([&] {
+    std::memcpy(out.data(), source.data(), source.size() * sizeof(float));
+    benchmark::ClobberMemory();
+  });
+  contest.Run(state);
+  state.counters["giga_elements_per_s"] =
+      1e-9 * static_cast<double>(source.size()) / contest.Seconds(quantising);
+  state.counters["of_copy"] = contest.TimeRatio(copying, quantising);
+}
+
+void Register(const std::string& what, Quantize quantize,
+              const std::string& element, formats::ScaleMode mode, size_t side,
+              int rounds) {
+  const formats::MxSpec spec = {&formats::FormatByName(element), mode};
+  benchmark::RegisterBenchmark(
+      fmt::format("{}/{}_{}", what, element, formats::ScaleModeName(mode))
+          .c_str(),
+      [=](benchmark::State& state) { OneMatrix(state, quantize, spec, side); })
+      ->UseManualTime()
+      ->Iterations(rounds);
+}
+
+void RegisterAll(int rounds) {
+  using formats::ScaleMode;
+  const auto rows = kernels::QuantizeDequantize;
+  const auto transposing = kernels::QuantizeDequantizeTransposed;
+  for (const auto mode : {ScaleMode::kFloor, ScaleMode::kCeil, ScaleMode::kEven,
+                          ScaleMode::kRceil}) {
+    Register("rows_l2", rows, "e4m3", mode, kInL2, rounds);
+    Register("transposing_l2", transposing, "e4m3", mode, kInL2, rounds);
+  }
+  Register("rows_l2", rows, "e5m2", ScaleMode::kRceil, kInL2, rounds);
+  Register("transposing_l2", transposing, "e5m2", ScaleMode::kRceil, kInL2,
+           rounds);
+  Register("rows_memory", rows, "e4m3", ScaleMode::kRceil, kInMemory, rounds);
+}
+
+}  // namespace
+}  // namespace isoloss::bench
+
+int main(int argc, char** argv) {
+  return isoloss::bench::RunProgram(argc, argv, isoloss::bench::RegisterAll);
+}

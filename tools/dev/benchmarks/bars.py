@@ -1,0 +1,113 @@
+"""The limits of a run. Every one is a ratio within a run, or stated per second or in seconds."""
+
+import collections
+import math
+import operator
+import statistics
+
+from . import BenchError
+
+DIRECTIONS = {">=": operator.ge, "<=": operator.le}
+
+Bar = collections.namedtuple("Bar", "name direction limit figure")
+
+
+def median_of(group, counter):
+    """The median of a counter over all benchmarks of a group, as `gemm/...`."""
+    def figure(figures):
+        return statistics.median(values_of(figures, group, counter))
+    return figure
+
+
+def share_not_below_1(group, counter):
+    def figure(figures):
+        values = values_of(figures, group, counter)
+        return sum(value >= 1 for value in values) / len(values)
+    return figure
+
+
+def worst_of(choose, *places):
+    """`choose` (min or max) of single figures, each as (benchmark, counter)."""
+    def figure(figures):
+        return choose(figures[name][counter] for name, counter in places)
+    return figure
+
+
+def single(name, counter):
+    return worst_of(min, (name, counter))
+
+
+def values_of(figures, group, counter):
+    values = [counters[counter] for name, counters in figures.items()
+              if name.startswith(group + "/") and counter in counters]
+    if not values:
+        raise KeyError(f"{group}/*: {counter}")
+    return values
+
+
+BARS = (
+    Bar("GEMM, both operands packed in the call, of FMA peak", ">=", 0.85,
+        median_of("gemm", "of_peak_bf16")),
+    Bar("GEMM, share of sizes not slower than OpenBLAS", ">=", 0.90,
+        share_not_below_1("gemm", "vs_openblas")),
+    Bar("GEMM, share of sizes not slower than Eigen", ">=", 0.90,
+        share_not_below_1("gemm", "vs_eigen")),
+    Bar("GEMM, MXFP8 quantised in the packing, of FMA peak", ">=", 0.80,
+        median_of("gemm", "of_peak_mxfp8")),
+    Bar("GEMM, right side packed beforehand, of FMA peak", ">=", 0.90,
+        median_of("gemm", "of_peak_bf16_prepacked")),
+    Bar("16 uneven experts, BF16, of FMA peak", ">=", 0.70,
+        single("experts/routed", "of_peak_bf16")),
+    Bar("16 uneven experts, MXFP8, of FMA peak", ">=", 0.70,
+        single("experts/routed", "of_peak_mxfp8")),
+    Bar("two threads over one, packed GEMM", ">=", 1.85, median_of("threads2", "speedup")),
+    Bar("two threads over one, step BF16", ">=", 1.85, single("step/threads2/bf16", "speedup")),
+    Bar("two threads over one, step MXFP8", ">=", 1.85,
+        single("step/threads2/mxfp8_rceil", "speedup")),
+    Bar("quantise along rows in L2, G elements/s", ">=", 6,
+        single("rows_l2/e4m3_rceil", "giga_elements_per_s")),
+    Bar("quantise transposing in L2, G elements/s", ">=", 5,
+        single("transposing_l2/e4m3_rceil", "giga_elements_per_s")),
+    Bar("quantise from memory, of a copy", ">=", 0.9, single("rows_memory/e4m3_rceil", "of_copy")),
+    Bar("step BF16, of FMA peak", ">=", 0.65, single("step/one_thread", "of_peak_bf16")),
+    Bar("step MXFP8, of FMA peak", ">=", 0.58, single("step/one_thread", "of_peak_mxfp8")),
+    Bar("PyTorch FP32 step over ours", ">=", 1.7, single("torch/fp32/threads1", "ratio")),
+    Bar("PyTorch MXFP8 step, usual emulation, over ours", ">=", 8,
+        single("torch/mxfp8_usual/threads1", "ratio")),
+    Bar("PyTorch MXFP8 step, fastest emulation, over ours", ">=", 3,
+        single("torch/mxfp8_fastest/threads1", "ratio")),
+    Bar("step MXFP8 over step BF16", "<=", 1.15, single("step/one_thread", "mxfp8_over_bf16")),
+    Bar("step of 4 x the tokens over step", "<=", 4.2,
+        worst_of(max, ("step/tokens4/bf16", "time_ratio"),
+                 ("step/tokens4/mxfp8_rceil", "time_ratio"))),
+    Bar("memory of 16 to 32 sequences over twice that of 8 to 16", "<=", 1.1,
+        worst_of(max, ("memory/bf16", "growth"), ("memory/mxfp8_rceil", "growth"))),
+    Bar("verify of the demo, seconds", "<=", 90, single("verify/demo", "seconds")),
+)
+
+
+def evaluate(figures, complete=True, bars=BARS):
+    """[{name, value, bar, holds}], in the order of the table.
+
+    What was not measured is an error in a complete run; otherwise its value and `holds` are None.
+    """
+    results = []
+    for bar in bars:
+        try:
+            value = bar.figure(figures)
+        except KeyError as missing:
+            if complete:
+                raise BenchError(f"bar `{bar.name}`: {missing.args[0]} was not measured, but a "
+                                 f"complete run needs it. Did a program lose a benchmark?") from None
+            value = None
+        if value is not None and not math.isfinite(value):
+            raise BenchError(f"bar `{bar.name}`: the value is {value}, but a figure is finite. "
+                             f"Run the program that measures it alone.")
+        holds = None if value is None else DIRECTIONS[bar.direction](value, bar.limit)
+        results.append({"name": bar.name, "value": value,
+                        "bar": f"{bar.direction} {bar.limit:g}", "holds": holds})
+    return results
+
+
+def all_hold(results):
+    return all(result["holds"] is not False for result in results)

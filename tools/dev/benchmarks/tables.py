@@ -1,0 +1,188 @@
+"""Figures as the Markdown tables of docs/performance.md."""
+
+import re
+import statistics
+
+SIZE = re.compile(r"/(\d+)x(\d+)x(\d+)$")
+
+
+def table(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value, digits=2):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def sized(figures, group):
+    """[(m, n, k, counters)] of the benchmarks `group/MxNxK`, in order."""
+    found = []
+    for name, counters in figures.items():
+        match = SIZE.search(name)
+        if match and name.startswith(group + "/"):
+            found.append((*map(int, match.groups()), counters))
+    return sorted(found, key=lambda entry: entry[:3])
+
+
+def by_rows(sizes, counter):
+    """Median over all sizes, then over those of each M."""
+    medians = [statistics.median(counters[counter] for *_, counters in sizes)]
+    for m in sorted({size[0] for size in sizes}):
+        medians.append(statistics.median(
+            counters[counter] for rows, _, _, counters in sizes if rows == m))
+    return [number(median) for median in medians]
+
+
+GEMM_ROWS = (
+    ("BF16, both operands packed in the call", "of_peak_bf16"),
+    ("MXFP8, both quantised in the packing", "of_peak_mxfp8"),
+    ("BF16, W packed beforehand", "of_peak_bf16_prepacked"),
+    ("MXFP8, W packed and quantised beforehand", "of_peak_mxfp8_prepacked"),
+    ("OpenBLAS sgemm", "of_peak_openblas"),
+    ("Eigen", "of_peak_eigen"),
+    ("oneDNN f32 matmul", "of_peak_onednn"),
+)
+PEERS = (("OpenBLAS", "vs_openblas"), ("Eigen", "vs_eigen"), ("oneDNN", "vs_onednn"))
+
+
+def gemm(figures):
+    sizes = sized(figures, "gemm")
+    ms = sorted({size[0] for size in sizes})
+    header = ["of FMA peak, median", f"all {len(sizes)}", *(f"M={m}" for m in ms)]
+    fractions = table(header, [[label, *by_rows(sizes, counter)] for label, counter in GEMM_ROWS])
+    header = ["time of the peer / ours (BF16, packed in the call)", *header[1:],
+              "sizes where we are not slower"]
+    rows = []
+    for label, counter in PEERS:
+        wins = sum(counters[counter] >= 1 for *_, counters in sizes)
+        rows.append([label, *by_rows(sizes, counter), f"{wins} of {len(sizes)}"])
+    return fractions + "\n\n" + table(header, rows)
+
+
+def gemm_sizes(figures):
+    header = ["M,N,K", "BF16", "MXFP8", "BF16, W packed", "MXFP8, W packed", "OpenBLAS", "Eigen",
+              "oneDNN"]
+    counters_shown = [counter for _, counter in GEMM_ROWS]
+    return table(header, [
+        [f"{m},{n},{k}", *(number(counters[counter]) for counter in counters_shown)]
+        for m, n, k, counters in sized(figures, "gemm")])
+
+
+def other_products(figures):
+    rows = []
+    for group, label in (("experts", "16 experts, {}"), ("small", "y = x Wᵀ, {}"),
+                         ("wgrad", "dW = dyᵀ x, {}")):
+        for name, counters in figures.items():
+            if name.startswith(group + "/"):
+                rows.append([label.format(name.split("/")[1]), *(
+                    number(counters.get(counter)) for _, counter in GEMM_ROWS)])
+    return table(["of FMA peak", "BF16", "MXFP8", "BF16, W packed", "MXFP8, W packed",
+                  "OpenBLAS", "Eigen", "oneDNN"], rows)
+
+
+def threads(figures):
+    sizes = sized(figures, "threads2")
+    ms = sorted({size[0] for size in sizes})
+    rows = [["FMA loop: what the machine gives",
+             number(figures["threads2_fma/loop"]["speedup"]), *[""] * len(ms)],
+            ["GEMM, W packed", *by_rows(sizes, "speedup")]]
+    for name, counters in figures.items():
+        if name.startswith("threads2_experts/"):
+            _, routing, precision = name.split("/")
+            rows.append([f"16 experts, {routing}, {precision.upper()}",
+                         number(counters["speedup"]), *[""] * len(ms)])
+        if name.startswith("step/threads2/"):
+            rows.append([f"step, {name.split('/')[2]}", number(counters["speedup"]),
+                         *[""] * len(ms)])
+    return table(["two threads / one", "median", *(f"M={m}" for m in ms)], rows)
+
+
+def quantize(figures):
+    rows = []
+    for group, label in (("rows_l2", "along rows, in L2"),
+                         ("transposing_l2", "transposing, in L2"),
+                         ("rows_memory", "along rows, from memory")):
+        for name, counters in figures.items():
+            if name.startswith(group + "/"):
+                element, mode = name.split("/")[1].split("_")
+                rows.append([label, f"{element.upper()} {mode}",
+                             number(counters["giga_elements_per_s"], 1),
+                             number(counters["of_copy"])])
+    return table(["", "format", "10⁹ elements/s", "of a copy"], rows)
+
+
+def rowwise(figures):
+    return table(["operation", "10⁹ elements/s", "of a copy"], [
+        [name.split("/")[1], number(counters["giga_elements_per_s"]), number(counters["of_copy"])]
+        for name, counters in figures.items() if name.startswith("rowwise/")])
+
+
+def step(figures):
+    one = figures["step/one_thread"]
+    rows = []
+    for recipe, short in (("bf16", "bf16"), ("mxfp8_rceil", "mxfp8"), ("fp32", "fp32")):
+        two = figures[f"step/threads2/{recipe}"]
+        memory = figures[f"memory/{recipe}"]
+        rows.append([
+            recipe, number(one[f"of_peak_{short}"]), number(one[f"ms_{short}"], 0),
+            number(two["ms"], 0), number(two["speedup"]),
+            number(figures[f"step/tokens4/{recipe}"]["time_ratio"]),
+            *(number(memory[f"bytes_{count}"] / 2**20, 0) for count in (8, 16, 32)),
+            number(memory["bytes_per_token"] / 1024, 1)])
+    return table(["recipe", "of FMA peak, 1 thread", "ms, 1 thread", "ms, 2 threads",
+                  "2 threads / 1", "4 x the tokens / 1", "MB at 8 sequences", "16", "32",
+                  "KB a token"], rows)
+
+
+TORCH_MODES = (
+    ("fp32", "fp32", "FP32"),
+    ("bf16", "bf16", "autocast BF16"),
+    ("mxfp8_usual", "mxfp8_floor", "MXFP8, microxcaling's operations"),
+    ("mxfp8_fastest", "mxfp8_floor", "MXFP8, fewest operations, on the bits"),
+)
+
+
+def torch(figures):
+    rows = []
+    for mode, recipe, label in TORCH_MODES:
+        for count in (1, 2):
+            pair = figures.get(f"torch/{mode}/threads{count}")
+            if pair:
+                rows.append([label, recipe, str(count), number(pair["torch_ms"], 0),
+                             number(pair["ms"], 0), number(pair["torch_of_peak"]),
+                             number(pair["of_peak"]), f"**{number(pair['ratio'])}**"])
+    return table(["PyTorch", "our recipe", "threads", "PyTorch ms", "our ms",
+                  "PyTorch of FMA peak", "ours", "PyTorch / ours"], rows)
+
+
+def bars(results):
+    word = {True: "yes", False: "**no**", None: "not measured"}
+    return table(["bar", "limit", "value", "holds"], [
+        [result["name"], result["bar"].replace(">=", "≥").replace("<=", "≤"),
+         number(result["value"]), word[result["holds"]]] for result in results])
+
+
+def machine(description):
+    return table(["", ""], [[key, str(value)] for key, value in description.items()])
+
+
+# Those of figures alone.
+FROM_FIGURES = {
+    "gemm": gemm,
+    "gemm_sizes": gemm_sizes,
+    "products": other_products,
+    "threads": threads,
+    "quantize": quantize,
+    "rowwise": rowwise,
+    "step": step,
+    "torch": torch,
+}
+NAMES = ("machine", "bars", *FROM_FIGURES)
+
+
+def all_tables(figures, bar_results, description):
+    """{name between the document's markers: Markdown}, for each of NAMES."""
+    return {"machine": machine(description), "bars": bars(bar_results),
+            **{name: make(figures) for name, make in FROM_FIGURES.items()}}
