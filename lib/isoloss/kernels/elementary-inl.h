@@ -51,9 +51,10 @@ HWY_INLINE hn::VFromD<D> PowerOfTwo(
 /// p * 2^n, rounded once, for p near 1 and the n of Exp; `n_shifted` is n plus
 /// kRoundToInteger.
 template <class D>
-HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p, hn::VFromD<D> n,
+HWY_INLINE hn::VFromD<D> ScaleByPower(D d, hn::VFromD<D> p,
+                                      [[maybe_unused]] hn::VFromD<D> n,
                                       hn::VFromD<D> n_shifted) {
-#if HWY_TARGET <= HWY_AVX3
+#if HWY_TARGET <= HWY_AVX3  // which Highway has no operation for
   if constexpr (hn::MaxLanes(D()) == 16) {
     return hn::VFromD<D>{_mm512_scalef_ps(p.raw, n.raw)};
   }

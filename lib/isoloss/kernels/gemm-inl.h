@@ -26,8 +26,8 @@ HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
 /// Rows of a that are used with one panel of b after the other, packed or not:
-/// half of a 1 MB L2.
-constexpr size_t kStripBytes = 512 << 10;
+/// a quarter of a 1 MB L2, as what they are multiplied to lies there as well.
+constexpr size_t kStripBytes = 256 << 10;
 /// Panels of b kept while several strips of a pass: a share of L3.
 constexpr size_t kColumnBlockBytes = 4 << 20;
 /// Steps computed for all tiles before the next ones, if segments allow: longer

@@ -34,20 +34,21 @@ void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
 void FeedForward::Backward(MatrixView<const float> x,
                            MatrixView<const float> dy, const RowGroups& groups,
                            MatrixView<float> dx) {
-  Scratch& s = scratch_;
-  for (Matrix<float>* m : {&s.dhidden, &s.dgate, &s.dup}) {
-    m->ResizeUninitialized(x.rows(), w1_.out());
-  }
-  w2_.QueueBackward(hidden_.view(), dy, groups, s.dhidden.view());
+  Matrix<float>& dhidden = scratch_.dhidden;
+  dhidden.ResizeUninitialized(x.rows(), w1_.out());
+  w2_.QueueBackward(hidden_.view(), dy, groups, dhidden.view());
   context_.gemms.Run();
-  kernels::SwigluBackward(gate_.view(), up_.view(), s.dhidden.view(),
-                          context_.rounding, s.dgate.view(), s.dup.view(),
+  // Each gradient takes the place of what is read here for the last time.
+  Matrix<float>& dgate = gate_;
+  Matrix<float>& dup = dhidden;
+  kernels::SwigluBackward(gate_.view(), up_.view(), dhidden.view(),
+                          context_.rounding, dgate.view(), dup.view(),
                           context_.team);
-  w1_.QueueInputGradient(s.dgate.view(), groups, dx);
+  w1_.QueueInputGradient(dgate.view(), groups, dx);
   context_.gemms.Run();
   // Both weight gradients read x: in one batch it is packed once.
-  w3_.QueueBackward(x, s.dup.view(), groups, dx, /*addend=*/dx);
-  w1_.QueueWeightGradient(x, s.dgate.view(), groups);
+  w3_.QueueBackward(x, dup.view(), groups, dx, /*addend=*/dx);
+  w1_.QueueWeightGradient(x, dgate.view(), groups);
   context_.gemms.Run();
 }
 

@@ -27,8 +27,6 @@ class FeedForward {
   /// Buffers of the backward pass; one set serves all layers.
   struct Scratch {
     Matrix<float> dhidden;  // [rows, F]
-    Matrix<float> dgate;    // [rows, F]
-    Matrix<float> dup;      // [rows, F]
   };
 
   /// GEMM sites are `name`.w1, .w3 and .w2.
@@ -39,8 +37,9 @@ class FeedForward {
   /// Shapes   x, y [rows, D].
   void Forward(MatrixView<const float> x, const RowGroups& groups,
                MatrixView<float> y);
-  /// x and groups as in Forward. dx is the sum of W1's and W3's contribution,
-  /// each rounded, added with one more rounding.
+  /// x and groups as in Forward, whose intermediate values are used up. dx is
+  /// the sum of W1's and W3's contribution, each rounded, added with one more
+  /// rounding.
   void Backward(MatrixView<const float> x, MatrixView<const float> dy,
                 const RowGroups& groups, MatrixView<float> dx);
 
