@@ -57,14 +57,6 @@ Matrix<float> AdversarialBlocks(size_t length) {
   return blocks;
 }
 
-Matrix<float> Transposed(const Matrix<float>& matrix) {
-  Matrix<float> result(matrix.cols(), matrix.rows());
-  for (size_t i = 0; i < matrix.rows(); ++i) {
-    for (size_t j = 0; j < matrix.cols(); ++j) result(j, i) = matrix(i, j);
-  }
-  return result;
-}
-
 class GemmMxOn : public OnEveryTarget {};
 INSTANTIATE_TEST_SUITE_P(Targets, GemmMxOn,
                          ::testing::ValuesIn(SupportedTargets()),
@@ -73,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, GemmMxOn,
 TEST_P(GemmMxOn, QuantisesEveryBlockAsTheDefinition) {
   for (const size_t length : {1, 5, 31, 32}) {
     const Matrix<float> blocks = AdversarialBlocks(length);
-    const Matrix<float> by_columns = Transposed(blocks);
+    const Matrix<float> by_columns = Transposed(blocks.view());
     // One column of ones at a time would hide which element is wrong; the unit
     // matrix shows each one (a block with a NaN becomes a row of them).
     Matrix<float> unit(length, length);

@@ -31,14 +31,6 @@ Matrix<float> Quantized(MatrixView<const float> source,
   return out;
 }
 
-Matrix<float> Transposed(MatrixView<const float> matrix) {
-  Matrix<float> out(matrix.cols(), matrix.rows());
-  for (size_t i = 0; i < matrix.rows(); ++i) {
-    for (size_t j = 0; j < matrix.cols(); ++j) out(j, i) = matrix(i, j);
-  }
-  return out;
-}
-
 class QuantizeOn : public OnEveryTarget {};
 INSTANTIATE_TEST_SUITE_P(Targets, QuantizeOn,
                          testing::ValuesIn(SupportedTargets()), TargetTestName);
