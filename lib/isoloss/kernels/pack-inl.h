@@ -121,6 +121,7 @@ constexpr size_t SpreadDistance(size_t length) {
 /// and neighbours in a column do not all fall into one set of an L1 cache,
 /// which repeats every 4 KB.
 inline bool ReadsInPlace(const Operand& a) {
+  if (a.values.empty()) return true;
   return a.mx == nullptr && a.values.stride() * sizeof(float) % 4096 != 0;
 }
 
