@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -114,6 +114,91 @@ TEST_P(GemmBatchOn, AnAddendIsAddedToTheRoundedSum) {
         EXPECT_TRUE(SameResults(c.view(), sum.view())) << n << ", in place";
       }
     }
+  }
+}
+
+TEST_P(GemmBatchOn, LongSegmentsAreSummedInBlocksOfStepsWithTheSameBits) {
+  // Blocks of steps end between the leaves of the tree, at counts of leaves
+  // with one and with several open nodes.
+  const size_t depth = 7'000;
+  std::vector<size_t> uneven = {1'500, 1'500, 1'501, 1'900};
+  while (uneven.back() < depth) {
+    uneven.push_back(std::min(uneven.back() + 211, depth));
+  }
+  std::vector<size_t> even;
+  for (size_t end = 250; end <= depth; end += 250) even.push_back(end);
+  for (const std::vector<size_t>& ends : {uneven, even}) {
+    for (const size_t n : {9, 45}) {
+      for (const formats::MxSpec* mx :
+           {static_cast<const formats::MxSpec*>(nullptr), &E4m3()}) {
+        const Matrix<float> a = Filled(depth, 33, Values::kFp32, 1);
+        const Matrix<float> b = Filled(depth, n, Values::kFp32, 2);
+        Matrix<float> c(33, n);
+        EXPECT_TRUE(EqualsScalar({.a = {a.view(), Contraction::kRows, mx},
+                                  .b = {b.view(), Contraction::kRows, mx},
+                                  .c = c.view(),
+                                  .rounding = Rounding::kBf16,
+                                  .segment_ends = ends}))
+            << ends.size() << " segments, " << n << " columns";
+      }
+    }
+  }
+}
+
+TEST_P(GemmBatchOn, ProductsOfOneOperandMayHaveOtherSegments) {
+  const std::vector<size_t> two = {40, 100};
+  const std::vector<size_t> three = {7, 64, 100};
+  const Matrix<float> shared = Filled(100, 30, Values::kFp32, 1);
+  const Matrix<float> other = Filled(100, 20, Values::kFp32, 2);
+  const Operand x = {shared.view(), Contraction::kRows, &E4m3()};
+  const Operand y = {other.view(), Contraction::kRows, &E4m3()};
+  for (const bool shared_left : {true, false}) {
+    const Operand& a = shared_left ? x : y;
+    const Operand& b = shared_left ? y : x;
+    std::vector<Matrix<float>> results;
+    std::vector<GemmProblem> problems;
+    results.reserve(2);
+    for (const std::vector<size_t>& ends : {std::cref(two), std::cref(three)}) {
+      const auto c = results.emplace_back(a.extent(), b.extent()).view();
+      problems.push_back({.a = a, .b = b, .c = c, .segment_ends = ends});
+    }
+    ThreadTeam team(1);
+
+    GemmBatch(problems, team);
+
+    for (GemmProblem problem : problems) {
+      Matrix<float> expected(a.extent(), b.extent());
+      const MatrixView<float> c = problem.c;
+      problem.c = expected.view();
+      GemmScalar(problem);
+      EXPECT_TRUE(SameResults(c, expected.view()));
+    }
+  }
+}
+
+TEST_P(GemmBatchOn, ProductsOfOneMatrixMayHaveOtherFormats) {
+  const Matrix<float> x = Filled(60, 70, Values::kFp32, 1);
+  const Matrix<float> y = Filled(50, 70, Values::kFp32, 2);
+  const formats::MxSpec e5m2{&formats::FormatByName("e5m2")};
+  Matrix<float> results[4];
+  std::vector<GemmProblem> problems;
+  for (size_t i = 0; i < 4; ++i) {
+    results[i].Resize(60, 50);
+    problems.push_back(
+        {.a = {x.view()}, .b = {y.view()}, .c = results[i].view()});
+  }
+  problems[1].a.mx = &E4m3();
+  problems[2].b.mx = &e5m2;
+  problems[3].a.mx = problems[3].b.mx = &e5m2;
+  ThreadTeam team(1);
+
+  GemmBatch(problems, team);
+
+  for (size_t i = 0; i < 4; ++i) {
+    Matrix<float> expected(60, 50);
+    problems[i].c = expected.view();
+    GemmScalar(problems[i]);
+    EXPECT_TRUE(SameResults(results[i].view(), expected.view())) << i;
   }
 }
 
