@@ -176,26 +176,28 @@ TEST_P(GemmBatchOn, ProductsOfOneOperandMayHaveOtherSegments) {
   }
 }
 
-TEST_P(GemmBatchOn, ProductsOfOneMatrixMayHaveOtherFormats) {
-  const Matrix<float> x = Filled(60, 70, Values::kFp32, 1);
-  const Matrix<float> y = Filled(50, 70, Values::kFp32, 2);
+TEST_P(GemmBatchOn, ProductsOfOneMatrixMayDifferInFormatAndContraction) {
+  const Matrix<float> x = Filled(60, 60, Values::kFp32, 1);
+  const Matrix<float> y = Filled(60, 60, Values::kFp32, 2);
   const formats::MxSpec e5m2{&formats::FormatByName("e5m2")};
-  Matrix<float> results[4];
+  Matrix<float> results[6];
   std::vector<GemmProblem> problems;
-  for (size_t i = 0; i < 4; ++i) {
-    results[i].Resize(60, 50);
+  for (size_t i = 0; i < 6; ++i) {
+    results[i].Resize(60, 60);
     problems.push_back(
         {.a = {x.view()}, .b = {y.view()}, .c = results[i].view()});
   }
   problems[1].a.mx = &E4m3();
   problems[2].b.mx = &e5m2;
   problems[3].a.mx = problems[3].b.mx = &e5m2;
+  problems[4].a.contraction = Contraction::kRows;
+  problems[5].b.contraction = Contraction::kRows;
   ThreadTeam team(1);
 
   GemmBatch(problems, team);
 
-  for (size_t i = 0; i < 4; ++i) {
-    Matrix<float> expected(60, 50);
+  for (size_t i = 0; i < 6; ++i) {
+    Matrix<float> expected(60, 60);
     problems[i].c = expected.view();
     GemmScalar(problems[i]);
     EXPECT_TRUE(SameResults(results[i].view(), expected.view())) << i;
