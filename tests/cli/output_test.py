@@ -84,7 +84,7 @@ class Output(ProgramTest):
         self.assert_no_files("disk")
 
     def test_a_disk_that_fills_while_training(self):
-        disk = self.disk(64 << 20)
+        disk = self.disk(512 << 20)
         with TerminalProgram(self.folder, "run", "tiny.toml", "--out", "disk",
                              "--set=train.steps=100000") as program:
             program.wait_for("loss ")

@@ -326,6 +326,13 @@ const BadInput kWrongRecipe[] = {
     {"MixedArm",
      Spoil([](auto& log) { log.provenance.recipe = "mxfp8_floor"; }),
      Outcome::kInvalid, "declared_change", "but an arm has one recipe"},
+    {"MixedExchange",
+     [](Runs& runs) {
+       for (auto& run : runs) run.log.provenance.exchange = "flat";
+       runs[kCandidate3].log.provenance.exchange = "node";
+     },
+     Outcome::kInvalid, "declared_change",
+     "rows travelled by node, but in mxfp8_seed1.h5 by flat"},
 };
 
 std::string NameOf(const ::testing::TestParamInfo<BadInput>& info) {

@@ -205,6 +205,36 @@ TEST(JudgeRegression, RefusesTwoRecipes) {
   EXPECT_EQ(JudgeRuns(HealthyRuns(), Regression()).outcome, Outcome::kInvalid);
 }
 
+TEST(JudgeRegression, RefusesTwoExchangesButNotALogThatNamesNone) {
+  const auto outcome = [](const char* old_exchange, const char* new_exchange) {
+    Runs runs = TwoVersions(0);
+    for (auto& run : runs) {
+      const bool old = run.log.provenance.arm == "bf16";
+      run.log.provenance.exchange = old ? old_exchange : new_exchange;
+    }
+    return JudgeRuns(runs, Regression()).outcome;
+  };
+
+  EXPECT_EQ(outcome("flat", "node"), Outcome::kInvalid);
+  EXPECT_EQ(outcome("", "flat"), Outcome::kPass);
+  EXPECT_EQ(outcome("flat", "flat"), Outcome::kPass);
+}
+
+TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    auto& p = run.log.provenance;
+    const bool candidate = p.arm == "mxfp8";
+    p.exchange = candidate ? "node" : "flat";
+    p.recipe = "bf16";
+    p.resolved_recipe = "layers.0.wq  fprop bf16";
+    p.quantized_gemms_per_step = 0;
+    for (int64_t& count : run.log.steps.quantized_gemms) count = 0;
+  }
+
+  EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+}
+
 // ---- order -----------------------------------------------------------------
 
 TEST(Judge, NeverPassesWhenTheArmsAreGivenInTheWrongOrder) {

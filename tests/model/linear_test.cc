@@ -65,8 +65,9 @@ class LinearTest : public ::testing::TestWithParam<const char*> {
   }
 
   ThreadTeam team_{2};
+  expert_parallel::Mesh mesh_{SmallConfig().num_experts, team_};
   LayerContext context_{SmallConfig(), precision::RecipeByName(GetParam()),
-                        team_};
+                        team_, mesh_};
   ParameterSet gradients_{SmallConfig()};
   SmallBatch batch_{SmallConfig(), {1}};
 };
@@ -191,7 +192,8 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
   recipe.wgrad = {spec("e2m1"), std::nullopt};
   recipe.include = {"attention.wo"};
   ThreadTeam team(1);
-  LayerContext context(SmallConfig(), recipe, team);
+  expert_parallel::Mesh mesh(SmallConfig().num_experts, team);
+  LayerContext context(SmallConfig(), recipe, team, mesh);
   const char* parameter = "layers.0.attention.wo.weight";
   const Linear linear(context, "layers.0.attention.wo", parameter);
   LoadWeightsInto(context);

@@ -60,6 +60,68 @@ TEST(ReadRunLog, ReadsBackEveryFieldThatWasWritten) {
   EXPECT_EQ(DumpLines(log), DumpLines(SampleLog()));
 }
 
+TEST(ReadRunLog, GivesWhatVersion1LacksItsDefault) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  RunLog expected = SampleLog();
+  WriteRunLog(expected, path);
+  {
+    const h5::Session session;
+    const h5::Handle file(H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
+                          &H5Fclose);
+    ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
+    h5::WriteAttribute(file, "schema_version", int64_t{1});
+    for (const char* attribute :
+         {"transport", "processes", "ranks", "expert_data_parallel",
+          "ranks_per_node", "exchange", "routing"}) {
+      ASSERT_GE(H5Adelete(file.get(), attribute), 0) << attribute;
+    }
+    for (const char* group : {"moe", "exchange", "exchange_pairs"}) {
+      ASSERT_GE(H5Ldelete(file.get(), group, H5P_DEFAULT), 0) << group;
+    }
+  }
+  expected.moe = {};
+  expected.exchange = {};
+  expected.provenance.transport = "";
+  expected.provenance.processes = 1;
+  expected.provenance.ranks = 1;
+  expected.provenance.expert_data_parallel = 1;
+  expected.provenance.ranks_per_node = 1;
+  expected.provenance.exchange = "";
+  expected.provenance.routing = "";
+
+  const RunLog log = ReadRunLog(path);
+
+  EXPECT_EQ(DumpLines(log), DumpLines(expected));
+}
+
+TEST(ReadRunLog, RejectsAFlippedBitInACompressedArray) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  WriteRunLog(SampleLog(), path);
+  std::string bytes = Bytes(path);
+  haddr_t place = 0;
+  hsize_t length = 0;
+  {
+    const h5::Session session;
+    const h5::Handle file = h5::OpenFile(path);
+    const h5::Handle dataset = h5::OpenDataset(file, "moe/tokens_per_expert");
+    const hsize_t offset[] = {0, 0, 0};
+    unsigned mask = 0;
+    ASSERT_GE(H5Dget_chunk_info_by_coord(dataset.get(), offset, &mask, &place,
+                                         &length),
+              0);
+  }
+  // 3 steps of 80 counts, compressed.
+  ASSERT_LT(length, 3 * 80 * sizeof(int64_t));
+
+  bytes[place + length / 2] = static_cast<char>(bytes[place + length / 2] ^ 1);
+  WriteBytes(path, bytes);
+
+  EXPECT_THAT(ErrorOfReading(path, ErrorKind::kFormat),
+              HasSubstr("/moe/tokens_per_expert"));
+}
+
 TEST(ReadRunLog, NamesTheReasonWhenThereIsNoFileToRead) {
   const TemporaryFolder folder;
   const std::filesystem::path pipe = folder.path() / "pipe";
@@ -141,10 +203,10 @@ void Unlink(const h5::Handle& file, const char* name) {
 /// Replaces a dataset by one of another type or extent, with the same unit.
 template <typename T>
 void Replace(const h5::Handle& file, const char* name, const char* unit,
-             uint64_t rows, uint64_t width) {
+             std::vector<uint64_t> extent) {
   Unlink(file, name);
   const h5::Handle dataset =
-      h5::CreateDataset(file, name, h5::TypeOf<T>(), rows, width);
+      h5::CreateDataset(file, name, h5::TypeOf<T>(), extent);
   h5::WriteAttribute(dataset, "unit", std::string(unit));
 }
 
@@ -181,9 +243,22 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Damage{"OtherVersion",
                [](const h5::Handle& file) {
-                 ReplaceAttribute(file, "schema_version", int64_t{2});
+                 ReplaceAttribute(file, "schema_version", int64_t{3});
                },
-               {"schema_version is 2", "reads 1"}},
+               {"schema_version is 3", "reads 1 to 2"}},
+        Damage{"VersionBeforeTheFirst",
+               [](const h5::Handle& file) {
+                 ReplaceAttribute(file, "schema_version", int64_t{0});
+               },
+               {"schema_version is 0", "reads 1 to 2"}},
+        Damage{"NoAttributeOfItsVersion",
+               [](const h5::Handle& file) {
+                 ASSERT_GE(H5Adelete(file.get(), "transport"), 0);
+               },
+               {"attribute transport is missing"}},
+        Damage{"NoGroupOfItsVersion",
+               [](const h5::Handle& file) { Unlink(file, "moe"); },
+               {"group /moe is missing"}},
         Damage{"NoVersion",
                [](const h5::Handle& file) {
                  ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
@@ -200,7 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"GroupIsADataset",
                [](const h5::Handle& file) {
                  Unlink(file, "steps");
-                 h5::CreateDataset(file, "steps", h5::TypeOf<double>(), 5, 0);
+                 h5::CreateDataset(file, "steps", h5::TypeOf<double>(),
+                                   std::vector<uint64_t>{5});
                },
                {"steps"}},
         Damage{"NoIndexColumn",
@@ -211,7 +287,7 @@ INSTANTIATE_TEST_SUITE_P(
                {"/events/text is missing"}},
         Damage{"ColumnOfOtherType",
                [](const h5::Handle& file) {
-                 Replace<int64_t>(file, "steps/loss_nats", "nat", 5, 0);
+                 Replace<int64_t>(file, "steps/loss_nats", "nat", {5});
                },
                {"the type of /steps/loss_nats is signed 64-bit integer",
                 "must be 64-bit float"}},
@@ -219,37 +295,103 @@ INSTANTIATE_TEST_SUITE_P(
                [](const h5::Handle& file) {
                  Unlink(file, "steps/lr");
                  const h5::Handle type(H5Tcopy(H5T_IEEE_F64BE), &H5Tclose);
-                 h5::CreateDataset(file, "steps/lr", type, 5, 0);
+                 h5::CreateDataset(file, "steps/lr", type,
+                                   std::vector<uint64_t>{5});
                },
                {"the type of /steps/lr is big-endian 64-bit float",
                 "must be 64-bit float"}},
         Damage{
             "ColumnTooShort",
             [](const h5::Handle& file) {
-              Replace<double>(file, "steps/lr", "1", 4, 0);
+              Replace<double>(file, "steps/lr", "1", {4});
             },
             {"the extent of /steps/lr is [4]", "[5] as that of /steps/step"}},
         Damage{"ColumnOfTwoAxes",
                [](const h5::Handle& file) {
-                 Replace<double>(file, "steps/lr", "1", 5, 2);
+                 Replace<double>(file, "steps/lr", "1", {5, 2});
                },
                {"the extent of /steps/lr is [5, 2]", "[rows]"}},
         Damage{"TableTooShort",
                [](const h5::Handle& file) {
-                 Replace<double>(file, "eval/per_sequence_loss_nats", "nat", 1,
-                                 3);
+                 Replace<double>(file, "eval/per_sequence_loss_nats", "nat",
+                                 {1, 3});
                },
                {"the extent of /eval/per_sequence_loss_nats is [1, 3]",
                 "[2, at least 1]"}},
+        Damage{"ArrayOfOtherType",
+               [](const h5::Handle& file) {
+                 Replace<int64_t>(file, "moe/expert_ids", "1", {3, 2, 3, 2});
+               },
+               {"the type of /moe/expert_ids is signed 64-bit integer",
+                "must be signed 32-bit integer"}},
+        Damage{"ArrayOfFewerAxes",
+               [](const h5::Handle& file) {
+                 Replace<int32_t>(file, "moe/expert_ids", "1", {3, 2, 6});
+               },
+               {"the extent of /moe/expert_ids is [3, 2, 6]",
+                "[3, 2, at least 1, at least 1]"}},
+        Damage{"ArrayOfOtherRows",
+               [](const h5::Handle& file) {
+                 Replace<int64_t>(file, "exchange/bytes_sent", "byte", {3, 4});
+               },
+               {"the extent of /exchange/bytes_sent is [3, 4]",
+                "[2, at least 1]"}},
+        Damage{"ArraysThatDisagreeOnAnAxis",
+               [](const h5::Handle& file) {
+                 Replace<double>(file, "moe/expert_bias", "1", {3, 2, 41});
+               },
+               {"the extent of /moe/expert_bias is [3, 2, 41]", "[3, 2, 40]"}},
+        Damage{
+            "ArrayWithAnAxisOfNothing",
+            [](const h5::Handle& file) {
+              Unlink(file, "moe/tokens_per_expert");
+              Unlink(file, "moe/expert_bias");
+              Unlink(file, "moe/padding_rows");
+              Unlink(file, "moe/expert_ids");
+              Unlink(file, "moe/dropped_tokens");
+              const hsize_t extent[] = {3, 0};
+              const h5::Handle space(H5Screate_simple(2, extent, nullptr),
+                                     &H5Sclose);
+              const h5::Handle dataset(
+                  H5Dcreate2(file.get(), "moe/dropped_tokens", H5T_STD_I64LE,
+                             space.get(), H5P_DEFAULT, H5P_DEFAULT,
+                             H5P_DEFAULT),
+                  &H5Dclose);
+              h5::WriteAttribute(dataset, "unit", std::string("token"));
+            },
+            {"the extent of /moe/dropped_tokens is [3, 0]", "[3, at least 1]"}},
+        Damage{"ArrayOfAbsurdExtent",
+               [](const h5::Handle& file) {
+                 Replace<int32_t>(file, "moe/expert_ids", "1",
+                                  {3, 2, 1 << 20, 1 << 8});
+               },
+               {"/moe/expert_ids is 1610612736", "at most"}},
+        Damage{"PairsOfOtherRanks",
+               [](const h5::Handle& file) {
+                 Replace<int64_t>(file, "exchange_pairs/bytes_by_pair", "byte",
+                                  {4, 5});
+               },
+               {"the extent of /exchange_pairs/bytes_by_pair is [4, 5]",
+                "[4, 4]"}},
+        Damage{"FewerRanksThanTheirBytes",
+               [](const h5::Handle& file) {
+                 Replace<int64_t>(file, "exchange_pairs/rank", "rank", {3});
+               },
+               {"the extent of /exchange_pairs/rank is [3]", "[4]"}},
+        Damage{"RanksOutOfOrder",
+               [](const h5::Handle& file) {
+                 Replace<int64_t>(file, "exchange_pairs/rank", "rank", {4});
+               },
+               {"/exchange_pairs/rank in row 1 is 0", "must be 1"}},
         Damage{"AbsurdExtent",
                [](const h5::Handle& file) {
-                 Replace<int64_t>(file, "steps/step", "step", uint64_t{1} << 60,
-                                  0);
+                 Replace<int64_t>(file, "steps/step", "step",
+                                  {uint64_t{1} << 60});
                },
                {"/steps/step is 1152921504606846976", "at most"}},
         Damage{"OtherUnit",
                [](const h5::Handle& file) {
-                 Replace<double>(file, "steps/loss_nats", "bit", 5, 0);
+                 Replace<double>(file, "steps/loss_nats", "bit", {5});
                },
                {"/steps/loss_nats", "`bit`", "`nat`"}}),
     [](const auto& test) { return std::string(test.param.name); });

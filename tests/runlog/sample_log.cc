@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "isoloss/runlog/schema.h"
 
@@ -28,6 +30,7 @@ class Filler {
   int count_ = 0;
 };
 
+std::string Text(int32_t value) { return fmt::to_string(value); }
 std::string Text(int64_t value) { return fmt::to_string(value); }
 std::string Text(double value) { return fmt::format("{:.17g}", value); }
 std::string Text(bool value) { return value ? "true" : "false"; }
@@ -45,18 +48,32 @@ class Dumper {
   void Attribute(const Field& field, const T& value) {
     lines.push_back(fmt::format("{} = {}", field.name, Text(value)));
   }
-  void Group(const char* name, const char* /*description*/) { group_ = name; }
+  void Group(const char* name, const char* /*description*/, int64_t /*since*/) {
+    group_ = name;
+  }
   template <typename T>
   void Column(const Field& field, const std::vector<T>& values) {
     if (!values.empty()) {
       AddDataset(field, fmt::format("{}", values.size()), values);
     }
   }
-  void Table(const Field& field, const std::vector<double>& values,
-             int64_t width) {
+  template <typename T>
+  void Array(const Field& field, const std::vector<T>& values,
+             std::initializer_list<Axis<const int64_t>> axes) {
     if (values.empty()) return;
-    const size_t rows = values.size() / static_cast<size_t>(width);
-    AddDataset(field, fmt::format("{}x{}", rows, width), values);
+    size_t width = 1;
+    std::string columns;
+    for (const auto& axis : axes) {
+      width *= static_cast<size_t>(axis.size);
+      columns += fmt::format("x{}", axis.size);
+    }
+    AddDataset(field, fmt::format("{}{}", values.size() / width, columns),
+               values);
+  }
+  void Count(const Field& field, int64_t rows) {
+    std::vector<int64_t> values;
+    for (int64_t row = 0; row < rows; ++row) values.push_back(row);
+    Column(field, values);
   }
   template <typename T>
   void Member(const Field& field, const std::vector<Event>& rows,
@@ -80,6 +97,52 @@ class Dumper {
 
   std::string group_;
 };
+
+/// `count` values, each unlike those of other `first`s.
+template <typename T>
+std::vector<T> Numbers(T first, size_t count) {
+  std::vector<T> values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+/// Three steps, 2 layers, 40 experts, 3 tokens, 2 slots: rows of 80 and of 12.
+MoeColumns SampleMoe() {
+  return {.step = {1, 2, 3},
+          .layers = 2,
+          .experts = 40,
+          .tokens = 3,
+          .top_k = 2,
+          .tokens_per_expert = Numbers<int64_t>(1000, 3 * 2 * 40),
+          .expert_bias = Numbers(-100.25, 3 * 2 * 40),
+          .dropped_tokens = Numbers<int64_t>(2000, 3 * 2),
+          .padding_rows = Numbers<int64_t>(2100, 3 * 2),
+          .expert_ids = Numbers<int32_t>(2200, 3 * 2 * 3 * 2)};
+}
+
+/// Two steps, 4 ranks, 3 layers.
+ExchangeColumns SampleExchange() {
+  return {.step = {1, 2},
+          .ranks = 4,
+          .layers = 3,
+          .bytes_sent = Numbers<int64_t>(3000, 2 * 4),
+          .bytes_received = Numbers<int64_t>(3100, 2 * 4),
+          .bytes_to_self = Numbers<int64_t>(3200, 2),
+          .bytes_within_nodes = Numbers<int64_t>(3300, 2),
+          .bytes_between_nodes = Numbers<int64_t>(3400, 2),
+          .messages = Numbers<int64_t>(3500, 2),
+          .crc_failures = Numbers<int64_t>(3600, 2),
+          .resends = Numbers<int64_t>(3700, 2),
+          .assignments = Numbers<int64_t>(3800, 2 * 3),
+          .dispatch_rows = Numbers<int64_t>(3900, 2 * 3),
+          .rank_rows = Numbers<int64_t>(4000, 2 * 3),
+          .node_rows = Numbers<int64_t>(4100, 2 * 3),
+          .max_rows_per_rank = Numbers<int64_t>(4200, 2 * 3),
+          .max_rows_per_expert = Numbers<int64_t>(4300, 2 * 3),
+          .empty_experts = Numbers<int64_t>(4400, 2 * 3),
+          .wait_seconds = Numbers(0.125, 2 * 4),
+          .bytes_by_pair = Numbers<int64_t>(int64_t{1} << 40, 4 * 4)};
+}
 
 }  // namespace
 
@@ -112,6 +175,8 @@ RunLog SampleLog() {
               .loss_nats = {5.75, -kInfinity},
               .per_sequence_loss_nats = {5.5, 5.75, 6.0, 4.5, kNan, 0.1},
               .sequences = 3};
+  log.moe = SampleMoe();
+  log.exchange = SampleExchange();
   log.events = {{.unix_seconds = 1.7e9 + 0.25, .kind = "start", .text = ""},
                 {.unix_seconds = 1.7e9 + 9, .kind = "finish", .text = "5 → ∞"}};
   return log;

@@ -9,8 +9,9 @@
 
 namespace isoloss::runlog {
 
-/// Five steps, two evaluations of three sequences, two events; NaN and infinity
-/// among the values, UTF-8, line ends and a text of more than 64 KiB.
+/// Five steps, two evaluations of three sequences, routing and exchange of a
+/// few steps, two events; NaN and infinity among the values, UTF-8, line ends
+/// and a text of more than 64 KiB.
 RunLog SampleLog();
 
 /// One line `path [unit] type extent = values` per attribute and dataset, in

@@ -94,11 +94,19 @@ TEST(WriteRunLog, IsReadableWithPlainH5py) {
 
   EXPECT_THAT(lines, ::testing::ElementsAreArray(DumpLines(log)));
   // Names and units as people's scripts know them, not as the schema has them.
-  EXPECT_THAT(lines, Contains("schema_version = 1"));
+  EXPECT_THAT(lines, Contains("schema_version = 2"));
   EXPECT_THAT(lines, Contains("complete = true"));
   EXPECT_THAT(lines, Contains("steps/step [step] 5 = 1 2 3 4 5"));
   EXPECT_THAT(lines, Contains("eval/per_sequence_loss_nats [nat] 2x3 = "
                               "5.5 5.75 6 4.5 nan 0.10000000000000001"));
+  EXPECT_THAT(lines, Contains("moe/expert_ids [1] 3x2x3x2 = "
+                              "2200 2201 2202 2203 2204 2205 2206 2207 2208 "
+                              "2209 2210 2211 2212 2213 2214 2215 2216 2217 "
+                              "2218 2219 2220 2221 2222 2223 2224 2225 2226 "
+                              "2227 2228 2229 2230 2231 2232 2233 2234 2235"));
+  EXPECT_THAT(lines, Contains("exchange/max_rows_per_rank [row] 2x3 = "
+                              "4200 4201 4202 4203 4204 4205"));
+  EXPECT_THAT(lines, Contains("exchange_pairs/rank [rank] 4 = 0 1 2 3"));
   EXPECT_THAT(lines, Contains("events/text [] 2 = \"\" \"5 → ∞\""));
 }
 
@@ -117,6 +125,50 @@ TEST(WriteRunLog, OmitsColumnsThatAreEmptyButKeepsEmptyGroups) {
   EXPECT_THAT(copy.eval.step, IsEmpty());
   EXPECT_EQ(copy.eval.sequences, 4);
   EXPECT_THAT(copy.events, IsEmpty());
+}
+
+TEST(WriteRunLog, KeepsExtentsWithoutRowsAndOmitsArraysThatWereNotRecorded) {
+  const TemporaryFolder folder;
+  RunLog log;
+  log.moe.layers = 2;
+  log.moe.experts = 8;
+  log.exchange.step = {1};
+  log.exchange.ranks = 2;
+  log.exchange.layers = 3;
+  log.exchange.bytes_sent = {5, 6};
+
+  WriteRunLog(log, folder.path() / "run.h5");
+  const RunLog copy = ReadRunLog(folder.path() / "run.h5");
+
+  EXPECT_EQ(copy.moe.layers, 2);
+  EXPECT_EQ(copy.moe.experts, 8);
+  EXPECT_THAT(copy.moe.tokens_per_expert, IsEmpty());
+  EXPECT_EQ(copy.exchange.ranks, 2);
+  EXPECT_THAT(copy.exchange.bytes_sent, ElementsAre(5, 6));
+  EXPECT_THAT(copy.exchange.bytes_received, IsEmpty());
+  EXPECT_THAT(copy.exchange.bytes_by_pair, IsEmpty());
+  EXPECT_THAT(copy.exchange.rank_rows, IsEmpty());
+}
+
+TEST(WriteRunLog, CompressesRowsOfManyValues) {
+  const TemporaryFolder folder;
+  RunLog log;
+  log.moe.step = {1, 2, 3};
+  log.moe.layers = 2;
+  log.moe.tokens = 4096;
+  log.moe.top_k = 8;
+  for (size_t i = 0; i < size_t{3} * 2 * 4096 * 8; ++i) {
+    log.moe.expert_ids.push_back(static_cast<int32_t>((i * 2654435761u) >> 16) &
+                                 255);
+  }
+
+  WriteRunLog(log, folder.path() / "run.h5");
+
+  // Ids below 256 fill one byte of four.
+  const size_t bytes = log.moe.expert_ids.size() * sizeof(int32_t);
+  EXPECT_LT(std::filesystem::file_size(folder.path() / "run.h5"), bytes / 3);
+  EXPECT_EQ(ReadRunLog(folder.path() / "run.h5").moe.expert_ids,
+            log.moe.expert_ids);
 }
 
 TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
@@ -155,6 +207,10 @@ TEST(WriteRunLog, RejectsColumnsOfUnequalLength) {
   short_table.eval.per_sequence_loss_nats.pop_back();
   RunLog no_width = SampleLog();
   no_width.eval.sequences = 0;
+  RunLog short_array = SampleLog();
+  short_array.moe.expert_ids.pop_back();
+  RunLog short_pairs = SampleLog();
+  short_pairs.exchange.bytes_by_pair.resize(12);
 
   EXPECT_THAT(
       ErrorOfWriting(short_column, folder.path() / "run.h5", ErrorKind::kShape),
@@ -166,6 +222,14 @@ TEST(WriteRunLog, RejectsColumnsOfUnequalLength) {
   EXPECT_THAT(
       ErrorOfWriting(no_width, folder.path() / "run.h5", ErrorKind::kShape),
       HasSubstr("at least one column"));
+  EXPECT_THAT(
+      ErrorOfWriting(short_array, folder.path() / "run.h5", ErrorKind::kShape),
+      AllOf(HasSubstr("/moe/expert_ids has 35 values"),
+            HasSubstr("/moe/step has 3 rows, which need 36")));
+  EXPECT_THAT(
+      ErrorOfWriting(short_pairs, folder.path() / "run.h5", ErrorKind::kShape),
+      AllOf(HasSubstr("/exchange_pairs/bytes_by_pair has 12 values"),
+            HasSubstr("/exchange_pairs/rank has 4 rows, which need 16")));
   EXPECT_THAT(folder.Entries(), IsEmpty());
 }
 

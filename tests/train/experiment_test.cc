@@ -10,6 +10,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/train/presets.h"
+#include "train/experiment_text.h"
 
 namespace isoloss::train {
 namespace {
@@ -18,54 +19,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
-
-/// A complete experiment. Tests that count lines append to it: 13 lines.
-constexpr std::string_view kText = R"(name = "trial"
-[model]
-preset = "dsv3-nano"
-[data]
-source = "files"
-paths = ["text", "${EIGEN3_INCLUDE_DIR}/Eigen"]
-[arms.zero]
-recipe = "bf16"
-[arms.mxfp8]
-recipe = "mxfp8_rceil"
-exclude = ["lm_head"]
-[arms.again]
-recipe = "bf16"
-)";
-
-ExperimentInputs Inputs(std::vector<std::string> overrides = {}) {
-  return {.variables = {{"EIGEN3_INCLUDE_DIR", "/usr/include/eigen3"}},
-          .overrides = std::move(overrides)};
-}
-
-Experiment Parse(std::string_view text,
-                 std::vector<std::string> overrides = {}) {
-  return ParseExperiment(text, "folder/experiment.toml", Inputs(overrides));
-}
-
-Experiment With(std::vector<std::string> overrides) {
-  return Parse(kText, std::move(overrides));
-}
-
-/// The message of the error that parsing `text` ends in.
-std::string ErrorOf(std::string_view text,
-                    std::vector<std::string> overrides = {}) {
-  try {
-    ParseExperiment(text, "experiment.toml", Inputs(std::move(overrides)));
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-    EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    return error.what();
-  }
-  return "no error";
-}
-
-/// As ErrorOf, of the complete experiment with lines appended.
-std::string ErrorOfAppended(std::string_view lines) {
-  return ErrorOf(std::string(kText) + std::string(lines));
-}
 
 TEST(Experiment, ArmsKeepTheOrderOfTheFile) {
   const Experiment experiment = Parse(kText);
@@ -127,6 +80,20 @@ TEST(Experiment, ResolvedTomlParsesBackToTheSameForEverySource) {
       "gate.policy=\"a\\\"\\\\\\u0001 b.toml\"",
       "arms.mxfp8.include=[\"moe\", \"w*\"]",
       "parallel.workers=3",
+      "parallel.ranks=4",
+      "parallel.expert_data_parallel=2",
+      "parallel.ranks_per_node=1",
+      "parallel.dispatch_units=4",
+      "parallel.transport=shuffled",
+      "parallel.shuffle_seed=9223372036854775807",
+      "parallel.deadline_seconds=0.25",
+      "parallel.payload=mx1x32",
+      "arms.mxfp8.exchange=node",
+      "arms.mxfp8.combine_order=last_slot",
+      "arms.mxfp8.expert_padding=128",
+      "routing.mode=replay",
+      "routing.replay=\"logs/{seed}.h5\"",
+      "log.routing=true",
       "train.seeds=[9223372036854775807, 0]"};
   std::vector<std::string> synthetic = changes;
   for (const char* more : {"data={}", "data.source=synthetic", "data.order=2",
@@ -150,6 +117,9 @@ TEST(Experiment, ResolvedTomlParsesBackToTheSameForEverySource) {
     EXPECT_EQ(again.gate.policy, "a\"\\\x01 b.toml");
     EXPECT_EQ(again.train.seeds.front(), 9223372036854775807u);
     EXPECT_THAT(again.arms[1].include.value(), ElementsAre("moe", "w*"));
+    EXPECT_EQ(again.parallel.shuffle_seed, 9223372036854775807u);
+    EXPECT_EQ(again.routing.replay, "logs/{seed}.h5");
+    EXPECT_TRUE(again.log.routing);
   }
 }
 
@@ -177,17 +147,23 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
             "beta1, beta2, eps, load_balance_coeff. Did you mean `steps`?");
   EXPECT_EQ(ErrorOfAppended("[trian]\nsteps = 5\n"),
             "experiment.toml:14: unknown key `trian`. Known keys: name, model, "
-            "data, train, parallel, arms, log, gate. Did you mean `train`?");
+            "data, train, parallel, routing, arms, log, gate. Did you mean "
+            "`train`?");
   EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
             "experiment.toml:16: unknown key `arms.b.includes`. Known keys of "
-            "arms.b: recipe, include, exclude. Did you mean `include`?");
-  // Keys of another source, and of later versions, are unknown too.
+            "arms.b: recipe, include, exclude, exchange, payload, "
+            "gradient_payload, weight_site, combine_order, expert_padding. Did "
+            "you mean `include`?");
+  // Keys of another source are unknown too.
   EXPECT_THAT(ErrorOf(kText, {"data.order=1"}),
               StartsWith("--set data.order=1: unknown key `data.order`. Known "
                          "keys of data: source, sequence_length, "));
-  EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 8\n"),
-            "experiment.toml:15: unknown key `parallel.ranks`. Known keys of "
-            "parallel: workers.");
+  EXPECT_EQ(ErrorOfAppended("[parallel]\nrank = 8\n"),
+            "experiment.toml:15: unknown key `parallel.rank`. Known keys of "
+            "parallel: ranks, expert_data_parallel, ranks_per_node, "
+            "dispatch_units, exchange, payload, gradient_payload, weight_site, "
+            "combine_order, expert_padding, transport, workers, "
+            "deadline_seconds, shuffle_seed. Did you mean `ranks`?");
 }
 
 TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
@@ -251,12 +227,13 @@ TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
             "from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOf(kText, {"trian.steps=5"}),
             "--set trian.steps=5: unknown key `trian`. Known keys: name, "
-            "model, data, train, parallel, arms, log, gate. Did you mean "
-            "`train`?");
+            "model, data, train, parallel, routing, arms, log, gate. Did you "
+            "mean `train`?");
   EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
             "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
-            "but must be one of dsv3-nano, dsv3-small, torchtitan-debug. Did "
-            "you mean `dsv3-nano`?");
+            "but must be one of dsv3-nano, dsv3-small, torchtitan-debug, "
+            "dsv3-671b-topology, dsv3-16b-topology. Did you mean "
+            "`dsv3-nano`?");
   EXPECT_EQ(ErrorOf(kText, {"train.steps"}),
             "--set train.steps: an override must have the form "
             "section.key=value. For example --set train.steps=100.");

@@ -13,6 +13,10 @@ namespace {
 
 class PresetConformance : public testing::TestWithParam<std::string> {};
 
+/// Presets for convergence; the others show in a few steps of many ranks where
+/// rows travel.
+class TrainingPresetConformance : public PresetConformance {};
+
 TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
   const Preset& preset = PresetByName(GetParam());
 
@@ -23,7 +27,17 @@ TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
             static_cast<double>(parameters.value_count()));
 }
 
-TEST_P(PresetConformance, WarmsUpAndBalancesFastEnoughNotToCollapse) {
+TEST_P(PresetConformance, HasAMeshThatFits) {
+  const Experiment experiment = ParseExperiment(
+      "name = \"t\"\nmodel.preset = \"" + GetParam() +
+          "\"\ndata.source = \"synthetic\"\narms.a.recipe = \"bf16\"\n",
+      "experiment.toml");
+
+  EXPECT_EQ(experiment.parallel.mesh.ranks,
+            PresetByName(GetParam()).parallel.mesh.ranks);
+}
+
+TEST_P(TrainingPresetConformance, WarmsUpAndBalancesFastEnoughNotToCollapse) {
   const TrainConfig& train = PresetByName(GetParam()).train;
 
   // Faster than DeepSeek-V3's rate, with which models of this size collapsed.
@@ -35,6 +49,9 @@ TEST_P(PresetConformance, WarmsUpAndBalancesFastEnoughNotToCollapse) {
 
 INSTANTIATE_TEST_SUITE_P(All, PresetConformance,
                          testing::ValuesIn(PresetNames()));
+INSTANTIATE_TEST_SUITE_P(All, TrainingPresetConformance,
+                         testing::Values("dsv3-nano", "dsv3-small",
+                                         "torchtitan-debug"));
 
 TEST(Presets, SuggestTheNearestName) {
   try {
@@ -43,7 +60,32 @@ TEST(Presets, SuggestTheNearestName) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "unknown preset `dsv3-smal`. Known presets: dsv3-nano, "
-                 "dsv3-small, torchtitan-debug. Did you mean `dsv3-small`?");
+                 "dsv3-small, torchtitan-debug, dsv3-671b-topology, "
+                 "dsv3-16b-topology. Did you mean `dsv3-small`?");
+  }
+}
+
+TEST(Presets, TopologiesAreThoseOfTheRegistry) {
+  const Preset& large = PresetByName("dsv3-671b-topology");
+  const Preset& small = PresetByName("dsv3-16b-topology");
+
+  EXPECT_EQ(large.model.num_experts, 256u);
+  EXPECT_EQ(large.model.top_k, 8u);
+  EXPECT_EQ(large.model.num_expert_groups, 8u);
+  EXPECT_EQ(large.model.num_limited_groups, 4u);
+  EXPECT_EQ(large.model.score_function, model::ScoreFunction::kSigmoid);
+  EXPECT_TRUE(large.model.route_norm);
+  EXPECT_EQ(large.model.route_scale, 2.5);
+  EXPECT_EQ(large.parallel.mesh.ranks, 256u);
+  EXPECT_EQ(large.parallel.mesh.ranks_per_node, 8u);
+  EXPECT_EQ(small.model.num_experts, 64u);
+  EXPECT_EQ(small.model.top_k, 6u);
+  EXPECT_EQ(small.model.num_shared_experts, 2u);
+  EXPECT_EQ(small.model.score_function, model::ScoreFunction::kSoftmax);
+  EXPECT_FALSE(small.model.route_norm);
+  EXPECT_EQ(small.model.route_scale, 1.0);
+  for (const size_t ranks : {8, 32}) {
+    EXPECT_EQ(small.model.num_experts % ranks, 0u);
   }
 }
 

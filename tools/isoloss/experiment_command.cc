@@ -8,6 +8,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/train/trainer.h"
+#include "isoloss/transport/launch.h"
 #include "progress.h"
 
 namespace isoloss::cli {
@@ -49,6 +50,8 @@ std::filesystem::path ExperimentArguments::Folder(
   return std::filesystem::path("runs") / experiment.name;
 }
 
+bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
+
 void PrintPlan(const train::Experiment& experiment) {
   fmt::print("{}", experiment.ResolvedToml());
   const auto recipes = train::ResolveRecipes(experiment);
@@ -68,6 +71,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
 
   std::vector<std::string> names;
   for (const train::Run& run : runs) names.push_back(run.Name());
+  if (!SpeaksForTheJob()) names.clear();
   Progress progress(std::move(names), experiment.train.steps);
   train::RunnerHooks hooks;
   hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
@@ -81,7 +85,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder, hooks);
   executed.interrupted = interrupted.load();
   progress.Clear();
-  if (executed.interrupted) {
+  if (executed.interrupted && SpeaksForTheJob()) {
     fmt::print(stderr,
                "isoloss: interrupted by a signal, so no verdict. Finished runs "
                "are in {}/*.h5, what others had in *.partial.h5.\n",

@@ -34,6 +34,9 @@ struct ExecutedRuns {
   bool interrupted = false;
 };
 
+/// Of several processes of one job only the first writes, prints and judges.
+bool SpeaksForTheJob();
+
 /// Trains the arms of `experiment` (or only one) with progress bars. Says so on
 /// standard error if a signal ended it early.
 ExecutedRuns TrainArms(const train::Experiment& experiment,

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/kernels/targets.h"
+#include "isoloss/transport/launch.h"
 
 namespace isoloss::cli {
 namespace {
@@ -81,6 +83,20 @@ ExitCode Run(int argc, char** argv) {
   return chosen();
 }
 
+/// Says why the program ends; where other processes wait for this one, the
+/// whole job ends.
+int Fail(ExitCode code, const std::string& message) {
+  const transport::Launch launch = transport::DetectLaunch();
+  if (launch.processes > 1) {
+    fmt::print(stderr, "isoloss, process {} of {}: {}\n", launch.process,
+               launch.processes, message);
+  } else {
+    fmt::print(stderr, "isoloss: {}\n", message);
+  }
+  if (transport::JobHasPeers()) transport::EndJob(message);
+  return static_cast<int>(code);
+}
+
 }  // namespace
 }  // namespace isoloss::cli
 
@@ -88,25 +104,26 @@ int main(int argc, char** argv) {
   using isoloss::cli::ExitCode;
   // A file that grows beyond the limit is an error of `write`, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
-  ExitCode code = ExitCode::kInternal;
   try {
-    code = isoloss::cli::Run(argc, argv);
+    const ExitCode code = isoloss::cli::Run(argc, argv);
     isoloss::cli::FlushStandardOutput();
+    return static_cast<int>(code);
   } catch (const isoloss::Error& error) {
-    code = ExitCode::kInvalid;
-    fmt::print(stderr, "isoloss: {}\n", error.what());
+    // Ranks that lose each other, or whose rows change on the way, are no
+    // mistake of the caller's.
+    const bool transport = error.kind() == isoloss::ErrorKind::kTransport;
+    return isoloss::cli::Fail(
+        transport ? ExitCode::kInternal : ExitCode::kInvalid, error.what());
   } catch (const std::system_error& error) {
-    code = ExitCode::kInvalid;
-    fmt::print(stderr, "isoloss: the system refused an operation: {}\n",
-               error.what());
+    return isoloss::cli::Fail(
+        ExitCode::kInvalid,
+        fmt::format("the system refused an operation: {}", error.what()));
   } catch (const std::bad_alloc&) {
-    code = ExitCode::kInvalid;
-    fmt::print(stderr,
-               "isoloss: out of memory. Lower the sizes of the experiment or "
-               "parallel.workers.\n");
+    return isoloss::cli::Fail(ExitCode::kInvalid,
+                              "out of memory. Lower the sizes of the "
+                              "experiment or parallel.workers.");
   } catch (const std::exception& error) {
-    code = ExitCode::kInternal;
-    fmt::print(stderr, "isoloss: internal error: {}\n", error.what());
+    return isoloss::cli::Fail(ExitCode::kInternal,
+                              fmt::format("internal error: {}", error.what()));
   }
-  return static_cast<int>(code);
 }

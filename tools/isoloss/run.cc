@@ -24,6 +24,7 @@ Action DeclareRun(CLI::App& app) {
     }
     const ExecutedRuns executed =
         TrainArms(experiment, arguments->Folder(experiment), arguments->arm);
+    if (!SpeaksForTheJob()) return ExitCode::kPass;
     for (const std::filesystem::path& log : executed.logs) {
       if (!log.empty()) fmt::print("{}\n", log.string());
     }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
 
 #include "commands.h"
+#include "isoloss/compare/exchange_summary.h"
 #include "isoloss/report/chart.h"
 #include "judge.h"
 
@@ -27,6 +29,37 @@ void PrintProvenance(const compare::Run& run) {
              p.quantized_gemms_per_step, p.gemms_per_step);
   fmt::print("  steps       {} of {} planned{}\n", run.log.steps.step.size(),
              p.steps_planned, p.complete ? "" : ", incomplete");
+}
+
+std::string ByteText(double bytes) {
+  return bytes < 0x1p20 ? fmt::format("{:.1f} KiB", bytes / 0x1p10)
+                        : fmt::format("{:.1f} MiB", bytes / 0x1p20);
+}
+
+/// Where experts lived and how rows travelled; nothing for logs that do not
+/// say.
+void PrintExchange(const runlog::RunLog& log) {
+  const runlog::Provenance& p = log.provenance;
+  if (p.exchange.empty()) return;
+  fmt::print("  exchange    {}\n", p.exchange);
+  const auto summary = compare::SummarizeExchange(log);
+  if (!summary || p.ranks < 2) return;
+  fmt::print(
+      "  mesh        {} ranks on {} nodes (transport {}, processes {}): per "
+      "step "
+      "{} within nodes, {} between\n",
+      p.ranks, summary->nodes, p.transport, p.processes,
+      ByteText(summary->bytes_within_nodes),
+      ByteText(summary->bytes_between_nodes));
+  fmt::print(
+      "  rows        {:.2f} per token, {:.2f} after rank, {:.2f} after node "
+      "deduplication; busiest rank {:.2f} x the mean\n",
+      summary->rows_per_token, summary->rank_rows_per_token,
+      summary->node_rows_per_token, summary->busiest_rank_over_mean);
+  if (summary->crc_failures > 0) {
+    fmt::print("  damage      {} messages arrived damaged, {} repaired\n",
+               summary->crc_failures, summary->resends);
+  }
 }
 
 void PrintLoss(const runlog::RunLog& log, const report::TextStyle& style) {
@@ -60,6 +93,7 @@ Action DeclareShow(CLI::App& app) {
     ReportArguments report;
     report.ascii = arguments->ascii;
     PrintProvenance(runs[0]);
+    PrintExchange(runs[0].log);
     if (arguments->recipe) {
       fmt::print("\n{}", runs[0].log.provenance.resolved_recipe);
     }

@@ -404,9 +404,23 @@ bool SameGemms(const Run& a, const Run& b) {
   return !resolved.empty() && resolved == b.log.provenance.resolved_recipe;
 }
 
-/// All runs of one arm must have one recipe.
+/// Logs of schema version 1 do not name their exchange, which had no options.
+bool SameExchange(const Run& a, const Run& b) {
+  const std::string& one = a.log.provenance.exchange;
+  const std::string& other = b.log.provenance.exchange;
+  return one.empty() || other.empty() || one == other;
+}
+
+/// All runs of one arm must have one recipe and one exchange.
 void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   for (const Run* run : runs) {
+    if (!SameExchange(*runs[0], *run)) {
+      Report(findings, Severity::kIncomparable,
+             "{}: rows travelled by {}, but in {} by {}, and an arm has one "
+             "exchange. Run the arm again.",
+             Label(*run), run->log.provenance.exchange, Label(*runs[0]),
+             runs[0]->log.provenance.exchange);
+    }
     if (SameRecipe(*runs[0], *run)) continue;
     Report(findings, Severity::kIncomparable,
            "{}: recipe {} is not resolved as in {} ({}), but an arm has one "
@@ -430,13 +444,23 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
              pairing.baseline_arm, pairing.candidate_arm,
              baseline.log.provenance.recipe, candidate.log.provenance.recipe);
     }
+    if (!SameExchange(baseline, candidate)) {
+      Report(findings, Severity::kIncomparable,
+             "rows of arms {} and {} travelled by {} and by {}, but a "
+             "regression is judged between runs of one exchange. Ask for "
+             "precision instead.",
+             pairing.baseline_arm, pairing.candidate_arm,
+             baseline.log.provenance.exchange,
+             candidate.log.provenance.exchange);
+    }
     return findings;
   }
-  if (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate)) {
+  if (SameExchange(baseline, candidate) &&
+      (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate))) {
     Report(findings, Severity::kBad,
            "arms {} and {} are identical: recipes {} and {} give every GEMM "
-           "the same formats, but a precision question needs two. Name "
-           "another recipe.",
+           "the same formats and rows travel in the same way, but a precision "
+           "question needs a difference. Name another recipe or exchange.",
            pairing.baseline_arm, pairing.candidate_arm,
            baseline.log.provenance.recipe, candidate.log.provenance.recipe);
   }

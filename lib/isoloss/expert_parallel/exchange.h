@@ -1,45 +1,92 @@
-// Dispatch and combine of one rank (the `flat` exchange), with their adjoints.
+// The way of token rows to their experts and back, forward and backward: what a
+// mixture-of-experts layer sees of expert parallelism.
 //
-// T = tokens, K = slots per token, R = T * K rows in the plan's order, D =
-// width of a row. Bits depend on the arguments only, never on the team.
+// T = tokens of this process, K = slots per token, D = width of a row. R =
+// expert rows of this process: the rows that its experts receive, from all
+// ranks, with padding.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "isoloss/base/matrix.h"
-#include "isoloss/base/threads.h"
-#include "isoloss/expert_parallel/routing_plan.h"
 #include "isoloss/kernels/rounding.h"
 
 namespace isoloss::expert_parallel {
 
-/// rows[r] = source[token of r].
-/// Shapes   source [T, D]; rows [R, D].
-void Dispatch(const RoutingPlan& plan, MatrixView<const float> source,
-              MatrixView<float> rows, ThreadTeam& team);
+/// What one dispatch moved, over all ranks; known from the routing alone.
+struct DispatchCounts {
+  int64_t assignments = 0;    ///< (token, slot) pairs
+  int64_t dispatch_rows = 0;  ///< rows that travelled to an expert's rank
+  int64_t rank_rows = 0;      ///< distinct (token, rank) pairs
+  int64_t node_rows = 0;      ///< distinct (token, node) pairs
+  int64_t max_rows_per_rank = 0;
+  int64_t max_rows_per_expert = 0;
+  int64_t empty_experts = 0;
+  int64_t padding_rows = 0;
+};
 
-/// Adjoint of Dispatch: dsource[t] = sum over slots k, ascending, of
-/// drows[row of (t, k)], then + addend[t], in FP32 with one rounding.
-/// Shapes   drows [R, D]; addend, dsource [T, D].
-void DispatchBackward(const RoutingPlan& plan, MatrixView<const float> drows,
-                      MatrixView<const float> addend,
-                      kernels::Rounding rounding, MatrixView<float> dsource,
-                      ThreadTeam& team);
+/// One layer's exchange. A step calls Dispatch, Combine, CombineBackward,
+/// ReturnGradients, DispatchBackward, in this order; an evaluation the first
+/// two. All processes call each of them at the same point.
+///
+/// Errors   as transport::Transport; TransportError also if what arrived is not
+///          what was announced.
+/// Exact    bits depend on the arguments and the options; on the number of
+///          ranks only with a hierarchical algorithm.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
 
-/// out[t] = sum over slots k, ascending, of weights[t, k] * rows[row of (t, k)]
-/// by FP32 FMA from +0, with one rounding.
-/// Shapes   rows [R, D]; weights [T, K]; out [T, D].
-/// Source   docs/expert-parallel.md, section 3.2, `flat`.
-void Combine(const RoutingPlan& plan, MatrixView<const float> rows,
-             MatrixView<const float> weights, kernels::Rounding rounding,
-             MatrixView<float> out, ThreadTeam& team);
+  /// Brings row t of `source` to expert expert_ids[t, k], for every slot k.
+  /// Shapes   source [T, D]; expert_ids, weights [T, K]. All must stay
+  ///          unchanged until DispatchBackward.
+  virtual void Dispatch(MatrixView<const float> source,
+                        MatrixView<const int32_t> expert_ids,
+                        MatrixView<const float> weights) = 0;
 
-/// Adjoint of Combine: drows[row of (t, k)] = weights[t, k] * dout[t], rounded;
-/// dweights[t, k] = <dout[t], rows[row of (t, k)]> (kernels::RowDot, FP32).
-/// Shapes   rows, drows [R, D]; dout [T, D]; weights, dweights [T, K]. `drows`
-///          may be `rows`.
-void CombineBackward(const RoutingPlan& plan, MatrixView<const float> rows,
-                     MatrixView<const float> weights,
-                     MatrixView<const float> dout, kernels::Rounding rounding,
-                     MatrixView<float> drows, MatrixView<float> dweights,
-                     ThreadTeam& team);
+  /// Rows that arrived, ordered by (expert, dispatch unit, token, slot), [R,
+  /// D]. Padding rows are +0.
+  virtual MatrixView<const float> expert_in() const = 0;
+  /// Expert e of this process (counted from its first) owns rows [begins[e],
+  /// begins[e + 1]), [experts of this process + 1].
+  virtual std::span<const size_t> expert_begins() const = 0;
+  /// Ends of the dispatch units within each expert's rows, counted from its
+  /// first row, [experts * units]; empty if there is one unit.
+  virtual std::span<const size_t> unit_ends() const = 0;
+  /// The combine weight of each row, [R]; 0 for padding. For
+  /// WeightSite::kBeforeFc2, where the experts apply it.
+  virtual std::span<const float> row_weights() const = 0;
+  /// Where the experts put its gradient then, [R].
+  virtual std::span<float> row_weight_gradients() = 0;
+
+  /// out[t] = the combined outputs of t's experts.
+  /// Shapes   expert_out [R, D]; out [T, D].
+  virtual void Combine(MatrixView<const float> expert_out,
+                       MatrixView<float> out) = 0;
+
+  /// In place: expert_out, as given to Combine, becomes its gradient.
+  /// Shapes   dout [T, D]; expert_out [R, D].
+  virtual void CombineBackward(MatrixView<const float> dout,
+                               MatrixView<float> expert_out) = 0;
+
+  /// Brings the gradient of expert_in back to the tokens, with those of the
+  /// weights, [T, K].
+  /// Shapes   dexpert_in [R, D].
+  virtual MatrixView<const float> ReturnGradients(
+      MatrixView<const float> dexpert_in) = 0;
+
+  /// dsource[t] = round(what ReturnGradients brought for t, summed up, +
+  /// addend[t]).
+  /// Shapes   addend, dsource [T, D].
+  virtual void DispatchBackward(MatrixView<const float> addend,
+                                MatrixView<float> dsource) = 0;
+
+  /// Of the last Dispatch, over all ranks: tokens of each of the model's
+  /// experts, [E].
+  virtual std::span<const int64_t> tokens_per_expert() const = 0;
+  virtual const DispatchCounts& counts() const = 0;
+};
 
 }  // namespace isoloss::expert_parallel

@@ -185,5 +185,9 @@ inline constexpr size_t kSquaresLeaf = 1024;
 /// Sum of squares in FP64: leaves of kSquaresLeaf consecutive elements, each in
 /// 16 lanes of fma(double(x), double(x), acc), go up the aligned tree.
 double SumOfSquares(std::span<const float> values, ThreadTeam& team);
+/// Its leaves alone: leaves[i] of elements [i * kSquaresLeaf, …).
+/// Shapes   leaves [ceil(values / kSquaresLeaf)].
+void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
+                        ThreadTeam& team);
 
 }  // namespace isoloss::kernels

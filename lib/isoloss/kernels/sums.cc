@@ -59,11 +59,10 @@ float RowDot(std::span<const float> a, std::span<const float> b) {
   return HWY_DYNAMIC_DISPATCH(RowDot)(a, b);
 }
 
-double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
-  // Kept from call to call, like all scratch of a training step.
-  static thread_local std::vector<double> kept;
-  kept.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
-  const std::span<double> leaves = kept;  // of this thread, for all
+void SumOfSquaresLeaves(std::span<const float> values, std::span<double> leaves,
+                        ThreadTeam& team) {
+  RequireLength("SumOfSquaresLeaves", "leaves", leaves.size(),
+                (values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
   ForRowRuns(values.size(), 1, kSquaresLeaf, team,
              [&](size_t run_first, size_t run_count) {
                for (size_t i = 0; i < run_count; i += kSquaresLeaf) {
@@ -73,6 +72,13 @@ double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
                          first, std::min(kSquaresLeaf, run_count - i)));
                }
              });
+}
+
+double SumOfSquares(std::span<const float> values, ThreadTeam& team) {
+  // Kept from call to call, like all scratch of a training step.
+  static thread_local std::vector<double> leaves;
+  leaves.resize((values.size() + kSquaresLeaf - 1) / kSquaresLeaf);
+  SumOfSquaresLeaves(values, leaves, team);
   return AlignedTreeSum(leaves.data(), leaves.size());
 }
 

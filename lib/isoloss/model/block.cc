@@ -14,7 +14,8 @@ TransformerBlock::TransformerBlock(LayerContext& context, size_t layer,
       attention_(context, name_ + ".attention", scratch.attention),
       ffn_norm_(context, name_ + ".ffn_norm.weight") {
   if (context.config.IsMoeLayer(layer)) {
-    moe_.emplace(context, name_ + ".moe", scratch.moe);
+    moe_.emplace(context, name_ + ".moe", layer - context.config.n_dense_layers,
+                 scratch.moe);
   } else {
     feed_forward_.emplace(MakeDenseFeedForward(context, name_ + ".feed_forward",
                                                scratch.feed_forward));

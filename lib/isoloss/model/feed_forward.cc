@@ -1,5 +1,7 @@
 #include "isoloss/model/feed_forward.h"
 
+#include <numeric>
+
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -15,7 +17,8 @@ FeedForward::FeedForward(LayerContext& context, const std::string& name,
       w2_(context, name + ".w2", parameters.w2, groups) {}
 
 void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
-                          MatrixView<float> y) {
+                          MatrixView<float> y,
+                          std::span<const float> row_weights) {
   for (Matrix<float>* m : {&gate_, &up_, &hidden_}) {
     m->ResizeUninitialized(x.rows(), w1_.out());
   }
@@ -27,17 +30,41 @@ void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
 
   kernels::SwigluForward(gate_.view(), up_.view(), context_.rounding,
                          hidden_.view(), context_.team);
-  w2_.QueueForward(hidden_.view(), groups, context_.rounding, y);
+  const bool weighted = !row_weights.empty();
+  if (weighted) ApplyWeights(row_weights);
+  w2_.QueueForward(weighted ? weighted_.view() : hidden_.view(), groups,
+                   context_.rounding, y);
   context_.gemms.Run();
+}
+
+/// weighted_ = round(row weight * hidden_).
+void FeedForward::ApplyWeights(std::span<const float> row_weights) {
+  const size_t rows = hidden_.rows();
+  weighted_.ResizeUninitialized(rows, hidden_.cols());
+  index_.resize(rows);
+  std::iota(index_.begin(), index_.end(), 0);
+  kernels::GatherCombine(hidden_.view(), {index_.data(), rows, 1},
+                         {row_weights.data(), rows, 1}, {}, context_.rounding,
+                         weighted_.view(), context_.team);
 }
 
 void FeedForward::Backward(MatrixView<const float> x,
                            MatrixView<const float> dy, const RowGroups& groups,
-                           MatrixView<float> dx) {
+                           MatrixView<float> dx,
+                           const RowWeights& row_weights) {
   Matrix<float>& dhidden = scratch_.dhidden;
-  dhidden.ResizeUninitialized(x.rows(), w1_.out());
-  w2_.QueueBackward(hidden_.view(), dy, groups, dhidden.view());
+  const size_t rows = x.rows();
+  dhidden.ResizeUninitialized(rows, w1_.out());
+  const bool weighted = !row_weights.values.empty();
+  w2_.QueueBackward(weighted ? weighted_.view() : hidden_.view(), dy, groups,
+                    dhidden.view());
   context_.gemms.Run();
+  if (weighted) {
+    kernels::GatherCombineBackward(
+        hidden_.view(), {index_.data(), rows, 1},
+        {row_weights.values.data(), rows, 1}, dhidden.view(), context_.rounding,
+        dhidden.view(), {row_weights.gradients.data(), rows, 1}, context_.team);
+  }
   // Each gradient takes the place of what is read here for the last time.
   Matrix<float>& dgate = gate_;
   Matrix<float>& dup = dhidden;

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/linear.h"
@@ -18,6 +21,12 @@ struct FeedForwardParameters {
   std::string w1;  ///< the gated one
   std::string w3;
   std::string w2;
+};
+
+/// Weights of rows, applied where they enter W2, and their gradients.
+struct RowWeights {
+  std::span<const float> values;  ///< [rows]; empty: all are 1
+  std::span<float> gradients;     ///< [rows]
 };
 
 /// y = (silu(x W1^T) * (x W3^T)) W2^T with `groups` independent sets of
@@ -36,14 +45,17 @@ class FeedForward {
 
   /// Shapes   x, y [rows, D].
   void Forward(MatrixView<const float> x, const RowGroups& groups,
-               MatrixView<float> y);
+               MatrixView<float> y, std::span<const float> row_weights = {});
   /// x and groups as in Forward, whose intermediate values are used up. dx is
   /// the sum of W1's and W3's contribution, each rounded, added with one more
   /// rounding.
   void Backward(MatrixView<const float> x, MatrixView<const float> dy,
-                const RowGroups& groups, MatrixView<float> dx);
+                const RowGroups& groups, MatrixView<float> dx,
+                const RowWeights& row_weights = {});
 
  private:
+  void ApplyWeights(std::span<const float> row_weights);
+
   LayerContext& context_;
   Scratch& scratch_;
   Linear w1_;
@@ -52,6 +64,9 @@ class FeedForward {
   Matrix<float> gate_;    // [rows, F]
   Matrix<float> up_;      // [rows, F]
   Matrix<float> hidden_;  // [rows, F]
+  // With row weights only.
+  Matrix<float> weighted_;      // [rows, F]
+  std::vector<int32_t> index_;  // 0, 1, 2, …
 };
 
 /// A feed-forward on all tokens with one set of weights, named as torchtitan

@@ -80,7 +80,8 @@ void InitializeParameters(const ModelConfig& config, uint64_t seed,
     const CounterRng rng(seed, StreamId("init/" + parameter.name));
     float* values = parameter.values.data();
     for (size_t i = 0; i < parameter.values.size(); ++i) {
-      values[i] = rule.std > 0.0 ? Draw(rng, i, rule) : 1.0f;
+      values[i] =
+          rule.std > 0.0 ? Draw(rng, parameter.first_element + i, rule) : 1.0f;
     }
   }
 }

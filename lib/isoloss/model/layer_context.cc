@@ -20,12 +20,14 @@ std::string TapName(std::string_view prefix, std::string_view name) {
 
 LayerContext::LayerContext(const ModelConfig& model_config,
                            const precision::Recipe& precision_recipe,
-                           ThreadTeam& thread_team)
+                           ThreadTeam& thread_team,
+                           expert_parallel::Mesh& rank_mesh)
     : config(model_config),
       recipe(precision_recipe, GemmSites(model_config)),
       rounding(precision_recipe.activation),
       team(thread_team),
-      weights(model_config),
+      mesh(rank_mesh),
+      weights(model_config, rank_mesh.experts()),
       rope(model_config),
       gemms(thread_team) {}
 
@@ -47,6 +49,7 @@ void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
   tap = tap_sink;
   gradients = gradient_set;
   const size_t tokens = batch.tokens.size();
+  first_token = mesh.process() * tokens;
   all_tokens_.assign({0, tokens});
   token_leaf_ends_.clear();
   for (size_t end = 0; end < tokens;) {

@@ -7,12 +7,14 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/packed_weights.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/rope.h"
+#include "isoloss/model/routing_source.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/model/tokens.h"
 #include "isoloss/precision/recipe.h"
@@ -21,7 +23,7 @@ namespace isoloss::model {
 
 struct LayerContext {
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
-               ThreadTeam& team);
+               ThreadTeam& team, expert_parallel::Mesh& mesh);
 
   /// Makes the compute copies of `master` and packs the GEMM weights among
   /// them.
@@ -52,6 +54,7 @@ struct LayerContext {
   const precision::ResolvedRecipe recipe;
   const kernels::Rounding rounding;  ///< of activations and their gradients
   ThreadTeam& team;
+  expert_parallel::Mesh& mesh;
   ParameterSet weights;  ///< compute copies
   PackedWeights packed_weights;
   RopeTable rope;
@@ -62,6 +65,8 @@ struct LayerContext {
 
   // Of the running call.
   TokenBatch batch;
+  size_t first_token = 0;  ///< of the batch, in that of all processes
+  const RoutingSource* routing = nullptr;  ///< null: the router's own choice
   TapSink* tap = nullptr;
   ParameterSet* gradients = nullptr;
 

@@ -119,13 +119,13 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
                                  MatrixView<const float> dy,
                                  const RowGroups& groups) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  ISOLOSS_ASSERT(groups_ == 1 || groups.leaf_ends.empty());
+  const size_t leaves = groups.leaf_ends.size() / groups_;
   const MatrixView<float> dweight = context_.Gradient(parameter_);
   context_.gemms.Add(
       {.a = {RowsOf(dy, groups, group), Contraction::kRows, wgrad_->left_mx()},
        .b = {RowsOf(x, groups, group), Contraction::kRows, wgrad_->right_mx()},
        .c = dweight.Rows(group * out_, out_),
-       .segment_ends = groups.leaf_ends});
+       .segment_ends = groups.leaf_ends.subspan(group * leaves, leaves)});
 }
 
 }  // namespace isoloss::model

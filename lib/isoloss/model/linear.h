@@ -45,8 +45,8 @@ class GemmQueue {
 struct RowGroups {
   /// Group g owns rows [begins[g], begins[g + 1]), [groups + 1].
   std::span<const size_t> begins;
-  /// Ends of the leaves of the weight gradient's sum over rows; empty: each
-  /// group is one leaf. Only a single group may have several leaves.
+  /// Ends of the leaves of the weight gradient's sum over rows, counted from
+  /// the group's first row, [groups * leaves]; empty: each group is one leaf.
   std::span<const size_t> leaf_ends;
 };
 

@@ -13,7 +13,7 @@ size_t CountedLabels(std::span<const int32_t> labels) {
       [](int32_t label) { return label != kernels::kIgnoredLabel; }));
 }
 
-double MeanLoss(std::span<const float> token_losses, size_t counted_labels) {
+double LossSum(std::span<const float> token_losses) {
   const auto leaf = [&](size_t index) {
     const size_t begin = index * kernels::kTokenLeaf;
     const size_t end =
@@ -26,8 +26,7 @@ double MeanLoss(std::span<const float> token_losses, size_t counted_labels) {
   };
   const size_t leaves =
       (token_losses.size() + kernels::kTokenLeaf - 1) / kernels::kTokenLeaf;
-  return kernels::AlignedTreeSum(0, leaves, leaf) /
-         static_cast<double>(counted_labels);
+  return kernels::AlignedTreeSum(0, leaves, leaf);
 }
 
 }  // namespace isoloss::model

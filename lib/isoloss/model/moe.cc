@@ -1,6 +1,5 @@
 #include "isoloss/model/moe.h"
 
-#include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
@@ -15,29 +14,35 @@ FeedForwardParameters RoutedParameters(const std::string& name) {
 }  // namespace
 
 MixtureOfExperts::MixtureOfExperts(LayerContext& context,
-                                   const std::string& name, Scratch& scratch)
+                                   const std::string& name, size_t moe_layer,
+                                   Scratch& scratch)
     : context_(context),
       name_(name),
       scratch_(scratch),
-      router_(context, name + ".router", scratch.router),
+      router_(context, name + ".router", moe_layer, scratch.router),
       routed_(context, name + ".routed_experts", RoutedParameters(name),
-              context.config.num_experts, scratch.feed_forward) {
+              context.mesh.experts().count, scratch.feed_forward),
+      exchange_(context.mesh.MakeExchange(context.rounding)) {
   if (context.config.num_shared_experts > 0) {
     shared_.emplace(MakeDenseFeedForward(context, name + ".shared_experts",
                                          scratch.feed_forward));
   }
 }
 
+bool MixtureOfExperts::WeighsBeforeFc2() const {
+  return context_.mesh.config().options.weight_site ==
+         expert_parallel::WeightSite::kBeforeFc2;
+}
+
 void MixtureOfExperts::Forward(MatrixView<const float> b, MatrixView<float> y) {
   router_.Forward(b);
-  plan_.Build(router_.expert_ids(), context_.config.num_experts);
-
-  expert_in_.ResizeUninitialized(plan_.rows(), b.cols());
-  expert_out_.ResizeUninitialized(plan_.rows(), b.cols());
-  expert_parallel::Dispatch(plan_, b, expert_in_.view(), context_.team);
-  routed_.Forward(expert_in_.view(), ExpertRows(), expert_out_.view());
-  expert_parallel::Combine(plan_, expert_out_.view(), router_.weights(),
-                           context_.rounding, y, context_.team);
+  exchange_->Dispatch(b, router_.expert_ids(), router_.weights());
+  const MatrixView<const float> expert_in = exchange_->expert_in();
+  expert_out_.ResizeUninitialized(expert_in.rows(), b.cols());
+  routed_.Forward(
+      expert_in, ExpertRows(), expert_out_.view(),
+      WeighsBeforeFc2() ? exchange_->row_weights() : std::span<const float>());
+  exchange_->Combine(expert_out_.view(), y);
   context_.TapActivation(name_, "routed_experts", y);
 
   if (shared_) {
@@ -54,27 +59,29 @@ void MixtureOfExperts::Backward(MatrixView<const float> b,
                                 MatrixView<float> db) {
   Scratch& s = scratch_;
   context_.TapGradient(name_, "", dy);
-  s.dexpert_in.ResizeUninitialized(plan_.rows(), b.cols());
-  s.dweights.ResizeUninitialized(plan_.tokens(), plan_.slots());
+  const MatrixView<const float> expert_in = exchange_->expert_in();
+  s.dexpert_in.ResizeUninitialized(expert_in.rows(), b.cols());
   // In place: what the experts gave is not needed again.
   const MatrixView<float> dexpert_out = expert_out_.view();
-  expert_parallel::CombineBackward(plan_, expert_out_.view(), router_.weights(),
-                                   dy, context_.rounding, dexpert_out,
-                                   s.dweights.view(), context_.team);
-  routed_.Backward(expert_in_.view(), dexpert_out, ExpertRows(),
-                   s.dexpert_in.view());
+  exchange_->CombineBackward(dy, dexpert_out);
+  RowWeights row_weights;
+  if (WeighsBeforeFc2()) {
+    row_weights = {exchange_->row_weights(), exchange_->row_weight_gradients()};
+  }
+  routed_.Backward(expert_in, dexpert_out, ExpertRows(), s.dexpert_in.view(),
+                   row_weights);
+  const MatrixView<const float> dweights =
+      exchange_->ReturnGradients(s.dexpert_in.view());
 
   s.db_gate.ResizeUninitialized(b.rows(), b.cols());
-  router_.Backward(b, s.dweights.view(), s.db_gate.view());
+  router_.Backward(b, dweights, s.db_gate.view());
   if (shared_) {
     s.db_shared.ResizeUninitialized(b.rows(), b.cols());
     shared_->Backward(b, dy, context_.SequenceLeaves(), s.db_shared.view());
     kernels::Add(s.db_shared.view(), s.db_gate.view(), kernels::Rounding::kFp32,
                  s.db_gate.view(), context_.team);
   }
-  expert_parallel::DispatchBackward(plan_, s.dexpert_in.view(),
-                                    s.db_gate.view(), context_.rounding, db,
-                                    context_.team);
+  exchange_->DispatchBackward(s.db_gate.view(), db);
 }
 
 }  // namespace isoloss::model

@@ -3,12 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/expert_parallel/routing_plan.h"
+#include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/model/feed_forward.h"
 #include "isoloss/model/router.h"
 
@@ -22,34 +23,40 @@ class MixtureOfExperts {
   struct Scratch {
     Router::Scratch router;
     FeedForward::Scratch feed_forward;
-    Matrix<float> dexpert_in;  // [T K, D]
-    Matrix<float> dweights;    // [T, K]
+    Matrix<float> dexpert_in;  // [R, D]
     Matrix<float> db_gate;     // [T, D]
     Matrix<float> db_shared;   // [T, D]
   };
 
-  /// `name`: "layers.N.moe".
+  /// `name`: "layers.N.moe"; `moe_layer`: N counted from the first MoE layer.
   MixtureOfExperts(LayerContext& context, const std::string& name,
-                   Scratch& scratch);
+                   size_t moe_layer, Scratch& scratch);
 
   void LoadBias(std::span<const float> bias) { router_.LoadBias(bias); }
 
-  /// y = routed(b) + shared(b): the routed sum is rounded once (the `flat`
-  /// combine), then the sum with the shared experts.
+  /// y = routed(b) + shared(b): the routed sum is what the exchange combines
+  /// (with `flat` rounded once), then the sum with the shared experts is
+  /// rounded.
   /// Shapes   b, y [T, D].
   void Forward(MatrixView<const float> b, MatrixView<float> y);
 
-  /// db collects the routed experts' contributions in slot order, then that of
-  /// shared experts and gate (added to each other in FP32), with one rounding;
-  /// every contribution was rounded where it was made.
+  /// db collects the routed experts' contributions as the exchange adds them
+  /// (with `flat` in slot order), then that of shared experts and gate (added
+  /// to each other in FP32), with one rounding; every contribution was rounded
+  /// where it was made.
   void Backward(MatrixView<const float> b, MatrixView<const float> dy,
                 MatrixView<float> db);
 
   /// Of the last Forward.
-  const expert_parallel::RoutingPlan& plan() const { return plan_; }
+  const expert_parallel::Exchange& exchange() const { return *exchange_; }
+  MatrixView<const int32_t> expert_ids() const { return router_.expert_ids(); }
 
  private:
-  RowGroups ExpertRows() const { return {plan_.expert_begins(), {}}; }
+  RowGroups ExpertRows() const {
+    return {exchange_->expert_begins(), exchange_->unit_ends()};
+  }
+  /// Do the experts weigh their rows themselves?
+  bool WeighsBeforeFc2() const;
 
   LayerContext& context_;
   std::string name_;
@@ -57,9 +64,8 @@ class MixtureOfExperts {
   Router router_;
   FeedForward routed_;
   std::optional<FeedForward> shared_;
-  expert_parallel::RoutingPlan plan_;
-  Matrix<float> expert_in_;   // [T K, D]
-  Matrix<float> expert_out_;  // [T K, D]; Backward turns it into its gradient
+  std::unique_ptr<expert_parallel::Exchange> exchange_;
+  Matrix<float> expert_out_;  // [R, D]; Backward turns it into its gradient
   Matrix<float> shared_out_;  // [T, D]
 };
 

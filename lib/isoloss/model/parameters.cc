@@ -16,7 +16,9 @@ Parameter MakeParameter(std::string name, std::vector<size_t> shape) {
   const size_t rows = std::accumulate(shape.begin(), shape.end() - 1, size_t{1},
                                       std::multiplies<>());
   Matrix<float> values(rows, shape.back());
-  return {std::move(name), std::move(shape), std::move(values)};
+  return {.name = std::move(name),
+          .shape = std::move(shape),
+          .values = std::move(values)};
 }
 
 /// Collects parameters whose names share a prefix.
@@ -27,6 +29,14 @@ class Builder {
 
   void Add(const char* name, std::vector<size_t> shape) {
     out_.push_back(MakeParameter(prefix_ + name, std::move(shape)));
+  }
+  /// One [rows, columns] matrix for each expert of the shard.
+  void AddOfExperts(const char* name, expert_parallel::ExpertShard shard,
+                    std::vector<size_t> shape) {
+    const size_t of_one = shape[0] * shape[1];
+    Add(name, {shard.count, shape[0], shape[1]});
+    out_.back().of_experts = true;
+    out_.back().first_element = shard.first * of_one;
   }
   void AddFeedForward(const std::string& name, size_t dim, size_t hidden) {
     Add((name + ".w1.weight").c_str(), {hidden, dim});
@@ -56,16 +66,16 @@ void AddAttention(const ModelConfig& c, Builder& layer) {
   layer.Add("attention.wo.weight", {c.dim, c.n_heads * c.v_head_dim});
 }
 
-void AddMoe(const ModelConfig& c, Builder& layer) {
-  const size_t experts = c.num_experts;
+void AddMoe(const ModelConfig& c, expert_parallel::ExpertShard shard,
+            Builder& layer) {
   const size_t hidden = c.moe_hidden_dim;
-  layer.Add("moe.routed_experts.inner_experts.w1_EFD",
-            {experts, hidden, c.dim});
-  layer.Add("moe.routed_experts.inner_experts.w2_EDF",
-            {experts, c.dim, hidden});
-  layer.Add("moe.routed_experts.inner_experts.w3_EFD",
-            {experts, hidden, c.dim});
-  layer.Add("moe.router.gate.weight", {experts, c.dim});
+  layer.AddOfExperts("moe.routed_experts.inner_experts.w1_EFD", shard,
+                     {hidden, c.dim});
+  layer.AddOfExperts("moe.routed_experts.inner_experts.w2_EDF", shard,
+                     {c.dim, hidden});
+  layer.AddOfExperts("moe.routed_experts.inner_experts.w3_EFD", shard,
+                     {hidden, c.dim});
+  layer.Add("moe.router.gate.weight", {c.num_experts, c.dim});
   if (c.num_shared_experts > 0) {
     layer.AddFeedForward("moe.shared_experts", c.dim,
                          hidden * c.num_shared_experts);
@@ -74,7 +84,11 @@ void AddMoe(const ModelConfig& c, Builder& layer) {
 
 }  // namespace
 
-ParameterSet::ParameterSet(const ModelConfig& config) {
+ParameterSet::ParameterSet(const ModelConfig& config)
+    : ParameterSet(config, {0, config.num_experts}) {}
+
+ParameterSet::ParameterSet(const ModelConfig& config,
+                           expert_parallel::ExpertShard experts) {
   Builder root("", parameters_);
   root.Add("tok_embeddings.weight", {config.vocab_size, config.dim});
   for (size_t n = 0; n < config.n_layers; ++n) {
@@ -83,7 +97,7 @@ ParameterSet::ParameterSet(const ModelConfig& config) {
     layer.Add("attention_norm.weight", {config.dim});
     layer.Add("ffn_norm.weight", {config.dim});
     if (config.IsMoeLayer(n)) {
-      AddMoe(config, layer);
+      AddMoe(config, experts, layer);
     } else {
       layer.AddFeedForward("feed_forward", config.dim, config.dense_hidden_dim);
     }

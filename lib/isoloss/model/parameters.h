@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
 
 namespace isoloss::model {
@@ -19,6 +20,10 @@ struct Parameter {
   std::string name;           ///< torchtitan's: "layers.0.attention.wq.weight"
   std::vector<size_t> shape;  ///< e.g. {8, 48, 64} for w1_EFD
   Matrix<float> values;
+  /// Of a tensor of routed experts, of which this process may hold a part:
+  /// where its values begin in the tensor of all experts.
+  bool of_experts = false;
+  size_t first_element = 0;
 };
 
 /// All trained tensors of a model, in torchtitan's order.
@@ -26,6 +31,8 @@ class ParameterSet {
  public:
   /// Zero tensors of the model's shapes.
   explicit ParameterSet(const ModelConfig& config);
+  /// The same, with tensors of routed experts for `experts` only.
+  ParameterSet(const ModelConfig& config, expert_parallel::ExpertShard experts);
 
   std::span<Parameter> parameters() { return parameters_; }
   std::span<const Parameter> parameters() const { return parameters_; }

@@ -121,9 +121,11 @@ void RouterScoreBackward(const ModelConfig& config,
   }
 }
 
-Router::Router(LayerContext& context, const std::string& name, Scratch& scratch)
+Router::Router(LayerContext& context, const std::string& name, size_t moe_layer,
+               Scratch& scratch)
     : context_(context),
       name_(name),
+      moe_layer_(moe_layer),
       scratch_(scratch),
       gate_(context, name + ".gate", name + ".gate.weight"),
       bias_(context.config.num_experts, 0.0f) {}
@@ -153,7 +155,11 @@ void Router::Forward(MatrixView<const float> b) {
   kernels::ForEachRow(tokens, context_.team, [&](size_t t) {
     const std::span<const float> scores(scores_.Row(t), c.num_experts);
     const std::span<int32_t> ids(expert_ids_.Row(t), c.top_k);
-    SelectExperts(c, scores, bias_, ids);
+    if (context_.routing != nullptr) {
+      context_.routing->Choose(moe_layer_, context_.first_token + t, ids);
+    } else {
+      SelectExperts(c, scores, bias_, ids);
+    }
     CombineWeights(c, scores, ids, {weights_.Row(t), c.top_k});
   });
   context_.TapActivation(name_, "scores", scores_.view());

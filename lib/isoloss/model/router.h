@@ -47,8 +47,10 @@ class Router {
     Matrix<float> dlogits;  // [T, E]
   };
 
-  /// `name`: "layers.N.moe.router".
-  Router(LayerContext& context, const std::string& name, Scratch& scratch);
+  /// `name`: "layers.N.moe.router"; `moe_layer`: N counted from the first MoE
+  /// layer.
+  Router(LayerContext& context, const std::string& name, size_t moe_layer,
+         Scratch& scratch);
 
   void LoadBias(std::span<const float> bias);
 
@@ -67,6 +69,7 @@ class Router {
  private:
   LayerContext& context_;
   std::string name_;
+  size_t moe_layer_;
   Scratch& scratch_;
   Linear gate_;
   std::vector<float> bias_;     // [E]

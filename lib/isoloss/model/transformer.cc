@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -65,9 +66,13 @@ void CheckBatch(const ModelConfig& config, const TokenBatch& batch) {
 }  // namespace
 
 struct Transformer::Impl {
+  /// Without a mesh: on one rank.
   Impl(const ModelConfig& config, const precision::Recipe& recipe,
-       ThreadTeam& team)
-      : context(config, recipe, team),
+       ThreadTeam& team, expert_parallel::Mesh* mesh)
+      : own_mesh(mesh != nullptr ? nullptr
+                                 : std::make_unique<expert_parallel::Mesh>(
+                                       config.num_experts, team)),
+        context(config, recipe, team, mesh != nullptr ? *mesh : *own_mesh),
         embedding(context.weights.IndexOf("tok_embeddings.weight")),
         norm(context, "norm.weight"),
         head(context, "lm_head",
@@ -91,6 +96,7 @@ struct Transformer::Impl {
   void BackwardHead();
   void BackwardEmbedding();
 
+  std::unique_ptr<expert_parallel::Mesh> own_mesh;
   LayerContext context;
   size_t embedding;  // place of tok_embeddings.weight in a ParameterSet
   TransformerBlock::Scratch block_scratch;
@@ -131,9 +137,8 @@ double Transformer::Impl::Forward() {
     block_outputs.push_back(blocks[layer].Forward(BlockInput(layer)));
   }
   for (size_t layer = 0; layer < moe_layers.size(); ++layer) {
-    for (size_t e = 0; e < config.num_experts; ++e) {
-      tokens_per_expert(layer, e) = moe_layers[layer]->plan().TokensOf(e);
-    }
+    const auto counts = moe_layers[layer]->exchange().tokens_per_expert();
+    std::copy(counts.begin(), counts.end(), tokens_per_expert.Row(layer));
   }
 
   normalised.ResizeUninitialized(tokens, config.dim);
@@ -148,7 +153,8 @@ double Transformer::Impl::Forward() {
   token_losses.resize(tokens);
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
                         token_losses, MatrixView<float>(), context.team);
-  return MeanLoss(token_losses, counted_labels);
+  return context.mesh.Sum(LossSum(token_losses)) /
+         static_cast<double>(counted_labels);
 }
 
 void Transformer::Impl::Backward() {
@@ -189,7 +195,14 @@ void Transformer::Impl::BackwardEmbedding() {
 Transformer::Transformer(const ModelConfig& config,
                          const precision::Recipe& recipe, ThreadTeam& team) {
   Validate(config, "Transformer:");
-  impl_ = std::make_unique<Impl>(config, recipe, team);
+  impl_ = std::make_unique<Impl>(config, recipe, team, nullptr);
+}
+
+Transformer::Transformer(const ModelConfig& config,
+                         const precision::Recipe& recipe, ThreadTeam& team,
+                         expert_parallel::Mesh& mesh) {
+  Validate(config, "Transformer:");
+  impl_ = std::make_unique<Impl>(config, recipe, team, &mesh);
 }
 
 Transformer::~Transformer() = default;
@@ -217,9 +230,14 @@ void Transformer::LoadExpertBias(MatrixView<const float> expert_bias) {
   }
 }
 
+void Transformer::SetRouting(const RoutingSource* routing) {
+  impl_->context.routing = routing;
+}
+
 double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
   CheckBatch(impl_->context.config, batch);
-  impl_->counted_labels = CountedLabels(batch.labels);
+  impl_->counted_labels = static_cast<size_t>(impl_->context.mesh.Sum(
+      static_cast<int64_t>(CountedLabels(batch.labels))));
   if (impl_->counted_labels == 0) {
     ThrowError(ErrorKind::kShape,
                "Transformer::Forward: none of {} labels counts (all are {}), "
@@ -257,6 +275,15 @@ std::span<const float> Transformer::token_losses() const {
 
 MatrixView<const int64_t> Transformer::tokens_per_expert() const {
   return impl_->tokens_per_expert.cview();
+}
+
+MatrixView<const int32_t> Transformer::expert_ids(size_t moe_layer) const {
+  return impl_->moe_layers[moe_layer]->expert_ids();
+}
+
+const expert_parallel::DispatchCounts& Transformer::dispatch_counts(
+    size_t moe_layer) const {
+  return impl_->moe_layers[moe_layer]->exchange().counts();
 }
 
 int64_t Transformer::quantized_gemms() const {

@@ -9,9 +9,12 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/model/routing_source.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/model/tokens.h"
 #include "isoloss/precision/recipe.h"
@@ -22,8 +25,14 @@ namespace isoloss::model {
 /// Forward for Backward; memory is reused from step to step.
 class Transformer {
  public:
+  /// On one rank.
   Transformer(const ModelConfig& config, const precision::Recipe& recipe,
               ThreadTeam& team);
+  /// This process's share of a model on a mesh of ranks: batches are its share
+  /// of the global batch, experts and their parameters those of
+  /// mesh.experts(). All processes call every method at the same point.
+  Transformer(const ModelConfig& config, const precision::Recipe& recipe,
+              ThreadTeam& team, expert_parallel::Mesh& mesh);
   ~Transformer();
 
   const precision::ResolvedRecipe& recipe() const;
@@ -34,26 +43,36 @@ class Transformer {
   /// Selection biases, [MoE layers, experts], FP32.
   void LoadExpertBias(MatrixView<const float> expert_bias);
 
-  /// Mean cross-entropy in nats over the labels that count: token losses in
-  /// FP32, leaves of 32 tokens and their tree in FP64.
+  /// Who chooses the experts from the next Forward on; null: the routers. Must
+  /// outlive its use.
+  void SetRouting(const RoutingSource* routing);
+
+  /// Mean cross-entropy in nats over the labels that count, in all processes:
+  /// token losses in FP32, leaves of 32 tokens and their tree in FP64.
   /// Errors   ShapeError if spans disagree, a token is outside the vocabulary
   ///          or no label counts.
   double Forward(const TokenBatch& batch, TapSink* tap = nullptr);
 
-  /// Gradients of that loss, FP32, overwritten. Uses up the activations of the
-  /// Forward of the same batch just before it.
+  /// Gradients of that loss, FP32, overwritten: the part of this process's
+  /// tokens, or of its experts' rows. Uses up the activations of the Forward of
+  /// the same batch just before it.
   /// Errors   ShapeError if there was no such Forward.
   void Backward(const TokenBatch& batch, ParameterSet& gradients,
                 TapSink* tap = nullptr);
 
   /// Of the last Forward: loss of each token (0 where ignored), [T].
   std::span<const float> token_losses() const;
-  /// Of the last Forward: [MoE layers, experts], each row sums to T * top_k.
+  /// Of the last Forward, over all processes: [MoE layers, experts], each row
+  /// sums to the global batch's tokens * top_k.
   MatrixView<const int64_t> tokens_per_expert() const;
+  /// Of the last Forward, this process's tokens, [T, top_k].
+  MatrixView<const int32_t> expert_ids(size_t moe_layer) const;
+  const expert_parallel::DispatchCounts& dispatch_counts(
+      size_t moe_layer) const;
 
-  /// GEMM calls executed so far: those with a quantised operand, and all. Each
-  /// expert counts for itself, also one without tokens; attention's inner
-  /// products don't count.
+  /// GEMM calls executed so far, in this process: those with a quantised
+  /// operand, and all. Each expert counts for itself, also one without tokens;
+  /// attention's inner products don't count.
   int64_t quantized_gemms() const;
   int64_t gemms() const;
   /// What one Forward + Backward must add to those two.

@@ -14,6 +14,10 @@ double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team) {
   return std::sqrt(kernels::AlignedTreeSum(0, tensors.size(), squares));
 }
 
+double GlobalNorm(std::span<const double> squares) {
+  return std::sqrt(kernels::AlignedTreeSum(squares.data(), squares.size()));
+}
+
 double ClipCoefficient(double norm, double max_norm) {
   const double coefficient = max_norm / (norm + 1e-6);
   // Not std::min, which would turn NaN into 1.

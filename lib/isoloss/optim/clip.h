@@ -13,6 +13,8 @@ namespace isoloss::optim {
 /// Special  NaN or infinite exactly if some gradient value is; the caller logs
 ///          it as it is.
 double GlobalNorm(std::span<const Tensor> tensors, ThreadTeam& team);
+/// The same from each tensor's sum of squares, in the tensors' order.
+double GlobalNorm(std::span<const double> squares);
 
 /// min(1, max_norm / (norm + 1e-6)): what every gradient is multiplied by.
 /// Special  NaN if `norm` is NaN, so that it reaches the weights and is seen.

@@ -146,6 +146,11 @@ bool HasAttribute(const Handle& object, const char* name) {
 }
 
 template <>
+Handle TypeOf<int32_t>() {
+  return Copy(H5T_STD_I32LE);
+}
+
+template <>
 Handle TypeOf<int64_t>() {
   return Copy(H5T_STD_I64LE);
 }
@@ -206,16 +211,28 @@ std::string Describe(const Handle& type) {
 }
 
 Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
-                     uint64_t rows, uint64_t width) {
-  const int rank = width == 0 ? 1 : 2;
-  const hsize_t extent[] = {rows, width};
-  const hsize_t limit[] = {H5S_UNLIMITED, width};
-  const hsize_t chunk[] = {ChunkRows(rows, width), width};
-  const Handle space{
-      Check(H5Screate_simple(rank, extent, limit), "H5Screate_simple", name),
-      &H5Sclose};
+                     std::span<const uint64_t> extent) {
+  constexpr hsize_t kWide = 64;  // shorter rows would hardly shrink
+  constexpr unsigned kDeflateLevel = 4;
+  const auto rank = static_cast<int>(extent.size());
+  const std::vector<hsize_t> size(extent.begin(), extent.end());
+  hsize_t width = 1;
+  for (size_t axis = 1; axis < size.size(); ++axis) width *= size[axis];
+  std::vector<hsize_t> limit = size;
+  limit[0] = H5S_UNLIMITED;
+  std::vector<hsize_t> chunk = size;
+  chunk[0] = ChunkRows(size[0], width);
+  const Handle space{Check(H5Screate_simple(rank, size.data(), limit.data()),
+                           "H5Screate_simple", name),
+                     &H5Sclose};
   const Handle properties = PropertyList(H5P_DATASET_CREATE);
-  Check(H5Pset_chunk(properties.get(), rank, chunk), "H5Pset_chunk", name);
+  Check(H5Pset_chunk(properties.get(), rank, chunk.data()), "H5Pset_chunk",
+        name);
+  if (width >= kWide) {
+    Check(H5Pset_shuffle(properties.get()), "H5Pset_shuffle", name);
+    Check(H5Pset_deflate(properties.get(), kDeflateLevel), "H5Pset_deflate",
+          name);
+  }
   // A flipped bit must not pass as a value. The library's filters do not apply
   // to strings, which lie outside the chunks.
   if (H5Tis_variable_str(type.get()) <= 0) {
@@ -334,9 +351,11 @@ T ReadAttribute(const Handle& attribute) {
   }
 }
 
+template void WriteDataset(const Handle&, std::span<const int32_t>);
 template void WriteDataset(const Handle&, std::span<const int64_t>);
 template void WriteDataset(const Handle&, std::span<const double>);
 template void WriteDataset(const Handle&, std::span<const std::string>);
+template void ReadDataset(const Handle&, std::span<int32_t>);
 template void ReadDataset(const Handle&, std::span<int64_t>);
 template void ReadDataset(const Handle&, std::span<double>);
 template void ReadDataset(const Handle&, std::span<std::string>);

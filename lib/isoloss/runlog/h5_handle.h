@@ -77,18 +77,19 @@ Handle OpenGroup(const Handle& parent, const char* name);
 bool HasLink(const Handle& parent, const char* name);
 bool HasAttribute(const Handle& object, const char* name);
 
-/// The four types of a run log, with one type in memory and on disk:
-/// int64_t, double, bool (as h5py stores it), std::string (UTF-8, any length).
+/// The types of a run log, with one type in memory and on disk: int32_t
+/// (datasets only), int64_t, double, bool (as h5py stores it), std::string
+/// (UTF-8, any length).
 template <typename T>
 Handle TypeOf();
 bool SameType(const Handle& a, const Handle& b);
 /// For messages: "64-bit float", "fixed-length string", ...
 std::string Describe(const Handle& type);
 
-/// An empty dataset that grows along its first axis. `width` 0 makes it
-/// one-dimensional, else it is [rows, width].
+/// An empty dataset [extent] that grows along its first axis. One with many
+/// values in a row is compressed.
 Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
-                     uint64_t rows, uint64_t width);
+                     std::span<const uint64_t> extent);
 Handle OpenDataset(const Handle& parent, const char* name);
 Handle DatasetType(const Handle& dataset);
 /// Empty for a scalar.

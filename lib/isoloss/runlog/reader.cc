@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <initializer_list>
 #include <string_view>
 #include <system_error>
 
@@ -19,62 +20,81 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Far above any run; keeps a forged extent from asking for all memory.
-constexpr uint64_t kMaxValues = uint64_t{1} << 28;
-
 /// Visitor of the schema that reads what it meets and accepts nothing else.
 class Reader {
  public:
   Reader(const h5::Handle& file, const fs::path& path)
       : file_(file), path_(path.string()) {}
 
-  void Version(const Field& field, int64_t expected) {
-    int64_t found = 0;
-    Attribute(field, found);
-    if (found != expected) {
+  void Version(const Field& field, int64_t newest) {
+    Attribute(field, version_);
+    if (version_ < 1 || version_ > newest) {
       ThrowError(ErrorKind::kFormat,
-                 "{}: {} is {}, but this program reads {}. Read it with the "
-                 "version named in its attribute tool_version.",
-                 path_, field.name, found, expected);
+                 "{}: {} is {}, but this program reads 1 to {}. Read it with "
+                 "the version named in its attribute tool_version.",
+                 path_, field.name, version_, newest);
     }
   }
 
   template <typename T>
   void Attribute(const Field& field, T& value) {
+    if (field.since > version_) return;
     value = ReadAttribute<T>(file_, field.name, "attribute ");
   }
 
-  void Group(const char* name, const char* /*description*/) {
+  void Group(const char* name, const char* /*description*/, int64_t since) {
+    group_name_ = name;
+    index_ = nullptr;
+    group_is_newer_ = since > version_;
+    if (group_is_newer_) return;
     if (!h5::HasLink(file_, name)) {
       Reject(fmt::format("group /{}", name), "missing", "present");
     }
-    group_name_ = name;
     group_ = h5::OpenGroup(file_, name);
-    index_ = nullptr;
   }
 
   template <typename T>
   void Column(const Field& field, std::vector<T>& values) {
     values.clear();
+    if (group_is_newer_) return;
     if (index_ == nullptr || h5::HasLink(group_, field.name)) {
       ReadColumn(field, values);
     }
   }
 
-  void Table(const Field& field, std::vector<double>& values, int64_t& width) {
+  template <typename T>
+  void Array(const Field& field, std::vector<T>& values,
+             std::initializer_list<Axis<int64_t>> axes) {
     values.clear();
-    width = 0;
-    if (!h5::HasLink(group_, field.name)) return;
-    const h5::Handle dataset = Open<double>(field);
+    if (group_is_newer_ || !h5::HasLink(group_, field.name)) return;
+    const h5::Handle dataset = Open<T>(field);
     const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
-    if (extent.size() != 2 || extent[0] != rows_ || extent[1] == 0 ||
-        extent[1] > kMaxValues) {
-      RejectExtent(field, extent, fmt::format("[{}, at least 1]", rows_));
+    CheckExtent(field, extent, axes);
+    uint64_t count = rows_;
+    size_t column = 1;
+    for (const auto& axis : axes) {
+      count *= extent[column];
+      CheckCount(field, count);
+      axis.size = static_cast<int64_t>(extent[column++]);
     }
-    CheckCount(field, extent[0] * extent[1]);
-    values.resize(extent[0] * extent[1]);
-    width = static_cast<int64_t>(extent[1]);
-    h5::ReadDataset<double>(dataset, values);
+    values.resize(count);
+    h5::ReadDataset<T>(dataset, values);
+  }
+
+  void Count(const Field& field, int64_t& rows) {
+    if (group_is_newer_) return;
+    std::vector<int64_t> values;
+    ReadColumn(field, values);
+    if (rows == 0) rows = static_cast<int64_t>(values.size());
+    if (rows != static_cast<int64_t>(values.size())) {
+      RejectExtent(field, {values.size()}, fmt::format("[{}]", rows));
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != static_cast<int64_t>(i)) {
+        Reject(fmt::format("{} in row {}", Name(field), i),
+               fmt::to_string(values[i]), fmt::to_string(i));
+      }
+    }
   }
 
   template <typename T>
@@ -103,6 +123,21 @@ class Reader {
            fmt::format("[{}]", fmt::join(found, ", ")), expected);
   }
 
+  /// That an array is [rows_, axes...]; an axis of 0 may have any length.
+  void CheckExtent(const Field& field, const std::vector<uint64_t>& extent,
+                   std::initializer_list<Axis<int64_t>> axes) const {
+    bool fits = extent.size() == axes.size() + 1 && extent[0] == rows_;
+    std::string expected = fmt::format("[{}", rows_);
+    size_t column = 1;
+    for (const auto& [name, size] : axes) {
+      expected += size > 0 ? fmt::format(", {}", size) : ", at least 1";
+      const uint64_t found = fits ? extent[column++] : 0;
+      fits = fits && (size > 0 ? found == static_cast<uint64_t>(size)
+                               : found > 0 && found <= uint64_t{kMaxValues});
+    }
+    if (!fits) RejectExtent(field, extent, expected + "]");
+  }
+
   std::string Name(const Field& field) const {
     return fmt::format("/{}/{}", group_name_, field.name);
   }
@@ -116,7 +151,7 @@ class Reader {
   }
 
   void CheckCount(const Field& field, uint64_t count) const {
-    if (count > kMaxValues) {
+    if (count > uint64_t{kMaxValues}) {
       Reject(fmt::format("the number of values of {}", Name(field)),
              fmt::to_string(count), fmt::format("at most {}", kMaxValues));
     }
@@ -172,7 +207,9 @@ class Reader {
 
   const h5::Handle& file_;
   std::string path_;
+  int64_t version_ = 1;
   h5::Handle group_;
+  bool group_is_newer_ = false;  // than the file: nothing of it is there
   const char* group_name_ = nullptr;
   const char* index_ = nullptr;  // the group's first column, once read
   uint64_t rows_ = 0;

@@ -11,8 +11,13 @@
 
 namespace isoloss::runlog {
 
-/// Version of the layout on disk, attribute `schema_version`.
-inline constexpr int64_t kSchemaVersion = 1;
+/// Version of the layout on disk, attribute `schema_version`. Older ones are
+/// read too: what they lack keeps its default.
+inline constexpr int64_t kSchemaVersion = 2;
+
+/// Values of one column or array that a reader takes: far above any run, it
+/// keeps a forged extent from asking for all memory.
+inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
 /// What is known of one optimizer step; Of<T> is one value or a column of them.
 template <template <typename> typename Of>
@@ -55,6 +60,47 @@ struct EvalColumns {
   int64_t sequences = 0;
 };
 
+/// Who was sent where, one row per optimizer step. S steps, L MoE layers, E
+/// experts, T tokens of a step, K slots of a token; all row-major. A column is
+/// whole or empty (not recorded).
+struct MoeColumns {
+  std::vector<int64_t> step;
+  int64_t layers = 0;
+  int64_t experts = 0;
+  int64_t tokens = 0;  ///< on disk as an extent of expert_ids only
+  int64_t top_k = 0;   ///< likewise
+  std::vector<int64_t> tokens_per_expert;  ///< [S, L, E]
+  std::vector<double> expert_bias;         ///< [S, L, E], after the update
+  std::vector<int64_t> dropped_tokens;     ///< [S, L]
+  std::vector<int64_t> padding_rows;       ///< [S, L]
+  std::vector<int32_t> expert_ids;         ///< [S, L, T, K], if log.routing
+};
+
+/// What the exchange moved, one row per optimizer step. R virtual ranks; bytes
+/// are those of payloads and include messages of a rank to itself.
+struct ExchangeColumns {
+  std::vector<int64_t> step;
+  int64_t ranks = 0;
+  int64_t layers = 0;
+  std::vector<int64_t> bytes_sent;           ///< [S, R]
+  std::vector<int64_t> bytes_received;       ///< [S, R]
+  std::vector<int64_t> bytes_to_self;        ///< [S]
+  std::vector<int64_t> bytes_within_nodes;   ///< [S], not to oneself
+  std::vector<int64_t> bytes_between_nodes;  ///< [S]
+  std::vector<int64_t> messages;             ///< [S]
+  std::vector<int64_t> crc_failures;         ///< [S]
+  std::vector<int64_t> resends;              ///< [S]
+  std::vector<int64_t> assignments;          ///< [S, L], T * K - drops
+  std::vector<int64_t> dispatch_rows;        ///< [S, L], to the experts' ranks
+  std::vector<int64_t> rank_rows;            ///< [S, L], distinct (token, rank)
+  std::vector<int64_t> node_rows;            ///< [S, L], distinct (token, node)
+  std::vector<int64_t> max_rows_per_rank;    ///< [S, L]
+  std::vector<int64_t> max_rows_per_expert;  ///< [S, L]
+  std::vector<int64_t> empty_experts;        ///< [S, L]
+  std::vector<double> wait_seconds;          ///< [S, R], waited for that source
+  std::vector<int64_t> bytes_by_pair;  ///< [R, R] source, target; all steps
+};
+
 struct Event {
   double unix_seconds = 0;
   std::string kind;  ///< "start", "finish", "abort", "interrupt", …
@@ -87,6 +133,14 @@ struct Provenance {
   int64_t tokens_per_step = 0;
   int64_t parameters = 0;  ///< number of trained values
   int64_t workers = 0;     ///< threads of this run; no bit depends on it
+  std::string transport;   ///< how bytes travelled; "" before version 2
+  int64_t processes = 1;   ///< that shared the ranks
+  int64_t ranks = 1;       ///< virtual ranks
+  int64_t expert_data_parallel = 1;  ///< copies of each expert
+  int64_t ranks_per_node = 1;
+  std::string
+      exchange;         ///< its resolved options, one line; "" before version 2
+  std::string routing;  ///< who chose the experts; "" before version 2
   /// Quantised GEMM calls that the recipe asks for in each step (an expert
   /// without tokens still counts), and GEMM calls in all.
   int64_t quantized_gemms_per_step = 0;
@@ -100,6 +154,8 @@ struct RunLog {
   Provenance provenance;
   StepColumns steps;
   EvalColumns eval;
+  MoeColumns moe;
+  ExchangeColumns exchange;
   std::vector<Event> events;
 };
 

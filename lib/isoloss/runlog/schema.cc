@@ -10,6 +10,7 @@ namespace {
 
 template <typename T>
 constexpr std::string_view TypeName() {
+  if constexpr (std::is_same_v<T, int32_t>) return "int32";
   if constexpr (std::is_same_v<T, int64_t>) return "int64";
   if constexpr (std::is_same_v<T, double>) return "float64";
   if constexpr (std::is_same_v<T, bool>) return "bool";
@@ -22,7 +23,7 @@ class MarkdownTable {
   void Version(const Field& field, int64_t expected) {
     text_ = "### Attributes of the file\n\n";
     Head("attribute");
-    Row(field, fmt::format("int64, always {}", expected));
+    Row(field, fmt::format("int64, {}; older ones are read too", expected));
   }
 
   template <typename T>
@@ -30,8 +31,9 @@ class MarkdownTable {
     Row(field, TypeName<T>());
   }
 
-  void Group(const char* name, const char* description) {
-    text_ += fmt::format("\n### Group `/{}`\n\n{}.\n\n", name, description);
+  void Group(const char* name, const char* description, int64_t since) {
+    text_ += fmt::format("\n### Group `/{}`\n\n{}{}.\n\n", name, description,
+                         Since(since));
     Head("dataset");
   }
 
@@ -40,9 +42,16 @@ class MarkdownTable {
     Row(field, fmt::format("{} [rows]", TypeName<T>()));
   }
 
-  void Table(const Field& field, const std::vector<double>& /*values*/,
-             int64_t /*width*/) {
-    Row(field, fmt::format("{} [rows, columns]", TypeName<double>()));
+  template <typename T>
+  void Array(const Field& field, const std::vector<T>& /*values*/,
+             std::initializer_list<Axis<const int64_t>> axes) {
+    std::string extent = "rows";
+    for (const auto& axis : axes) extent += fmt::format(", {}", axis.name);
+    Row(field, fmt::format("{} [{}]", TypeName<T>(), extent));
+  }
+
+  void Count(const Field& field, int64_t /*rows*/) {
+    Row(field, fmt::format("{} [rows]", TypeName<int64_t>()));
   }
 
   template <typename T>
@@ -59,8 +68,12 @@ class MarkdownTable {
                          kind);
   }
   void Row(const Field& field, std::string_view type) {
-    text_ += fmt::format("| `{}` | {} | {} | {} |\n", field.name, type,
-                         field.unit, field.description);
+    text_ += fmt::format("| `{}` | {} | {} | {}{} |\n", field.name, type,
+                         field.unit, field.description, Since(field.since));
+  }
+
+  static std::string Since(int64_t version) {
+    return version > 1 ? fmt::format(" (from version {})", version) : "";
   }
 
   std::string text_;

@@ -13,6 +13,14 @@ struct Field {
   const char* name;
   const char* unit;
   const char* description;
+  int64_t since = 1;  ///< version of the layout that brought it
+};
+
+/// An extent of an array besides its rows, and its place in memory.
+template <typename Size>
+struct Axis {
+  const char* name;
+  Size& size;
 };
 
 /// Calls visit(field, part of each of `steps`...) for every step column.
@@ -86,6 +94,22 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   visit("parameters", "1", "Number of trained values", p.parameters);
   visit("workers", "thread", "Threads of the run; no result depends on it",
         p.workers);
+  const auto visit2 = [&visitor](const char* name, const char* unit,
+                                 const char* description, auto& value) {
+    visitor.Attribute(Field{name, unit, description, 2}, value);
+  };
+  visit2("transport", "", "How bytes travelled; no result depends on it",
+         p.transport);
+  visit2("processes", "process",
+         "Processes that shared the ranks; no result depends on it",
+         p.processes);
+  visit2("ranks", "rank", "Virtual ranks", p.ranks);
+  visit2("expert_data_parallel", "1", "Copies of each expert",
+         p.expert_data_parallel);
+  visit2("ranks_per_node", "rank", "Ranks of a modelled node",
+         p.ranks_per_node);
+  visit2("exchange", "", "The arm's exchange options, one line", p.exchange);
+  visit2("routing", "", "Who chose the experts", p.routing);
   visit("quantized_gemms_per_step", "call",
         "GEMM calls with a quantised operand that the recipe asks for per step",
         p.quantized_gemms_per_step);
@@ -100,14 +124,101 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   visit("complete", "", "True if all planned steps were run", p.complete);
 }
 
+template <typename Visitor, typename MoeT>
+void VisitMoe(Visitor& visitor, MoeT& moe) {
+  visitor.Group("moe", "Routing of each optimizer step", 2);
+  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
+                 moe.step);
+  visitor.Array(
+      Field{"tokens_per_expert", "token", "Tokens that chose the expert"},
+      moe.tokens_per_expert,
+      {{"layers", moe.layers}, {"experts", moe.experts}});
+  visitor.Array(Field{"expert_bias", "1",
+                      "Bias of the expert's score after the step's update"},
+                moe.expert_bias,
+                {{"layers", moe.layers}, {"experts", moe.experts}});
+  visitor.Array(
+      Field{"dropped_tokens", "token", "(token, slot) pairs without an expert"},
+      moe.dropped_tokens, {{"layers", moe.layers}});
+  visitor.Array(
+      Field{"padding_rows", "row", "Zero rows that fill up the experts' lists"},
+      moe.padding_rows, {{"layers", moe.layers}});
+  visitor.Array(
+      Field{"expert_ids", "1",
+            "Experts of each token in slot order; only with `log.routing`"},
+      moe.expert_ids,
+      {{"layers", moe.layers}, {"tokens", moe.tokens}, {"slots", moe.top_k}});
+}
+
+template <typename Visitor, typename ExchangeT>
+void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
+  const auto column = [&visitor](const char* name, const char* unit,
+                                 const char* description, auto& values) {
+    visitor.Column(Field{name, unit, description}, values);
+  };
+  const auto by_rank = [&](const char* name, const char* unit,
+                           const char* description, auto& values) {
+    visitor.Array(Field{name, unit, description}, values,
+                  {{"ranks", exchange.ranks}});
+  };
+  const auto by_layer = [&](const char* name, const char* unit,
+                            const char* description, auto& values) {
+    visitor.Array(Field{name, unit, description}, values,
+                  {{"layers", exchange.layers}});
+  };
+  visitor.Group("exchange",
+                "What each optimizer step moved between ranks, payload bytes "
+                "without headers",
+                2);
+  column("step", "step", "Number of the optimizer step, from 1", exchange.step);
+  by_rank("bytes_sent", "byte", "Bytes the rank sent, to itself too",
+          exchange.bytes_sent);
+  by_rank("bytes_received", "byte", "Bytes the rank received",
+          exchange.bytes_received);
+  column("bytes_to_self", "byte", "Bytes of ranks to themselves",
+         exchange.bytes_to_self);
+  column("bytes_within_nodes", "byte", "Bytes between two ranks of one node",
+         exchange.bytes_within_nodes);
+  column("bytes_between_nodes", "byte", "Bytes between ranks of two nodes",
+         exchange.bytes_between_nodes);
+  column("messages", "message", "Messages received", exchange.messages);
+  column("crc_failures", "message", "Messages whose first copy was damaged",
+         exchange.crc_failures);
+  column("resends", "message", "Of those, repaired by a second copy",
+         exchange.resends);
+  by_layer("assignments", "row", "(token, slot) pairs with an expert",
+           exchange.assignments);
+  by_layer("dispatch_rows", "row", "Rows that travelled to experts' ranks",
+           exchange.dispatch_rows);
+  by_layer("rank_rows", "row", "Distinct (token, rank) pairs",
+           exchange.rank_rows);
+  by_layer("node_rows", "row", "Distinct (token, node) pairs",
+           exchange.node_rows);
+  by_layer("max_rows_per_rank", "row", "Rows of the busiest rank's experts",
+           exchange.max_rows_per_rank);
+  by_layer("max_rows_per_expert", "row", "Rows of the busiest expert",
+           exchange.max_rows_per_expert);
+  by_layer("empty_experts", "expert", "Experts without a row",
+           exchange.empty_experts);
+  by_rank("wait_seconds", "s", "Time that receivers waited for the rank",
+          exchange.wait_seconds);
+
+  visitor.Group("exchange_pairs", "What all steps moved between each two ranks",
+                2);
+  visitor.Count(Field{"rank", "rank", "Sending rank, from 0"}, exchange.ranks);
+  by_rank("bytes_by_pair", "byte", "Bytes to each receiving rank",
+          exchange.bytes_by_pair);
+}
+
 /// Walks the whole layout in its order on disk. A visitor has
 ///   Version(field, expected)      an int64 attribute with a fixed value
 ///   Attribute(field, value)       int64, double, bool or string
-///   Group(name, description)      the columns that follow are its datasets
+///   Group(name, description, since)  the columns that follow are its datasets
 ///   Column(field, values)         the first one of a group is its index;
-///   others
-///                                 are as long as the index or absent
-///   Table(field, values, width)   [rows of the index, width], row-major
+///                                 others are as long as the index or absent
+///   Array(field, values, axes)    [rows of the index, axes...], row-major, or
+///                                 absent; an axis is as long in all arrays
+///   Count(field, rows)            an index 0, 1, ..., rows - 1
 ///   Member(field, rows, member)   the column of one member of each of `rows`;
 ///                                 all columns of the group are required
 template <typename Visitor, typename RunLogT>
@@ -119,20 +230,24 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
   const auto column = [&visitor](const Field& field, auto& values) {
     visitor.Column(field, values);
   };
-  visitor.Group("steps", "One row per optimizer step");
+  visitor.Group("steps", "One row per optimizer step", 1);
   VisitSteps(column, log.steps);
 
-  visitor.Group("eval", "Held-out evaluation on fixed batches");
+  visitor.Group("eval", "Held-out evaluation on fixed batches", 1);
   column(
       Field{"step", "step", "Updates made before it; 0: before the first one"},
       log.eval.step);
   column(Field{"loss_nats", "nat", "Mean over sequences of equal length"},
          log.eval.loss_nats);
-  visitor.Table(Field{"per_sequence_loss_nats", "nat",
+  visitor.Array(Field{"per_sequence_loss_nats", "nat",
                       "Mean loss of each held-out sequence"},
-                log.eval.per_sequence_loss_nats, log.eval.sequences);
+                log.eval.per_sequence_loss_nats,
+                {{"sequences", log.eval.sequences}});
 
-  visitor.Group("events", "What happened, and when");
+  VisitMoe(visitor, log.moe);
+  VisitExchange(visitor, log.exchange);
+
+  visitor.Group("events", "What happened, and when", 1);
   const auto member = [&](const Field& field, auto pointer) {
     visitor.Member(field, log.events, pointer);
   };

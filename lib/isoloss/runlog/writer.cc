@@ -1,7 +1,11 @@
 #include "isoloss/runlog/writer.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <initializer_list>
 #include <iterator>
+#include <numeric>
 #include <span>
 
 #include "isoloss/base/atomic_file.h"
@@ -26,7 +30,7 @@ class Writer {
     h5::WriteAttribute(file_, field.name, value);
   }
 
-  void Group(const char* name, const char* description) {
+  void Group(const char* name, const char* description, int64_t /*since*/) {
     group_name_ = name;
     group_ = h5::CreateGroup(file_, name);
     h5::WriteAttribute(group_, "description", std::string(description));
@@ -41,21 +45,30 @@ class Writer {
       rows_ = values.size();
     }
     if (values.empty() && rows_ > 0) return;
-    CheckSize(field, values.size(), 1);
-    Write<T>(field, values, 0);
+    Write<T>(field, values, {});
   }
 
-  void Table(const Field& field, const std::vector<double>& values,
-             int64_t width) {
-    if (width == 0 && values.empty()) return;
-    if (width < 1) {
+  template <typename T>
+  void Array(const Field& field, const std::vector<T>& values,
+             std::initializer_list<Axis<const int64_t>> axes) {
+    std::vector<int64_t> sizes;
+    for (const auto& axis : axes) sizes.push_back(axis.size);
+    const bool flat = *std::min_element(sizes.begin(), sizes.end()) < 1;
+    if (values.empty() && (rows_ > 0 || flat)) return;
+    if (flat) {
       ThrowError(ErrorKind::kShape,
-                 "run log: /{}/{} has {} values in {} columns, but needs at "
+                 "run log: /{}/{} has {} values in [{}] columns, but needs at "
                  "least one column. Pass the number of columns.",
-                 group_name_, field.name, values.size(), width);
+                 group_name_, field.name, values.size(),
+                 fmt::join(sizes, ", "));
     }
-    CheckSize(field, values.size(), static_cast<size_t>(width));
-    Write<double>(field, values, static_cast<size_t>(width));
+    Write<T>(field, values, sizes);
+  }
+
+  void Count(const Field& field, int64_t rows) {
+    std::vector<int64_t> values(static_cast<size_t>(rows));
+    std::iota(values.begin(), values.end(), 0);
+    Column(field, values);
   }
 
   template <typename T>
@@ -68,19 +81,23 @@ class Writer {
   }
 
  private:
-  void CheckSize(const Field& field, size_t size, size_t width) const {
-    if (size == rows_ * width) return;
-    ThrowError(ErrorKind::kShape,
-               "run log: /{}/{} has {} values, but /{}/{} has {} rows, which "
-               "need {}. Append to all columns at each step.",
-               group_name_, field.name, size, group_name_, index_, rows_,
-               rows_ * width);
-  }
-
+  /// A dataset [rows_, columns...].
   template <typename T>
-  void Write(const Field& field, std::span<const T> values, size_t width) {
+  void Write(const Field& field, std::span<const T> values,
+             const std::vector<int64_t>& columns) {
+    std::vector<uint64_t> extent = {rows_};
+    extent.insert(extent.end(), columns.begin(), columns.end());
+    uint64_t needed = 1;
+    for (const uint64_t size : extent) needed *= size;
+    if (values.size() != needed) {
+      ThrowError(ErrorKind::kShape,
+                 "run log: /{}/{} has {} values, but /{}/{} has {} rows, which "
+                 "need {}. Append to all columns at each step.",
+                 group_name_, field.name, values.size(), group_name_, index_,
+                 rows_, needed);
+    }
     const h5::Handle dataset =
-        h5::CreateDataset(group_, field.name, h5::TypeOf<T>(), rows_, width);
+        h5::CreateDataset(group_, field.name, h5::TypeOf<T>(), extent);
     h5::WriteDataset(dataset, values);
     h5::WriteAttribute(dataset, "unit", std::string(field.unit));
     h5::WriteAttribute(dataset, "description", std::string(field.description));

@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/expert_parallel/options.h"
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/model/routing_mode.h"
 #include "isoloss/optim/schedule.h"
 
 namespace isoloss::train {
@@ -49,9 +52,51 @@ struct TrainConfig {
   double load_balance_coeff = 0.01;
 };
 
-/// [parallel]: how to execute; no bit of a result depends on it.
+using model::RoutingMode;
+
+/// How rows travel to experts and back. Keys exchange, payload,
+/// gradient_payload, weight_site, combine_order and expert_padding of
+/// [parallel]; an arm may override each.
+struct ExchangeConfig {
+  expert_parallel::ExchangeOptions options;
+  /// Without a value: "source" for the flat exchange, else "expert_out".
+  std::optional<expert_parallel::WeightSite> weight_site = std::nullopt;
+
+  /// `options` with the weight site filled in.
+  expert_parallel::ExchangeOptions Resolved() const;
+};
+
+/// All of them on one line, as keys of [parallel].
+std::string DescribeExchange(const expert_parallel::ExchangeOptions& options);
+
+/// [parallel]: the mesh, how rows travel on it, and how all of it is executed.
+/// Bits depend on dispatch_units; on the rest of the mesh only if `exchange` is
+/// hierarchical; never on how it is executed.
 struct ParallelConfig {
+  /// ranks, replicas, ranks_per_node; `experts` is the model's.
+  expert_parallel::Topology mesh;
+  /// Consecutive equal shares of a batch's sequences whose rows an expert lists
+  /// apart: its weight gradient is a tree over them, and MX blocks down the
+  /// list start anew in each. A multiple of the replicas.
+  size_t dispatch_units = 1;
+  ExchangeConfig exchange;
+
+  // How to execute it.
+  std::string transport = "loop";
   int workers = 0;  ///< threads in all; 0: one per available processor
+  double deadline_seconds = 60;  ///< longest wait of one operation
+  uint64_t shuffle_seed = 0;     ///< transport "shuffled"
+};
+
+/// As the experiment file writes it: "learned", "forced_balance", "replay".
+const char* RoutingModeName(RoutingMode mode);
+
+/// [routing]: who chooses the experts.
+struct RoutingConfig {
+  RoutingMode mode = RoutingMode::kLearned;
+  /// kReplay: a run log with log.routing, relative to the experiment file;
+  /// "{seed}" stands for the seed.
+  std::string replay;
 };
 
 /// [arms.<name>].
@@ -61,12 +106,16 @@ struct Arm {
   /// Replace the recipe's patterns if given (precision::SiteMatches).
   std::optional<std::vector<std::string>> include = {};
   std::optional<std::vector<std::string>> exclude = {};
+  /// [parallel]'s, with the arm's own keys in their place.
+  ExchangeConfig exchange = {};
 };
 
 /// [log].
 struct LogConfig {
   int64_t eval_every = 50;  ///< steps between evaluations
   size_t eval_sequences = 32;
+  /// Keep every step's expert ids: T * K * MoE layers values a step.
+  bool routing = false;
 };
 
 /// [gate].

@@ -3,147 +3,18 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/train/experiment_corpus.h"
+#include "isoloss/train/experiment_sections.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/toml_fields.h"
 
 namespace isoloss::train {
 namespace {
-
-using model::ModelConfig;
-using model::ScoreFunction;
-using optim::DecayShape;
-
-constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMaxSize = 1 << 20;
-constexpr int64_t kMaxLayers = 1000;
-constexpr int64_t kMaxSteps = 10'000'000;
-constexpr Interval kUnit = {0, 1};
-constexpr Interval kUnitOpenLow = {.low = 0, .high = 1, .low_open = true};
-constexpr Interval kUnitOpenHigh = {.low = 0, .high = 1, .high_open = true};
-constexpr Interval kUnitOpen = {0, 1, true, true};
-/// What keeps a quotient finite must be a normal number in FP32.
-constexpr Interval kEpsilon = {1e-30, 1};
-constexpr Interval kPositive = {.low = 0, .high = 1e9, .low_open = true};
-
-const std::vector<std::string> kSources = {"files", "tokens", "synthetic"};
-constexpr Named<int> kTokenTypes[] = {{"uint16", 16}, {"uint32", 32}};
-constexpr Named<ScoreFunction> kScoreFunctions[] = {
-    {"sigmoid", ScoreFunction::kSigmoid}, {"softmax", ScoreFunction::kSoftmax}};
-constexpr Named<DecayShape> kDecayShapes[] = {{"linear", DecayShape::kLinear},
-                                              {"sqrt", DecayShape::kSqrt},
-                                              {"cosine", DecayShape::kCosine}};
-
-// What each section holds: read, listed as known, and printed by these.
-
-template <typename Fields>
-void Visit(Fields& fields, ModelConfig& model) {
-  const auto size = [&](std::string_view key, size_t& value) {
-    fields.Integer(key, value, 0, kMaxSize);
-  };
-  size("vocab_size", model.vocab_size);
-  size("dim", model.dim);
-  fields.Integer("n_layers", model.n_layers, 0, kMaxLayers);
-  fields.Integer("n_dense_layers", model.n_dense_layers, 0, kMaxLayers);
-  size("n_heads", model.n_heads);
-  size("q_lora_rank", model.q_lora_rank);
-  size("kv_lora_rank", model.kv_lora_rank);
-  size("qk_nope_head_dim", model.qk_nope_head_dim);
-  size("qk_rope_head_dim", model.qk_rope_head_dim);
-  size("v_head_dim", model.v_head_dim);
-  size("dense_hidden_dim", model.dense_hidden_dim);
-  size("moe_hidden_dim", model.moe_hidden_dim);
-  size("num_experts", model.num_experts);
-  size("num_shared_experts", model.num_shared_experts);
-  size("top_k", model.top_k);
-  size("num_expert_groups", model.num_expert_groups);
-  size("num_limited_groups", model.num_limited_groups);
-  fields.Choice("score_function", model.score_function, kScoreFunctions);
-  fields.Flag("route_norm", model.route_norm);
-  fields.Real("route_scale", model.route_scale, kPositive);
-  fields.Flag("tied_embeddings", model.tied_embeddings);
-  fields.Real("norm_eps", model.norm_eps, kEpsilon);
-  fields.Real("rope_theta", model.rope_theta, kPositive);
-  fields.Flag("yarn", model.yarn);
-  fields.Real("rope_factor", model.rope_factor, kPositive);
-  fields.Real("beta_fast", model.beta_fast, kPositive);
-  fields.Real("beta_slow", model.beta_slow, kPositive);
-  fields.Real("original_seq_len", model.original_seq_len, kPositive);
-  fields.Real("mscale", model.mscale, {0, 100});
-}
-
-template <typename Fields>
-void Visit(Fields& fields, DataConfig& data) {
-  fields.OneOf("source", data.source, kSources);
-  fields.Integer("sequence_length", data.sequence_length, 1, kMaxSize);
-  fields.Real("held_out_share", data.held_out_share, kUnitOpen);
-  if (data.source == "synthetic") {
-    fields.Integer("order", data.order, 1, 2);
-    fields.Integer("noise_levels", data.noise_levels, 1, 64);
-    fields.Integer("tokens", data.tokens, 1, 1'000'000'000);
-    fields.Integer("seed", data.seed, 0, kMaxInt);
-    return;
-  }
-  fields.Texts("paths", data.paths);
-  if (data.source == "files") fields.Texts("include", data.include);
-  if (data.source == "tokens") {
-    fields.Choice("token_type", data.token_bits, kTokenTypes);
-  }
-}
-
-template <typename Fields>
-void Visit(Fields& fields, TrainConfig& train) {
-  fields.Integer("steps", train.steps, 1, kMaxSteps);
-  fields.Integer("sequences_per_batch", train.sequences_per_batch, 1, kMaxSize);
-  fields.Seeds("seeds", train.seeds);
-  fields.Real("lr", train.lr, kUnitOpenLow);
-  fields.Integer("warmup_steps", train.warmup_steps, 0, kMaxSteps);
-  fields.Real("decay_ratio", train.decay_ratio, kUnit);
-  fields.Choice("decay_type", train.decay_type, kDecayShapes);
-  fields.Real("min_lr_factor", train.min_lr_factor, kUnit);
-  fields.Real("clip_norm", train.clip_norm, kPositive);
-  fields.Real("weight_decay", train.weight_decay, kUnit);
-  fields.Real("beta1", train.beta1, kUnitOpenHigh);
-  fields.Real("beta2", train.beta2, kUnitOpenHigh);
-  fields.Real("eps", train.eps, kEpsilon);
-  fields.Real("load_balance_coeff", train.load_balance_coeff, kUnit);
-}
-
-template <typename Fields>
-void Visit(Fields& fields, ParallelConfig& parallel) {
-  fields.Integer("workers", parallel.workers, 0, 4096);
-}
-
-template <typename Fields>
-void Visit(Fields& fields, Arm& arm) {
-  static const std::vector<std::string> kRecipes = [] {
-    std::vector<std::string> names;
-    for (const auto* recipe : precision::AllRecipes()) {
-      names.push_back(recipe->name);
-    }
-    return names;
-  }();
-  fields.OneOf("recipe", arm.recipe, kRecipes);
-  fields.Texts("include", arm.include);
-  fields.Texts("exclude", arm.exclude);
-}
-
-template <typename Fields>
-void Visit(Fields& fields, LogConfig& log) {
-  fields.Integer("eval_every", log.eval_every, 1, kMaxSteps);
-  fields.Integer("eval_sequences", log.eval_sequences, 1, kMaxSize);
-}
-
-template <typename Fields>
-void Visit(Fields& fields, GateConfig& gate) {
-  fields.Text("policy", gate.policy);
-}
 
 /// Reads a section that needs nothing but its own keys.
 template <typename Section>
@@ -160,6 +31,7 @@ void ReadModel(FieldReader fields, Experiment& experiment) {
     experiment.model = preset.model;
     experiment.data.sequence_length = preset.sequence_length;
     experiment.train = preset.train;
+    experiment.parallel = preset.parallel;
   }
   Visit(fields, experiment.model);
   fields.RejectUnknown();
@@ -176,98 +48,29 @@ bool IsPlainName(std::string_view name, bool dots) {
          name.front() != '-' && std::all_of(name.begin(), name.end(), plain);
 }
 
-void ReadArms(FieldReader arms, std::vector<Arm>& result) {
+/// `fields` is the section that holds the options, or some of them.
+void CheckExchange(const FieldReader& fields, const ExchangeConfig& exchange) {
+  expert_parallel::Validate(
+      exchange.Resolved(),
+      fields.Where({"weight_site", "exchange", "payload"}).c_str());
+}
+
+void ReadArms(FieldReader arms, const ExchangeConfig& exchange,
+              std::vector<Arm>& result) {
   for (const std::string& name : arms.KeysInOrder()) {
     if (!IsPlainName(name, false)) {
       arms.Fail(name,
                 "is not a name for files: an arm's must have 1 to 100 "
                 "letters, digits, `_` or `-`. Rename the arm.");
     }
-    Arm arm{.name = name};
+    Arm arm{.name = name, .exchange = exchange};
     FieldReader fields = arms.Table(name);
     fields.Require("recipe", "Each arm names the recipe it trains with.");
     Visit(fields, arm);
     fields.RejectUnknown();
+    CheckExchange(fields, arm.exchange);
     result.push_back(std::move(arm));
   }
-}
-
-/// Replaces each ${NAME}; `fields` is [data].
-std::string Expand(const std::string& path, const FieldReader& fields,
-                   const std::map<std::string, std::string>& variables) {
-  std::string expanded;
-  size_t begin = 0;
-  for (size_t open = path.find("${"); open != std::string::npos;
-       open = path.find("${", begin)) {
-    const size_t close = path.find('}', open);
-    if (close == std::string::npos) {
-      fields.Fail("paths", fmt::format("holds \"{}\", but ${{ needs a closing "
-                                       "brace. Write ${{NAME}}.",
-                                       path));
-    }
-    const std::string name = path.substr(open + 2, close - open - 2);
-    const auto variable = variables.find(name);
-    if (variable == variables.end()) {
-      std::vector<std::string> known;
-      for (const auto& [key, folder] : variables) known.push_back(key);
-      fields.Fail(
-          "paths",
-          fmt::format("uses the unknown variable `{}`. Known "
-                      "variables: {}.{}",
-                      name,
-                      known.empty() ? "none"
-                                    : fmt::format("{}", fmt::join(known, ", ")),
-                      DidYouMean(name, known)));
-    }
-    expanded += path.substr(begin, open - begin) + variable->second;
-    begin = close + 1;
-  }
-  return expanded + path.substr(begin);
-}
-
-std::vector<std::filesystem::path> ResolvePaths(
-    const Experiment& experiment, const FieldReader& fields,
-    const std::map<std::string, std::string>& variables) {
-  if (experiment.data.paths.empty()) {
-    fields.Require("paths", "List the files or folders to train on.");
-    fields.Fail("paths", "is empty. List the files or folders to train on.");
-  }
-  std::vector<std::filesystem::path> paths;
-  for (const std::string& path : experiment.data.paths) {
-    paths.push_back(
-        (experiment.path.parent_path() / Expand(path, fields, variables))
-            .lexically_normal());
-  }
-  return paths;
-}
-
-/// Makes the corpus::Source of [data] and checks it against the model.
-corpus::Source MakeSource(const Experiment& experiment,
-                          const FieldReader& fields,
-                          const std::map<std::string, std::string>& variables) {
-  const DataConfig& data = experiment.data;
-  const size_t vocab_size = experiment.model.vocab_size;
-  if (data.source == "synthetic") {
-    if (data.noise_levels > vocab_size) {
-      fields.Fail("noise_levels",
-                  fmt::format("is {}, but must be at most model.vocab_size = "
-                              "{}. Correct either.",
-                              data.noise_levels, vocab_size));
-    }
-    return corpus::SyntheticSource{vocab_size, data.order, data.noise_levels,
-                                   data.tokens, data.seed};
-  }
-  auto paths = ResolvePaths(experiment, fields, variables);
-  if (data.source == "tokens") {
-    return corpus::TokensSource{std::move(paths), data.token_bits, vocab_size};
-  }
-  if (vocab_size < corpus::kByteVocabulary) {
-    fields.Fail("source",
-                fmt::format("is \"files\", whose bytes need a vocabulary of "
-                            "{}, but model.vocab_size is {}. Raise it.",
-                            corpus::kByteVocabulary, vocab_size));
-  }
-  return corpus::FilesSource{std::move(paths), data.include};
 }
 
 void ReadData(FieldReader fields, const ExperimentInputs& inputs,
@@ -277,6 +80,112 @@ void ReadData(FieldReader fields, const ExperimentInputs& inputs,
   Visit(fields, experiment.data);
   fields.RejectUnknown();
   experiment.corpus_source = MakeSource(experiment, fields, inputs.variables);
+}
+
+void ReadRouting(FieldReader fields, RoutingConfig& routing) {
+  Visit(fields, routing);
+  const bool replays = routing.mode == RoutingMode::kReplay;
+  if (!replays && fields.Has("replay")) {
+    fields.Fail("replay",
+                "is given, but only mode = \"replay\" reads a log. Set the "
+                "mode or leave the key out.");
+  }
+  fields.RejectUnknown();
+  if (!replays) return;
+  constexpr std::string_view kRemedy =
+      "Give the path of a run log that was made with log.routing = true.";
+  fields.Require("replay", kRemedy);
+  if (routing.replay.empty()) {
+    fields.Fail("replay", fmt::format("is empty. {}", kRemedy));
+  }
+}
+
+/// Fails with the value of `key`, an integer of `fields`, unless `holds`.
+void RequireRule(const FieldReader& fields, bool holds, std::string_view key,
+                 size_t value, const std::string& rule) {
+  if (!holds) fields.Fail(key, fmt::format("is {}, but {}", value, rule));
+}
+
+/// The mesh must carry the model's experts. `fields` is [parallel].
+void CheckMesh(const FieldReader& fields, Experiment& experiment) {
+  expert_parallel::Topology& mesh = experiment.parallel.mesh;
+  RequireRule(fields, mesh.ranks % mesh.replicas == 0, "expert_data_parallel",
+              mesh.replicas,
+              fmt::format("must divide parallel.ranks = {}: each copy of the "
+                          "experts takes as many ranks. Correct either.",
+                          mesh.ranks));
+  const size_t degree = mesh.group_ranks();
+  // A model without experts fits every mesh.
+  mesh.experts = experiment.model.n_moe_layers() > 0
+                     ? experiment.model.num_experts
+                     : degree;
+  RequireRule(fields, mesh.experts % degree == 0, "ranks", mesh.ranks,
+              fmt::format("ranks / expert_data_parallel = {} must divide "
+                          "model.num_experts = {}: each rank holds as many "
+                          "experts. Choose other ranks.",
+                          degree, mesh.experts));
+  RequireRule(
+      fields,
+      mesh.ranks_per_node >= degree || degree % mesh.ranks_per_node == 0,
+      "ranks_per_node", mesh.ranks_per_node,
+      fmt::format("must divide ranks / expert_data_parallel = {} or be at "
+                  "least that: a node never holds ranks of two copies. "
+                  "Correct either.",
+                  degree));
+  expert_parallel::Validate(mesh, fields.Where({}).c_str());
+}
+
+/// The mesh must share out the batch. `fields` is [parallel].
+void CheckShares(const FieldReader& fields, const Experiment& experiment) {
+  const expert_parallel::Topology& mesh = experiment.parallel.mesh;
+  const TrainConfig& train = experiment.train;
+  const size_t tokens =
+      train.sequences_per_batch * experiment.data.sequence_length;
+  RequireRule(fields, mesh.ranks <= tokens, "ranks", mesh.ranks,
+              fmt::format("a batch has train.sequences_per_batch x "
+                          "data.sequence_length = {} tokens and each rank "
+                          "needs one. Lower ranks.",
+                          tokens));
+  const size_t units = experiment.parallel.dispatch_units;
+  RequireRule(fields, units % mesh.replicas == 0, "dispatch_units", units,
+              fmt::format("must be a multiple of expert_data_parallel = {}: "
+                          "each copy of the experts takes whole units. Correct "
+                          "either.",
+                          mesh.replicas));
+  RequireRule(fields, train.sequences_per_batch % units == 0, "dispatch_units",
+              units,
+              fmt::format("must divide train.sequences_per_batch = {}. Correct "
+                          "either.",
+                          train.sequences_per_batch));
+}
+
+/// What the log would hold must be what a reader takes.
+void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
+  const auto real = [](auto value) { return static_cast<double>(value); };
+  const model::ModelConfig& model = experiment.model;
+  const double steps = real(experiment.train.steps);
+  const double layers = real(model.n_moe_layers());
+  const double ids = steps * layers * real(model.top_k) *
+                     real(experiment.train.sequences_per_batch) *
+                     real(experiment.data.sequence_length);
+  const double limit = real(runlog::kMaxValues);
+  if (experiment.log.routing && ids > limit) {
+    log.Fail("routing",
+             fmt::format("is true, but the {:.3g} expert ids of all steps are "
+                         "more than the {:.3g} values that a log may hold of "
+                         "one kind. Train for fewer steps or switch it off.",
+                         ids, limit));
+  }
+  const double columns = steps * std::max(layers * real(model.num_experts),
+                                          real(experiment.parallel.mesh.ranks));
+  if (columns > limit) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: train.steps = {} give a log of {:.3g} values of one kind "
+               "(per expert or rank), but it may hold {:.3g}. Train for fewer "
+               "steps.",
+               experiment.path.string(), experiment.train.steps, columns,
+               limit);
+  }
 }
 
 void CheckName(const FieldReader& top, const std::string& name) {
@@ -308,11 +217,43 @@ void WriteSection(FieldWriter& writer, std::string_view name, Section section) {
   Visit(writer, section);
 }
 
+/// With the weight site of the exchange written out.
+template <typename Section>
+Section WithWeightSite(Section section) {
+  section.exchange.weight_site = section.exchange.Resolved().weight_site;
+  return section;
+}
+
 void WriteConfig(FieldWriter& writer, const Experiment& experiment) {
   WriteSection(writer, "model", experiment.model);
   WriteSection(writer, "data", experiment.data);
   WriteSection(writer, "train", experiment.train);
   WriteSection(writer, "log", experiment.log);
+}
+
+/// What bits depend on outside WriteConfig's sections, and only where it is not
+/// the default, so that logs stay comparable with those of earlier versions.
+void WriteMeshThatMatters(FieldWriter& writer, const Experiment& experiment) {
+  const ParallelConfig& parallel = experiment.parallel;
+  bool sums_by_rank = false;
+  bool sums_by_node = false;
+  for (const Arm& arm : experiment.arms) {
+    const Algorithm algorithm = arm.exchange.options.algorithm;
+    sums_by_node = sums_by_node || algorithm == Algorithm::kNode;
+    sums_by_rank = sums_by_rank || algorithm == Algorithm::kRank;
+  }
+  std::vector<std::pair<const char*, size_t>> keys;
+  if (parallel.dispatch_units != 1) {
+    keys.emplace_back("dispatch_units", parallel.dispatch_units);
+  }
+  // Which experts of a token share a rank or a node is a matter of one group of
+  // ranks; how many groups there are changes nothing.
+  if (sums_by_rank || sums_by_node) {
+    keys.emplace_back("expert_parallel", parallel.mesh.group_ranks());
+  }
+  if (sums_by_node) keys.emplace_back("node_ranks", parallel.mesh.node_ranks());
+  if (!keys.empty()) writer.Section("parallel");
+  for (const auto& [key, value] : keys) writer.Integer(key, value, 0, 0);
 }
 
 }  // namespace
@@ -321,8 +262,11 @@ std::string Experiment::ResolvedToml() const {
   FieldWriter writer;
   writer.Text("name", name);
   WriteConfig(writer, *this);
-  WriteSection(writer, "parallel", parallel);
-  for (const Arm& arm : arms) WriteSection(writer, "arms." + arm.name, arm);
+  WriteSection(writer, "parallel", WithWeightSite(parallel));
+  WriteSection(writer, "routing", routing);
+  for (const Arm& arm : arms) {
+    WriteSection(writer, "arms." + arm.name, WithWeightSite(arm));
+  }
   WriteSection(writer, "gate", gate);
   return writer.text();
 }
@@ -330,8 +274,24 @@ std::string Experiment::ResolvedToml() const {
 std::string Experiment::ConfigText() const {
   FieldWriter writer;
   writer.Omit("paths");
+  writer.Omit("routing");  // of [log]: what is kept changes no bit
+  writer.Omit("replay");
   WriteConfig(writer, *this);
+  WriteMeshThatMatters(writer, *this);
+  if (routing.mode != RoutingMode::kLearned) {
+    WriteSection(writer, "routing", routing);
+  }
   return writer.text();
+}
+
+std::filesystem::path Experiment::ReplayPath(uint64_t seed) const {
+  constexpr std::string_view kSeed = "{seed}";
+  std::string file = routing.replay;
+  for (size_t place = file.find(kSeed); place != std::string::npos;
+       place = file.find(kSeed, place)) {
+    file.replace(place, kSeed.size(), fmt::to_string(seed));
+  }
+  return (path.parent_path() / file).lexically_normal();
 }
 
 Experiment ParseExperiment(std::string_view text,
@@ -358,6 +318,7 @@ Experiment ParseExperiment(std::string_view text,
   const FieldReader data = top.Table("data");
   const FieldReader train = top.Table("train");
   const FieldReader parallel = top.Table("parallel");
+  const FieldReader routing = top.Table("routing");
   const FieldReader arms = top.Table("arms");
   const FieldReader log = top.Table("log");
   const FieldReader gate = top.Table("gate");
@@ -369,7 +330,9 @@ Experiment ParseExperiment(std::string_view text,
   ReadData(data, inputs, experiment);
   ReadSection(train, experiment.train);
   ReadSection(parallel, experiment.parallel);
-  ReadArms(arms, experiment.arms);
+  CheckExchange(parallel, experiment.parallel.exchange);
+  ReadRouting(routing, experiment.routing);
+  ReadArms(arms, experiment.parallel.exchange, experiment.arms);
   if (experiment.arms.empty()) {
     top.Fail("arms",
              "holds no arm. Add for example [arms.bf16] with recipe = "
@@ -379,6 +342,9 @@ Experiment ParseExperiment(std::string_view text,
   ReadSection(gate, experiment.gate);
 
   model::Validate(experiment.model, (path.string() + ": [model]").c_str());
+  CheckMesh(parallel, experiment);
+  CheckShares(parallel, experiment);
+  CheckLogSize(log, experiment);
   CheckMemory(experiment);
   return experiment;
 }

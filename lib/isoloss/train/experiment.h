@@ -33,6 +33,7 @@ struct Experiment {
   DataConfig data;
   TrainConfig train;
   ParallelConfig parallel;
+  RoutingConfig routing;
   std::vector<Arm> arms;  ///< in the order of the file; the first: baseline
   LogConfig log;
   GateConfig gate;
@@ -43,9 +44,13 @@ struct Experiment {
   /// parses back to the same.
   std::string ResolvedToml() const;
   /// The part that two arms must have in common to be compared: model, data
-  /// without paths (the corpus digest stands for them), train and log. Name,
-  /// arms, parallel and gate are left out: no step of a run depends on them.
+  /// without paths (the corpus digest stands for them), train and log, and of
+  /// [parallel] and [routing] what the bits of some arm depend on. Left out are
+  /// the name, the gate, how to execute a run and what arms are made to differ
+  /// in: their recipes and exchanges.
   std::string ConfigText() const;
+  /// The log that routing.replay names for a seed.
+  std::filesystem::path ReplayPath(uint64_t seed) const;
 };
 
 /// What the caller adds to an experiment file.
@@ -73,7 +78,8 @@ Experiment ParseExperiment(std::string_view text,
 double EstimatedParameters(const model::ModelConfig& config);
 
 /// Memory that one run needs at least, in bytes: weights, gradients, moments
-/// and compute copies, and the activations kept for the backward pass, FP32.
+/// and compute copies, and the activations kept for the backward pass, FP32;
+/// rows between ranks; the log's widest columns.
 double EstimatedBytes(const Experiment& experiment);
 
 }  // namespace isoloss::train

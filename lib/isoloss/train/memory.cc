@@ -63,6 +63,28 @@ double ActivationsPerToken(const Sizes& s) {
          s.dense_layers * 3 * s.dense_hidden + s.moe_layers * moe;
 }
 
+/// Bytes of rows between ranks in one direction of one layer, the busiest
+/// moment: all that were sent and all that came back, as BF16.
+double ExchangeBytes(const Sizes& s, double tokens) {
+  constexpr double kDirections = 2;
+  constexpr double kBytesPerWord = 2;
+  if (s.moe_layers == 0) return 0;
+  return kDirections * kBytesPerWord * tokens * s.top_k * s.dim;
+}
+
+/// Bytes of a log's widest columns, which stay in memory to the end of the run:
+/// counts and biases per expert, bytes and waiting per rank, expert ids.
+double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
+  const double per_expert = s.moe_layers * s.experts * 2 * sizeof(int64_t);
+  const double per_rank =
+      Sizes::Real(experiment.parallel.mesh.ranks) * 3 * sizeof(int64_t);
+  const double ids = experiment.log.routing
+                         ? s.moe_layers * tokens * s.top_k * sizeof(int32_t)
+                         : 0;
+  return static_cast<double>(experiment.train.steps) *
+         (per_expert + per_rank + ids);
+}
+
 }  // namespace
 
 double EstimatedParameters(const model::ModelConfig& config) {
@@ -78,7 +100,8 @@ double EstimatedBytes(const Experiment& experiment) {
                         Sizes::Real(experiment.data.sequence_length);
   const double values =
       Parameters(s) * values_per_parameter + tokens * ActivationsPerToken(s);
-  return values * sizeof(float);
+  return values * sizeof(float) + ExchangeBytes(s, tokens) +
+         LogBytes(s, experiment, tokens);
 }
 
 }  // namespace isoloss::train

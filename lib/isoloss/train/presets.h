@@ -1,4 +1,4 @@
-// Named models with the training settings that suit them.
+// Named models with the training settings and the mesh that suit them.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +19,7 @@ struct Preset {
   model::ModelConfig model;
   size_t sequence_length = 0;
   TrainConfig train;
+  ParallelConfig parallel = {};
 };
 
 /// All presets, in the order of lists.

@@ -16,6 +16,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/trainer.h"
+#include "isoloss/transport/launch.h"
 
 namespace isoloss::train {
 namespace {
@@ -71,21 +72,42 @@ struct Crew {
   int side_by_side;
 };
 
+/// Processes of one job run one run after the other, all in the same order.
+/// Those that the launcher did not bind to processors of their own are taken to
+/// share the machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs) {
+  const int processes = transport::DetectLaunch().processes;
   const int requested = experiment.parallel.workers;
-  const int workers = requested > 0 ? requested : AvailableProcessors();
-  return {workers, std::min(workers, static_cast<int>(runs))};
+  int workers = requested > 0 ? requested : AvailableProcessors();
+  if (processes == 1) {
+    return {workers, std::min(workers, static_cast<int>(runs))};
+  }
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (requested == 0 && workers >= online) {
+    workers = std::max(1, workers / processes);
+  }
+  return {workers, 1};
 }
 
 /// Upper estimate of what the logs take: columns of 8 bytes, texts, headers.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
   constexpr size_t kTexts = size_t{256} * 1024;
-  constexpr size_t kBytesPerStep = 128;
   const auto steps = static_cast<size_t>(experiment.train.steps);
+  const model::ModelConfig& model = experiment.model;
+  const size_t layers = model.n_moe_layers();
+  const size_t ranks = experiment.parallel.mesh.ranks;
+  size_t bytes_per_step =
+      128 + layers * (model.num_experts * 16 + 128) + ranks * 24;
+  if (experiment.log.routing) {
+    bytes_per_step += layers * experiment.train.sequences_per_batch *
+                      experiment.data.sequence_length * model.top_k *
+                      sizeof(int32_t);
+  }
   const size_t evaluations =
       steps / static_cast<size_t>(experiment.log.eval_every) + 2;
-  return runs * (kTexts + steps * kBytesPerStep +
-                 evaluations * experiment.log.eval_sequences * sizeof(double));
+  return runs *
+         (kTexts + ranks * ranks * sizeof(int64_t) + steps * bytes_per_step +
+          evaluations * experiment.log.eval_sequences * sizeof(double));
 }
 
 /// Hands out runs to executing threads and collects what they leave.
@@ -99,6 +121,7 @@ class Runner {
         corpus_(corpus),
         folder_(folder),
         hooks_(hooks),
+        speaks_(transport::DetectLaunch().process == 0),
         paths_(runs.size()) {}
 
   std::vector<fs::path> Execute() {
@@ -123,11 +146,17 @@ class Runner {
   bool Stopped() const {
     return failed_.load() || (hooks_.stop != nullptr && hooks_.stop->load());
   }
+  /// Shall no other run begin? Processes of one job must agree on it, so they
+  /// begin it, and stop by a vote.
+  bool NoMoreRuns() const {
+    return ended_.load() ||
+           (transport::DetectLaunch().processes == 1 && Stopped());
+  }
 
   void Work(int team_size) {
     try {
       ThreadTeam team(team_size);
-      for (size_t run = next_.fetch_add(1); run < runs_.size() && !Stopped();
+      for (size_t run = next_.fetch_add(1); run < runs_.size() && !NoMoreRuns();
            run = next_.fetch_add(1)) {
         ExecuteOne(run, team);
       }
@@ -148,19 +177,23 @@ class Runner {
     std::atomic<bool> stop{false};
     RunHooks hooks;
     hooks.stop = &stop;
+    hooks.reason_folder = folder_.string();
     hooks.on_step = [&](const runlog::StepRow& row) {
       stop.store(Stopped());
-      if (hooks_.on_step) hooks_.on_step(run, row);
+      if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
     };
     const runlog::RunLog log =
         TrainRun(experiment_, *what.arm, what.seed, corpus_, team, hooks);
-    const bool stopped = stop.load() && !log.provenance.complete;
+    // By the log, not by this process's flag: another one may have voted.
+    const bool stopped = log.events.back().kind == "interrupt";
+    if (stopped) ended_.store(true);
     const fs::path partial = folder_ / (what.Name() + ".partial.h5");
     const fs::path path = stopped ? partial : folder_ / (what.Name() + ".h5");
+    paths_[run] = path;  // each run writes its own element
+    if (!speaks_) return;
     runlog::WriteRunLog(log, path);
     // What an earlier, stopped execution left would be a second log of the run.
     if (!stopped) fs::remove(partial);
-    paths_[run] = path;  // each run writes its own element
     if (hooks_.on_finish) hooks_.on_finish(run, log);
   }
 
@@ -169,9 +202,11 @@ class Runner {
   const corpus::Corpus& corpus_;
   const fs::path& folder_;
   const RunnerHooks& hooks_;
+  const bool speaks_;  // of several processes, the first one
   std::vector<fs::path> paths_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
+  std::atomic<bool> ended_{false};  // a run was stopped
   std::mutex mutex_;
   std::exception_ptr error_;  // guarded by mutex_ until the threads have joined
 };
@@ -208,7 +243,9 @@ std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
                                   const fs::path& folder,
                                   const RunnerHooks& hooks) {
   CheckMemory(experiment, CrewFor(experiment, runs.size()).side_by_side);
-  CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
+  if (transport::DetectLaunch().process == 0) {
+    CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
+  }
   return Runner(experiment, runs, corpus, folder, hooks).Execute();
 }
 

@@ -147,6 +147,17 @@ void FieldReader::Fail(std::string_view key, std::string_view message) const {
              message);
 }
 
+std::string FieldReader::Where(
+    std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) {
+    const toml::node* node = table_.get(key);
+    if (node == nullptr) continue;
+    return fmt::format("{}: [{}]",
+                       origin_.Describe(Dotted(key), node->source()), section_);
+  }
+  return fmt::format("{}: [{}]", origin_.Describe(section_, source_), section_);
+}
+
 void FieldReader::FailRule(std::string_view key, const toml::node& node,
                            std::string_view rule,
                            std::string_view remedy) const {
@@ -213,6 +224,20 @@ std::optional<int64_t> FieldReader::ReadInteger(std::string_view key,
   const auto* value = node->as_integer();
   if (value == nullptr || value->get() < low || value->get() > high) {
     FailRule(key, *node, fmt::format("an integer from {} to {}", low, high),
+             FallbackRemedy(fallback));
+  }
+  return value->get();
+}
+
+std::optional<int64_t> FieldReader::ReadIntegerOf(
+    std::string_view key, std::span<const int64_t> allowed,
+    const std::string& fallback) {
+  const toml::node* node = Find(key);
+  if (node == nullptr) return std::nullopt;
+  const auto* value = node->as_integer();
+  if (value == nullptr || std::find(allowed.begin(), allowed.end(),
+                                    value->get()) == allowed.end()) {
+    FailRule(key, *node, fmt::format("one of {}", fmt::join(allowed, ", ")),
              FallbackRemedy(fallback));
   }
   return value->get();
@@ -335,7 +360,9 @@ void FieldWriter::Section(std::string_view name) {
 }
 
 void FieldWriter::Line(std::string_view key, std::string_view value) {
-  if (key != omitted_) text_ += fmt::format("{} = {}\n", key, value);
+  const bool omitted =
+      std::find(omitted_.begin(), omitted_.end(), key) != omitted_.end();
+  if (!omitted) text_ += fmt::format("{} = {}\n", key, value);
 }
 
 void FieldWriter::Real(std::string_view key, double value, Interval) {

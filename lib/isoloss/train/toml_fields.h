@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -86,6 +87,15 @@ class FieldReader {
       value = static_cast<T>(*given);
     }
   }
+  /// One of a list of integers.
+  template <typename T>
+  void IntegerOf(std::string_view key, T& value,
+                 std::span<const int64_t> allowed) {
+    if (const auto given =
+            ReadIntegerOf(key, allowed, fmt::format("{}", value))) {
+      value = static_cast<T>(*given);
+    }
+  }
   void Real(std::string_view key, double& value, Interval range);
   void Real(std::string_view key, std::optional<double>& value, Interval range);
   void Flag(std::string_view key, bool& value);
@@ -112,6 +122,16 @@ class FieldReader {
       if (named.name == word) value = named.value;
     }
   }
+  template <typename T>
+  void Choice(std::string_view key, std::optional<T>& value, Names<T> names) {
+    if (!Has(key) && !value) {
+      known_.emplace_back(key);
+      return;
+    }
+    T chosen = value.value_or(names.front().value);
+    Choice(key, chosen, names);
+    value = chosen;
+  }
 
   /// The table under `key`; empty if absent.
   FieldReader Table(std::string_view key);
@@ -119,6 +139,9 @@ class FieldReader {
   std::vector<std::string> KeysInOrder() const;
 
   bool Has(std::string_view key) const { return table_.contains(key); }
+  /// "<origin>: [<section>]", for messages of rules that join several keys. The
+  /// origin is that of the first of `keys` that is there, else the section's.
+  std::string Where(std::initializer_list<std::string_view> keys) const;
   /// Throws if `key` is absent. `remedy` is a sentence.
   void Require(std::string_view key, std::string_view remedy) const;
   /// Throws if the table holds a key that nobody asked for.
@@ -130,6 +153,9 @@ class FieldReader {
   const toml::node* Find(std::string_view key);
   std::optional<int64_t> ReadInteger(std::string_view key, int64_t low,
                                      int64_t high, const std::string& fallback);
+  std::optional<int64_t> ReadIntegerOf(std::string_view key,
+                                       std::span<const int64_t> allowed,
+                                       const std::string& fallback);
   std::optional<double> ReadReal(std::string_view key, const Interval& range,
                                  const std::string& fallback);
   std::optional<std::vector<std::string>> ReadTexts(std::string_view key);
@@ -151,11 +177,16 @@ class FieldWriter {
  public:
   /// Begins table [name].
   void Section(std::string_view name);
-  /// Leaves out `key` from now on.
-  void Omit(std::string_view key) { omitted_ = key; }
+  /// Leaves out `key` from now on, in every section.
+  void Omit(std::string_view key) { omitted_.emplace_back(key); }
 
   template <typename T>
   void Integer(std::string_view key, const T& value, int64_t, int64_t) {
+    Line(key, fmt::format("{}", value));
+  }
+  template <typename T>
+  void IntegerOf(std::string_view key, const T& value,
+                 std::span<const int64_t>) {
     Line(key, fmt::format("{}", value));
   }
   void Real(std::string_view key, double value, Interval);
@@ -176,6 +207,11 @@ class FieldWriter {
       if (named.value == value) Text(key, std::string(named.name));
     }
   }
+  template <typename T>
+  void Choice(std::string_view key, const std::optional<T>& value,
+              Names<T> names) {
+    if (value) Choice(key, *value, names);
+  }
 
   const std::string& text() const { return text_; }
 
@@ -183,7 +219,7 @@ class FieldWriter {
   void Line(std::string_view key, std::string_view value);
 
   std::string text_;
-  std::string omitted_;
+  std::vector<std::string> omitted_;
 };
 
 /// Sets a value of `root` as `text`, "section.key=value", says, and notes it in

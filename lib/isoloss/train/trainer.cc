@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,7 +19,10 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/matrix.h"
 #include "isoloss/corpus/batches.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/targets.h"
+#include "isoloss/kernels/tree.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/optim/adamw.h"
@@ -24,17 +30,47 @@
 #include "isoloss/optim/expert_bias.h"
 #include "isoloss/optim/schedule.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/train/exchange_log.h"
+#include "isoloss/train/routing_replay.h"
 
 namespace isoloss::train {
 namespace {
 
-model::TokenBatch AsTokenBatch(const corpus::Batch& batch) {
-  return {.tokens = batch.tokens,
-          .labels = batch.labels,
-          .positions = batch.positions,
-          .document_ends = batch.document_ends,
-          .sequence_ends = batch.sequence_ends};
+/// The `share`-th of `shares` equal runs of a batch's sequences. Each sequence
+/// is one document; ends count from the run's first token, in `ends`.
+model::TokenBatch ShareOf(const corpus::Batch& batch, size_t shares,
+                          size_t share, std::vector<size_t>& ends) {
+  const size_t sequences = batch.sequence_ends.size() / shares;
+  const size_t tokens = batch.tokens.size() / shares;
+  ends.assign(
+      batch.sequence_ends.begin(),
+      batch.sequence_ends.begin() + static_cast<std::ptrdiff_t>(sequences));
+  ISOLOSS_ASSERT(ends.back() == tokens);
+  const auto part = [&](const std::vector<int32_t>& values) {
+    return std::span(values).subspan(share * tokens, tokens);
+  };
+  return {.tokens = part(batch.tokens),
+          .labels = part(batch.labels),
+          .positions = part(batch.positions),
+          .document_ends = ends,
+          .sequence_ends = ends};
 }
+
+/// A replayed step's ids as the model asks for them.
+class ReplayedStep : public model::RoutingSource {
+ public:
+  explicit ReplayedStep(const RoutingReplay& replay) : replay_(replay) {}
+  void BeginStep(int64_t step) { step_ = step; }
+  void Choose(size_t layer, size_t token,
+              std::span<int32_t> expert_ids) const override {
+    const auto ids = replay_.Ids(step_, layer);
+    std::copy_n(ids.Row(token), expert_ids.size(), expert_ids.begin());
+  }
+
+ private:
+  const RoutingReplay& replay_;
+  int64_t step_ = 0;
+};
 
 /// Busiest expert over the mean of its layer, worst layer; NaN without experts.
 double LoadMaxOverMean(MatrixView<const int64_t> counts) {
@@ -71,28 +107,48 @@ double UnixSeconds() {
 class Trainer {
  public:
   Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
-          const corpus::Corpus& corpus, ThreadTeam& team);
+          const corpus::Corpus& corpus, ThreadTeam& team,
+          const RunHooks& hooks);
 
-  runlog::RunLog Run(const RunHooks& hooks);
+  runlog::RunLog Run();
+  /// Lets the other processes know that this one fails.
+  void Abort(const std::string& reason);
 
  private:
   runlog::Provenance Describe(const Experiment& experiment, const Arm& arm,
-                              const corpus::Corpus& corpus) const;
+                              const corpus::Corpus& corpus);
   void AddEvent(const std::string& kind, const std::string& text);
+  /// This process's part of the batch that is being worked on.
+  model::TokenBatch Share() {
+    return ShareOf(batch_, mesh_->processes(), mesh_->process(), share_ends_);
+  }
+  void SetRouting(const Experiment& experiment);
   runlog::StepRow Step(int64_t step);
+  void SumGradients();
+  double GradientNorm();
+  void Update(int64_t step, double lr, double norm);
   void Evaluate(int64_t step);
+  uint64_t WeightsDigest();
+  void CheckReplicas();
 
   const model::ModelConfig& config_;
   const TrainConfig& train_;
   const LogConfig& log_config_;
   const uint64_t seed_;
   ThreadTeam& team_;
+  const RunHooks& hooks_;
+  std::unique_ptr<expert_parallel::Mesh> mesh_;
   corpus::Batches batches_;
-  corpus::Batch batch_;
+  corpus::Batch batch_;  // of all processes
+  std::vector<size_t> share_ends_;
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
   Matrix<float> expert_bias_;  // [MoE layers, experts]
   model::Transformer transformer_;
+  std::optional<RoutingReplay> replay_;
+  std::optional<ReplayedStep> replayed_step_;
+  std::optional<model::ForcedBalance> forced_balance_;
+  const model::RoutingSource* routing_ = nullptr;  // of training steps
   optim::AdamW adamw_;
   optim::Schedule schedule_;
   runlog::RunLog log_;
@@ -120,18 +176,22 @@ std::vector<optim::Tensor> Pair(std::span<model::Parameter> parameters,
 }
 
 Trainer::Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
-                 const corpus::Corpus& corpus, ThreadTeam& team)
+                 const corpus::Corpus& corpus, ThreadTeam& team,
+                 const RunHooks& hooks)
     : config_(experiment.model),
       train_(experiment.train),
       log_config_(experiment.log),
       seed_(seed),
       team_(team),
+      hooks_(hooks),
+      mesh_(MakeMesh(experiment, arm, hooks.reason_folder, team,
+                     hooks.make_transport)),
       batches_(corpus, experiment.data.sequence_length,
                experiment.log.eval_sequences),
-      parameters_(config_),
-      gradients_(config_),
+      parameters_(config_, mesh_->experts()),
+      gradients_(config_, mesh_->experts()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
-      transformer_(config_, RecipeOf(arm), team),
+      transformer_(config_, RecipeOf(arm), team, *mesh_),
       adamw_({.beta1 = train_.beta1,
               .beta2 = train_.beta2,
               .eps = train_.eps,
@@ -145,15 +205,53 @@ Trainer::Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
                experiment.path.string(), config_.vocab_size,
                corpus.vocab_size());
   }
+  SetRouting(experiment);
   model::InitializeParameters(config_, seed, parameters_);
+  if (hooks.edit_initial_weights) hooks.edit_initial_weights(parameters_);
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
   log_.provenance = Describe(experiment, arm, corpus);
 }
 
+void Trainer::SetRouting(const Experiment& experiment) {
+  switch (experiment.routing.mode) {
+    case RoutingMode::kLearned:
+      return;
+    case RoutingMode::kForcedBalance:
+      routing_ = &forced_balance_.emplace(config_.num_experts);
+      return;
+    case RoutingMode::kReplay:
+      replay_.emplace(experiment.ReplayPath(seed_),
+                      RoutingShape{.layers = config_.n_moe_layers(),
+                                   .tokens = train_.sequences_per_batch *
+                                             experiment.data.sequence_length,
+                                   .top_k = config_.top_k,
+                                   .experts = config_.num_experts});
+      routing_ = &replayed_step_.emplace(*replay_);
+  }
+}
+
+void Trainer::Abort(const std::string& reason) {
+  if (mesh_->transport() != nullptr) mesh_->transport()->Abort(reason);
+}
+
+void DescribeMesh(const Experiment& experiment, const Arm& arm,
+                  const expert_parallel::Mesh& mesh,
+                  runlog::Provenance& provenance) {
+  const expert_parallel::Topology& topology = mesh.config().topology;
+  provenance.transport =
+      mesh.transport() != nullptr ? mesh.transport()->name() : "none";
+  provenance.processes = static_cast<int64_t>(mesh.processes());
+  provenance.ranks = static_cast<int64_t>(topology.ranks);
+  provenance.expert_data_parallel = static_cast<int64_t>(topology.replicas);
+  provenance.ranks_per_node = static_cast<int64_t>(topology.node_ranks());
+  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
+  provenance.routing = RoutingModeName(experiment.routing.mode);
+}
+
 runlog::Provenance Trainer::Describe(const Experiment& experiment,
                                      const Arm& arm,
-                                     const corpus::Corpus& corpus) const {
+                                     const corpus::Corpus& corpus) {
   const BuildInfo build = GetBuildInfo();
   const std::string text = experiment.ResolvedToml();
   const precision::ResolvedRecipe& recipe = transformer_.recipe();
@@ -172,13 +270,15 @@ runlog::Provenance Trainer::Describe(const Experiment& experiment,
   provenance.resolved_recipe = recipe.Describe();
   provenance.corpus_description = corpus.description();
   provenance.corpus_digest = DigestToHex(corpus.digest());
-  provenance.initial_weights_digest = DigestToHex(parameters_.Digest());
+  provenance.initial_weights_digest = DigestToHex(WeightsDigest());
   provenance.seed = static_cast<int64_t>(seed_);
   provenance.steps_planned = train_.steps;
   provenance.tokens_per_step = static_cast<int64_t>(
       train_.sequences_per_batch * experiment.data.sequence_length);
-  provenance.parameters = static_cast<int64_t>(parameters_.value_count());
+  provenance.parameters =
+      static_cast<int64_t>(model::ParameterSet(config_).value_count());
   provenance.workers = team_.size();
+  DescribeMesh(experiment, arm, *mesh_, provenance);
   provenance.quantized_gemms_per_step = transformer_.quantized_gemms_per_step();
   provenance.gemms_per_step = transformer_.gemms_per_step();
   provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
@@ -194,27 +294,30 @@ void Trainer::AddEvent(const std::string& kind, const std::string& text) {
 runlog::StepRow Trainer::Step(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t quantized_before = transformer_.quantized_gemms();
+  mesh_->BeginStep(step);
+  if (replayed_step_) replayed_step_->BeginStep(step);
 
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
-  const model::TokenBatch tokens = AsTokenBatch(batch_);
+  const model::TokenBatch tokens = Share();
+  transformer_.SetRouting(routing_);
   const double loss = transformer_.Forward(tokens);
   transformer_.Backward(tokens, gradients_);
-  const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
+  if (hooks_.after_backward) hooks_.after_backward(step, gradients_);
+  SumGradients();
+  mesh_->CheckConservation();
+  if (hooks_.before_update) hooks_.before_update(step, gradients_);
+  const double norm = GradientNorm();
   const double lr = schedule_.LearningRate(step - 1);
-  const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
-  for (size_t layer = 0; layer < counts.rows(); ++layer) {
-    optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
-                            static_cast<float>(train_.load_balance_coeff),
-                            {expert_bias_.Row(layer), expert_bias_.cols()});
-  }
-  adamw_.Step(lr, optim::ClipCoefficient(norm, train_.clip_norm), team_);
-  transformer_.LoadWeights(parameters_);
-  transformer_.LoadExpertBias(expert_bias_.view());
+  Update(step, lr, norm);
 
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
           .count();
+  const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   const auto tokens_per_step = log_.provenance.tokens_per_step;
+  RecordMoe(step, transformer_, expert_bias_.view(), log_config_.routing,
+            *mesh_, log_.moe);
+  RecordExchange(step, transformer_, *mesh_, log_.exchange);
   return {.step = step,
           .tokens_seen = step * tokens_per_step,
           .loss_nats = loss,
@@ -227,26 +330,113 @@ runlog::StepRow Trainer::Step(int64_t step) {
           .quantized_gemms = transformer_.quantized_gemms() - quantized_before};
 }
 
+/// Over processes, in canonical order.
+void Trainer::SumGradients() {
+  if (mesh_->processes() == 1) return;
+  std::vector<MatrixView<float>> replicated;
+  std::vector<MatrixView<float>> of_experts;
+  for (model::Parameter& gradient : gradients_.parameters()) {
+    (gradient.of_experts ? of_experts : replicated)
+        .push_back(gradient.values.view());
+  }
+  mesh_->SumReplicated(replicated);
+  mesh_->SumExperts(of_experts);
+}
+
+/// Of the whole model: each expert counts once, whoever holds it.
+double Trainer::GradientNorm() {
+  if (mesh_->processes() == 1) {
+    return optim::GlobalNorm(adamw_.tensors(), team_);
+  }
+  std::vector<double> squares;
+  for (const model::Parameter& gradient : gradients_.parameters()) {
+    const std::span<const float> values(gradient.values.data(),
+                                        gradient.values.size());
+    if (!gradient.of_experts) {
+      squares.push_back(kernels::SumOfSquares(values, team_));
+      continue;
+    }
+    std::vector<double> leaves((values.size() + kernels::kSquaresLeaf - 1) /
+                               kernels::kSquaresLeaf);
+    kernels::SumOfSquaresLeaves(values, leaves, team_);
+    leaves = mesh_->GatherExperts(leaves);
+    squares.push_back(kernels::AlignedTreeSum(leaves.data(), leaves.size()));
+  }
+  return optim::GlobalNorm(squares);
+}
+
+/// Biases, then weights; not before every process has come this far.
+void Trainer::Update(int64_t step, double lr, double norm) {
+  mesh_->Vote(0);
+  const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
+                            static_cast<float>(train_.load_balance_coeff),
+                            {expert_bias_.Row(layer), expert_bias_.cols()});
+  }
+  adamw_.Step(lr, optim::ClipCoefficient(norm, train_.clip_norm), team_);
+  constexpr int64_t kReplicaCheckEvery = 10;
+  if (step % kReplicaCheckEvery == 0 || step == train_.steps) CheckReplicas();
+  transformer_.LoadWeights(parameters_);
+  transformer_.LoadExpertBias(expert_bias_.view());
+}
+
+/// What all processes keep a copy of must be the same in all.
+void Trainer::CheckReplicas() {
+  if (mesh_->processes() == 1) return;
+  Digest digest;
+  for (const model::Parameter& parameter : parameters_.parameters()) {
+    if (parameter.of_experts) continue;
+    digest.Update(parameter.values.data(),
+                  parameter.values.size() * sizeof(float));
+  }
+  digest.Update(expert_bias_.data(), expert_bias_.size() * sizeof(float));
+  mesh_->CheckReplicas(digest.Value(), "replicated weights and expert biases");
+}
+
+/// Of the logical tensors, whatever process holds which experts.
+uint64_t Trainer::WeightsDigest() {
+  if (mesh_->processes() == 1) return parameters_.Digest();
+  model::ParameterSet whole(config_);
+  for (size_t i = 0; i < parameters_.parameters().size(); ++i) {
+    const model::Parameter& mine = parameters_.parameters()[i];
+    Matrix<float>& values = whole.parameters()[i].values;
+    if (mine.of_experts) {
+      mesh_->GatherExperts(mine.values.view(), values.view());
+    } else {
+      values.CopyFrom(mine.values);
+    }
+  }
+  return whole.Digest();
+}
+
 /// Held-out loss, in batches of the training size, so that memory does not
 /// grow.
 void Trainer::Evaluate(int64_t step) {
   std::vector<double> losses;  // one per sequence
   const size_t sequences = batches_.held_out_sequences();
+  // A replayed log knows training batches only.
+  transformer_.SetRouting(replay_ ? nullptr : routing_);
   while (losses.size() < sequences) {
     const size_t first = losses.size();
     batches_.HeldOut(
         first, std::min(train_.sequences_per_batch, sequences - first), batch_);
-    transformer_.Forward(AsTokenBatch(batch_));
+    transformer_.Forward(Share());
     const std::span<const float> tokens = transformer_.token_losses();
+    std::vector<double> mine;
     size_t begin = 0;
-    for (const size_t end : batch_.sequence_ends) {
+    for (const size_t end : share_ends_) {
       double sum = 0;
       for (size_t t = begin; t < end; ++t)
         sum += static_cast<double>(tokens[t]);
-      losses.push_back(sum / static_cast<double>(end - begin));
+      mine.push_back(sum / static_cast<double>(end - begin));
       begin = end;
     }
+    const std::vector<double> all = mesh_->Gather(mine);
+    losses.insert(losses.end(), all.begin(), all.end());
   }
+  mesh_->CheckConservation();
+  if (mesh_->transport() != nullptr) mesh_->transport()->TakeCounters();
   double sum = 0;
   for (const double loss : losses) sum += loss;
   log_.eval.sequences = static_cast<int64_t>(sequences);
@@ -256,20 +446,21 @@ void Trainer::Evaluate(int64_t step) {
       log_.eval.per_sequence_loss_nats.end(), losses.begin(), losses.end());
 }
 
-runlog::RunLog Trainer::Run(const RunHooks& hooks) {
+runlog::RunLog Trainer::Run() {
   AddEvent("start", fmt::format("{} steps planned", train_.steps));
   Evaluate(0);
   bool ended_early = false;
   for (int64_t step = 1; step <= train_.steps && !ended_early; ++step) {
     const runlog::StepRow row = Step(step);
     log_.steps.Append(row);
-    if (hooks.on_step) hooks.on_step(row);
+    if (hooks_.on_step) hooks_.on_step(row);
+    const bool stop =
+        mesh_->Vote(hooks_.stop != nullptr && hooks_.stop->load() ? 1 : 0) != 0;
     if (!std::isfinite(row.loss_nats) || !std::isfinite(row.grad_norm)) {
       AddEvent("abort", fmt::format("step {}: loss {}, gradient norm {}", step,
                                     row.loss_nats, row.grad_norm));
       ended_early = true;
-    } else if (step < train_.steps && hooks.stop != nullptr &&
-               hooks.stop->load()) {
+    } else if (step < train_.steps && stop) {
       AddEvent("interrupt", fmt::format("stopped after step {}", step));
       ended_early = true;
     } else if (step % log_config_.eval_every == 0 || step == train_.steps) {
@@ -277,7 +468,7 @@ runlog::RunLog Trainer::Run(const RunHooks& hooks) {
     }
   }
   log_.provenance.complete = !ended_early;
-  log_.provenance.final_weights_digest = DigestToHex(parameters_.Digest());
+  log_.provenance.final_weights_digest = DigestToHex(WeightsDigest());
   if (!ended_early) AddEvent("finish", "all planned steps were run");
   return std::move(log_);
 }
@@ -304,7 +495,13 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
                         ThreadTeam& team, const RunHooks& hooks) {
-  return Trainer(experiment, arm, seed, corpus, team).Run(hooks);
+  Trainer trainer(experiment, arm, seed, corpus, team, hooks);
+  try {
+    return trainer.Run();
+  } catch (const std::exception& error) {
+    trainer.Abort(error.what());
+    throw;
+  }
 }
 
 }  // namespace isoloss::train

@@ -1,0 +1,23 @@
+// DeepEP's FP8 dispatch: scales are amax / 448, which are no powers of two, so
+// that rows differ from what any GEMM operand format would make of them.
+#include "isoloss/expert_parallel/payload.h"
+#include "isoloss/kernels/wire.h"
+
+namespace isoloss::expert_parallel {
+
+extern constinit const Payload kPayload_e4m3_1x128_fp32 = {
+    .name = "e4m3_1x128_fp32",
+    .summary = "E4M3 codes and an FP32 scale, amax / 448, per 128 values",
+    .row_bytes =
+        [](size_t width) {
+          constexpr size_t kRun = kernels::kScaledRun;
+          return width + (width + kRun - 1) / kRun * sizeof(float);
+        },
+    .encode =
+        [](const float* row, size_t width, std::byte* bytes) {
+          kernels::EncodeE4m3Row(row, width, kernels::RunScale::kFp32, bytes);
+        },
+    .decode = kernels::DecodeE4m3Row,
+};
+
+}  // namespace isoloss::expert_parallel

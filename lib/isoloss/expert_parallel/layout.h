@@ -1,0 +1,143 @@
+// The count exchange of one dispatch: what every rank knows of all ranks before
+// a row moves, and where in the experts' lists each row goes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::expert_parallel {
+
+/// Consecutive equal shares of the batch, U of them, whose rows an expert lists
+/// apart. A rank's tokens lie in one unit, or are several whole units: its
+/// slices.
+struct DispatchUnits {
+  size_t units = 1;  ///< U; divides the ranks or is a multiple of them
+  size_t ranks = 1;
+
+  size_t slices_per_rank() const { return units > ranks ? units / ranks : 1; }
+  /// The unit of slice `slice` of `rank`.
+  size_t UnitOf(size_t rank, size_t slice) const {
+    return units > ranks ? rank * slices_per_rank() + slice
+                         : rank * units / ranks;
+  }
+};
+
+/// Built from the counts that all ranks exchange; identical on all of them.
+class Layout {
+ public:
+  /// `local`: the ranks of this process; whole groups, or an equal part of one.
+  Layout(const Topology& topology, size_t units, size_t padding,
+         transport::RankRange local);
+
+  /// Size of what one rank contributes to the count exchange.
+  size_t contribution_bytes() const;
+  /// Writes the contribution of `rank`.
+  /// Shapes   expert_ids: the rank's own tokens, [its share, K].
+  /// Errors   none; asserts that ids are in [0, E) and distinct within a token.
+  void Count(size_t rank, size_t tokens, MatrixView<const int32_t> expert_ids,
+             std::span<std::byte> contribution) const;
+
+  /// Takes the contributions of all ranks. `tokens`, `slots`: of the batch.
+  /// Errors   TransportError that names the rank whose counts do not add up to
+  ///          its tokens times slots.
+  void Build(std::span<const std::byte> contributions, size_t tokens,
+             size_t slots);
+
+  // Of the last Build. `source` is a token's rank, in the whole mesh; `target`
+  // an expert's rank in the source's group.
+  size_t tokens() const { return tokens_; }
+  size_t Assignments(size_t source, size_t target) const {
+    return assignments_(source, target % topology_.group_ranks());
+  }
+  size_t NodeAssignments(size_t source, size_t node) const;
+  /// Distinct tokens of `source` with an expert on `target`, or on `node`.
+  size_t RankRows(size_t source, size_t target) const {
+    return Of(source)[rank_rows_at_ + target % topology_.group_ranks()];
+  }
+  size_t NodeRows(size_t source, size_t node) const {
+    return Of(source)[node_rows_at_ + node % group_nodes_];
+  }
+
+  /// First expert of this process, and how many it has.
+  size_t first_expert() const { return first_expert_; }
+  size_t local_experts() const { return local_experts_; }
+  std::span<const size_t> expert_begins() const { return expert_begins_; }
+  std::span<const size_t> unit_ends() const { return unit_ends_; }
+  size_t rows() const { return expert_begins_.back(); }
+  /// Runs of padding rows, [first, end).
+  struct Run {
+    size_t first;
+    size_t end;
+  };
+  std::span<const Run> padding() const { return padding_runs_; }
+
+  /// Where the next row goes that `expert` of this process receives of `token`:
+  /// rows of one slice of one source arrive in the order of their tokens.
+  /// Different sources may be placed by different threads.
+  size_t Place(size_t expert, size_t token);
+  /// Throws TransportError if `target` (of this process) did not get the rows
+  /// of some expert that the counts announce; after all rows were placed.
+  void CheckPlaced(size_t target) const;
+
+  size_t SourceOf(size_t token) const {
+    return topology_.RankOfToken(token, tokens_);
+  }
+  std::span<const int64_t> tokens_per_expert() const {
+    return tokens_per_expert_;
+  }
+  const DispatchCounts& counts() const { return counts_; }
+
+ private:
+  std::span<const uint32_t> Of(size_t source) const {
+    return {contributions_.Row(source), contributions_.cols()};
+  }
+  size_t CountAt(size_t slice, size_t expert) const {
+    return slice * topology_.experts + expert;
+  }
+  size_t Padded(size_t rows) const {
+    return (rows + padding_ - 1) / padding_ * padding_;
+  }
+  void AddUp(size_t slots);
+  void AddUpSource(size_t source, size_t slots);
+  void PlaceLists();
+  size_t SlotOf(size_t expert, size_t source, size_t slice) const {
+    return (expert * sources_ + (source - first_source_)) *
+               units_.slices_per_rank() +
+           slice;
+  }
+
+  Topology topology_;
+  DispatchUnits units_;
+  size_t padding_;
+  transport::RankRange local_;
+  size_t group_nodes_;  // nodes of one group
+  size_t rank_rows_at_;
+  size_t node_rows_at_;
+  size_t first_expert_;
+  size_t local_experts_;
+  size_t first_source_;  // ranks of this process's groups
+  size_t sources_;
+
+  size_t tokens_ = 0;
+  // Row `rank`: [slices, E] assignments per expert, [group ranks] and [group
+  // nodes] distinct tokens.
+  Matrix<uint32_t> contributions_;
+  Matrix<uint32_t> assignments_;    // [V, group ranks]
+  Matrix<uint32_t> rows_per_unit_;  // [U, E]
+  std::vector<size_t> expert_begins_;
+  std::vector<size_t> unit_ends_;
+  std::vector<Run> padding_runs_;
+  std::vector<uint32_t> list_begins_;  // [local experts, sources, slices]
+  std::vector<uint32_t> next_row_;     // the same, moved on by Place
+  std::vector<int64_t> tokens_per_expert_;
+  DispatchCounts counts_;
+};
+
+}  // namespace isoloss::expert_parallel

@@ -1,0 +1,21 @@
+// The MXFP8 recipe's own operand format: decoded rows quantise to themselves,
+// so a GEMM that would quantise them anyway gives the same bits.
+#include "isoloss/expert_parallel/payload.h"
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/wire.h"
+
+namespace isoloss::expert_parallel {
+
+extern constinit const Payload kPayload_mx1x32 = {
+    .name = "mx1x32",
+    .summary = "E4M3 codes and an E8M0 scale (RCEIL) per 32 values",
+    .row_bytes =
+        [](size_t width) {
+          constexpr size_t kRun = formats::kMxBlockSize;
+          return width + (width + kRun - 1) / kRun;
+        },
+    .encode = kernels::EncodeMxRow,
+    .decode = kernels::DecodeMxRow,
+};
+
+}  // namespace isoloss::expert_parallel

@@ -1,0 +1,37 @@
+// How a row of values travels: bytes on the wire and what the receiver makes of
+// them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/kernels/rounding.h"
+
+namespace isoloss::expert_parallel {
+
+/// One encoding of rows of `width` FP32 words.
+struct Payload {
+  std::string_view name;
+  std::string_view summary;
+  size_t (*row_bytes)(size_t width);
+  /// Writes row_bytes(width) bytes.
+  void (*encode)(const float* row, size_t width, std::byte* bytes);
+  /// What a receiver computes with: FP32 words, rounded as `rounding` says.
+  void (*decode)(const std::byte* bytes, size_t width,
+                 kernels::Rounding rounding, float* row);
+};
+
+/// Names that an experiment may give, in order: "unquantized", "mx1x32",
+/// "e4m3_1x128_fp32", "e4m3_1x128_pow2".
+std::vector<std::string> PayloadNames();
+
+/// "unquantized" is BF16 (exact: activations are BF16 values) or, for FP32
+/// activations, FP32.
+/// Errors   ConfigError that lists the names and suggests the nearest.
+const Payload& PayloadByName(std::string_view name,
+                             kernels::Rounding activations);
+
+}  // namespace isoloss::expert_parallel

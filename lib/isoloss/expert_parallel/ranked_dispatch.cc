@@ -1,0 +1,285 @@
+// The way of rows to the experts' ranks.
+#include <algorithm>
+#include <cstring>
+
+#include "isoloss/expert_parallel/ranked_exchange.h"
+#include "isoloss/kernels/rowwise.h"
+
+namespace isoloss::expert_parallel {
+namespace {
+
+using transport::Inbox;
+using transport::MessageSize;
+using transport::OpKind;
+using transport::Outbox;
+
+size_t TagBytes(OpKind kind, size_t tags) {
+  return kind == OpKind::kDispatch ? tags * sizeof(Assignment) : 0;
+}
+
+/// Scratch of a thread for encoded rows.
+std::span<std::byte> EncodedScratch(size_t bytes) {
+  static thread_local std::vector<std::byte> scratch;
+  if (scratch.size() < bytes) scratch.resize(bytes);
+  return std::span(scratch).first(bytes);
+}
+
+}  // namespace
+
+const Payload& RankedExchange::PayloadOf(OpKind kind) const {
+  return kind == OpKind::kDispatch ? payload_ : gradient_payload_;
+}
+
+void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
+                              Receive receive) {
+  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
+  for (size_t hop = 0; hop < hops(); ++hop) {
+    const auto produce = [&, hop](int rank, Outbox& outbox) {
+      if (hop == 0) {
+        if (kind == OpKind::kDispatch) BuildTokens(rank);
+        WriteTokens(kind, rank, source, outbox);
+      } else {
+        if (kind == OpKind::kDispatch) BuildForwarding(rank);
+        WriteRows(kind, rank, hop, State(rank).forwarded, outbox);
+      }
+    };
+    const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
+      for (size_t from = 0; from < sizes.size(); ++from) {
+        const Extent extent = ExtentOf(hop, from, static_cast<size_t>(rank));
+        sizes[from] = {extent.rows,
+                       TagBytes(kind, extent.tags) + extent.rows * row_bytes};
+      }
+    };
+    const auto consume = [&, hop](int rank, const Inbox& inbox) {
+      if (hop < last_hop()) {
+        KeepForForwarding(kind, rank, inbox);
+      } else {
+        (this->*receive)(rank, inbox);
+      }
+    };
+    setup_.transport.AllToAll(Op(kind, hop), produce, expect, consume);
+  }
+}
+
+/// What the rank sends of its own tokens.
+void RankedExchange::BuildTokens(int rank) {
+  static thread_local std::vector<Assignment> assignments;
+  static thread_local std::vector<uint32_t> destinations;
+  static thread_local std::vector<uint32_t> begins;
+  const Topology& mesh = setup_.topology;
+  const auto source = static_cast<size_t>(rank);
+  const size_t first = FirstToken(rank);
+  const size_t count = TokenCount(rank);
+  assignments.clear();
+  destinations.clear();
+  begins.assign(1, 0);
+  for (size_t t = first; t < first + count; ++t) {
+    for (size_t k = 0; k < slots_; ++k) {
+      const auto expert = static_cast<size_t>(expert_ids_(t, k));
+      const size_t owner = mesh.OwnerOf(expert, source);
+      assignments.push_back({.token = static_cast<uint32_t>(first_token_ + t),
+                             .slot = static_cast<uint16_t>(k),
+                             .expert = static_cast<uint16_t>(expert),
+                             .row = 0,
+                             .weight = weights_(t, k)});
+      destinations.push_back(static_cast<uint32_t>(
+          hops() == 1 ? owner : mesh.GatewayOf(source, mesh.NodeOf(owner))));
+    }
+    begins.push_back(static_cast<uint32_t>(assignments.size()));
+  }
+  State(rank).hops[0].send.Build(begins, assignments, destinations,
+                                 fold_order(), mesh.ranks);
+}
+
+/// What a gateway forwards to the ranks of its node.
+void RankedExchange::BuildForwarding(int rank) {
+  static thread_local std::vector<uint32_t> destinations;
+  RankState& state = State(rank);
+  const ReceiveSide& received = state.hops[0].receive;
+  destinations.clear();
+  for (const Assignment& tag : received.tags) {
+    destinations.push_back(static_cast<uint32_t>(
+        setup_.topology.OwnerOf(tag.expert, layout_.SourceOf(tag.token))));
+  }
+  state.hops[1].send.Build(received.tag_of_row, received.tags, destinations,
+                           fold_order(), setup_.topology.ranks);
+}
+
+/// Encodes each token once, however many copies of it leave.
+void RankedExchange::WriteTokens(OpKind kind, int rank,
+                                 MatrixView<const float> source,
+                                 Outbox& outbox) {
+  const Payload& payload = PayloadOf(kind);
+  const size_t row_bytes = payload.row_bytes(width_);
+  const size_t first = FirstToken(rank);
+  const size_t count = TokenCount(rank);
+  const std::span<std::byte> items = EncodedScratch(count * row_bytes);
+  for (size_t t = 0; t < count; ++t) {
+    payload.encode(source.Row(first + t), width_, &items[t * row_bytes]);
+  }
+  WriteRows(kind, rank, 0, items, outbox);
+}
+
+/// Writes the messages of one hop: assignments, then copies of the encoded
+/// rows of `items`.
+void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
+                               std::span<const std::byte> items,
+                               Outbox& outbox) {
+  const auto self = static_cast<size_t>(rank);
+  const SendSide& send = State(rank).hops[hop].send;
+  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
+  const auto assignment = [&](size_t tag) -> Assignment {
+    const size_t i = send.AssignmentOfTag(tag);
+    if (hop > 0) return State(rank).hops[0].receive.tags[i];
+    const size_t t = FirstToken(rank) + i / slots_;
+    const size_t k = i % slots_;
+    return {.token = static_cast<uint32_t>(first_token_ + t),
+            .slot = static_cast<uint16_t>(k),
+            .expert = static_cast<uint16_t>(expert_ids_(t, k)),
+            .row = 0,
+            .weight = weights_(t, k)};
+  };
+  for (size_t to = 0; to < setup_.topology.ranks; ++to) {
+    const size_t rows = send.RowCount(to);
+    if (rows == 0) continue;
+    const size_t tags_end = TagBytes(kind, send.TagCount(to));
+    const std::span<std::byte> message =
+        outbox.Add(static_cast<int>(to), {rows, tags_end + rows * row_bytes});
+    const auto row_at = [&](size_t row) {
+      return message.subspan(tags_end + row * row_bytes, row_bytes);
+    };
+    for (size_t row = 0; row < rows; ++row) {
+      const size_t item = send.ItemOfRow(send.RowBegin(to) + row);
+      std::memcpy(row_at(row).data(), &items[item * row_bytes], row_bytes);
+    }
+    for (size_t i = 0; i < send.TagCount(to); ++i) {
+      const size_t tag = send.TagBegin(to) + i;
+      Assignment sent = assignment(tag);
+      sent.row = send.RowOfTag(tag);
+      if (hop == 0) {
+        conservation_.Sent(self, self, RowHash(kind, sent, row_at(sent.row)));
+      }
+      if (kind == OpKind::kDispatch) {
+        std::memcpy(&message[i * sizeof(Assignment)], &sent, sizeof(sent));
+      }
+    }
+  }
+}
+
+void RankedExchange::KeepForForwarding(OpKind kind, int rank,
+                                       const Inbox& inbox) {
+  RankState& state = State(rank);
+  ReceiveSide& receive = state.hops[0].receive;
+  const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
+  const size_t ranks = setup_.topology.ranks;
+  if (kind == OpKind::kDispatch) receive.Clear(ranks);
+  state.forwarded.clear();
+  for (size_t from = 0; from < ranks; ++from) {
+    const Extent extent = ExtentOf(0, from, static_cast<size_t>(rank));
+    const auto message = inbox.From(static_cast<int>(from));
+    const size_t tags_end = TagBytes(kind, extent.tags);
+    if (kind == OpKind::kDispatch) {
+      receive.Take(static_cast<size_t>(rank), from, extent.rows,
+                   message.first(tags_end));
+    }
+    const auto rows = message.subspan(tags_end);
+    state.forwarded.insert(state.forwarded.end(), rows.begin(), rows.end());
+  }
+  ISOLOSS_ASSERT(state.forwarded.size() == receive.rows() * row_bytes);
+}
+
+/// Where the rank's received assignments stand in the experts' lists.
+void RankedExchange::PlaceAssignments(int rank) {
+  const auto self = static_cast<size_t>(rank);
+  const Topology& mesh = setup_.topology;
+  RankState& state = State(rank);
+  const std::vector<Assignment>& tags = state.hops[last_hop()].receive.tags;
+  state.places.resize(tags.size());
+  state.weights.resize(tags.size());
+  state.dweights.resize(tags.size());
+  for (size_t i = 0; i < tags.size(); ++i) {
+    const Assignment& tag = tags[i];
+    if (tag.token >= layout_.tokens() || tag.expert >= mesh.experts ||
+        mesh.OwnerOf(tag.expert, layout_.SourceOf(tag.token)) != self) {
+      ThrowError(ErrorKind::kTransport,
+                 "dispatch: rank {} received token {} for expert {}, which it "
+                 "does not hold for that token. The row was sent astray.",
+                 rank, tag.token, tag.expert);
+    }
+    const size_t place = layout_.Place(tag.expert, tag.token);
+    state.places[i] = static_cast<int32_t>(place);
+    state.weights[i] = tag.weight;
+    row_weights_[place] = tag.weight;
+  }
+  layout_.CheckPlaced(self);
+}
+
+void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
+  const auto self = static_cast<size_t>(rank);
+  RankState& state = State(rank);
+  ReceiveSide& receive = state.hops[last_hop()].receive;
+  const size_t ranks = setup_.topology.ranks;
+  receive.Clear(ranks);
+  for (size_t from = 0; from < ranks; ++from) {
+    const Extent extent = ExtentOf(last_hop(), from, self);
+    receive.Take(self, from, extent.rows,
+                 inbox.From(static_cast<int>(from))
+                     .first(extent.tags * sizeof(Assignment)));
+  }
+  PlaceAssignments(rank);
+
+  const size_t row_bytes = payload_.row_bytes(width_);
+  for (size_t from = 0; from < ranks; ++from) {
+    const size_t tags = receive.TagCount(from);
+    if (tags == 0) continue;
+    const auto rows =
+        inbox.From(static_cast<int>(from)).subspan(tags * sizeof(Assignment));
+    for (size_t i = 0; i < tags; ++i) {
+      const size_t number = receive.tag_begins[from] + i;
+      const Assignment& tag = receive.tags[number];
+      const auto row = rows.subspan(
+          (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
+      conservation_.Received(self, layout_.SourceOf(tag.token),
+                             RowHash(OpKind::kDispatch, tag, row));
+      payload_.decode(
+          row.data(), width_, setup_.rounding,
+          expert_in_.Row(static_cast<size_t>(state.places[number])));
+    }
+  }
+}
+
+/// Outputs become their gradients, in place; weights get theirs.
+void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
+  static thread_local Matrix<float> gradients;  // [assignments, D]
+  static thread_local ThreadTeam serial{1};
+  const auto self = static_cast<size_t>(rank);
+  RankState& state = State(rank);
+  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const size_t row_bytes = gradient_payload_.row_bytes(width_);
+  const bool before_fc2 = setup_.options.weight_site == WeightSite::kBeforeFc2;
+  gradients.ResizeUninitialized(before_fc2 ? 0 : receive.tags.size(), width_);
+  for (size_t from = 0; from < setup_.topology.ranks; ++from) {
+    const auto rows = inbox.From(static_cast<int>(from));
+    for (size_t i = 0; i < receive.TagCount(from); ++i) {
+      const size_t number = receive.tag_begins[from] + i;
+      const Assignment& tag = receive.tags[number];
+      const auto row = rows.subspan(
+          (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
+      conservation_.Received(self, layout_.SourceOf(tag.token),
+                             RowHash(OpKind::kDispatchGradient, tag, row));
+      gradient_payload_.decode(
+          row.data(), width_, setup_.rounding,
+          before_fc2
+              ? expert_out_.Row(static_cast<size_t>(state.places[number]))
+              : gradients.Row(number));
+    }
+  }
+  if (before_fc2) return;
+  const size_t tags = receive.tags.size();
+  kernels::GatherCombineBackward(expert_out_, {state.places.data(), tags, 1},
+                                 {state.weights.data(), tags, 1},
+                                 gradients.view(), setup_.rounding, expert_out_,
+                                 {state.dweights.data(), tags, 1}, serial);
+}
+
+}  // namespace isoloss::expert_parallel

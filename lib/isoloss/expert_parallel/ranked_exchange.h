@@ -1,0 +1,191 @@
+// The exchange between virtual ranks, over a transport: every algorithm of
+// options.h.
+//
+// A row travels in one hop (flat, rank, titan_bf16), token's rank to expert's
+// rank, or in two (node), through the gateway of the expert's node. Outputs and
+// gradients take the same way back and are added where rows were parted:
+//
+//   Dispatch         source rows   --hop 0--> [gateway --hop 1-->] expert lists
+//   Combine          outputs       <--hop 0-- [gateway <--hop 1--] expert lists
+//   CombineBackward  their gradients, as Dispatch, without assignments
+//   ReturnGradients  row and weight gradients, as Combine
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/conservation.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/expert_parallel/hop.h"
+#include "isoloss/expert_parallel/layout.h"
+#include "isoloss/expert_parallel/options.h"
+#include "isoloss/expert_parallel/payload.h"
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::expert_parallel {
+
+/// What the exchanges of one model share.
+struct ExchangeSetup {
+  Topology topology;
+  ExchangeOptions options;
+  size_t dispatch_units = 1;
+  kernels::Rounding rounding = kernels::Rounding::kBf16;  ///< of activations
+  transport::Transport& transport;
+  ThreadTeam& team;
+};
+
+class RankedExchange : public Exchange {
+ public:
+  /// `layer`: of the MoE layers, for messages. Keeps references.
+  RankedExchange(const ExchangeSetup& setup, int layer,
+                 Conservation& conservation);
+
+  void Dispatch(MatrixView<const float> source,
+                MatrixView<const int32_t> expert_ids,
+                MatrixView<const float> weights) override;
+  MatrixView<const float> expert_in() const override {
+    return expert_in_.view();
+  }
+  std::span<const size_t> expert_begins() const override {
+    return layout_.expert_begins();
+  }
+  std::span<const size_t> unit_ends() const override {
+    return layout_.unit_ends();
+  }
+  std::span<const float> row_weights() const override { return row_weights_; }
+  std::span<float> row_weight_gradients() override {
+    return row_weight_gradients_;
+  }
+  void Combine(MatrixView<const float> expert_out,
+               MatrixView<float> out) override;
+  void CombineBackward(MatrixView<const float> dout,
+                       MatrixView<float> expert_out) override;
+  MatrixView<const float> ReturnGradients(
+      MatrixView<const float> dexpert_in) override;
+  void DispatchBackward(MatrixView<const float> addend,
+                        MatrixView<float> dsource) override;
+  std::span<const int64_t> tokens_per_expert() const override {
+    return layout_.tokens_per_expert();
+  }
+  const DispatchCounts& counts() const override { return counts_; }
+
+  /// Payload bytes that the routing of the last Dispatch makes of each of its
+  /// operations, added to `bytes` [V, V], from row to column: what a transport
+  /// must count. The count exchange is not among them.
+  void AddPredictedBytes(transport::OpKind op, MatrixView<int64_t> bytes) const;
+
+ private:
+  /// One hop of one local rank.
+  struct Port {
+    SendSide send;
+    ReceiveSide receive;
+  };
+  /// What one local rank keeps between the operations of a step.
+  struct RankState {
+    Port hops[2];
+    /// [received rows, row bytes]: what a gateway forwards, untouched.
+    std::vector<std::byte> forwarded;
+    Matrix<float> folded;         // [gateway rows, D]
+    std::vector<float> dweights;  // [tags of the last hop], then of a gateway
+    std::vector<float> gateway_dweights;
+    // Of the last hop's received assignments, in order.
+    std::vector<int32_t> places;  // rows of the experts' lists
+    std::vector<float> weights;
+  };
+  /// Rows and assignments of one message of a dispatch.
+  struct Extent {
+    size_t rows = 0;
+    size_t tags = 0;
+  };
+
+  size_t hops() const {
+    return setup_.options.algorithm == Algorithm::kNode ? 2 : 1;
+  }
+  /// In which order the rows of a hop come back and are added.
+  FoldOrder fold_order() const;
+  size_t last_hop() const { return hops() - 1; }
+  RankState& State(int rank) {
+    return states_[static_cast<size_t>(rank - local_.first)];
+  }
+  transport::Operation Op(transport::OpKind kind, size_t hop) const {
+    return {kind, layer_, static_cast<int>(hop)};
+  }
+  /// The rank's tokens within this process's.
+  size_t FirstToken(int rank) const;
+  size_t TokenCount(int rank) const;
+  /// The message from `from` to `to` of a dispatch's hop.
+  Extent ExtentOf(size_t hop, size_t from, size_t to) const;
+
+  void GatherCounts(MatrixView<const int32_t> expert_ids);
+  void ClearLists(size_t width);
+
+  // ranked_dispatch.cc: the way to the experts.
+  using Receive = void (RankedExchange::*)(int rank,
+                                           const transport::Inbox& inbox);
+  /// Sends the rows of `source` (assignments too, in a dispatch) to the
+  /// experts' ranks, where `receive` takes what comes by the last hop.
+  void SendRows(transport::OpKind kind, MatrixView<const float> source,
+                Receive receive);
+  void BuildTokens(int rank);
+  void BuildForwarding(int rank);
+  void WriteRows(transport::OpKind kind, int rank, size_t hop,
+                 std::span<const std::byte> items, transport::Outbox& outbox);
+  void WriteTokens(transport::OpKind kind, int rank,
+                   MatrixView<const float> source, transport::Outbox& outbox);
+  void KeepForForwarding(transport::OpKind kind, int rank,
+                         const transport::Inbox& inbox);
+  void ReceiveTokens(int rank, const transport::Inbox& inbox);
+  void PlaceAssignments(int rank);
+  void ReceiveOutputGradients(int rank, const transport::Inbox& inbox);
+  /// Payload of the rows that go to the experts in this operation.
+  const Payload& PayloadOf(transport::OpKind kind) const;
+
+  // ranked_return.cc: the way back.
+  /// Sends what each row of the last hop adds up to back to the tokens' ranks,
+  /// whose folds go to `out`.
+  void ReturnRows(transport::OpKind kind, MatrixView<const float> expert_rows,
+                  MatrixView<float> out);
+  MatrixView<const float> RowSums(transport::OpKind kind, int rank,
+                                  MatrixView<const float> expert_rows);
+  void WriteReply(transport::OpKind kind, int rank, size_t hop,
+                  MatrixView<const float> rows, std::span<const float> dweights,
+                  transport::Outbox& outbox);
+  MatrixView<const float> ReadReply(transport::OpKind kind, int rank,
+                                    size_t hop, const transport::Inbox& inbox,
+                                    std::span<float> dweights);
+  Assignment ReplyName(uint32_t token, uint16_t slot) const;
+  void AccountReply(transport::OpKind kind, int rank, size_t hop, size_t row,
+                    std::span<const std::byte> bytes);
+  void FoldAtGateway(int rank, MatrixView<const float> rows);
+  void FoldAtTokens(transport::OpKind kind, int rank,
+                    MatrixView<const float> rows, MatrixView<float> out);
+
+  ExchangeSetup setup_;
+  int layer_;
+  Conservation& conservation_;
+  transport::RankRange local_;
+  const Payload& payload_;           // of token rows
+  const Payload& gradient_payload_;  // of output gradients
+  const Payload& reply_payload_;     // of all that comes back
+  Layout layout_;
+  DispatchCounts counts_;
+  std::vector<RankState> states_;  // [local ranks]
+
+  // Of the running step.
+  size_t width_ = 0;        // D
+  size_t slots_ = 0;        // K
+  size_t first_token_ = 0;  // of this process, in the global batch
+  size_t local_tokens_ = 0;
+  MatrixView<const int32_t> expert_ids_;
+  MatrixView<const float> weights_;
+  MatrixView<float> expert_out_;  // CombineBackward's, while rows arrive
+  Matrix<float> expert_in_;       // [R, D]
+  std::vector<float> row_weights_;
+  std::vector<float> row_weight_gradients_;
+  Matrix<float> returned_;  // [T, D] sums of dexpert_in rows
+  Matrix<float> dweights_;  // [T, K]
+};
+
+}  // namespace isoloss::expert_parallel

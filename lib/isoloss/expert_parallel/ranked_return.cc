@@ -1,0 +1,267 @@
+// The way back from the experts' ranks, and the sums on it.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "isoloss/expert_parallel/ranked_exchange.h"
+#include "isoloss/kernels/rowwise.h"
+
+namespace isoloss::expert_parallel {
+namespace {
+
+using kernels::Rounding;
+using transport::Inbox;
+using transport::MessageSize;
+using transport::OpKind;
+using transport::Outbox;
+
+/// Rows belong to one thread of a phase.
+ThreadTeam& Serial() {
+  static thread_local ThreadTeam serial(1);
+  return serial;
+}
+
+/// out = rows[order[0]] + rows[order[1]] + … from +0, rounded once.
+void AddRows(MatrixView<const float> rows, std::span<const int32_t> order,
+             Rounding rounding, MatrixView<float> out) {
+  kernels::GatherCombine(rows, {order.data(), 1, order.size()}, {}, {},
+                         rounding, out, Serial());
+}
+
+/// The same, rounded after every addition.
+void AddRowsRoundingEach(MatrixView<const float> rows,
+                         std::span<const int32_t> order, Rounding rounding,
+                         MatrixView<float> out) {
+  std::fill(out.Row(0), out.Row(0) + out.cols(), 0.0f);
+  for (const int32_t row : order) {
+    kernels::Add(out, rows.Rows(static_cast<size_t>(row), 1), rounding, out,
+                 Serial());
+  }
+}
+
+size_t WeightBytes(OpKind kind, size_t tags) {
+  return kind == OpKind::kCombineGradient ? tags * sizeof(float) : 0;
+}
+
+}  // namespace
+
+void RankedExchange::ReturnRows(OpKind kind,
+                                MatrixView<const float> expert_rows,
+                                MatrixView<float> out) {
+  const size_t row_bytes = reply_payload_.row_bytes(width_);
+  for (size_t hop = hops(); hop-- > 0;) {
+    const auto produce = [&, hop](int rank, Outbox& outbox) {
+      RankState& state = State(rank);
+      if (hop == last_hop()) {
+        WriteReply(kind, rank, hop, RowSums(kind, rank, expert_rows),
+                   state.dweights, outbox);
+      } else {
+        WriteReply(kind, rank, hop, state.folded.view(), state.gateway_dweights,
+                   outbox);
+      }
+    };
+    const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
+      for (size_t from = 0; from < sizes.size(); ++from) {
+        const Extent extent = ExtentOf(hop, static_cast<size_t>(rank), from);
+        sizes[from] = {extent.rows, WeightBytes(kind, extent.tags) +
+                                        extent.rows * row_bytes};
+      }
+    };
+    const auto consume = [&, hop](int rank, const Inbox& inbox) {
+      RankState& state = State(rank);
+      if (hop > 0) {
+        state.gateway_dweights.resize(state.hops[0].receive.tags.size());
+        FoldAtGateway(
+            rank, ReadReply(kind, rank, hop, inbox, state.gateway_dweights));
+        return;
+      }
+      std::span<float> dweights;
+      if (kind == OpKind::kCombineGradient) {
+        dweights = {dweights_.Row(FirstToken(rank)), TokenCount(rank) * slots_};
+      }
+      FoldAtTokens(kind, rank, ReadReply(kind, rank, hop, inbox, dweights),
+                   out);
+    };
+    setup_.transport.AllToAll(Op(kind, hop), produce, expect, consume);
+  }
+}
+
+/// What goes back for each received row of the last hop, [rows, D]: the sum
+/// over its assignments where they share it.
+MatrixView<const float> RankedExchange::RowSums(
+    OpKind kind, int rank, MatrixView<const float> expert_rows) {
+  static thread_local Matrix<float> terms;  // [assignments, D]
+  static thread_local Matrix<float> sums;   // [received rows, D]
+  RankState& state = State(rank);
+  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const size_t tags = receive.tags.size();
+  const bool weighted = kind == OpKind::kCombine &&
+                        setup_.options.weight_site == WeightSite::kExpertOut;
+  if (kind == OpKind::kCombineGradient &&
+      setup_.options.weight_site == WeightSite::kBeforeFc2) {
+    for (size_t i = 0; i < tags; ++i) {
+      state.dweights[i] =
+          row_weight_gradients_[static_cast<size_t>(state.places[i])];
+    }
+  }
+  terms.ResizeUninitialized(tags, width_);
+  if (weighted) {
+    kernels::GatherCombine(expert_rows, {state.places.data(), tags, 1},
+                           {state.weights.data(), tags, 1}, {}, setup_.rounding,
+                           terms.view(), Serial());
+  } else {
+    for (size_t i = 0; i < tags; ++i) {
+      std::memcpy(terms.Row(i),
+                  expert_rows.Row(static_cast<size_t>(state.places[i])),
+                  width_ * sizeof(float));
+    }
+  }
+  if (!SharesRows(fold_order())) return terms.view();
+
+  static thread_local std::vector<int32_t> order;  // 0, 1, 2, …
+  while (order.size() < tags)
+    order.push_back(static_cast<int32_t>(order.size()));
+  sums.ResizeUninitialized(receive.rows(), width_);
+  for (size_t row = 0; row < receive.rows(); ++row) {
+    const size_t begin = receive.tag_of_row[row];
+    const size_t end = receive.tag_of_row[row + 1];
+    AddRows(terms.view(), std::span(order).subspan(begin, end - begin),
+            setup_.rounding, sums.view().Rows(row, 1));
+  }
+  return sums.view();
+}
+
+/// What tells one returning row from another, for its hash: the token, and with
+/// one row per assignment the slot.
+Assignment RankedExchange::ReplyName(uint32_t token, uint16_t slot) const {
+  return {.token = token,
+          .slot = SharesRows(fold_order()) ? uint16_t{0} : slot,
+          .expert = 0,
+          .row = 0,
+          .weight = 0};
+}
+
+/// Sends `rows` back to where the rows of `hop` came from, in their order.
+void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
+                                MatrixView<const float> rows,
+                                std::span<const float> dweights,
+                                Outbox& outbox) {
+  const auto self = static_cast<size_t>(rank);
+  const ReceiveSide& receive = State(rank).hops[hop].receive;
+  const size_t row_bytes = reply_payload_.row_bytes(width_);
+  for (size_t to = 0; to < setup_.topology.ranks; ++to) {
+    const size_t count = receive.RowCount(to);
+    if (count == 0) continue;
+    const size_t weights_end = WeightBytes(kind, receive.TagCount(to));
+    const std::span<std::byte> message = outbox.Add(
+        static_cast<int>(to), {count, weights_end + count * row_bytes});
+    if (weights_end > 0) {
+      std::memcpy(message.data(), &dweights[receive.tag_begins[to]],
+                  weights_end);
+    }
+    for (size_t i = 0; i < count; ++i) {
+      const size_t row = receive.row_begins[to] + i;
+      const auto bytes =
+          message.subspan(weights_end + i * row_bytes, row_bytes);
+      reply_payload_.encode(rows.Row(row), width_, bytes.data());
+      const Assignment& tag = receive.tags[receive.tag_of_row[row]];
+      conservation_.Sent(self, layout_.SourceOf(tag.token),
+                         RowHash(kind, ReplyName(tag.token, tag.slot), bytes));
+    }
+  }
+}
+
+/// The rows that came back for what the rank sent in `hop`, in the order in
+/// which it sent them; `dweights` [assignments of its items].
+MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
+                                                  size_t hop,
+                                                  const Inbox& inbox,
+                                                  std::span<float> dweights) {
+  static thread_local Matrix<float> rows;  // [rows sent, D]
+  const SendSide& send = State(rank).hops[hop].send;
+  const size_t row_bytes = reply_payload_.row_bytes(width_);
+  rows.ResizeUninitialized(send.rows(), width_);
+  for (size_t from = 0; from < setup_.topology.ranks; ++from) {
+    if (send.RowCount(from) == 0) continue;
+    const auto message = inbox.From(static_cast<int>(from));
+    const size_t weights_end = WeightBytes(kind, send.TagCount(from));
+    for (size_t i = 0; i < weights_end / sizeof(float); ++i) {
+      const size_t assignment = send.AssignmentOfTag(send.TagBegin(from) + i);
+      std::memcpy(&dweights[assignment], &message[i * sizeof(float)],
+                  sizeof(float));
+    }
+    for (size_t i = 0; i < send.RowCount(from); ++i) {
+      const size_t row = send.RowBegin(from) + i;
+      const auto bytes =
+          message.subspan(weights_end + i * row_bytes, row_bytes);
+      AccountReply(kind, rank, hop, row, bytes);
+      reply_payload_.decode(bytes.data(), width_, setup_.rounding,
+                            rows.Row(row));
+    }
+  }
+  return rows.view();
+}
+
+/// Books the arrival of the reply to row number `row` of the hop's sent rows.
+void RankedExchange::AccountReply(OpKind kind, int rank, size_t hop, size_t row,
+                                  std::span<const std::byte> bytes) {
+  const RankState& state = State(rank);
+  const SendSide& send = state.hops[hop].send;
+  uint32_t token = 0;
+  uint16_t slot = 0;
+  if (hop > 0) {
+    const ReceiveSide& items = state.hops[0].receive;
+    token = items.tags[items.tag_of_row[send.ItemOfRow(row)]].token;
+  } else {
+    token = static_cast<uint32_t>(first_token_ + FirstToken(rank) +
+                                  send.ItemOfRow(row));
+    // With one row per assignment, rows and assignments share their numbers.
+    if (!SharesRows(fold_order())) {
+      slot = static_cast<uint16_t>(send.AssignmentOfTag(row) % slots_);
+    }
+  }
+  conservation_.Received(static_cast<size_t>(rank), layout_.SourceOf(token),
+                         RowHash(kind, ReplyName(token, slot), bytes));
+}
+
+/// A gateway adds up what the ranks of its node returned for each row.
+void RankedExchange::FoldAtGateway(int rank, MatrixView<const float> rows) {
+  RankState& state = State(rank);
+  const SendSide& send = state.hops[1].send;
+  state.folded.ResizeUninitialized(send.items(), width_);
+  for (size_t item = 0; item < send.items(); ++item) {
+    AddRows(rows, send.Fold(item), setup_.rounding,
+            state.folded.view().Rows(item, 1));
+  }
+}
+
+/// A token's rank adds up what came back for each of its tokens. Gradients are
+/// not rounded yet: an addend follows (DispatchBackward).
+void RankedExchange::FoldAtTokens(OpKind kind, int rank,
+                                  MatrixView<const float> rows,
+                                  MatrixView<float> out) {
+  const SendSide& send = State(rank).hops[0].send;
+  const size_t first = FirstToken(rank);
+  const size_t count = TokenCount(rank);
+  const bool forward = kind == OpKind::kCombine;
+  const Rounding rounding = forward ? setup_.rounding : Rounding::kFp32;
+  if (fold_order() == FoldOrder::kSlot) {
+    const bool weighted =
+        forward && setup_.options.weight_site == WeightSite::kSource;
+    kernels::GatherCombine(
+        rows, {send.folds().data(), count, slots_},
+        weighted ? weights_.Rows(first, count) : MatrixView<const float>(), {},
+        rounding, out.Rows(first, count), Serial());
+    return;
+  }
+  for (size_t t = 0; t < count; ++t) {
+    const MatrixView<float> sum = out.Rows(first + t, 1);
+    if (fold_order() == FoldOrder::kExpert) {
+      AddRowsRoundingEach(rows, send.Fold(t), setup_.rounding, sum);
+    } else {
+      AddRows(rows, send.Fold(t), rounding, sum);
+    }
+  }
+}
+
+}  // namespace isoloss::expert_parallel

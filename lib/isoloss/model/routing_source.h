@@ -1,0 +1,39 @@
+// Expert ids that do not come from the router's scores.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace isoloss::model {
+
+/// Chooses in the router's place; combine weights still come from its scores.
+class RoutingSource {
+ public:
+  virtual ~RoutingSource() = default;
+  /// Ids of `token` of the global batch in MoE layer `layer` (from 0), in slot
+  /// order.
+  /// Shapes   expert_ids [K].
+  virtual void Choose(size_t layer, size_t token,
+                      std::span<int32_t> expert_ids) const = 0;
+};
+
+/// Slot k of token t goes to expert (t * K + k) mod E: every expert gets the
+/// same number of tokens if E divides T * K. torchtitan's round-robin debug
+/// mode; the published speed comparisons forced balance like this.
+class ForcedBalance : public RoutingSource {
+ public:
+  explicit ForcedBalance(size_t experts) : experts_(experts) {}
+  void Choose(size_t /*layer*/, size_t token,
+              std::span<int32_t> expert_ids) const override {
+    for (size_t k = 0; k < expert_ids.size(); ++k) {
+      expert_ids[k] =
+          static_cast<int32_t>((token * expert_ids.size() + k) % experts_);
+    }
+  }
+
+ private:
+  size_t experts_;
+};
+
+}  // namespace isoloss::model

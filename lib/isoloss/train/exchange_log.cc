@@ -1,0 +1,117 @@
+#include "isoloss/train/exchange_log.h"
+
+#include <cmath>
+#include <vector>
+
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::train {
+namespace {
+
+using expert_parallel::DispatchCounts;
+using expert_parallel::Topology;
+
+constexpr double kNanosecond = 1e-9;
+
+/// Counters of this process as integers, laid end to end, so that processes can
+/// add them up: V * V bytes, V waits in nanoseconds, three counts.
+std::vector<int64_t> Pack(const transport::Counters& counters) {
+  std::vector<int64_t> values(counters.bytes.data(),
+                              counters.bytes.data() + counters.bytes.size());
+  for (const double seconds : counters.wait_seconds) {
+    values.push_back(std::llround(seconds / kNanosecond));
+  }
+  values.insert(values.end(),
+                {counters.messages, counters.crc_failures, counters.resends});
+  return values;
+}
+
+void RecordBytes(const Topology& mesh, MatrixView<const int64_t> bytes,
+                 runlog::ExchangeColumns& x) {
+  int64_t to_self = 0;
+  int64_t within = 0;
+  int64_t between = 0;
+  for (size_t from = 0; from < mesh.ranks; ++from) {
+    int64_t sent = 0;
+    int64_t received = 0;
+    for (size_t to = 0; to < mesh.ranks; ++to) {
+      sent += bytes(from, to);
+      received += bytes(to, from);
+      int64_t& kind = from == to                             ? to_self
+                      : mesh.NodeOf(from) == mesh.NodeOf(to) ? within
+                                                             : between;
+      kind += bytes(from, to);
+    }
+    x.bytes_sent.push_back(sent);
+    x.bytes_received.push_back(received);
+  }
+  x.bytes_to_self.push_back(to_self);
+  x.bytes_within_nodes.push_back(within);
+  x.bytes_between_nodes.push_back(between);
+  x.bytes_by_pair.resize(mesh.ranks * mesh.ranks);
+  for (size_t i = 0; i < x.bytes_by_pair.size(); ++i) {
+    x.bytes_by_pair[i] += bytes.data()[i];
+  }
+}
+
+}  // namespace
+
+void RecordMoe(int64_t step, const model::Transformer& transformer,
+               MatrixView<const float> expert_bias, bool with_ids,
+               expert_parallel::Mesh& mesh, runlog::MoeColumns& moe) {
+  const MatrixView<const int64_t> counts = transformer.tokens_per_expert();
+  if (counts.rows() == 0) return;
+  moe.step.push_back(step);
+  moe.layers = static_cast<int64_t>(counts.rows());
+  moe.experts = static_cast<int64_t>(counts.cols());
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    moe.tokens_per_expert.insert(moe.tokens_per_expert.end(), counts.Row(layer),
+                                 counts.Row(layer) + counts.cols());
+    moe.expert_bias.insert(moe.expert_bias.end(), expert_bias.Row(layer),
+                           expert_bias.Row(layer) + expert_bias.cols());
+    moe.dropped_tokens.push_back(0);
+    moe.padding_rows.push_back(transformer.dispatch_counts(layer).padding_rows);
+    if (!with_ids) continue;
+    const MatrixView<const int32_t> mine = transformer.expert_ids(layer);
+    const std::vector<int32_t> ids =
+        mesh.Gather({mine.data(), mine.rows() * mine.cols()});
+    moe.expert_ids.insert(moe.expert_ids.end(), ids.begin(), ids.end());
+    moe.top_k = static_cast<int64_t>(mine.cols());
+    moe.tokens = static_cast<int64_t>(ids.size() / mine.cols());
+  }
+}
+
+void RecordExchange(int64_t step, const model::Transformer& transformer,
+                    expert_parallel::Mesh& mesh, runlog::ExchangeColumns& x) {
+  if (mesh.transport() == nullptr) return;
+  const Topology& topology = mesh.config().topology;
+  const std::vector<int64_t> values =
+      mesh.SumToFirst(Pack(mesh.transport()->TakeCounters()));
+  const size_t ranks = topology.ranks;
+  x.step.push_back(step);
+  x.ranks = static_cast<int64_t>(ranks);
+  RecordBytes(topology, {values.data(), ranks, ranks}, x);
+  const int64_t* next = values.data() + ranks * ranks;
+  for (size_t source = 0; source < ranks; ++source) {
+    x.wait_seconds.push_back(static_cast<double>(*next++) * kNanosecond);
+  }
+  x.messages.push_back(*next++);
+  x.crc_failures.push_back(*next++);
+  x.resends.push_back(*next++);
+
+  const size_t layers = transformer.tokens_per_expert().rows();
+  x.layers = static_cast<int64_t>(layers);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const DispatchCounts& counts = transformer.dispatch_counts(layer);
+    x.assignments.push_back(counts.assignments);
+    x.dispatch_rows.push_back(counts.dispatch_rows);
+    x.rank_rows.push_back(counts.rank_rows);
+    x.node_rows.push_back(counts.node_rows);
+    x.max_rows_per_rank.push_back(counts.max_rows_per_rank);
+    x.max_rows_per_expert.push_back(counts.max_rows_per_expert);
+    x.empty_experts.push_back(counts.empty_experts);
+  }
+}
+
+}  // namespace isoloss::train

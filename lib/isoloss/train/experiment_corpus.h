@@ -1,0 +1,21 @@
+// From [data] to the corpus it names.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "isoloss/corpus/source.h"
+#include "isoloss/train/experiment.h"
+#include "isoloss/train/toml_fields.h"
+
+namespace isoloss::train {
+
+/// The corpus::Source of experiment.data, checked against the model.
+/// `fields` is [data], `variables` the folders for ${NAME} in its paths.
+/// Errors   ConfigError for an unknown variable, no path, or a vocabulary that
+///          does not hold the source's tokens.
+corpus::Source MakeSource(const Experiment& experiment,
+                          const FieldReader& fields,
+                          const std::map<std::string, std::string>& variables);
+
+}  // namespace isoloss::train

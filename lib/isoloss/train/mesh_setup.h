@@ -1,0 +1,32 @@
+// From an experiment's [parallel] to the mesh of a run.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/train/experiment.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::train {
+
+/// Makes the transport of a run; tests pass their own.
+using TransportFactory = std::function<std::unique_ptr<transport::Transport>(
+    const transport::TransportOptions& options, ThreadTeam& team)>;
+
+/// Throws ConfigError unless the batch and the experts divide among `processes`
+/// so that every sum over processes is a node of its tree: each process's share
+/// must be a power of two of sequences and of token leaves, and whole leaves of
+/// the gradient norm.
+void CheckProcesses(const Experiment& experiment, size_t processes);
+
+/// The mesh of `arm`. `make_transport` is not called if nothing has to travel;
+/// null: what [parallel] says.
+/// Errors   as CheckProcesses and transport::MakeTransport.
+std::unique_ptr<expert_parallel::Mesh> MakeMesh(
+    const Experiment& experiment, const Arm& arm,
+    const std::string& reason_folder, ThreadTeam& team,
+    const TransportFactory& make_transport = {});
+
+}  // namespace isoloss::train

@@ -1,0 +1,46 @@
+// Expert ids of an earlier run, handed out step by step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+
+namespace isoloss::train {
+
+/// What an experiment routes in one step.
+struct RoutingShape {
+  size_t layers = 0;  ///< with experts
+  size_t tokens = 0;
+  size_t top_k = 0;
+  size_t experts = 0;
+};
+
+/// The routing of a run log that was made with log.routing = true.
+class RoutingReplay {
+ public:
+  /// Errors   those of runlog::ReadRunLog; ConfigError if the log holds no
+  ///          expert ids or those of another shape; FormatError if its steps do
+  ///          not ascend, or a token's ids are out of range or not distinct.
+  RoutingReplay(const std::filesystem::path& path, const RoutingShape& needed);
+
+  /// Shapes   [tokens, top_k]; valid as long as this object. `layer` counts
+  ///          from the first layer with experts.
+  /// Errors   ConfigError if the log has no such step.
+  MatrixView<const int32_t> Ids(int64_t step, size_t layer) const;
+
+  /// Of all ids and steps: what a replayed run's bits depend on.
+  uint64_t digest() const;
+
+ private:
+  void CheckIds() const;
+
+  std::filesystem::path path_;
+  RoutingShape shape_;
+  std::vector<int64_t> step_;
+  std::vector<int32_t> ids_;  // [steps, layers, tokens, top_k]
+};
+
+}  // namespace isoloss::train

@@ -1,0 +1,277 @@
+#include "isoloss/transport/frames.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace isoloss::transport {
+namespace {
+
+size_t Slot(uint64_t sequence) { return sequence % 2; }
+
+}  // namespace
+
+FrameExchange::FrameExchange(Link& link, uint64_t run_id,
+                             double deadline_seconds, Failure& failure)
+    : link_(link),
+      run_id_(run_id),
+      deadline_(deadline_seconds),
+      failure_(failure),
+      peers_(static_cast<size_t>(link.size())) {
+  for (int peer = 0; peer < link.size(); ++peer) {
+    if (peer == link.index()) continue;
+    peers_[static_cast<size_t>(peer)] = std::make_unique<Peer>();
+  }
+}
+
+FrameExchange::~FrameExchange() {
+  // The link reads the buffers of what is under way. A peer that is gone never
+  // takes them: then they are leaked, to whom they cannot harm any more.
+  const auto idle = [&] {
+    bool all = std::all_of(controls_.begin(), controls_.end(),
+                           [](const auto& c) { return c->outstanding == 0; });
+    ForPeers([&](int peer) {
+      for (const SentFrame& frame : At(peer).sent) {
+        all = all && frame.outstanding == 0;
+      }
+    });
+    return all;
+  };
+  const auto poll = [&] {
+    try {
+      return PollUntil(kFarewell, idle);
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  if (poll()) return;
+  for (auto& control : controls_) static_cast<void>(control.release());
+  for (auto& peer : peers_) static_cast<void>(peer.release());
+}
+
+template <typename Visit>
+void FrameExchange::ForPeers(const Visit& visit) const {
+  for (int peer = 0; peer < link_.size(); ++peer) {
+    if (peer != link_.index()) visit(peer);
+  }
+}
+
+void FrameExchange::Refuse(int peer, const std::string& problem) const {
+  ThrowError(ErrorKind::kTransport, "{}: process {}, frame from process {}: {}",
+             Where(operation_), link_.index(), peer, problem);
+}
+
+/// Polls until `done` or for `longest`; returns whether it is done.
+template <typename Done>
+bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
+  constexpr int kPatience = 100;  // polls before others may have the processor
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::min(longest, kLongestWait));
+  for (int polls = 0;; ++polls) {
+    Progress();
+    if (done()) return true;
+    if (polls < kPatience) continue;
+    if (Clock::now() >= end) return false;
+    sched_yield();
+  }
+}
+
+/// Whether `peer` still owes a second copy: it does so even after its goodbye.
+bool FrameExchange::IsAskedAgain(int peer) const {
+  return At(peer).received[Slot(operation_.sequence)].asked_again ||
+         At(peer).second.asked_again;
+}
+
+/// Waits until `there(peer)` holds for all peers. Accounts the time to those it
+/// waited for.
+template <typename There>
+void FrameExchange::AwaitPeers(const There& there) {
+  const auto begin = Clock::now();
+  std::vector<int> missing;
+  ForPeers([&](int peer) { missing.push_back(peer); });
+  bool told = false;
+  const bool done = PollUntil(deadline_, [&] {
+    if (!told && Clock::now() - begin > deadline_ / 2) {
+      TellWaiting(missing);
+      told = true;
+    }
+    std::erase_if(missing, [&](int peer) {
+      if (!there(peer)) return false;
+      At(peer).wait_seconds += Seconds(Clock::now() - begin).count();
+      return true;
+    });
+    failure_.Check();
+    for (const int peer : missing) {
+      if (At(peer).goodbye && !IsAskedAgain(peer)) {
+        ThrowError(ErrorKind::kTransport,
+                   "{}: process {} has ended its run, but process {} needs it "
+                   "for this operation (operation {})",
+                   Where(operation_), peer, link_.index(), operation_.sequence);
+      }
+    }
+    return missing.empty();
+  });
+  if (done) return;
+  ThrowError(
+      ErrorKind::kTransport,
+      "{}: process {} waited {:.3g} s for {}, but the deadline is {:.3g} "
+      "s. Look what became of it, or give a longer deadline.",
+      Where(operation_), link_.index(), Seconds(Clock::now() - begin).count(),
+      SayMissing(missing), deadline_.count());
+}
+
+/// Waiting is contagious: who waits for a process that waits itself shall be
+/// able to say for whom.
+void FrameExchange::TellWaiting(const std::vector<int>& missing) {
+  const std::string text =
+      fmt::format("{}, for {}", Where(operation_), SayMissing(missing));
+  ForPeers([&](int peer) {
+    PostControl(peer, Magic::kWaiting, operation_.sequence, text);
+  });
+}
+
+std::string FrameExchange::SayMissing(const std::vector<int>& missing) const {
+  std::string text;
+  for (const int peer : missing) {
+    text += fmt::format("{}process {}", text.empty() ? "" : " and ", peer);
+    const std::string& reason = At(peer).waits_for;
+    if (!reason.empty()) text += fmt::format(" (which waits in {})", reason);
+  }
+  return text;
+}
+
+void FrameExchange::Start(const MessageHeader& operation) {
+  // What arrived for the operation before is done with; its slot is the next
+  // one's.
+  ForPeers([&](int peer) {
+    At(peer).received[Slot(operation.sequence + 1)].here = false;
+    At(peer).received[Slot(operation.sequence + 1)].asked_again = false;
+    At(peer).second = {};
+  });
+  operation_ = operation;
+  // Frames that came before their time were not compared with anything.
+  ForPeers([&](int peer) {
+    const ReceivedFrame& early = At(peer).received[Slot(operation.sequence)];
+    if (early.here) CheckOperation(peer, HeaderOf(early.parcel.span()));
+  });
+  while (!link_.held.empty() &&
+         HeaderOf(link_.held.front().span()).run_id <= run_id_) {
+    Parcel parcel = std::move(link_.held.front());
+    link_.held.pop_front();
+    Handle(parcel);
+  }
+}
+
+std::span<std::byte> FrameExchange::Prepare(int peer, size_t payload_bytes) {
+  SentFrame& frame = At(peer).sent[Slot(operation_.sequence)];
+  if (!PollUntil(deadline_, [&] { return frame.outstanding == 0; })) {
+    Refuse(peer, "it did not take the frame of two operations before");
+  }
+  MessageHeader header = operation_;
+  header.magic = Magic::kFrame;
+  header.source = static_cast<uint16_t>(link_.index());
+  header.destination = static_cast<uint16_t>(peer);
+  header.payload_bytes = payload_bytes;
+  frame.sequence = operation_.sequence;
+  frame.bytes.ResizeUninitialized(1, kHeaderBytes + payload_bytes);
+  std::memcpy(frame.bytes.data(), &header, kHeaderBytes);
+  return {frame.bytes.data() + kHeaderBytes, payload_bytes};
+}
+
+void FrameExchange::Send(int peer, size_t checked_bytes) {
+  SentFrame& frame = At(peer).sent[Slot(operation_.sequence)];
+  MessageHeader header = HeaderOf({frame.bytes.data(), frame.bytes.size()});
+  header.rows = checked_bytes;
+  Seal(header, {frame.bytes.data() + kHeaderBytes, checked_bytes});
+  std::memcpy(frame.bytes.data(), &header, kHeaderBytes);
+  PostWhole(peer, {frame.bytes.data(), frame.bytes.size()}, &frame.outstanding);
+}
+
+void FrameExchange::PostWhole(int peer, std::span<const std::byte> bytes,
+                              int* outstanding) {
+  const size_t most = link_.most_parcel_bytes();
+  for (; bytes.size() > most; bytes = bytes.subspan(most)) {
+    link_.Post(peer, /*more=*/true, bytes.first(most), outstanding);
+  }
+  link_.Post(peer, /*more=*/false, bytes, outstanding);
+}
+
+void FrameExchange::PostControl(int peer, Magic magic, uint64_t sequence,
+                                const std::string& text) {
+  std::erase_if(controls_, [](const auto& c) { return c->outstanding == 0; });
+  Control& control = *controls_.emplace_back(std::make_unique<Control>());
+  MessageHeader header = operation_;
+  header.magic = magic;
+  header.run_id = run_id_;
+  header.sequence = sequence;
+  header.source = static_cast<uint16_t>(link_.index());
+  header.destination = static_cast<uint16_t>(peer);
+  header.payload_bytes = header.rows = text.size();
+  Seal(header, std::as_bytes(std::span(text)));
+  control.bytes.ResizeUninitialized(1, kHeaderBytes + text.size());
+  std::memcpy(control.bytes.data(), &header, kHeaderBytes);
+  std::memcpy(control.bytes.data() + kHeaderBytes, text.data(), text.size());
+  PostWhole(peer, {control.bytes.data(), control.bytes.size()},
+            &control.outstanding);
+}
+
+void FrameExchange::AwaitAll() {
+  const size_t slot = Slot(operation_.sequence);
+  AwaitPeers([&](int peer) { return At(peer).received[slot].here; });
+}
+
+std::span<const std::byte> FrameExchange::PayloadFrom(int peer) const {
+  return At(peer).received[Slot(operation_.sequence)].parcel.span().subspan(
+      kHeaderBytes);
+}
+
+void FrameExchange::AwaitAgain(std::span<const int> peers) {
+  for (const int peer : peers) {
+    At(peer).second.asked_again = true;
+    PostControl(peer, Magic::kNack, operation_.sequence, "");
+  }
+  AwaitPeers([&](int peer) {
+    const ReceivedFrame& second = At(peer).second;
+    return second.here || !second.asked_again;
+  });
+}
+
+std::span<const std::byte> FrameExchange::SecondPayloadFrom(int peer) const {
+  return At(peer).second.parcel.span().subspan(kHeaderBytes);
+}
+
+void FrameExchange::AbortPeers(const std::string& reason) {
+  if (told_by_peer_) return;  // who told this process tells all
+  const std::string text = fmt::format("process {}: {}", link_.index(), reason);
+  // Not waited for long: a peer that does not listen is to be given up.
+  try {
+    ForPeers([&](int peer) { PostControl(peer, Magic::kAbort, 0, text); });
+    PollUntil(kFarewell, [&] {
+      return std::all_of(controls_.begin(), controls_.end(),
+                         [](const auto& c) { return c->outstanding == 0; });
+    });
+  } catch (const Error&) {  // a peer's frame is of no interest any more
+  }
+}
+
+void FrameExchange::Finish() {
+  try {
+    ForPeers([&](int peer) { PostControl(peer, Magic::kGoodbye, 0, ""); });
+    PollUntil(deadline_, [&] {
+      bool all = true;
+      ForPeers([&](int peer) { all = all && At(peer).goodbye; });
+      return all || failure_.has_reason();
+    });
+  } catch (const Error& error) {
+    failure_.Set(error.what());
+  }
+}
+
+double FrameExchange::TakeWait(int peer) {
+  return std::exchange(At(peer).wait_seconds, 0.0);
+}
+
+}  // namespace isoloss::transport

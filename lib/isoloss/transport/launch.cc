@@ -1,0 +1,46 @@
+#include "isoloss/transport/launch.h"
+
+#include <cstdlib>
+
+namespace isoloss::transport {
+namespace {
+
+/// A whole number from the environment; -1 if it is not set or not one.
+int NumberFrom(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return -1;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 && value <= 1 << 20
+             ? static_cast<int>(value)
+             : -1;
+}
+
+}  // namespace
+
+Launch DetectLaunch() {
+  struct Launcher {
+    const char* name;
+    const char* size;
+    const char* index;
+  };
+  // srun sets PMI_* for MPICH, and PMIX_* and these SLURM_* for Open MPI.
+  constexpr Launcher kLaunchers[] = {
+      {"Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+      {"MPICH", "PMI_SIZE", "PMI_RANK"},
+  };
+  for (const Launcher& launcher : kLaunchers) {
+    const int size = NumberFrom(launcher.size);
+    const int index = NumberFrom(launcher.index);
+    if (size >= 1 && index >= 0) return {size, index, launcher.name};
+  }
+  // srun with PMIx, where Open MPI's own variables appear only once it runs.
+  if (std::getenv("PMIX_RANK") != nullptr) {
+    const int size = NumberFrom("SLURM_NTASKS");
+    const int index = NumberFrom("SLURM_PROCID");
+    if (size >= 1 && index >= 0) return {size, index, "Open MPI"};
+  }
+  return {};
+}
+
+}  // namespace isoloss::transport

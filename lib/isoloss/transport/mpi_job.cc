@@ -1,0 +1,262 @@
+#include "isoloss/transport/mpi_job.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::transport {
+namespace {
+
+constexpr int kStartAgain = 75;  // EX_TEMPFAIL
+/// What MPI may need to end a job before this process ends by a signal.
+constexpr unsigned kAbortSeconds = 10;
+
+struct Job {
+  const IsolossMpiModule* mpi = nullptr;
+  std::unique_ptr<MpiLink> link;
+  uint64_t runs = 0;
+  std::string reason_folder;
+  double deadline_seconds = 0;
+};
+
+/// Never destroyed: the handler at exit uses it.
+Job& TheJob() {
+  static Job& job = *new Job;
+  return job;
+}
+
+struct Library {
+  const char* module;    // isoloss_mpi_<module>.so; value of ISOLOSS_MPI
+  const char* launcher;  // as DetectLaunch names it
+  const char* package;   // Debian's
+};
+constexpr Library kLibraries[] = {
+    {"openmpi", "Open MPI", "libopenmpi-dev"},
+    {"mpich", "MPICH", "libmpich-dev"},
+};
+
+const Library& ChooseLibrary(const Launch& launch) {
+  const char* wanted = std::getenv("ISOLOSS_MPI");
+  for (const Library& library : kLibraries) {
+    if (wanted ? wanted == std::string(library.module)
+               : launch.launcher == library.launcher) {
+      return library;
+    }
+  }
+  ThrowError(ErrorKind::kConfig,
+             "transport `mpi`: ISOLOSS_MPI is `{}`, but it must be openmpi or "
+             "mpich. Unset it to use the launcher's library.",
+             wanted ? wanted : "");
+}
+
+/// Where modules may lie: beside an installed or built program, and where this
+/// build put them.
+std::vector<std::filesystem::path> ModuleFolders() {
+  if (const char* folder = std::getenv("ISOLOSS_MPI_MODULE_DIR")) {
+    return {folder};
+  }
+  std::vector<std::filesystem::path> folders;
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    folders.push_back(program.parent_path().parent_path() / "lib" / "isoloss");
+  }
+  folders.emplace_back(ISOLOSS_MPI_BUILD_DIR);
+  return folders;
+}
+
+const IsolossMpiModule& LoadModule(const Library& library) {
+  const std::string file = fmt::format("isoloss_mpi_{}.so", library.module);
+  std::vector<std::string> tried;
+  for (const auto& folder : ModuleFolders()) {
+    const std::filesystem::path path = folder / file;
+    tried.push_back(path.string());
+    if (!std::filesystem::exists(path)) continue;
+    // Global: MPI libraries load plug-ins that look for the library's symbols.
+    void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (module == nullptr) {
+      ThrowError(ErrorKind::kTransport,
+                 "transport `mpi`: {} does not load: {}. Install the MPI "
+                 "library that it was built with (Debian: {}).",
+                 path.string(), dlerror(), library.package);
+    }
+    const auto* table = static_cast<const IsolossMpiModule*>(
+        dlsym(module, ISOLOSS_MPI_MODULE_SYMBOL));
+    if (table == nullptr ||
+        table->interface_version != ISOLOSS_MPI_INTERFACE_VERSION) {
+      ThrowError(ErrorKind::kTransport,
+                 "transport `mpi`: {} is of another version of isoloss. Build "
+                 "program and modules together.",
+                 path.string());
+    }
+    return *table;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "transport `mpi`: this build has no module for {}: {} is not "
+             "there. Install {} (Debian), then configure and build again.",
+             library.launcher, fmt::join(tried, " and "), library.package);
+}
+
+/// MPI_Init and MPI_Finalize wait for all processes, without limit. So a signal
+/// ends this one after this time: starting a job may well take a minute.
+unsigned AlarmSeconds(double deadline_seconds) {
+  const double limit = std::clamp(std::ceil(deadline_seconds), 60.0, 1e6);
+  return static_cast<unsigned>(limit) + kAbortSeconds;
+}
+
+void FinalizeAtExit() {
+  const Job& job = TheJob();
+  alarm(AlarmSeconds(job.deadline_seconds));
+  job.mpi->finalize();
+  alarm(0);
+}
+
+void CheckStart(const IsolossMpiModule& mpi, int code) {
+  if (code == 0) return;
+  char text[256];
+  mpi.error_text(code, text, sizeof(text));
+  ThrowError(ErrorKind::kTransport, "transport `mpi`: MPI does not start: {}",
+             text);
+}
+
+}  // namespace
+
+MpiLink& JoinMpiJob(const TransportOptions& options) {
+  Job& job = TheJob();
+  job.reason_folder = options.reason_folder;
+  job.deadline_seconds = options.deadline_seconds;
+  if (job.link != nullptr) return *job.link;
+  const Launch launch = DetectLaunch();
+  const Library& library = ChooseLibrary(launch);
+  const IsolossMpiModule& mpi = LoadModule(library);
+  int index = 0;
+  int size = 0;
+  alarm(AlarmSeconds(options.deadline_seconds));
+  CheckStart(mpi, mpi.init(&index, &size));
+  alarm(0);
+  job.mpi = &mpi;
+  job.link = std::make_unique<MpiLink>(mpi, index, size);
+  std::atexit(FinalizeAtExit);
+  if (size != launch.processes || index != launch.process) {
+    char version[256];
+    mpi.library_version(version, sizeof(version));
+    ThrowError(ErrorKind::kTransport,
+               "transport `mpi`: {} started process {} of {}, but the library "
+               "({}) sees process {} of {}. Set ISOLOSS_MPI to the launcher's "
+               "library, or unset it.",
+               launch.launcher, launch.process, launch.processes, version,
+               index, size);
+  }
+  return *job.link;
+}
+
+uint64_t NextMpiRun() { return ++TheJob().runs; }
+
+bool JobHasPeers() {
+  const Job& job = TheJob();
+  return job.link != nullptr && job.link->size() > 1;
+}
+
+void EndJob(const std::string& reason) {
+  const Job& job = TheJob();
+  const int process = DetectLaunch().process;
+  if (!job.reason_folder.empty()) {
+    const auto path = std::filesystem::path(job.reason_folder) /
+                      fmt::format("abort-process{}.txt", process);
+    try {
+      const std::string text = reason + "\n";
+      WriteFileAtomically(path, std::as_bytes(std::span(text)));
+    } catch (const Error& error) {
+      fmt::print(stderr, "{}\n", error.what());
+    }
+  }
+  alarm(kAbortSeconds);
+  if (JobHasPeers()) job.mpi->abort(kStartAgain);
+  std::_Exit(kStartAgain);
+}
+
+void MpiLink::CheckCode(int code, const char* call) const {
+  if (code == 0) return;
+  char text[256];
+  mpi_.error_text(code, text, sizeof(text));
+  ThrowError(ErrorKind::kTransport, "process {}: {} fails: {}", index_, call,
+             text);
+}
+
+bool MpiLink::IsOver(IsolossMpiHandle& request) {
+  int done = 0;
+  CheckCode(mpi_.test(&request, &done), "MPI_Test");
+  return done != 0;
+}
+
+void MpiLink::Post(int peer, bool more, std::span<const std::byte> bytes,
+                   int* outstanding) {
+  Send send{{}, outstanding};
+  CheckCode(mpi_.isend(bytes.data(), static_cast<int>(bytes.size()), peer,
+                       more ? 1 : 0, &send.request),
+            "MPI_Isend");
+  ++*outstanding;
+  sends_.push_back(send);
+}
+
+void MpiLink::BeginReceive() {
+  int found = 0;
+  int peer = 0;
+  int tag = 0;
+  int count = 0;
+  IsolossMpiHandle message{};
+  CheckCode(mpi_.improbe(&found, &peer, &tag, &count, &message), "MPI_Improbe");
+  if (found == 0) return;
+  Receive& receive = receives_.emplace_back();
+  receive.parcel.peer = peer;
+  receive.parcel.more = tag != 0;
+  receive.parcel.bytes = static_cast<size_t>(count);
+  if (!spare_.empty()) {
+    receive.parcel.data = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  receive.parcel.data.ResizeUninitialized(1, receive.parcel.bytes);
+  CheckCode(mpi_.imrecv(receive.parcel.data.data(), count, &message,
+                        &receive.request),
+            "MPI_Imrecv");
+}
+
+bool MpiLink::Poll(Parcel& parcel) {
+  std::erase_if(sends_, [&](Send& send) {
+    if (!IsOver(send.request)) return false;
+    --*send.outstanding;
+    return true;
+  });
+  BeginReceive();
+  // A large message takes longer; those after it of the same peer wait for it.
+  std::vector<bool> late(static_cast<size_t>(size_));
+  for (auto receive = receives_.begin(); receive != receives_.end();
+       ++receive) {
+    const auto peer = static_cast<size_t>(receive->parcel.peer);
+    if (!receive->done) receive->done = IsOver(receive->request);
+    if (receive->done && !late[peer]) {
+      if (spare_.size() < 2 * late.size()) {
+        spare_.push_back(std::move(parcel.data));
+      }
+      parcel = std::move(receive->parcel);
+      receives_.erase(receive);
+      return true;
+    }
+    late[peer] = true;
+  }
+  return false;
+}
+
+}  // namespace isoloss::transport

@@ -1,0 +1,21 @@
+// What a registered transport defines (transports.def).
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::transport {
+
+struct TransportKind {
+  std::string_view name;
+  /// Whether all processes of a launcher take part; else there is one process.
+  bool spans_processes;
+  /// Called with options that MakeTransport has checked.
+  std::unique_ptr<Transport> (*make)(const TransportOptions& options,
+                                     ThreadTeam& team);
+};
+
+}  // namespace isoloss::transport

@@ -1,0 +1,17 @@
+// `shuffled`: `threads` with arrival and completion in a seeded random order,
+// which must not change a bit.
+#include "isoloss/transport/rank_threads.h"
+#include "isoloss/transport/registry.h"
+
+namespace isoloss::transport {
+
+extern constinit const TransportKind kTransport_shuffled = {
+    .name = "shuffled",
+    .spans_processes = false,
+    .make = [](const TransportOptions& options,
+               ThreadTeam&) -> std::unique_ptr<Transport> {
+      return std::make_unique<RankThreads>("shuffled", options,
+                                           RankThreads::Order::kShuffled);
+    }};
+
+}  // namespace isoloss::transport
