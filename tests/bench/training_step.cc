@@ -1,5 +1,7 @@
 #include "training_step.h"
 
+#include <memory>
+
 #include "isoloss/base/rng.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/tokens.h"
@@ -7,6 +9,7 @@
 #include "isoloss/optim/expert_bias.h"
 #include "isoloss/optim/tensor.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/transport/transport.h"
 
 namespace isoloss::bench {
 namespace {
@@ -48,20 +51,36 @@ std::vector<optim::Tensor> TensorsOf(model::ParameterSet& parameters,
   return tensors;
 }
 
+expert_parallel::MeshConfig MeshOf(const StepSetup& setup,
+                                   const model::ModelConfig& model) {
+  return {.topology = {.experts = model.num_experts, .ranks = setup.ranks},
+          .options = setup.exchange};
+}
+
+/// Null where nothing has to travel.
+std::unique_ptr<transport::Transport> TransportOf(
+    const expert_parallel::MeshConfig& mesh, ThreadTeam& team) {
+  if (IsLocal(mesh)) return nullptr;
+  return transport::MakeTransport(
+      "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, team);
+}
+
 }  // namespace
 
-TrainingStep::TrainingStep(const std::string& recipe, size_t sequences,
-                           int threads)
-    : preset_(train::PresetByName("dsv3-small")),
-      team_(threads),
+TrainingStep::TrainingStep(const StepSetup& setup)
+    : preset_(train::PresetByName(setup.preset)),
+      team_(setup.threads),
+      mesh_(MeshOf(setup, preset_.model),
+            TransportOf(MeshOf(setup, preset_.model), team_), team_),
       parameters_(preset_.model),
       gradients_(preset_.model),
-      transformer_(preset_.model, precision::RecipeByName(recipe), team_),
+      transformer_(preset_.model, precision::RecipeByName(setup.recipe), team_,
+                   mesh_),
       adamw_(optim::AdamWConfig{}, TensorsOf(parameters_, gradients_)),
       expert_bias_(preset_.model.n_moe_layers(), preset_.model.num_experts) {
   const CounterRng bytes(7, 0);
   const size_t length = preset_.sequence_length;
-  for (size_t t = 0; t < sequences * length; ++t) {
+  for (size_t t = 0; t < setup.sequences * length; ++t) {
     ids_.push_back(static_cast<int32_t>(bytes.Below(t, 256)));
     labels_.push_back(static_cast<int32_t>(bytes.Below(t + 1, 256)));
     positions_.push_back(static_cast<int32_t>(t % length));
@@ -77,6 +96,7 @@ double TrainingStep::Run() {
                                    sequence_ends_};
   const double loss = transformer_.Forward(batch);
   transformer_.Backward(batch, gradients_);
+  mesh_.CheckConservation();
   const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {

@@ -1,5 +1,5 @@
-// One training step of dsv3-small: forward, backward, clipping, expert bias,
-// AdamW, compute copies.
+// One training step: forward, backward, clipping, expert bias, AdamW, compute
+// copies.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,8 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/expert_parallel/options.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/optim/adamw.h"
@@ -16,12 +18,26 @@
 
 namespace isoloss::bench {
 
+/// What is trained how.
+struct StepSetup {
+  std::string preset = "dsv3-small";
+  std::string recipe = "bf16";
+  size_t sequences = 8;
+  int threads = 1;
+  size_t ranks = 1;  ///< virtual ranks, on transport `loop`
+  expert_parallel::ExchangeOptions exchange = {};
+};
+
 /// A model in training on random bytes. Every step does the same work but for
 /// the routing, which is learned.
 class TrainingStep {
  public:
-  /// Errors   ConfigError that lists the recipes if `recipe` is none.
-  TrainingStep(const std::string& recipe, size_t sequences, int threads);
+  /// Errors   ConfigError that lists the recipes if `recipe` is none; as
+  ///          expert_parallel::Mesh.
+  explicit TrainingStep(const StepSetup& setup);
+  TrainingStep(const std::string& recipe, size_t sequences, int threads)
+      : TrainingStep(StepSetup{
+            .recipe = recipe, .sequences = sequences, .threads = threads}) {}
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
@@ -36,6 +52,7 @@ class TrainingStep {
  private:
   const train::Preset& preset_;
   ThreadTeam team_;
+  expert_parallel::Mesh mesh_;
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
   model::Transformer transformer_;

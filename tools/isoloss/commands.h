@@ -19,6 +19,7 @@ Action DeclareVerify(CLI::App& app);
 Action DeclareRun(CLI::App& app);
 Action DeclareCompare(CLI::App& app);
 Action DeclareGate(CLI::App& app);
+Action DeclareParity(CLI::App& app);
 Action DeclareShow(CLI::App& app);
 
 struct Command {
@@ -42,6 +43,10 @@ inline constexpr Command kCommands[] = {
      "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
      "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
      DeclareCompare},
+    {"parity", "Compare a run on many ranks with that on one, to the bit",
+     "isoloss parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
+     "--set parallel.ranks=8",
+     DeclareParity},
     {"show", "Summarise one run log",
      "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", DeclareShow},
 };

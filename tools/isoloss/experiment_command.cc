@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "interrupt.h"
@@ -23,25 +24,29 @@ std::string Outcome(const runlog::RunLog& log) {
 
 }  // namespace
 
-void ExperimentArguments::Declare(CLI::App& app) {
+void ExperimentSource::Declare(CLI::App& app) {
   app.add_option("experiment", file, "Experiment file (TOML)")->required();
-  app.add_option("--out", out,
-                 "Folder for the results (default: runs/<experiment name>)");
   app.add_option("--set", overrides,
                  "section.key=value; overrides the file, checked like it; "
                  "repeatable")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_flag("--dry-run", dry_run,
-               "Check everything, print the resolved experiment and what each "
-               "GEMM gets, and train nothing");
 }
 
-train::Experiment ExperimentArguments::Load() const {
+train::Experiment ExperimentSource::Load() const {
   train::ExperimentInputs inputs;
   inputs.variables = {{"EIGEN3_INCLUDE_DIR", ISOLOSS_EIGEN3_INCLUDE_DIR}};
   inputs.overrides = overrides;
   return train::LoadExperiment(file, inputs);
+}
+
+void ExperimentArguments::Declare(CLI::App& app) {
+  ExperimentSource::Declare(app);
+  app.add_option("--out", out,
+                 "Folder for the results (default: runs/<experiment name>)");
+  app.add_flag("--dry-run", dry_run,
+               "Check everything, print the resolved experiment and what each "
+               "GEMM gets, and train nothing");
 }
 
 std::filesystem::path ExperimentArguments::Folder(
@@ -83,7 +88,14 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   hooks.stop = &interrupted;
   ExecutedRuns executed;
   executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder, hooks);
-  executed.interrupted = interrupted.load();
+  // By what the runs left, too: of several processes another one may have got
+  // the signal.
+  executed.interrupted =
+      interrupted.load() ||
+      std::any_of(executed.logs.begin(), executed.logs.end(),
+                  [](const std::filesystem::path& log) {
+                    return log.empty() || log.stem().extension() == ".partial";
+                  });
   progress.Clear();
   if (executed.interrupted && SpeaksForTheJob()) {
     fmt::print(stderr,

@@ -1,4 +1,4 @@
-// What `verify` and `run` share: from the arguments to the logs on disk.
+// What commands that train share: from the arguments to the logs on disk.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,16 +10,22 @@
 
 namespace isoloss::cli {
 
-/// Arguments of a command that trains.
-struct ExperimentArguments {
+/// Which experiment, with what overridden.
+struct ExperimentSource {
   std::string file;
-  std::string out;
   std::vector<std::string> overrides;
-  bool dry_run = false;
 
   void Declare(CLI::App& app);
   /// Errors   as train::LoadExperiment.
   train::Experiment Load() const;
+};
+
+/// Arguments of a command that writes logs.
+struct ExperimentArguments : ExperimentSource {
+  std::string out;
+  bool dry_run = false;
+
+  void Declare(CLI::App& app);
   /// Where results go: --out, else runs/<experiment name>.
   std::filesystem::path Folder(const train::Experiment& experiment) const;
 };

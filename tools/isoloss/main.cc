@@ -83,9 +83,9 @@ ExitCode Run(int argc, char** argv) {
   return chosen();
 }
 
-/// Says why the program ends; where other processes wait for this one, the
-/// whole job ends.
-int Fail(ExitCode code, const std::string& message) {
+/// Says why the program ends. Where other processes wait for this one, the
+/// whole job ends, with `job_code`.
+int Fail(ExitCode code, const std::string& message, int job_code) {
   const transport::Launch launch = transport::DetectLaunch();
   if (launch.processes > 1) {
     fmt::print(stderr, "isoloss, process {} of {}: {}\n", launch.process,
@@ -93,8 +93,12 @@ int Fail(ExitCode code, const std::string& message) {
   } else {
     fmt::print(stderr, "isoloss: {}\n", message);
   }
-  if (transport::JobHasPeers()) transport::EndJob(message);
+  if (transport::JobHasPeers()) transport::EndJob(message, job_code);
   return static_cast<int>(code);
+}
+
+int Fail(ExitCode code, const std::string& message) {
+  return Fail(code, message, static_cast<int>(code));
 }
 
 }  // namespace
@@ -111,9 +115,11 @@ int main(int argc, char** argv) {
   } catch (const isoloss::Error& error) {
     // Ranks that lose each other, or whose rows change on the way, are no
     // mistake of the caller's.
-    const bool transport = error.kind() == isoloss::ErrorKind::kTransport;
-    return isoloss::cli::Fail(
-        transport ? ExitCode::kInternal : ExitCode::kInvalid, error.what());
+    if (error.kind() == isoloss::ErrorKind::kTransport) {
+      return isoloss::cli::Fail(ExitCode::kInternal, error.what(),
+                                isoloss::transport::kStartAgain);
+    }
+    return isoloss::cli::Fail(ExitCode::kInvalid, error.what());
   } catch (const std::system_error& error) {
     return isoloss::cli::Fail(
         ExitCode::kInvalid,

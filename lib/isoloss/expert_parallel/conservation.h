@@ -2,8 +2,11 @@
 // what was sent and received must agree (docs/expert-parallel.md, section 3.6).
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,35 +17,89 @@
 
 namespace isoloss::expert_parallel {
 
-/// Hash of one row in one operation: which assignment it belongs to and what it
-/// begins with (its CRC guards the rest; this tells one row from another).
-uint64_t RowHash(transport::OpKind op, const Assignment& assignment,
-                 std::span<const std::byte> row);
+/// Hash of one row in one operation: which assignment it belongs to, and 24 of
+/// its bytes, from begin, middle and end (the message's CRC guards all of them;
+/// this tells one row from another). Rows may be empty. Inline, because it runs
+/// for every row of every operation.
+inline uint64_t RowHash(transport::OpKind op, const Assignment& assignment,
+                        std::span<const std::byte> row) {
+  const auto mix = [](uint64_t hash) {  // SplitMix64's finaliser
+    hash = (hash ^ (hash >> 30)) * 0xBF58476D1CE4E5B9u;
+    hash = (hash ^ (hash >> 27)) * 0x94D049BB133111EBu;
+    return hash ^ (hash >> 31);
+  };
+  constexpr size_t kWord = sizeof(uint64_t);
+  uint64_t fingerprint = 0;
+  if (row.size() < kWord) {
+    if (!row.empty()) std::memcpy(&fingerprint, row.data(), row.size());
+  } else {
+    const size_t last = row.size() - kWord;
+    for (const size_t at : {size_t{0}, last / 2, last}) {
+      uint64_t word = 0;
+      std::memcpy(&word, &row[at], kWord);
+      fingerprint = std::rotl(fingerprint, 21) ^ word;
+    }
+  }
+  const uint64_t place = uint64_t{assignment.token} << 32 |
+                         uint64_t{assignment.slot} << 16 | assignment.expert;
+  const uint64_t weight = uint64_t{std::bit_cast<uint32_t>(assignment.weight)}
+                              << 8 |
+                          static_cast<uint64_t>(op);
+  // Odd factors, so that neither part can hide the other.
+  return mix(mix(place * 0x9E3779B97F4A7C15u ^ weight * 0xD6E8FEB86659FD93u) ^
+             fingerprint);
+}
 
 /// Balances of one layer: for every rank that owns tokens, the hashes of what
 /// was sent for them minus those of what was received, modulo 2^64. They end at
-/// zero. A sum of well-mixed hashes notices a lost, a doubled and a misrouted
-/// row alike.
+/// zero, each operation's alone and so their sum. A sum of well-mixed hashes
+/// notices a lost, a doubled and a misrouted row alike.
 class Conservation {
  public:
   Conservation(transport::RankRange local, size_t ranks);
 
+  /// Those that have balances; their numbers follow each other.
+  static constexpr std::array kOperations = {
+      transport::OpKind::kDispatch, transport::OpKind::kCombine,
+      transport::OpKind::kDispatchGradient,
+      transport::OpKind::kCombineGradient};
+
   /// Rank `rank` of this process sends or receives for tokens of `source`.
   /// Different ranks may do so on different threads.
-  void Sent(size_t rank, size_t source, uint64_t hash) {
-    balance_.Row(rank - first_)[source] += hash;
+  void Sent(transport::OpKind op, size_t rank, size_t source, uint64_t hash) {
+    Add(op, rank, source, hash);
   }
-  void Received(size_t rank, size_t source, uint64_t hash) {
-    balance_.Row(rank - first_)[source] -= hash;
+  void Received(transport::OpKind op, size_t rank, size_t source,
+                uint64_t hash) {
+    Add(op, rank, source, 0 - hash);
   }
+  /// Of all operations together, per source.
   std::span<const uint64_t> Of(size_t rank) const {
     return {balance_.Row(rank - first_), balance_.cols()};
   }
-  void Reset() { balance_.SetZero(); }
+  uint64_t Of(size_t rank, size_t source, transport::OpKind op) const {
+    return of_operation_.Row(rank - first_)[At(op, source)];
+  }
+  void Reset() {
+    balance_.SetZero();
+    of_operation_.SetZero();
+  }
 
  private:
+  /// Place in a row of of_operation_.
+  size_t At(transport::OpKind op, size_t source) const {
+    return (static_cast<size_t>(op) - static_cast<size_t>(kOperations[0])) *
+               balance_.cols() +
+           source;
+  }
+  void Add(transport::OpKind op, size_t rank, size_t source, uint64_t hash) {
+    balance_.Row(rank - first_)[source] += hash;
+    of_operation_.Row(rank - first_)[At(op, source)] += hash;
+  }
+
   size_t first_;
-  Matrix<uint64_t> balance_;  // [local ranks, V]
+  Matrix<uint64_t> balance_;       // [local ranks, V]
+  Matrix<uint64_t> of_operation_;  // [local ranks, operations * V]
 };
 
 }  // namespace isoloss::expert_parallel

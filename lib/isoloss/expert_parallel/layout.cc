@@ -201,8 +201,7 @@ size_t Layout::NodeAssignments(size_t source, size_t node) const {
   return std::accumulate(row, row + topology_.node_ranks(), size_t{0});
 }
 
-size_t Layout::Place(size_t expert, size_t token) {
-  const size_t source = SourceOf(token);
+size_t Layout::Place(size_t expert, size_t token, size_t source) {
   const size_t slices = units_.slices_per_rank();
   size_t slice = 0;
   if (slices > 1) {

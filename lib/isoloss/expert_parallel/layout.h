@@ -54,12 +54,12 @@ class Layout {
   // an expert's rank in the source's group.
   size_t tokens() const { return tokens_; }
   size_t Assignments(size_t source, size_t target) const {
-    return assignments_(source, target % topology_.group_ranks());
+    return assignments_(source, InGroup(target));
   }
   size_t NodeAssignments(size_t source, size_t node) const;
   /// Distinct tokens of `source` with an expert on `target`, or on `node`.
   size_t RankRows(size_t source, size_t target) const {
-    return Of(source)[rank_rows_at_ + target % topology_.group_ranks()];
+    return Of(source)[rank_rows_at_ + InGroup(target)];
   }
   size_t NodeRows(size_t source, size_t node) const {
     return Of(source)[node_rows_at_ + node % group_nodes_];
@@ -78,10 +78,11 @@ class Layout {
   };
   std::span<const Run> padding() const { return padding_runs_; }
 
-  /// Where the next row goes that `expert` of this process receives of `token`:
+  /// Where the next row goes that `expert` of this process receives of `token`,
+  /// which `source` owns:
   /// rows of one slice of one source arrive in the order of their tokens.
   /// Different sources may be placed by different threads.
-  size_t Place(size_t expert, size_t token);
+  size_t Place(size_t expert, size_t token, size_t source);
   /// Throws TransportError if `target` (of this process) did not get the rows
   /// of some expert that the counts announce; after all rows were placed.
   void CheckPlaced(size_t target) const;
@@ -97,6 +98,11 @@ class Layout {
  private:
   std::span<const uint32_t> Of(size_t source) const {
     return {contributions_.Row(source), contributions_.cols()};
+  }
+  /// A rank's number within its group; divisions are dear where V * V messages
+  /// are sized.
+  size_t InGroup(size_t rank) const {
+    return topology_.replicas == 1 ? rank : rank % topology_.group_ranks();
   }
   size_t CountAt(size_t slice, size_t expert) const {
     return slice * topology_.experts + expert;

@@ -1,6 +1,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <utility>
@@ -104,14 +105,36 @@ void Mesh::CheckConservation() {
       },
       balances_);
   for (size_t i = 0; i < balances_.size(); ++i) {
-    if (balances_[i] == 0) continue;
-    ThrowError(ErrorKind::kTransport,
-               "step {}, MoE layer {}: rows and weights sent for the tokens of "
-               "rank {} are not those that arrived (difference of hash sums "
-               "{}). A row was lost, doubled, changed or taken for another.",
-               step_, i / ranks, i % ranks, DigestToHex(balances_[i]));
+    if (balances_[i] != 0) ReportLoss(i / ranks, i % ranks);
   }
   for (Conservation& layer : conservation_) layer.Reset();
+}
+
+/// All processes come here with the same arguments: they have the same sums.
+void Mesh::ReportLoss(size_t layer, size_t source) {
+  constexpr std::array operations = Conservation::kOperations;
+  std::vector<uint64_t> sums(operations.size());
+  transport_->AllReduce(
+      {OpKind::kConservation, static_cast<int>(layer)},
+      transport::Reduction::kSum,
+      [&](int rank, std::span<uint64_t> mine) {
+        for (size_t i = 0; i < operations.size(); ++i) {
+          mine[i] = conservation_[layer].Of(static_cast<size_t>(rank), source,
+                                            operations[i]);
+        }
+      },
+      sums);
+  const auto at = std::find_if(sums.begin(), sums.end(),
+                               [](uint64_t sum) { return sum != 0; });
+  ISOLOSS_ASSERT(at != sums.end());
+  const transport::Operation operation = {
+      operations[static_cast<size_t>(at - sums.begin())],
+      static_cast<int>(layer)};
+  ThrowError(ErrorKind::kTransport,
+             "step {}, {}: rows and weights sent for the tokens of rank {} are "
+             "not those that arrived (difference of hash sums {}). A row was "
+             "lost, doubled, changed or taken for another.",
+             step_, transport::Describe(operation), source, DigestToHex(*at));
 }
 
 template <typename T>
@@ -345,13 +368,30 @@ void Mesh::CheckReplicas(uint64_t digest, const char* what) {
   const std::vector<uint64_t> digests = GatherScalars(digest);
   for (size_t p = 1; p < digests.size(); ++p) {
     if (digests[p] == digests[0]) continue;
-    ThrowError(ErrorKind::kTransport,
-               "step {}: {} of process {} (digest {}) are not those of process "
-               "0 ({}), but replicas must agree to the bit. A gradient was not "
-               "reduced, or a process computed wrongly.",
-               step_, what, p, DigestToHex(digests[p]),
-               DigestToHex(digests[0]));
+    ReportReplica(what, p, digests[p], 0, digests[0]);
   }
+}
+
+void Mesh::CheckExpertReplicas(uint64_t digest) {
+  const size_t copies = ProcessesWithSameExperts().size();
+  if (copies == 1) return;
+  const std::vector<uint64_t> digests = GatherScalars(digest);
+  const size_t holders = digests.size() / copies;
+  for (size_t p = holders; p < digests.size(); ++p) {
+    if (digests[p] == digests[p % holders]) continue;
+    ReportReplica("weights of experts", p, digests[p], p % holders,
+                  digests[p % holders]);
+  }
+}
+
+void Mesh::ReportReplica(const char* what, size_t process, uint64_t digest,
+                         size_t other, uint64_t others) const {
+  ThrowError(ErrorKind::kTransport,
+             "step {}, replica check: {} of process {} (digest {}) are not "
+             "those of process {} ({}), but replicas must agree to the bit. A "
+             "gradient was not reduced, or a process computed wrongly.",
+             step_, what, process, DigestToHex(digest), other,
+             DigestToHex(others));
 }
 
 }  // namespace isoloss::expert_parallel

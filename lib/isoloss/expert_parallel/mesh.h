@@ -97,8 +97,15 @@ class Mesh {
   /// Throws TransportError, naming `what`, unless all processes pass the same
   /// digest.
   void CheckReplicas(uint64_t digest, const char* what);
+  /// The same for the experts' weights, among processes that hold the same
+  /// ones.
+  void CheckExpertReplicas(uint64_t digest);
 
  private:
+  [[noreturn]] void ReportLoss(size_t layer, size_t source);
+  [[noreturn]] void ReportReplica(const char* what, size_t process,
+                                  uint64_t digest, size_t other,
+                                  uint64_t others) const;
   std::vector<size_t> AllProcesses() const;
   std::vector<size_t> ProcessesWithSameExperts() const;
   std::vector<size_t> ProcessesOfGroup() const;

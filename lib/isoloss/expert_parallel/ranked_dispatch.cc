@@ -61,6 +61,16 @@ void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
   }
 }
 
+Assignment RankedExchange::TokenAssignment(int rank, size_t i) const {
+  const size_t t = FirstToken(rank) + i / slots_;
+  const size_t k = i % slots_;
+  return {.token = static_cast<uint32_t>(first_token_ + t),
+          .slot = static_cast<uint16_t>(k),
+          .expert = static_cast<uint16_t>(expert_ids_(t, k)),
+          .row = 0,
+          .weight = weights_(t, k)};
+}
+
 /// What the rank sends of its own tokens.
 void RankedExchange::BuildTokens(int rank) {
   static thread_local std::vector<Assignment> assignments;
@@ -68,24 +78,16 @@ void RankedExchange::BuildTokens(int rank) {
   static thread_local std::vector<uint32_t> begins;
   const Topology& mesh = setup_.topology;
   const auto source = static_cast<size_t>(rank);
-  const size_t first = FirstToken(rank);
   const size_t count = TokenCount(rank);
   assignments.clear();
   destinations.clear();
   begins.assign(1, 0);
-  for (size_t t = first; t < first + count; ++t) {
-    for (size_t k = 0; k < slots_; ++k) {
-      const auto expert = static_cast<size_t>(expert_ids_(t, k));
-      const size_t owner = mesh.OwnerOf(expert, source);
-      assignments.push_back({.token = static_cast<uint32_t>(first_token_ + t),
-                             .slot = static_cast<uint16_t>(k),
-                             .expert = static_cast<uint16_t>(expert),
-                             .row = 0,
-                             .weight = weights_(t, k)});
-      destinations.push_back(static_cast<uint32_t>(
-          hops() == 1 ? owner : mesh.GatewayOf(source, mesh.NodeOf(owner))));
-    }
-    begins.push_back(static_cast<uint32_t>(assignments.size()));
+  for (size_t i = 0; i < count * slots_; ++i) {
+    const Assignment& tag = assignments.emplace_back(TokenAssignment(rank, i));
+    const size_t owner = mesh.OwnerOf(tag.expert, source);
+    destinations.push_back(static_cast<uint32_t>(
+        hops() == 1 ? owner : mesh.GatewayOf(source, mesh.NodeOf(owner))));
+    if ((i + 1) % slots_ == 0) begins.push_back(static_cast<uint32_t>(i + 1));
   }
   State(rank).hops[0].send.Build(begins, assignments, destinations,
                                  fold_order(), mesh.ranks);
@@ -130,14 +132,8 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
   const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
   const auto assignment = [&](size_t tag) -> Assignment {
     const size_t i = send.AssignmentOfTag(tag);
-    if (hop > 0) return State(rank).hops[0].receive.tags[i];
-    const size_t t = FirstToken(rank) + i / slots_;
-    const size_t k = i % slots_;
-    return {.token = static_cast<uint32_t>(first_token_ + t),
-            .slot = static_cast<uint16_t>(k),
-            .expert = static_cast<uint16_t>(expert_ids_(t, k)),
-            .row = 0,
-            .weight = weights_(t, k)};
+    return hop == 0 ? TokenAssignment(rank, i)
+                    : State(rank).hops[0].receive.tags[i];
   };
   for (size_t to = 0; to < setup_.topology.ranks; ++to) {
     const size_t rows = send.RowCount(to);
@@ -157,7 +153,8 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
       Assignment sent = assignment(tag);
       sent.row = send.RowOfTag(tag);
       if (hop == 0) {
-        conservation_.Sent(self, self, RowHash(kind, sent, row_at(sent.row)));
+        conservation_.Sent(kind, self, self,
+                           RowHash(kind, sent, row_at(sent.row)));
       }
       if (kind == OpKind::kDispatch) {
         std::memcpy(&message[i * sizeof(Assignment)], &sent, sizeof(sent));
@@ -193,23 +190,32 @@ void RankedExchange::PlaceAssignments(int rank) {
   const auto self = static_cast<size_t>(rank);
   const Topology& mesh = setup_.topology;
   RankState& state = State(rank);
-  const std::vector<Assignment>& tags = state.hops[last_hop()].receive.tags;
+  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const std::vector<Assignment>& tags = receive.tags;
   state.places.resize(tags.size());
   state.weights.resize(tags.size());
   state.dweights.resize(tags.size());
-  for (size_t i = 0; i < tags.size(); ++i) {
-    const Assignment& tag = tags[i];
-    if (tag.token >= layout_.tokens() || tag.expert >= mesh.experts ||
-        mesh.OwnerOf(tag.expert, layout_.SourceOf(tag.token)) != self) {
-      ThrowError(ErrorKind::kTransport,
-                 "dispatch: rank {} received token {} for expert {}, which it "
-                 "does not hold for that token. The row was sent astray.",
-                 rank, tag.token, tag.expert);
+  const size_t tokens = layout_.tokens();
+  for (size_t from = 0; from < mesh.ranks; ++from) {
+    for (size_t i = receive.tag_begins[from]; i < receive.tag_begins[from + 1];
+         ++i) {
+      const Assignment& tag = tags[i];
+      const size_t source = tag.token < tokens ? SourceOf(from, tag.token) : 0;
+      if (tag.token < mesh.TokenBegin(source, tokens) ||
+          tag.token >= mesh.TokenBegin(source + 1, tokens) ||
+          tag.expert >= mesh.experts ||
+          mesh.OwnerOf(tag.expert, source) != self) {
+        ThrowError(ErrorKind::kTransport,
+                   "dispatch: rank {} received from rank {} token {} for "
+                   "expert {}, but does not hold that expert for it, or rank "
+                   "{} does not own the token. The row was sent astray.",
+                   rank, from, tag.token, tag.expert, source);
+      }
+      const size_t place = layout_.Place(tag.expert, tag.token, source);
+      state.places[i] = static_cast<int32_t>(place);
+      state.weights[i] = tag.weight;
+      row_weights_[place] = tag.weight;
     }
-    const size_t place = layout_.Place(tag.expert, tag.token);
-    state.places[i] = static_cast<int32_t>(place);
-    state.weights[i] = tag.weight;
-    row_weights_[place] = tag.weight;
   }
   layout_.CheckPlaced(self);
 }
@@ -239,7 +245,7 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
       const Assignment& tag = receive.tags[number];
       const auto row = rows.subspan(
           (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
-      conservation_.Received(self, layout_.SourceOf(tag.token),
+      conservation_.Received(OpKind::kDispatch, self, SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatch, tag, row));
       payload_.decode(
           row.data(), width_, setup_.rounding,
@@ -265,7 +271,8 @@ void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
       const Assignment& tag = receive.tags[number];
       const auto row = rows.subspan(
           (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
-      conservation_.Received(self, layout_.SourceOf(tag.token),
+      conservation_.Received(OpKind::kDispatchGradient, self,
+                             SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatchGradient, tag, row));
       gradient_payload_.decode(
           row.data(), width_, setup_.rounding,

@@ -50,7 +50,7 @@ size_t RankedExchange::TokenCount(int rank) const {
 RankedExchange::Extent RankedExchange::ExtentOf(size_t hop, size_t from,
                                                 size_t to) const {
   const Topology& mesh = setup_.topology;
-  if (mesh.GroupOf(from) != mesh.GroupOf(to)) return {};
+  if (mesh.replicas > 1 && mesh.GroupOf(from) != mesh.GroupOf(to)) return {};
   if (setup_.options.algorithm == Algorithm::kRank) {
     return {layout_.RankRows(from, to), layout_.Assignments(from, to)};
   }
@@ -91,9 +91,14 @@ void RankedExchange::GatherCounts(MatrixView<const int32_t> expert_ids) {
     layout_.Count(r, tokens, expert_ids.Rows(begin - first_token_, end - begin),
                   mine);
   };
-  layout_.Build(setup_.transport.AllGather(Op(OpKind::kCounts, 0),
-                                           layout_.contribution_bytes(), count),
-                tokens, expert_ids.cols());
+  const std::span<const std::byte> counts = setup_.transport.AllGather(
+      Op(OpKind::kCounts, 0), layout_.contribution_bytes(), count);
+  try {
+    layout_.Build(counts, tokens, expert_ids.cols());
+  } catch (const Error& error) {
+    ThrowError(error.kind(), "step {}, {}: {}", setup_.transport.step(),
+               transport::Describe(Op(OpKind::kCounts, 0)), error.what());
+  }
   counts_ = layout_.counts();
   counts_.dispatch_rows =
       setup_.options.algorithm == Algorithm::kRank   ? counts_.rank_rows

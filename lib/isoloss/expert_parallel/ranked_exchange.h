@@ -115,6 +115,11 @@ class RankedExchange : public Exchange {
   /// The rank's tokens within this process's.
   size_t FirstToken(int rank) const;
   size_t TokenCount(int rank) const;
+  /// The rank whose token it is that came from or goes back to `peer`: with
+  /// one hop the peer itself.
+  size_t SourceOf(size_t peer, uint32_t token) const {
+    return hops() == 1 ? peer : layout_.SourceOf(token);
+  }
   /// The message from `from` to `to` of a dispatch's hop.
   Extent ExtentOf(size_t hop, size_t from, size_t to) const;
 
@@ -128,6 +133,8 @@ class RankedExchange : public Exchange {
   /// experts' ranks, where `receive` takes what comes by the last hop.
   void SendRows(transport::OpKind kind, MatrixView<const float> source,
                 Receive receive);
+  /// Number `i` of the rank's own assignments, in the order (token, slot).
+  Assignment TokenAssignment(int rank, size_t i) const;
   void BuildTokens(int rank);
   void BuildForwarding(int rank);
   void WriteRows(transport::OpKind kind, int rank, size_t hop,
@@ -147,11 +154,12 @@ class RankedExchange : public Exchange {
   /// whose folds go to `out`.
   void ReturnRows(transport::OpKind kind, MatrixView<const float> expert_rows,
                   MatrixView<float> out);
-  MatrixView<const float> RowSums(transport::OpKind kind, int rank,
+  void TakeWeightGradients(int rank);
+  MatrixView<const float> RowSums(bool weighted, int rank,
                                   MatrixView<const float> expert_rows);
   void WriteReply(transport::OpKind kind, int rank, size_t hop,
-                  MatrixView<const float> rows, std::span<const float> dweights,
-                  transport::Outbox& outbox);
+                  MatrixView<const float> rows, std::span<const int32_t> places,
+                  std::span<const float> dweights, transport::Outbox& outbox);
   MatrixView<const float> ReadReply(transport::OpKind kind, int rank,
                                     size_t hop, const transport::Inbox& inbox,
                                     std::span<float> dweights);

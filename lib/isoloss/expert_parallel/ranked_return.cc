@@ -52,11 +52,20 @@ void RankedExchange::ReturnRows(OpKind kind,
   for (size_t hop = hops(); hop-- > 0;) {
     const auto produce = [&, hop](int rank, Outbox& outbox) {
       RankState& state = State(rank);
-      if (hop == last_hop()) {
-        WriteReply(kind, rank, hop, RowSums(kind, rank, expert_rows),
+      if (hop < last_hop()) {
+        WriteReply(kind, rank, hop, state.folded.view(), {},
+                   state.gateway_dweights, outbox);
+        return;
+      }
+      if (kind == OpKind::kCombineGradient) TakeWeightGradients(rank);
+      const bool weighted =
+          kind == OpKind::kCombine &&
+          setup_.options.weight_site == WeightSite::kExpertOut;
+      if (weighted || SharesRows(fold_order())) {
+        WriteReply(kind, rank, hop, RowSums(weighted, rank, expert_rows), {},
                    state.dweights, outbox);
       } else {
-        WriteReply(kind, rank, hop, state.folded.view(), state.gateway_dweights,
+        WriteReply(kind, rank, hop, expert_rows, state.places, state.dweights,
                    outbox);
       }
     };
@@ -86,24 +95,26 @@ void RankedExchange::ReturnRows(OpKind kind,
   }
 }
 
-/// What goes back for each received row of the last hop, [rows, D]: the sum
-/// over its assignments where they share it.
+/// With WeightSite::kBeforeFc2 the experts made the weights' gradients.
+void RankedExchange::TakeWeightGradients(int rank) {
+  if (setup_.options.weight_site != WeightSite::kBeforeFc2) return;
+  RankState& state = State(rank);
+  for (size_t i = 0; i < state.places.size(); ++i) {
+    state.dweights[i] =
+        row_weight_gradients_[static_cast<size_t>(state.places[i])];
+  }
+}
+
+/// What goes back for each received row of the last hop, [rows, D]: `weighted`
+/// or not, and added up where assignments share the row.
 MatrixView<const float> RankedExchange::RowSums(
-    OpKind kind, int rank, MatrixView<const float> expert_rows) {
+    bool weighted, int rank, MatrixView<const float> expert_rows) {
   static thread_local Matrix<float> terms;  // [assignments, D]
   static thread_local Matrix<float> sums;   // [received rows, D]
   RankState& state = State(rank);
   const ReceiveSide& receive = state.hops[last_hop()].receive;
   const size_t tags = receive.tags.size();
-  const bool weighted = kind == OpKind::kCombine &&
-                        setup_.options.weight_site == WeightSite::kExpertOut;
-  if (kind == OpKind::kCombineGradient &&
-      setup_.options.weight_site == WeightSite::kBeforeFc2) {
-    for (size_t i = 0; i < tags; ++i) {
-      state.dweights[i] =
-          row_weight_gradients_[static_cast<size_t>(state.places[i])];
-    }
-  }
+
   terms.ResizeUninitialized(tags, width_);
   if (weighted) {
     kernels::GatherCombine(expert_rows, {state.places.data(), tags, 1},
@@ -141,9 +152,11 @@ Assignment RankedExchange::ReplyName(uint32_t token, uint16_t slot) const {
           .weight = 0};
 }
 
-/// Sends `rows` back to where the rows of `hop` came from, in their order.
+/// Sends rows back to where the rows of `hop` came from, in their order: row i
+/// of `rows`, or row places[i].
 void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
                                 MatrixView<const float> rows,
+                                std::span<const int32_t> places,
                                 std::span<const float> dweights,
                                 Outbox& outbox) {
   const auto self = static_cast<size_t>(rank);
@@ -159,13 +172,23 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
       std::memcpy(message.data(), &dweights[receive.tag_begins[to]],
                   weights_end);
     }
+    // Gateways only pass weights on.
+    for (size_t i = 0; hop == last_hop() && i < weights_end / sizeof(float);
+         ++i) {
+      Assignment tag = receive.tags[receive.tag_begins[to] + i];
+      tag.weight = dweights[receive.tag_begins[to] + i];
+      conservation_.Sent(kind, self, SourceOf(to, tag.token),
+                         RowHash(kind, tag, {}));
+    }
     for (size_t i = 0; i < count; ++i) {
       const size_t row = receive.row_begins[to] + i;
       const auto bytes =
           message.subspan(weights_end + i * row_bytes, row_bytes);
-      reply_payload_.encode(rows.Row(row), width_, bytes.data());
+      const size_t from =
+          places.empty() ? row : static_cast<size_t>(places[row]);
+      reply_payload_.encode(rows.Row(from), width_, bytes.data());
       const Assignment& tag = receive.tags[receive.tag_of_row[row]];
-      conservation_.Sent(self, layout_.SourceOf(tag.token),
+      conservation_.Sent(kind, self, SourceOf(to, tag.token),
                          RowHash(kind, ReplyName(tag.token, tag.slot), bytes));
     }
   }
@@ -189,6 +212,11 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
       const size_t assignment = send.AssignmentOfTag(send.TagBegin(from) + i);
       std::memcpy(&dweights[assignment], &message[i * sizeof(float)],
                   sizeof(float));
+      if (hop > 0) continue;
+      Assignment tag = TokenAssignment(rank, assignment);
+      tag.weight = dweights[assignment];
+      conservation_.Received(kind, static_cast<size_t>(rank),
+                             static_cast<size_t>(rank), RowHash(kind, tag, {}));
     }
     for (size_t i = 0; i < send.RowCount(from); ++i) {
       const size_t row = send.RowBegin(from) + i;
@@ -220,7 +248,9 @@ void RankedExchange::AccountReply(OpKind kind, int rank, size_t hop, size_t row,
       slot = static_cast<uint16_t>(send.AssignmentOfTag(row) % slots_);
     }
   }
-  conservation_.Received(static_cast<size_t>(rank), layout_.SourceOf(token),
+  const size_t source =
+      hop == 0 ? static_cast<size_t>(rank) : layout_.SourceOf(token);
+  conservation_.Received(kind, static_cast<size_t>(rank), source,
                          RowHash(kind, ReplyName(token, slot), bytes));
 }
 

@@ -50,7 +50,8 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
               "Experts without a token, summed over MoE layers"},
         steps.dead_experts...);
   visit(Field{"quantized_gemms", "call",
-              "GEMM calls with a quantised operand that were executed"},
+              "GEMM calls with a quantised operand that were executed, in "
+              "process 0"},
         steps.quantized_gemms...);
 }
 
@@ -111,9 +112,10 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   visit2("exchange", "", "The arm's exchange options, one line", p.exchange);
   visit2("routing", "", "Who chose the experts", p.routing);
   visit("quantized_gemms_per_step", "call",
-        "GEMM calls with a quantised operand that the recipe asks for per step",
+        "GEMM calls with a quantised operand that the recipe asks for per "
+        "step, in process 0",
         p.quantized_gemms_per_step);
-  visit("gemms_per_step", "call", "GEMM calls per step in all",
+  visit("gemms_per_step", "call", "GEMM calls per step in all, in process 0",
         p.gemms_per_step);
   visit("unigram_entropy_nats", "nat",
         "Unigram entropy of the training share; NaN if unknown",

@@ -113,10 +113,13 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
       .options = arm.exchange.Resolved(),
       .dispatch_units = parallel.dispatch_units};
   std::unique_ptr<transport::Transport> transport;
+  const transport::Launch launch = transport::DetectLaunch();
   // Several processes need a transport even where rows stay where they are; and
   // MakeTransport refuses those that another transport would not connect.
   if (!IsLocal(config) || parallel.transport == "mpi" || make_transport ||
-      transport::DetectLaunch().processes > 1) {
+      launch.processes > 1) {
+    // Before MPI starts, so that a mistake is no crash of a job.
+    CheckProcesses(experiment, static_cast<size_t>(launch.processes));
     const transport::TransportOptions options = {
         .ranks = static_cast<int>(parallel.mesh.ranks),
         .deadline_seconds = parallel.deadline_seconds,

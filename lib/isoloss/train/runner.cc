@@ -72,14 +72,15 @@ struct Crew {
   int side_by_side;
 };
 
-/// Processes of one job run one run after the other, all in the same order.
-/// Those that the launcher did not bind to processors of their own are taken to
-/// share the machine's.
+/// Processes of one job run one run after the other, all in the same order; a
+/// job of one does too, because MPI is for one thread. Processes that the
+/// launcher did not bind to processors of their own are taken to share the
+/// machine's.
 Crew CrewFor(const Experiment& experiment, size_t runs) {
   const int processes = transport::DetectLaunch().processes;
   const int requested = experiment.parallel.workers;
   int workers = requested > 0 ? requested : AvailableProcessors();
-  if (processes == 1) {
+  if (processes == 1 && experiment.parallel.transport != "mpi") {
     return {workers, std::min(workers, static_cast<int>(runs))};
   }
   const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));

@@ -375,6 +375,9 @@ void Trainer::Update(int64_t step, double lr, double norm) {
                             {expert_bias_.Row(layer), expert_bias_.cols()});
   }
   adamw_.Step(lr, optim::ClipCoefficient(norm, train_.clip_norm), team_);
+  if (hooks_.after_update) {
+    hooks_.after_update(step, parameters_, expert_bias_.view());
+  }
   constexpr int64_t kReplicaCheckEvery = 10;
   if (step % kReplicaCheckEvery == 0 || step == train_.steps) CheckReplicas();
   transformer_.LoadWeights(parameters_);
@@ -384,14 +387,17 @@ void Trainer::Update(int64_t step, double lr, double norm) {
 /// What all processes keep a copy of must be the same in all.
 void Trainer::CheckReplicas() {
   if (mesh_->processes() == 1) return;
-  Digest digest;
+  Digest replicated;
+  Digest of_experts;
   for (const model::Parameter& parameter : parameters_.parameters()) {
-    if (parameter.of_experts) continue;
-    digest.Update(parameter.values.data(),
-                  parameter.values.size() * sizeof(float));
+    (parameter.of_experts ? of_experts : replicated)
+        .Update(parameter.values.data(),
+                parameter.values.size() * sizeof(float));
   }
-  digest.Update(expert_bias_.data(), expert_bias_.size() * sizeof(float));
-  mesh_->CheckReplicas(digest.Value(), "replicated weights and expert biases");
+  replicated.Update(expert_bias_.data(), expert_bias_.size() * sizeof(float));
+  mesh_->CheckReplicas(replicated.Value(),
+                       "replicated weights and expert biases");
+  mesh_->CheckExpertReplicas(of_experts.Value());
 }
 
 /// Of the logical tensors, whatever process holds which experts.

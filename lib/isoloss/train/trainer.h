@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/model/parameters.h"
@@ -35,6 +36,11 @@ struct RunHooks {
   /// the weights. May change them.
   std::function<void(int64_t step, model::ParameterSet&)> after_backward = {};
   std::function<void(int64_t step, model::ParameterSet&)> before_update = {};
+  /// Weights and expert biases [MoE layers, E] of this process, as the next
+  /// step will use them. May change them.
+  std::function<void(int64_t step, model::ParameterSet& weights,
+                     MatrixView<float> expert_bias)>
+      after_update = {};
 };
 
 /// The arm's recipe, with the arm's own patterns in place of the recipe's.

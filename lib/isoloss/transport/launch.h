@@ -18,12 +18,15 @@ Launch DetectLaunch();
 /// would wait for it, were it to end now.
 bool JobHasPeers();
 
+/// Exit code of a job that lost a process or a message: "start me again".
+inline constexpr int kStartAgain = 75;  // EX_TEMPFAIL
+
 /// Ends the whole job because this process cannot go on: writes `reason` to
 /// abort-process<p>.txt in the reason folder of the last transport `mpi`, then
-/// has MPI end all processes with exit code 75 ("start me again"). Not by the
-/// exit code alone, because launchers may lose it. To be called by the thread
-/// that made the transport. Without peers it just ends this process.
+/// has MPI end all processes with `code`. Not by the exit code alone, because
+/// launchers may lose it. To be called by the thread that made the transport.
+/// Without peers it just ends this process.
 /// Source   docs/expert-parallel.md, section 4.2.
-[[noreturn]] void EndJob(const std::string& reason);
+[[noreturn]] void EndJob(const std::string& reason, int code = kStartAgain);
 
 }  // namespace isoloss::transport

@@ -15,9 +15,11 @@ constexpr size_t kCrcBytes = sizeof(uint32_t);
 /// What must be equal in a header and the one that is due: all but the CRCs.
 constexpr size_t kComparedBytes = kHeaderBytes - 2 * kCrcBytes;
 
-uint32_t HeaderCrc(const MessageHeader& header) {
-  return Crc32c(
-      std::as_bytes(std::span(&header, 1)).first(kHeaderBytes - kCrcBytes));
+/// Over the whole header with 0 in the place of its own CRC: ISA-L takes twice
+/// as long for 60 bytes as for 64.
+uint32_t HeaderCrc(MessageHeader header) {
+  header.header_crc = 0;
+  return Crc32c(std::as_bytes(std::span(&header, 1)));
 }
 
 std::string Name(Magic magic) {

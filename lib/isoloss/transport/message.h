@@ -46,7 +46,7 @@ struct MessageHeader {
   uint64_t rows = 0;
   uint64_t payload_bytes = 0;
   uint32_t payload_crc = 0;
-  uint32_t header_crc = 0;  ///< of all bytes above
+  uint32_t header_crc = 0;  ///< of the header with 0 here
 };
 constexpr size_t kHeaderBytes = 64;
 static_assert(sizeof(MessageHeader) == kHeaderBytes);

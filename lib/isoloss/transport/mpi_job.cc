@@ -19,7 +19,6 @@
 namespace isoloss::transport {
 namespace {
 
-constexpr int kStartAgain = 75;  // EX_TEMPFAIL
 /// What MPI may need to end a job before this process ends by a signal.
 constexpr unsigned kAbortSeconds = 10;
 
@@ -169,7 +168,7 @@ bool JobHasPeers() {
   return job.link != nullptr && job.link->size() > 1;
 }
 
-void EndJob(const std::string& reason) {
+void EndJob(const std::string& reason, int code) {
   const Job& job = TheJob();
   const int process = DetectLaunch().process;
   if (!job.reason_folder.empty()) {
@@ -183,8 +182,8 @@ void EndJob(const std::string& reason) {
     }
   }
   alarm(kAbortSeconds);
-  if (JobHasPeers()) job.mpi->abort(kStartAgain);
-  std::_Exit(kStartAgain);
+  if (JobHasPeers()) job.mpi->abort(code);
+  std::_Exit(code);
 }
 
 void MpiLink::CheckCode(int code, const char* call) const {

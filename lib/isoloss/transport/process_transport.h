@@ -40,6 +40,7 @@ class ProcessTransport final : public Transport {
   int process() const override { return link_ ? link_->index() : 0; }
 
   void BeginStep(int64_t step) override { step_ = step; }
+  int64_t step() const override { return step_; }
   void AllToAll(const Operation& operation, const Produce& produce,
                 const Expect& expect, const Consume& consume) override;
   std::span<const std::byte> AllGather(

@@ -35,6 +35,7 @@ class RankThreads final : public Transport {
   int process() const override { return 0; }
 
   void BeginStep(int64_t step) override { step_ = step; }
+  int64_t step() const override { return step_; }
   void AllToAll(const Operation& operation, const Produce& produce,
                 const Expect& expect, const Consume& consume) override;
   std::span<const std::byte> AllGather(

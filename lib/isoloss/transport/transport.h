@@ -103,6 +103,7 @@ class Transport {
 
   /// The step that headers and messages name from now on.
   virtual void BeginStep(int64_t step) = 0;
+  virtual int64_t step() const = 0;
 
   /// Every rank sends to every rank; see the head of this file. Sizes that
   /// `expect` gives must be those that the senders' `produce` adds.

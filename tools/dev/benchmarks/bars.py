@@ -82,6 +82,10 @@ BARS = (
                  ("step/tokens4/mxfp8_rceil", "time_ratio"))),
     Bar("memory of 16 to 32 sequences over twice that of 8 to 16", "<=", 1.1,
         worst_of(max, ("memory/bf16", "growth"), ("memory/mxfp8_rceil", "growth"))),
+    Bar("flat exchange of 8 ranks, of the step with one rank", "<=", 0.05,
+        single("exchange/dsv3-small/threads1", "cost_8")),
+    Bar("flat exchange of 256 ranks, of the step with one rank", "<=", 0.25,
+        single("exchange/dsv3-671b-topology/threads1", "cost_256")),
     Bar("verify of the demo, seconds", "<=", 90, single("verify/demo", "seconds")),
 )
 

@@ -136,6 +136,19 @@ def step(figures):
                   "KB a token"], rows)
 
 
+def exchange(figures):
+    rows = []
+    for name, counters in figures.items():
+        if name.startswith("exchange/"):
+            _, preset, threads_of = name.split("/")
+            rows.append([preset, threads_of.removeprefix("threads"),
+                         number(counters["ms_one_rank"], 0),
+                         *(number(100 * counters[key], 1) if key in counters else "–"
+                           for key in ("cost_8", "cost_256", "cost_256_node_fp8"))])
+    return table(["preset", "threads", "ms, one rank", "8 ranks, flat: + %",
+                  "256 ranks, flat: + %", "256 ranks, node, MXFP8 payload: + %"], rows)
+
+
 TORCH_MODES = (
     ("fp32", "fp32", "FP32"),
     ("bf16", "bf16", "autocast BF16"),
@@ -177,6 +190,7 @@ FROM_FIGURES = {
     "quantize": quantize,
     "rowwise": rowwise,
     "step": step,
+    "exchange": exchange,
     "torch": torch,
 }
 NAMES = ("machine", "bars", *FROM_FIGURES)
