@@ -1,5 +1,5 @@
-// Gradients against central differences, for combinations of options that no
-// reference file has.
+// Gradients against central differences, for combinations of options and
+// exchanges that no reference file has.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +11,9 @@
 namespace isoloss::model {
 namespace {
 
+using expert_parallel::Algorithm;
+using expert_parallel::CombineOrder;
+using expert_parallel::WeightSite;
 using testing::SmallBatch;
 using testing::SmallConfig;
 using testing::SmallModel;
@@ -46,21 +49,19 @@ constexpr Variant kVariants[] = {
      }},
 };
 
-class GradientTest : public ::testing::TestWithParam<Variant> {};
-
-TEST_P(GradientTest, MatchesCentralDifferencesAlongEveryParametersGradient) {
-  ModelConfig config = SmallConfig();
-  GetParam().change(config);
-  SmallBatch batch(config, {20, 70});
-  SmallModel model(config);
-  // Biases fix the choice of experts, which is not differentiable.
+/// Biases fix the choice of experts, which is not differentiable.
+void FixExperts(SmallModel& model, const ModelConfig& config,
+                const std::vector<size_t>& experts) {
   Matrix<float> bias(config.n_moe_layers(), config.num_experts);
   for (size_t layer = 0; layer < bias.rows(); ++layer) {
-    bias(layer, 1) = bias(layer, 0) = 5;
+    for (const size_t expert : experts) bias(layer, expert) = 5;
   }
   model.transformer.LoadExpertBias(bias.view());
-  model.Step(batch);
+}
 
+/// Gradients of the model's last step against central differences of its loss
+/// along each of them.
+void ExpectSlopesAlongGradients(SmallModel& model, const SmallBatch& batch) {
   for (size_t i = 0; i < model.weights.parameters().size(); ++i) {
     Matrix<float>& weight = model.weights.parameters()[i].values;
     const Matrix<float>& gradient = model.gradients.parameters()[i].values;
@@ -102,8 +103,77 @@ TEST_P(GradientTest, MatchesCentralDifferencesAlongEveryParametersGradient) {
   }
 }
 
+class GradientTest : public ::testing::TestWithParam<Variant> {};
+
+TEST_P(GradientTest, MatchesCentralDifferencesAlongEveryParametersGradient) {
+  ModelConfig config = SmallConfig();
+  GetParam().change(config);
+  SmallBatch batch(config, {20, 70});
+  SmallModel model(config);
+  FixExperts(model, config, {0, 1});
+
+  model.Step(batch);
+
+  ExpectSlopesAlongGradients(model, batch);
+}
+
 INSTANTIATE_TEST_SUITE_P(Variants, GradientTest, ::testing::ValuesIn(kVariants),
                          [](const ::testing::TestParamInfo<Variant>& variant) {
+                           return std::string(variant.param.name);
+                         });
+
+/// An exchange between four ranks on two nodes.
+struct RankedVariant {
+  const char* name;
+  Algorithm algorithm;
+  WeightSite site;
+  CombineOrder order = CombineOrder::kRank;
+  size_t padding = 1;
+};
+
+constexpr RankedVariant kRankedVariants[] = {
+    {"FlatSource", Algorithm::kFlat, WeightSite::kSource},
+    {"FlatExpertOut", Algorithm::kFlat, WeightSite::kExpertOut},
+    {"FlatBeforeFc2", Algorithm::kFlat, WeightSite::kBeforeFc2},
+    {"FlatBeforeFc2Padded", Algorithm::kFlat, WeightSite::kBeforeFc2,
+     CombineOrder::kRank, 8},
+    {"RankExpertOut", Algorithm::kRank, WeightSite::kExpertOut},
+    {"RankBeforeFc2", Algorithm::kRank, WeightSite::kBeforeFc2,
+     CombineOrder::kLastSlot},
+    {"NodeExpertOut", Algorithm::kNode, WeightSite::kExpertOut,
+     CombineOrder::kLastSlot},
+    {"NodeBeforeFc2", Algorithm::kNode, WeightSite::kBeforeFc2},
+    {"TitanExpertOut", Algorithm::kTitanBf16, WeightSite::kExpertOut},
+    {"TitanBeforeFc2", Algorithm::kTitanBf16, WeightSite::kBeforeFc2},
+};
+
+class RankedGradientTest : public ::testing::TestWithParam<RankedVariant> {};
+
+TEST_P(RankedGradientTest, MatchesCentralDifferencesBetweenRanks) {
+  const RankedVariant& variant = GetParam();
+  ModelConfig config = SmallConfig();
+  config.num_experts = 8;
+  config.top_k = 4;
+  SmallBatch batch(config, {20, 70});
+  SmallModel model(config, {.topology = {.experts = config.num_experts,
+                                         .ranks = 4,
+                                         .replicas = 1,
+                                         .ranks_per_node = 2},
+                            .options = {.algorithm = variant.algorithm,
+                                        .weight_site = variant.site,
+                                        .order = variant.order,
+                                        .padding = variant.padding}});
+  // Two experts of one rank, one of its neighbour, one of the other node.
+  FixExperts(model, config, {0, 1, 3, 6});
+
+  model.Step(batch);
+
+  ExpectSlopesAlongGradients(model, batch);
+}
+
+INSTANTIATE_TEST_SUITE_P(Exchanges, RankedGradientTest,
+                         ::testing::ValuesIn(kRankedVariants),
+                         [](const auto& variant) {
                            return std::string(variant.param.name);
                          });
 

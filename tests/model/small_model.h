@@ -4,12 +4,14 @@
 
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/rng.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/transformer.h"
 
 namespace isoloss::testing {
@@ -72,10 +74,18 @@ class SmallModel {
  public:
   explicit SmallModel(const model::ModelConfig& config,
                       const std::string& recipe = "fp32", int threads = 1)
+      : SmallModel(config,
+                   {.topology = {.experts = config.num_experts}, .options = {}},
+                   recipe, threads) {}
+  /// On a mesh of ranks in this process.
+  SmallModel(const model::ModelConfig& config,
+             const expert_parallel::MeshConfig& mesh,
+             const std::string& recipe = "fp32", int threads = 1)
       : weights(config),
         gradients(config),
         team_(threads),
-        transformer(config, precision::RecipeByName(recipe), team_) {
+        mesh_(mesh, LoopOf(mesh), team_),
+        transformer(config, precision::RecipeByName(recipe), team_, mesh_) {
     model::InitializeParameters(config, 3, weights);
     for (model::Parameter& parameter : weights.parameters()) {
       if (model::InitRuleFor(config, parameter.name).std >= 0.05) continue;
@@ -113,7 +123,15 @@ class SmallModel {
     for (size_t i = 0; i < count; ++i) values[i] *= factor;
   }
 
+  std::unique_ptr<transport::Transport> LoopOf(
+      const expert_parallel::MeshConfig& mesh) {
+    if (expert_parallel::IsLocal(mesh)) return nullptr;
+    return transport::MakeTransport(
+        "loop", {.ranks = static_cast<int>(mesh.topology.ranks)}, team_);
+  }
+
   ThreadTeam team_;
+  expert_parallel::Mesh mesh_;
 
  public:
   model::Transformer transformer;

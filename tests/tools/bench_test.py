@@ -39,6 +39,9 @@ def some_figures():
                         ("mxfp8_fastest", 3.5)):
         figures[f"torch/{mode}/threads1"] = {
             "torch_ms": 500.0, "ms": 250.0, "torch_of_peak": 0.3, "of_peak": 0.6, "ratio": ratio}
+    for preset, costs in (("dsv3-small", {"cost_8": 0.04}),
+                          ("dsv3-671b-topology", {"cost_8": 0.04, "cost_256": 0.2})):
+        figures[f"exchange/{preset}/threads1"] = {"ms_one_rank": 250.0, **costs}
     figures["verify/demo"] = {"seconds": 60.0}
     return figures
 

@@ -60,6 +60,7 @@ bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
 void PrintPlan(const train::Experiment& experiment) {
   fmt::print("{}", experiment.ResolvedToml());
   const auto recipes = train::ResolveRecipes(experiment);
+  train::CheckReplays(experiment);
   for (size_t i = 0; i < recipes.size(); ++i) {
     fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
                recipes[i].recipe().name, recipes[i].Describe());

@@ -27,6 +27,7 @@ Layout::Layout(const Topology& topology, size_t units, size_t padding,
       padding_(padding),
       local_(local),
       group_nodes_(topology.group_ranks() / topology.node_ranks()) {
+  ISOLOSS_ASSERT(units % topology.ranks == 0 || topology.ranks % units == 0);
   rank_rows_at_ = units_.slices_per_rank() * topology.experts;
   node_rows_at_ = rank_rows_at_ + topology.group_ranks();
   contributions_.Resize(topology.ranks, node_rows_at_ + group_nodes_);

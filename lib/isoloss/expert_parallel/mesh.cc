@@ -174,6 +174,10 @@ uint64_t Mesh::Vote(uint64_t code) {
   return largest;
 }
 
+void Mesh::AwaitAll() {
+  if (transport_ != nullptr) transport_->Barrier();
+}
+
 std::vector<size_t> Mesh::AllProcesses() const {
   std::vector<size_t> all(processes());
   std::iota(all.begin(), all.end(), size_t{0});

@@ -87,9 +87,10 @@ class Mesh {
   std::vector<int32_t> Gather(std::span<const int32_t> mine);
   /// Element by element over all processes; only process 0 gets the sums.
   std::vector<int64_t> SumToFirst(std::vector<int64_t> values);
-  /// The largest of all processes' codes: what each of them must know before
-  /// any changes its weights.
+  /// The largest of all processes' codes.
   uint64_t Vote(uint64_t code);
+  /// Returns when every process has come this far.
+  void AwaitAll();
   /// The whole tensor of all experts from this process's rows of it. Every
   /// process gets it.
   /// Shapes   mine [local experts * r, c]; whole [experts * r, c].

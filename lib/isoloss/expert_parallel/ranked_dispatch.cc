@@ -93,6 +93,32 @@ void RankedExchange::BuildTokens(int rank) {
                                  fold_order(), mesh.ranks);
 }
 
+size_t RankedExchange::CheckAssignment(int rank, size_t hop, size_t peer,
+                                       const Assignment& tag) const {
+  const Topology& mesh = setup_.topology;
+  const size_t tokens = layout_.tokens();
+  const auto self = static_cast<size_t>(rank);
+  if (tag.token < tokens && tag.expert < mesh.experts) {
+    // What a gateway forwards may be of any rank at the same place in its node.
+    const size_t source = hop == 0 ? peer : layout_.SourceOf(tag.token);
+    const size_t owner = mesh.OwnerOf(tag.expert, source);
+    const bool arrived =
+        hop == last_hop() ? owner == self
+                          : mesh.GatewayOf(source, mesh.NodeOf(owner)) == self;
+    if (arrived && tag.token >= mesh.TokenBegin(source, tokens) &&
+        tag.token < mesh.TokenBegin(source + 1, tokens)) {
+      return source;
+    }
+  }
+  ThrowError(ErrorKind::kTransport,
+             "step {}, dispatch, MoE layer {}, hop {}: rank {} received from "
+             "rank {} token {} for expert {}, but that rank does not own the "
+             "token or this one does not lead to the expert. The row was sent "
+             "astray.",
+             setup_.transport.step(), layer_, hop, rank, peer, tag.token,
+             tag.expert);
+}
+
 /// What a gateway forwards to the ranks of its node.
 void RankedExchange::BuildForwarding(int rank) {
   static thread_local std::vector<uint32_t> destinations;
@@ -178,6 +204,9 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
     if (kind == OpKind::kDispatch) {
       receive.Take(static_cast<size_t>(rank), from, extent.rows,
                    message.first(tags_end));
+      for (size_t i = receive.tag_begins[from]; i < receive.tags.size(); ++i) {
+        CheckAssignment(rank, 0, from, receive.tags[i]);
+      }
     }
     const auto rows = message.subspan(tags_end);
     state.forwarded.insert(state.forwarded.end(), rows.begin(), rows.end());
@@ -187,37 +216,24 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
 
 /// Where the rank's received assignments stand in the experts' lists.
 void RankedExchange::PlaceAssignments(int rank) {
-  const auto self = static_cast<size_t>(rank);
-  const Topology& mesh = setup_.topology;
   RankState& state = State(rank);
   const ReceiveSide& receive = state.hops[last_hop()].receive;
   const std::vector<Assignment>& tags = receive.tags;
   state.places.resize(tags.size());
   state.weights.resize(tags.size());
   state.dweights.resize(tags.size());
-  const size_t tokens = layout_.tokens();
-  for (size_t from = 0; from < mesh.ranks; ++from) {
+  for (size_t from = 0; from < setup_.topology.ranks; ++from) {
     for (size_t i = receive.tag_begins[from]; i < receive.tag_begins[from + 1];
          ++i) {
       const Assignment& tag = tags[i];
-      const size_t source = tag.token < tokens ? SourceOf(from, tag.token) : 0;
-      if (tag.token < mesh.TokenBegin(source, tokens) ||
-          tag.token >= mesh.TokenBegin(source + 1, tokens) ||
-          tag.expert >= mesh.experts ||
-          mesh.OwnerOf(tag.expert, source) != self) {
-        ThrowError(ErrorKind::kTransport,
-                   "dispatch: rank {} received from rank {} token {} for "
-                   "expert {}, but does not hold that expert for it, or rank "
-                   "{} does not own the token. The row was sent astray.",
-                   rank, from, tag.token, tag.expert, source);
-      }
+      const size_t source = CheckAssignment(rank, last_hop(), from, tag);
       const size_t place = layout_.Place(tag.expert, tag.token, source);
       state.places[i] = static_cast<int32_t>(place);
       state.weights[i] = tag.weight;
       row_weights_[place] = tag.weight;
     }
   }
-  layout_.CheckPlaced(self);
+  layout_.CheckPlaced(static_cast<size_t>(rank));
 }
 
 void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {

@@ -136,6 +136,11 @@ class RankedExchange : public Exchange {
   /// Number `i` of the rank's own assignments, in the order (token, slot).
   Assignment TokenAssignment(int rank, size_t i) const;
   void BuildTokens(int rank);
+  /// Throws TransportError unless `tag`, which came from `peer`, is of a token
+  /// of the rank that it says, and its expert is where this rank's rows go.
+  /// Returns the token's rank.
+  size_t CheckAssignment(int rank, size_t hop, size_t peer,
+                         const Assignment& tag) const;
   void BuildForwarding(int rank);
   void WriteRows(transport::OpKind kind, int rank, size_t hop,
                  std::span<const std::byte> items, transport::Outbox& outbox);

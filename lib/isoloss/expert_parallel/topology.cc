@@ -24,6 +24,14 @@ void Validate(const Topology& topology, const char* where) {
                "equally many ranks. Choose a divisor of ranks.",
                where, topology.ranks, topology.replicas);
   }
+  // Assignments travel with 16 bits for the expert.
+  constexpr size_t kMaxExperts = size_t{1} << 16;
+  if (topology.experts > kMaxExperts && topology.ranks > 1) {
+    ThrowError(ErrorKind::kConfig,
+               "{} experts is {}, but at most {} can be spread over several "
+               "ranks. Use one rank or fewer experts.",
+               where, topology.experts, kMaxExperts);
+  }
   const size_t degree = topology.group_ranks();
   if (topology.experts % degree != 0) {
     ThrowError(ErrorKind::kConfig,

@@ -51,7 +51,7 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
         steps.dead_experts...);
   visit(Field{"quantized_gemms", "call",
               "GEMM calls with a quantised operand that were executed, in "
-              "process 0"},
+              "all processes"},
         steps.quantized_gemms...);
 }
 
@@ -113,10 +113,10 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   visit2("routing", "", "Who chose the experts", p.routing);
   visit("quantized_gemms_per_step", "call",
         "GEMM calls with a quantised operand that the recipe asks for per "
-        "step, in process 0",
+        "step, in all processes",
         p.quantized_gemms_per_step);
-  visit("gemms_per_step", "call", "GEMM calls per step in all, in process 0",
-        p.gemms_per_step);
+  visit("gemms_per_step", "call",
+        "GEMM calls per step in all, in all processes", p.gemms_per_step);
   visit("unigram_entropy_nats", "nat",
         "Unigram entropy of the training share; NaN if unknown",
         p.unigram_entropy_nats);

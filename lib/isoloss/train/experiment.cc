@@ -157,6 +157,12 @@ void CheckShares(const FieldReader& fields, const Experiment& experiment) {
               fmt::format("must divide train.sequences_per_batch = {}. Correct "
                           "either.",
                           train.sequences_per_batch));
+  RequireRule(fields, units % mesh.ranks == 0 || mesh.ranks % units == 0,
+              "dispatch_units", units,
+              fmt::format("must divide parallel.ranks = {} or be a multiple of "
+                          "it: a rank owns a part of one unit, or whole ones. "
+                          "Correct either.",
+                          mesh.ranks));
 }
 
 /// What the log would hold must be what a reader takes.

@@ -28,7 +28,7 @@ inline constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 inline constexpr int64_t kMaxSize = 1 << 20;
 inline constexpr int64_t kMaxLayers = 1000;
 inline constexpr int64_t kMaxSteps = 10'000'000;
-inline constexpr int64_t kMaxRanks = 4096;
+inline constexpr int64_t kMaxRanks = transport::kMaxRanks;
 inline constexpr Interval kUnit = {0, 1};
 inline constexpr Interval kUnitOpenLow = {
     .low = 0, .high = 1, .low_open = true};

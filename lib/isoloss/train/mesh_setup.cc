@@ -1,7 +1,7 @@
 #include "isoloss/train/mesh_setup.h"
 
 #include <bit>
-#include <numeric>
+#include <string>
 
 #include "isoloss/base/error.h"
 #include "isoloss/kernels/rowwise.h"
@@ -10,91 +10,106 @@
 namespace isoloss::train {
 namespace {
 
-/// One rule about what each of several processes gets.
+/// Rules about what each of several processes gets.
 class ShareRules {
  public:
   ShareRules(const Experiment& experiment, size_t processes)
-      : file_(experiment.path.string()), processes_(processes) {}
+      : experiment_(experiment),
+        processes_(processes),
+        hosted_(experiment.parallel.mesh.ranks / processes) {}
 
-  void PowerOfTwo(const char* key, const char* what, size_t total) const {
-    if (total % processes_ == 0 && std::has_single_bit(total / processes_)) {
-      return;
-    }
-    Fail(key, what, total, "a power of two");
+  void CheckRanks() const {
+    const expert_parallel::Topology& mesh = experiment_.parallel.mesh;
+    Require(mesh.ranks % processes_ == 0, "parallel.ranks", "ranks", mesh.ranks,
+            "equally many");
+    const size_t group = mesh.group_ranks();
+    if (hosted_ % group == 0 || group % hosted_ == 0) return;
+    ThrowError(ErrorKind::kConfig,
+               "{}: each of {} processes would play {} ranks, but must play "
+               "whole groups of {} (ranks / expert_data_parallel) or an equal "
+               "part of one. Change the number of processes.",
+               File(), processes_, hosted_, group);
   }
-  void Multiple(const char* key, const char* what, size_t total,
-                size_t of) const {
-    if (total % processes_ == 0 && total / processes_ % of == 0) return;
-    Fail(key, what, total, fmt::format("a multiple of {}", of));
+
+  /// Every sum over tokens must be a node of its tree.
+  void CheckBatch() const {
+    const size_t sequences = experiment_.train.sequences_per_batch;
+    const size_t tokens = sequences * experiment_.data.sequence_length;
+    constexpr const char* kTokens =
+        "data.sequence_length * train.sequences_per_batch";
+    constexpr const char* kTree =
+        "a power of two (else their sum is no node of the tree that one "
+        "process adds up)";
+    Require(IsPowerOfTwo(sequences), "train.sequences_per_batch", "sequences",
+            sequences, kTree);
+    Require(tokens % (processes_ * kernels::kTokenLeaf) == 0, kTokens, "tokens",
+            tokens, fmt::format("a multiple of {}", kernels::kTokenLeaf));
+    Require(IsPowerOfTwo(tokens / kernels::kTokenLeaf), kTokens,
+            "leaves of 32 tokens", tokens / kernels::kTokenLeaf, kTree);
+    const size_t evaluated = experiment_.log.eval_sequences;
+    Require(evaluated % processes_ == 0, "log.eval_sequences", "sequences",
+            evaluated, "equally many");
+  }
+
+  void CheckExperts() const {
+    const expert_parallel::Topology& mesh = experiment_.parallel.mesh;
+    const model::ModelConfig& model = experiment_.model;
+    const size_t values = model.num_experts / HoldersOfAGroup() *
+                          model.moe_hidden_dim * model.dim;
+    if (model.n_moe_layers() > 0 && HoldersOfAGroup() > 1 &&
+        values % kernels::kSquaresLeaf != 0) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: each process would hold {} values of an expert tensor, "
+                 "but with several processes they must be a multiple of {}, "
+                 "the leaf of the gradient norm. Change model.moe_hidden_dim, "
+                 "model.dim or the number of processes.",
+                 File(), values, kernels::kSquaresLeaf);
+    }
+    const size_t copies = processes_ / HoldersOfAGroup();
+    const size_t units = experiment_.parallel.dispatch_units;
+    if (mesh.replicas > 1 &&
+        (units % copies != 0 || !std::has_single_bit(units / copies))) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: parallel.dispatch_units is {}, but each of {} processes "
+                 "that hold the same experts needs a power of two of them. "
+                 "Change it or the number of processes.",
+                 File(), units, copies);
+    }
   }
 
  private:
-  [[noreturn]] void Fail(const char* key, const char* what, size_t total,
-                         const std::string& rule) const {
+  std::string File() const { return experiment_.path.string(); }
+  /// Processes among which one copy of the experts is spread.
+  size_t HoldersOfAGroup() const {
+    const size_t group = experiment_.parallel.mesh.group_ranks();
+    return hosted_ >= group ? 1 : group / hosted_;
+  }
+  bool IsPowerOfTwo(size_t total) const {
+    return total % processes_ == 0 && std::has_single_bit(total / processes_);
+  }
+  void Require(bool holds, const char* key, const char* what, size_t total,
+               const std::string& rule) const {
+    if (holds) return;
     ThrowError(ErrorKind::kConfig,
-               "{}: {} gives {} {} to {} processes, but each must get {} of "
-               "them: only then is every sum over processes a node of the "
-               "tree that one process adds up. Change it or the number of "
-               "processes.",
-               file_, key, total, what, processes_, rule);
+               "{}: {} gives {} {} to {} processes, but each must get {}. "
+               "Change it or the number of processes.",
+               File(), key, total, what, processes_, rule);
   }
 
-  std::string file_;
+  const Experiment& experiment_;
   size_t processes_;
+  size_t hosted_;  // ranks of a process
 };
 
 }  // namespace
 
 void CheckProcesses(const Experiment& experiment, size_t processes) {
   if (processes == 1) return;
-  const expert_parallel::Topology& mesh = experiment.parallel.mesh;
-  const model::ModelConfig& model = experiment.model;
   const ShareRules rules(experiment, processes);
-  rules.Multiple("parallel.ranks", "ranks", mesh.ranks, 1);
-  const size_t hosted = mesh.ranks / processes;
-  if (hosted % mesh.group_ranks() != 0 && mesh.group_ranks() % hosted != 0) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: each of {} processes would play {} ranks, but must play "
-               "whole groups of {} (ranks / expert_data_parallel) or an equal "
-               "part of one. Change the number of processes.",
-               experiment.path.string(), processes, hosted, mesh.group_ranks());
-  }
-  const size_t sequences = experiment.train.sequences_per_batch;
-  rules.PowerOfTwo("train.sequences_per_batch", "sequences", sequences);
-  rules.Multiple("data.sequence_length * train.sequences_per_batch", "tokens",
-                 sequences * experiment.data.sequence_length,
-                 kernels::kTokenLeaf);
-  rules.PowerOfTwo(
-      "data.sequence_length * train.sequences_per_batch", "leaves of 32 tokens",
-      sequences * experiment.data.sequence_length / kernels::kTokenLeaf);
-  rules.Multiple("log.eval_sequences", "sequences",
-                 experiment.log.eval_sequences, 1);
-  if (model.n_moe_layers() > 0 && hosted < mesh.group_ranks()) {
-    const size_t holders = mesh.group_ranks() / hosted;
-    const size_t values =
-        model.num_experts / holders * model.moe_hidden_dim * model.dim;
-    if (values % kernels::kSquaresLeaf != 0) {
-      ThrowError(ErrorKind::kConfig,
-                 "{}: each process would hold {} values of an expert tensor, "
-                 "but with several processes they must be a multiple of {}, "
-                 "the leaf of the gradient norm. Change model.moe_hidden_dim, "
-                 "model.dim or the number of processes.",
-                 experiment.path.string(), values, kernels::kSquaresLeaf);
-    }
-  }
-  if (mesh.replicas > 1) {
-    const size_t holders = std::max<size_t>(1, mesh.group_ranks() / hosted);
-    const size_t peers = processes / holders;
-    if (experiment.parallel.dispatch_units % peers != 0 ||
-        !std::has_single_bit(experiment.parallel.dispatch_units / peers)) {
-      ThrowError(ErrorKind::kConfig,
-                 "{}: parallel.dispatch_units is {}, but each of {} processes "
-                 "that hold the same experts needs a power of two of them.",
-                 experiment.path.string(), experiment.parallel.dispatch_units,
-                 peers);
-    }
-  }
-  if (model.tied_embeddings) {
+  rules.CheckRanks();
+  rules.CheckBatch();
+  rules.CheckExperts();
+  if (experiment.model.tied_embeddings) {
     ThrowError(ErrorKind::kConfig,
                "{}: model.tied_embeddings is true, but with {} processes the "
                "gradients of head and embedding must be added apart. Untie "
@@ -119,7 +134,9 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
   if (!IsLocal(config) || parallel.transport == "mpi" || make_transport ||
       launch.processes > 1) {
     // Before MPI starts, so that a mistake is no crash of a job.
-    CheckProcesses(experiment, static_cast<size_t>(launch.processes));
+    if (!make_transport) {
+      CheckProcesses(experiment, static_cast<size_t>(launch.processes));
+    }
     const transport::TransportOptions options = {
         .ranks = static_cast<int>(parallel.mesh.ranks),
         .deadline_seconds = parallel.deadline_seconds,
@@ -132,6 +149,20 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
   }
   return std::make_unique<expert_parallel::Mesh>(config, std::move(transport),
                                                  team);
+}
+
+void DescribeMesh(const Experiment& experiment, const Arm& arm,
+                  const expert_parallel::Mesh& mesh,
+                  runlog::Provenance& provenance) {
+  const expert_parallel::Topology& topology = mesh.config().topology;
+  provenance.transport =
+      mesh.transport() != nullptr ? mesh.transport()->name() : "none";
+  provenance.processes = static_cast<int64_t>(mesh.processes());
+  provenance.ranks = static_cast<int64_t>(topology.ranks);
+  provenance.expert_data_parallel = static_cast<int64_t>(topology.replicas);
+  provenance.ranks_per_node = static_cast<int64_t>(topology.node_ranks());
+  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
+  provenance.routing = RoutingModeName(experiment.routing.mode);
 }
 
 }  // namespace isoloss::train

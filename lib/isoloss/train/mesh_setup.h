@@ -3,9 +3,11 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/transport/transport.h"
 
@@ -28,5 +30,10 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const Experiment& experiment, const Arm& arm,
     const std::string& reason_folder, ThreadTeam& team,
     const TransportFactory& make_transport = {});
+
+/// What a log says of the mesh and what travels on it.
+void DescribeMesh(const Experiment& experiment, const Arm& arm,
+                  const expert_parallel::Mesh& mesh,
+                  runlog::Provenance& provenance);
 
 }  // namespace isoloss::train

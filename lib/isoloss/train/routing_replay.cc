@@ -39,6 +39,14 @@ void RequireShape(const std::filesystem::path& path,
 
 }  // namespace
 
+RoutingShape ShapeOf(const Experiment& experiment) {
+  return {.layers = experiment.model.n_moe_layers(),
+          .tokens = experiment.train.sequences_per_batch *
+                    experiment.data.sequence_length,
+          .top_k = experiment.model.top_k,
+          .experts = experiment.model.num_experts};
+}
+
 RoutingReplay::RoutingReplay(const std::filesystem::path& path,
                              const RoutingShape& needed)
     : path_(path), shape_(needed) {
@@ -78,6 +86,10 @@ void RoutingReplay::CheckIds() const {
       }
     }
   }
+}
+
+void RoutingReplay::RequireSteps(int64_t steps) const {
+  for (int64_t step = 1; step <= steps; ++step) Ids(step, 0);
 }
 
 MatrixView<const int32_t> RoutingReplay::Ids(int64_t step, size_t layer) const {

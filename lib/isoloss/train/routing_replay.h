@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/train/experiment.h"
 
 namespace isoloss::train {
 
@@ -18,6 +19,9 @@ struct RoutingShape {
   size_t experts = 0;
 };
 
+/// Of the experiment's training steps.
+RoutingShape ShapeOf(const Experiment& experiment);
+
 /// The routing of a run log that was made with log.routing = true.
 class RoutingReplay {
  public:
@@ -25,6 +29,9 @@ class RoutingReplay {
   ///          expert ids or those of another shape; FormatError if its steps do
   ///          not ascend, or a token's ids are out of range or not distinct.
   RoutingReplay(const std::filesystem::path& path, const RoutingShape& needed);
+
+  /// Throws ConfigError unless the log has steps 1 to `steps`.
+  void RequireSteps(int64_t steps) const;
 
   /// Shapes   [tokens, top_k]; valid as long as this object. `layer` counts
   ///          from the first layer with experts.

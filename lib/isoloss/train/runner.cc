@@ -15,6 +15,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/runlog/writer.h"
+#include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
 
@@ -48,6 +49,18 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
                "some space or choose another one with --out.",
                folder.string(), bytes / 1024 + 1, std::strerror(reason));
   }
+}
+
+/// Why an earlier job ended would be read as this one's reason.
+void RemoveReasons(const fs::path& folder) {
+  std::vector<fs::path> reasons;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("abort-process") && name.ends_with(".txt")) {
+      reasons.push_back(entry.path());
+    }
+  }
+  for (const fs::path& reason : reasons) fs::remove(reason);
 }
 
 /// Refuses what the machine can't hold; it would end in swapping or a kill.
@@ -220,7 +233,11 @@ std::string Run::Name() const {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
-  ResolveRecipes(experiment);  // refuses what an hour's training would meet
+  // Refuse what an hour's training would meet.
+  ResolveRecipes(experiment);
+  CheckReplays(experiment);
+  CheckProcesses(experiment,
+                 static_cast<size_t>(transport::DetectLaunch().processes));
   std::vector<Run> runs;
   for (const uint64_t seed : experiment.train.seeds) {
     for (const Arm& arm : experiment.arms) {
@@ -246,6 +263,7 @@ std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
   CheckMemory(experiment, CrewFor(experiment, runs.size()).side_by_side);
   if (transport::DetectLaunch().process == 0) {
     CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
+    RemoveReasons(folder);
   }
   return Runner(experiment, runs, corpus, folder, hooks).Execute();
 }

@@ -20,9 +20,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/corpus/batches.h"
 #include "isoloss/expert_parallel/mesh.h"
-#include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/targets.h"
-#include "isoloss/kernels/tree.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/optim/adamw.h"
@@ -31,6 +29,7 @@
 #include "isoloss/optim/schedule.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/exchange_log.h"
+#include "isoloss/train/process_sums.h"
 #include "isoloss/train/routing_replay.h"
 
 namespace isoloss::train {
@@ -107,12 +106,10 @@ double UnixSeconds() {
 class Trainer {
  public:
   Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
-          const corpus::Corpus& corpus, ThreadTeam& team,
-          const RunHooks& hooks);
+          const corpus::Corpus& corpus, ThreadTeam& team, const RunHooks& hooks,
+          expert_parallel::Mesh& mesh);
 
   runlog::RunLog Run();
-  /// Lets the other processes know that this one fails.
-  void Abort(const std::string& reason);
 
  private:
   runlog::Provenance Describe(const Experiment& experiment, const Arm& arm,
@@ -120,16 +117,14 @@ class Trainer {
   void AddEvent(const std::string& kind, const std::string& text);
   /// This process's part of the batch that is being worked on.
   model::TokenBatch Share() {
-    return ShareOf(batch_, mesh_->processes(), mesh_->process(), share_ends_);
+    return ShareOf(batch_, mesh_.processes(), mesh_.process(), share_ends_);
   }
   void SetRouting(const Experiment& experiment);
+  void CheckAgreement(const Experiment& experiment, const Arm& arm,
+                      const corpus::Corpus& corpus);
   runlog::StepRow Step(int64_t step);
-  void SumGradients();
-  double GradientNorm();
   void Update(int64_t step, double lr, double norm);
   void Evaluate(int64_t step);
-  uint64_t WeightsDigest();
-  void CheckReplicas();
 
   const model::ModelConfig& config_;
   const TrainConfig& train_;
@@ -137,7 +132,7 @@ class Trainer {
   const uint64_t seed_;
   ThreadTeam& team_;
   const RunHooks& hooks_;
-  std::unique_ptr<expert_parallel::Mesh> mesh_;
+  expert_parallel::Mesh& mesh_;
   corpus::Batches batches_;
   corpus::Batch batch_;  // of all processes
   std::vector<size_t> share_ends_;
@@ -177,21 +172,20 @@ std::vector<optim::Tensor> Pair(std::span<model::Parameter> parameters,
 
 Trainer::Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
                  const corpus::Corpus& corpus, ThreadTeam& team,
-                 const RunHooks& hooks)
+                 const RunHooks& hooks, expert_parallel::Mesh& mesh)
     : config_(experiment.model),
       train_(experiment.train),
       log_config_(experiment.log),
       seed_(seed),
       team_(team),
       hooks_(hooks),
-      mesh_(MakeMesh(experiment, arm, hooks.reason_folder, team,
-                     hooks.make_transport)),
+      mesh_(mesh),
       batches_(corpus, experiment.data.sequence_length,
                experiment.log.eval_sequences),
-      parameters_(config_, mesh_->experts()),
-      gradients_(config_, mesh_->experts()),
+      parameters_(config_, mesh_.experts()),
+      gradients_(config_, mesh_.experts()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
-      transformer_(config_, RecipeOf(arm), team, *mesh_),
+      transformer_(config_, RecipeOf(arm), team, mesh_),
       adamw_({.beta1 = train_.beta1,
               .beta2 = train_.beta2,
               .eps = train_.eps,
@@ -206,6 +200,7 @@ Trainer::Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
                corpus.vocab_size());
   }
   SetRouting(experiment);
+  CheckAgreement(experiment, arm, corpus);
   model::InitializeParameters(config_, seed, parameters_);
   if (hooks.edit_initial_weights) hooks.edit_initial_weights(parameters_);
   transformer_.LoadWeights(parameters_);
@@ -221,32 +216,26 @@ void Trainer::SetRouting(const Experiment& experiment) {
       routing_ = &forced_balance_.emplace(config_.num_experts);
       return;
     case RoutingMode::kReplay:
-      replay_.emplace(experiment.ReplayPath(seed_),
-                      RoutingShape{.layers = config_.n_moe_layers(),
-                                   .tokens = train_.sequences_per_batch *
-                                             experiment.data.sequence_length,
-                                   .top_k = config_.top_k,
-                                   .experts = config_.num_experts});
+      replay_.emplace(experiment.ReplayPath(seed_), ShapeOf(experiment));
       routing_ = &replayed_step_.emplace(*replay_);
   }
 }
 
-void Trainer::Abort(const std::string& reason) {
-  if (mesh_->transport() != nullptr) mesh_->transport()->Abort(reason);
-}
-
-void DescribeMesh(const Experiment& experiment, const Arm& arm,
-                  const expert_parallel::Mesh& mesh,
-                  runlog::Provenance& provenance) {
-  const expert_parallel::Topology& topology = mesh.config().topology;
-  provenance.transport =
-      mesh.transport() != nullptr ? mesh.transport()->name() : "none";
-  provenance.processes = static_cast<int64_t>(mesh.processes());
-  provenance.ranks = static_cast<int64_t>(topology.ranks);
-  provenance.expert_data_parallel = static_cast<int64_t>(topology.replicas);
-  provenance.ranks_per_node = static_cast<int64_t>(topology.node_ranks());
-  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
-  provenance.routing = RoutingModeName(experiment.routing.mode);
+/// Processes that were given different files would train a model that nobody
+/// asked for.
+void Trainer::CheckAgreement(const Experiment& experiment, const Arm& arm,
+                             const corpus::Corpus& corpus) {
+  Digest digest;
+  digest.Update(experiment.ConfigText());
+  digest.Update(RecipeOf(arm).name);
+  digest.Update(transformer_.recipe().Describe());
+  digest.Update(DescribeExchange(arm.exchange.Resolved()));
+  for (const uint64_t number :
+       {seed_, corpus.digest(), replay_ ? replay_->digest() : 0}) {
+    digest.Update(&number, sizeof(number));
+  }
+  mesh_.CheckReplicas(digest.Value(),
+                      "experiment, arm, seed, corpus and replayed routing");
 }
 
 runlog::Provenance Trainer::Describe(const Experiment& experiment,
@@ -270,7 +259,8 @@ runlog::Provenance Trainer::Describe(const Experiment& experiment,
   provenance.resolved_recipe = recipe.Describe();
   provenance.corpus_description = corpus.description();
   provenance.corpus_digest = DigestToHex(corpus.digest());
-  provenance.initial_weights_digest = DigestToHex(WeightsDigest());
+  provenance.initial_weights_digest =
+      DigestToHex(WholeDigest(config_, parameters_, mesh_));
   provenance.seed = static_cast<int64_t>(seed_);
   provenance.steps_planned = train_.steps;
   provenance.tokens_per_step = static_cast<int64_t>(
@@ -278,9 +268,13 @@ runlog::Provenance Trainer::Describe(const Experiment& experiment,
   provenance.parameters =
       static_cast<int64_t>(model::ParameterSet(config_).value_count());
   provenance.workers = team_.size();
-  DescribeMesh(experiment, arm, *mesh_, provenance);
-  provenance.quantized_gemms_per_step = transformer_.quantized_gemms_per_step();
-  provenance.gemms_per_step = transformer_.gemms_per_step();
+  DescribeMesh(experiment, arm, mesh_, provenance);
+  if (replay_) {
+    provenance.routing += ", ids " + DigestToHex(replay_->digest());
+  }
+  provenance.quantized_gemms_per_step =
+      mesh_.Sum(transformer_.quantized_gemms_per_step());
+  provenance.gemms_per_step = mesh_.Sum(transformer_.gemms_per_step());
   provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
   provenance.entropy_floor_nats = corpus.entropy_floor_nats();
   return provenance;
@@ -294,7 +288,7 @@ void Trainer::AddEvent(const std::string& kind, const std::string& text) {
 runlog::StepRow Trainer::Step(int64_t step) {
   const auto start = std::chrono::steady_clock::now();
   const int64_t quantized_before = transformer_.quantized_gemms();
-  mesh_->BeginStep(step);
+  mesh_.BeginStep(step);
   if (replayed_step_) replayed_step_->BeginStep(step);
 
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
@@ -303,10 +297,10 @@ runlog::StepRow Trainer::Step(int64_t step) {
   const double loss = transformer_.Forward(tokens);
   transformer_.Backward(tokens, gradients_);
   if (hooks_.after_backward) hooks_.after_backward(step, gradients_);
-  SumGradients();
-  mesh_->CheckConservation();
+  SumGradients(gradients_, mesh_);
+  mesh_.CheckConservation();
   if (hooks_.before_update) hooks_.before_update(step, gradients_);
-  const double norm = GradientNorm();
+  const double norm = GradientNorm(gradients_, mesh_, team_);
   const double lr = schedule_.LearningRate(step - 1);
   Update(step, lr, norm);
 
@@ -315,9 +309,9 @@ runlog::StepRow Trainer::Step(int64_t step) {
           .count();
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   const auto tokens_per_step = log_.provenance.tokens_per_step;
-  RecordMoe(step, transformer_, expert_bias_.view(), log_config_.routing,
-            *mesh_, log_.moe);
-  RecordExchange(step, transformer_, *mesh_, log_.exchange);
+  RecordMoe(step, transformer_, expert_bias_.view(), log_config_.routing, mesh_,
+            log_.moe);
+  RecordExchange(step, transformer_, mesh_, log_.exchange);
   return {.step = step,
           .tokens_seen = step * tokens_per_step,
           .loss_nats = loss,
@@ -327,47 +321,13 @@ runlog::StepRow Trainer::Step(int64_t step) {
           .tokens_per_second = static_cast<double>(tokens_per_step) / seconds,
           .expert_load_max_over_mean = LoadMaxOverMean(counts),
           .dead_experts = DeadExperts(counts),
-          .quantized_gemms = transformer_.quantized_gemms() - quantized_before};
-}
-
-/// Over processes, in canonical order.
-void Trainer::SumGradients() {
-  if (mesh_->processes() == 1) return;
-  std::vector<MatrixView<float>> replicated;
-  std::vector<MatrixView<float>> of_experts;
-  for (model::Parameter& gradient : gradients_.parameters()) {
-    (gradient.of_experts ? of_experts : replicated)
-        .push_back(gradient.values.view());
-  }
-  mesh_->SumReplicated(replicated);
-  mesh_->SumExperts(of_experts);
-}
-
-/// Of the whole model: each expert counts once, whoever holds it.
-double Trainer::GradientNorm() {
-  if (mesh_->processes() == 1) {
-    return optim::GlobalNorm(adamw_.tensors(), team_);
-  }
-  std::vector<double> squares;
-  for (const model::Parameter& gradient : gradients_.parameters()) {
-    const std::span<const float> values(gradient.values.data(),
-                                        gradient.values.size());
-    if (!gradient.of_experts) {
-      squares.push_back(kernels::SumOfSquares(values, team_));
-      continue;
-    }
-    std::vector<double> leaves((values.size() + kernels::kSquaresLeaf - 1) /
-                               kernels::kSquaresLeaf);
-    kernels::SumOfSquaresLeaves(values, leaves, team_);
-    leaves = mesh_->GatherExperts(leaves);
-    squares.push_back(kernels::AlignedTreeSum(leaves.data(), leaves.size()));
-  }
-  return optim::GlobalNorm(squares);
+          .quantized_gemms =
+              mesh_.Sum(transformer_.quantized_gemms() - quantized_before)};
 }
 
 /// Biases, then weights; not before every process has come this far.
 void Trainer::Update(int64_t step, double lr, double norm) {
-  mesh_->Vote(0);
+  mesh_.AwaitAll();
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {
     optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
@@ -379,41 +339,11 @@ void Trainer::Update(int64_t step, double lr, double norm) {
     hooks_.after_update(step, parameters_, expert_bias_.view());
   }
   constexpr int64_t kReplicaCheckEvery = 10;
-  if (step % kReplicaCheckEvery == 0 || step == train_.steps) CheckReplicas();
+  if (step % kReplicaCheckEvery == 0 || step == train_.steps) {
+    CheckReplicas(parameters_, expert_bias_.view(), mesh_);
+  }
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
-}
-
-/// What all processes keep a copy of must be the same in all.
-void Trainer::CheckReplicas() {
-  if (mesh_->processes() == 1) return;
-  Digest replicated;
-  Digest of_experts;
-  for (const model::Parameter& parameter : parameters_.parameters()) {
-    (parameter.of_experts ? of_experts : replicated)
-        .Update(parameter.values.data(),
-                parameter.values.size() * sizeof(float));
-  }
-  replicated.Update(expert_bias_.data(), expert_bias_.size() * sizeof(float));
-  mesh_->CheckReplicas(replicated.Value(),
-                       "replicated weights and expert biases");
-  mesh_->CheckExpertReplicas(of_experts.Value());
-}
-
-/// Of the logical tensors, whatever process holds which experts.
-uint64_t Trainer::WeightsDigest() {
-  if (mesh_->processes() == 1) return parameters_.Digest();
-  model::ParameterSet whole(config_);
-  for (size_t i = 0; i < parameters_.parameters().size(); ++i) {
-    const model::Parameter& mine = parameters_.parameters()[i];
-    Matrix<float>& values = whole.parameters()[i].values;
-    if (mine.of_experts) {
-      mesh_->GatherExperts(mine.values.view(), values.view());
-    } else {
-      values.CopyFrom(mine.values);
-    }
-  }
-  return whole.Digest();
 }
 
 /// Held-out loss, in batches of the training size, so that memory does not
@@ -438,11 +368,11 @@ void Trainer::Evaluate(int64_t step) {
       mine.push_back(sum / static_cast<double>(end - begin));
       begin = end;
     }
-    const std::vector<double> all = mesh_->Gather(mine);
+    const std::vector<double> all = mesh_.Gather(mine);
     losses.insert(losses.end(), all.begin(), all.end());
   }
-  mesh_->CheckConservation();
-  if (mesh_->transport() != nullptr) mesh_->transport()->TakeCounters();
+  mesh_.CheckConservation();
+  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
   double sum = 0;
   for (const double loss : losses) sum += loss;
   log_.eval.sequences = static_cast<int64_t>(sequences);
@@ -461,7 +391,7 @@ runlog::RunLog Trainer::Run() {
     log_.steps.Append(row);
     if (hooks_.on_step) hooks_.on_step(row);
     const bool stop =
-        mesh_->Vote(hooks_.stop != nullptr && hooks_.stop->load() ? 1 : 0) != 0;
+        mesh_.Vote(hooks_.stop != nullptr && hooks_.stop->load() ? 1 : 0) != 0;
     if (!std::isfinite(row.loss_nats) || !std::isfinite(row.grad_norm)) {
       AddEvent("abort", fmt::format("step {}: loss {}, gradient norm {}", step,
                                     row.loss_nats, row.grad_norm));
@@ -474,7 +404,8 @@ runlog::RunLog Trainer::Run() {
     }
   }
   log_.provenance.complete = !ended_early;
-  log_.provenance.final_weights_digest = DigestToHex(WeightsDigest());
+  log_.provenance.final_weights_digest =
+      DigestToHex(WholeDigest(config_, parameters_, mesh_));
   if (!ended_early) AddEvent("finish", "all planned steps were run");
   return std::move(log_);
 }
@@ -486,6 +417,14 @@ precision::Recipe RecipeOf(const Arm& arm) {
   if (arm.include) recipe.include = *arm.include;
   if (arm.exclude) recipe.exclude = *arm.exclude;
   return recipe;
+}
+
+void CheckReplays(const Experiment& experiment) {
+  if (experiment.routing.mode != RoutingMode::kReplay) return;
+  for (const uint64_t seed : experiment.train.seeds) {
+    RoutingReplay(experiment.ReplayPath(seed), ShapeOf(experiment))
+        .RequireSteps(experiment.train.steps);
+  }
 }
 
 std::vector<precision::ResolvedRecipe> ResolveRecipes(
@@ -501,11 +440,13 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
                         ThreadTeam& team, const RunHooks& hooks) {
-  Trainer trainer(experiment, arm, seed, corpus, team, hooks);
+  const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
+                             hooks.make_transport);
   try {
-    return trainer.Run();
+    return Trainer(experiment, arm, seed, corpus, team, hooks, *mesh).Run();
   } catch (const std::exception& error) {
-    trainer.Abort(error.what());
+    // The other processes shall not wait for this one.
+    if (mesh->transport() != nullptr) mesh->transport()->Abort(error.what());
     throw;
   }
 }

@@ -47,6 +47,10 @@ struct RunHooks {
 /// Errors   ConfigError if there is no such recipe.
 precision::Recipe RecipeOf(const Arm& arm);
 
+/// Throws ConfigError unless the logs that [routing] replays exist for every
+/// seed, fit, and have all of the experiment's steps.
+void CheckReplays(const Experiment& experiment);
+
 /// What each GEMM of each arm gets, in the order of the arms.
 /// Errors   as RecipeOf and precision::ResolvedRecipe, for any arm.
 std::vector<precision::ResolvedRecipe> ResolveRecipes(

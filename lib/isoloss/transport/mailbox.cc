@@ -140,9 +140,11 @@ bool RankInbox::Deliver(int source, int attempt,
   const Verdict verdict = Check(message, due);
   if (verdict == Verdict::kGood) {
     payload_[static_cast<size_t>(source)] = message.subspan(kHeaderBytes);
-    bytes_from_[static_cast<size_t>(source)] +=
-        static_cast<int64_t>(size.bytes);
-    ++messages_;
+    if (MovesRows(due.kind)) {
+      bytes_from_[static_cast<size_t>(source)] +=
+          static_cast<int64_t>(size.bytes);
+      ++messages_;
+    }
     ++delivered_;
     resends_ += attempt;
     return true;

@@ -25,6 +25,12 @@ enum class OpKind : uint16_t {
 /// "dispatch", "combine", …
 const char* OpName(OpKind kind);
 
+/// Is it one of the four that bring rows to experts and back? What they move
+/// depends on the routing alone.
+inline bool MovesRows(OpKind kind) {
+  return kind >= OpKind::kDispatch && kind <= OpKind::kCombineGradient;
+}
+
 struct Operation {
   OpKind kind;
   int layer = -1;  ///< MoE layer, from 0; -1: of no layer

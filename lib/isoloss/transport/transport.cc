@@ -24,7 +24,6 @@ constexpr const TransportKind* kTransports[] = {
 };
 
 /// Every rank keeps some 50 bytes about every other.
-constexpr int kMostRanks = 1024;
 
 const TransportKind& KindByName(const std::string& name) {
   for (const TransportKind* kind : kTransports) {
@@ -95,12 +94,12 @@ std::unique_ptr<Transport> MakeTransport(const std::string& name,
                                          ThreadTeam& team) {
   const TransportKind& kind = KindByName(name);
   const Launch launch = DetectLaunch();
-  if (options.ranks < 1 || options.ranks > kMostRanks) {
+  if (options.ranks < 1 || options.ranks > kMaxRanks) {
     ThrowError(
         ErrorKind::kConfig,
         "transport `{}`: {} ranks are wanted, but there must be 1 to {}. "
         "Give a number in that range.",
-        name, options.ranks, kMostRanks);
+        name, options.ranks, kMaxRanks);
   }
   if (!(options.deadline_seconds > 0)) {
     ThrowError(ErrorKind::kConfig,

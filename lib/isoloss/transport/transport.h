@@ -71,9 +71,11 @@ enum class Reduction { kSum, kXor, kMin, kMax };
 
 /// What was moved since the last ResetCounters, by this process.
 struct Counters {
-  /// [V, V] payload bytes from row to column, for local receivers.
+  /// [V, V] payload bytes from row to column, for local receivers, of
+  /// operations that move rows; gradients between processes, for one, depend on
+  /// how a run is executed.
   Matrix<int64_t> bytes;
-  int64_t messages = 0;      ///< received, AllToAll only
+  int64_t messages = 0;      ///< received, of the same operations
   int64_t crc_failures = 0;  ///< messages whose first copy was damaged
   int64_t resends = 0;       ///< of those, repaired by a second copy
   /// [V] seconds that receivers of this process waited for each source.
@@ -132,6 +134,8 @@ class Transport {
 
   virtual Counters TakeCounters() = 0;
 };
+
+inline constexpr int kMaxRanks = 1024;
 
 /// Options of all transports.
 struct TransportOptions {
