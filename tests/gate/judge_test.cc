@@ -237,6 +237,23 @@ TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
 
 // ---- order -----------------------------------------------------------------
 
+TEST(Judge, WarnsWhenRecipeAndExchangeBothDiffer) {
+  Runs runs = HealthyRuns();
+  for (compare::Run& run : runs) {
+    run.log.provenance.exchange = "exchange = \"flat\"";
+  }
+  const size_t warnings = JudgeRuns(runs).warnings.size();
+  for (size_t i = runs.size() / 2; i < runs.size(); ++i) {
+    runs[i].log.provenance.exchange = "exchange = \"node\"";
+  }
+
+  const Judgement judgement = JudgeRuns(runs);
+
+  ASSERT_EQ(judgement.warnings.size(), warnings + 1);
+  EXPECT_THAT(judgement.warnings.back(),
+              HasSubstr("differs from bf16 in its exchange, too"));
+}
+
 TEST(Judge, NeverPassesWhenTheArmsAreGivenInTheWrongOrder) {
   const Judgement judgement = Judge(HealthyRuns(), "mxfp8", "bf16", {});
 

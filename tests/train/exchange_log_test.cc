@@ -67,13 +67,12 @@ runlog::RunLog RunOf(const std::vector<std::string>& overrides) {
   return TrainRun(experiment, experiment.arms.front(), 1, corpus, team);
 }
 
-// What a message holds (docs/expert-parallel.md, section 3): BF16 rows; 16
-// bytes for each assignment of a dispatch and 4 for its weight's gradient; and
-// before a dispatch each rank's counts of 32 bits per expert, rank and node.
+// What a message holds (docs/expert-parallel.md, section 3.5): BF16 rows; 16
+// bytes for each assignment of a dispatch and 4 for its weight's gradient. The
+// counts exchanged before a dispatch are no payload.
 constexpr int64_t kRowBytes = 2 * 40;
 constexpr int64_t kAssignmentBytes = 16;
 constexpr int64_t kWeightBytes = 4;
-constexpr int64_t kCountBytes = 4 * (kExperts + kRanks + kNodes);
 
 /// Bytes and rows of one step, or of one layer of it.
 struct Traffic {
@@ -125,9 +124,6 @@ Traffic TrafficOf(const std::string& exchange, const runlog::RunLog& log,
                   size_t step, size_t first_layer, size_t end_layer) {
   Traffic traffic;
   for (size_t layer = first_layer; layer < end_layer; ++layer) {
-    for (auto& row : traffic.bytes) {
-      for (int64_t& bytes : row) bytes += kCountBytes;
-    }
     const int32_t* ids =
         &log.moe.expert_ids[(step * kLayers + layer) * kTokens * kSlots];
     for (size_t t = 0; t < kTokens; ++t) {
@@ -205,9 +201,18 @@ TEST_P(ExchangeLog, HoldsTheRowsAndLoadsThatTheLoggedRoutingMakes) {
               *std::max_element(loads.begin(), loads.end()));
     EXPECT_EQ(x.empty_experts[i], std::count(loads.begin(), loads.end(), 0));
   }
-  if (exchange_ == "flat") EXPECT_EQ(x.dispatch_rows, x.assignments);
-  if (exchange_ == "rank") EXPECT_EQ(x.dispatch_rows, x.rank_rows);
-  if (exchange_ == "node") EXPECT_EQ(x.dispatch_rows, x.node_rows);
+  EXPECT_EQ(x.dispatch_rows, exchange_ == "flat"   ? x.assignments
+                             : exchange_ == "rank" ? x.rank_rows
+                                                   : x.node_rows);
+}
+
+TEST_P(ExchangeLog, IsTheSameWithRanksAsThreads) {
+  const runlog::RunLog threads =
+      RunOf({"parallel.exchange=" + exchange_, "parallel.transport=threads"});
+
+  EXPECT_EQ(threads.exchange.bytes_sent, log_.exchange.bytes_sent);
+  EXPECT_EQ(threads.exchange.bytes_by_pair, log_.exchange.bytes_by_pair);
+  EXPECT_EQ(threads.exchange.messages, log_.exchange.messages);
 }
 
 TEST_P(ExchangeLog, CountsTrainingAloneHoweverOftenOneEvaluates) {

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "isoloss/transport/memory_link.h"
+#include "isoloss/transport/process_transport.h"
 #include "train/experiment_text.h"
 
 namespace isoloss::train {
@@ -53,9 +56,10 @@ const Rule kRules[] = {
     {"WholeGroupsOrPartsOfOne",
      3,
      {"parallel.ranks=12", "parallel.expert_data_parallel=2",
-      "parallel.dispatch_units=2", "model.num_experts=12",
-      "train.sequences_per_batch=12", "log.eval_sequences=33"},
-     {"parallel.ranks=12", "model.num_experts=12",
+      "parallel.ranks_per_node=2", "parallel.dispatch_units=2",
+      "model.num_experts=12", "train.sequences_per_batch=12",
+      "log.eval_sequences=33"},
+     {"parallel.ranks=12", "parallel.ranks_per_node=2", "model.num_experts=12",
       "train.sequences_per_batch=12", "log.eval_sequences=33"},
      "each of 3 processes would play 4 ranks",
      "whole groups of 6 (ranks / expert_data_parallel)"},
@@ -186,23 +190,39 @@ TEST(CheckProcesses, TakesEveryDivisorOfTheRanks) {
   }
 }
 
-TEST(MakeMesh, ChecksTheProcessesOfTheTransportThatItGets) {
-  // One process: nothing is refused, and the transport has the mesh's ranks.
+TEST(MakeMesh, ChecksTheProcessesThatItsTransportConnects) {
+  // The second process never comes; the first does not wait long for its
+  // farewell.
   const Experiment experiment =
-      With({"parallel.ranks=4", "model.tied_embeddings=true"});
+      With({"parallel.ranks=4", "model.tied_embeddings=true",
+            "parallel.deadline_seconds=0.01"});
   ThreadTeam team(1);
-  int made_for = 0;
-  const auto loop = [&](const transport::TransportOptions& options,
-                        ThreadTeam& workers) {
-    made_for = options.ranks;
-    return transport::MakeTransport("loop", options, workers);
+  const auto mesh_over = [&](int processes) {
+    transport::MemoryNetwork network(processes);
+    const auto link = [&](const transport::TransportOptions& options,
+                          ThreadTeam& workers) {
+      return std::make_unique<transport::ProcessTransport>(
+          "memory", options, workers, /*run_id=*/1, &network.endpoint(0));
+    };
+    return MakeMesh(experiment, experiment.arms[0], "", team, link)
+        ->transport()
+        ->ranks();
   };
 
-  const auto mesh = MakeMesh(experiment, experiment.arms[0], "", team, loop);
+  EXPECT_EQ(mesh_over(1), 4);
+  EXPECT_THAT([&] { mesh_over(2); },
+              testing::ThrowsMessage<Error>(
+                  AllOf(HasSubstr("model.tied_embeddings is true"),
+                        HasSubstr("with 2 processes"))));
+}
 
-  EXPECT_EQ(made_for, 4);
-  EXPECT_EQ(mesh->processes(), 1u);
-  EXPECT_EQ(mesh->config().topology.ranks, 4u);
+TEST(MakeMesh, MakesNoTransportWhereNothingTravels) {
+  const Experiment experiment = Parse(kText);
+  ThreadTeam team(1);
+
+  const auto mesh = MakeMesh(experiment, experiment.arms[0], "", team);
+
+  EXPECT_EQ(mesh->transport(), nullptr);
 }
 
 }  // namespace

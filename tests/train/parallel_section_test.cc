@@ -171,7 +171,7 @@ TEST(ParallelSection, MemoryGrowsWithRowsBetweenRanksAndWithTheLog) {
 TEST(ParallelSectionError, NamesLineAndRuleOfAMeshThatDoesNotFit) {
   EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 0\n"),
             "experiment.toml:15: `parallel.ranks` is 0, but must be an integer "
-            "from 1 to 4096. Correct it or leave it out for 1.");
+            "from 1 to 1024. Correct it or leave it out for 1.");
   EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 3\n"),
             "experiment.toml:15: `parallel.ranks` is 3, but ranks / "
             "expert_data_parallel = 3 must divide model.num_experts = 8: each "

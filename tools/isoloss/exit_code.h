@@ -16,6 +16,7 @@ enum class ExitCode : int {
 /// Shown at the end of every --help.
 inline constexpr const char* kExitCodeHelp =
     "Exit codes: 0 pass, 1 fail, 2 usage, 3 invalid or incomparable input,\n"
-    "            4 inconclusive, 5 internal error, 130 interrupted";
+    "            4 inconclusive, 5 internal error, 130 interrupted,\n"
+    "            75 a job of several processes lost one: start it again";
 
 }  // namespace isoloss::cli

@@ -92,6 +92,7 @@ ArmSummary SummarizeArm(const std::string& arm,
 
   const auto& provenance = runs[0]->log.provenance;
   summary.recipe = provenance.recipe;
+  summary.exchange = provenance.exchange;
   summary.quantized_gemms_per_step = provenance.quantized_gemms_per_step;
   summary.gemms_per_step = provenance.gemms_per_step;
   SetEntropyComparison(provenance, summary);

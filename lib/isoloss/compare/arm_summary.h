@@ -26,6 +26,7 @@ struct RunRecord {
 struct ArmSummary {
   std::string arm;
   std::string recipe;
+  std::string exchange;  ///< "" if the log does not name it
   std::vector<RunRecord> runs;
   std::optional<double> final_loss_nats;
   std::optional<double> held_out_loss_nats;  ///< last evaluation

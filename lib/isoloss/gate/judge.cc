@@ -1,5 +1,7 @@
 #include "isoloss/gate/judge.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -22,6 +24,20 @@ void Describe(const runlog::Provenance& provenance, Judgement& judgement) {
   judgement.parameters = provenance.parameters;
   judgement.unigram_entropy_nats = provenance.unigram_entropy_nats;
   judgement.entropy_floor_nats = provenance.entropy_floor_nats;
+}
+
+/// Two changes at once can't be told apart; "" if there are not two.
+std::string TwoChangesWarning(const compare::ArmSummary& baseline,
+                              const compare::ArmSummary& candidate) {
+  if (baseline.recipe == candidate.recipe || baseline.exchange.empty() ||
+      candidate.exchange.empty() || baseline.exchange == candidate.exchange) {
+    return "";
+  }
+  return fmt::format(
+      "{} differs from {} in its exchange, too: the difference includes what "
+      "dispatch and combine do. Compare arms with one exchange to judge the "
+      "recipe.",
+      candidate.arm, baseline.arm);
 }
 
 }  // namespace
@@ -48,6 +64,11 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
   for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
     std::string warning = compare::LearningWarning(*arm);
     if (!warning.empty()) judgement.warnings.push_back(std::move(warning));
+  }
+  std::string two_changes =
+      TwoChangesWarning(judgement.baseline, judgement.candidate);
+  if (!two_changes.empty()) {
+    judgement.warnings.push_back(std::move(two_changes));
   }
   RunLadder(pairing, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
