@@ -136,8 +136,7 @@ Matrix<float> Harness::InLists(MatrixView<const float> by_slot,
 bool Harness::Conserved() const {
   std::vector<uint64_t> sum(c.ranks, 0);
   for (size_t rank = 0; rank < c.ranks; ++rank) {
-    const auto of_rank = conservation.Of(rank);
-    for (size_t s = 0; s < c.ranks; ++s) sum[s] += of_rank[s];
+    for (size_t s = 0; s < c.ranks; ++s) sum[s] += conservation.Of(rank, s);
   }
   return std::all_of(sum.begin(), sum.end(), [](uint64_t v) { return v == 0; });
 }

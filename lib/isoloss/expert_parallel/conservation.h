@@ -67,39 +67,38 @@ class Conservation {
   /// Rank `rank` of this process sends or receives for tokens of `source`.
   /// Different ranks may do so on different threads.
   void Sent(transport::OpKind op, size_t rank, size_t source, uint64_t hash) {
-    Add(op, rank, source, hash);
+    balance_.Row(rank - first_)[At(op, source)] += hash;
   }
   void Received(transport::OpKind op, size_t rank, size_t source,
                 uint64_t hash) {
-    Add(op, rank, source, 0 - hash);
-  }
-  /// Of all operations together, per source.
-  std::span<const uint64_t> Of(size_t rank) const {
-    return {balance_.Row(rank - first_), balance_.cols()};
+    balance_.Row(rank - first_)[At(op, source)] -= hash;
   }
   uint64_t Of(size_t rank, size_t source, transport::OpKind op) const {
-    return of_operation_.Row(rank - first_)[At(op, source)];
+    return balance_.Row(rank - first_)[At(op, source)];
   }
-  void Reset() {
-    balance_.SetZero();
-    of_operation_.SetZero();
+  /// Of all operations together.
+  uint64_t Of(size_t rank, size_t source) const {
+    uint64_t sum = 0;
+    for (const transport::OpKind op : kOperations) sum += Of(rank, source, op);
+    return sum;
   }
+  void Reset() { balance_.SetZero(); }
 
  private:
-  /// Place in a row of of_operation_.
-  size_t At(transport::OpKind op, size_t source) const {
-    return (static_cast<size_t>(op) - static_cast<size_t>(kOperations[0])) *
-               balance_.cols() +
-           source;
+  static constexpr size_t Number(transport::OpKind op) {
+    return static_cast<size_t>(op) - static_cast<size_t>(kOperations.front());
   }
-  void Add(transport::OpKind op, size_t rank, size_t source, uint64_t hash) {
-    balance_.Row(rank - first_)[source] += hash;
-    of_operation_.Row(rank - first_)[At(op, source)] += hash;
+  static_assert(static_cast<size_t>(kOperations.back()) -
+                    static_cast<size_t>(kOperations.front()) + 1 ==
+                kOperations.size());
+  /// Place in a row of balance_.
+  size_t At(transport::OpKind op, size_t source) const {
+    return Number(op) * ranks_ + source;
   }
 
   size_t first_;
-  Matrix<uint64_t> balance_;       // [local ranks, V]
-  Matrix<uint64_t> of_operation_;  // [local ranks, operations * V]
+  size_t ranks_;
+  Matrix<uint64_t> balance_;  // [local ranks, operations * V]
 };
 
 }  // namespace isoloss::expert_parallel

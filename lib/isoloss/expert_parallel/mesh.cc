@@ -97,10 +97,10 @@ void Mesh::CheckConservation() {
       {OpKind::kConservation}, transport::Reduction::kSum,
       [&](int rank, std::span<uint64_t> mine) {
         for (size_t layer = 0; layer < conservation_.size(); ++layer) {
-          const auto of_rank =
-              conservation_[layer].Of(static_cast<size_t>(rank));
-          std::copy(of_rank.begin(), of_rank.end(),
-                    mine.begin() + static_cast<std::ptrdiff_t>(layer * ranks));
+          for (size_t source = 0; source < ranks; ++source) {
+            mine[layer * ranks + source] =
+                conservation_[layer].Of(static_cast<size_t>(rank), source);
+          }
         }
       },
       balances_);
