@@ -76,7 +76,8 @@ TEST(ExchangeOptions, PaddingIsOneOfTheGroupSizesOfARealKernel) {
     if (known) {
       EXPECT_EQ(complaint, "") << padding;
     } else {
-      EXPECT_EQ(complaint, "exchange: padding is " + std::to_string(padding) +
+      EXPECT_EQ(complaint, "exchange: expert_padding is " +
+                               std::to_string(padding) +
                                ", but must be one of 1, 8, 16, 32, 128. 1 adds "
                                "no rows.");
     }

@@ -106,7 +106,8 @@ class Refusals(JobTest):
         job = self.job(3, "run", self.mesh, "three")
 
         self.assert_job_refused(
-            job, "three", "8 ranks do not divide evenly among 3 processes")
+            job, "three",
+            "parallel.ranks gives 8 ranks to 3 processes, but each must get equally many")
         self.assertEqual(job.returncode, INVALID)
 
     def test_sequences_that_do_not_divide(self):
@@ -115,7 +116,7 @@ class Refusals(JobTest):
 
         self.assert_job_refused(
             job, "uneven", "train.sequences_per_batch gives 3 sequences to 2 "
-            "processes, but each must get a power of two of them")
+            "processes, but each must get a power of two")
 
     def test_an_experiment_that_is_not_there(self):
         job = self.job(2, "run", self.folder / "missing.toml", "missing")

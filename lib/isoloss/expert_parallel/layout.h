@@ -79,9 +79,8 @@ class Layout {
   std::span<const Run> padding() const { return padding_runs_; }
 
   /// Where the next row goes that `expert` of this process receives of `token`,
-  /// which `source` owns:
-  /// rows of one slice of one source arrive in the order of their tokens.
-  /// Different sources may be placed by different threads.
+  /// which `source` owns. Rows of one slice of one source arrive in the order
+  /// of their tokens; different sources may be placed by different threads.
   size_t Place(size_t expert, size_t token, size_t source);
   /// Throws TransportError if `target` (of this process) did not get the rows
   /// of some expert that the counts announce; after all rows were placed.

@@ -66,22 +66,19 @@ ExpertShard Mesh::experts() const {
 
 std::unique_ptr<Exchange> Mesh::MakeExchange(kernels::Rounding rounding) {
   if (transport_ == nullptr) {
-    ranked_.push_back(nullptr);
     return std::make_unique<LocalExchange>(config_.topology.experts, rounding,
                                            team_);
   }
   Conservation& conservation = conservation_.emplace_back(
       transport_->local_ranks(), config_.topology.ranks);
-  auto exchange = std::make_unique<RankedExchange>(
+  return std::make_unique<RankedExchange>(
       ExchangeSetup{.topology = config_.topology,
                     .options = config_.options,
                     .dispatch_units = config_.dispatch_units,
                     .rounding = rounding,
                     .transport = *transport_,
                     .team = team_},
-      static_cast<int>(ranked_.size()), conservation);
-  ranked_.push_back(exchange.get());
-  return exchange;
+      static_cast<int>(conservation_.size()) - 1, conservation);
 }
 
 void Mesh::BeginStep(int64_t step) {

@@ -21,8 +21,6 @@
 
 namespace isoloss::expert_parallel {
 
-class RankedExchange;
-
 struct MeshConfig {
   Topology topology;
   ExchangeOptions options;
@@ -60,8 +58,6 @@ class Mesh {
   /// The exchange of the next MoE layer; `rounding` of activations. It refers
   /// to this mesh.
   std::unique_ptr<Exchange> MakeExchange(kernels::Rounding rounding);
-  /// Those made, in order; null in a local mesh.
-  const RankedExchange* ranked(size_t layer) const { return ranked_[layer]; }
 
   /// Messages and errors name `step` from now on.
   void BeginStep(int64_t step);
@@ -127,11 +123,10 @@ class Mesh {
   std::unique_ptr<transport::Transport> transport_;
   ThreadTeam& team_;
   int64_t step_ = 0;
-  std::deque<Conservation> conservation_;      // one per exchange
-  std::vector<const RankedExchange*> ranked_;  // one per exchange
-  std::vector<uint64_t> balances_;             // [layers, V]
-  std::vector<float> flat_;                    // gradients, one after another
-  std::vector<std::vector<float>> slices_;     // one per peer
+  std::deque<Conservation> conservation_;   // one per exchange
+  std::vector<uint64_t> balances_;          // [layers, V]
+  std::vector<float> flat_;                 // gradients, one after another
+  std::vector<std::vector<float>> slices_;  // one per peer
 };
 
 }  // namespace isoloss::expert_parallel

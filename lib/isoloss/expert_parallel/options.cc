@@ -13,8 +13,6 @@
 namespace isoloss::expert_parallel {
 namespace {
 
-constexpr size_t kPaddings[] = {1, 8, 16, 32, 128};
-
 void RequirePayload(const char* where, std::string_view key,
                     const std::string& name) {
   const std::vector<std::string> names = PayloadNames();
@@ -24,13 +22,13 @@ void RequirePayload(const char* where, std::string_view key,
 }
 
 void RequirePadding(const char* where, size_t padding) {
-  if (std::find(std::begin(kPaddings), std::end(kPaddings), padding) !=
-      std::end(kPaddings)) {
+  if (std::find(std::begin(kPaddings), std::end(kPaddings),
+                static_cast<int64_t>(padding)) != std::end(kPaddings)) {
     return;
   }
   ThrowError(ErrorKind::kConfig,
-             "{} padding is {}, but must be one of {}. 1 adds no rows.", where,
-             padding, fmt::join(kPaddings, ", "));
+             "{} expert_padding is {}, but must be one of {}. 1 adds no rows.",
+             where, padding, fmt::join(kPaddings, ", "));
 }
 
 /// Why `algorithm` cannot apply weights inside the source's sum over slots; ""

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace isoloss::expert_parallel {
@@ -38,6 +39,9 @@ enum class CombineOrder {
   kRank,      ///< ascending (DeepEP V1)
   kLastSlot,  ///< ascending last slot of the token in them (DeepEP V2)
 };
+
+/// What ExchangeOptions::padding may be: multiples that real kernels ask for.
+inline constexpr int64_t kPaddings[] = {1, 8, 16, 32, 128};
 
 struct ExchangeOptions {
   Algorithm algorithm = Algorithm::kFlat;

@@ -146,6 +146,7 @@ void GatherCombine(MatrixView<const float> rows,
 /// dweights[t, k] = RowDot(dout[t], rows[r]), not rounded.
 /// Other rows of drows are left alone.
 /// Shapes   rows, drows [R, D]; index, weights, dweights [T, K]; dout [T, D].
+///          `drows` may be `rows`; or `dout`, if index names row t for token t.
 /// Errors   ShapeError also for an index outside [0, R).
 void GatherCombineBackward(MatrixView<const float> rows,
                            MatrixView<const int32_t> index,

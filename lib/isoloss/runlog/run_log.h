@@ -138,8 +138,8 @@ struct Provenance {
   int64_t ranks = 1;       ///< virtual ranks
   int64_t expert_data_parallel = 1;  ///< copies of each expert
   int64_t ranks_per_node = 1;
-  std::string
-      exchange;         ///< its resolved options, one line; "" before version 2
+  /// Resolved options of the exchange, one line; "" before version 2.
+  std::string exchange;
   std::string routing;  ///< who chose the experts; "" before version 2
   /// Quantised GEMM calls that the recipe asks for in each step (an expert
   /// without tokens still counts), and GEMM calls in all.

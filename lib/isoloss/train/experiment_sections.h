@@ -62,7 +62,7 @@ inline constexpr Named<WeightSite> kWeightSites[] = {
     {"before_fc2", WeightSite::kBeforeFc2}};
 inline constexpr Named<CombineOrder> kCombineOrders[] = {
     {"rank", CombineOrder::kRank}, {"last_slot", CombineOrder::kLastSlot}};
-inline constexpr int64_t kPaddings[] = {1, 8, 16, 32, 128};
+using expert_parallel::kPaddings;
 inline constexpr Named<RoutingMode> kRoutingModes[] = {
     {"learned", RoutingMode::kLearned},
     {"forced_balance", RoutingMode::kForcedBalance},

@@ -118,6 +118,12 @@ void CheckProcesses(const Experiment& experiment, size_t processes) {
   }
 }
 
+void CheckLaunch(const Experiment& experiment) {
+  if (experiment.parallel.transport != "mpi") return;
+  CheckProcesses(experiment,
+                 static_cast<size_t>(transport::DetectLaunch().processes));
+}
+
 std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const Experiment& experiment, const Arm& arm,
     const std::string& reason_folder, ThreadTeam& team,
@@ -128,15 +134,11 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
       .options = arm.exchange.Resolved(),
       .dispatch_units = parallel.dispatch_units};
   std::unique_ptr<transport::Transport> transport;
-  const transport::Launch launch = transport::DetectLaunch();
   // Several processes need a transport even where rows stay where they are; and
   // MakeTransport refuses those that another transport would not connect.
   if (!IsLocal(config) || parallel.transport == "mpi" || make_transport ||
-      launch.processes > 1) {
-    // Before MPI starts, so that a mistake is no crash of a job.
-    if (!make_transport) {
-      CheckProcesses(experiment, static_cast<size_t>(launch.processes));
-    }
+      transport::DetectLaunch().processes > 1) {
+    if (!make_transport) CheckLaunch(experiment);
     const transport::TransportOptions options = {
         .ranks = static_cast<int>(parallel.mesh.ranks),
         .deadline_seconds = parallel.deadline_seconds,

@@ -23,6 +23,11 @@ using TransportFactory = std::function<std::unique_ptr<transport::Transport>(
 /// the gradient norm.
 void CheckProcesses(const Experiment& experiment, size_t processes);
 
+/// CheckProcesses for those that a launcher started, before MPI starts: a
+/// mistake is then no crash of a job. Another transport than `mpi` refuses them
+/// itself.
+void CheckLaunch(const Experiment& experiment);
+
 /// The mesh of `arm`. `make_transport` is not called if nothing has to travel;
 /// null: what [parallel] says.
 /// Errors   as CheckProcesses and transport::MakeTransport.

@@ -236,8 +236,7 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
   // Refuse what an hour's training would meet.
   ResolveRecipes(experiment);
   CheckReplays(experiment);
-  CheckProcesses(experiment,
-                 static_cast<size_t>(transport::DetectLaunch().processes));
+  CheckLaunch(experiment);
   std::vector<Run> runs;
   for (const uint64_t seed : experiment.train.seeds) {
     for (const Arm& arm : experiment.arms) {

@@ -61,7 +61,9 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
 /// log of process 0 is whole, the others' lack what is added up there. The log
 /// is incomplete, with an event that says why, if the run was stopped or its
 /// loss or gradient norm was not finite: such a step is the last one in the
-/// log. Errors   ConfigError if the corpus does not fit the model, the recipe
+/// log.
+///
+/// Errors   ConfigError if the corpus does not fit the model, the recipe
 ///          matches no GEMM, or [routing] replays a log that does not fit;
 ///          as MakeMesh; TransportError if ranks lost each other or what they
 ///          exchange is not what arrives: then all processes fail.
