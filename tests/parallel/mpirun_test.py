@@ -131,6 +131,9 @@ def processor_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+INTERRUPTED = 130  # of the first process; the others end well
+
+
 class Deaths(JobTest):
     """What ends a job of four processes that would train for an hour."""
 
@@ -229,6 +232,14 @@ class Deaths(JobTest):
                              ["start", "interrupt"])
             self.assertGreater(len(log["steps/step"]), 0)
         self.assertEqual(self.reasons(out), {})
+
+    def test_sigterm_at_any_one_process_interrupts_the_job(self):
+        # Processes vote after every step; the first one tells of it.
+        code, text = self.end_job(
+            "term", lambda _, pids: os.kill(pids[3], signal.SIGTERM))
+
+        self.assert_interrupted("term", text)
+        self.assertEqual(code, INTERRUPTED, text)
 
     def test_sigterm_at_the_launcher_leaves_a_partial_log(self):
         # Exit codes of terminated jobs are the launcher's: MPICH's may be 0. Open
