@@ -1,9 +1,11 @@
 // Rows that travel as they are: BF16 words, or FP32 words where activations are
 // FP32.
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
 #include "isoloss/expert_parallel/payload.h"
+#include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/wire.h"
 
 namespace isoloss::expert_parallel {
@@ -13,10 +15,12 @@ void EncodeFp32(const float* row, size_t width, std::byte* bytes) {
   if (width > 0) std::memcpy(bytes, row, width * sizeof(float));
 }
 
-/// Chosen for FP32 activations only, which are not rounded.
 void DecodeFp32(const std::byte* bytes, size_t width,
-                kernels::Rounding /*rounding*/, float* row) {
+                kernels::Rounding rounding, float* row) {
   if (width > 0) std::memcpy(row, bytes, width * sizeof(float));
+  if (rounding == kernels::Rounding::kBf16) {
+    std::transform(row, row + width, row, formats::RoundToBf16);
+  }
 }
 
 void DecodeBf16(const std::byte* bytes, size_t width,
