@@ -25,7 +25,6 @@ Layout::Layout(const Topology& topology, size_t units, size_t padding,
     : topology_(topology),
       units_{units, topology.ranks},
       padding_(padding),
-      local_(local),
       group_nodes_(topology.group_ranks() / topology.node_ranks()) {
   ISOLOSS_ASSERT(units % topology.ranks == 0 || topology.ranks % units == 0);
   rank_rows_at_ = units_.slices_per_rank() * topology.experts;

@@ -65,9 +65,6 @@ class Layout {
     return Of(source)[node_rows_at_ + node % group_nodes_];
   }
 
-  /// First expert of this process, and how many it has.
-  size_t first_expert() const { return first_expert_; }
-  size_t local_experts() const { return local_experts_; }
   std::span<const size_t> expert_begins() const { return expert_begins_; }
   std::span<const size_t> unit_ends() const { return unit_ends_; }
   size_t rows() const { return expert_begins_.back(); }
@@ -121,11 +118,10 @@ class Layout {
   Topology topology_;
   DispatchUnits units_;
   size_t padding_;
-  transport::RankRange local_;
   size_t group_nodes_;  // nodes of one group
   size_t rank_rows_at_;
   size_t node_rows_at_;
-  size_t first_expert_;
+  size_t first_expert_;  // of this process
   size_t local_experts_;
   size_t first_source_;  // ranks of this process's groups
   size_t sources_;

@@ -18,10 +18,6 @@ namespace {
 using transport::OpKind;
 using transport::RankRange;
 
-std::span<const std::byte> BytesOf(std::span<const float> values) {
-  return std::as_bytes(values);
-}
-
 }  // namespace
 
 bool IsLocal(const MeshConfig& config) {
@@ -56,12 +52,14 @@ size_t Mesh::process() const {
   return transport_ ? static_cast<size_t>(transport_->process()) : 0;
 }
 
+size_t Mesh::ProcessesPerGroup() const {
+  const size_t hosted = config_.topology.ranks / processes();
+  return std::max<size_t>(1, config_.topology.group_ranks() / hosted);
+}
+
 ExpertShard Mesh::experts() const {
-  const Topology& mesh = config_.topology;
-  const size_t hosted = mesh.ranks / processes();
-  if (hosted >= mesh.group_ranks()) return {0, mesh.experts};
-  return {mesh.FirstExpertOf(hosted * process()),
-          hosted * mesh.experts_per_rank()};
+  const size_t count = config_.topology.experts / ProcessesPerGroup();
+  return {process() % ProcessesPerGroup() * count, count};
 }
 
 std::unique_ptr<Exchange> Mesh::MakeExchange(kernels::Rounding rounding) {
@@ -182,9 +180,7 @@ std::vector<size_t> Mesh::AllProcesses() const {
 }
 
 std::vector<size_t> Mesh::ProcessesWithSameExperts() const {
-  const size_t hosted = config_.topology.ranks / processes();
-  const size_t of_group =
-      std::max<size_t>(1, config_.topology.group_ranks() / hosted);
+  const size_t of_group = ProcessesPerGroup();
   std::vector<size_t> peers;
   for (size_t p = process() % of_group; p < processes(); p += of_group) {
     peers.push_back(p);
@@ -193,9 +189,7 @@ std::vector<size_t> Mesh::ProcessesWithSameExperts() const {
 }
 
 std::vector<size_t> Mesh::ProcessesOfGroup() const {
-  const size_t hosted = config_.topology.ranks / processes();
-  const size_t of_group =
-      std::max<size_t>(1, config_.topology.group_ranks() / hosted);
+  const size_t of_group = ProcessesPerGroup();
   std::vector<size_t> peers(of_group);
   std::iota(peers.begin(), peers.end(), process() / of_group * of_group);
   return peers;
@@ -265,7 +259,8 @@ void Mesh::SumOver(std::span<const size_t> peers,
   for (auto& values : slices_) values.resize(mine.size());
   std::copy(mine.begin(), mine.end(), slices_[self].begin());
   ExchangeWith(
-      OpKind::kGradients, peers, [&](size_t i) { return BytesOf(slice(i)); },
+      OpKind::kGradients, peers,
+      [&](size_t i) { return std::as_bytes(slice(i)); },
       [&](size_t i) { return std::as_writable_bytes(std::span(slices_[i])); });
 
   // The aligned tree over peers: neighbours first.
@@ -278,7 +273,7 @@ void Mesh::SumOver(std::span<const size_t> peers,
   }
   std::copy(slices_[0].begin(), slices_[0].end(), mine.begin());
   ExchangeWith(
-      OpKind::kGradients, peers, [&](size_t) { return BytesOf(mine); },
+      OpKind::kGradients, peers, [&](size_t) { return std::as_bytes(mine); },
       [&](size_t i) { return std::as_writable_bytes(slice(i)); });
 
   const float* next = flat_.data();
@@ -298,7 +293,7 @@ void Mesh::SumExperts(std::span<const MatrixView<float>> gradients) {
 }
 
 template <typename T>
-std::vector<T> Mesh::GatherFrom(std::span<const size_t> peers,
+std::vector<T> Mesh::GatherFrom(OpKind kind, std::span<const size_t> peers,
                                 std::span<const T> mine) {
   std::vector<T> all(mine.size() * peers.size());
   const auto self = static_cast<size_t>(
@@ -309,21 +304,21 @@ std::vector<T> Mesh::GatherFrom(std::span<const size_t> peers,
   std::copy(mine.begin(), mine.end(), part(self).begin());
   if (peers.size() == 1) return all;
   ExchangeWith(
-      OpKind::kScalars, peers, [&](size_t) { return std::as_bytes(mine); },
+      kind, peers, [&](size_t) { return std::as_bytes(mine); },
       [&](size_t i) { return std::as_writable_bytes(part(i)); });
   return all;
 }
 
 std::vector<double> Mesh::GatherExperts(std::span<const double> mine) {
-  return GatherFrom(ProcessesOfGroup(), mine);
+  return GatherFrom(OpKind::kScalars, ProcessesOfGroup(), mine);
 }
 
 std::vector<double> Mesh::Gather(std::span<const double> mine) {
-  return GatherFrom(AllProcesses(), mine);
+  return GatherFrom(OpKind::kScalars, AllProcesses(), mine);
 }
 
 std::vector<int32_t> Mesh::Gather(std::span<const int32_t> mine) {
-  return GatherFrom(AllProcesses(), mine);
+  return GatherFrom(OpKind::kScalars, AllProcesses(), mine);
 }
 
 std::vector<int64_t> Mesh::SumToFirst(std::vector<int64_t> values) {
@@ -348,20 +343,11 @@ std::vector<int64_t> Mesh::SumToFirst(std::vector<int64_t> values) {
 
 void Mesh::GatherExperts(MatrixView<const float> mine,
                          MatrixView<float> whole) {
-  const std::vector<size_t> peers = ProcessesOfGroup();
-  const size_t size = mine.rows() * mine.cols();
-  ISOLOSS_ASSERT(whole.rows() * whole.cols() == size * peers.size());
-  const auto part = [&](size_t i) {
-    return std::span(whole.data() + i * size, size);
-  };
-  std::copy_n(mine.data(), size, part(process() % peers.size()).begin());
-  if (peers.size() == 1) return;
-  ExchangeWith(
-      OpKind::kWeights, peers,
-      [&](size_t) {
-        return BytesOf({mine.data(), size});
-      },
-      [&](size_t i) { return std::as_writable_bytes(part(i)); });
+  const std::vector<float> all =
+      GatherFrom(OpKind::kWeights, ProcessesOfGroup(),
+                 std::span(mine.data(), mine.rows() * mine.cols()));
+  ISOLOSS_ASSERT(whole.rows() * whole.cols() == all.size());
+  std::copy(all.begin(), all.end(), whole.data());
 }
 
 void Mesh::CheckReplicas(uint64_t digest, const char* what) {

@@ -103,6 +103,8 @@ class Mesh {
   [[noreturn]] void ReportReplica(const char* what, size_t process,
                                   uint64_t digest, size_t other,
                                   uint64_t others) const;
+  /// Processes among which one copy of the experts is spread.
+  size_t ProcessesPerGroup() const;
   std::vector<size_t> AllProcesses() const;
   std::vector<size_t> ProcessesWithSameExperts() const;
   std::vector<size_t> ProcessesOfGroup() const;
@@ -111,7 +113,8 @@ class Mesh {
   template <typename T>
   std::vector<T> GatherScalars(T mine);
   template <typename T>
-  std::vector<T> GatherFrom(std::span<const size_t> peers,
+  std::vector<T> GatherFrom(transport::OpKind kind,
+                            std::span<const size_t> peers,
                             std::span<const T> mine);
   /// Every process of `peers` (this one among them) sends bytes to every other;
   /// `outgoing(i)` is for peers[i], `incoming(i)` takes what it sent.

@@ -87,9 +87,9 @@ class RankedExchange : public Exchange {
     Port hops[2];
     /// [received rows, row bytes]: what a gateway forwards, untouched.
     std::vector<std::byte> forwarded;
-    Matrix<float> folded;         // [gateway rows, D]
-    std::vector<float> dweights;  // [tags of the last hop], then of a gateway
-    std::vector<float> gateway_dweights;
+    Matrix<float> folded;                 // [gateway rows, D]
+    std::vector<float> dweights;          // [tags of the last hop]
+    std::vector<float> gateway_dweights;  // [tags of hop 0]
     // Of the last hop's received assignments, in order.
     std::vector<int32_t> places;  // rows of the experts' lists
     std::vector<float> weights;

@@ -1,6 +1,7 @@
 // The way back from the experts' ranks, and the sums on it.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <vector>
 
 #include "isoloss/expert_parallel/ranked_exchange.h"
@@ -105,39 +106,36 @@ void RankedExchange::TakeWeightGradients(int rank) {
   }
 }
 
-/// What goes back for each received row of the last hop, [rows, D]: `weighted`
-/// or not, and added up where assignments share the row.
+/// What goes back for each received row of the last hop, [rows, D]: `weighted`,
+/// added up where assignments share the row, or both.
 MatrixView<const float> RankedExchange::RowSums(
     bool weighted, int rank, MatrixView<const float> expert_rows) {
-  static thread_local Matrix<float> terms;  // [assignments, D]
-  static thread_local Matrix<float> sums;   // [received rows, D]
-  RankState& state = State(rank);
+  static thread_local Matrix<float> terms;           // [assignments, D]
+  static thread_local std::vector<int32_t> numbers;  // 0, 1, 2, …
+  static thread_local Matrix<float> sums;            // [received rows, D]
+  const RankState& state = State(rank);
   const ReceiveSide& receive = state.hops[last_hop()].receive;
   const size_t tags = receive.tags.size();
-
-  terms.ResizeUninitialized(tags, width_);
+  // What is added: assignment i's row is number order[i] of `rows`.
+  MatrixView<const float> rows = expert_rows;
+  std::span<const int32_t> order = state.places;
   if (weighted) {
+    terms.ResizeUninitialized(tags, width_);
     kernels::GatherCombine(expert_rows, {state.places.data(), tags, 1},
                            {state.weights.data(), tags, 1}, {}, setup_.rounding,
                            terms.view(), Serial());
-  } else {
-    for (size_t i = 0; i < tags; ++i) {
-      std::memcpy(terms.Row(i),
-                  expert_rows.Row(static_cast<size_t>(state.places[i])),
-                  width_ * sizeof(float));
-    }
+    if (!SharesRows(fold_order())) return terms.view();
+    numbers.resize(tags);
+    std::iota(numbers.begin(), numbers.end(), 0);
+    rows = terms.view();
+    order = numbers;
   }
-  if (!SharesRows(fold_order())) return terms.view();
-
-  static thread_local std::vector<int32_t> order;  // 0, 1, 2, …
-  while (order.size() < tags)
-    order.push_back(static_cast<int32_t>(order.size()));
   sums.ResizeUninitialized(receive.rows(), width_);
   for (size_t row = 0; row < receive.rows(); ++row) {
     const size_t begin = receive.tag_of_row[row];
     const size_t end = receive.tag_of_row[row + 1];
-    AddRows(terms.view(), std::span(order).subspan(begin, end - begin),
-            setup_.rounding, sums.view().Rows(row, 1));
+    AddRows(rows, order.subspan(begin, end - begin), setup_.rounding,
+            sums.view().Rows(row, 1));
   }
   return sums.view();
 }
