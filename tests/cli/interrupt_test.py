@@ -4,7 +4,7 @@ import signal
 
 import h5py
 
-from program import ProgramTest, INTERRUPTED, INVALID, PASS
+from program import ProgramTest, INTERRUPTED, INVALID, PASS, same_bits
 from terminal import TerminalProgram
 
 
@@ -38,15 +38,17 @@ class Interrupt(ProgramTest):
                     self.assertGreater(len(files), 0)
                     self.assertLessEqual(
                         set(files),
-                        {"bf16-seed1.partial.h5", "mxfp8-seed1.partial.h5"})
-                    for path in files.values():
-                        self.assert_partial(path)
+                        {f"{arm}-seed1.{kind}" for arm in ("bf16", "mxfp8")
+                         for kind in ("partial.h5", "journal", "checkpoints")})
+                    for name, path in files.items():
+                        if name.endswith(".partial.h5"):
+                            self.assert_partial(path)
 
     def assert_partial(self, path):
         with h5py.File(path) as log:
             self.assertFalse(log.attrs["complete"])
             kinds = list(log["events/kind"].asstr())
-            self.assertEqual(kinds, ["start", "interrupt"])
+            self.assertEqual(kinds, ["start", "checkpoint", "interrupt"])
             steps = len(log["steps/step"])
             self.assertEqual(len(log["steps/loss_nats"]), steps)
         shown = self.run_isoloss("show", path)
@@ -59,25 +61,75 @@ class Interrupt(ProgramTest):
         files = self.interrupt(signal.SIGINT, "kept", *settings,
                                when="1 of 40 runs finished")
 
-        whole = [n for n in files if not n.endswith(".partial.h5")]
+        logs = {n: p for n, p in files.items() if n.endswith(".h5")}
+        whole = [n for n in logs if not n.endswith(".partial.h5")]
         self.assertIn("bf16-seed1.h5", whole)
-        self.assertLessEqual(len(files) - len(whole), 1)
-        self.assertLess(len(files), 40)
+        self.assertLessEqual(len(logs) - len(whole), 1)
+        self.assertLess(len(logs), 40)
         for name in whole:
             with h5py.File(files[name]) as log:
                 self.assertTrue(log.attrs["complete"], name)
-        judged = self.run_isoloss("gate", *files.values())
+        judged = self.run_isoloss("gate", *logs.values())
         self.assertEqual(judged.returncode, INVALID, judged.stdout)
 
-    def test_a_later_run_replaces_partial_logs_and_old_verdicts(self):
+    def test_a_resumed_run_is_the_one_that_was_never_stopped(self):
+        settings = ("train.steps=3000", "train.seeds=[1]")
+        whole = self.make_logs("undisturbed", *settings)
+        self.interrupt(signal.SIGINT, "resumed", *settings, command="run")
+
+        result = self.run_isoloss(
+            "run", "tiny.toml", "--out", "resumed", "--resume",
+            *(f"--set={setting}" for setting in settings))
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("resumed from step", result.stderr)
+        files = sorted(p.name for p in (self.folder / "resumed").iterdir())
+        self.assertEqual(files, ["bf16-seed1.h5", "mxfp8-seed1.h5"])
+        for name, path in whole.items():
+            self.assertEqual(same_bits(path),
+                             same_bits(self.folder / f"resumed/{name}.h5"))
+
+    def test_resuming_as_another_run_is_refused_and_loses_nothing(self):
+        self.interrupt(signal.SIGINT, "other", "train.steps=100000",
+                       "train.seeds=[1]", command="run")
+        before = self.contents("other")
+        for setting, words in (
+                ("train.lr=0.5", ("train.lr: 0.001 before, 0.5 now",)),
+                ("data.seed=9", ("data.seed: 0 before, 9 now", "corpus: ")),
+                ("arms.bf16.recipe=fp32", ("recipe: bf16 before, fp32 now",))):
+            with self.subTest(setting=setting):
+                result = self.run_isoloss(
+                    "run", "tiny.toml", "--arm", "bf16", "--out", "other",
+                    "--resume", "--set", "train.steps=100000", "--set",
+                    "train.seeds=[1]", "--set", setting)
+
+                self.assertEqual(result.returncode, INVALID, result.stderr)
+                for word in words + ("--restart",):
+                    self.assertIn(word, result.stderr)
+                self.assertEqual(self.contents("other"), before)
+
+    def contents(self, out):
+        return {str(path): path.read_bytes()
+                for path in sorted((self.folder / out).rglob("*"))
+                if path.is_file()}
+
+    def test_a_later_run_discards_nothing_unasked(self):
         arguments = ("verify", "tiny.toml", "--out", "again")
         first = self.run_isoloss(*arguments)
         self.assertTrue((self.folder / "again/verdict.json").exists())
 
         self.interrupt(signal.SIGINT, "again", "train.steps=100000")
         self.assertFalse((self.folder / "again/verdict.json").exists())
+        before = self.contents("again")
 
-        last = self.run_isoloss(*arguments)
+        refused = self.run_isoloss(*arguments)
+
+        self.assert_refused(refused, "again", "unfinished run", "--resume",
+                            "--restart", "--out")
+        self.assertEqual(self.contents("again"), before)
+
+        last = self.run_isoloss(*arguments, "--restart")
+
         self.assertEqual(last.returncode, first.returncode)
         self.assertEqual(
             sorted(path.name for path in (self.folder / "again").iterdir()),

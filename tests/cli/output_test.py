@@ -2,11 +2,12 @@
 
 import ctypes
 import os
+import pathlib
 import resource
 import signal
 import subprocess
 
-from program import ProgramTest
+from program import PASS, ProgramTest
 from terminal import TerminalProgram
 
 MNT_DETACH = 2  # <sys/mount.h>
@@ -99,4 +100,12 @@ class Output(ProgramTest):
 
         self.assertEqual(code, 3, program.screen())
         self.assertIn("No space left on device", program.screen())
-        self.assertEqual(os.listdir(disk), ["filler"])
+        # What was computed is still there, and nothing half-written.
+        left = set(os.listdir(disk)) - {"filler"}
+        self.assertTrue(left)
+        self.assertLessEqual(
+            {pathlib.Path(name).suffixes[-1] for name in left},
+            {".journal", ".h5"})
+        for name in left:
+            shown = self.run_isoloss("show", disk / name)
+            self.assertEqual(shown.returncode, PASS, shown.stderr)

@@ -2,7 +2,7 @@
 
 from program import ProgramTest, INVALID, PASS, USAGE
 
-COMMANDS = ("verify", "run", "gate", "compare", "show")
+COMMANDS = ("verify", "run", "gate", "compare", "show", "watch", "export")
 
 
 class Usage(ProgramTest):

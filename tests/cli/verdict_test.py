@@ -1,9 +1,14 @@
 """From training to a verdict: report, JSON, exit codes, what never passes."""
 
 import json
+import pathlib
 import shutil
+import sys
 
 import h5py
+
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "runlog"))
+from read_with_h5py import seal
 
 from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, TINY)
 
@@ -45,6 +50,7 @@ class Verdict(ProgramTest):
             copies.append(shutil.copy(log, folder))
             with h5py.File(copies[-1], "r+") as file:
                 edit(name, file)
+            seal(copies[-1])
         return copies
 
     def test_pass_with_both_curves_load_and_entropy(self):

@@ -118,21 +118,17 @@ inline Matrix<float> ReadExpertBias(const H5File& file,
 /// Keeps everything the model announces, densely, by name.
 class Recorder : public model::TapSink {
  public:
-  void OnActivation(std::string_view name,
-                    MatrixView<const float> values) override {
-    activations[std::string(name)] = Dense(values);
+  void OnTensor(const model::Tensor& tensor) override {
+    names.push_back(tensor.Name());
+    tensors[names.back()] = Dense(tensor.values);
   }
-  void OnGradient(std::string_view name,
-                  MatrixView<const float> values) override {
-    gradients[std::string(name)] = Dense(values);
-  }
-  void OnRouting(std::string_view name,
-                 MatrixView<const int32_t> expert_ids) override {
-    routing[std::string(name)] = Dense(expert_ids);
+  void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
+                 size_t /*first_token*/) override {
+    routing[std::string(module)] = Dense(expert_ids);
   }
 
-  std::map<std::string, std::vector<float>> activations;
-  std::map<std::string, std::vector<float>> gradients;
+  std::vector<std::string> names;  ///< in the order of announcement
+  std::map<std::string, std::vector<float>> tensors;
   std::map<std::string, std::vector<int32_t>> routing;
 
  private:

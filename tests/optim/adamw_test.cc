@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::optim {
 namespace {
@@ -108,6 +110,72 @@ TEST(AdamW, CarriesNanToTheWeights) {
   EXPECT_FALSE(std::isnan(parameter[1]));
 }
 
+std::vector<float> Noise(size_t size, uint64_t stream) {
+  const CounterRng rng(/*seed=*/1, stream);
+  std::vector<float> values(size);
+  for (size_t i = 0; i < size; ++i) {
+    values[i] = static_cast<float>(rng.Uniform(i) - 0.5);
+  }
+  return values;
+}
+
+TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
+  // Two runs of threads and a part of a leaf; and less than a leaf.
+  constexpr size_t kSizes[] = {20 * kernels::kSquaresLeaf + 7, 5};
+  ThreadTeam team(2);
+  std::vector<std::vector<float>> watched;
+  std::vector<std::vector<float>> gradients;
+  for (const size_t size : kSizes) {
+    watched.push_back(Noise(size, 1));
+    gradients.push_back(Noise(size, 2));
+  }
+  std::vector<std::vector<float>> plain = watched;
+  AdamW with({}, {{watched[0], gradients[0]}, {watched[1], gradients[1]}});
+  AdamW without({}, {{plain[0], gradients[0]}, {plain[1], gradients[1]}});
+
+  std::vector<UpdateSquares> squares(2);
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<std::vector<float>> before = watched;
+    with.Step(1e-2, 0.5, team, squares);
+    without.Step(1e-2, 0.5, team);
+
+    EXPECT_EQ(watched, plain) << "step " << step;
+    for (size_t i = 0; i < before.size(); ++i) {
+      std::vector<float> change(before[i].size());
+      for (size_t j = 0; j < change.size(); ++j) {
+        change[j] = watched[i][j] - before[i][j];
+      }
+      std::vector<double> leaves(squares[i].parameter.size());
+      kernels::SumOfSquaresLeaves(before[i], leaves, team);
+      EXPECT_EQ(squares[i].parameter, leaves) << "tensor " << i;
+      kernels::SumOfSquaresLeaves(change, leaves, team);
+      EXPECT_EQ(squares[i].update, leaves) << "tensor " << i;
+    }
+  }
+}
+
+TEST(AdamW, GoesOnToTheBitFromWhatItHandsOut) {
+  ThreadTeam team(1);
+  const std::vector<float> gradient = Noise(100, 3);
+  std::vector<float> straight = Noise(100, 4);
+  AdamW first({}, {{straight, gradient}});
+  // Enough steps for pow(beta, t) to differ from the product in its last bits.
+  for (int step = 0; step < 37; ++step) first.Step(1e-2, 1.0, team);
+
+  std::vector<float> resumed = straight;
+  AdamW second({}, {{resumed, gradient}});
+  second.first_moments()[0].CopyFrom(first.first_moments()[0]);
+  second.second_moments()[0].CopyFrom(first.second_moments()[0]);
+  second.Restore(first.steps());
+  for (int step = 0; step < 3; ++step) {
+    first.Step(1e-2, 1.0, team);
+    second.Step(1e-2, 1.0, team);
+  }
+
+  EXPECT_EQ(second.steps(), 40);
+  EXPECT_EQ(resumed, straight);
+}
+
 TEST(AdamW, RejectsWhatHasNoMeaning) {
   std::vector<float> parameter(3);
   const std::vector<float> gradient(2);
@@ -119,6 +187,12 @@ TEST(AdamW, RejectsWhatHasNoMeaning) {
   EXPECT_THROW(AdamW({.eps = std::numeric_limits<double>::infinity()}, {}),
                Error);
   EXPECT_THROW(AdamW({.weight_decay = -1.0}, {}), Error);
+  AdamW none({}, {});
+  ThreadTeam team(1);
+  std::vector<UpdateSquares> squares(1);
+  EXPECT_THROW(none.Step(1e-3, 1.0, team, squares), Error);
+  EXPECT_THROW(none.Restore(-1), Error);
+  EXPECT_THROW(none.Restore(AdamW::kMaxSteps + 1), Error);
 }
 
 }  // namespace

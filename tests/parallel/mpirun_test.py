@@ -14,8 +14,8 @@ import unittest
 
 import h5py
 
-from job import JobTest
-from program import BINARY, INCONCLUSIVE, INVALID, PASS
+from job import MESH, JobTest
+from program import BINARY, INCONCLUSIVE, INVALID, PASS, same_bits
 
 # What a launcher needs to clean up after a job that ended badly.
 LAUNCHER_SECONDS = 30
@@ -134,8 +134,8 @@ def processor_seconds(pid):
 INTERRUPTED = 130  # of the first process; the others end well
 
 
-class Deaths(JobTest):
-    """What ends a job of four processes that would train for an hour."""
+class LiveJobTest(JobTest):
+    """Finds processes of a job that is still running."""
 
     def pids(self, out):
         """Of the job's processes, by index."""
@@ -156,6 +156,10 @@ class Deaths(JobTest):
                 if name in (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK"):
                     found[int(value)] = int(entry.name)
         return found
+
+
+class Deaths(LiveJobTest):
+    """What ends a job of four processes that would train for an hour."""
 
     def training_pids(self, job, out):
         """Once all four have worked longer than it takes to start."""
@@ -224,12 +228,15 @@ class Deaths(JobTest):
             self.assertRegex(text, r"(?i)signal 9|exit code: 9|no such process")
 
     def assert_interrupted(self, out, text):
-        self.assertEqual(self.files(out), ["bf16-seed1.partial.h5"], text)
+        self.assertEqual(
+            self.files(out),
+            [f"bf16-seed1.{kind}"
+             for kind in ("checkpoints", "journal", "partial.h5")], text)
         self.assertEqual(text.count("isoloss: interrupted"), 1, text)
         with h5py.File(self.folder / out / "bf16-seed1.partial.h5") as log:
             self.assertFalse(log.attrs["complete"])
             self.assertEqual(list(log["events/kind"].asstr()),
-                             ["start", "interrupt"])
+                             ["start", "checkpoint", "interrupt"])
             self.assertGreater(len(log["steps/step"]), 0)
         self.assertEqual(self.reasons(out), {})
 
@@ -248,6 +255,100 @@ class Deaths(JobTest):
                                OMPI_MCA_odls_base_sigkill_timeout="10")
 
         self.assert_interrupted("mpirun", text)
+
+
+class Resumption(LiveJobTest):
+    """A job that goes on with other processes than it was begun with."""
+
+    STEPS = 200
+    SETTINGS = (f"train.steps={STEPS}", "model.num_experts=16",
+                "log.eval_every=50", "log.routing=false",
+                "log.digests_every=20", "log.refresh_seconds=0")
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # One run: its first arm only.
+        cls.one = cls.write("one.toml", MESH.partition("[arms.mxfp8]")[0])
+
+    @staticmethod
+    def content(path):
+        """All that a resumed run must repeat; /exchange tells of one mesh."""
+        content = same_bits(path)
+        with h5py.File(path) as log:
+            for group in ("moe", "parameters"):
+                for name, dataset in log[group].items():
+                    if name != "names":
+                        content[f"{group}/{name}"] = dataset[()].tobytes()
+            for name in ("step", "digest"):
+                content[f"tensors/{name}"] = log[f"tensors/{name}"][()].tobytes()
+        return content
+
+    def start(self, processes, *more):
+        return subprocess.Popen(
+            [*self.command(processes, "run", self.one, "job", *self.SETTINGS),
+             *more],
+            env=self.environment(), cwd=self.folder, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+            start_new_session=True)
+
+    def recorded_steps(self):
+        try:
+            with h5py.File(self.folder / "job" / "bf16-seed1.partial.h5") as log:
+                return len(log["steps/step"])
+        except (OSError, KeyError):  # not yet
+            return 0
+
+    def interrupt(self, processes, after, *more):
+        """Ends a job by SIGTERM at its last process once `after` steps are on
+        disk; returns how many there are in the end."""
+        job = self.start(processes, *more)
+        try:
+            end = time.monotonic() + 120
+            while self.recorded_steps() < after:
+                self.assertIsNone(job.poll(), "the job ended early")
+                self.assertLess(time.monotonic(), end, "no steps appear")
+                time.sleep(0.02)
+            os.kill(self.pids("job")[processes - 1], signal.SIGTERM)
+            output, errors = job.communicate(timeout=LAUNCHER_SECONDS)
+        finally:
+            for pid in self.pids("job").values():
+                os.kill(pid, signal.SIGKILL)
+            if job.poll() is None:
+                os.killpg(job.pid, signal.SIGKILL)
+                job.communicate()
+        self.assertEqual(job.returncode, INTERRUPTED, output + errors)
+        self.assertEqual(self.files("job"),
+                         ["bf16-seed1.checkpoints", "bf16-seed1.journal",
+                          "bf16-seed1.partial.h5"])
+        return self.recorded_steps()
+
+    def test_an_interrupted_job_goes_on_with_other_processes(self):
+        whole = self.run_isoloss(
+            "run", self.one, "--out", "whole", "--set=parallel.transport=loop",
+            "--set=parallel.workers=1", *(f"--set={s}" for s in self.SETTINGS))
+        self.assertEqual(whole.returncode, PASS, whole.stderr)
+
+        first = self.interrupt(2, 5)
+        second = self.interrupt(4, first + 5, "--resume")
+        self.assertLess(second, self.STEPS)
+        job = self.start(1, "--resume")
+        _, errors = job.communicate(timeout=240)
+
+        self.assertEqual(job.returncode, PASS, errors)
+        self.assertEqual(self.files("job"), ["bf16-seed1.h5"])
+        path = self.folder / "job" / "bf16-seed1.h5"
+        with h5py.File(path) as log:
+            self.assertEqual(log.attrs["processes"], 1)
+            kinds = list(log["events/kind"].asstr())
+        self.assertEqual([kind for kind in kinds if kind != "cost"],
+                         ["start", *["checkpoint", "interrupt", "resume"] * 2,
+                          "finish"])
+        expected = self.content(self.folder / "whole" / "bf16-seed1.h5")
+        found = self.content(path)
+        self.assertEqual(found.keys(), expected.keys())
+        for name, value in found.items():
+            self.assertEqual(value, expected[name], name)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -70,6 +71,10 @@ class Dumper {
     AddDataset(field, fmt::format("{}{}", values.size() / width, columns),
                values);
   }
+  void Labels(const Field& field, const std::vector<std::string>& names,
+              const Axis<const int64_t>& /*axis*/) {
+    Column(field, names);
+  }
   void Count(const Field& field, int64_t rows) {
     std::vector<int64_t> values;
     for (int64_t row = 0; row < rows; ++row) values.push_back(row);
@@ -117,7 +122,38 @@ MoeColumns SampleMoe() {
           .expert_bias = Numbers(-100.25, 3 * 2 * 40),
           .dropped_tokens = Numbers<int64_t>(2000, 3 * 2),
           .padding_rows = Numbers<int64_t>(2100, 3 * 2),
-          .expert_ids = Numbers<int32_t>(2200, 3 * 2 * 3 * 2)};
+          .expert_ids = Numbers<int32_t>(2200, 3 * 2 * 3 * 2),
+          .router_entropy = Numbers(0.25, 3 * 2),
+          .routing_digest = Numbers<int64_t>(-2300, 3 * 2),
+          .routing_flips = Numbers<int64_t>(2400, 3 * 2)};
+}
+
+/// Four steps, 3 parameters.
+ParameterColumns SampleParameters() {
+  return {.step = {1, 2, 3, 4},
+          .count = 3,
+          .names = {"tok_embeddings.weight", "layers.0.größe", "output.weight"},
+          .grad_norm = Numbers(7.5, 4 * 3),
+          .update_ratio = Numbers(-30.5, 4 * 3)};
+}
+
+/// Two of the steps, 2 tensors; all statistics but one.
+TensorColumns SampleTensors() {
+  TensorColumns tensors = {
+      .step = {1, 4},
+      .count = 2,
+      .names = {"layers.0.wq_activation", "layers.0.wq_wgrad"},
+      .digest = {-1, 0, int64_t{1} << 62, 5},
+      .statistics = {},
+      .scale_bytes = int64_t{kScaleBytes},
+      .e8m0_histogram = Numbers<int32_t>(0, 2 * 2 * kScaleBytes),
+      .e8m0_histogram_columnwise = Numbers<int32_t>(-9, 2 * 2 * kScaleBytes)};
+  for (size_t i = 0; i < kTensorStatisticCount; ++i) {
+    tensors.statistics[i] = Numbers(0.5 + 100.0 * static_cast<double>(i), 4);
+  }
+  tensors.statistics[kStat_sum].clear();
+  tensors.statistics[kStat_mean][1] = std::numeric_limits<double>::quiet_NaN();
+  return tensors;
 }
 
 /// Two steps, 4 ranks, 3 layers.
@@ -167,7 +203,8 @@ RunLog SampleLog() {
                       .tokens_per_second = 4096.0 / x,
                       .expert_load_max_over_mean = 1.25 * x,
                       .dead_experts = step - 1,
-                      .quantized_gemms = 100 * step});
+                      .quantized_gemms = 100 * step,
+                      .nonfinite_gradients = 10 * step});
   }
   log.steps.loss_nats[3] = kNan;
   log.steps.grad_norm[4] = kInfinity;
@@ -175,11 +212,27 @@ RunLog SampleLog() {
               .loss_nats = {5.75, -kInfinity},
               .per_sequence_loss_nats = {5.5, 5.75, 6.0, 4.5, kNan, 0.1},
               .sequences = 3};
+  log.parameters = SampleParameters();
+  log.tensors = SampleTensors();
   log.moe = SampleMoe();
   log.exchange = SampleExchange();
   log.events = {{.unix_seconds = 1.7e9 + 0.25, .kind = "start", .text = ""},
                 {.unix_seconds = 1.7e9 + 9, .kind = "finish", .text = "5 → ∞"}};
   return log;
+}
+
+RunLog SampleRows(int64_t step) {
+  RunLog rows = SampleLog();
+  rows.provenance = {};
+  RunLog before = rows;
+  KeepRowsUpTo(step - 1, before);
+  KeepRowsUpTo(step, rows);
+  if (step > 1) {
+    DropRowsOf(before, rows);
+    rows.events.clear();
+    rows.parameters.names = SampleLog().parameters.names;
+  }
+  return rows;
 }
 
 std::vector<std::string> DumpLines(const RunLog& log) {

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,26 +19,24 @@
 #include <thread>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/schema.h"
+#include "runlog/log_file.h"
 #include "runlog/sample_log.h"
 #include "runlog/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {
 
+using isoloss::testing::Bytes;
 using isoloss::testing::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-std::string Bytes(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 /// The message of the error of kind `kind` that writing throws.
 std::string ErrorOfWriting(const RunLog& log, const std::filesystem::path& path,
@@ -52,14 +51,18 @@ std::string ErrorOfWriting(const RunLog& log, const std::filesystem::path& path,
   return "";
 }
 
-/// Output of the program, line by line; fails the test if it fails.
-std::vector<std::string> LinesOf(const std::string& command) {
+constexpr char kReader[] =
+    ISOLOSS_PYTHON " " ISOLOSS_SOURCE_DIR "/tests/runlog/read_with_h5py.py ";
+
+/// Output of the program, line by line; fails the test if it does not end with
+/// `status`.
+std::vector<std::string> LinesOf(const std::string& command, int status = 0) {
   std::string output;
   FILE* pipe = ::popen(command.c_str(), "r");
   for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
     output.push_back(static_cast<char>(c));
   }
-  EXPECT_EQ(::pclose(pipe), 0) << command;
+  EXPECT_EQ(WEXITSTATUS(::pclose(pipe)), status) << command;
   std::vector<std::string> lines;
   std::istringstream stream(output);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
@@ -88,13 +91,11 @@ TEST(WriteRunLog, IsReadableWithPlainH5py) {
   const RunLog log = SampleLog();
 
   WriteRunLog(log, path);
-  const std::vector<std::string> lines = LinesOf(
-      ISOLOSS_PYTHON " " ISOLOSS_SOURCE_DIR "/tests/runlog/read_with_h5py.py " +
-      path.string());
+  const std::vector<std::string> lines = LinesOf(kReader + path.string());
 
   EXPECT_THAT(lines, ::testing::ElementsAreArray(DumpLines(log)));
   // Names and units as people's scripts know them, not as the schema has them.
-  EXPECT_THAT(lines, Contains("schema_version = 2"));
+  EXPECT_THAT(lines, Contains("schema_version = 3"));
   EXPECT_THAT(lines, Contains("complete = true"));
   EXPECT_THAT(lines, Contains("steps/step [step] 5 = 1 2 3 4 5"));
   EXPECT_THAT(lines, Contains("eval/per_sequence_loss_nats [nat] 2x3 = "
@@ -171,6 +172,81 @@ TEST(WriteRunLog, CompressesRowsOfManyValues) {
             log.moe.expert_ids);
 }
 
+TEST(WriteRunLog, GivesATensorByItsNameToPlainH5py) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+
+  WriteRunLog(SampleLog(), path);
+  const std::vector<std::string> lines =
+      LinesOf(kReader + path.string() + " layers.0.wq_wgrad");
+
+  EXPECT_THAT(lines, Contains("step 1 4"));
+  EXPECT_THAT(lines, Contains("digest 0 5"));
+  // The second tensor of two: the second and fourth value of SampleTensors().
+  EXPECT_THAT(lines, Contains("numel 1.5 3.5"));
+  EXPECT_THAT(lines, Contains("mean nan 603.5"));
+  EXPECT_THAT(lines, Contains(HasSubstr("e8m0_histogram 256 257 258")));
+  EXPECT_THAT(lines, ::testing::Not(Contains(HasSubstr("sum "))));
+}
+
+TEST(WriteRunLog, EndsWithATrailerThatPythonChecksToo) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  WriteRunLog(SampleLog(), path);
+  std::string bytes = Bytes(path);
+
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  isoloss::testing::WriteBytes(path, bytes);
+
+  EXPECT_THAT(LinesOf(kReader + path.string() + " 2>&1", 1),
+              Contains(HasSubstr("cut off, damaged or changed")));
+}
+
+TEST(WriteRunLog, IsReadAgainWhenH5pyChangedItAndSealedIt) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  WriteRunLog(SampleLog(), path);
+
+  LinesOf("cd " ISOLOSS_SOURCE_DIR "/tests/runlog && " ISOLOSS_PYTHON
+          " -B -c 'import h5py, read_with_h5py as r\n"
+          "with h5py.File(\"" +
+          path.string() +
+          "\", \"r+\") as log: log[\"steps/lr\"][0] = 0.5\n"
+          "r.seal(\"" +
+          path.string() + "\")'");
+
+  EXPECT_EQ(ReadRunLog(path).steps.lr[0], 0.5);
+}
+
+// 15 steps of 500 tensors: 4 bytes of 7.7 million counts, of which few are not
+// zero. Deflate can't shrink below 1/1032; five counts of some ten bits in each
+// histogram take the rest.
+TEST(WriteRunLog, CompressesHistogramsToTheirFewCounts) {
+  const TemporaryFolder folder;
+  const CounterRng rng(21, StreamId("histograms"));
+  RunLog log;
+  log.tensors.count = 500;
+  log.tensors.scale_bytes = int64_t{kScaleBytes};
+  for (size_t i = 0; i < 500; ++i) {
+    log.tensors.names.push_back(fmt::format("layers.{}.wq_activation", i));
+  }
+  for (int64_t step = 1; step <= 15; ++step) log.tensors.step.push_back(step);
+  std::vector<int32_t>& counts = log.tensors.e8m0_histogram;
+  counts.resize(15 * 500 * kScaleBytes);
+  for (size_t i = 0; i < size_t{15} * 500; ++i) {
+    for (size_t bin = 0; bin < 5; ++bin) {
+      counts[i * kScaleBytes + 118 + bin] =
+          static_cast<int32_t>(rng.Below(5 * i + bin, 2048));
+    }
+  }
+
+  WriteRunLog(log, folder.path() / "run.h5");
+
+  EXPECT_LT(std::filesystem::file_size(folder.path() / "run.h5"), 200'000);
+  EXPECT_EQ(ReadRunLog(folder.path() / "run.h5").tensors.e8m0_histogram,
+            counts);
+}
+
 TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
   const TemporaryFolder folder;
 
@@ -180,7 +256,8 @@ TEST(WriteRunLog, MakesTheSameBytesOfTheSameLog) {
   EXPECT_EQ(Bytes(folder.path() / "a.h5"), Bytes(folder.path() / "b.h5"));
   // Both were written in the same second: look for its time stamp too.
   const h5::Session session;
-  const h5::Handle file = h5::OpenFile(folder.path() / "a.h5");
+  const std::string bytes = Bytes(folder.path() / "a.h5");
+  const h5::Handle file = h5::OpenImage(isoloss::testing::AsBytes(bytes));
   H5O_info_t info{};
   ASSERT_GE(H5Oget_info_by_name2(file.get(), "steps/step", &info, H5O_INFO_TIME,
                                  H5P_DEFAULT),
@@ -211,6 +288,10 @@ TEST(WriteRunLog, RejectsColumnsOfUnequalLength) {
   short_array.moe.expert_ids.pop_back();
   RunLog short_pairs = SampleLog();
   short_pairs.exchange.bytes_by_pair.resize(12);
+  RunLog short_labels = SampleLog();
+  short_labels.tensors.names.pop_back();
+  RunLog no_labels = SampleLog();
+  no_labels.parameters.names.clear();
 
   EXPECT_THAT(
       ErrorOfWriting(short_column, folder.path() / "run.h5", ErrorKind::kShape),
@@ -230,6 +311,12 @@ TEST(WriteRunLog, RejectsColumnsOfUnequalLength) {
       ErrorOfWriting(short_pairs, folder.path() / "run.h5", ErrorKind::kShape),
       AllOf(HasSubstr("/exchange_pairs/bytes_by_pair has 12 values"),
             HasSubstr("/exchange_pairs/rank has 4 rows, which need 16")));
+  EXPECT_THAT(
+      ErrorOfWriting(short_labels, folder.path() / "run.h5", ErrorKind::kShape),
+      HasSubstr("/tensors/names has 1 values for 2 tensors"));
+  EXPECT_THAT(
+      ErrorOfWriting(no_labels, folder.path() / "run.h5", ErrorKind::kShape),
+      HasSubstr("/parameters/names has 0 values for 3 parameters"));
   EXPECT_THAT(folder.Entries(), IsEmpty());
 }
 

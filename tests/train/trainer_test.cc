@@ -146,8 +146,8 @@ TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
     traces[run] = TraceOf(log);
   };
 
-  const auto paths =
-      ExecuteRuns(experiment, runs, CorpusOf(experiment), folder, hooks);
+  const auto paths = ExecuteRuns(experiment, runs, CorpusOf(experiment), folder,
+                                 Leftovers::kRefuse, hooks);
 
   ASSERT_EQ(traces.size(), 4u);
   for (size_t run = 0; run < runs.size(); ++run) {

@@ -21,6 +21,8 @@ Action DeclareCompare(CLI::App& app);
 Action DeclareGate(CLI::App& app);
 Action DeclareParity(CLI::App& app);
 Action DeclareShow(CLI::App& app);
+Action DeclareWatch(CLI::App& app);
+Action DeclareExport(CLI::App& app);
 
 struct Command {
   const char* name;
@@ -49,6 +51,12 @@ inline constexpr Command kCommands[] = {
      DeclareParity},
     {"show", "Summarise one run log",
      "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", DeclareShow},
+    {"watch", "Watch runs while they are made",
+     "isoloss watch runs/mxfp8_vs_bf16", DeclareWatch},
+    {"export", "Write a run log as CSV or JSON lines",
+     "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
+     "--group parameters",
+     DeclareExport},
 };
 
 }  // namespace isoloss::cli

@@ -1,91 +1,92 @@
-// isoloss compare: two logs side by side; differences, no verdict.
+// isoloss compare: two logs or two dumps side by side; differences, no verdict.
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
+#include <optional>
 
 #include "commands.h"
+#include "compare_dumps.h"
+#include "compare_text.h"
+#include "compare_zoom.h"
 #include "isoloss/base/error.h"
-#include "isoloss/compare/first_divergence.h"
-#include "judge.h"
+#include "open_log.h"
 
 namespace isoloss::cli {
 namespace {
 
-/// At most this many rows, evenly spaced, first and last step included.
-constexpr size_t kRows = 12;
+namespace fs = std::filesystem;
 
-void PrintRow(const runlog::StepColumns& a, const runlog::StepColumns& b,
-              size_t i) {
-  fmt::print("{:>8}  {:>12.6f} {:>12.6f} {:>+12.3e}", a.step[i], a.loss_nats[i],
-             b.loss_nats[i], b.loss_nats[i] - a.loss_nats[i]);
-  if (!a.grad_norm.empty() && !b.grad_norm.empty()) {
-    fmt::print("  {:>11.5f} {:>11.5f} {:>+9.3f} %", a.grad_norm[i],
-               b.grad_norm[i],
-               100 * (b.grad_norm[i] - a.grad_norm[i]) / a.grad_norm[i]);
+struct CompareArguments {
+  std::vector<fs::path> files;
+  std::optional<double> tolerance;
+  bool json = false;
+  ZoomArguments zoom;
+};
+
+compare::Run OpenRun(const fs::path& file) {
+  OpenedLog opened = OpenLog(file);
+  if (!opened.note.empty()) {
+    fmt::print(stderr, "isoloss: {}\n", opened.note);
   }
-  fmt::print("\n");
+  return {file.string(), std::move(opened.log)};
 }
 
-void PrintTable(const runlog::StepColumns& a, const runlog::StepColumns& b,
-                size_t steps) {
-  fmt::print("{:>8}  {:>12} {:>12} {:>12}  {:>11} {:>11} {:>11}\n", "step",
-             "loss A", "loss B", "B - A nats", "grad A", "grad B", "relative");
-  const size_t rows = std::min(steps, kRows);
-  for (size_t row = 0; row < rows; ++row) {
-    PrintRow(a, b, rows == 1 ? 0 : row * (steps - 1) / (rows - 1));
-  }
+/// True for two dumps, false for two logs.
+bool AreDumps(const std::vector<fs::path>& files) {
+  const bool first = IsTensorDump(files[0]);
+  const bool second = IsTensorDump(files[1]);
+  if (first == second) return first;
+  ThrowError(ErrorKind::kFormat,
+             "compare: {} is a dump of tensors, {} is none, but both must be "
+             "run logs or both dumps. Give two of one kind.",
+             files[first ? 0 : 1].string(), files[first ? 1 : 0].string());
 }
 
-ExitCode Compare(const std::vector<std::filesystem::path>& files) {
-  const std::vector<compare::Run> runs = ReadRuns(files);
-  const runlog::StepColumns& a = runs[0].log.steps;
-  const runlog::StepColumns& b = runs[1].log.steps;
-  for (const compare::Run& run : runs) {
-    const runlog::Provenance& p = run.log.provenance;
-    fmt::print("{}  {}: arm {}, recipe {}, seed {}, {} steps\n",
-               &run == &runs[0] ? "A" : "B", run.file, p.arm, p.recipe, p.seed,
-               run.log.steps.step.size());
+ExitCode Compare(const CompareArguments& arguments) {
+  if (AreDumps(arguments.files)) {
+    if (arguments.zoom.zoom) {
+      ThrowError(ErrorKind::kConfig,
+                 "compare: --zoom is given with 2 dumps, but it makes dumps of "
+                 "2 run logs. Leave it out.");
+    }
+    return CompareDumpFiles(arguments.files[0], arguments.files[1],
+                            arguments.json);
   }
-  const size_t steps = std::min(a.step.size(), b.step.size());
-  if (steps == 0 ||
-      !std::equal(a.step.begin(), a.step.begin() + steps, b.step.begin())) {
-    ThrowError(ErrorKind::kFormat,
-               "compare: {} and {} have {} and {} steps with no common start, "
-               "so nothing can be set side by side. Compare logs of one "
-               "experiment.",
-               runs[0].file, runs[1].file, a.step.size(), b.step.size());
+  const compare::Run a = OpenRun(arguments.files[0]);
+  const compare::Run b = OpenRun(arguments.files[1]);
+  const LogComparison comparison = CompareLogs(a, b, {arguments.tolerance});
+  if (!arguments.json) {
+    PrintComparison(comparison);
+  } else if (!arguments.zoom.zoom) {
+    PrintComparisonJson(comparison);
   }
-  PrintTable(a, b, steps);
-  const auto divergence = compare::FirstDivergence(a, b);
-  if (divergence) {
-    fmt::print("First divergence: step {}, {}: {:.17g} against {:.17g}\n",
-               divergence->step, divergence->quantity, divergence->baseline,
-               divergence->candidate);
-    return ExitCode::kFail;
+  if (arguments.zoom.zoom) {
+    return Zoom(comparison, arguments.zoom, arguments.json);
   }
-  if (a.step.size() != b.step.size()) {
-    fmt::print(
-        "Equal to the bit over the {} common steps; A has {}, B has {}\n",
-        steps, a.step.size(), b.step.size());
-    return ExitCode::kFail;
-  }
-  fmt::print("Losses and gradient norms are equal to the bit\n");
-  return ExitCode::kPass;
+  return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
 
 }  // namespace
 
 Action DeclareCompare(CLI::App& app) {
-  auto files = std::make_shared<std::vector<std::filesystem::path>>();
-  app.add_option("logs", *files, "Two run logs (HDF5)")
+  auto arguments = std::make_shared<CompareArguments>();
+  app.add_option("logs", arguments->files,
+                 "Two run logs (HDF5 or journals), or two dumps of tensors")
       ->required()
       ->expected(2);
+  app.add_option("--tolerance", arguments->tolerance,
+                 "Values agree if they differ by no more than this share of "
+                 "the larger; without it, to the bit")
+      ->check(CLI::Range(0.0, 1.0));
+  app.add_flag("--json", arguments->json,
+               "Print a JSON object: of the logs, or with --zoom of the dumps");
+  arguments->zoom.Declare(app);
   app.description(
-      "Compare two run logs; names the first step that differs. Exit code 0 if "
-      "equal to the bit, 1 if not");
-  return [files] { return Compare(*files); };
+      "Compare two run logs; names the first step and, in the order of "
+      "computation, the first tensor that differs. Exit code 0 if equal, 1 if "
+      "not");
+  return [arguments] { return Compare(*arguments); };
 }
 
 }  // namespace isoloss::cli

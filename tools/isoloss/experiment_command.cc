@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "interrupt.h"
@@ -20,6 +21,25 @@ std::string Outcome(const runlog::RunLog& log) {
   return fmt::format("{} steps, last loss {:.4f} nats{}", log.steps.step.back(),
                      log.steps.loss_nats.back(),
                      log.provenance.complete ? "" : ", ended early");
+}
+
+/// torchtitan's line, behind the run's name; parsers of such lines skip what
+/// stands before `step:`.
+void PrintStep(const std::string& run, const runlog::StepRow& row) {
+  fmt::print(
+      "[{}] step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  tps: {:.0f}\n", run,
+      row.step, row.loss_nats, row.grad_norm, row.tokens_per_second);
+  std::fflush(stdout);
+}
+
+/// Events that a user should hear of while the run goes on.
+bool IsNews(const runlog::Event& event) {
+  return event.kind == "resume" || event.kind == "damage" ||
+         event.kind == "abort";
+}
+
+std::string NewsOf(const runlog::Event& event) {
+  return event.kind == "resume" ? "resumed " + event.text : event.text;
 }
 
 }  // namespace
@@ -47,6 +67,18 @@ void ExperimentArguments::Declare(CLI::App& app) {
   app.add_flag("--dry-run", dry_run,
                "Check everything, print the resolved experiment and what each "
                "GEMM gets, and train nothing");
+  CLI::Option* again =
+      app.add_flag("--resume", resume,
+                   "Go on with unfinished runs in the folder, from their last "
+                   "checkpoint, and keep whole ones");
+  app.add_flag("--restart", restart,
+               "Discard unfinished runs in the folder and start anew")
+      ->excludes(again);
+}
+
+train::Leftovers ExperimentArguments::leftovers() const {
+  if (resume) return train::Leftovers::kResume;
+  return restart ? train::Leftovers::kDiscard : train::Leftovers::kRefuse;
 }
 
 std::filesystem::path ExperimentArguments::Folder(
@@ -69,26 +101,36 @@ void PrintPlan(const train::Experiment& experiment) {
 
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
-                       const std::string& only_arm) {
+                       const TrainArmsOptions& options) {
   const std::atomic<bool>& interrupted = InterruptFlag();
-  const std::vector<train::Run> runs = train::PlanRuns(experiment, only_arm);
+  const std::vector<train::Run> runs =
+      train::PlanRuns(experiment, options.only_arm);
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
 
   std::vector<std::string> names;
   for (const train::Run& run : runs) names.push_back(run.Name());
-  if (!SpeaksForTheJob()) names.clear();
-  Progress progress(std::move(names), experiment.train.steps);
+  const bool bars = SpeaksForTheJob() && !options.print_steps;
+  Progress progress(bars ? names : std::vector<std::string>(),
+                    experiment.train.steps);
   train::RunnerHooks hooks;
   hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
-    progress.Step(run, row.step, row.loss_nats);
+    if (options.print_steps) {
+      PrintStep(names[run], row);
+    } else {
+      progress.Step(run, row.step, row.loss_nats);
+    }
+  };
+  hooks.on_event = [&](size_t run, const runlog::Event& event) {
+    if (IsNews(event)) progress.Say(names[run] + ": " + NewsOf(event));
   };
   hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
-    progress.Finish(run, Outcome(log));
+    if (bars) progress.Finish(run, Outcome(log));
   };
   hooks.stop = &interrupted;
   ExecutedRuns executed;
-  executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder, hooks);
+  executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder,
+                                     options.leftovers, hooks);
   // By what the runs left, too: of several processes another one may have got
   // the signal.
   executed.interrupted =
@@ -101,7 +143,8 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   if (executed.interrupted && SpeaksForTheJob()) {
     fmt::print(stderr,
                "isoloss: interrupted by a signal, so no verdict. Finished runs "
-               "are in {}/*.h5, what others had in *.partial.h5.\n",
+               "are in {}/*.h5, what others had in *.partial.h5. The same "
+               "command with --resume goes on.\n",
                folder.string());
   }
   return executed;

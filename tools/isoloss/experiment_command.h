@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isoloss/train/experiment.h"
+#include "isoloss/train/runner.h"
 
 namespace isoloss::cli {
 
@@ -24,10 +25,13 @@ struct ExperimentSource {
 struct ExperimentArguments : ExperimentSource {
   std::string out;
   bool dry_run = false;
+  bool resume = false;
+  bool restart = false;
 
   void Declare(CLI::App& app);
   /// Where results go: --out, else runs/<experiment name>.
   std::filesystem::path Folder(const train::Experiment& experiment) const;
+  train::Leftovers leftovers() const;
 };
 
 /// Prints the resolved experiment and what each GEMM of each arm gets.
@@ -43,10 +47,18 @@ struct ExecutedRuns {
 /// Of several processes of one job only the first writes, prints and judges.
 bool SpeaksForTheJob();
 
-/// Trains the arms of `experiment` (or only one) with progress bars. Says so on
-/// standard error if a signal ended it early.
+/// What TrainArms trains, and how it shows it.
+struct TrainArmsOptions {
+  train::Leftovers leftovers = train::Leftovers::kRefuse;
+  std::string only_arm = {};
+  /// Print each step as torchtitan does, in place of progress bars.
+  bool print_steps = false;
+};
+
+/// Trains the arms of `experiment` with progress bars. Says on standard error
+/// what was resumed or found damaged, and whether a signal ended it early.
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
-                       const std::string& only_arm = {});
+                       const TrainArmsOptions& options);
 
 }  // namespace isoloss::cli

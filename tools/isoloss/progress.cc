@@ -85,8 +85,18 @@ void Progress::Finish(size_t run, const std::string& outcome) {
   }
 }
 
+void Progress::Say(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  Erase();
+  fmt::print(stderr, "{}\n", text);
+}
+
 void Progress::Clear() {
   const std::lock_guard lock(mutex_);
+  Erase();
+}
+
+void Progress::Erase() {
   if (lines_drawn_ == 0) return;
   fmt::print(stderr, "\x1b[{}F\x1b[J", lines_drawn_);
   std::fflush(stderr);

@@ -24,6 +24,8 @@ class Progress {
   void Step(size_t run, int64_t step, double loss_nats);
   /// Run number `run` has ended, for whatever reason.
   void Finish(size_t run, const std::string& outcome);
+  /// Prints a line above the bars.
+  void Say(const std::string& text);
   /// Erases the bars, so that other text can follow.
   void Clear();
 
@@ -37,6 +39,7 @@ class Progress {
   };
 
   void Redraw();
+  void Erase();
   /// At most `columns` wide, without a line end.
   std::string BarLine(const Bar& bar, size_t columns) const;
   std::string TotalLine() const;

@@ -2,20 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "isoloss/compare/exchange_summary.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/report/chart.h"
+#include "isoloss/report/run_summary.h"
+#include "isoloss/runlog/schema.h"
+#include "json_numbers.h"
 #include "judge.h"
+#include "open_log.h"
 
 namespace isoloss::cli {
 namespace {
 
-void PrintProvenance(const compare::Run& run) {
-  const runlog::Provenance& p = run.log.provenance;
-  fmt::print("{}\n", run.file);
+struct ShowArguments {
+  std::filesystem::path log;
+  bool ascii = false;
+  bool recipe = false;
+  bool json = false;
+  std::vector<std::string> tensors;
+  std::optional<int64_t> step;
+};
+
+void PrintProvenance(const std::string& file, const runlog::RunLog& log) {
+  const runlog::Provenance& p = log.provenance;
+  fmt::print("{}\n", file);
   fmt::print("  experiment  {} (config {})\n", p.experiment_name,
              p.config_digest);
   fmt::print("  arm         {}, recipe {}, seed {}\n", p.arm, p.recipe, p.seed);
@@ -27,7 +45,7 @@ void PrintProvenance(const compare::Run& run) {
              p.initial_weights_digest);
   fmt::print("  GEMMs       {} of {} quantised per step\n",
              p.quantized_gemms_per_step, p.gemms_per_step);
-  fmt::print("  steps       {} of {} planned{}\n", run.log.steps.step.size(),
+  fmt::print("  steps       {} of {} planned{}\n", log.steps.step.size(),
              p.steps_planned, p.complete ? "" : ", incomplete");
 }
 
@@ -76,30 +94,142 @@ void PrintLoss(const runlog::RunLog& log, const report::TextStyle& style) {
   }
 }
 
+/// Visitor of the schema that turns provenance into JSON.
+struct ProvenanceJson {
+  template <typename T>
+  void Attribute(const runlog::Field& field, const T& value) {
+    if constexpr (std::is_same_v<T, double>) {
+      PutNumber(object, field.name, value);
+    } else {
+      object[field.name] = value;
+    }
+  }
+  Json object = Json::object();
+};
+
+Json TopJson(const std::vector<report::NamedValue>& values) {
+  Json list = Json::array();
+  for (const report::NamedValue& value : values) {
+    Json entry{{"name", value.name}};
+    PutNumber(entry, "value", value.value);
+    list.push_back(entry);
+  }
+  return list;
+}
+
+Json LayersJson(const std::vector<report::LayerSummary>& layers) {
+  Json list = Json::array();
+  for (const report::LayerSummary& layer : layers) {
+    Json entry{{"layer", layer.layer}};
+    PutNumber(entry, "router_entropy_nats", layer.router_entropy_nats);
+    PutNumber(entry, "load_max_over_mean", layer.load_max_over_mean);
+    PutInteger(entry, "experts_without_tokens", layer.experts_without_tokens);
+    PutInteger(entry, "dropped_tokens", layer.dropped_tokens);
+    PutInteger(entry, "routing_flips", layer.routing_flips);
+    list.push_back(entry);
+  }
+  return list;
+}
+
+Json TensorsJson(const std::vector<report::TensorSummary>& tensors) {
+  Json list = Json::array();
+  for (const report::TensorSummary& tensor : tensors) {
+    Json entry{{"name", tensor.name}, {"digest", tensor.digest}};
+    for (size_t i = 0; i < tensor.statistics.size(); ++i) {
+      PutNumber(entry, runlog::kTensorStatistics[i].name, tensor.statistics[i]);
+    }
+    list.push_back(entry);
+  }
+  return list;
+}
+
+void PrintJson(const runlog::RunLog& log, const report::RunSummary& summary,
+               const OpenedLog& opened) {
+  ProvenanceJson provenance;
+  runlog::VisitProvenance(provenance, log.provenance);
+  Json json{{"provenance", provenance.object},
+            {"is_journal", opened.journal},
+            {"note", opened.note},
+            {"steps", summary.steps},
+            {"last_step", summary.last_step}};
+  PutNumber(json, "loss_nats", summary.loss_nats);
+  PutNumber(json, "grad_norm", summary.grad_norm);
+  PutNumber(json, "held_out_loss_nats", summary.held_out_loss_nats);
+  json["nonfinite_steps"] = summary.nonfinite_steps;
+  PutInteger(json, "first_nonfinite_step", summary.first_nonfinite_step);
+  PutInteger(json, "parameter_step", summary.parameter_step);
+  json["top_grad_norms"] = TopJson(summary.top_grad_norms);
+  json["top_update_ratios"] = TopJson(summary.top_update_ratios);
+  PutInteger(json, "moe_step", summary.moe_step);
+  json["layers"] = LayersJson(summary.layers);
+  PutInteger(json, "tensor_step", summary.tensor_step);
+  json["tensors"] = TensorsJson(summary.tensors);
+  json["events"] = Json::array();
+  for (const runlog::Event& event : log.events) {
+    Json entry{{"kind", event.kind}, {"text", event.text}};
+    PutNumber(entry, "unix_seconds", event.unix_seconds);
+    json["events"].push_back(entry);
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
+  report::RunSummaryOptions options;
+  options.step = arguments.step;
+  if (arguments.tensors.empty()) return options;
+  options.wants_tensor = [&arguments](std::string_view name) {
+    return std::ranges::any_of(arguments.tensors,
+                               [name](const std::string& pattern) {
+                                 return precision::SiteMatches(pattern, name);
+                               });
+  };
+  return options;
+}
+
+ExitCode Show(const ShowArguments& arguments) {
+  const OpenedLog opened = OpenLog(arguments.log);
+  const runlog::RunLog& log = opened.log;
+  const report::RunSummary summary =
+      report::SummarizeRun(log, SummaryOptions(arguments));
+  if (arguments.json) {
+    PrintJson(log, summary, opened);
+    return ExitCode::kPass;
+  }
+  ReportArguments report;
+  report.ascii = arguments.ascii;
+  const report::TextStyle style = report.Style();
+  PrintProvenance(arguments.log.string(), log);
+  if (!opened.note.empty()) fmt::print("  journal     {}\n", opened.note);
+  PrintExchange(log);
+  if (arguments.recipe) fmt::print("\n{}", log.provenance.resolved_recipe);
+  PrintLoss(log, style);
+  fmt::print("{}", report::RenderRunSummary(summary));
+  if (!log.events.empty()) {
+    fmt::print("\nevents (UTC)\n{}", report::RenderEvents(log.events, style));
+  }
+  return ExitCode::kPass;
+}
+
 }  // namespace
 
 Action DeclareShow(CLI::App& app) {
-  struct Arguments {
-    std::filesystem::path log;
-    bool ascii = false;
-    bool recipe = false;
-  };
-  auto arguments = std::make_shared<Arguments>();
-  app.add_option("log", arguments->log, "Run log (HDF5)")->required();
+  auto arguments = std::make_shared<ShowArguments>();
+  app.add_option("log", arguments->log,
+                 "Run log (HDF5), or the journal of a run that has not ended")
+      ->required();
   app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
   app.add_flag("--recipe", arguments->recipe, "Print what each GEMM got");
-  return [arguments] {
-    const std::vector<compare::Run> runs = ReadRuns({arguments->log});
-    ReportArguments report;
-    report.ascii = arguments->ascii;
-    PrintProvenance(runs[0]);
-    PrintExchange(runs[0].log);
-    if (arguments->recipe) {
-      fmt::print("\n{}", runs[0].log.provenance.resolved_recipe);
-    }
-    PrintLoss(runs[0].log, report.Style());
-    return ExitCode::kPass;
-  };
+  app.add_flag("--json", arguments->json, "Print a JSON object");
+  app.add_option("--tensors", arguments->tensors,
+                 "List statistics of tensors whose name holds this; `*` stands "
+                 "for any characters; repeatable")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("PATTERN");
+  app.add_option("--step", arguments->step,
+                 "Parameters, MoE layers and tensors at this step; without it "
+                 "at the last one logged");
+  return [arguments] { return Show(*arguments); };
 }
 
 }  // namespace isoloss::cli

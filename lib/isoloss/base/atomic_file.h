@@ -15,4 +15,8 @@ namespace isoloss {
 void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::byte> bytes);
 
+/// Makes the names in the folder of `path` survive the death of the machine.
+/// Errors   IoError naming the path and the system's reason.
+void SyncFolderOf(const std::filesystem::path& path);
+
 }  // namespace isoloss

@@ -62,6 +62,17 @@ ExpertShard Mesh::experts() const {
   return {process() % ProcessesPerGroup() * count, count};
 }
 
+bool Mesh::HoldsFirstCopyOfExperts() const {
+  return process() < ProcessesPerGroup();
+}
+
+size_t Mesh::first_unit() const {
+  const Topology& topology = config_.topology;
+  const size_t first_rank = process() * (topology.ranks / processes());
+  return first_rank / topology.group_ranks() *
+         (config_.dispatch_units / topology.replicas);
+}
+
 std::unique_ptr<Exchange> Mesh::MakeExchange(kernels::Rounding rounding) {
   if (transport_ == nullptr) {
     return std::make_unique<LocalExchange>(config_.topology.experts, rounding,

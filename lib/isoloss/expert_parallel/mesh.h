@@ -54,6 +54,10 @@ class Mesh {
   size_t process() const;
   /// What this process holds of every layer's experts.
   ExpertShard experts() const;
+  /// Does no lower process hold the same ones?
+  bool HoldsFirstCopyOfExperts() const;
+  /// The first dispatch unit whose rows they get.
+  size_t first_unit() const;
 
   /// The exchange of the next MoE layer; `rounding` of activations. It refers
   /// to this mesh.

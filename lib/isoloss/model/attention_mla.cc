@@ -41,13 +41,12 @@ void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
 
   latent_.ResizeUninitialized(a.rows(), c.kv_lora_rank);
   kv_norm_.Forward(compressed_.cview().Cols(0, c.kv_lora_rank), latent_.view());
-  context_.TapActivation(name_, "kv_norm", latent_.view());
+  context_.TapOutput(name_, "kv_norm", latent_.view());
   expanded_.ResizeUninitialized(
       a.rows(), c.n_heads * (c.qk_nope_head_dim + c.v_head_dim));
   wkv_b_.QueueForward(latent_.view(), rows, context_.rounding,
                       expanded_.view());
   context_.gemms.Run();
-  context_.TapActivation(name_, "wkv_b", expanded_.view());
 
   RotateQueriesAndKey(queries_.view(), compressed_.view(), /*inverse=*/false);
   if (context_.tap != nullptr) TapRotated();
@@ -56,10 +55,9 @@ void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
   out_.ResizeUninitialized(a.rows(), c.n_heads * c.v_head_dim);
   AttentionForward(Inputs(), context_.rounding,
                    {out_.view(), c.v_head_dim, 0, c.v_head_dim}, context_.team);
-  context_.TapActivation(name_, "inner_attention", out_.view());
+  context_.TapOutput(name_, "inner_attention", out_.view());
   wo_.QueueForward(out_.view(), rows, context_.rounding, y);
   context_.gemms.Run();
-  context_.TapActivation(name_, "", y);
 }
 
 void MlaAttention::Backward(MatrixView<const float> a,
@@ -67,12 +65,9 @@ void MlaAttention::Backward(MatrixView<const float> a,
   const ModelConfig& c = context_.config;
   const RowGroups rows = context_.SequenceLeaves();
   Scratch& s = scratch_;
-  context_.TapGradient(name_, "", dy);
-
   s.dout.ResizeUninitialized(a.rows(), out_.cols());
   wo_.QueueBackward(out_.view(), dy, rows, s.dout.view());
   context_.gemms.Run();
-  context_.TapGradient(name_, "inner_attention", s.dout.view());
 
   s.dqueries.ResizeUninitialized(a.rows(), queries_.cols());
   s.dkeys.ResizeUninitialized(a.rows(), keys_.cols());
@@ -86,6 +81,8 @@ void MlaAttention::Backward(MatrixView<const float> a,
       {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
       {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim},
       context_.team);
+  context_.TapGradient(name_, "inner_attention.q", s.dqueries.view());
+  context_.TapGradient(name_, "inner_attention.k", s.dkeys.view());
   DisassembleKeyGradients();
   RotateQueriesAndKey(s.dqueries.view(), s.dcompressed.view(),
                       /*inverse=*/true);
@@ -110,21 +107,17 @@ void MlaAttention::ForwardQueriesAndLatent(MatrixView<const float> a) {
   if (wq_) {
     wq_->QueueForward(a, rows, context_.rounding, queries_.view());
     context_.gemms.Run();
-    context_.TapActivation(name_, "wq", queries_.view());
   } else {
     q_low_.ResizeUninitialized(a.rows(), c.q_lora_rank);
     q_normed_.ResizeUninitialized(a.rows(), c.q_lora_rank);
     wq_a_->QueueForward(a, rows, context_.rounding, q_low_.view());
     context_.gemms.Run();
-    context_.TapActivation(name_, "wq_a", q_low_.view());
     q_norm_->Forward(q_low_.view(), q_normed_.view());
-    context_.TapActivation(name_, "q_norm", q_normed_.view());
+    context_.TapOutput(name_, "q_norm", q_normed_.view());
     wq_b_->QueueForward(q_normed_.view(), rows, context_.rounding,
                         queries_.view());
     context_.gemms.Run();
-    context_.TapActivation(name_, "wq_b", queries_.view());
   }
-  context_.TapActivation(name_, "wkv_a", compressed_.view());
 }
 
 void MlaAttention::BackwardQueriesAndLatent(MatrixView<const float> a,
@@ -211,9 +204,9 @@ void MlaAttention::TapRotated() const {
                   rope * sizeof(float));
     }
   }
-  context_.TapActivation(name_, "q_pe_rotated", rotated.view());
-  context_.TapActivation(name_, "k_pe_rotated",
-                         compressed_.cview().Cols(c.kv_lora_rank, rope));
+  context_.TapOutput(name_, "q_pe_rotated", rotated.view());
+  context_.TapOutput(name_, "k_pe_rotated",
+                     compressed_.cview().Cols(c.kv_lora_rank, rope));
 }
 
 AttentionInputs MlaAttention::Inputs() const {

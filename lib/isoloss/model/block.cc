@@ -30,21 +30,21 @@ MatrixView<const float> TransformerBlock::Forward(MatrixView<const float> x) {
   const MatrixView<float> branch = scratch_.branch.view();
 
   attention_norm_.Forward(x, attention_in_.view());
-  context_.TapActivation(name_, "attention_norm", attention_in_.view());
+  context_.TapOutput(name_, "attention_norm", attention_in_.view());
   attention_.Forward(attention_in_.view(), branch);
   kernels::Add(x, branch, context_.rounding, mid_.view(), context_.team);
+  context_.TapOutput(name_, "attention_residual", mid_.view());
 
   ffn_norm_.Forward(mid_.view(), ffn_in_.view());
-  context_.TapActivation(name_, "ffn_norm", ffn_in_.view());
+  context_.TapOutput(name_, "ffn_norm", ffn_in_.view());
   if (moe_) {
     moe_->Forward(ffn_in_.view(), branch);
   } else {
     feed_forward_->Forward(ffn_in_.view(), context_.SequenceLeaves(), branch);
-    context_.TapActivation(name_, "feed_forward", branch);
   }
   kernels::Add(mid_.view(), branch, context_.rounding, out_.view(),
                context_.team);
-  context_.TapActivation(name_, "", out_.view());
+  context_.TapOutput(name_, "", out_.view());
   return out_.view();
 }
 
@@ -57,7 +57,6 @@ void TransformerBlock::Backward(MatrixView<const float> x,
   if (moe_) {
     moe_->Backward(ffn_in_.view(), dx, dnormalised);
   } else {
-    context_.TapGradient(name_, "feed_forward", dx);
     feed_forward_->Backward(ffn_in_.view(), dx, context_.SequenceLeaves(),
                             dnormalised);
   }

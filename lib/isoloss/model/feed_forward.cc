@@ -25,8 +25,6 @@ void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
   w1_.QueueForward(x, groups, context_.rounding, gate_.view());
   w3_.QueueForward(x, groups, context_.rounding, up_.view());
   context_.gemms.Run();
-  context_.TapActivation(w1_.site(), "", gate_.view());
-  context_.TapActivation(w3_.site(), "", up_.view());
 
   kernels::SwigluForward(gate_.view(), up_.view(), context_.rounding,
                          hidden_.view(), context_.team);

@@ -8,15 +8,6 @@
 #include "isoloss/model/gemm_sites.h"
 
 namespace isoloss::model {
-namespace {
-
-std::string TapName(std::string_view prefix, std::string_view name) {
-  std::string joined(prefix);
-  if (!name.empty()) joined.append(".").append(name);
-  return joined;
-}
-
-}  // namespace
 
 LayerContext::LayerContext(const ModelConfig& model_config,
                            const precision::Recipe& precision_recipe,
@@ -36,7 +27,7 @@ void LayerContext::LoadWeights(const ParameterSet& master) {
   for (size_t i = 0; i < copies.size(); ++i) {
     const Parameter& source = master.parameters()[i];
     ISOLOSS_ASSERT(source.shape == copies[i].shape);
-    if (packed_weights.Has(i)) continue;
+    if (packed_weights.Find(i) != nullptr) continue;
     kernels::Cast(source.values.view(), rounding, copies[i].values.view(),
                   team);
   }
@@ -66,14 +57,35 @@ RowGroups LayerContext::TokenLeaves() const {
   return {all_tokens_, token_leaf_ends_};
 }
 
-void LayerContext::TapActivation(std::string_view prefix, std::string_view name,
-                                 MatrixView<const float> values) const {
-  if (tap != nullptr) tap->OnActivation(TapName(prefix, name), values);
+TensorRows LayerContext::RowsInBatch(const RowGroups& groups) const {
+  if (!groups.of_experts) {
+    return {.segment_ends = groups.leaf_ends, .first_row = first_token};
+  }
+  return {.begins = groups.begins,
+          .segment_ends = groups.leaf_ends,
+          .first_group = mesh.experts().first,
+          .first_segment = mesh.first_unit()};
+}
+
+void LayerContext::TapOutput(std::string_view prefix, std::string_view name,
+                             MatrixView<const float> values) const {
+  if (tap != nullptr) Tap(TensorKind::kOutput, prefix, name, values);
 }
 
 void LayerContext::TapGradient(std::string_view prefix, std::string_view name,
                                MatrixView<const float> values) const {
-  if (tap != nullptr) tap->OnGradient(TapName(prefix, name), values);
+  if (tap != nullptr) Tap(TensorKind::kGradient, prefix, name, values);
+}
+
+void LayerContext::Tap(TensorKind kind, std::string_view prefix,
+                       std::string_view name,
+                       MatrixView<const float> values) const {
+  std::string module(prefix);
+  if (!name.empty()) module.append(".").append(name);
+  tap->OnTensor({.module = module,
+                 .kind = kind,
+                 .values = values,
+                 .rows = RowsInBatch(SequenceLeaves())});
 }
 
 }  // namespace isoloss::model

@@ -44,9 +44,13 @@ struct LayerContext {
     return gradients->parameters()[parameter].values.view();
   }
 
-  /// Announce a tensor as "prefix.name" (or "prefix" if name is empty).
-  void TapActivation(std::string_view prefix, std::string_view name,
-                     MatrixView<const float> values) const;
+  /// Which rows of the whole batch those of `groups` are.
+  TensorRows RowsInBatch(const RowGroups& groups) const;
+
+  /// Announce a tensor of this process's tokens, module "prefix.name" (or
+  /// "prefix" if name is empty): what a module gives, or the gradient of that.
+  void TapOutput(std::string_view prefix, std::string_view name,
+                 MatrixView<const float> values) const;
   void TapGradient(std::string_view prefix, std::string_view name,
                    MatrixView<const float> values) const;
 
@@ -71,6 +75,9 @@ struct LayerContext {
   ParameterSet* gradients = nullptr;
 
  private:
+  void Tap(TensorKind kind, std::string_view prefix, std::string_view name,
+           MatrixView<const float> values) const;
+
   std::vector<size_t> all_tokens_;       // {0, T}
   std::vector<size_t> token_leaf_ends_;  // 32, 64, …, T
 };

@@ -45,6 +45,10 @@ void GemmQueue::Run() {
     if (IsQuantized(problem)) ++quantized_;
   }
   problems_.clear();
+  for (const Announcement& announcement : announcements_) {
+    announcement.sink->OnTensor(announcement.tensor);
+  }
+  announcements_.clear();
 }
 
 Linear::Linear(LayerContext& context, std::string site,
@@ -70,6 +74,9 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                           kernels::Rounding rounding,
                           MatrixView<float> y) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
+  AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_mx(),
+                  wgrad_->right_mx());
+  AnnounceResult(TensorKind::kOutput, y, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add(
         {.a = {RowsOf(x, groups, g), Contraction::kColumns, fprop_->left_mx()},
@@ -83,6 +90,7 @@ void Linear::QueueBackward(MatrixView<const float> x,
                            MatrixView<const float> dy, const RowGroups& groups,
                            MatrixView<float> dx,
                            MatrixView<const float> addend) const {
+  AnnounceInputGradient(dy, groups, dx);
   for (size_t g = 0; g < groups_; ++g) {
     QueueInputGradient(g, dy, groups, dx, addend);
     QueueWeightGradient(g, x, dy, groups);
@@ -92,6 +100,7 @@ void Linear::QueueBackward(MatrixView<const float> x,
 void Linear::QueueInputGradient(MatrixView<const float> dy,
                                 const RowGroups& groups, MatrixView<float> dx,
                                 MatrixView<const float> addend) const {
+  AnnounceInputGradient(dy, groups, dx);
   for (size_t g = 0; g < groups_; ++g) {
     QueueInputGradient(g, dy, groups, dx, addend);
   }
@@ -126,6 +135,37 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
        .b = {RowsOf(x, groups, group), Contraction::kRows, wgrad_->right_mx()},
        .c = dweight.Rows(group * out_, out_),
        .segment_ends = groups.leaf_ends.subspan(group * leaves, leaves)});
+}
+
+void Linear::AnnounceInputGradient(MatrixView<const float> dy,
+                                   const RowGroups& groups,
+                                   MatrixView<const float> dx) const {
+  AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_mx(),
+                  wgrad_->left_mx());
+  AnnounceResult(TensorKind::kDgrad, dx, groups);
+}
+
+void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,
+                             const RowGroups& groups,
+                             const formats::MxSpec* rowwise,
+                             const formats::MxSpec* columnwise) const {
+  if (context_.tap == nullptr) return;
+  context_.tap->OnTensor({.module = site_,
+                          .kind = kind,
+                          .values = values,
+                          .rows = context_.RowsInBatch(groups),
+                          .rowwise = rowwise,
+                          .columnwise = columnwise});
+}
+
+void Linear::AnnounceResult(TensorKind kind, MatrixView<const float> values,
+                            const RowGroups& groups) const {
+  if (context_.tap == nullptr) return;
+  context_.gemms.Announce(*context_.tap,
+                          {.module = site_,
+                           .kind = kind,
+                           .values = values,
+                           .rows = context_.RowsInBatch(groups)});
 }
 
 }  // namespace isoloss::model

@@ -12,6 +12,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/model/tap.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::model {
@@ -27,7 +28,13 @@ class GemmQueue {
   void Add(const kernels::GemmProblem& problem) {
     problems_.push_back(problem);
   }
-  /// Computes what was added since the last Run.
+  /// Has the next Run tell `sink` of a product that it computes. What `tensor`
+  /// refers to must live until then.
+  void Announce(TapSink& sink, const Tensor& tensor) {
+    announcements_.push_back({&sink, tensor});
+  }
+  /// Computes what was added since the last Run, then announces what was asked
+  /// for, in that order.
   void Run();
 
   /// Products computed so far: with a quantised operand, and all of them.
@@ -35,8 +42,14 @@ class GemmQueue {
   int64_t executed() const { return executed_; }
 
  private:
+  struct Announcement {
+    TapSink* sink;
+    Tensor tensor;
+  };
+
   ThreadTeam& team_;
   std::vector<kernels::GemmProblem> problems_;
+  std::vector<Announcement> announcements_;
   int64_t quantized_ = 0;
   int64_t executed_ = 0;
 };
@@ -48,11 +61,14 @@ struct RowGroups {
   /// Ends of the leaves of the weight gradient's sum over rows, counted from
   /// the group's first row, [groups * leaves]; empty: each group is one leaf.
   std::span<const size_t> leaf_ends;
+  /// Rows that the exchange brought to this process's experts, not its tokens'.
+  bool of_experts = false;
 };
 
 /// y = x W^T for one weight matrix, or for `groups` of them stacked along the
 /// rows of one parameter (routed experts). Methods queue products on the
-/// context's GemmQueue; results exist after its Run.
+/// context's GemmQueue; results exist after its Run. Operands are announced to
+/// the tap as they are queued, results by the Run.
 /// Shapes   x, dx [rows, in]; y, dy [rows, out]; W [groups * out, in].
 class Linear {
  public:
@@ -80,6 +96,16 @@ class Linear {
                            const RowGroups& groups) const;
 
  private:
+  /// An operand, now, and its formats in the products that read it.
+  void AnnounceOperand(TensorKind kind, MatrixView<const float> values,
+                       const RowGroups& groups, const formats::MxSpec* rowwise,
+                       const formats::MxSpec* columnwise) const;
+  void AnnounceInputGradient(MatrixView<const float> dy,
+                             const RowGroups& groups,
+                             MatrixView<const float> dx) const;
+  /// A result, once it exists.
+  void AnnounceResult(TensorKind kind, MatrixView<const float> values,
+                      const RowGroups& groups) const;
   void QueueInputGradient(size_t group, MatrixView<const float> dy,
                           const RowGroups& groups, MatrixView<float> dx,
                           MatrixView<const float> addend) const;

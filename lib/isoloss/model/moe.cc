@@ -43,22 +43,20 @@ void MixtureOfExperts::Forward(MatrixView<const float> b, MatrixView<float> y) {
       expert_in, ExpertRows(), expert_out_.view(),
       WeighsBeforeFc2() ? exchange_->row_weights() : std::span<const float>());
   exchange_->Combine(expert_out_.view(), y);
-  context_.TapActivation(name_, "routed_experts", y);
+  context_.TapOutput(name_, "routed_experts", y);
 
   if (shared_) {
     shared_out_.ResizeUninitialized(b.rows(), b.cols());
     shared_->Forward(b, context_.SequenceLeaves(), shared_out_.view());
-    context_.TapActivation(name_, "shared_experts", shared_out_.view());
     kernels::Add(y, shared_out_.view(), context_.rounding, y, context_.team);
+    context_.TapOutput(name_, "", y);
   }
-  context_.TapActivation(name_, "", y);
 }
 
 void MixtureOfExperts::Backward(MatrixView<const float> b,
                                 MatrixView<const float> dy,
                                 MatrixView<float> db) {
   Scratch& s = scratch_;
-  context_.TapGradient(name_, "", dy);
   const MatrixView<const float> expert_in = exchange_->expert_in();
   s.dexpert_in.ResizeUninitialized(expert_in.rows(), b.cols());
   // In place: what the experts gave is not needed again.

@@ -50,10 +50,13 @@ class MixtureOfExperts {
   /// Of the last Forward.
   const expert_parallel::Exchange& exchange() const { return *exchange_; }
   MatrixView<const int32_t> expert_ids() const { return router_.expert_ids(); }
+  RouterSums::Totals router_figures() const { return router_.figures(); }
 
  private:
   RowGroups ExpertRows() const {
-    return {exchange_->expert_begins(), exchange_->unit_ends()};
+    return {.begins = exchange_->expert_begins(),
+            .leaf_ends = exchange_->unit_ends(),
+            .of_experts = true};
   }
   /// Do the experts weigh their rows themselves?
   bool WeighsBeforeFc2() const;

@@ -29,11 +29,12 @@ const PackedWeight& PackedWeights::Add(size_t parameter, size_t groups,
   return weights_.emplace_back(std::move(weight));
 }
 
-bool PackedWeights::Has(size_t parameter) const {
-  return std::any_of(weights_.begin(), weights_.end(),
-                     [&](const PackedWeight& weight) {
-                       return weight.parameter == parameter;
-                     });
+const PackedWeight* PackedWeights::Find(size_t parameter) const {
+  const auto found = std::find_if(weights_.begin(), weights_.end(),
+                                  [&](const PackedWeight& weight) {
+                                    return weight.parameter == parameter;
+                                  });
+  return found == weights_.end() ? nullptr : &*found;
 }
 
 void PackedWeights::Load(const ParameterSet& master, kernels::Rounding rounding,

@@ -37,8 +37,8 @@ class PackedWeights {
   void Load(const ParameterSet& master, kernels::Rounding rounding,
             ParameterSet& copies, ThreadTeam& team);
 
-  /// Whether Load fills this parameter of the copies.
-  bool Has(size_t parameter) const;
+  /// Null if Load does not fill this parameter of the copies.
+  const PackedWeight* Find(size_t parameter) const;
 
  private:
   std::deque<PackedWeight> weights_;  // never moved: layers hold references

@@ -61,6 +61,14 @@ float SumOfChosen(std::span<const float> scores,
   return sum + kNormFloor;
 }
 
+/// How many of `ids` are not among `others`.
+int64_t CountMissing(std::span<const int32_t> ids,
+                     std::span<const int32_t> others) {
+  return std::count_if(ids.begin(), ids.end(), [&](int32_t id) {
+    return std::find(others.begin(), others.end(), id) == others.end();
+  });
+}
+
 }  // namespace
 
 void SelectExperts(const ModelConfig& config, std::span<const float> scores,
@@ -145,28 +153,44 @@ void Router::Forward(MatrixView<const float> b) {
   gate_.QueueForward(b, context_.TokenLeaves(), kernels::Rounding::kFp32,
                      logits_.view());
   context_.gemms.Run();
-  context_.TapActivation(name_, "gate", logits_.view());
 
   if (c.score_function == ScoreFunction::kSigmoid) {
     kernels::ElementSigmoid(logits_.view(), scores_.view(), context_.team);
   } else {
     kernels::RowSoftmax(logits_.view(), scores_.view(), context_.team);
   }
-  kernels::ForEachRow(tokens, context_.team, [&](size_t t) {
-    const std::span<const float> scores(scores_.Row(t), c.num_experts);
-    const std::span<int32_t> ids(expert_ids_.Row(t), c.top_k);
-    if (context_.routing != nullptr) {
-      context_.routing->Choose(moe_layer_, context_.first_token + t, ids);
-    } else {
-      SelectExperts(c, scores, bias_, ids);
-    }
-    CombineWeights(c, scores, ids, {weights_.Row(t), c.top_k});
-  });
-  context_.TapActivation(name_, "scores", scores_.view());
-  context_.TapActivation(name_, "topk_weights", weights_.view());
+  sums_.Begin(tokens);
+  kernels::ForEqualRuns(tokens, tokens / kernels::kMinRowsPerRun,
+                        kernels::kTokenLeaf, context_.team,
+                        [&](size_t first, size_t count) {
+                          for (size_t t = first; t < first + count; ++t)
+                            Choose(t);
+                        });
+  context_.TapOutput(name_, "scores", scores_.view());
+  context_.TapOutput(name_, "topk_weights", weights_.view());
   if (context_.tap != nullptr) {
-    context_.tap->OnRouting(name_ + ".topk_ids", expert_ids_.view());
+    context_.tap->OnRouting(name_, expert_ids_.view(), context_.first_token);
   }
+}
+
+void Router::Choose(size_t token) {
+  const ModelConfig& c = context_.config;
+  const std::span<const float> scores(scores_.Row(token), c.num_experts);
+  const std::span<int32_t> ids(expert_ids_.Row(token), c.top_k);
+  const size_t global_token = context_.first_token + token;
+  int64_t flips = 0;
+  const RoutingSource* source = context_.routing;
+  if (source == nullptr || source->IsReplay()) {
+    SelectExperts(c, scores, bias_, ids);
+  }
+  if (source != nullptr) {
+    static thread_local std::vector<int32_t> own;
+    own.assign(ids.begin(), ids.end());
+    source->Choose(moe_layer_, global_token, ids);
+    if (source->IsReplay()) flips = CountMissing(ids, own);
+  }
+  CombineWeights(c, scores, ids, {weights_.Row(token), c.top_k});
+  sums_.Add(token, global_token, scores, ids, flips);
 }
 
 void Router::Backward(MatrixView<const float> b,
@@ -180,7 +204,6 @@ void Router::Backward(MatrixView<const float> b,
         c, {scores_.Row(t), c.num_experts}, {expert_ids_.Row(t), c.top_k},
         {dweights.Row(t), c.top_k}, {dlogits.Row(t), c.num_experts});
   });
-  context_.TapGradient(name_, "gate", dlogits.view());
   gate_.QueueBackward(b, dlogits.view(), context_.TokenLeaves(), db);
   context_.gemms.Run();
 }

@@ -11,6 +11,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/linear.h"
+#include "isoloss/model/router_figures.h"
 
 namespace isoloss::model {
 
@@ -60,6 +61,8 @@ class Router {
   /// Of the last Forward, [T, K].
   MatrixView<const int32_t> expert_ids() const { return expert_ids_.view(); }
   MatrixView<const float> weights() const { return weights_.view(); }
+  /// Of this process's tokens.
+  RouterSums::Totals figures() const { return sums_.Sum(); }
 
   /// db: the gate's contribution, rounded like an activation.
   /// Shapes   dweights [T, K]; db [T, D].
@@ -67,6 +70,8 @@ class Router {
                 MatrixView<float> db);
 
  private:
+  void Choose(size_t token);
+
   LayerContext& context_;
   std::string name_;
   size_t moe_layer_;
@@ -77,6 +82,7 @@ class Router {
   Matrix<float> scores_;        // [T, E]
   Matrix<int32_t> expert_ids_;  // [T, K]
   Matrix<float> weights_;       // [T, K]
+  RouterSums sums_;
 };
 
 }  // namespace isoloss::model

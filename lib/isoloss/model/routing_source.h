@@ -16,6 +16,9 @@ class RoutingSource {
   /// Shapes   expert_ids [K].
   virtual void Choose(size_t layer, size_t token,
                       std::span<int32_t> expert_ids) const = 0;
+  /// Does it stand for a choice that a router made? Then the ids that this
+  /// run's router would not have chosen are counted.
+  virtual bool IsReplay() const { return true; }
 };
 
 /// Slot k of token t goes to expert (t * K + k) mod E: every expert gets the
@@ -24,6 +27,7 @@ class RoutingSource {
 class ForcedBalance : public RoutingSource {
  public:
   explicit ForcedBalance(size_t experts) : experts_(experts) {}
+  bool IsReplay() const override { return false; }
   void Choose(size_t /*layer*/, size_t token,
               std::span<int32_t> expert_ids) const override {
     for (size_t k = 0; k < expert_ids.size(); ++k) {

@@ -11,6 +11,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/kernels/rowwise.h"
+#include "isoloss/model/announce.h"
 #include "isoloss/model/block.h"
 #include "isoloss/model/embedding.h"
 #include "isoloss/model/layer_context.h"
@@ -131,7 +132,7 @@ double Transformer::Impl::Forward() {
   embedded.ResizeUninitialized(tokens, config.dim);
   GatherEmbedding(context.Weight(embedding), batch.tokens, embedded.view(),
                   context.team);
-  context.TapActivation("tok_embeddings", "", embedded.view());
+  context.TapOutput("tok_embeddings", "", embedded.view());
   block_outputs.clear();
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
     block_outputs.push_back(blocks[layer].Forward(BlockInput(layer)));
@@ -143,16 +144,16 @@ double Transformer::Impl::Forward() {
 
   normalised.ResizeUninitialized(tokens, config.dim);
   norm.Forward(BlockInput(blocks.size()), normalised.view());
-  context.TapActivation("norm", "", normalised.view());
+  context.TapOutput("norm", "", normalised.view());
   logits.ResizeUninitialized(tokens, config.vocab_size);
   head.QueueForward(normalised.view(), context.SequenceLeaves(),
                     context.rounding, logits.view());
   context.gemms.Run();
-  context.TapActivation("logits", "", logits.view());
 
   token_losses.resize(tokens);
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
                         token_losses, MatrixView<float>(), context.team);
+  context.TapOutput("loss", "", {token_losses.data(), tokens, 1});
   return context.mesh.Sum(LossSum(token_losses)) /
          static_cast<double>(counted_labels);
 }
@@ -174,7 +175,6 @@ void Transformer::Impl::BackwardHead() {
   kernels::CrossEntropy(logits.view(), context.batch.labels, grad_scale,
                         context.rounding, token_losses, logits.view(),
                         context.team);
-  context.TapGradient("logits", "", logits.view());
   dnormalised.ResizeUninitialized(dx.rows(), dx.cols());
   head.QueueBackward(normalised.view(), logits.view(), context.SequenceLeaves(),
                      dnormalised.view());
@@ -213,6 +213,24 @@ const precision::ResolvedRecipe& Transformer::recipe() const {
 
 void Transformer::LoadWeights(const ParameterSet& master) {
   impl_->context.LoadWeights(master);
+}
+
+void Transformer::AnnounceWeights(const ParameterSet& master,
+                                  TapSink& sink) const {
+  const LayerContext& context = impl_->context;
+  Matrix<float> rounded;
+  for (size_t i = 0; i < master.parameters().size(); ++i) {
+    const Parameter& parameter = master.parameters()[i];
+    rounded.ResizeUninitialized(parameter.values.rows(),
+                                parameter.values.cols());
+    kernels::Cast(parameter.values.view(), context.rounding, rounded.view(),
+                  context.team);
+    const PackedWeight* packed = context.packed_weights.Find(i);
+    AnnounceParameter(TensorKind::kWeight, parameter, rounded.view(),
+                      context.mesh, sink,
+                      packed != nullptr ? packed->fprop->right_mx() : nullptr,
+                      packed != nullptr ? packed->dgrad->right_mx() : nullptr);
+  }
 }
 
 void Transformer::LoadExpertBias(MatrixView<const float> expert_bias) {
@@ -284,6 +302,14 @@ MatrixView<const int32_t> Transformer::expert_ids(size_t moe_layer) const {
 const expert_parallel::DispatchCounts& Transformer::dispatch_counts(
     size_t moe_layer) const {
   return impl_->moe_layers[moe_layer]->exchange().counts();
+}
+
+std::vector<RouterFigures> Transformer::MergeRouterFigures() const {
+  std::vector<RouterSums::Totals> layers;
+  for (const MixtureOfExperts* layer : impl_->moe_layers) {
+    layers.push_back(layer->router_figures());
+  }
+  return model::MergeRouterFigures(layers, impl_->context.mesh);
 }
 
 int64_t Transformer::quantized_gemms() const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
@@ -14,6 +15,7 @@
 #include "isoloss/model/config.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/model/router_figures.h"
 #include "isoloss/model/routing_source.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/model/tokens.h"
@@ -40,6 +42,10 @@ class Transformer {
   /// Makes the compute copies (rounded to BF16 unless the recipe is FP32) of
   /// the FP32 master weights. Call after every change of them.
   void LoadWeights(const ParameterSet& master);
+  /// Tells `sink` the weights of all GEMM sites as GEMMs read them before
+  /// quantisation (rounded like the compute copies of `master`), and all other
+  /// parameters, in the order of parameters. A tied table is "tok_embeddings".
+  void AnnounceWeights(const ParameterSet& master, TapSink& sink) const;
   /// Selection biases, [MoE layers, experts], FP32.
   void LoadExpertBias(MatrixView<const float> expert_bias);
 
@@ -69,6 +75,10 @@ class Transformer {
   MatrixView<const int32_t> expert_ids(size_t moe_layer) const;
   const expert_parallel::DispatchCounts& dispatch_counts(
       size_t moe_layer) const;
+
+  /// Of the last Forward, over all processes, one of each MoE layer. All
+  /// processes call it at the same point; each gets the result.
+  std::vector<RouterFigures> MergeRouterFigures() const;
 
   /// GEMM calls executed so far, in this process: those with a quantised
   /// operand, and all. Each expert counts for itself, also one without tokens;

@@ -1,9 +1,12 @@
 #include "isoloss/optim/adamw.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
 
 namespace isoloss::optim {
@@ -31,6 +34,57 @@ std::span<float> All(Matrix<float>& matrix) {
   return {matrix.data(), matrix.size()};
 }
 
+/// One tensor with its moments, and how to change them.
+struct Update {
+  std::span<float> parameter;
+  std::span<float> first_moment;
+  std::span<float> second_moment;
+  std::span<const float> gradient;
+  const kernels::AdamWScalars& scalars;
+
+  /// Elements [first, first + count).
+  Update Part(size_t first, size_t count) const {
+    return {parameter.subspan(first, count), first_moment.subspan(first, count),
+            second_moment.subspan(first, count), gradient.subspan(first, count),
+            scalars};
+  }
+  void Run(ThreadTeam& team) const {
+    kernels::AdamWUpdate(parameter, first_moment, second_moment, gradient,
+                         scalars, team);
+  }
+};
+
+/// Runs one leaf and takes its sums.
+void RunLeaf(const Update& leaf, double& parameter_squares,
+             double& update_squares) {
+  static ThreadTeam alone(1);  // runs loops in place, on whatever thread
+  std::array<float, kernels::kSquaresLeaf> change;
+  const size_t size = leaf.parameter.size();
+  kernels::SumOfSquaresLeaves(leaf.parameter, {&parameter_squares, 1}, alone);
+  std::copy(leaf.parameter.begin(), leaf.parameter.end(), change.begin());
+  leaf.Run(alone);
+  for (size_t i = 0; i < size; ++i) change[i] = leaf.parameter[i] - change[i];
+  kernels::SumOfSquaresLeaves(std::span(change).first(size),
+                              {&update_squares, 1}, alone);
+}
+
+void RunWithSquares(const Update& update, UpdateSquares& squares,
+                    ThreadTeam& team) {
+  constexpr size_t kLeaf = kernels::kSquaresLeaf;
+  const size_t size = update.parameter.size();
+  squares.parameter.resize((size + kLeaf - 1) / kLeaf);
+  squares.update.resize(squares.parameter.size());
+  kernels::ForRowRuns(
+      size, 1, kLeaf, team, [&](size_t run_first, size_t run_count) {
+        for (size_t i = 0; i < run_count; i += kLeaf) {
+          const size_t first = run_first + i;
+          RunLeaf(update.Part(first, std::min(kLeaf, run_count - i)),
+                  squares.parameter[first / kLeaf],
+                  squares.update[first / kLeaf]);
+        }
+      });
+}
+
 }  // namespace
 
 AdamW::AdamW(const AdamWConfig& config, std::vector<Tensor> tensors)
@@ -52,7 +106,35 @@ AdamW::AdamW(const AdamWConfig& config, std::vector<Tensor> tensors)
   }
 }
 
-void AdamW::Step(double lr, double grad_scale, ThreadTeam& team) {
+void AdamW::Restore(int64_t steps) {
+  if (steps < 0 || steps > kMaxSteps) {
+    ThrowError(ErrorKind::kFormat,
+               "AdamW: {} steps are to have been made, but they must lie in "
+               "[0, {}]. Use another checkpoint.",
+               steps, kMaxSteps);
+  }
+  steps_ = steps;
+  beta1_power_ = 1;
+  beta2_power_ = 1;
+  // Not pow, whose last bit is another one. Powers end in a fixed point.
+  for (int64_t t = 0; t < steps; ++t) {
+    const double next1 = beta1_power_ * config_.beta1;
+    const double next2 = beta2_power_ * config_.beta2;
+    if (next1 == beta1_power_ && next2 == beta2_power_) break;
+    beta1_power_ = next1;
+    beta2_power_ = next2;
+  }
+}
+
+void AdamW::Step(double lr, double grad_scale, ThreadTeam& team,
+                 std::span<UpdateSquares> squares) {
+  if (!squares.empty() && squares.size() != tensors_.size()) {
+    ThrowError(ErrorKind::kShape,
+               "AdamW: {} sums of squares are wanted, but there are {} "
+               "tensors. Pass one for each, or none.",
+               squares.size(), tensors_.size());
+  }
+  ++steps_;
   beta1_power_ *= config_.beta1;
   beta2_power_ *= config_.beta2;
   const kernels::AdamWScalars scalars = {
@@ -67,9 +149,14 @@ void AdamW::Step(double lr, double grad_scale, ThreadTeam& team) {
       .grad_scale = static_cast<float>(grad_scale),
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    kernels::AdamWUpdate(tensors_[i].parameter, All(first_moments_[i]),
-                         All(second_moments_[i]), tensors_[i].gradient, scalars,
-                         team);
+    const Update update = {tensors_[i].parameter, All(first_moments_[i]),
+                           All(second_moments_[i]), tensors_[i].gradient,
+                           scalars};
+    if (squares.empty()) {
+      update.Run(team);
+    } else {
+      RunWithSquares(update, squares[i], team);
+    }
   }
 }
 

@@ -18,6 +18,14 @@ struct AdamWConfig {
   double weight_decay = 0.1;
 };
 
+/// Of one tensor, in the leaves of kernels::SumOfSquaresLeaves: sums of squares
+/// of the parameter before a step, and of what the step adds to it (after -
+/// before, in FP32). Sized by Step, which allocates only the first time.
+struct UpdateSquares {
+  std::vector<double> parameter;
+  std::vector<double> update;
+};
+
 /// One group for all tensors. Step t (from 1), with g = grad_scale * gradient:
 ///   p <- p (1 - lr * weight_decay)
 ///   m <- beta1 m + (1 - beta1) g
@@ -35,16 +43,32 @@ class AdamW {
   ///          not its parameter's.
   AdamW(const AdamWConfig& config, std::vector<Tensor> tensors);
 
-  /// Updates every parameter in place.
-  void Step(double lr, double grad_scale, ThreadTeam& team);
+  /// Updates every parameter in place. A non-empty `squares`, one per tensor,
+  /// is filled while the values are in cache; it changes no bit of the update.
+  void Step(double lr, double grad_scale, ThreadTeam& team,
+            std::span<UpdateSquares> squares = {});
 
   std::span<const Tensor> tensors() const { return tensors_; }
+
+  // What the next step depends on besides parameters and gradients.
+
+  /// m and v, one row for each tensor; may be written.
+  std::span<Matrix<float>> first_moments() { return first_moments_; }
+  std::span<Matrix<float>> second_moments() { return second_moments_; }
+  /// Steps so far.
+  int64_t steps() const { return steps_; }
+  /// Goes on as if `steps` had been made: powers of the betas have the bits
+  /// that those steps leave. Moments are the caller's to write.
+  /// Errors   FormatError if `steps` is negative or above kMaxSteps.
+  void Restore(int64_t steps);
+  static constexpr int64_t kMaxSteps = int64_t{1} << 32;
 
  private:
   AdamWConfig config_;
   std::vector<Tensor> tensors_;
   std::vector<Matrix<float>> first_moments_;
   std::vector<Matrix<float>> second_moments_;
+  int64_t steps_ = 0;       // t
   double beta1_power_ = 1;  // beta1^t
   double beta2_power_ = 1;
 };

@@ -119,8 +119,16 @@ std::vector<std::byte> FileImage(const Handle& file) {
   return image;
 }
 
-Handle OpenFile(const std::filesystem::path& path) {
-  return {Check(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), "H5Fopen"),
+Handle OpenImage(std::span<const std::byte> image) {
+  const Handle access = PropertyList(H5P_FILE_ACCESS);
+  Check(H5Pset_fapl_core(access.get(), image.size(), /*backing_store=*/false),
+        "H5Pset_fapl_core");
+  // HDF5 copies the bytes, but its prototype lacks a const.
+  Check(H5Pset_file_image(access.get(), const_cast<std::byte*>(image.data()),
+                          image.size()),
+        "H5Pset_file_image");
+  return {Check(H5Fopen("run log in memory", H5F_ACC_RDONLY, access.get()),
+                "H5Fopen"),
           &H5Fclose};
 }
 
@@ -143,6 +151,16 @@ bool HasLink(const Handle& parent, const char* name) {
 
 bool HasAttribute(const Handle& object, const char* name) {
   return Check(H5Aexists(object.get(), name), "H5Aexists", name) > 0;
+}
+
+template <>
+Handle TypeOf<uint8_t>() {
+  return Copy(H5T_STD_U8LE);
+}
+
+template <>
+Handle TypeOf<float>() {
+  return Copy(H5T_IEEE_F32LE);
 }
 
 template <>
@@ -351,10 +369,14 @@ T ReadAttribute(const Handle& attribute) {
   }
 }
 
+template void WriteDataset(const Handle&, std::span<const uint8_t>);
+template void WriteDataset(const Handle&, std::span<const float>);
 template void WriteDataset(const Handle&, std::span<const int32_t>);
 template void WriteDataset(const Handle&, std::span<const int64_t>);
 template void WriteDataset(const Handle&, std::span<const double>);
 template void WriteDataset(const Handle&, std::span<const std::string>);
+template void ReadDataset(const Handle&, std::span<uint8_t>);
+template void ReadDataset(const Handle&, std::span<float>);
 template void ReadDataset(const Handle&, std::span<int32_t>);
 template void ReadDataset(const Handle&, std::span<int64_t>);
 template void ReadDataset(const Handle&, std::span<double>);

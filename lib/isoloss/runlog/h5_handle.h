@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <mutex>
 #include <span>
 #include <stdexcept>
@@ -68,8 +67,8 @@ class Handle {
 Handle CreateFileInMemory();
 /// The bytes of a file, as they would stand on disk.
 std::vector<std::byte> FileImage(const Handle& file);
-/// Opens a file on disk for reading, without the library's concurrent modes.
-Handle OpenFile(const std::filesystem::path& path);
+/// Opens the bytes of a file for reading; keeps a copy of them.
+Handle OpenImage(std::span<const std::byte> image);
 
 Handle CreateGroup(const Handle& parent, const char* name);
 Handle OpenGroup(const Handle& parent, const char* name);
@@ -77,9 +76,9 @@ Handle OpenGroup(const Handle& parent, const char* name);
 bool HasLink(const Handle& parent, const char* name);
 bool HasAttribute(const Handle& object, const char* name);
 
-/// The types of a run log, with one type in memory and on disk: int32_t
-/// (datasets only), int64_t, double, bool (as h5py stores it), std::string
-/// (UTF-8, any length).
+/// The types of our files, with one type in memory and on disk: uint8_t, float
+/// and int32_t (datasets only), int64_t, double, bool (as h5py stores it),
+/// std::string (UTF-8, any length).
 template <typename T>
 Handle TypeOf();
 bool SameType(const Handle& a, const Handle& b);

@@ -1,10 +1,8 @@
 #include "isoloss/runlog/reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <cerrno>
 #include <fstream>
 #include <initializer_list>
@@ -14,6 +12,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/schema.h"
+#include "isoloss/runlog/trailer.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -51,12 +50,13 @@ class Reader {
       Reject(fmt::format("group /{}", name), "missing", "present");
     }
     group_ = h5::OpenGroup(file_, name);
+    rows_ = 0;
   }
 
   template <typename T>
   void Column(const Field& field, std::vector<T>& values) {
     values.clear();
-    if (group_is_newer_) return;
+    if (IsNewer(field)) return;
     if (index_ == nullptr || h5::HasLink(group_, field.name)) {
       ReadColumn(field, values);
     }
@@ -66,7 +66,7 @@ class Reader {
   void Array(const Field& field, std::vector<T>& values,
              std::initializer_list<Axis<int64_t>> axes) {
     values.clear();
-    if (group_is_newer_ || !h5::HasLink(group_, field.name)) return;
+    if (IsNewer(field) || !h5::HasLink(group_, field.name)) return;
     const h5::Handle dataset = Open<T>(field);
     const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
     CheckExtent(field, extent, axes);
@@ -79,6 +79,22 @@ class Reader {
     }
     values.resize(count);
     h5::ReadDataset<T>(dataset, values);
+  }
+
+  void Labels(const Field& field, std::vector<std::string>& names,
+              const Axis<int64_t>& axis) {
+    names.clear();
+    if (IsNewer(field)) return;
+    if (rows_ == 0 && !h5::HasLink(group_, field.name)) return;
+    const h5::Handle dataset = Open<std::string>(field);
+    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    if (extent.size() != 1 || extent[0] < 1) {
+      RejectExtent(field, extent, "[at least 1]");
+    }
+    CheckCount(field, extent[0]);
+    axis.size = static_cast<int64_t>(extent[0]);
+    names.resize(extent[0]);
+    h5::ReadDataset<std::string>(dataset, names);
   }
 
   void Count(const Field& field, int64_t& rows) {
@@ -136,6 +152,11 @@ class Reader {
                                : found > 0 && found <= uint64_t{kMaxValues});
     }
     if (!fits) RejectExtent(field, extent, expected + "]");
+  }
+
+  /// Whether the file's version does not know it yet.
+  bool IsNewer(const Field& field) const {
+    return group_is_newer_ || field.since > version_;
   }
 
   std::string Name(const Field& field) const {
@@ -215,11 +236,8 @@ class Reader {
   uint64_t rows_ = 0;
 };
 
-/// HDF5 does not tell an unreadable file from a wrong one, nor would it return
-/// from a pipe.
+/// HDF5 would not return from a pipe.
 void CheckReadable(const fs::path& path) {
-  constexpr std::array<char, 8> kSignature = {'\x89', 'H',  'D',    'F',
-                                              '\r',   '\n', '\x1a', '\n'};
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
@@ -232,29 +250,37 @@ void CheckReadable(const fs::path& path) {
                "path of an .h5 file.",
                path.string());
   }
+}
+
+/// The whole file: what was checked is what HDF5 reads, whatever happens to the
+/// file meanwhile.
+std::vector<std::byte> ReadBytes(const fs::path& path) {
   errno = 0;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) {
     ThrowError(ErrorKind::kIo, "{}: can't open: {}. Check its permissions.",
                path.string(), std::generic_category().message(errno));
   }
-  std::array<char, 8> head{};
-  file.read(head.data(), head.size());
-  if (head != kSignature) {
-    ThrowError(ErrorKind::kFormat,
-               "{}: the first {} bytes are not the HDF5 signature, but a run "
-               "log is an HDF5 file. Pass a file that `isoloss run` wrote.",
-               path.string(), head.size());
+  std::vector<std::byte> bytes(static_cast<size_t>(file.tellg()));
+  file.seekg(0);
+  file.read(reinterpret_cast<char*>(bytes.data()),
+            static_cast<std::streamsize>(bytes.size()));
+  if (!file) {
+    ThrowError(ErrorKind::kIo, "{}: can't read: {}. Read it once more.",
+               path.string(), std::generic_category().message(errno));
   }
+  return bytes;
 }
 
 }  // namespace
 
 RunLog ReadRunLog(const fs::path& path) {
   CheckReadable(path);
+  const std::vector<std::byte> bytes = ReadBytes(path);
+  const std::span<const std::byte> data = CheckedData(bytes, path.string());
   const h5::Session session;
   try {
-    const h5::Handle file = h5::OpenFile(path);
+    const h5::Handle file = h5::OpenImage(data);
     Reader reader(file, path);
     RunLog log;
     VisitRunLog(reader, log);

@@ -5,6 +5,8 @@
 // writer.h and read by reader.h. Other programs' logs become the same thing.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,7 +15,7 @@ namespace isoloss::runlog {
 
 /// Version of the layout on disk, attribute `schema_version`. Older ones are
 /// read too: what they lack keeps its default.
-inline constexpr int64_t kSchemaVersion = 2;
+inline constexpr int64_t kSchemaVersion = 3;
 
 /// Values of one column or array that a reader takes: far above any run, it
 /// keeps a forged extent from asking for all memory.
@@ -35,6 +37,8 @@ struct StepFields {
   Of<int64_t> dead_experts{};
   /// GEMM calls with a quantised operand that were executed in this step.
   Of<int64_t> quantized_gemms{};
+  /// Gradient elements that are NaN or infinite, of all parameters.
+  Of<int64_t> nonfinite_gradients{};
 };
 
 template <typename T>
@@ -60,6 +64,60 @@ struct EvalColumns {
   int64_t sequences = 0;
 };
 
+/// Each parameter in each optimizer step. P parameters; [S, P], row-major.
+struct ParameterColumns {
+  std::vector<int64_t> step;
+  int64_t count = 0;               ///< P
+  std::vector<std::string> names;  ///< [P], torchtitan's order
+  std::vector<double> grad_norm;   ///< L2, before clipping
+  /// L2 norm of the step's change over that of the weights before it.
+  std::vector<double> update_ratio;
+};
+
+/// One statistic of /tensors: its dataset, unit and meaning.
+struct TensorStatistic {
+  const char* name;
+  const char* unit;
+  const char* description;
+};
+
+/// Places in kTensorStatistics: kStat_min, kStat_max, ...
+enum TensorStatisticIndex : size_t {
+#define ISOLOSS_STATISTIC(id, name, unit, description) kStat_##id,
+#include "isoloss/runlog/tensor_statistics.def"
+#undef ISOLOSS_STATISTIC
+  kTensorStatisticCount
+};
+
+/// All statistics, in the order of tensor_statistics.def.
+inline constexpr TensorStatistic kTensorStatistics[] = {
+#define ISOLOSS_STATISTIC(id, name, unit, description) \
+  {name, unit, description},
+#include "isoloss/runlog/tensor_statistics.def"
+#undef ISOLOSS_STATISTIC
+};
+
+/// Values of one histogram of E8M0 scale bytes.
+inline constexpr size_t kScaleBytes = 256;
+
+/// Tensors at chosen steps. N tensors in the order of computation; a name is
+/// "<module>_<tensor>" as in TransformerEngine's logs, tensor one of weight,
+/// activation, output, gradient, dgrad, wgrad, parameter, update. Everything is
+/// [S_t, N], row-major; a column that was not asked for is empty.
+struct TensorColumns {
+  std::vector<int64_t> step;
+  int64_t count = 0;               ///< N
+  std::vector<std::string> names;  ///< [N]
+  /// 64-bit content digest; 0 for a tensor that had none at this step.
+  std::vector<int64_t> digest;
+  /// NaN where a statistic is not defined for the tensor.
+  std::array<std::vector<double>, kTensorStatisticCount> statistics;
+  int64_t scale_bytes = 0;  ///< kScaleBytes if there are histograms
+  /// How many blocks got each E8M0 byte, [S_t, N, 256].
+  std::vector<int32_t> e8m0_histogram;
+  std::vector<int32_t> e8m0_histogram_columnwise;
+};
+
 /// Who was sent where, one row per optimizer step. S steps, L MoE layers, E
 /// experts, T tokens of a step, K slots of a token; all row-major. A column is
 /// whole or empty (not recorded).
@@ -74,6 +132,14 @@ struct MoeColumns {
   std::vector<int64_t> dropped_tokens;     ///< [S, L]
   std::vector<int64_t> padding_rows;       ///< [S, L]
   std::vector<int32_t> expert_ids;         ///< [S, L, T, K], if log.routing
+  /// Mean over tokens of the entropy of the token's scores over their sum,
+  /// nats, [S, L].
+  std::vector<double> router_entropy;
+  /// Of all (token, slot, expert), [S, L]: equal routing, equal digest.
+  std::vector<int64_t> routing_digest;
+  /// (token, slot) pairs of a replayed routing whose expert the router itself
+  /// would not have chosen, [S, L]; only with routing.mode = "replay".
+  std::vector<int64_t> routing_flips;
 };
 
 /// What the exchange moved, one row per optimizer step. R virtual ranks; bytes
@@ -141,6 +207,9 @@ struct Provenance {
   /// Resolved options of the exchange, one line; "" before version 2.
   std::string exchange;
   std::string routing;  ///< who chose the experts; "" before version 2
+  /// Digest of what the arm's recipe and exchange compute in a small fixed
+  /// training: programs with equal ones compute alike. "" before version 3.
+  std::string numerics_digest;
   /// Quantised GEMM calls that the recipe asks for in each step (an expert
   /// without tokens still counts), and GEMM calls in all.
   int64_t quantized_gemms_per_step = 0;
@@ -154,6 +223,8 @@ struct RunLog {
   Provenance provenance;
   StepColumns steps;
   EvalColumns eval;
+  ParameterColumns parameters;
+  TensorColumns tensors;
   MoeColumns moe;
   ExchangeColumns exchange;
   std::vector<Event> events;

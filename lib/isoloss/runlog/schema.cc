@@ -50,6 +50,11 @@ class MarkdownTable {
     Row(field, fmt::format("{} [{}]", TypeName<T>(), extent));
   }
 
+  void Labels(const Field& field, const std::vector<std::string>& /*names*/,
+              const Axis<const int64_t>& axis) {
+    Row(field, fmt::format("{} [{}]", TypeName<std::string>(), axis.name));
+  }
+
   void Count(const Field& field, int64_t /*rows*/) {
     Row(field, fmt::format("{} [rows]", TypeName<int64_t>()));
   }

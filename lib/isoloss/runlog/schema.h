@@ -14,6 +14,8 @@ struct Field {
   const char* unit;
   const char* description;
   int64_t since = 1;  ///< version of the layout that brought it
+  /// A clock or an accident: equal runs need not have equal values.
+  bool reproducible = true;
 };
 
 /// An extent of an array besides its rows, and its place in memory.
@@ -38,11 +40,11 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
       Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping"},
       steps.grad_norm...);
   visit(Field{"lr", "1", "Learning rate of the update"}, steps.lr...);
-  visit(Field{"step_seconds", "s", "Wall-clock time of the step"},
+  visit(Field{"step_seconds", "s", "Wall-clock time of the step", 1, false},
         steps.step_seconds...);
-  visit(
-      Field{"tokens_per_second", "token/s", "Tokens of the step over its time"},
-      steps.tokens_per_second...);
+  visit(Field{"tokens_per_second", "token/s",
+              "Tokens of the step over its time", 1, false},
+        steps.tokens_per_second...);
   visit(Field{"expert_load_max_over_mean", "1",
               "Busiest expert's tokens over the mean, in the worst MoE layer"},
         steps.expert_load_max_over_mean...);
@@ -53,6 +55,10 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
               "GEMM calls with a quantised operand that were executed, in "
               "all processes"},
         steps.quantized_gemms...);
+  visit(
+      Field{"nonfinite_gradients", "1",
+            "Gradient elements that are NaN or infinite, of all parameters", 3},
+      steps.nonfinite_gradients...);
 }
 
 template <typename Visitor, typename ProvenanceT>
@@ -111,6 +117,12 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
          p.ranks_per_node);
   visit2("exchange", "", "The arm's exchange options, one line", p.exchange);
   visit2("routing", "", "Who chose the experts", p.routing);
+  visitor.Attribute(
+      Field{"numerics_digest", "",
+            "Digest of a small fixed training with the arm's recipe and "
+            "exchange: equal numerics, equal digest",
+            3},
+      p.numerics_digest);
   visit("quantized_gemms_per_step", "call",
         "GEMM calls with a quantised operand that the recipe asks for per "
         "step, in all processes",
@@ -150,17 +162,73 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
             "Experts of each token in slot order; only with `log.routing`"},
       moe.expert_ids,
       {{"layers", moe.layers}, {"tokens", moe.tokens}, {"slots", moe.top_k}});
+  visitor.Array(
+      Field{"router_entropy", "nat",
+            "Mean over tokens of the entropy of the scores over their sum", 3},
+      moe.router_entropy, {{"layers", moe.layers}});
+  visitor.Array(
+      Field{"routing_digest", "1",
+            "Digest of who chose whom: equal routing, equal digest", 3},
+      moe.routing_digest, {{"layers", moe.layers}});
+  visitor.Array(Field{"routing_flips", "1",
+                      "Replayed (token, slot) pairs whose expert the router "
+                      "would not have chosen",
+                      3},
+                moe.routing_flips, {{"layers", moe.layers}});
+}
+
+template <typename Visitor, typename ParametersT>
+void VisitParameters(Visitor& visitor, ParametersT& parameters) {
+  visitor.Group("parameters", "Each parameter in each optimizer step", 3);
+  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
+                 parameters.step);
+  visitor.Labels(Field{"names", "", "Parameters, torchtitan's names"},
+                 parameters.names, {"parameters", parameters.count});
+  visitor.Array(
+      Field{"grad_norm", "1", "L2 norm of the gradient before clipping"},
+      parameters.grad_norm, {{"parameters", parameters.count}});
+  visitor.Array(Field{"update_ratio", "1",
+                      "L2 norm of the update over that of the weights before"},
+                parameters.update_ratio, {{"parameters", parameters.count}});
+}
+
+template <typename Visitor, typename TensorsT>
+void VisitTensors(Visitor& visitor, TensorsT& tensors) {
+  visitor.Group("tensors", "Tensors at chosen steps, in order of computation",
+                3);
+  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
+                 tensors.step);
+  visitor.Labels(Field{"names", "", "<module>_<tensor>"}, tensors.names,
+                 {"tensors", tensors.count});
+  visitor.Array(Field{"digest", "1",
+                      "Digest of the content; 0 for a tensor that had none"},
+                tensors.digest, {{"tensors", tensors.count}});
+  for (size_t i = 0; i < kTensorStatisticCount; ++i) {
+    const TensorStatistic& s = kTensorStatistics[i];
+    visitor.Array(Field{s.name, s.unit, s.description}, tensors.statistics[i],
+                  {{"tensors", tensors.count}});
+  }
+  visitor.Array(
+      Field{"e8m0_histogram", "block", "Blocks along rows with each E8M0 byte"},
+      tensors.e8m0_histogram,
+      {{"tensors", tensors.count}, {"bytes", tensors.scale_bytes}});
+  visitor.Array(Field{"e8m0_histogram_columnwise", "block",
+                      "Blocks down columns with each E8M0 byte"},
+                tensors.e8m0_histogram_columnwise,
+                {{"tensors", tensors.count}, {"bytes", tensors.scale_bytes}});
 }
 
 template <typename Visitor, typename ExchangeT>
 void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   const auto column = [&visitor](const char* name, const char* unit,
-                                 const char* description, auto& values) {
-    visitor.Column(Field{name, unit, description}, values);
+                                 const char* description, auto& values,
+                                 bool reproducible = true) {
+    visitor.Column(Field{name, unit, description, 1, reproducible}, values);
   };
   const auto by_rank = [&](const char* name, const char* unit,
-                           const char* description, auto& values) {
-    visitor.Array(Field{name, unit, description}, values,
+                           const char* description, auto& values,
+                           bool reproducible = true) {
+    visitor.Array(Field{name, unit, description, 1, reproducible}, values,
                   {{"ranks", exchange.ranks}});
   };
   const auto by_layer = [&](const char* name, const char* unit,
@@ -185,9 +253,9 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
          exchange.bytes_between_nodes);
   column("messages", "message", "Messages received", exchange.messages);
   column("crc_failures", "message", "Messages whose first copy was damaged",
-         exchange.crc_failures);
+         exchange.crc_failures, false);
   column("resends", "message", "Of those, repaired by a second copy",
-         exchange.resends);
+         exchange.resends, false);
   by_layer("assignments", "row", "(token, slot) pairs with an expert",
            exchange.assignments);
   by_layer("dispatch_rows", "row", "Rows that travelled to experts' ranks",
@@ -203,7 +271,7 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   by_layer("empty_experts", "expert", "Experts without a row",
            exchange.empty_experts);
   by_rank("wait_seconds", "s", "Time that receivers waited for the rank",
-          exchange.wait_seconds);
+          exchange.wait_seconds, false);
 
   visitor.Group("exchange_pairs", "What all steps moved between each two ranks",
                 2);
@@ -220,6 +288,8 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
 ///                                 others are as long as the index or absent
 ///   Array(field, values, axes)    [rows of the index, axes...], row-major, or
 ///                                 absent; an axis is as long in all arrays
+///   Labels(field, names, axis)    [axis]: what the places of an axis stand
+///                                 for; required if the group has rows
 ///   Count(field, rows)            an index 0, 1, ..., rows - 1
 ///   Member(field, rows, member)   the column of one member of each of `rows`;
 ///                                 all columns of the group are required
@@ -246,6 +316,8 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
                 log.eval.per_sequence_loss_nats,
                 {{"sequences", log.eval.sequences}});
 
+  VisitParameters(visitor, log.parameters);
+  VisitTensors(visitor, log.tensors);
   VisitMoe(visitor, log.moe);
   VisitExchange(visitor, log.exchange);
 
@@ -255,7 +327,9 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
   };
   member(Field{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC"},
          &Event::unix_seconds);
-  member(Field{"kind", "", "`start`, `finish`, `abort`, `interrupt`, ..."},
+  member(Field{"kind", "",
+               "`start`, `resume`, `checkpoint`, `damage`, `cost`, `abort`, "
+               "`interrupt` or `finish`"},
          &Event::kind);
   member(Field{"text", "", "What happened, in words"}, &Event::text);
 }

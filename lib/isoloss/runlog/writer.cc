@@ -12,6 +12,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/schema.h"
+#include "isoloss/runlog/trailer.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -65,6 +66,18 @@ class Writer {
     Write<T>(field, values, sizes);
   }
 
+  void Labels(const Field& field, const std::vector<std::string>& names,
+              const Axis<const int64_t>& axis) {
+    if (names.empty() && rows_ == 0) return;
+    if (names.empty() || static_cast<int64_t>(names.size()) != axis.size) {
+      ThrowError(ErrorKind::kShape,
+                 "run log: /{}/{} has {} values for {} {}. Pass as many names "
+                 "as columns.",
+                 group_name_, field.name, names.size(), axis.size, axis.name);
+    }
+    WriteDataset<std::string>(field, names, {names.size()});
+  }
+
   void Count(const Field& field, int64_t rows) {
     std::vector<int64_t> values(static_cast<size_t>(rows));
     std::iota(values.begin(), values.end(), 0);
@@ -96,6 +109,12 @@ class Writer {
                  group_name_, field.name, values.size(), group_name_, index_,
                  rows_, needed);
     }
+    WriteDataset(field, values, extent);
+  }
+
+  template <typename T>
+  void WriteDataset(const Field& field, std::span<const T> values,
+                    const std::vector<uint64_t>& extent) {
     const h5::Handle dataset =
         h5::CreateDataset(group_, field.name, h5::TypeOf<T>(), extent);
     h5::WriteDataset(dataset, values);
@@ -128,6 +147,7 @@ void WriteRunLog(const RunLog& log, const std::filesystem::path& path) {
     ThrowError(ErrorKind::kIo, "{}: HDF5 can't hold this run log: {}.",
                path.string(), failure.what());
   }
+  AppendTrailer(image);
   WriteFileAtomically(path, image);
 }
 

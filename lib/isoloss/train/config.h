@@ -110,12 +110,30 @@ struct Arm {
   ExchangeConfig exchange = {};
 };
 
-/// [log].
+/// [log]. Only the evaluations are part of a run's configuration; what else is
+/// kept, and how, changes no bit.
 struct LogConfig {
   int64_t eval_every = 50;  ///< steps between evaluations
   size_t eval_sequences = 32;
   /// Keep every step's expert ids: T * K * MoE layers values a step.
   bool routing = false;
+  /// Statistics and digests of tensors: steps 1 to *_first, then every
+  /// *_every-th; 0: none.
+  int64_t statistics_first = 1;
+  int64_t statistics_every = 200;
+  int64_t digests_first = 1;
+  int64_t digests_every = 200;
+  /// Patterns of precision::SiteMatches over "<module>_<tensor>".
+  std::vector<std::string> statistics_tensors = {"*"};
+  /// Tensors to store whole, at dump_steps.
+  std::vector<std::string> dump_tensors;
+  std::vector<uint64_t> dump_steps = {1};
+  /// A checkpoint every so many steps (0: none), and after so many minutes
+  /// since the last one (0: never).
+  int64_t checkpoint_every = 0;
+  double checkpoint_minutes = 10;
+  /// How often the HDF5 file of a live run is built anew.
+  double refresh_seconds = 5;
 };
 
 /// [gate].

@@ -280,8 +280,14 @@ std::string Experiment::ResolvedToml() const {
 std::string Experiment::ConfigText() const {
   FieldWriter writer;
   writer.Omit("paths");
-  writer.Omit("routing");  // of [log]: what is kept changes no bit
   writer.Omit("replay");
+  // Of [log]: what is kept changes no bit.
+  for (const char* key :
+       {"routing", "statistics_first", "statistics_every", "statistics_tensors",
+        "digests_first", "digests_every", "dump_tensors", "dump_steps",
+        "checkpoint_every", "checkpoint_minutes", "refresh_seconds"}) {
+    writer.Omit(key);
+  }
   WriteConfig(writer, *this);
   WriteMeshThatMatters(writer, *this);
   if (routing.mode != RoutingMode::kLearned) {

@@ -42,6 +42,8 @@ inline constexpr Interval kPositive = {.low = 0, .high = 1e9, .low_open = true};
 inline constexpr Interval kDeadline = {
     .low = 0, .high = 86400, .low_open = true};
 
+inline constexpr Interval kPeriod = {0, 1e9};
+
 inline const std::vector<std::string> kSources = {"files", "tokens",
                                                   "synthetic"};
 inline constexpr Named<int> kTokenTypes[] = {{"uint16", 16}, {"uint32", 32}};
@@ -197,6 +199,16 @@ void Visit(Fields& fields, LogConfig& log) {
   fields.Integer("eval_every", log.eval_every, 1, kMaxSteps);
   fields.Integer("eval_sequences", log.eval_sequences, 1, kMaxSize);
   fields.Flag("routing", log.routing);
+  fields.Integer("statistics_first", log.statistics_first, 0, kMaxSteps);
+  fields.Integer("statistics_every", log.statistics_every, 0, kMaxSteps);
+  fields.Texts("statistics_tensors", log.statistics_tensors);
+  fields.Integer("digests_first", log.digests_first, 0, kMaxSteps);
+  fields.Integer("digests_every", log.digests_every, 0, kMaxSteps);
+  fields.Texts("dump_tensors", log.dump_tensors);
+  if (!log.dump_tensors.empty()) fields.Seeds("dump_steps", log.dump_steps);
+  fields.Integer("checkpoint_every", log.checkpoint_every, 0, kMaxSteps);
+  fields.Real("checkpoint_minutes", log.checkpoint_minutes, kPeriod);
+  fields.Real("refresh_seconds", log.refresh_seconds, kPeriod);
 }
 
 template <typename Fields>

@@ -1,12 +1,12 @@
 #include "isoloss/train/process_sums.h"
 
+#include <cmath>
 #include <span>
 #include <vector>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
-#include "isoloss/optim/clip.h"
 
 namespace isoloss::train {
 
@@ -22,23 +22,46 @@ void SumGradients(model::ParameterSet& gradients, expert_parallel::Mesh& mesh) {
   mesh.SumExperts(of_experts);
 }
 
-double GradientNorm(const model::ParameterSet& gradients,
-                    expert_parallel::Mesh& mesh, ThreadTeam& team) {
+namespace {
+
+/// The tree over leaves of one parameter, of all processes' if it is spread.
+double WholeSum(const model::Parameter& parameter, std::vector<double> leaves,
+                expert_parallel::Mesh& mesh) {
+  if (parameter.of_experts && mesh.processes() > 1) {
+    leaves = mesh.GatherExperts(leaves);
+  }
+  return kernels::AlignedTreeSum(leaves.data(), leaves.size());
+}
+
+}  // namespace
+
+std::vector<double> GradientSquares(const model::ParameterSet& gradients,
+                                    expert_parallel::Mesh& mesh,
+                                    ThreadTeam& team) {
   std::vector<double> squares;
+  std::vector<double> leaves;
   for (const model::Parameter& gradient : gradients.parameters()) {
     const std::span<const float> values(gradient.values.data(),
                                         gradient.values.size());
-    if (!gradient.of_experts || mesh.processes() == 1) {
-      squares.push_back(kernels::SumOfSquares(values, team));
-      continue;
-    }
-    std::vector<double> leaves((values.size() + kernels::kSquaresLeaf - 1) /
-                               kernels::kSquaresLeaf);
+    leaves.resize((values.size() + kernels::kSquaresLeaf - 1) /
+                  kernels::kSquaresLeaf);
     kernels::SumOfSquaresLeaves(values, leaves, team);
-    leaves = mesh.GatherExperts(leaves);
-    squares.push_back(kernels::AlignedTreeSum(leaves.data(), leaves.size()));
+    squares.push_back(WholeSum(gradient, leaves, mesh));
   }
-  return optim::GlobalNorm(squares);
+  return squares;
+}
+
+std::vector<double> UpdateRatios(const model::ParameterSet& parameters,
+                                 std::span<const optim::UpdateSquares> squares,
+                                 expert_parallel::Mesh& mesh) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < squares.size(); ++i) {
+    const model::Parameter& parameter = parameters.parameters()[i];
+    const double update = WholeSum(parameter, squares[i].update, mesh);
+    const double before = WholeSum(parameter, squares[i].parameter, mesh);
+    ratios.push_back(update == 0 ? 0.0 : std::sqrt(update / before));
+  }
+  return ratios;
 }
 
 uint64_t WholeDigest(const model::ModelConfig& config,

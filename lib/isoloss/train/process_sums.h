@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/optim/adamw.h"
 
 namespace isoloss::train {
 
@@ -16,10 +19,17 @@ namespace isoloss::train {
 /// order; those of experts in the processes that hold them.
 void SumGradients(model::ParameterSet& gradients, expert_parallel::Mesh& mesh);
 
-/// L2 norm of the gradient of the whole model (optim::GlobalNorm): each expert
-/// counts once, whoever holds it.
-double GradientNorm(const model::ParameterSet& gradients,
-                    expert_parallel::Mesh& mesh, ThreadTeam& team);
+/// Sum of squares of each parameter's gradient, all experts of it, whoever
+/// holds them: what optim::GlobalNorm takes.
+std::vector<double> GradientSquares(const model::ParameterSet& gradients,
+                                    expert_parallel::Mesh& mesh,
+                                    ThreadTeam& team);
+
+/// L2 norm of the last update over that of the values before it, of each
+/// parameter; 0 where both are 0. `squares`: of this process's parts.
+std::vector<double> UpdateRatios(const model::ParameterSet& parameters,
+                                 std::span<const optim::UpdateSquares> squares,
+                                 expert_parallel::Mesh& mesh);
 
 /// ParameterSet::Digest of the whole model, whatever process holds which
 /// experts.

@@ -1,12 +1,14 @@
 // Expert ids of an earlier run, handed out step by step.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/model/routing_source.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::train {
@@ -48,6 +50,22 @@ class RoutingReplay {
   RoutingShape shape_;
   std::vector<int64_t> step_;
   std::vector<int32_t> ids_;  // [steps, layers, tokens, top_k]
+};
+
+/// A step's ids as the model asks for them.
+class ReplayedStep : public model::RoutingSource {
+ public:
+  explicit ReplayedStep(const RoutingReplay& replay) : replay_(replay) {}
+  void BeginStep(int64_t step) { step_ = step; }
+  void Choose(size_t layer, size_t token,
+              std::span<int32_t> expert_ids) const override {
+    const auto ids = replay_.Ids(step_, layer);
+    std::copy_n(ids.Row(token), expert_ids.size(), expert_ids.begin());
+  }
+
+ private:
+  const RoutingReplay& replay_;
+  int64_t step_ = 0;
 };
 
 }  // namespace isoloss::train

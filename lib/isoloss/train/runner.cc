@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/runlog/writer.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
@@ -49,6 +51,22 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
                "some space or choose another one with --out.",
                folder.string(), bytes / 1024 + 1, std::strerror(reason));
   }
+}
+
+/// What an interrupted execution computed shall not be lost by calling the
+/// program once more.
+void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const Run& run : runs) {
+    if (IsUnfinished({folder, run.Name()})) names.push_back(run.Name());
+  }
+  if (names.empty()) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it holds {} unfinished run{} ({}), but a new execution would "
+             "discard them. Go on with --resume, start anew with --restart, or "
+             "choose another folder with --out.",
+             folder.string(), names.size(), names.size() == 1 ? "" : "s",
+             fmt::join(names, ", "));
 }
 
 /// Why an earlier job ended would be read as this one's reason.
@@ -103,7 +121,8 @@ Crew CrewFor(const Experiment& experiment, size_t runs) {
   return {workers, 1};
 }
 
-/// Upper estimate of what the logs take: columns of 8 bytes, texts, headers.
+/// Upper estimate of what the logs take: columns of 8 bytes, texts, headers;
+/// twice, for the journal.
 size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
   constexpr size_t kTexts = size_t{256} * 1024;
   const auto steps = static_cast<size_t>(experiment.train.steps);
@@ -119,7 +138,7 @@ size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
   }
   const size_t evaluations =
       steps / static_cast<size_t>(experiment.log.eval_every) + 2;
-  return runs *
+  return 2 * runs *
          (kTexts + ranks * ranks * sizeof(int64_t) + steps * bytes_per_step +
           evaluations * experiment.log.eval_sequences * sizeof(double));
 }
@@ -129,11 +148,12 @@ class Runner {
  public:
   Runner(const Experiment& experiment, const std::vector<Run>& runs,
          const corpus::Corpus& corpus, const fs::path& folder,
-         const RunnerHooks& hooks)
+         Leftovers leftovers, const RunnerHooks& hooks)
       : experiment_(experiment),
         runs_(runs),
         corpus_(corpus),
         folder_(folder),
+        leftovers_(leftovers),
         hooks_(hooks),
         speaks_(transport::DetectLaunch().process == 0),
         paths_(runs.size()) {}
@@ -188,6 +208,7 @@ class Runner {
 
   void ExecuteOne(size_t run, ThreadTeam& team) {
     const Run& what = runs_[run];
+    const runlog::RunPaths paths = {folder_, what.Name()};
     std::atomic<bool> stop{false};
     RunHooks hooks;
     hooks.stop = &stop;
@@ -196,18 +217,21 @@ class Runner {
       stop.store(Stopped());
       if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
     };
-    const runlog::RunLog log =
-        TrainRun(experiment_, *what.arm, what.seed, corpus_, team, hooks);
+    hooks.on_event = [&](const runlog::Event& event) {
+      if (speaks_ && hooks_.on_event) hooks_.on_event(run, event);
+    };
+    const RunFiles files = {paths, leftovers_ == Leftovers::kResume};
+    const runlog::RunLog log = TrainRun(experiment_, *what.arm, what.seed,
+                                        corpus_, team, hooks, files);
     // By the log, not by this process's flag: another one may have voted.
     const bool stopped = log.events.back().kind == "interrupt";
     if (stopped) ended_.store(true);
-    const fs::path partial = folder_ / (what.Name() + ".partial.h5");
-    const fs::path path = stopped ? partial : folder_ / (what.Name() + ".h5");
-    paths_[run] = path;  // each run writes its own element
+    // Each run writes its own element.
+    paths_[run] = stopped ? paths.PartialLog() : paths.Log();
     if (!speaks_) return;
-    runlog::WriteRunLog(log, path);
-    // What an earlier, stopped execution left would be a second log of the run.
-    if (!stopped) fs::remove(partial);
+    if (!stopped && experiment_.log.checkpoint_every == 0) {
+      fs::remove_all(paths.Checkpoints());
+    }
     if (hooks_.on_finish) hooks_.on_finish(run, log);
   }
 
@@ -215,6 +239,7 @@ class Runner {
   const std::vector<Run>& runs_;
   const corpus::Corpus& corpus_;
   const fs::path& folder_;
+  const Leftovers leftovers_;
   const RunnerHooks& hooks_;
   const bool speaks_;  // of several processes, the first one
   std::vector<fs::path> paths_;
@@ -257,14 +282,15 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
 std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
                                   const std::vector<Run>& runs,
                                   const corpus::Corpus& corpus,
-                                  const fs::path& folder,
+                                  const fs::path& folder, Leftovers leftovers,
                                   const RunnerHooks& hooks) {
+  if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
   CheckMemory(experiment, CrewFor(experiment, runs.size()).side_by_side);
   if (transport::DetectLaunch().process == 0) {
     CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
     RemoveReasons(folder);
   }
-  return Runner(experiment, runs, corpus, folder, hooks).Execute();
+  return Runner(experiment, runs, corpus, folder, leftovers, hooks).Execute();
 }
 
 }  // namespace isoloss::train

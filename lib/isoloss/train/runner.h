@@ -35,18 +35,29 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
 /// threads at once; `run` counts in PlanRuns' order.
 struct RunnerHooks {
   std::function<void(size_t run, const runlog::StepRow& row)> on_step = {};
+  std::function<void(size_t run, const runlog::Event& event)> on_event = {};
   std::function<void(size_t run, const runlog::RunLog& log)> on_finish = {};
   const std::atomic<bool>* stop = nullptr;
 };
 
-/// Executes the runs and writes each one's log to `folder` when it ends:
-/// NAME.h5, or NAME.partial.h5 if it was stopped. Returns the paths, in order;
-/// an empty path for a run that was not started.
-/// Errors   IoError before any run starts if the folder can't take the logs;
+/// What to do with what an earlier execution left in the folder.
+enum class Leftovers {
+  kRefuse,   ///< an unfinished run is an error; logs of whole ones are replaced
+  kResume,   ///< go on with unfinished runs, keep whole ones
+  kDiscard,  ///< start all runs anew
+};
+
+/// Executes the runs. Each one's files are in `folder` under its name
+/// (runlog::RunPaths): a journal, NAME.partial.h5 and checkpoints while it
+/// lasts, NAME.h5 when it has ended. Checkpoints stay if log.checkpoint_every
+/// asks for them. Returns the paths of the logs, in order: NAME.partial.h5 of a
+/// run that was stopped, an empty path for one that was not started.
+/// Errors   IoError before any run starts if the folder can't take the files;
+///          ConfigError before any run starts if an unfinished run is refused;
 ///          the first error of a run stops the others.
 std::vector<std::filesystem::path> ExecuteRuns(
     const Experiment& experiment, const std::vector<Run>& runs,
     const corpus::Corpus& corpus, const std::filesystem::path& folder,
-    const RunnerHooks& hooks = {});
+    Leftovers leftovers = Leftovers::kRefuse, const RunnerHooks& hooks = {});
 
 }  // namespace isoloss::train

@@ -3,15 +3,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/model/tap.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/mesh_setup.h"
@@ -20,8 +25,11 @@ namespace isoloss::train {
 
 /// How a caller watches a run and ends it early.
 struct RunHooks {
-  /// After every step, on the training thread.
+  /// After every step, on the training thread, once the step is on disk (if the
+  /// run has files). A resumed run may compute steps again.
   std::function<void(const runlog::StepRow&)> on_step = {};
+  /// What happened besides: resumed, checkpoint, damage that was found, …
+  std::function<void(const runlog::Event&)> on_event = {};
   /// When it becomes true the run ends after its current step; may be null. Of
   /// several processes any one may raise it.
   const std::atomic<bool>* stop = nullptr;
@@ -41,6 +49,28 @@ struct RunHooks {
   std::function<void(int64_t step, model::ParameterSet& weights,
                      MatrixView<float> expert_bias)>
       after_update = {};
+  /// Hears every tensor of a training step before anything else does.
+  std::function<void(int64_t step, const model::Tensor& tensor)> on_tensor = {};
+  std::function<void(int64_t step, std::string_view module,
+                     MatrixView<const int32_t> expert_ids)>
+      on_routing = {};
+};
+
+/// A recorded run that is repeated in part, in other files.
+struct RunOrigin {
+  std::filesystem::path log;  ///< for messages
+  runlog::Provenance recorded;
+  std::filesystem::path checkpoints;
+  int64_t last_step = 0;  ///< begin with the newest checkpoint up to this one
+};
+
+/// Where a run is kept.
+struct RunFiles {
+  runlog::RunPaths paths;
+  /// Go on with what is there, if anything is. Otherwise it is removed.
+  bool resume = false;
+  /// Makes no checkpoint of its own.
+  std::optional<RunOrigin> origin = std::nullopt;
 };
 
 /// The arm's recipe, with the arm's own patterns in place of the recipe's.
@@ -61,16 +91,26 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
 /// log of process 0 is whole, the others' lack what is added up there. The log
 /// is incomplete, with an event that says why, if the run was stopped or its
 /// loss or gradient norm was not finite: such a step is the last one in the
-/// log.
+/// log, it changes no weight, and the event names the first tensor that was not
+/// finite.
+///
+/// With `files` every step is appended to a journal, the HDF5 file follows it,
+/// and checkpoints are made as [log] says and when the run is stopped. A
+/// resumed run has the bits of one that was never stopped.
 ///
 /// Errors   ConfigError if the corpus does not fit the model, the recipe
-///          matches no GEMM, or [routing] replays a log that does not fit;
-///          as MakeMesh; TransportError if ranks lost each other or what they
-///          exchange is not what arrives: then all processes fail.
+///          matches no GEMM, [routing] replays a log that does not fit, or what
+///          is resumed was another run (RunDifference); as MakeMesh; IoError if
+///          a file can't be written; FormatError if a step that is computed
+///          again comes out differently; TransportError if ranks lost each
+///          other or what they exchange is not what arrives: then all processes
+///          fail.
 /// Exact    bits depend on the experiment, the arm, the seed and the corpus;
-///          not on the team, the transport or the number of processes.
+///          not on the team, the transport, the number of processes or where
+///          the run was resumed.
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
-                        ThreadTeam& team, const RunHooks& hooks = {});
+                        ThreadTeam& team, const RunHooks& hooks = {},
+                        const std::optional<RunFiles>& files = std::nullopt);
 
 }  // namespace isoloss::train

@@ -12,13 +12,10 @@
 #include <string>
 #include <type_traits>
 
+#include "isoloss/base/crc32c.h"
 #include "isoloss/transport/operation.h"
 
 namespace isoloss::transport {
-
-/// CRC-32C (Castagnoli), as iSCSI uses it. Cost: 0.13 ns per byte.
-/// Source   RFC 3720, section 12.1 and appendix B.4.
-uint32_t Crc32c(std::span<const std::byte> bytes);
 
 constexpr uint16_t kMessageVersion = 1;
 

@@ -1,6 +1,6 @@
 // What the run log says about the exchange, against loops over the routing that
 // it holds too.
-#include "isoloss/train/exchange_log.h"
+#include "isoloss/train/step_columns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

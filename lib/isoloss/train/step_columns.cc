@@ -1,9 +1,13 @@
-#include "isoloss/train/exchange_log.h"
+#include "isoloss/train/step_columns.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "isoloss/expert_parallel/topology.h"
+#include "isoloss/runlog/schema.h"
 #include "isoloss/transport/transport.h"
 
 namespace isoloss::train {
@@ -28,7 +32,7 @@ std::vector<int64_t> Pack(const transport::Counters& counters) {
 }
 
 void RecordBytes(const Topology& mesh, MatrixView<const int64_t> bytes,
-                 runlog::ExchangeColumns& x) {
+                 std::vector<int64_t>& by_pair, runlog::ExchangeColumns& x) {
   int64_t to_self = 0;
   int64_t within = 0;
   int64_t between = 0;
@@ -49,22 +53,26 @@ void RecordBytes(const Topology& mesh, MatrixView<const int64_t> bytes,
   x.bytes_to_self.push_back(to_self);
   x.bytes_within_nodes.push_back(within);
   x.bytes_between_nodes.push_back(between);
-  x.bytes_by_pair.resize(mesh.ranks * mesh.ranks);
-  for (size_t i = 0; i < x.bytes_by_pair.size(); ++i) {
-    x.bytes_by_pair[i] += bytes.data()[i];
-  }
+  by_pair.resize(mesh.ranks * mesh.ranks);
+  for (size_t i = 0; i < by_pair.size(); ++i) by_pair[i] += bytes.data()[i];
 }
 
 }  // namespace
 
 void RecordMoe(int64_t step, const model::Transformer& transformer,
                MatrixView<const float> expert_bias, bool with_ids,
-               expert_parallel::Mesh& mesh, runlog::MoeColumns& moe) {
+               bool with_flips, expert_parallel::Mesh& mesh,
+               runlog::MoeColumns& moe) {
   const MatrixView<const int64_t> counts = transformer.tokens_per_expert();
   if (counts.rows() == 0) return;
   moe.step.push_back(step);
   moe.layers = static_cast<int64_t>(counts.rows());
   moe.experts = static_cast<int64_t>(counts.cols());
+  for (const model::RouterFigures& figures : transformer.MergeRouterFigures()) {
+    moe.router_entropy.push_back(figures.entropy_nats);
+    moe.routing_digest.push_back(std::bit_cast<int64_t>(figures.digest));
+    if (with_flips) moe.routing_flips.push_back(figures.flips);
+  }
   for (size_t layer = 0; layer < counts.rows(); ++layer) {
     moe.tokens_per_expert.insert(moe.tokens_per_expert.end(), counts.Row(layer),
                                  counts.Row(layer) + counts.cols());
@@ -83,7 +91,9 @@ void RecordMoe(int64_t step, const model::Transformer& transformer,
 }
 
 void RecordExchange(int64_t step, const model::Transformer& transformer,
-                    expert_parallel::Mesh& mesh, runlog::ExchangeColumns& x) {
+                    expert_parallel::Mesh& mesh,
+                    std::vector<int64_t>& bytes_by_pair,
+                    runlog::ExchangeColumns& x) {
   if (mesh.transport() == nullptr) return;
   const Topology& topology = mesh.config().topology;
   const std::vector<int64_t> values =
@@ -91,7 +101,7 @@ void RecordExchange(int64_t step, const model::Transformer& transformer,
   const size_t ranks = topology.ranks;
   x.step.push_back(step);
   x.ranks = static_cast<int64_t>(ranks);
-  RecordBytes(topology, {values.data(), ranks, ranks}, x);
+  RecordBytes(topology, {values.data(), ranks, ranks}, bytes_by_pair, x);
   const int64_t* next = values.data() + ranks * ranks;
   for (size_t source = 0; source < ranks; ++source) {
     x.wait_seconds.push_back(static_cast<double>(*next++) * kNanosecond);
@@ -112,6 +122,56 @@ void RecordExchange(int64_t step, const model::Transformer& transformer,
     x.max_rows_per_expert.push_back(counts.max_rows_per_expert);
     x.empty_experts.push_back(counts.empty_experts);
   }
+}
+
+void RecordParameters(int64_t step, const model::ParameterSet& parameters,
+                      std::span<const double> gradient_squares,
+                      std::span<const double> update_ratios,
+                      runlog::ParameterColumns& columns) {
+  columns.step.push_back(step);
+  columns.count = static_cast<int64_t>(gradient_squares.size());
+  columns.names.clear();
+  for (const model::Parameter& parameter : parameters.parameters()) {
+    columns.names.push_back(parameter.name);
+  }
+  for (const double squares : gradient_squares) {
+    columns.grad_norm.push_back(std::sqrt(squares));
+  }
+  columns.update_ratio.insert(columns.update_ratio.end(), update_ratios.begin(),
+                              update_ratios.end());
+}
+
+runlog::StepRow LastRow(const runlog::StepColumns& steps) {
+  runlog::StepRow row;
+  runlog::VisitSteps([](const runlog::Field&, const auto& column,
+                        auto& value) { value = column.back(); },
+                     steps, row);
+  return row;
+}
+
+double LoadMaxOverMean(MatrixView<const int64_t> counts) {
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    int64_t sum = 0;
+    int64_t busiest = 0;
+    for (size_t e = 0; e < counts.cols(); ++e) {
+      sum += counts(layer, e);
+      busiest = std::max(busiest, counts(layer, e));
+    }
+    const double ratio = static_cast<double>(busiest) *
+                         static_cast<double>(counts.cols()) /
+                         static_cast<double>(sum);
+    worst = std::fmax(worst, ratio);
+  }
+  return worst;
+}
+
+int64_t DeadExperts(MatrixView<const int64_t> counts) {
+  int64_t dead = 0;
+  for (size_t layer = 0; layer < counts.rows(); ++layer) {
+    dead += std::count(counts.Row(layer), counts.Row(layer) + counts.cols(), 0);
+  }
+  return dead;
 }
 
 }  // namespace isoloss::train

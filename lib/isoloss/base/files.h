@@ -1,0 +1,62 @@
+// System calls on files and folders whose every result is looked at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+namespace isoloss {
+
+/// An open descriptor, or none.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+
+  int get() const { return fd_; }
+  int Release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Errors of all: IoError with the path, the system's reason and a remedy.
+
+/// Throws it for errno. `action` completes "can't".
+[[noreturn]] void ThrowErrno(const std::filesystem::path& path,
+                             const char* action);
+
+/// A new file; messages call it `shown`, or `path` if that is empty.
+Descriptor CreateFile(const std::filesystem::path& path,
+                      const std::filesystem::path& shown = {});
+/// Refuses what is no regular file.
+Descriptor OpenFile(const std::filesystem::path& path);
+Descriptor OpenFolder(const std::filesystem::path& path);
+
+uint64_t FileSize(const Descriptor& file, const std::filesystem::path& path);
+/// Takes the space from the disk, where the file system can.
+void Reserve(const Descriptor& file, uint64_t bytes,
+             const std::filesystem::path& path);
+void WriteAll(const Descriptor& file, std::span<const std::byte> bytes,
+              const std::filesystem::path& path);
+/// FormatError if the file ends before `bytes` are full.
+void ReadAll(const Descriptor& file, uint64_t offset,
+             std::span<std::byte> bytes, const std::filesystem::path& path);
+/// Syncs and closes a file that was written.
+void SyncAndClose(Descriptor file, const std::filesystem::path& path);
+void SyncFolder(const Descriptor& folder, const std::filesystem::path& path);
+void SyncFolder(const std::filesystem::path& path);
+void Rename(const std::filesystem::path& from, const std::filesystem::path& to);
+/// A file that may be missing.
+void RemoveFile(const std::filesystem::path& path);
+/// A folder that may be missing, with what is in it.
+void RemoveFolder(const std::filesystem::path& path);
+
+}  // namespace isoloss

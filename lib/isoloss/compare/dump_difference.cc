@@ -1,0 +1,232 @@
+#include "isoloss/compare/dump_difference.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "isoloss/base/error.h"
+#include "isoloss/compare/common_steps.h"
+
+namespace isoloss::compare {
+namespace {
+
+using runlog::DumpedTensor;
+using runlog::TensorDump;
+
+constexpr int64_t kBlock = 32;
+constexpr size_t kElements = 8;
+constexpr size_t kNeighbours = 3;
+
+bool SameBits(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+}
+
+std::vector<std::string> NamesOf(const TensorDump& dump) {
+  std::vector<std::string> names;
+  for (const DumpedTensor& tensor : dump.tensors) names.push_back(tensor.name);
+  return names;
+}
+
+/// FP32 values in order as integers; both zeros are 0.
+int64_t OrderedBits(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const int64_t magnitude = bits & 0x7FFFFFFFU;
+  return bits >> 31U ? -magnitude : magnitude;
+}
+
+/// Codes and scales of a quantised copy, cut into blocks.
+class BlockComparison {
+ public:
+  BlockComparison(const std::vector<uint8_t>& scales_a,
+                  const std::vector<uint8_t>& scales_b,
+                  const std::vector<uint8_t>& codes_a,
+                  const std::vector<uint8_t>& codes_b)
+      : scales_a_(scales_a),
+        scales_b_(scales_b),
+        codes_a_(codes_a),
+        codes_b_(codes_b) {}
+
+  /// The next block: `length` codes from `first` on, `stride` apart.
+  void Add(size_t scale, int64_t row, int64_t col, size_t first, size_t stride,
+           int64_t length) {
+    BlockDifference block{row, col, scales_a_[scale], scales_b_[scale], {}, {},
+                          0,   0};
+    bool equal = block.scale_a == block.scale_b;
+    for (int64_t i = 0; i < length; ++i) {
+      const size_t place = first + static_cast<size_t>(i) * stride;
+      equal = equal && codes_a_[place] == codes_b_[place];
+      if (found_) continue;
+      block.codes_a.push_back(codes_a_[place]);
+      block.codes_b.push_back(codes_b_[place]);
+    }
+    ++of_;
+    count_ += equal ? 0 : 1;
+    if (!equal && !found_) found_ = block;
+  }
+
+  std::optional<BlockDifference> Result() const {
+    std::optional<BlockDifference> result = found_;
+    if (result) {
+      result->count = count_;
+      result->of = of_;
+    }
+    return result;
+  }
+
+ private:
+  const std::vector<uint8_t>& scales_a_;
+  const std::vector<uint8_t>& scales_b_;
+  const std::vector<uint8_t>& codes_a_;
+  const std::vector<uint8_t>& codes_b_;
+  std::optional<BlockDifference> found_;
+  int64_t count_ = 0;
+  int64_t of_ = 0;
+};
+
+std::optional<BlockDifference> CompareRowwise(const DumpedTensor& a,
+                                              const DumpedTensor& b) {
+  if (a.format_rowwise.empty() || a.format_rowwise != b.format_rowwise) {
+    return std::nullopt;
+  }
+  BlockComparison blocks(a.scales_rowwise, b.scales_rowwise, a.codes_rowwise,
+                         b.codes_rowwise);
+  size_t scale = 0;
+  for (int64_t row = 0; row < a.rows; ++row) {
+    for (int64_t col = 0; col < a.cols; col += kBlock) {
+      blocks.Add(scale++, row, col, static_cast<size_t>(row * a.cols + col), 1,
+                 std::min(kBlock, a.cols - col));
+    }
+  }
+  return blocks.Result();
+}
+
+/// Blocks start anew in each segment.
+std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
+                                                 const DumpedTensor& b) {
+  if (a.format_columnwise.empty() ||
+      a.format_columnwise != b.format_columnwise ||
+      a.segment_ends != b.segment_ends) {
+    return std::nullopt;
+  }
+  BlockComparison blocks(a.scales_columnwise, b.scales_columnwise,
+                         a.codes_columnwise, b.codes_columnwise);
+  std::vector<int64_t> ends = a.segment_ends;
+  if (ends.empty()) ends.push_back(a.rows);
+  size_t scale = 0;
+  int64_t begin = 0;
+  for (const int64_t end : ends) {
+    for (int64_t row = begin; row < end; row += kBlock) {
+      for (int64_t col = 0; col < a.cols; ++col) {
+        blocks.Add(scale++, row, col, static_cast<size_t>(row * a.cols + col),
+                   static_cast<size_t>(a.cols), std::min(kBlock, end - row));
+      }
+    }
+    begin = end;
+  }
+  return blocks.Result();
+}
+
+void CompareValues(const DumpedTensor& a, const DumpedTensor& b,
+                   TensorDifference& difference) {
+  difference.elements = static_cast<int64_t>(a.values.size());
+  for (size_t i = 0; i < a.values.size(); ++i) {
+    const float x = a.values[i];
+    const float y = b.values[i];
+    if (SameBits(x, y)) continue;
+    ++difference.differing;
+    const double apart =
+        std::fabs(static_cast<double>(x) - static_cast<double>(y));
+    if (std::isnan(apart) || apart > difference.max_abs) {
+      difference.max_abs = apart;  // a NaN stays: nothing exceeds it
+    }
+    if (difference.first_elements.size() < kElements) {
+      const auto place = static_cast<int64_t>(i);
+      difference.first_elements.push_back(
+          {place / a.cols, place % a.cols, x, y});
+    }
+  }
+  difference.relative_l2 = RelativeL2(a.values, b.values);
+}
+
+TensorDifference CompareTensors(const DumpedTensor& a, const DumpedTensor& b) {
+  TensorDifference difference;
+  difference.name = a.name;
+  difference.order = a.order;
+  difference.shape_a = {a.rows, a.cols};
+  difference.shape_b = {b.rows, b.cols};
+  difference.format_rowwise_a = a.format_rowwise;
+  difference.format_rowwise_b = b.format_rowwise;
+  difference.format_columnwise_a = a.format_columnwise;
+  difference.format_columnwise_b = b.format_columnwise;
+  if (difference.shape_a != difference.shape_b) return difference;
+  CompareValues(a, b, difference);
+  difference.rowwise = CompareRowwise(a, b);
+  difference.columnwise = CompareColumnwise(a, b);
+  return difference;
+}
+
+}  // namespace
+
+std::optional<int64_t> UlpDistance(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::nullopt;
+  return std::abs(OrderedBits(a) - OrderedBits(b));
+}
+
+bool TensorDifference::Differs() const {
+  return shape_a != shape_b || differing > 0 || rowwise || columnwise;
+}
+
+double RelativeL2(const std::vector<float>& a, const std::vector<float>& b) {
+  double difference = 0;
+  double norm = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double x = a[i];
+    if (std::isfinite(x)) norm += x * x;
+    if (SameBits(a[i], b[i])) continue;
+    const double apart = x - static_cast<double>(b[i]);
+    difference += apart * apart;
+  }
+  if (difference == 0) return 0;
+  if (norm == 0) {
+    return std::isnan(difference) ? difference
+                                  : std::numeric_limits<double>::infinity();
+  }
+  return std::sqrt(difference / norm);
+}
+
+DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
+  if (a.step != b.step) {
+    ThrowError(ErrorKind::kFormat,
+               "compare: the dumps are of steps {} and {}, but must be of the "
+               "same step. Dump both runs at one of them.",
+               a.step, b.step);
+  }
+  MatchedNames names = MatchNames(NamesOf(a), NamesOf(b));
+  if (names.shared.empty()) {
+    ThrowError(
+        ErrorKind::kFormat,
+        "compare: the dumps hold {} and {} tensors, but none of a common "
+        "name. Dump the same tensors of both runs.",
+        a.tensors.size(), b.tensors.size());
+  }
+  DumpDifference result;
+  result.only_a = std::move(names.only_a);
+  result.only_b = std::move(names.only_b);
+  for (const SharedName& shared : names.shared) {
+    TensorDifference difference =
+        CompareTensors(a.tensors[shared.a], b.tensors[shared.b]);
+    if (difference.Differs()) {
+      result.tensors.push_back(std::move(difference));
+      continue;
+    }
+    ++result.equal;
+    if (!result.tensors.empty()) continue;
+    auto& agreeing = result.agreeing_before_first;
+    agreeing.push_back(difference.name);
+    if (agreeing.size() > kNeighbours) agreeing.erase(agreeing.begin());
+  }
+  return result;
+}
+
+}  // namespace isoloss::compare

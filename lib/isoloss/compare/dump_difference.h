@@ -1,0 +1,78 @@
+// Whole tensors of one step of two runs, element by element.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/runlog/tensor_dump.h"
+
+namespace isoloss::compare {
+
+/// Distance in representable FP32 values; +0 and -0 are 0 apart. Empty if
+/// either is NaN.
+std::optional<int64_t> UlpDistance(float a, float b);
+
+struct ElementDifference {
+  int64_t row = 0;
+  int64_t col = 0;
+  float a = 0;
+  float b = 0;
+};
+
+/// A block of up to 32 elements of which both runs quantised a copy.
+struct BlockDifference {
+  int64_t row = 0;  ///< of the first element
+  int64_t col = 0;
+  uint8_t scale_a = 0;  ///< E8M0
+  uint8_t scale_b = 0;
+  std::vector<uint8_t> codes_a;
+  std::vector<uint8_t> codes_b;
+  int64_t count = 0;  ///< blocks of the tensor that differ
+  int64_t of = 0;     ///< blocks of the tensor
+};
+
+/// One tensor that both dumps have. Bits are compared: NaN equals a NaN of the
+/// same bits, -0 differs from +0.
+struct TensorDifference {
+  std::string name;
+  int64_t order = 0;
+  std::vector<int64_t> shape_a;  ///< [rows, cols]; nothing else if it differs
+  std::vector<int64_t> shape_b;
+  int64_t differing = 0;  ///< elements whose bits differ
+  int64_t elements = 0;
+  double max_abs = 0;      ///< of a - b; NaN if a differing element is
+  double relative_l2 = 0;  ///< ||a - b|| / ||a||
+  std::vector<ElementDifference> first_elements;  ///< up to 8
+  /// Element formats of the quantised copies, "" if there is none.
+  std::string format_rowwise_a, format_rowwise_b;
+  std::string format_columnwise_a, format_columnwise_b;
+  /// The first block that differs, of copies in the same format.
+  std::optional<BlockDifference> rowwise;
+  std::optional<BlockDifference> columnwise;
+
+  /// In shape, value or quantised copy? That one run quantises it and the
+  /// other does not, or in another format, is a choice and no difference.
+  bool Differs() const;
+};
+
+struct DumpDifference {
+  /// Every tensor that differs, in the order of computation of A.
+  std::vector<TensorDifference> tensors;
+  std::vector<std::string> agreeing_before_first;  ///< up to 3, nearest last
+  int64_t equal = 0;                               ///< tensors that agree
+  std::vector<std::string> only_a;
+  std::vector<std::string> only_b;
+};
+
+/// ||a - b|| / ||a|| in FP64; elements of equal bits count as 0. 0 if all are
+/// equal, infinity if only ||a|| is 0, NaN if a differing element is NaN.
+/// Requires equally many elements.
+double RelativeL2(const std::vector<float>& a, const std::vector<float>& b);
+
+/// Errors   FormatError if the dumps are of different steps or share no tensor.
+DumpDifference CompareDumps(const runlog::TensorDump& a,
+                            const runlog::TensorDump& b);
+
+}  // namespace isoloss::compare

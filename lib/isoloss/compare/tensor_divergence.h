@@ -1,0 +1,92 @@
+// Where two runs first part: the step, and in the order of computation the
+// first tensor or quantity that differs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::compare {
+
+/// The part of a step that computes a tensor.
+enum class Phase { kForward, kBackward, kOptimizer };
+
+/// "forward", "backward" or "optimizer".
+std::string_view PhaseName(Phase phase);
+
+/// By the part behind the last `_` of "<module>_<tensor>": weight, activation
+/// and output are forward; gradient, dgrad and wgrad backward; parameter and
+/// update the optimizer's. Empty if it is none of these.
+std::optional<Phase> PhaseOfTensor(std::string_view name);
+
+/// How equal is equal?
+struct DivergenceOptions {
+  /// Empty: to the bit. Else two values agree if they differ by no more than
+  /// this share of the larger magnitude; the mean of a tensor, of the larger
+  /// root mean square.
+  std::optional<double> tolerance;
+};
+
+/// One value that two runs should share but do not.
+struct TensorDivergence {
+  int64_t step = 0;
+  /// "digest" or a statistic of a tensor, "routing_digest", "loss_nats",
+  /// "grad_norm", "update_ratio", "expert_bias" or "held-out loss_nats".
+  std::string quantity;
+  /// The tensor, parameter, "MoE layer 2" or "MoE layer 2, expert 5"; empty
+  /// for a quantity of the step.
+  std::string name;
+  /// Both values: digests in hexadecimal, "none" where there is none, numbers
+  /// with 17 digits.
+  std::string a;
+  std::string b;
+  bool is_tensor = false;
+  /// Of a tensor, if its name tells.
+  std::optional<Phase> phase;
+  /// Tensors before it in the order of computation that still agree at this
+  /// step: up to three, the nearest last, and how many there are in all.
+  std::vector<std::string> agreeing;
+  int64_t agreeing_count = 0;
+  /// The last common step before it, at which all that both logs hold agrees.
+  std::optional<int64_t> last_equal_step;
+};
+
+/// What was set side by side, and the first thing that differs.
+struct DivergenceReport {
+  std::optional<TensorDivergence> first;
+  /// Common steps of any group but /eval, and those whose tensors can be
+  /// compared: with digests in both, or with a tolerance with statistics.
+  int64_t steps = 0;
+  std::vector<int64_t> tensor_steps;
+  std::vector<std::string> tensors_only_a;
+  std::vector<std::string> tensors_only_b;
+  std::vector<std::string> parameters_only_a;
+  std::vector<std::string> parameters_only_b;
+
+  /// Could the first difference be in a tensor of an earlier operation than
+  /// the one named, because not all tensors of that step, or of those since
+  /// the last equal one, were logged?
+  bool HidesTensors() const;
+};
+
+/// Walks the steps that both logs have, ascending, and in each what is
+/// reproducible in this order: tensors in the order of computation (exact:
+/// their digests; bounded: l2_norm, mean, cur_amax, std), routing digests
+/// (exact only), loss, gradient norms of parameters, that of all, update
+/// ratios, expert biases (exact only). Only if nothing of these differs,
+/// held-out losses: they are of forward passes of their own, one of them before
+/// step 1. What one log lacks is passed over; names that only one log has are
+/// listed.
+///
+/// Special  exact: NaN equals a NaN of the same bits, -0 differs from +0.
+///          bounded: NaN and infinities agree only with their like.
+///          A tensor without a digest in one log only differs.
+DivergenceReport FindDivergence(const runlog::RunLog& a,
+                                const runlog::RunLog& b,
+                                const DivergenceOptions& options = {});
+
+}  // namespace isoloss::compare

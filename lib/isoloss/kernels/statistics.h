@@ -1,0 +1,96 @@
+// Statistics of runs of FP32 words and of their MX blocks: what a probe logs of
+// a tensor, in parts that no thread divides.
+//
+// statistics_scalar.h repeats each function as the definition.
+//
+// Finite    elements that are NaN or infinite are counted and left out of
+//           everything else.
+// Exact     bits depend on the arguments only, not on the instruction set. A
+//           sum runs in 16 lanes, element i in lane i mod 16, which are folded
+//           8, 4, 2, 1 apart.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/mx_block.h"
+
+namespace isoloss::kernels {
+
+/// A sum of FP64 terms: what each addition loses is exactly known (Knuth's
+/// TwoSum) and summed in `low`, plainly. So high + low is within n^2 2^-106
+/// times the sum of n magnitudes.
+struct CompensatedSum {
+  double high = 0;
+  double low = 0;
+};
+
+/// Of a run of elements.
+struct Moments {
+  CompensatedSum sum;
+  CompensatedSum squares;
+  double magnitudes = 0;  ///< sum of them
+  int64_t zeros = 0;
+  int64_t nonfinite = 0;
+  /// +inf and -inf if no element is finite; zero is +0.
+  float min = std::numeric_limits<float>::infinity();
+  float max = -std::numeric_limits<float>::infinity();
+  /// Smallest magnitude that is not zero; +inf if there is none.
+  float smallest = std::numeric_limits<float>::infinity();
+};
+
+/// At most 2^20 elements.
+Moments MomentsOf(std::span<const float> run);
+
+/// Of elements x and what quantisation made of them, q; of pairs that are
+/// finite. The terms of the sums are exact but for that of `errors`, whose
+/// difference is.
+struct QuantizationErrors {
+  double errors = 0;       ///< sum of (x - q)^2
+  double products = 0;     ///< sum of x q
+  double quantized = 0;    ///< sum of q^2
+  double squares = 0;      ///< sum of x^2
+  int64_t pairs = 0;       ///< finite ones
+  int64_t underflows = 0;  ///< x is not zero, q is
+};
+
+/// Shapes   as many of each, at most 2^20.
+QuantizationErrors ErrorsOf(std::span<const float> run,
+                            std::span<const float> quantized);
+
+/// Counts over MX blocks.
+struct BlockTally {
+  /// Largest magnitude over the smallest that is not zero, as FP64; of the
+  /// block where it is largest. 1 for a block of zeros, 0 if there is no block.
+  double range = 0;
+
+  // Of quantised blocks only.
+  /// Full ones whose largest magnitude (the first of equals) is at each place;
+  /// blocks without an element other than zero have none.
+  std::array<int64_t, formats::kMxBlockSize> places{};
+  /// Those with each E8M0 byte.
+  std::array<int64_t, 256> bytes{};
+  /// Elements beyond largest element value * 2^(byte - 127).
+  int64_t saturated = 0;
+};
+
+/// Adds the blocks of 32 along a run, the last of which may be short.
+/// `spec` may be null: not quantised.
+void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
+                      BlockTally& tally);
+
+/// Adds the blocks down the columns of `block`, one each.
+/// Shapes   block [1 … 32, C].
+void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
+                     BlockTally& tally);
+
+/// out = block, each column quantised and dequantised as one MX block.
+/// Shapes   block, out [1 … 32, C].
+void QuantizeDequantizeDown(MatrixView<const float> block,
+                            const formats::MxSpec& spec, MatrixView<float> out);
+
+}  // namespace isoloss::kernels

@@ -1,0 +1,44 @@
+// The definition of every statistic: scalar, built on formats/. Meanings and
+// shapes stand in statistics.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "isoloss/kernels/statistics.h"
+
+namespace isoloss::kernels::scalar {
+
+Moments MomentsOf(std::span<const float> run);
+QuantizationErrors ErrorsOf(std::span<const float> run,
+                            std::span<const float> quantized);
+void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
+                      BlockTally& tally);
+void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
+                     BlockTally& tally);
+void QuantizeDequantizeDown(MatrixView<const float> block,
+                            const formats::MxSpec& spec, MatrixView<float> out);
+
+/// Elements of a block that lie `stride` apart.
+struct StridedBlock {
+  const float* first;
+  size_t stride;
+  size_t count;
+};
+
+/// Of the finite elements of a block.
+struct BlockExtremes {
+  float largest;   ///< magnitude; 0 if all are zero or none is finite
+  float smallest;  ///< magnitude other than zero, if there is one
+  size_t place;    ///< of the first largest
+};
+
+/// One block of a tally, whatever it has.
+void TallyBlock(const StridedBlock& block, const formats::MxSpec* spec,
+                BlockTally& tally);
+/// The same for a block whose elements are all finite.
+void TallyFiniteBlock(const StridedBlock& block, const BlockExtremes& extremes,
+                      const formats::MxSpec* spec, BlockTally& tally);
+
+}  // namespace isoloss::kernels::scalar

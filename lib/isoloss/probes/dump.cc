@@ -1,0 +1,169 @@
+#include "isoloss/probes/dump.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/probes/row_places.h"
+
+namespace isoloss::probes {
+namespace {
+
+/// A row's words on the way: its place, whether a segment begins with it, its
+/// elements' bits.
+enum Word : size_t { kGroup, kSegment, kPosition, kBegins, kHeadWords };
+
+/// All rows of this process, padded to `rows`; group -1 is no row.
+std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
+  const size_t cols = tensor.values.cols();
+  const size_t width = kHeadWords + cols;
+  std::vector<int32_t> words(rows * width, -1);
+  if (!tensor.rows.counts) return words;
+  ForEachPlace(RunsOf(tensor.rows, tensor.values.rows()), 0,
+               tensor.values.rows(),
+               [&](size_t row, const RowPlace& place, const RowRun& run) {
+                 int32_t* head = &words[row * width];
+                 head[kGroup] = static_cast<int32_t>(place.group);
+                 head[kSegment] = static_cast<int32_t>(place.segment);
+                 head[kPosition] = static_cast<int32_t>(place.position);
+                 head[kBegins] = row == run.begin ? 1 : 0;
+                 std::memcpy(head + kHeadWords, tensor.values.Row(row),
+                             cols * sizeof(float));
+               });
+  return words;
+}
+
+/// The rows of all processes, each `width` words, in the order of their places.
+std::vector<const int32_t*> InOrder(const std::vector<int32_t>& words,
+                                    size_t width) {
+  std::vector<const int32_t*> rows;
+  for (size_t at = 0; at < words.size(); at += width) {
+    if (words[at + kGroup] >= 0) rows.push_back(&words[at]);
+  }
+  std::sort(rows.begin(), rows.end(), [](const int32_t* a, const int32_t* b) {
+    return std::lexicographical_compare(a, a + kBegins, b, b + kBegins);
+  });
+  return rows;
+}
+
+/// Values of the whole batch, and where blocks down columns end.
+void TakeRows(const std::vector<const int32_t*>& rows,
+              runlog::DumpedTensor& tensor) {
+  const auto cols = static_cast<size_t>(tensor.cols);
+  tensor.rows = static_cast<int64_t>(rows.size());
+  tensor.values.resize(rows.size() * cols);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    std::memcpy(&tensor.values[i * cols], rows[i] + kHeadWords,
+                cols * sizeof(float));
+    if (rows[i][kBegins] == 1 && i > 0) {
+      tensor.segment_ends.push_back(static_cast<int64_t>(i));
+    }
+  }
+  if (!rows.empty()) {
+    tensor.segment_ends.push_back(static_cast<int64_t>(rows.size()));
+  }
+}
+
+void Append(const Matrix<uint8_t>& from, std::vector<uint8_t>& to) {
+  to.insert(to.end(), from.data(), from.data() + from.size());
+}
+
+Matrix<float> Transposed(MatrixView<const float> values) {
+  Matrix<float> out(values.cols(), values.rows());
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) out(j, i) = values(i, j);
+  }
+  return out;
+}
+
+Matrix<uint8_t> Transposed(const Matrix<uint8_t>& values) {
+  Matrix<uint8_t> out(values.cols(), values.rows());
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) out(j, i) = values(i, j);
+  }
+  return out;
+}
+
+void QuantizeRows(const formats::MxSpec& spec, runlog::DumpedTensor& tensor) {
+  const formats::MxMatrix mx = formats::QuantizeMx(
+      {tensor.values.data(), static_cast<size_t>(tensor.rows),
+       static_cast<size_t>(tensor.cols)},
+      spec);
+  tensor.format_rowwise = spec.element->name;
+  Append(mx.codes, tensor.codes_rowwise);
+  Append(mx.scales, tensor.scales_rowwise);
+}
+
+void QuantizeColumns(const formats::MxSpec& spec,
+                     runlog::DumpedTensor& tensor) {
+  const auto cols = static_cast<size_t>(tensor.cols);
+  tensor.format_columnwise = spec.element->name;
+  size_t begin = 0;
+  for (const int64_t segment_end : tensor.segment_ends) {
+    const auto end = static_cast<size_t>(segment_end);
+    const Matrix<float> columns =
+        Transposed({&tensor.values[begin * cols], end - begin, cols});
+    const formats::MxMatrix mx = formats::QuantizeMx(columns.view(), spec);
+    Append(Transposed(mx.codes), tensor.codes_columnwise);
+    Append(Transposed(mx.scales), tensor.scales_columnwise);
+    begin = end;
+  }
+}
+
+}  // namespace
+
+void TensorDumper::Begin(int64_t step, std::vector<std::string> patterns) {
+  patterns_ = std::move(patterns);
+  order_ = 0;
+  dump_ = {.step = step};
+}
+
+void TensorDumper::Add(const model::Tensor& tensor,
+                       expert_parallel::Mesh& mesh) {
+  const int64_t order = order_++;
+  if (patterns_.empty()) return;
+  const std::string name = tensor.Name();
+  const bool matches = std::any_of(
+      patterns_.begin(), patterns_.end(), [&](const std::string& pattern) {
+        return precision::SiteMatches(pattern, name);
+      });
+  if (!matches) return;
+
+  const auto mine = static_cast<int32_t>(tensor.values.rows());
+  const std::vector<int32_t> counts = mesh.Gather(std::span(&mine, 1));
+  const auto most =
+      static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
+  const std::vector<int32_t> words = mesh.Gather(WordsOf(tensor, most));
+  if (mesh.process() != 0) return;
+  runlog::DumpedTensor dumped = {
+      .name = name,
+      .module = std::string(tensor.module),
+      .kind = std::string(model::TensorKindName(tensor.kind)),
+      .order = order,
+      .cols = static_cast<int64_t>(tensor.values.cols())};
+  TakeRows(InOrder(words, kHeadWords + tensor.values.cols()), dumped);
+  if (tensor.rowwise != nullptr) QuantizeRows(*tensor.rowwise, dumped);
+  if (tensor.columnwise != nullptr) QuantizeColumns(*tensor.columnwise, dumped);
+  dump_.tensors.push_back(std::move(dumped));
+}
+
+void TensorDumper::Write(const std::filesystem::path& folder,
+                         const std::string& run) const {
+  if (dump_.tensors.empty()) return;
+  runlog::TensorDump dump = dump_;
+  dump.run = run;
+  runlog::WriteTensorDump(dump, folder / DumpFileName(run, dump.step));
+}
+
+std::string DumpFileName(const std::string& run, int64_t step) {
+  return fmt::format("{}.dump-{:06}.h5", run, step);
+}
+
+}  // namespace isoloss::probes

@@ -1,0 +1,38 @@
+// Whole tensors of a step, from the rows that processes hold.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/tap.h"
+#include "isoloss/runlog/tensor_dump.h"
+
+namespace isoloss::probes {
+
+/// Collects tensors of one step at a time. Rows stand in the order of the whole
+/// batch: tokens ascending, experts ascending and in each the dispatch units.
+/// A quantised operand's codes and scales are those that GEMMs compute with.
+class TensorDumper {
+ public:
+  /// `patterns` as in ProbeOptions; none: no tensor.
+  void Begin(int64_t step, std::vector<std::string> patterns);
+  /// Takes the tensor if its name matches. Collective then.
+  void Add(const model::Tensor& tensor, expert_parallel::Mesh& mesh);
+  /// In process 0, if there is any tensor: folder/run.dump-000120.h5.
+  /// Errors   IoError naming the file.
+  void Write(const std::filesystem::path& folder, const std::string& run) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  int64_t order_ = 0;  // of the next tensor of the step
+  runlog::TensorDump dump_;
+};
+
+/// "NAME.dump-000120.h5".
+std::string DumpFileName(const std::string& run, int64_t step);
+
+}  // namespace isoloss::probes

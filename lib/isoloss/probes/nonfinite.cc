@@ -1,0 +1,107 @@
+#include "isoloss/probes/nonfinite.h"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+
+namespace isoloss::probes {
+namespace {
+
+/// The exponent field is all ones.
+bool IsNonFinite(float value) {
+  return (std::bit_cast<uint32_t>(value) & 0x7f800000u) == 0x7f800000u;
+}
+
+int64_t CountIn(const float* row, size_t cols) {
+  int32_t count = 0;
+  for (size_t i = 0; i < cols; ++i) count += IsNonFinite(row[i]) ? 1 : 0;
+  return count;
+}
+
+/// What processes tell each other of a tensor.
+struct Part {
+  int64_t count;
+  int64_t elements;
+  int64_t row;
+  int64_t col;
+};
+static_assert(std::is_trivially_copyable_v<Part>);
+
+}  // namespace
+
+std::string NonFinite::Describe(size_t processes) const {
+  return fmt::format(
+      "{}: {} of {} elements are NaN or infinite, the first in row {}, column "
+      "{}{}",
+      name, count, elements, row, col,
+      processes == 1 ? std::string()
+                     : fmt::format(" of process {}'s part", process));
+}
+
+void NonFiniteCounter::OnTensor(const model::Tensor& tensor) {
+  counts_.push_back({.name = tensor.Name()});
+  if (!tensor.rows.counts) return;
+  Count& count = counts_.back();
+  const MatrixView<const float> values = tensor.values;
+  count.elements = static_cast<int64_t>(values.rows() * values.cols());
+  struct Share {
+    int64_t count = 0;
+    size_t first_row = 0;
+  };
+  std::vector<Share> shares(static_cast<size_t>(team_.size()));
+  team_.ParallelFor(shares.size(), [&](size_t i) {
+    const size_t end = values.rows() * (i + 1) / shares.size();
+    Share& share = shares[i];
+    for (size_t row = values.rows() * i / shares.size(); row < end; ++row) {
+      const int64_t found = CountIn(values.Row(row), values.cols());
+      if (share.count == 0) share.first_row = row;
+      share.count += found;
+    }
+  });
+  for (const Share& share : shares) {
+    if (count.count == 0 && share.count > 0) {
+      count.row = share.first_row;
+      while (!IsNonFinite(values(count.row, count.col))) ++count.col;
+    }
+    count.count += share.count;
+  }
+}
+
+std::vector<NonFinite> NonFiniteCounter::Finish(
+    expert_parallel::Mesh& mesh) const {
+  const size_t tensors = counts_.size();
+  std::vector<Part> parts;
+  for (const Count& count : counts_) {
+    parts.push_back({count.count, count.elements,
+                     static_cast<int64_t>(count.row),
+                     static_cast<int64_t>(count.col)});
+  }
+  std::vector<int32_t> words(tensors * sizeof(Part) / sizeof(int32_t));
+  if (!words.empty()) {
+    std::memcpy(words.data(), parts.data(), tensors * sizeof(Part));
+    words = mesh.Gather(words);
+    parts.resize(tensors * mesh.processes());
+    std::memcpy(parts.data(), words.data(), parts.size() * sizeof(Part));
+  }
+
+  std::vector<NonFinite> found;
+  for (size_t i = 0; i < tensors; ++i) {
+    NonFinite tensor = {.name = counts_[i].name};
+    for (size_t process = 0; process < mesh.processes(); ++process) {
+      const Part& part = parts[process * tensors + i];
+      if (tensor.count == 0 && part.count > 0) {
+        tensor.process = process;
+        tensor.row = static_cast<size_t>(part.row);
+        tensor.col = static_cast<size_t>(part.col);
+      }
+      tensor.count += part.count;
+      tensor.elements += part.elements;
+    }
+    if (tensor.count > 0) found.push_back(std::move(tensor));
+  }
+  return found;
+}
+
+}  // namespace isoloss::probes

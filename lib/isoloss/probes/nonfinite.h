@@ -1,0 +1,63 @@
+// Where the first NaN or infinity of a step came from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/tap.h"
+
+namespace isoloss::probes {
+
+/// A tensor with elements that are NaN or infinite.
+struct NonFinite {
+  std::string name;   ///< Tensor::Name()
+  int64_t count = 0;  ///< in all processes
+  int64_t elements = 0;
+  /// The first process that has one, and the first one's place in that
+  /// process's rows.
+  size_t process = 0;
+  size_t row = 0;
+  size_t col = 0;
+
+  /// "layers.1.moe.routed_experts.w2_output: 3 of 8192 elements are NaN or
+  /// infinite, the first in row 7, column 12"; names the process if there are
+  /// several.
+  std::string Describe(size_t processes) const;
+};
+
+/// Counts what is not finite in each tensor of a step, to run one again whose
+/// loss or gradient norm is not.
+class NonFiniteCounter : public model::TapSink {
+ public:
+  explicit NonFiniteCounter(ThreadTeam& team) : team_(team) {}
+
+  void OnTensor(const model::Tensor& tensor) override;
+  void OnRouting(std::string_view /*module*/,
+                 MatrixView<const int32_t> /*expert_ids*/,
+                 size_t /*first_token*/) override {}
+
+  /// All tensors that have one, in the order of computation: the first is the
+  /// producer. Collective over the processes of the mesh, which saw the same
+  /// tensors; each gets the result.
+  std::vector<NonFinite> Finish(expert_parallel::Mesh& mesh) const;
+
+ private:
+  struct Count {
+    std::string name;
+    int64_t count = 0;
+    int64_t elements = 0;
+    size_t row = 0;
+    size_t col = 0;
+  };
+
+  ThreadTeam& team_;
+  std::vector<Count> counts_;
+};
+
+}  // namespace isoloss::probes

@@ -1,0 +1,102 @@
+// What is logged of tensors at chosen steps: statistics, digests, dumps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/tap.h"
+#include "isoloss/probes/dump.h"
+#include "isoloss/probes/tensor_accumulator.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::probes {
+
+/// Steps 1 … first, then every `every`-th; 0: none.
+struct StepChoice {
+  int64_t first = 0;
+  int64_t every = 0;
+
+  bool Includes(int64_t step) const;
+  /// Does it include any step?
+  bool any() const { return first > 0 || every > 0; }
+};
+
+/// What to log. Patterns are matched against Tensor::Name() as by
+/// precision::SiteMatches; none: every tensor.
+struct ProbeOptions {
+  StepChoice statistics = {};
+  std::vector<std::string> statistics_tensors = {};
+  StepChoice digests = {};
+  std::vector<std::string> dump_tensors = {};  ///< empty: no dump
+  std::vector<int64_t> dump_steps = {};
+  /// Where dumps go: FOLDER/NAME.dump-000120.h5.
+  std::filesystem::path dump_folder = {};
+  std::string run_name = {};
+};
+
+/// Collective over the processes of a mesh, which all see the same tensors in
+/// the same order, each name once, in every step that it wants.
+class TensorProbe : public model::TapSink {
+ public:
+  TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
+              ThreadTeam& team);
+  ~TensorProbe() override;
+
+  /// Does this step need to be listened to?
+  bool Wants(int64_t step) const;
+  /// Before the first tensor of a step that it wants.
+  void BeginStep(int64_t step);
+  void OnTensor(const model::Tensor& tensor) override;
+  /// Has a digest only, as "<module>_expert_ids".
+  void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
+                 size_t first_token) override;
+  /// After the last tensor. Merges over processes and sets rows.tensors, one
+  /// row; in process 0 only, and not at a step of dumps alone. Writes the dump.
+  ///
+  /// The options alone decide what columns there are, so those of all steps fit
+  /// together: digests of every tensor if any step has them, and then every
+  /// tensor has a column, else those whose statistics are asked for; all
+  /// statistics and histograms if any step has them. What a step was not asked
+  /// for is 0 in a digest or histogram and NaN in a statistic.
+  /// Errors   IoError if the dump can't be written.
+  void EndStep(runlog::RunLog& rows);
+
+  /// Time spent in this object so far, and how many steps it listened to.
+  double seconds() const { return seconds_; }
+  int64_t steps() const { return steps_; }
+
+ private:
+  /// One column.
+  struct Slot {
+    std::string name;
+    uint64_t digest = 0;  ///< of this process's rows; then of all
+    bool has_digest = false;
+    bool has_statistics = false;
+    TensorAccumulator statistics = {};
+  };
+
+  /// The slot of the next tensor.
+  Slot& NextSlot(const std::string& name);
+  void Merge();
+  void AppendTo(runlog::TensorColumns& columns) const;
+
+  const ProbeOptions options_;
+  expert_parallel::Mesh& mesh_;
+  ThreadTeam& team_;
+  int64_t step_ = 0;
+  bool statistics_now_ = false;
+  bool digests_now_ = false;
+  std::vector<Slot> slots_;  // in the order of the first step
+  size_t next_ = 0;
+  TensorDumper dumper_;
+  double seconds_ = 0;
+  int64_t steps_ = 0;
+};
+
+}  // namespace isoloss::probes

@@ -1,0 +1,26 @@
+// Where two runs first part, in words.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/largest_differences.h"
+#include "isoloss/compare/routing_difference.h"
+#include "isoloss/compare/tensor_divergence.h"
+
+namespace isoloss::report {
+
+/// Lines of text with their ends: the first difference with both values, the
+/// tensors before it that agree, at which steps tensors can be compared, and
+/// names that only one log has.
+std::string RenderDivergence(const compare::DivergenceReport& report,
+                             const compare::DivergenceOptions& options);
+
+/// How many choices of experts differ, by layer: in all steps and in the last.
+std::string RenderRouting(const compare::RoutingDifference& routing);
+
+/// A table; "" if there is nothing in it.
+std::string RenderLargest(
+    const std::vector<compare::LargestDifference>& largest);
+
+}  // namespace isoloss::report

@@ -1,0 +1,270 @@
+#include "isoloss/report/live_view.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+
+namespace isoloss::report {
+namespace {
+
+constexpr size_t kPaceSteps = 20;
+constexpr size_t kLastEvents = 3;
+/// Lines of a run besides its chart and events: head, bar, axis and labels.
+constexpr int kLinesBesides = 6;
+constexpr int kHighestChart = 8;
+constexpr int kLowestChart = 3;
+/// A journal that was quiet for this many steps, and this long, is remarkable:
+/// the run may have been killed.
+constexpr double kQuietSteps = 10;
+constexpr double kQuietSeconds = 30;
+
+bool UnderWay(RunState state) {
+  return state == RunState::kStarting || state == RunState::kRunning;
+}
+
+const char* StateName(RunState state) {
+  switch (state) {
+    case RunState::kStarting:
+      return "starting";
+    case RunState::kRunning:
+      return "running";
+    case RunState::kInterrupted:
+      return "interrupted";
+    case RunState::kAborted:
+      return "aborted";
+    case RunState::kFinished:
+      return "finished";
+    case RunState::kUnreadable:
+      return "unreadable";
+  }
+  return "";
+}
+
+const char* StateColor(RunState state) {
+  switch (state) {
+    case RunState::kFinished:
+      return kGreen;
+    case RunState::kAborted:
+    case RunState::kUnreadable:
+      return kRed;
+    case RunState::kInterrupted:
+      return kYellow;
+    default:
+      return kBlue;
+  }
+}
+
+int64_t LastStep(const runlog::RunLog& log) {
+  return log.steps.step.empty() ? 0 : log.steps.step.back();
+}
+
+/// "3.2145", or "-" for a column that the log lacks.
+std::string LastText(const std::vector<double>& values) {
+  return values.empty() ? "-" : fmt::format("{:.4f}", values.back());
+}
+
+std::string ThousandsText(double value) {
+  if (!(value >= 0 && value < 1e15)) return "-";
+  const std::string digits = fmt::format("{:.0f}", value);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
+std::string LeftText(const LiveRun& run, const Pace& pace) {
+  const double left =
+      static_cast<double>(run.log.provenance.steps_planned - LastStep(run.log));
+  return DurationText(std::max(left, 0.0) * pace.step_seconds);
+}
+
+/// "step 120 of 600  loss 3.2145 nats  grad norm 0.8123".
+std::string NumbersText(const LiveRun& run) {
+  const auto& s = run.log.steps;
+  return fmt::format("step {} of {}  loss {} nats  grad norm {}",
+                     LastStep(run.log), run.log.provenance.steps_planned,
+                     LastText(s.loss_nats), LastText(s.grad_norm));
+}
+
+std::string Bar(const LiveRun& run, const TextStyle& style) {
+  const int64_t planned = run.log.provenance.steps_planned;
+  const double share = planned > 0
+                           ? std::clamp(static_cast<double>(LastStep(run.log)) /
+                                            static_cast<double>(planned),
+                                        0.0, 1.0)
+                           : 0.0;
+  const auto pace = PaceOf(run.log.steps);
+  const std::string speed =
+      pace ? fmt::format("  {} token/s  {} left",
+                         ThousandsText(pace->tokens_per_second),
+                         LeftText(run, *pace))
+           : "";
+  const int width =
+      std::max(10, style.width - 8 - static_cast<int>(speed.size()));
+  const int filled = static_cast<int>(share * width);
+  std::string cells;
+  for (int i = 0; i < width; ++i) {
+    if (style.ascii) {
+      cells += i < filled ? '#' : '.';
+    } else {
+      cells += i < filled ? "█" : "░";
+    }
+  }
+  return fmt::format("{:>4.0f} %  {}{}", std::floor(100 * share), cells, speed);
+}
+
+/// The first `columns` characters (code points).
+std::string Clip(const std::string& text, int columns) {
+  int seen = 0;
+  size_t end = 0;
+  while (end < text.size()) {
+    const bool begins =
+        (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
+    if (begins && ++seen > columns) break;
+    ++end;
+  }
+  return text.substr(0, end);
+}
+
+std::string QuietText(const LiveRun& run) {
+  const auto pace = PaceOf(run.log.steps);
+  const double usual = pace ? kQuietSteps * pace->step_seconds : 0;
+  if (!(run.quiet_seconds > std::max(kQuietSeconds, usual))) return "";
+  return fmt::format("  nothing new for {}: was it killed?",
+                     DurationText(run.quiet_seconds));
+}
+
+void AppendEvents(const LiveRun& run, const TextStyle& style,
+                  std::vector<std::string>& lines) {
+  const auto& events = run.log.events;
+  const size_t first = events.size() - std::min(events.size(), kLastEvents);
+  for (size_t i = first; i < events.size(); ++i) {
+    const auto seconds = static_cast<std::time_t>(events[i].unix_seconds);
+    std::tm utc = {};
+    gmtime_r(&seconds, &utc);
+    std::string text =
+        fmt::format("  {:02}:{:02}:{:02}  {:<10}  {}", utc.tm_hour, utc.tm_min,
+                    utc.tm_sec, events[i].kind, events[i].text);
+    std::replace(text.begin(), text.end(), '\n', ' ');
+    lines.push_back(Paint(Clip(text, style.width), kDim, style));
+  }
+}
+
+void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
+               std::vector<std::string>& lines) {
+  lines.push_back(
+      Paint(Clip(run.name, style.width), kBold, style) +
+      Clip(QuietText(run), style.width - static_cast<int>(run.name.size())));
+  lines.push_back(Clip("  " + NumbersText(run), style.width));
+  lines.push_back(Bar(run, style));
+  if (chart_rows >= kLowestChart && run.log.steps.step.size() > 1) {
+    Chart chart;
+    chart.step = run.log.steps.step;
+    chart.curves = {{run.log.steps.loss_nats, false}};
+    chart.rows = chart_rows;
+    const auto drawn = DrawChart(chart, style);
+    lines.insert(lines.end(), drawn.begin(), drawn.end());
+  }
+  AppendEvents(run, style, lines);
+  if (!run.note.empty()) lines.push_back(Clip("  " + run.note, style.width));
+  lines.emplace_back();
+}
+
+std::string EndedLine(const LiveRun& run, size_t name_width,
+                      const TextStyle& style) {
+  const std::string state = fmt::format("{:<11}", StateName(run.state));
+  const std::string rest = run.note.empty() ? NumbersText(run) : run.note;
+  const int room = style.width - static_cast<int>(name_width) - 15;
+  return fmt::format("{:<{}}  {}  {}", run.name, name_width,
+                     Paint(state, StateColor(run.state), style),
+                     Clip(rest, std::max(room, 10)));
+}
+
+}  // namespace
+
+RunState StateOf(const runlog::RunLog& log, bool has_journal) {
+  const std::string last = log.events.empty() ? "" : log.events.back().kind;
+  if (last == "interrupt") return RunState::kInterrupted;
+  const auto is_abort = [](const runlog::Event& event) {
+    return event.kind == "abort";
+  };
+  if (!has_journal) {
+    return std::ranges::any_of(log.events, is_abort) ? RunState::kAborted
+                                                     : RunState::kFinished;
+  }
+  return log.steps.step.empty() ? RunState::kStarting : RunState::kRunning;
+}
+
+std::optional<Pace> PaceOf(const runlog::StepColumns& steps) {
+  const size_t count = std::min(steps.step_seconds.size(), kPaceSteps);
+  if (count == 0 || steps.tokens_seen.size() < steps.step_seconds.size()) {
+    return std::nullopt;
+  }
+  const double seconds =
+      std::accumulate(steps.step_seconds.end() - static_cast<ptrdiff_t>(count),
+                      steps.step_seconds.end(), 0.0);
+  if (!(seconds > 0)) return std::nullopt;
+  const size_t before = steps.tokens_seen.size() - count;
+  const int64_t tokens = steps.tokens_seen.back() -
+                         (before == 0 ? 0 : steps.tokens_seen[before - 1]);
+  return Pace{static_cast<double>(tokens) / seconds,
+              seconds / static_cast<double>(count)};
+}
+
+std::string DurationText(double seconds) {
+  if (!(seconds >= 0 && seconds < 1e12)) return "?";
+  const auto whole = static_cast<int64_t>(std::ceil(seconds));
+  const int64_t minutes = whole / 60;
+  if (minutes < 60) return fmt::format("{}:{:02}", minutes, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", minutes / 60, minutes % 60, whole % 60);
+}
+
+std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
+                                      int rows, const TextStyle& style) {
+  int live = 0;
+  int events = 0;
+  size_t name_width = 0;
+  for (const LiveRun& run : runs) {
+    if (UnderWay(run.state)) {
+      ++live;
+      events += static_cast<int>(std::min(run.log.events.size(), kLastEvents));
+    } else {
+      name_width = std::max(name_width, run.name.size());
+    }
+  }
+  const int ended = static_cast<int>(runs.size()) - live;
+  int chart_rows = 0;
+  if (live > 0) {
+    chart_rows = std::min(
+        kHighestChart, (rows - ended - events - kLinesBesides * live) / live);
+  }
+  std::vector<std::string> lines;
+  for (const LiveRun& run : runs) {
+    if (UnderWay(run.state)) AppendRun(run, chart_rows, style, lines);
+  }
+  for (const LiveRun& run : runs) {
+    if (!UnderWay(run.state)) {
+      lines.push_back(EndedLine(run, name_width, style));
+    }
+  }
+  while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+std::string LiveLine(const std::vector<LiveRun>& runs) {
+  std::vector<std::string> texts;
+  for (const LiveRun& run : runs) {
+    texts.push_back(
+        fmt::format("{}: {}, {}", run.name, StateName(run.state),
+                    run.note.empty() ? NumbersText(run) : run.note));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
+}  // namespace isoloss::report

@@ -1,0 +1,277 @@
+#include "isoloss/report/run_summary.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <numeric>
+#include <span>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::report {
+namespace {
+
+using runlog::RunLog;
+
+/// What the tensor table shows; all of it is in JSON.
+constexpr size_t kShown[] = {
+    runlog::kStat_l2_norm,       runlog::kStat_mean,
+    runlog::kStat_std,           runlog::kStat_cur_amax,
+    runlog::kStat_nonfinite_num, runlog::kStat_underflows,
+    runlog::kStat_saturated,     runlog::kStat_sqnr};
+
+template <typename T>
+std::optional<T> Last(const std::vector<T>& values) {
+  if (values.empty()) return std::nullopt;
+  return values.back();
+}
+
+template <typename T>
+std::span<const T> Row(const std::vector<T>& values, size_t row, size_t width) {
+  if (values.size() < (row + 1) * width) return {};
+  return {values.data() + row * width, width};
+}
+
+/// The row of the wanted step, or the last one.
+std::optional<size_t> ChosenRow(const std::vector<int64_t>& steps,
+                                const std::optional<int64_t>& wanted) {
+  if (steps.empty()) return std::nullopt;
+  if (!wanted) return steps.size() - 1;
+  const auto found = std::find(steps.begin(), steps.end(), *wanted);
+  if (found == steps.end()) return std::nullopt;
+  return static_cast<size_t>(found - steps.begin());
+}
+
+void CountNonfinite(const RunLog& log, RunSummary& summary) {
+  const auto& s = log.steps;
+  for (size_t i = 0; i < s.step.size(); ++i) {
+    const bool bad =
+        (i < s.loss_nats.size() && !std::isfinite(s.loss_nats[i])) ||
+        (i < s.grad_norm.size() && !std::isfinite(s.grad_norm[i])) ||
+        (i < s.nonfinite_gradients.size() && s.nonfinite_gradients[i] > 0);
+    if (!bad) continue;
+    ++summary.nonfinite_steps;
+    if (!summary.first_nonfinite_step) summary.first_nonfinite_step = s.step[i];
+  }
+}
+
+/// The `top` largest; what is not finite comes first.
+std::vector<NamedValue> Largest(const std::vector<std::string>& names,
+                                std::span<const double> values, size_t top) {
+  std::vector<NamedValue> all;
+  for (size_t i = 0; i < values.size(); ++i) {
+    all.push_back({names[i], values[i]});
+  }
+  const auto key = [](const NamedValue& value) {
+    return std::isfinite(value.value) ? value.value : HUGE_VAL;
+  };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const NamedValue& a, const NamedValue& b) {
+                     return key(a) > key(b);
+                   });
+  all.resize(std::min(all.size(), top));
+  return all;
+}
+
+void SummarizeParameters(const RunLog& log, const RunSummaryOptions& options,
+                         RunSummary& summary) {
+  const auto& p = log.parameters;
+  const auto row = ChosenRow(p.step, options.step);
+  if (!row) return;
+  summary.parameter_step = p.step[*row];
+  const size_t count = p.names.size();
+  summary.top_grad_norms =
+      Largest(p.names, Row(p.grad_norm, *row, count), options.top);
+  summary.top_update_ratios =
+      Largest(p.names, Row(p.update_ratio, *row, count), options.top);
+}
+
+void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
+                     RunSummary& summary) {
+  const auto& moe = log.moe;
+  const auto row = ChosenRow(moe.step, options.step);
+  if (!row) return;
+  summary.moe_step = moe.step[*row];
+  const auto layers = static_cast<size_t>(moe.layers);
+  const auto experts = static_cast<size_t>(moe.experts);
+  const auto value = [&](const auto& values, size_t layer) {
+    const auto of_step = Row(values, *row, layers);
+    using Value = typename std::decay_t<decltype(values)>::value_type;
+    return of_step.empty() ? std::optional<Value>() : of_step[layer];
+  };
+  const auto tokens = Row(moe.tokens_per_expert, *row, layers * experts);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    LayerSummary& of = summary.layers.emplace_back();
+    of.layer = static_cast<int64_t>(layer);
+    of.router_entropy_nats = value(moe.router_entropy, layer);
+    of.dropped_tokens = value(moe.dropped_tokens, layer);
+    of.routing_flips = value(moe.routing_flips, layer);
+    if (tokens.empty()) continue;
+    const auto of_layer = tokens.subspan(layer * experts, experts);
+    of.load_max_over_mean = LoadMaxOverMean(of_layer.data(), experts);
+    of.experts_without_tokens = std::ranges::count(of_layer, 0);
+  }
+}
+
+[[noreturn]] void RefuseStep(const RunLog& log, int64_t step) {
+  const auto& steps = log.tensors.step;
+  ThrowError(ErrorKind::kConfig,
+             "show: tensors at step {} are asked for, but the log has them at "
+             "{}. Choose one with --step or log more with "
+             "log.statistics_every.",
+             step,
+             steps.empty() ? "no step"
+                           : fmt::format("steps {}", fmt::join(steps, ", ")));
+}
+
+void SummarizeTensors(const RunLog& log, const RunSummaryOptions& options,
+                      RunSummary& summary) {
+  if (!options.wants_tensor) return;
+  const auto& t = log.tensors;
+  const auto row = ChosenRow(t.step, options.step);
+  if (!row) RefuseStep(log, options.step.value_or(summary.last_step));
+  summary.tensor_step = t.step[*row];
+  const size_t count = t.names.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (!options.wants_tensor(t.names[i])) continue;
+    TensorSummary& of = summary.tensors.emplace_back();
+    of.name = t.names[i];
+    const auto digests = Row(t.digest, *row, count);
+    if (!digests.empty() && digests[i] != 0) {
+      of.digest = fmt::format("{:016x}", static_cast<uint64_t>(digests[i]));
+    }
+    for (const auto& statistic : t.statistics) {
+      const auto values = Row(statistic, *row, count);
+      of.statistics.push_back(values.empty() ? std::nan("") : values[i]);
+    }
+  }
+  if (summary.tensors.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "show: none of the {} tensors of the log matches --tensors; the "
+               "first is `{}`, the last `{}`. `--tensors '*'` lists all.",
+               count, t.names.front(), t.names.back());
+  }
+}
+
+void AppendParameters(const RunSummary& summary, std::string& text) {
+  const auto list = [&](const char* title, const auto& values) {
+    if (values.empty()) return;
+    text += fmt::format("\nlargest {} at step {}\n", title,
+                        *summary.parameter_step);
+    for (const NamedValue& value : values) {
+      text += fmt::format("  {:<48} {:>12.6g}\n", value.name, value.value);
+    }
+  };
+  list("gradient norms", summary.top_grad_norms);
+  list("update ratios", summary.top_update_ratios);
+}
+
+template <typename T>
+std::string Cell(const std::optional<T>& value, int width) {
+  if (!value) return fmt::format("{:>{}}", "-", width);
+  if constexpr (std::is_same_v<T, double>) {
+    return fmt::format("{:>{}.4f}", *value, width);
+  } else {
+    return fmt::format("{:>{}}", *value, width);
+  }
+}
+
+void AppendLayers(const RunSummary& summary, std::string& text) {
+  if (summary.layers.empty()) return;
+  text += fmt::format(
+      "\nMoE layers at step {}\n{:>7} {:>15} {:>15} {:>14} "
+      "{:>9} {:>9}\n",
+      *summary.moe_step, "layer", "entropy (nats)", "busiest / mean",
+      "without tokens", "dropped", "flips");
+  for (const LayerSummary& layer : summary.layers) {
+    text += fmt::format(
+        "{:>7} {} {} {} {} {}\n", layer.layer,
+        Cell(layer.router_entropy_nats, 15), Cell(layer.load_max_over_mean, 15),
+        Cell(layer.experts_without_tokens, 14), Cell(layer.dropped_tokens, 9),
+        Cell(layer.routing_flips, 9));
+  }
+}
+
+void AppendTensors(const RunSummary& summary, std::string& text) {
+  if (summary.tensors.empty()) return;
+  size_t width = 0;
+  for (const TensorSummary& tensor : summary.tensors) {
+    width = std::max(width, tensor.name.size());
+  }
+  text += fmt::format(
+      "\ntensors at step {}, in the order of computation\n"
+      "  {:<{}}",
+      *summary.tensor_step, "", width);
+  for (const size_t s : kShown) {
+    text += fmt::format(" {:>13}", runlog::kTensorStatistics[s].name);
+  }
+  text += "  digest\n";
+  for (const TensorSummary& tensor : summary.tensors) {
+    text += fmt::format("  {:<{}}", tensor.name, width);
+    for (const size_t s : kShown) {
+      const double value = tensor.statistics[s];
+      text += std::isnan(value) ? fmt::format(" {:>13}", "-")
+                                : fmt::format(" {:>13.6g}", value);
+    }
+    text += fmt::format("  {}\n", tensor.digest.empty() ? "-" : tensor.digest);
+  }
+}
+
+}  // namespace
+
+std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts) {
+  const std::span<const int64_t> counts(tokens, experts);
+  const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  if (all == 0) return std::nullopt;
+  return static_cast<double>(std::ranges::max(counts)) *
+         static_cast<double>(experts) / static_cast<double>(all);
+}
+
+RunSummary SummarizeRun(const RunLog& log, const RunSummaryOptions& options) {
+  RunSummary summary;
+  summary.steps = static_cast<int64_t>(log.steps.step.size());
+  summary.last_step = Last(log.steps.step).value_or(0);
+  summary.loss_nats = Last(log.steps.loss_nats);
+  summary.grad_norm = Last(log.steps.grad_norm);
+  summary.held_out_loss_nats = Last(log.eval.loss_nats);
+  CountNonfinite(log, summary);
+  SummarizeParameters(log, options, summary);
+  SummarizeLayers(log, options, summary);
+  SummarizeTensors(log, options, summary);
+  return summary;
+}
+
+std::string RenderRunSummary(const RunSummary& summary) {
+  std::string text;
+  if (summary.first_nonfinite_step) {
+    text += fmt::format(
+        "\nnot finite: the loss or a gradient of {} of {} "
+        "steps, first at step {}\n",
+        summary.nonfinite_steps, summary.steps, *summary.first_nonfinite_step);
+  }
+  AppendParameters(summary, text);
+  AppendLayers(summary, text);
+  AppendTensors(summary, text);
+  return text;
+}
+
+std::string RenderEvents(const std::vector<runlog::Event>& events,
+                         const TextStyle& style) {
+  std::string text;
+  for (const runlog::Event& event : events) {
+    const auto seconds = static_cast<std::time_t>(
+        std::clamp(event.unix_seconds, 0.0, 253402300799.0));
+    const bool bad = event.kind == "abort" || event.kind == "damage";
+    std::string kind = fmt::format("{:<10}", event.kind);
+    if (bad) kind = Paint(kind, kRed, style);
+    text += fmt::format("  {:%Y-%m-%d %H:%M:%S}  {}  {}\n",
+                        fmt::gmtime(seconds), kind, event.text);
+  }
+  return text;
+}
+
+}  // namespace isoloss::report

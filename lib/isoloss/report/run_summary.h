@@ -1,0 +1,82 @@
+// One run at a glance: what `isoloss show` prints.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/report/chart.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::report {
+
+/// A parameter and one of its quantities.
+struct NamedValue {
+  std::string name;
+  double value = 0;
+};
+
+/// One MoE layer at the last step; empty: not logged.
+struct LayerSummary {
+  int64_t layer = 0;
+  std::optional<double> router_entropy_nats;
+  std::optional<double> load_max_over_mean;
+  std::optional<int64_t> experts_without_tokens;
+  std::optional<int64_t> dropped_tokens;
+  std::optional<int64_t> routing_flips;
+};
+
+/// One tensor at one step: its digest in hexadecimal ("" if it has none) and
+/// the statistics of kTensorStatistics, NaN where it lacks one.
+struct TensorSummary {
+  std::string name;
+  std::string digest;
+  std::vector<double> statistics;
+};
+
+struct RunSummary {
+  int64_t steps = 0;
+  int64_t last_step = 0;
+  std::optional<double> loss_nats;
+  std::optional<double> grad_norm;
+  std::optional<double> held_out_loss_nats;
+  /// Steps with a loss or gradient that is NaN or infinite, and the first.
+  int64_t nonfinite_steps = 0;
+  std::optional<int64_t> first_nonfinite_step;
+  std::optional<int64_t> parameter_step;
+  std::vector<NamedValue> top_grad_norms;     ///< descending
+  std::vector<NamedValue> top_update_ratios;  ///< descending
+  std::optional<int64_t> moe_step;
+  std::vector<LayerSummary> layers;
+  std::optional<int64_t> tensor_step;
+  std::vector<TensorSummary> tensors;  ///< in the order of computation
+};
+
+struct RunSummaryOptions {
+  /// Parameters and tensors at this step; empty: each at the last one logged.
+  std::optional<int64_t> step;
+  /// Which tensors to list; empty: none.
+  std::function<bool(std::string_view name)> wants_tensor;
+  size_t top = 5;  ///< parameters to list
+};
+
+/// Errors   ConfigError if tensors are asked for and the log has none at that
+///          step, or none of a wanted name; it lists what there is.
+RunSummary SummarizeRun(const runlog::RunLog& log,
+                        const RunSummaryOptions& options);
+
+/// Of an expert count each: the busiest over the mean; empty for no tokens.
+std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts);
+
+/// Lines of text with their ends: non-finite values, parameters, layers,
+/// tensors. What the log lacks is left out.
+std::string RenderRunSummary(const RunSummary& summary);
+
+/// Events, one line each; kinds that say that something went wrong stand out.
+std::string RenderEvents(const std::vector<runlog::Event>& events,
+                         const TextStyle& style);
+
+}  // namespace isoloss::report

@@ -1,0 +1,47 @@
+// A run log as text for other programs: one group as CSV or as JSON lines.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+enum class ExportFormat {
+  kCsv,    ///< RFC 4180: a head line, then one line per row
+  kJsonl,  ///< one JSON object per row and line
+};
+
+/// A group of the schema, and how many rows `log` has in it.
+struct GroupRows {
+  std::string name;
+  size_t rows = 0;
+};
+
+/// All groups, in the order of the schema.
+std::vector<GroupRows> GroupsOf(const RunLog& log);
+
+/// Passes the text of group `group` to `write`, a line with its end at a time.
+/// It walks the schema: what a log does not hold is left out.
+///
+/// CSV    A column is named "dataset[unit]", or "dataset" if it has no unit.
+///        Arrays are laid out flat, axes in order: "dataset.label[unit]", the
+///        label being the place's name if the schema names it, else its number
+///        from 0: "grad_norm.layers.0.attention.wq.weight[1]",
+///        "tokens_per_expert.0.15[token]".
+/// JSONL  Keys are datasets. An array is an object keyed by label if the schema
+///        names its places, else a list; further axes nest.
+/// Exact  A floating-point number is the shortest decimal that reads back to
+///        the same bits, and always has a point or an exponent, so that the
+///        sign of zero survives. NaN and infinities are NaN, Infinity and
+///        -Infinity; in JSON these are strings. Of a NaN only that it is one
+///        survives.
+/// Errors ConfigError that lists the groups if there is no such one.
+void ExportGroup(const RunLog& log, std::string_view group, ExportFormat format,
+                 const std::function<void(std::string_view line)>& write);
+
+}  // namespace isoloss::runlog

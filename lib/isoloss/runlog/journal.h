@@ -1,0 +1,85 @@
+// The append-only file that a live run is kept in. It is the truth until the
+// run's HDF5 file is whole: HDF5 alone does not survive every kill or full disk
+// (docs/expert-parallel.md, section 4.3).
+//
+// Layout, little-endian: 8 bytes "isolossJ", uint32 schema version, uint32
+// CRC32C of these 12 bytes; then records of
+//   uint32 payload bytes | uint32 kind | uint64 number, from 0 | payload |
+//   uint32 CRC32C of all before it
+// each of them written by one write(). Kinds: 1 provenance, 2 rows (rows.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+/// Appends to a journal.
+class JournalWriter {
+ public:
+  /// Starts a new file; replaces one of that name.
+  static JournalWriter Create(const std::filesystem::path& path);
+  /// Goes on behind the last whole record; what is torn behind it is cut off.
+  static JournalWriter Continue(const std::filesystem::path& path);
+
+  JournalWriter(JournalWriter&& other) noexcept;
+  JournalWriter& operator=(JournalWriter&&) = delete;
+  ~JournalWriter();
+
+  /// A record each. When they return the record survives the death of the
+  /// process; after Sync that of the machine.
+  /// Errors   IoError with the system's reason (disk full, …). What was written
+  ///          of the record is cut off again if that can be done; a reader
+  ///          leaves it out in any case.
+  void Append(const Provenance& provenance);
+  /// The rows of `rows` (its provenance is ignored).
+  void Append(const RunLog& rows);
+  void Sync();
+
+  /// Gives the file another name in its folder, for good; replaces one of that
+  /// name.
+  void Rename(const std::filesystem::path& path);
+
+ private:
+  JournalWriter(std::filesystem::path path, uint64_t size, uint64_t records);
+
+  void Append(uint32_t kind, std::span<const std::byte> payload);
+  void Write(std::span<const std::byte> record);
+  void CutOff();
+  [[noreturn]] void Throw(const char* action, int error) const;
+
+  std::filesystem::path path_;
+  int fd_ = -1;
+  uint64_t size_;      // up to the end of the last whole record
+  uint64_t records_;   // whole ones
+  bool torn_ = false;  // something stands behind them
+};
+
+/// What a journal holds.
+struct JournalContent {
+  RunLog log;  ///< the last provenance, and all rows in order
+  uint64_t records = 0;
+  uint64_t valid_bytes = 0;  ///< up to the end of the last whole record
+  uint64_t torn_bytes = 0;   ///< behind it
+  /// "" or a sentence that says what was left out, and where.
+  std::string note;
+};
+
+/// Reads all whole records from the front. A record that is cut off or whose
+/// CRC is wrong ends it: it and what is behind it is left out, and the note
+/// says so. Errors   IoError if the file can't be opened; FormatError if the
+/// head is not
+///          a journal's or of another schema version, or if a record with a
+///          right CRC is not what its kind promises.
+JournalContent ReadJournal(const std::filesystem::path& path);
+
+/// The same of a journal in memory; `name` is for messages.
+JournalContent ParseJournal(std::span<const std::byte> bytes,
+                            const std::string& name);
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,81 @@
+// The files of one run, from its first step to its last: a journal that every
+// step is appended to, an HDF5 file built from the same rows every few seconds,
+// and the final one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "isoloss/runlog/journal.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+/// Where a run's files lie.
+struct RunPaths {
+  std::filesystem::path folder;
+  std::string name;  ///< "mxfp8-seed1"
+
+  std::filesystem::path Log() const;          ///< NAME.h5: the run has ended
+  std::filesystem::path PartialLog() const;   ///< NAME.partial.h5: it has not
+  std::filesystem::path Journal() const;      ///< NAME.journal
+  std::filesystem::path Checkpoints() const;  ///< NAME.checkpoints/
+};
+
+/// Removes what only a live run needs: journal, partial log, temporaries.
+/// Errors   IoError if one can't be removed.
+void RemoveLiveFiles(const RunPaths& paths);
+
+class Recorder {
+ public:
+  /// Keeps the log in memory only.
+  explicit Recorder(Provenance provenance);
+  /// A new run: what an earlier one left under these names is removed, the
+  /// journal begins with `provenance`. Nothing is removed before the new
+  /// journal is on disk; a kill in between leaves what the earlier run left, or
+  /// this run at its beginning.
+  Recorder(RunPaths paths, Provenance provenance);
+  /// Goes on with a journal (ReadJournal's content of paths.Journal()) from
+  /// behind `step`: steps that it has beyond are computed again, and must come
+  /// out the same.
+  /// Errors   FormatError if the journal ends before `step`.
+  Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
+           int64_t step);
+
+  /// What one step adds; rows of `rows` have steps above those given before.
+  /// Returns when the journal has it. Rows of a step that the journal already
+  /// has are compared instead. After an error the log is as before.
+  /// Errors   FormatError if a step that is computed again differs
+  ///          (FirstDifference): the program or the machine does not compute
+  ///          what it did; ShapeError as AppendRows; IoError as JournalWriter.
+  void Append(const RunLog& rows);
+  void AddEvent(const std::string& kind, const std::string& text);
+
+  /// Builds PartialLog() if the last time is `seconds` ago or longer.
+  void Refresh(double seconds);
+  /// Syncs the journal and builds PartialLog(): nothing is lost from here on.
+  void Sync();
+  /// Writes the final provenance and Log(), then removes journal and
+  /// PartialLog(). A run that was interrupted is not finished: Sync it.
+  void Finish(const Provenance& provenance);
+
+  const RunLog& log() const { return log_; }
+  /// The last step of the log; 0 if it has none.
+  int64_t last_step() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void BuildPartialLog();
+
+  std::optional<RunPaths> paths_;  // none: in memory only
+  // Equal to what the journal holds: it gets everything first.
+  RunLog log_;
+  std::optional<JournalWriter> journal_;
+  Clock::time_point refreshed_ = Clock::now();
+};
+
+}  // namespace isoloss::runlog

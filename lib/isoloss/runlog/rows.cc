@@ -1,0 +1,335 @@
+#include "isoloss/runlog/rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <type_traits>
+#include <variant>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/datasets.h"
+
+namespace isoloss::runlog {
+namespace {
+
+template <typename Log>
+std::string Name(const Group<Log>& group, const Dataset<Log>& dataset) {
+  return fmt::format("/{}/{}", group.name, dataset.field.name);
+}
+
+template <typename Log>
+size_t Length(const Dataset<Log>& dataset) {
+  return std::visit([](const auto* values) { return values->size(); },
+                    dataset.values);
+}
+
+/// Values in one row. An axis that nothing is known of has none.
+template <typename Log>
+size_t Width(const Dataset<Log>& dataset) {
+  size_t width = 1;
+  for (const auto& axis : dataset.axes) width *= static_cast<size_t>(axis.size);
+  return width;
+}
+
+template <typename Log>
+size_t RowsOf(const Group<Log>& group) {
+  const auto* steps = group.steps();
+  return steps == nullptr ? 0 : steps->size();
+}
+
+/// That both are labels alike, or one side has none.
+void CheckLabels(const std::string& name, const Dataset<const RunLog>& rows,
+                 const Dataset<const RunLog>& log) {
+  const auto& a = *std::get<const std::vector<std::string>*>(rows.values);
+  const auto& b = *std::get<const std::vector<std::string>*>(log.values);
+  if (a.empty() || b.empty() || a == b) return;
+  const auto [of_rows, of_log] =
+      std::mismatch(a.begin(), a.end(), b.begin(), b.end());
+  ThrowError(
+      ErrorKind::kShape,
+      "run log: label {} of {} is `{}` in new rows, but `{}` in the log. "
+      "Give the same labels at each step.",
+      of_log - b.begin(), name, of_rows == a.end() ? "" : *of_rows,
+      of_log == b.end() ? "" : *of_log);
+}
+
+void CheckDataset(const std::string& name, const Dataset<const RunLog>& rows,
+                  size_t new_rows, const Dataset<const RunLog>& log,
+                  size_t old_rows) {
+  for (size_t i = 0; i < rows.axes.size(); ++i) {
+    const int64_t a = rows.axes[i].size;
+    const int64_t b = log.axes[i].size;
+    if (a != 0 && b != 0 && a != b) {
+      ThrowError(ErrorKind::kShape,
+                 "run log: {} has {} {} in new rows, but {} in the log. Give "
+                 "rows of the same run.",
+                 name, a, rows.axes[i].name, b);
+    }
+  }
+  if (rows.shape == Shape::kLabels) return CheckLabels(name, rows, log);
+  const size_t length = Length(rows);
+  const size_t needed =
+      rows.shape == Shape::kSquare
+          ? Width(rows) * static_cast<size_t>(rows.axes.front().size)
+          : Width(rows) * new_rows;
+  if (length != 0 && length != needed) {
+    ThrowError(ErrorKind::kShape,
+               "run log: {} has {} values, but its rows need {}. Append to all "
+               "columns at each step.",
+               name, length, needed);
+  }
+  if (rows.shape != Shape::kSquare && new_rows > 0 && old_rows > 0 &&
+      (length == 0) != (Length(log) == 0)) {
+    ThrowError(ErrorKind::kShape,
+               "run log: {} is in {}, but not in {}. Record it at all steps or "
+               "none.",
+               name, length == 0 ? "the log" : "new rows",
+               length == 0 ? "new rows" : "the log");
+  }
+}
+
+void Take(const Dataset<const RunLog>& from, const Dataset<RunLog>& to) {
+  for (size_t i = 0; i < from.axes.size(); ++i) {
+    if (to.axes[i].size == 0) to.axes[i].size = from.axes[i].size;
+  }
+  std::visit(
+      [&](const auto* values) {
+        using Values = std::remove_cvref_t<decltype(*values)>;
+        Values& target = *std::get<Values*>(to.values);
+        const bool replaces =
+            from.shape == Shape::kSquare || from.shape == Shape::kLabels;
+        if (replaces && !values->empty()) target.clear();
+        target.insert(target.end(), values->begin(), values->end());
+      },
+      from.values);
+}
+
+/// Leaves the rows [begin, end) of a group with steps.
+void Keep(const Group<RunLog>& group, size_t begin, size_t end) {
+  for (const Dataset<RunLog>& dataset : group.datasets) {
+    if (dataset.shape == Shape::kLabels || Length(dataset) == 0) continue;
+    const size_t width = Width(dataset);
+    std::visit(
+        [&](auto* values) {
+          const auto first = values->begin();
+          values->erase(first + static_cast<std::ptrdiff_t>(end * width),
+                        values->end());
+          values->erase(first,
+                        first + static_cast<std::ptrdiff_t>(begin * width));
+        },
+        dataset.values);
+  }
+}
+
+/// How many of ascending `steps` are at most `step`.
+size_t CountUpTo(const std::vector<int64_t>& steps, int64_t step) {
+  return static_cast<size_t>(
+      std::upper_bound(steps.begin(), steps.end(), step) - steps.begin());
+}
+
+/// Rows in two groups with the same step.
+struct Pair {
+  size_t a = 0;
+  size_t b = 0;
+  int64_t step = 0;
+};
+
+std::vector<Pair> CommonRows(const std::vector<int64_t>& a,
+                             const std::vector<int64_t>& b) {
+  std::vector<Pair> pairs;
+  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    if (a[i] == b[j]) pairs.push_back({i, j, a[i]});
+    const bool advance_a = a[i] <= b[j];
+    const bool advance_b = b[j] <= a[i];
+    i += advance_a ? 1 : 0;
+    j += advance_b ? 1 : 0;
+  }
+  return pairs;
+}
+
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+template <typename T>
+bool SameBits(const T& a, const T& b) {
+  return a == b;
+}
+
+std::string Text(double value) { return fmt::format("{:.17g}", value); }
+template <typename T>
+std::string Text(const T& value) {
+  return fmt::format("{}", value);
+}
+
+/// The first difference in `count` values from the given places; "" if none.
+std::string DifferenceAt(const Dataset<const RunLog>& a, size_t a_begin,
+                         const Dataset<const RunLog>& b, size_t b_begin,
+                         size_t count) {
+  return std::visit(
+      [&](const auto* a_values) -> std::string {
+        const auto& b_values = *std::get<decltype(a_values)>(b.values);
+        for (size_t i = 0; i < count; ++i) {
+          const auto& x = (*a_values)[a_begin + i];
+          const auto& y = b_values[b_begin + i];
+          if (!SameBits(x, y)) {
+            return fmt::format("{} against {}", Text(x), Text(y));
+          }
+        }
+        return "";
+      },
+      a.values);
+}
+
+/// "" or "5 against 6 tensors": axes that both know, but differently.
+std::string AxisDifference(const Dataset<const RunLog>& a,
+                           const Dataset<const RunLog>& b) {
+  for (size_t i = 0; i < a.axes.size(); ++i) {
+    if (a.axes[i].size != b.axes[i].size) {
+      return fmt::format("{} against {} {}", a.axes[i].size, b.axes[i].size,
+                         a.axes[i].name);
+    }
+  }
+  return "";
+}
+
+std::string DatasetDifference(const std::string& name,
+                              const Dataset<const RunLog>& a,
+                              const Dataset<const RunLog>& b,
+                              const std::vector<Pair>& pairs) {
+  if (!a.field.reproducible || Length(a) == 0 || Length(b) == 0) return "";
+  std::string difference = AxisDifference(a, b);
+  if (!difference.empty()) return fmt::format("{}: {}", name, difference);
+  if (a.shape == Shape::kLabels) {
+    difference = DifferenceAt(a, 0, b, 0, Length(a));
+    return difference.empty() ? "" : fmt::format("{}: {}", name, difference);
+  }
+  const size_t width = Width(a);
+  for (const Pair& pair : pairs) {
+    difference = DifferenceAt(a, pair.a * width, b, pair.b * width, width);
+    if (!difference.empty()) {
+      return fmt::format("{} at step {}: {}", name, pair.step, difference);
+    }
+  }
+  return "";
+}
+
+/// Of what all steps together gave; only logs with the same last step have it
+/// in common.
+std::string TotalDifference(const Group<const RunLog>& group,
+                            const Group<const RunLog>& other, const RunLog& a,
+                            const RunLog& b) {
+  if (a.exchange.step.empty() || b.exchange.step.empty() ||
+      a.exchange.step.back() != b.exchange.step.back()) {
+    return "";
+  }
+  for (size_t i = 0; i < group.datasets.size(); ++i) {
+    std::vector<Pair> rows;
+    for (size_t row = 0; row < static_cast<size_t>(*group.count); ++row) {
+      rows.push_back({row, row, a.exchange.step.back()});
+    }
+    std::string difference =
+        DatasetDifference(Name(group, group.datasets[i]), group.datasets[i],
+                          other.datasets[i], rows);
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+}  // namespace
+
+void CheckAppend(const RunLog& rows, const RunLog& log) {
+  const auto from = Groups(rows);
+  const auto to = Groups(log);
+  for (size_t g = 0; g < from.size(); ++g) {
+    for (size_t i = 0; i < from[g].datasets.size(); ++i) {
+      const Dataset<const RunLog>& dataset = from[g].datasets[i];
+      CheckDataset(Name(from[g], dataset), dataset, RowsOf(from[g]),
+                   to[g].datasets[i], RowsOf(to[g]));
+    }
+  }
+}
+
+void AppendRows(const RunLog& rows, RunLog& log) {
+  CheckAppend(rows, log);
+  const auto from = Groups(rows);
+  const auto to = Groups(log);
+  for (size_t g = 0; g < from.size(); ++g) {
+    if (from[g].events != nullptr) {
+      to[g].events->insert(to[g].events->end(), from[g].events->begin(),
+                           from[g].events->end());
+    }
+    for (size_t i = 0; i < from[g].datasets.size(); ++i) {
+      Take(from[g].datasets[i], to[g].datasets[i]);
+    }
+  }
+}
+
+void KeepRowsUpTo(int64_t step, RunLog& log) {
+  const size_t exchange_rows = log.exchange.step.size();
+  for (const Group<RunLog>& group : Groups(log)) {
+    if (group.steps() == nullptr) continue;
+    Keep(group, 0, CountUpTo(*group.steps(), step));
+  }
+  if (log.exchange.step.size() < exchange_rows) {
+    log.exchange.bytes_by_pair.clear();
+  }
+}
+
+void DropRowsOf(const RunLog& log, RunLog& rows) {
+  const bool had_exchange = !rows.exchange.step.empty();
+  const auto held = Groups(log);
+  const auto groups = Groups(rows);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const auto* last = held[g].steps();
+    if (last == nullptr || last->empty()) continue;
+    for (size_t i = 0; i < groups[g].datasets.size(); ++i) {
+      const Dataset<RunLog>& dataset = groups[g].datasets[i];
+      if (dataset.shape != Shape::kLabels) continue;
+      if (Length(held[g].datasets[i]) > 0) {
+        std::get<std::vector<std::string>*>(dataset.values)->clear();
+      }
+    }
+    const std::vector<int64_t>& steps = *groups[g].steps();
+    Keep(groups[g], CountUpTo(steps, last->back()), steps.size());
+  }
+  if (had_exchange && rows.exchange.step.empty()) {
+    rows.exchange.bytes_by_pair.clear();
+  }
+}
+
+bool HasNoRows(const RunLog& rows) {
+  const auto groups = Groups(rows);
+  return std::all_of(
+      groups.begin(), groups.end(), [](const Group<const RunLog>& group) {
+        if (group.events != nullptr) return group.events->empty();
+        return std::all_of(group.datasets.begin(), group.datasets.end(),
+                           [](const Dataset<const RunLog>& dataset) {
+                             return dataset.shape == Shape::kLabels ||
+                                    Length(dataset) == 0;
+                           });
+      });
+}
+
+std::string FirstDifference(const RunLog& a, const RunLog& b) {
+  const auto groups = Groups(a);
+  const auto others = Groups(b);
+  for (size_t g = 0; g < groups.size(); ++g) {
+    if (groups[g].count != nullptr) {
+      std::string difference = TotalDifference(groups[g], others[g], a, b);
+      if (!difference.empty()) return difference;
+    }
+    if (groups[g].steps() == nullptr) continue;
+    const auto pairs = CommonRows(*groups[g].steps(), *others[g].steps());
+    for (size_t i = 0; i < groups[g].datasets.size(); ++i) {
+      const Dataset<const RunLog>& dataset = groups[g].datasets[i];
+      std::string difference = DatasetDifference(
+          Name(groups[g], dataset), dataset, others[g].datasets[i], pairs);
+      if (!difference.empty()) return difference;
+    }
+  }
+  return "";
+}
+
+}  // namespace isoloss::runlog

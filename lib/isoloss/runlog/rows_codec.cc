@@ -1,0 +1,289 @@
+// Rows and provenance as bytes. Nothing is said twice: how many values a
+// dataset has follows from its group's rows and its axes, so that a count can't
+// contradict what it counts.
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstring>
+#include <type_traits>
+#include <variant>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/rows.h"
+
+namespace isoloss::runlog {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+/// Ranks that a journal may name; far above any run.
+constexpr int64_t kMaxCount = int64_t{1} << 20;
+
+class Encoder {
+ public:
+  template <typename T>
+  void Put(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    PutBytes(&value, sizeof(T));
+  }
+  void Put(const std::string& text) {
+    Put(uint64_t{text.size()});
+    PutBytes(text.data(), text.size());
+  }
+  template <typename T>
+  void PutAll(const std::vector<T>& values) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      for (const std::string& value : values) Put(value);
+    } else {
+      PutBytes(values.data(), values.size() * sizeof(T));
+    }
+  }
+
+  std::vector<std::byte> bytes;
+
+ private:
+  void PutBytes(const void* from, size_t count) {
+    if (count == 0) return;
+    const size_t end = bytes.size();
+    bytes.resize(end + count);
+    std::memcpy(bytes.data() + end, from, count);
+  }
+};
+
+/// Takes values from the front of bytes that may be anything.
+class Decoder {
+ public:
+  explicit Decoder(std::span<const std::byte> bytes)
+      : rest_(bytes), size_(bytes.size()) {}
+
+  template <typename T>
+  T Take(std::string_view what) {
+    T value{};
+    std::memcpy(&value, Bytes(sizeof(T), what).data(), sizeof(T));
+    return value;
+  }
+  bool TakeFlag(std::string_view what) {
+    const auto value = Take<uint8_t>(what);
+    if (value > 1) Reject(what, fmt::format("{}, but a flag is 0 or 1", value));
+    return value == 1;
+  }
+  std::string TakeText(std::string_view what) {
+    const auto bytes = Bytes(Take<uint64_t>(what), what);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  /// Nothing is allocated before it is known that the bytes are there.
+  template <typename T>
+  void TakeAll(uint64_t count, std::string_view what, std::vector<T>& values) {
+    if (count > uint64_t{kMaxValues}) {
+      Reject(what, fmt::format("{} values, but at most {} are read", count,
+                               kMaxValues));
+    }
+    if constexpr (std::is_same_v<T, std::string>) {
+      CheckRest(count * sizeof(uint64_t), what);
+      values.resize(count);
+      for (std::string& value : values) value = TakeText(what);
+    } else {
+      const auto bytes = Bytes(count * sizeof(T), what);
+      values.resize(count);
+      std::memcpy(values.data(), bytes.data(), bytes.size());
+    }
+  }
+  void ExpectEnd() const {
+    if (!rest_.empty()) {
+      Reject("the end", fmt::format("followed by {} bytes", rest_.size()));
+    }
+  }
+
+  [[noreturn]] void Reject(std::string_view what,
+                           std::string_view problem) const {
+    ThrowError(ErrorKind::kFormat,
+               "{} at byte {} of {}: {}. The record is not what isoloss "
+               "writes; start the run again without --resume.",
+               what, size_ - rest_.size(), size_, problem);
+  }
+
+ private:
+  void CheckRest(uint64_t count, std::string_view what) const {
+    if (count > rest_.size()) {
+      Reject(what, fmt::format("needs {} bytes, but {} are left", count,
+                               rest_.size()));
+    }
+  }
+  std::span<const std::byte> Bytes(uint64_t count, std::string_view what) {
+    CheckRest(count, what);
+    const auto bytes = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return bytes;
+  }
+
+  std::span<const std::byte> rest_;
+  size_t size_;
+};
+
+void EncodeDataset(const Group<const RunLog>& group,
+                   const Dataset<const RunLog>& dataset, Encoder& out) {
+  std::visit(
+      [&](const auto* values) {
+        uint64_t count = 1;
+        if (group.steps() != nullptr) count = group.steps()->size();
+        if (group.count != nullptr) count = static_cast<uint64_t>(*group.count);
+        if (dataset.shape == Shape::kLabels) count = 1;
+        for (const auto& axis : dataset.axes) {
+          count *= static_cast<uint64_t>(axis.size);
+        }
+        if (dataset.shape == Shape::kIndex) {
+          out.Put(uint64_t{values->size()});
+        } else {
+          out.Put(static_cast<uint8_t>(values->empty() ? 0 : 1));
+          if (values->empty()) return;
+          for (const auto& axis : dataset.axes) out.Put(int64_t{axis.size});
+        }
+        if (values->size() != count) {
+          ThrowError(ErrorKind::kShape,
+                     "run log: /{}/{} has {} values, but its rows need {}. "
+                     "Append to all columns at each step.",
+                     group.name, dataset.field.name, values->size(), count);
+        }
+        out.PutAll(*values);
+      },
+      dataset.values);
+}
+
+/// Reads the axes of one dataset and agrees on them with those before it.
+/// Returns the product, within kMaxValues.
+uint64_t DecodeAxes(const Dataset<RunLog>& dataset, const std::string& name,
+                    uint64_t rows, Decoder& in) {
+  uint64_t count = rows;
+  for (const auto& axis : dataset.axes) {
+    const auto size = in.Take<int64_t>(name);
+    if (size < 1 || size > kMaxValues ||
+        (axis.size != 0 && axis.size != size)) {
+      in.Reject(name, fmt::format("{} {}, but must be {}", size, axis.name,
+                                  axis.size == 0 ? "at least 1"
+                                                 : fmt::to_string(axis.size)));
+    }
+    axis.size = size;
+    count *= static_cast<uint64_t>(size);
+    if (count > uint64_t{kMaxValues}) {
+      in.Reject(name, fmt::format("more than {} values", kMaxValues));
+    }
+  }
+  return count;
+}
+
+void DecodeDataset(const Group<RunLog>& group, const Dataset<RunLog>& dataset,
+                   Decoder& in) {
+  const std::string name =
+      fmt::format("/{}/{}", group.name, dataset.field.name);
+  uint64_t count = 0;
+  if (dataset.shape == Shape::kIndex) {
+    count = in.Take<uint64_t>(name);
+  } else {
+    if (!in.TakeFlag(name)) return;
+    uint64_t rows = 1;
+    if (group.steps() != nullptr) rows = group.steps()->size();
+    if (group.count != nullptr) rows = static_cast<uint64_t>(*group.count);
+    if (dataset.shape == Shape::kLabels) rows = 1;
+    count = DecodeAxes(dataset, name, rows, in);
+    if (count == 0) in.Reject(name, "no values, but says that it has some");
+  }
+  std::visit([&](auto* values) { in.TakeAll(count, name, *values); },
+             dataset.values);
+}
+
+void DecodeGroup(const Group<RunLog>& group, Decoder& in) {
+  if (group.count != nullptr) {
+    const auto count = in.Take<int64_t>(group.name);
+    if (count < 0 || count > kMaxCount ||
+        (*group.count != 0 && *group.count != count)) {
+      in.Reject(group.name, fmt::format("{} rows, but its axis has {}", count,
+                                        *group.count));
+    }
+    *group.count = count;
+  }
+  if (group.events != nullptr) {
+    const auto count = in.Take<uint64_t>(group.name);
+    for (uint64_t i = 0; i < count; ++i) {
+      Event event;
+      event.unix_seconds = in.Take<double>(group.name);
+      event.kind = in.TakeText(group.name);
+      event.text = in.TakeText(group.name);
+      group.events->push_back(std::move(event));
+    }
+  }
+  for (const Dataset<RunLog>& dataset : group.datasets) {
+    DecodeDataset(group, dataset, in);
+  }
+}
+
+/// Visitors of the provenance.
+struct AttributeEncoder {
+  template <typename T>
+  void Attribute(const Field&, const T& value) {
+    out.Put(value);
+  }
+  void Attribute(const Field&, bool value) {
+    out.Put(static_cast<uint8_t>(value ? 1 : 0));
+  }
+  Encoder out;
+};
+
+struct AttributeDecoder {
+  template <typename T>
+  void Attribute(const Field& field, T& value) {
+    value = in.Take<T>(field.name);
+  }
+  void Attribute(const Field& field, bool& value) {
+    value = in.TakeFlag(field.name);
+  }
+  void Attribute(const Field& field, std::string& value) {
+    value = in.TakeText(field.name);
+  }
+  Decoder in;
+};
+
+}  // namespace
+
+std::vector<std::byte> EncodeRows(const RunLog& rows) {
+  Encoder out;
+  for (const Group<const RunLog>& group : Groups(rows)) {
+    if (group.count != nullptr) out.Put(int64_t{*group.count});
+    if (group.events != nullptr) {
+      out.Put(uint64_t{group.events->size()});
+      for (const Event& event : *group.events) {
+        out.Put(event.unix_seconds);
+        out.Put(event.kind);
+        out.Put(event.text);
+      }
+    }
+    for (const Dataset<const RunLog>& dataset : group.datasets) {
+      EncodeDataset(group, dataset, out);
+    }
+  }
+  return std::move(out.bytes);
+}
+
+RunLog DecodeRows(std::span<const std::byte> bytes) {
+  RunLog rows;
+  Decoder in(bytes);
+  for (const Group<RunLog>& group : Groups(rows)) DecodeGroup(group, in);
+  in.ExpectEnd();
+  return rows;
+}
+
+std::vector<std::byte> EncodeProvenance(const Provenance& provenance) {
+  AttributeEncoder encoder;
+  VisitProvenance(encoder, provenance);
+  return std::move(encoder.out.bytes);
+}
+
+Provenance DecodeProvenance(std::span<const std::byte> bytes) {
+  Provenance provenance;
+  AttributeDecoder decoder{Decoder(bytes)};
+  VisitProvenance(decoder, provenance);
+  decoder.in.ExpectEnd();
+  return provenance;
+}
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,55 @@
+// Whole tensors of one step, written by `--dump`: one HDF5 file with a group
+// for each tensor, and the trailer of trailer.h.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace isoloss::runlog {
+
+/// A tensor of the whole batch, row-major, rows in an order that does not
+/// depend on ranks or processes.
+struct DumpedTensor {
+  std::string name = {};    ///< "layers.0.attention.wq_activation"
+  std::string module = {};  ///< "layers.0.attention.wq"
+  std::string kind = {};    ///< "activation"
+  int64_t order = 0;        ///< of computation, among all tensors of the step
+  int64_t rows = 0;
+  int64_t cols = 0;
+  std::vector<float> values = {};  ///< [rows, cols]
+  /// Where blocks down a column end: the ends of all segments that have rows.
+  std::vector<int64_t> segment_ends = {};
+  /// MX element format of the operand, codes and E8M0 scales: blocks of 32
+  /// along a row; empty: the tensor is no such operand.
+  std::string format_rowwise = {};
+  std::vector<uint8_t> codes_rowwise = {};   ///< [rows, cols]
+  std::vector<uint8_t> scales_rowwise = {};  ///< [rows, ceil(cols / 32)]
+  /// The same down columns, anew in each segment.
+  std::string format_columnwise = {};
+  std::vector<uint8_t> codes_columnwise = {};  ///< [rows, cols]
+  std::vector<uint8_t> scales_columnwise =
+      {};  ///< [blocks of all segments, cols]
+
+  bool operator==(const DumpedTensor&) const = default;
+};
+
+struct TensorDump {
+  std::string run = {};
+  int64_t step = 0;
+  std::vector<DumpedTensor> tensors = {};  ///< order ascending
+
+  bool operator==(const TensorDump&) const = default;
+};
+
+/// Replaces an existing file in one step.
+/// Errors   ShapeError if an array does not have the extent given above;
+///          IoError naming the path and the system's reason.
+void WriteTensorDump(const TensorDump& dump, const std::filesystem::path& path);
+
+/// Errors   IoError if the file can't be read; FormatError naming file, group
+///          and dataset if it is not what WriteTensorDump writes.
+TensorDump ReadTensorDump(const std::filesystem::path& path);
+
+}  // namespace isoloss::runlog

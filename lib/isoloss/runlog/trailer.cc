@@ -1,0 +1,117 @@
+#include "isoloss/runlog/trailer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+
+namespace isoloss::runlog {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::string_view kMagic = "isolossT";
+constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
+/// The first version with a trailer.
+constexpr int64_t kSince = 3;
+
+struct Trailer {
+  std::array<char, kMagic.size()> magic;
+  uint64_t length;
+  uint64_t digest;
+};
+static_assert(sizeof(Trailer) == kTrailerBytes);
+
+std::string_view Text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// The value of attribute schema_version as the versions without a trailer
+/// wrote it: an attribute message of version 1 (HDF5 File Format Specification
+/// 2.0, IV.A.2.m) with a name of 15 bytes padded to 16, an integer type of 12
+/// bytes padded to 16, and a scalar space of 8. HDF5 can't be asked: what has
+/// no trailer may be the damaged front of a newer file.
+std::optional<int64_t> VersionWithoutHdf5(std::string_view data) {
+  constexpr size_t kNameBytes = 16;
+  constexpr std::string_view kHead("\x01\x00\x0f\x00\x0c\x00\x08\x00", 8);
+  constexpr std::string_view kName("schema_version\0", kNameBytes);
+  constexpr size_t kValue = kHead.size() + kNameBytes + 16 + 8;
+  for (size_t place = data.find(kName); place != std::string_view::npos;
+       place = data.find(kName, place + 1)) {
+    if (place < kHead.size()) continue;
+    const std::string_view message = data.substr(place - kHead.size());
+    int64_t value = 0;
+    if (!message.starts_with(kHead) ||
+        message.size() < kValue + sizeof(value)) {
+      continue;
+    }
+    std::memcpy(&value, message.data() + kValue, sizeof(value));
+    return value;
+  }
+  return std::nullopt;
+}
+
+[[noreturn]] void Reject(const std::string& name, std::string_view what) {
+  ThrowError(ErrorKind::kFormat,
+             "{}: {}, but a run log ends with the length and digest of what is "
+             "before (docs/run-log.md). It was cut off, damaged, or changed by "
+             "another program since; make it again.",
+             name, what);
+}
+
+}  // namespace
+
+void AppendTrailer(std::vector<std::byte>& image) {
+  Trailer trailer{};
+  std::copy(kMagic.begin(), kMagic.end(), trailer.magic.begin());
+  trailer.length = image.size();
+  trailer.digest = DigestOf(image.data(), image.size());
+  const auto bytes = std::as_bytes(std::span(&trailer, 1));
+  image.insert(image.end(), bytes.begin(), bytes.end());
+}
+
+std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
+                                       const std::string& name) {
+  if (!Text(bytes).starts_with(kSignature)) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: the first {} bytes are not the HDF5 signature, but a run "
+               "log is an HDF5 file. Pass a file that `isoloss run` wrote.",
+               name, kSignature.size());
+  }
+  Trailer trailer{};
+  if (bytes.size() >= kTrailerBytes) {
+    std::memcpy(&trailer, bytes.last(kTrailerBytes).data(), kTrailerBytes);
+  }
+  if (std::string_view(trailer.magic.data(), trailer.magic.size()) != kMagic) {
+    const std::optional<int64_t> version = VersionWithoutHdf5(Text(bytes));
+    if (version.has_value() && *version >= 1 && *version < kSince) {
+      return bytes;
+    }
+    Reject(name, fmt::format("it has no trailer and is not of schema version 1 "
+                             "to {}",
+                             kSince - 1));
+  }
+  const auto data = bytes.first(bytes.size() - kTrailerBytes);
+  if (trailer.length != data.size()) {
+    Reject(name, fmt::format("its trailer is of {} bytes of HDF5 data, but {} "
+                             "are before it",
+                             trailer.length, data.size()));
+  }
+  const uint64_t digest = DigestOf(data.data(), data.size());
+  if (digest != trailer.digest) {
+    Reject(name, fmt::format("the digest of its HDF5 data is {}, its trailer "
+                             "says {}",
+                             DigestToHex(digest), DigestToHex(trailer.digest)));
+  }
+  return data;
+}
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,43 @@
+// What an earlier execution left of a run, and where a new one goes on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/checkpoint/checkpoint.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::train {
+
+/// Has a run begun in these files, but not ended?
+bool IsUnfinished(const runlog::RunPaths& paths);
+
+struct Continuation {
+  /// The log of a run that has ended: nothing is left to do.
+  std::optional<runlog::RunLog> whole = std::nullopt;
+  /// Every step that the journal has.
+  std::optional<runlog::RunLog> recorded = std::nullopt;
+  /// Where to go on; none: at the first step.
+  std::optional<checkpoint::Checkpoint> checkpoint = std::nullopt;
+  /// One sentence for each thing that was found damaged or missing.
+  std::vector<std::string> notes = {};
+
+  int64_t step() const { return checkpoint ? checkpoint->step() : 0; }
+};
+
+/// Looks for the log of an ended run, then for the journal and for the newest
+/// whole checkpoint whose steps the journal has. Errors   ConfigError with
+/// RunDifference if they are not of the run that
+///          `now` describes; as runlog::ReadJournal and runlog::ReadRunLog.
+Continuation FindContinuation(const runlog::RunPaths& paths,
+                              const runlog::Provenance& now);
+
+/// The newest checkpoint that a repetition may begin with.
+/// Errors   ConfigError with RunDifference if `now` is another run.
+Continuation FindOrigin(const RunOrigin& origin, const runlog::Provenance& now);
+
+}  // namespace isoloss::train

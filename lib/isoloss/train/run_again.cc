@@ -1,0 +1,85 @@
+#include "isoloss/train/run_again.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/probes/dump.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Arm& ArmOf(const Experiment& experiment,
+                 const runlog::Provenance& recorded, const fs::path& log) {
+  for (const Arm& arm : experiment.arms) {
+    if (arm.name == recorded.arm) return arm;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is a run of arm `{}`, but {} has no such arm. Give the "
+             "experiment that it was made with.",
+             log.string(), recorded.arm, experiment.path.string());
+}
+
+/// NAME.h5, NAME.partial.h5 and NAME.journal are files of run NAME.
+std::string RunName(const fs::path& log) {
+  const std::string file = log.filename().string();
+  for (const std::string_view end : {".partial.h5", ".h5", ".journal"}) {
+    if (file.ends_with(end)) return file.substr(0, file.size() - end.size());
+  }
+  return file;
+}
+
+}  // namespace
+
+fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
+                  const runlog::Provenance& recorded, const fs::path& log_file,
+                  int64_t step, const std::vector<std::string>& tensor_patterns,
+                  const fs::path& folder, const RunAgainHooks& hooks) {
+  const Arm& arm = ArmOf(experiment, recorded, log_file);
+  if (step < 1 || step > experiment.train.steps) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: step {} was asked for, but the run has steps 1 to {}. "
+               "Choose one of them.",
+               log_file.string(), step, experiment.train.steps);
+  }
+  Experiment closer = experiment;
+  closer.log.statistics_first = closer.log.statistics_every = 0;
+  closer.log.digests_first = closer.log.digests_every = 0;
+  closer.log.dump_tensors = tensor_patterns;
+  closer.log.dump_steps = {static_cast<uint64_t>(step)};
+
+  std::atomic<bool> stop{false};
+  bool reached = false;
+  RunHooks run_hooks;
+  run_hooks.stop = &stop;
+  run_hooks.on_step = [&](const runlog::StepRow& row) {
+    if (hooks.on_step) hooks.on_step(row.step);
+    reached = row.step >= step;
+    stop.store(reached || (hooks.stop != nullptr && hooks.stop->load()));
+  };
+  const std::string name = RunName(log_file);
+  fs::create_directories(folder);
+  const RunFiles files = {
+      .paths = {folder, name},
+      .origin = RunOrigin{
+          .log = log_file,
+          .recorded = recorded,
+          .checkpoints =
+              runlog::RunPaths{log_file.parent_path(), name}.Checkpoints(),
+          .last_step = step - 1}};
+  ThreadTeam team(experiment.parallel.workers > 0 ? experiment.parallel.workers
+                                                  : AvailableProcessors());
+  TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus, team,
+           run_hooks, files);
+  runlog::RemoveLiveFiles(files.paths);
+  fs::remove(files.paths.Log());
+  return reached ? folder / probes::DumpFileName(name, step) : fs::path();
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,207 @@
+#include "isoloss/train/run_description.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <sstream>
+#include <string_view>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/digest.h"
+#include "isoloss/kernels/targets.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/numerics_digest.h"
+#include "isoloss/train/process_sums.h"
+
+namespace isoloss::train {
+namespace {
+
+void DescribeBuild(runlog::Provenance& provenance) {
+  const BuildInfo build = GetBuildInfo();
+  provenance.tool_version = "isoloss " + build.version;
+  provenance.commit = build.commit;
+  provenance.compiler = build.compiler;
+  provenance.cpu_target = kernels::ActiveTarget();
+}
+
+void DescribeExperiment(const Experiment& experiment, const Arm& arm,
+                        runlog::Provenance& provenance) {
+  const std::string text = experiment.ResolvedToml();
+  provenance.experiment_name = experiment.name;
+  provenance.experiment_text = text;
+  provenance.experiment_digest = DigestToHex(DigestOf(text));
+  provenance.config_digest = DigestToHex(DigestOf(experiment.ConfigText()));
+  provenance.arm = arm.name;
+  provenance.baseline_arm = experiment.arms.front().name;
+  provenance.steps_planned = experiment.train.steps;
+  provenance.tokens_per_step = static_cast<int64_t>(
+      experiment.train.sequences_per_batch * experiment.data.sequence_length);
+}
+
+void DescribeCorpus(const corpus::Corpus& corpus,
+                    runlog::Provenance& provenance) {
+  provenance.corpus_description = corpus.description();
+  provenance.corpus_digest = DigestToHex(corpus.digest());
+  provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
+  provenance.entropy_floor_nats = corpus.entropy_floor_nats();
+}
+
+/// GEMM calls of a step, or those with a quantised operand. What several
+/// processes compute alike counts once: a run may go on with other processes.
+int64_t GemmsPerStep(const model::ModelConfig& config,
+                     const precision::ResolvedRecipe& recipe,
+                     bool only_quantized) {
+  int64_t count = 0;
+  for (size_t site = 0; site < recipe.sites().size(); ++site) {
+    const bool of_experts =
+        recipe.sites()[site].site.find(".routed_experts.") != std::string::npos;
+    for (const auto role :
+         {precision::GemmRole::kFprop, precision::GemmRole::kDgrad,
+          precision::GemmRole::kWgrad}) {
+      if (only_quantized && !recipe.For(site, role).quantized()) continue;
+      count += of_experts ? static_cast<int64_t>(config.num_experts) : 1;
+    }
+  }
+  return count;
+}
+
+/// "section.key" and value of each line of a resolved experiment, as
+/// Experiment::ResolvedToml writes them.
+std::map<std::string, std::string> KeysOf(const std::string& toml) {
+  std::map<std::string, std::string> keys;
+  std::istringstream lines(toml);
+  std::string section;
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (line.starts_with("[") && line.ends_with("]")) {
+      section = line.substr(1, line.size() - 2) + ".";
+    } else if (equals != std::string::npos) {
+      keys[section + line.substr(0, equals)] = line.substr(equals + 3);
+    }
+  }
+  return keys;
+}
+
+/// Sections that a run's configuration digest covers, at least in part.
+bool MayMatter(std::string_view key) {
+  for (const std::string_view section :
+       {"model.", "data.", "train.", "log.eval", "routing.", "parallel."}) {
+    if (key.starts_with(section)) return true;
+  }
+  return false;
+}
+
+/// The keys in which two experiments differ, as lines of RunDifference.
+std::string KeyDifferences(const std::string& before, const std::string& now) {
+  std::map<std::string, std::string> old_keys = KeysOf(before);
+  std::map<std::string, std::string> new_keys = KeysOf(now);
+  std::map<std::string, std::string> all = old_keys;
+  all.insert(new_keys.begin(), new_keys.end());
+  const auto value = [](std::map<std::string, std::string>& keys,
+                        const std::string& key) {
+    return keys.contains(key) ? keys[key] : std::string("not given");
+  };
+  std::string lines;
+  for (const auto& [key, ignored] : all) {
+    const std::string was = value(old_keys, key);
+    const std::string is = value(new_keys, key);
+    if (was != is && MayMatter(key)) {
+      lines += fmt::format("  {}: {} before, {} now\n", key, was, is);
+    }
+  }
+  return lines;
+}
+
+/// The first line in which two texts of several lines differ, of each.
+std::string LineDifference(const std::string& name, const std::string& before,
+                           const std::string& now) {
+  std::istringstream old_lines(before);
+  std::istringstream new_lines(now);
+  std::string was;
+  std::string is;
+  do {
+    was.clear();
+    is.clear();
+    std::getline(old_lines, was);
+    std::getline(new_lines, is);
+  } while (was == is && (old_lines || new_lines));
+  return fmt::format("  {}: `{}` before, `{}` now\n", name, was, is);
+}
+
+}  // namespace
+
+runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
+                               uint64_t seed, const corpus::Corpus& corpus,
+                               const model::Transformer& transformer,
+                               const model::ParameterSet& initial,
+                               const RoutingReplay* replay, ThreadTeam& team,
+                               expert_parallel::Mesh& mesh) {
+  runlog::Provenance provenance;
+  DescribeBuild(provenance);
+  DescribeExperiment(experiment, arm, provenance);
+  DescribeCorpus(corpus, provenance);
+  provenance.recipe = transformer.recipe().recipe().name;
+  provenance.resolved_recipe = transformer.recipe().Describe();
+  provenance.initial_weights_digest =
+      DigestToHex(WholeDigest(experiment.model, initial, mesh));
+  provenance.seed = static_cast<int64_t>(seed);
+  provenance.parameters =
+      static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
+  provenance.workers = team.size();
+  DescribeMesh(experiment, arm, mesh, provenance);
+  if (replay != nullptr) {
+    provenance.routing += ", ids " + DigestToHex(replay->digest());
+  }
+  // Too small to share.
+  ThreadTeam alone(1);
+  provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
+  provenance.quantized_gemms_per_step = GemmsPerStep(
+      experiment.model, transformer.recipe(), /*only_quantized=*/true);
+  provenance.gemms_per_step = GemmsPerStep(
+      experiment.model, transformer.recipe(), /*only_quantized=*/false);
+  return provenance;
+}
+
+std::string RunDifference(const runlog::Provenance& before,
+                          const runlog::Provenance& now) {
+  std::string lines;
+  if (before.config_digest != now.config_digest) {
+    lines += KeyDifferences(before.experiment_text, now.experiment_text);
+    if (lines.empty()) {
+      lines += fmt::format("  configuration digest: {} before, {} now\n",
+                           before.config_digest, now.config_digest);
+    }
+  }
+  const auto compare = [&lines](const char* name, const auto& was,
+                                const auto& is) {
+    if (was != is) {
+      lines += fmt::format("  {}: {} before, {} now\n", name, was, is);
+    }
+  };
+  compare("arm", before.arm, now.arm);
+  compare("seed", before.seed, now.seed);
+  compare("recipe", before.recipe, now.recipe);
+  if (before.resolved_recipe != now.resolved_recipe) {
+    lines += LineDifference("recipe of a GEMM site", before.resolved_recipe,
+                            now.resolved_recipe);
+  }
+  compare("exchange", before.exchange, now.exchange);
+  compare("routing", before.routing, now.routing);
+  if (before.corpus_digest != now.corpus_digest) {
+    lines += fmt::format("  corpus: {} (digest {}) before, {} ({}) now\n",
+                         before.corpus_description, before.corpus_digest,
+                         now.corpus_description, now.corpus_digest);
+  }
+  compare("initial weights", before.initial_weights_digest,
+          now.initial_weights_digest);
+  if (before.numerics_digest != now.numerics_digest) {
+    lines += fmt::format(
+        "  code numerics: {} ({}, commit {}) before, {} ({}, commit {}) now\n",
+        before.numerics_digest, before.tool_version, before.commit,
+        now.numerics_digest, now.tool_version, now.commit);
+  }
+  return lines;
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,103 @@
+"""show: one run at a glance, whole, killed or cut."""
+
+import json
+import shutil
+
+import h5py
+
+from live_run import LiveRunTest
+from program import INVALID, PASS
+from sealed_log import edited_log
+
+
+class Show(LiveRunTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.logs = cls.make_logs("logs", "log.statistics_every=10")
+        cls.log = cls.logs["mxfp8-seed1"]
+
+    def show(self, *arguments):
+        result = self.run_isoloss("show", *arguments)
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        return result.stdout
+
+    def test_parameters_layers_and_events(self):
+        text = self.show(self.log)
+
+        for words in ("largest gradient norms at step 20",
+                      "largest update ratios at step 20",
+                      "MoE layers at step 20", "entropy (nats)",
+                      "20 of 20 planned", "start", "finish"):
+            self.assertIn(words, text)
+        self.assertNotIn("not finite", text)
+
+    def test_parameters_are_the_largest_first(self):
+        shown = json.loads(self.show(self.log, "--json"))
+
+        with h5py.File(self.log) as log:
+            norms = sorted(log["parameters/grad_norm"][-1], reverse=True)
+            entropy = log["moe/router_entropy"][-1]
+        self.assertEqual([top["value"] for top in shown["top_grad_norms"]],
+                         norms[:5])
+        self.assertEqual(
+            [layer["router_entropy_nats"] for layer in shown["layers"]],
+            list(entropy))
+        self.assertEqual(shown["provenance"]["arm"], "mxfp8")
+        self.assertEqual(shown["nonfinite_steps"], 0)
+
+    def test_tensors_at_a_step(self):
+        text = self.show("--tensors", "wq_activation", self.log, "--step", "1")
+        self.assertIn("tensors at step 1", text)
+        self.assertIn("sqnr_db", text)
+
+        shown = json.loads(self.show(self.log, "--tensors", "layers.0.*wq",
+                                     "--json"))
+        self.assertEqual(shown["tensor_step"], 20)
+        self.assertTrue(shown["tensors"])
+        for tensor in shown["tensors"]:
+            self.assertIn("wq", tensor["name"])
+            self.assertIn("l2_norm", tensor)
+
+    def test_tensors_that_are_not_there_are_refused(self):
+        self.assert_refused(
+            self.run_isoloss("show", self.log, "--tensors", "no_such"),
+            "--tensors", "none of the")
+        self.assert_refused(
+            self.run_isoloss("show", self.log, "--tensors", "*", "--step",
+                             "7"), "step 7", "steps 1, ")
+
+    def test_a_value_that_is_not_finite_is_said_with_its_step(self):
+        log = self.folder / shutil.copy(self.log, self.folder / "nan.h5")
+        with edited_log(log) as file:
+            file["steps/nonfinite_gradients"][4] = 3
+            file["steps/loss_nats"][6] = float("nan")
+
+        self.assertIn("2 of 20 steps, first at step 5",
+                      " ".join(self.show(log).split()))
+        self.assertEqual(
+            json.loads(self.show(log, "--json"))["first_nonfinite_step"], 5)
+
+    def test_a_killed_run_is_shown_from_its_journal(self):
+        run, journal = self.start_run("live")
+        with run:
+            run.process.kill()
+        whole = journal.read_bytes()
+        journal.write_bytes(whole[:-1])
+
+        text = self.show(journal)
+
+        self.assertIn("incomplete", text)
+        self.assertIn("journal ", text)
+        self.assertTrue(json.loads(self.show(journal, "--json"))["is_journal"])
+        # The log is not there yet: the message says what is.
+        self.assert_refused(
+            self.run_isoloss("show", journal.with_suffix(".h5")),
+            "bf16-seed1.journal")
+
+    def test_a_journal_that_is_none_is_refused(self):
+        for size in (0, 7, 12):
+            path = self.write("x.journal", "isolossJ!!!!"[:size])
+            with self.subTest(size=size):
+                self.assert_refused(self.run_isoloss("show", path),
+                                    "x.journal", code=INVALID)

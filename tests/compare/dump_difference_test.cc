@@ -1,0 +1,172 @@
+#include "isoloss/compare/dump_difference.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::compare {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+/// 3 rows of 40 columns: two blocks a row, the second of 8. Down columns two
+/// segments, of 2 rows and of 1. All values, codes and scales distinct.
+runlog::DumpedTensor Tensor(const std::string& module, int64_t order) {
+  runlog::DumpedTensor tensor{.name = module + "_activation",
+                              .module = module,
+                              .kind = "activation",
+                              .order = order,
+                              .rows = 3,
+                              .cols = 40,
+                              .segment_ends = {2, 3},
+                              .format_rowwise = "e4m3",
+                              .format_columnwise = "e4m3"};
+  for (int i = 0; i < 120; ++i) {
+    tensor.values.push_back(1.0F + static_cast<float>(i));
+    tensor.codes_rowwise.push_back(static_cast<uint8_t>(i));
+    tensor.codes_columnwise.push_back(static_cast<uint8_t>(255 - i));
+  }
+  for (int i = 0; i < 6; ++i) {
+    tensor.scales_rowwise.push_back(static_cast<uint8_t>(120 + i));
+  }
+  for (int i = 0; i < 80; ++i) {
+    tensor.scales_columnwise.push_back(static_cast<uint8_t>(i));
+  }
+  return tensor;
+}
+
+runlog::TensorDump Dump() {
+  return {.run = "r",
+          .step = 7,
+          .tensors = {Tensor("a", 0), Tensor("b", 1), Tensor("c", 2),
+                      Tensor("d", 3), Tensor("e", 4)}};
+}
+
+TEST(CompareDumps, EqualDumpsHaveNoDifference) {
+  const DumpDifference difference = CompareDumps(Dump(), Dump());
+
+  EXPECT_THAT(difference.tensors, IsEmpty());
+  EXPECT_EQ(difference.equal, 5);
+}
+
+TEST(CompareDumps, NamesTheFirstTensorAndItsElements) {
+  auto b = Dump();
+  b.tensors[3].values[41] = std::nextafter(42.0F, 43.0F);
+  b.tensors[3].values[119] = 124.0F;
+  b.tensors[4].values[0] = kNan;
+
+  const DumpDifference difference = CompareDumps(Dump(), b);
+
+  ASSERT_THAT(difference.tensors, SizeIs(2));
+  const TensorDifference& first = difference.tensors[0];
+  EXPECT_EQ(first.name, "d_activation");
+  EXPECT_THAT(difference.agreeing_before_first,
+              ElementsAre("a_activation", "b_activation", "c_activation"));
+  EXPECT_EQ(difference.equal, 3);
+  EXPECT_EQ(first.differing, 2);
+  EXPECT_EQ(first.elements, 120);
+  EXPECT_EQ(first.max_abs, 4);
+  ASSERT_THAT(first.first_elements, SizeIs(2));
+  EXPECT_EQ(first.first_elements[0].row, 1);
+  EXPECT_EQ(first.first_elements[0].col, 1);
+  EXPECT_EQ(first.first_elements[1].row, 2);
+  EXPECT_EQ(first.first_elements[1].col, 39);
+  EXPECT_FALSE(first.rowwise.has_value());
+  EXPECT_TRUE(std::isnan(difference.tensors[1].max_abs));
+  EXPECT_TRUE(std::isnan(difference.tensors[1].relative_l2));
+}
+
+TEST(CompareDumps, FindsTheFirstBlockAlongRows) {
+  auto b = Dump();
+  b.tensors[0].codes_rowwise[40 + 35] = 200;  // row 1, column 35: block 3
+  b.tensors[0].scales_rowwise[5] = 1;         // row 2, second block
+
+  const DumpDifference difference = CompareDumps(Dump(), b);
+
+  ASSERT_THAT(difference.tensors, SizeIs(1));
+  EXPECT_EQ(difference.tensors[0].differing, 0) << "values are equal";
+  const auto& block = difference.tensors[0].rowwise;
+  ASSERT_TRUE(block.has_value());
+  EXPECT_EQ(block->row, 1);
+  EXPECT_EQ(block->col, 32);
+  EXPECT_EQ(block->scale_a, 123);
+  EXPECT_EQ(block->scale_b, 123);
+  EXPECT_THAT(block->codes_a, ElementsAre(72, 73, 74, 75, 76, 77, 78, 79));
+  EXPECT_THAT(block->codes_b, ElementsAre(72, 73, 74, 200, 76, 77, 78, 79));
+  EXPECT_EQ(block->count, 2);
+  EXPECT_EQ(block->of, 6);
+  EXPECT_FALSE(difference.tensors[0].columnwise.has_value());
+}
+
+TEST(CompareDumps, BlocksDownColumnsStartAnewInEachSegment) {
+  auto b = Dump();
+  b.tensors[0].scales_columnwise[40 + 5] = 99;  // second segment, column 5
+
+  const auto block = CompareDumps(Dump(), b).tensors.at(0).columnwise;
+
+  ASSERT_TRUE(block.has_value());
+  EXPECT_EQ(block->row, 2);
+  EXPECT_EQ(block->col, 5);
+  EXPECT_EQ(block->scale_a, 45);
+  EXPECT_EQ(block->scale_b, 99);
+  EXPECT_THAT(block->codes_a, ElementsAre(255 - 85));
+  EXPECT_EQ(block->of, 80);
+}
+
+TEST(CompareDumps, OtherFormatsAreAChoiceOtherShapesADifference) {
+  auto b = Dump();
+  b.tensors[0].format_rowwise = "";
+  b.tensors[0].codes_rowwise.clear();
+  b.tensors[0].scales_rowwise.clear();
+  EXPECT_THAT(CompareDumps(Dump(), b).tensors, IsEmpty());
+
+  b.tensors[0].rows = 40;
+  b.tensors[0].cols = 3;
+  EXPECT_THAT(CompareDumps(Dump(), b).tensors.at(0).shape_b,
+              ElementsAre(40, 3));
+}
+
+TEST(CompareDumps, ListsTensorsOfOneDumpOnlyAndRefusesWhatHasNothingInCommon) {
+  auto b = Dump();
+  b.tensors.erase(b.tensors.begin());
+  b.tensors[0].name = "x_activation";
+  const DumpDifference difference = CompareDumps(Dump(), b);
+  EXPECT_THAT(difference.only_a, ElementsAre("a_activation", "b_activation"));
+  EXPECT_THAT(difference.only_b, ElementsAre("x_activation"));
+
+  b.step = 8;
+  EXPECT_THROW(CompareDumps(Dump(), b), Error);
+  b.step = 7;
+  b.tensors.resize(1);
+  EXPECT_THROW(CompareDumps(Dump(), b), Error);
+}
+
+TEST(UlpDistance, CountsRepresentableValuesAcrossZero) {
+  const float least = std::numeric_limits<float>::denorm_min();
+
+  EXPECT_EQ(UlpDistance(1.0F, std::nextafter(1.0F, 2.0F)), 1);
+  EXPECT_EQ(UlpDistance(-least, least), 2);
+  EXPECT_EQ(UlpDistance(0.0F, -0.0F), 0);
+  EXPECT_EQ(UlpDistance(1.0F, 2.0F), 1 << 23);
+  EXPECT_FALSE(UlpDistance(kNan, 1.0F).has_value());
+}
+
+TEST(RelativeL2, IsExactWhereTheArithmeticIs) {
+  EXPECT_EQ(RelativeL2({3, 4}, {3, 4}), 0);
+  EXPECT_EQ(RelativeL2({3, 4}, {6, 8}), 1);
+  EXPECT_EQ(RelativeL2({kNan, 4}, {kNan, 2}), 0.5) << "equal bits count as 0";
+  EXPECT_TRUE(std::isinf(RelativeL2({0, 0}, {1, 0})));
+  EXPECT_TRUE(std::isnan(RelativeL2({1, 0}, {kNan, 0})));
+}
+
+}  // namespace
+}  // namespace isoloss::compare

@@ -1,0 +1,210 @@
+#include "isoloss/probes/dump.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/probes/tensor_probe.h"
+#include "isoloss/runlog/tensor_dump.h"
+#include "probes/probe_runs.h"
+#include "runlog/temporary_folder.h"
+
+namespace isoloss::probes {
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::DumpedTensor;
+using runlog::TensorDump;
+using testing::Process;
+using testing::RunProcesses;
+using testing::Setting;
+
+class DumpTest : public ::testing::Test {
+ protected:
+  TensorDump DumpOf(const Setting& setting,
+                    const std::vector<std::string>& patterns) const {
+    const ProbeOptions options = {.dump_tensors = patterns,
+                                  .dump_steps = {120},
+                                  .dump_folder = folder_,
+                                  .run_name = "arm-1"};
+    RunProcesses(setting, "mxfp8_e5m2_grads", [&](Process& process) {
+      TensorProbe probe(options, process.mesh, process.team);
+      runlog::RunLog rows;
+      probe.BeginStep(120);
+      process.Step(probe);
+      probe.EndStep(rows);
+      EXPECT_TRUE(rows.tensors.step.empty());
+    });
+    return runlog::ReadTensorDump(folder_ / "arm-1.dump-000120.h5");
+  }
+
+  const testing::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
+};
+
+/// One step keeps what is announced under one name.
+struct Keeper : model::TapSink {
+  void OnTensor(const model::Tensor& tensor) override {
+    ++order;
+    if (tensor.Name() != name) return;
+    place = order - 1;
+    for (size_t row = 0; row < tensor.values.rows(); ++row) {
+      values.insert(values.end(), tensor.values.Row(row),
+                    tensor.values.Row(row) + tensor.values.cols());
+    }
+  }
+  void OnRouting(std::string_view, MatrixView<const int32_t>, size_t) override {
+  }
+
+  std::string name;
+  std::vector<float> values;
+  int64_t order = 0;
+  int64_t place = -1;
+};
+
+TEST_F(DumpTest, HoldsTheAnnouncedTensor) {
+  const std::string name = "layers.1.moe.routed_experts.w2_gradient";
+  Keeper keeper;
+  keeper.name = name;
+  RunProcesses({}, "mxfp8_e5m2_grads",
+               [&](Process& process) { process.Step(keeper); });
+
+  const TensorDump dump = DumpOf({}, {name});
+
+  EXPECT_EQ(dump.run, "arm-1");
+  EXPECT_EQ(dump.step, 120);
+  ASSERT_EQ(dump.tensors.size(), 1u);
+  const DumpedTensor& tensor = dump.tensors[0];
+  EXPECT_EQ(tensor.name, name);
+  EXPECT_EQ(tensor.module, "layers.1.moe.routed_experts.w2");
+  EXPECT_EQ(tensor.kind, "gradient");
+  EXPECT_EQ(tensor.order, keeper.place);
+  EXPECT_EQ(tensor.rows, 256 * 3);
+  EXPECT_EQ(tensor.cols, 40);
+  EXPECT_EQ(tensor.values, keeper.values);
+  EXPECT_EQ(tensor.format_rowwise, "e5m2");
+  EXPECT_EQ(tensor.format_columnwise, "e5m2");
+}
+
+TEST_F(DumpTest, CodesAreThoseOfTheGemms) {
+  const TensorDump dump = DumpOf({}, {"layers.0.attention.wo_activation"});
+
+  const DumpedTensor& tensor = dump.tensors.at(0);
+  const formats::MxSpec spec = {&formats::FormatByName("e4m3")};
+  const MatrixView<const float> values(tensor.values.data(), 256, 36);
+  const formats::MxMatrix rowwise = formats::QuantizeMx(values, spec);
+  EXPECT_TRUE(std::equal(tensor.codes_rowwise.begin(),
+                         tensor.codes_rowwise.end(), rowwise.codes.data(),
+                         rowwise.codes.data() + rowwise.codes.size()));
+  EXPECT_TRUE(std::equal(tensor.scales_rowwise.begin(),
+                         tensor.scales_rowwise.end(), rowwise.scales.data(),
+                         rowwise.scales.data() + rowwise.scales.size()));
+
+  // Four sequences of two blocks each.
+  EXPECT_EQ(tensor.segment_ends, (std::vector<int64_t>{64, 128, 192, 256}));
+  ASSERT_EQ(tensor.scales_columnwise.size(), 8u * 36);
+  for (size_t block = 0; block < 8; ++block) {
+    for (size_t col = 0; col < 36; ++col) {
+      std::vector<float> column(32);
+      for (size_t i = 0; i < 32; ++i) column[i] = values(32 * block + i, col);
+      EXPECT_EQ(tensor.scales_columnwise[block * 36 + col],
+                formats::MxScale(column, spec));
+      const formats::MxMatrix mx =
+          formats::QuantizeMx({column.data(), 1, 32}, spec);
+      for (size_t i = 0; i < 32; ++i) {
+        EXPECT_EQ(tensor.codes_columnwise[(32 * block + i) * 36 + col],
+                  mx.codes(0, i));
+      }
+    }
+  }
+}
+
+TEST_F(DumpTest, DoesNotDependOnProcesses) {
+  // Tokens, experts' rows, weights of both kinds, their gradients.
+  const std::vector<std::string> patterns = {"wo_", "routed_experts.w2_",
+                                             "norm_output"};
+  const TensorDump expected = DumpOf({}, patterns);
+  ASSERT_GE(expected.tensors.size(), 12u);
+
+  for (const Setting& setting : {Setting{.ranks = 2, .processes = 2},
+                                 Setting{.ranks = 4, .processes = 4}}) {
+    EXPECT_TRUE(DumpOf(setting, patterns) == expected) << setting.processes;
+  }
+}
+
+TEST_F(DumpTest, DoesNotDependOnCopiesOfExperts) {
+  const std::vector<std::string> patterns = {"routed_experts.w2_"};
+  const TensorDump expected = DumpOf({.ranks = 4, .units = 4}, patterns);
+
+  EXPECT_TRUE(DumpOf({.ranks = 4, .processes = 4, .copies = 2, .units = 4},
+                     patterns) == expected);
+}
+
+/// A dump with a tensor of each kind.
+TensorDump Sample() {
+  DumpedTensor plain = {.name = "a.b_output",
+                        .module = "a.b",
+                        .kind = "output",
+                        .order = 3,
+                        .rows = 2,
+                        .cols = 3,
+                        .values = {1, -2, 3, 0.5f, -0.0f, 6},
+                        .segment_ends = {2}};
+  DumpedTensor operand = plain;
+  operand.name = "a.b_weight";
+  operand.format_rowwise = "e4m3";
+  operand.codes_rowwise = {1, 2, 3, 4, 5, 255};
+  operand.scales_rowwise = {127, 128};
+  operand.format_columnwise = "e5m2";
+  operand.codes_columnwise = {6, 5, 4, 3, 2, 1};
+  operand.scales_columnwise = {1, 2, 3};
+  DumpedTensor empty = {.name = "none", .cols = 5};
+  return {.run = "run", .step = 7, .tensors = {plain, operand, empty}};
+}
+
+TEST_F(DumpTest, ReadsWhatWasWritten) {
+  const fs::path path = folder_ / "sample.h5";
+
+  runlog::WriteTensorDump(Sample(), path);
+
+  EXPECT_TRUE(runlog::ReadTensorDump(path) == Sample());
+}
+
+TEST_F(DumpTest, RejectsArraysThatDoNotFit) {
+  TensorDump dump = Sample();
+  dump.tensors[1].scales_columnwise.push_back(0);
+
+  EXPECT_THROW(runlog::WriteTensorDump(dump, folder_ / "sample.h5"), Error);
+  EXPECT_FALSE(fs::exists(folder_ / "sample.h5"));
+}
+
+TEST_F(DumpTest, RejectsSegmentsThatDoNotCoverTheRows) {
+  TensorDump dump = Sample();
+  dump.tensors[0].segment_ends = {1};
+
+  EXPECT_THROW(runlog::WriteTensorDump(dump, folder_ / "sample.h5"), Error);
+}
+
+TEST_F(DumpTest, EveryDamagedByteIsSeen) {
+  const fs::path path = folder_ / "sample.h5";
+  runlog::WriteTensorDump(Sample(), path);
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)),
+                    std::istreambuf_iterator<char>());
+  for (size_t at = 0; at < bytes.size(); at += 131) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 16);
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << damaged;
+
+    EXPECT_THROW(runlog::ReadTensorDump(path), Error) << at;
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::probes

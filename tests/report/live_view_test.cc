@@ -1,0 +1,121 @@
+#include "isoloss/report/live_view.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/synthetic_runs.h"
+
+namespace isoloss::report {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+LiveRun RunIn(RunState state) {
+  LiveRun run;
+  run.name = "mxfp8-seed1";
+  run.state = state;
+  run.log = testing::SyntheticRun(true, 1, 0).log;
+  run.log.provenance.steps_planned = 200;
+  run.log.events = {{.unix_seconds = 3661, .kind = "start", .text = "so\nso"}};
+  return run;
+}
+
+TEST(LiveView, ShowsStepLossSpeedTimeLeftAndEvents) {
+  const auto lines = DrawLiveRuns({RunIn(RunState::kRunning)}, 40, {});
+
+  // 50 of 200 steps; 1/8 s each leaves 150 / 8 = 18.75 s; 1024 tokens each.
+  EXPECT_THAT(lines, Contains("mxfp8-seed1"));
+  EXPECT_THAT(lines, Contains(HasSubstr("step 50 of 200  loss ")));
+  EXPECT_THAT(lines, Contains(AllOf(HasSubstr("25 %"),
+                                    HasSubstr("8,192 token/s  0:19 left"))));
+  EXPECT_THAT(lines, Contains(HasSubstr("01:01:01  start       so so")));
+}
+
+TEST(LiveView, DrawsLessRatherThanMoreRows) {
+  const std::vector<LiveRun> runs(3, RunIn(RunState::kRunning));
+
+  for (const int rows : {60, 40, 24}) {
+    EXPECT_LE(DrawLiveRuns(runs, rows, {}).size(), static_cast<size_t>(rows));
+  }
+}
+
+TEST(LiveView, RunsThatHaveEndedAreALineEach) {
+  auto unreadable = RunIn(RunState::kUnreadable);
+  unreadable.note = "it is damaged";
+
+  const auto lines =
+      DrawLiveRuns({RunIn(RunState::kFinished), unreadable}, 40, {});
+
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("finished"), HasSubstr("step 50"),
+                              Not(HasSubstr("left"))));
+  EXPECT_THAT(lines[1], HasSubstr("it is damaged"));
+}
+
+TEST(LiveView, AsciiIsAsciiAndNoLineIsWiderThanAsked) {
+  TextStyle style{.width = 60, .color = false, .ascii = true};
+  auto run = RunIn(RunState::kRunning);
+  run.log.events[0].text = std::string(500, 'x');
+  run.quiet_seconds = 100;
+
+  for (const std::string& line : DrawLiveRuns({run}, 40, style)) {
+    EXPECT_LE(line.size(), 60) << line;
+    for (const char c : line) EXPECT_GE(c, ' ');
+  }
+}
+
+TEST(LiveView, SaysWhenNothingNewCameForLong) {
+  auto run = RunIn(RunState::kRunning);
+  run.quiet_seconds = 31;  // 10 steps take 1.25 s: the limit is 30 s
+  EXPECT_THAT(DrawLiveRuns({run}, 40, {})[0], HasSubstr("killed?"));
+
+  run.quiet_seconds = 29;
+  EXPECT_THAT(DrawLiveRuns({run}, 40, {})[0], Not(HasSubstr("killed?")));
+}
+
+TEST(LiveView, ARunWithoutRowsIsDrawnToo) {
+  LiveRun run;
+  run.name = "r";
+
+  EXPECT_THAT(DrawLiveRuns({run}, 40, {}), Not(IsEmpty()));
+  EXPECT_THAT(LiveLine({run}), HasSubstr("r: starting, step 0"));
+}
+
+TEST(StateOf, FollowsEventsAndFiles) {
+  runlog::RunLog log;
+  EXPECT_EQ(StateOf(log, true), RunState::kStarting);
+  log.steps.step = {1};
+  EXPECT_EQ(StateOf(log, true), RunState::kRunning);
+  EXPECT_EQ(StateOf(log, false), RunState::kFinished);
+  log.events = {{.unix_seconds = 0, .kind = "interrupt", .text = ""}};
+  EXPECT_EQ(StateOf(log, true), RunState::kInterrupted);
+  log.events.push_back({.unix_seconds = 0, .kind = "resume", .text = ""});
+  EXPECT_EQ(StateOf(log, true), RunState::kRunning);
+  log.events.push_back({.unix_seconds = 0, .kind = "abort", .text = ""});
+  EXPECT_EQ(StateOf(log, false), RunState::kAborted);
+}
+
+TEST(PaceOf, IsOfTheLastSteps) {
+  runlog::StepColumns steps;
+  for (int64_t i = 1; i <= 30; ++i) {
+    steps.tokens_seen.push_back(100 * i);
+    steps.step_seconds.push_back(i <= 10 ? 1000.0 : 0.5);
+  }
+
+  const auto pace = PaceOf(steps);
+
+  ASSERT_TRUE(pace.has_value());
+  EXPECT_EQ(pace->step_seconds, 0.5);
+  EXPECT_EQ(pace->tokens_per_second, 200);
+  EXPECT_FALSE(PaceOf({}).has_value());
+}
+
+}  // namespace
+}  // namespace isoloss::report

@@ -1,0 +1,58 @@
+// Files of tests as bytes, and run logs that a test changes behind the
+// library's back.
+#pragma once
+
+#include <hdf5.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/trailer.h"
+
+namespace isoloss::testing {
+
+inline std::string Bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void WriteBytes(const std::filesystem::path& path,
+                       std::string_view bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+inline std::span<const std::byte> AsBytes(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// `data` with a trailer that fits.
+inline std::string Sealed(std::string_view data) {
+  const auto bytes = AsBytes(data);
+  std::vector<std::byte> sealed(bytes.begin(), bytes.end());
+  runlog::AppendTrailer(sealed);
+  return {reinterpret_cast<const char*>(sealed.data()), sealed.size()};
+}
+
+/// A sealed file without its trailer.
+inline std::string_view Unsealed(std::string_view bytes) {
+  return bytes.substr(0, bytes.size() - runlog::kTrailerBytes);
+}
+
+/// Changes a run log with HDF5, which drops the trailer.
+inline void EditWithHdf5(
+    const std::filesystem::path& path,
+    const std::function<void(const runlog::h5::Handle& file)>& edit) {
+  const runlog::h5::Session session;
+  const runlog::h5::Handle file(
+      H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
+  edit(file);
+}
+
+}  // namespace isoloss::testing

@@ -1,0 +1,262 @@
+#include "isoloss/runlog/rows.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "runlog/sample_log.h"
+
+namespace isoloss::runlog {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// The message of the error of kind `kind` that `call` throws.
+template <typename Call>
+std::string ErrorOf(ErrorKind kind, const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(AppendRows, MakesTheWholeLogOfWhatItsStepsAdd) {
+  RunLog log;
+  log.provenance = SampleLog().provenance;
+
+  for (int64_t step = 1; step <= 5; ++step) AppendRows(SampleRows(step), log);
+
+  EXPECT_EQ(DumpLines(log), DumpLines(SampleLog()));
+  EXPECT_EQ(EncodeRows(log), EncodeRows(SampleLog()));
+}
+
+TEST(AppendRows, ReplacesTheBytesOfPairs) {
+  RunLog log = SampleRows(1);
+  AppendRows(SampleRows(2), log);
+  RunLog rows;
+  rows.exchange.ranks = 4;
+  rows.exchange.bytes_by_pair.assign(16, 7);
+
+  AppendRows(rows, log);
+
+  EXPECT_EQ(log.exchange.bytes_by_pair, std::vector<int64_t>(16, 7));
+  EXPECT_THAT(log.exchange.step, ElementsAre(1, 2));
+}
+
+TEST(AppendRows, LeavesTheLogAloneWhenRowsDoNotFit) {
+  const RunLog before = SampleLog();
+  const auto refused = [&](auto change) {
+    RunLog log = before;
+    RunLog rows = SampleRows(1);
+    change(rows);
+    const std::string message =
+        ErrorOf(ErrorKind::kShape, [&] { AppendRows(rows, log); });
+    EXPECT_EQ(EncodeRows(log), EncodeRows(before));
+    return message;
+  };
+
+  EXPECT_THAT(refused([](RunLog& rows) { rows.parameters.names[1] = "other"; }),
+              HasSubstr("label 1 of /parameters/names is `other` in new rows, "
+                        "but `layers.0.größe` in the log"));
+  EXPECT_THAT(refused([](RunLog& rows) { rows.moe.experts = 41; }),
+              HasSubstr("41 experts in new rows, but 40 in the log"));
+  EXPECT_THAT(refused([](RunLog& rows) { rows.steps.lr.clear(); }),
+              HasSubstr("/steps/lr is in the log, but not in new rows"));
+  EXPECT_THAT(refused([](RunLog& rows) {
+                rows.tensors.statistics[kStat_sum] = {1, 2};
+              }),
+              HasSubstr("/tensors/sum is in new rows, but not in the log"));
+  EXPECT_THAT(refused([](RunLog& rows) { rows.moe.expert_ids.pop_back(); }),
+              HasSubstr("/moe/expert_ids has 11 values, but its rows need 12"));
+  EXPECT_THAT(
+      refused([](RunLog& rows) { rows.exchange.bytes_by_pair.assign(15, 0); }),
+      HasSubstr("bytes_by_pair has 15 values, but its rows need 16"));
+}
+
+TEST(KeepRowsUpTo, LeavesWhatTheFirstStepsAdded) {
+  for (int64_t last = 1; last <= 5; ++last) {
+    RunLog expected;
+    for (int64_t step = 1; step <= last; ++step) {
+      AppendRows(SampleRows(step), expected);
+    }
+    RunLog log = SampleLog();
+    log.provenance = {};
+
+    KeepRowsUpTo(last, log);
+
+    EXPECT_EQ(DumpLines(log), DumpLines(expected)) << last;
+  }
+}
+
+TEST(DropRowsOf, LeavesWhatTheLogLacks) {
+  RunLog log = SampleLog();
+  KeepRowsUpTo(3, log);
+  RunLog rows = SampleLog();
+  rows.events.clear();
+
+  DropRowsOf(log, rows);
+
+  EXPECT_THAT(rows.steps.step, ElementsAre(4, 5));
+  EXPECT_THAT(rows.parameters.step, ElementsAre(4));
+  EXPECT_THAT(rows.moe.step, IsEmpty());
+  EXPECT_THAT(rows.tensors.names, IsEmpty());
+  EXPECT_THAT(rows.exchange.bytes_by_pair, IsEmpty());
+  EXPECT_FALSE(HasNoRows(rows));
+  AppendRows(rows, log);
+  rows = SampleLog();
+  rows.events.clear();
+  DropRowsOf(log, rows);
+  EXPECT_TRUE(HasNoRows(rows));
+}
+
+TEST(EncodeRows, KeepsEveryBit) {
+  RunLog log = SampleLog();
+  // A signalling NaN with a payload, -0 and the smallest subnormal.
+  log.steps.loss_nats[0] = std::bit_cast<double>(0xFFF4'0000'DEAD'BEEF);
+  log.steps.loss_nats[1] = -0.0;
+  log.steps.loss_nats[2] = std::numeric_limits<double>::denorm_min();
+
+  const RunLog copy = DecodeRows(EncodeRows(log));
+
+  EXPECT_EQ(std::memcmp(copy.steps.loss_nats.data(), log.steps.loss_nats.data(),
+                        5 * sizeof(double)),
+            0);
+  EXPECT_EQ(EncodeRows(copy), EncodeRows(log));
+  log.provenance = {};
+  EXPECT_EQ(DumpLines(copy), DumpLines(log));
+}
+
+TEST(EncodeProvenance, KeepsEveryField) {
+  RunLog copy;
+
+  copy.provenance = DecodeProvenance(EncodeProvenance(SampleLog().provenance));
+
+  RunLog expected;
+  expected.provenance = SampleLog().provenance;
+  EXPECT_EQ(DumpLines(copy), DumpLines(expected));
+}
+
+TEST(DecodeRows, RefusesEveryCut) {
+  const auto bytes = EncodeRows(SampleRows(1));
+
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THROW(DecodeRows(std::span(bytes).first(length)), Error) << length;
+  }
+  auto longer = bytes;
+  longer.push_back(std::byte{0});
+  EXPECT_THAT(ErrorOf(ErrorKind::kFormat, [&] { DecodeRows(longer); }),
+              HasSubstr("followed by 1 bytes"));
+}
+
+TEST(DecodeProvenance, RefusesEveryCut) {
+  Provenance provenance = SampleLog().provenance;
+  provenance.resolved_recipe = "short";
+  const auto bytes = EncodeProvenance(provenance);
+
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_THROW(DecodeProvenance(std::span(bytes).first(length)), Error)
+        << length;
+  }
+}
+
+// What is accepted is what EncodeRows writes of it: no two encodings of a log.
+TEST(DecodeRows, RefusesOrEncodesAgainWhatRandomFlipsLeave) {
+  const auto whole = EncodeRows(SampleRows(1));
+  const CounterRng rng(22, StreamId("flips of rows"));
+  int accepted = 0;
+
+  for (uint64_t trial = 0; trial < 5000; ++trial) {
+    auto bytes = whole;
+    for (uint64_t flip = 0; flip <= trial % 4; ++flip) {
+      const uint64_t place = rng.Below(8 * trial + flip, bytes.size());
+      bytes[place] ^= std::byte{1} << rng.Below(8 * trial + flip + 4, 8);
+    }
+    try {
+      EXPECT_EQ(EncodeRows(DecodeRows(bytes)), bytes) << trial;
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+    }
+  }
+
+  // Most bytes are values, which may be any.
+  EXPECT_GT(accepted, 2000);
+  EXPECT_LT(accepted, 4999);
+}
+
+TEST(DecodeRows, AllocatesNothingForAForgedCount) {
+  auto bytes = EncodeRows(RunLog());
+  // The first 8 bytes are the rows of /steps.
+  for (const uint64_t count :
+       {uint64_t{1} << 27, uint64_t{1} << 40, ~uint64_t{0}}) {
+    std::memcpy(bytes.data(), &count, sizeof(count));
+
+    EXPECT_THAT(ErrorOf(ErrorKind::kFormat, [&] { DecodeRows(bytes); }),
+                HasSubstr("/steps/step at byte 8"));
+  }
+}
+
+TEST(FirstDifference, IsNoneBetweenEqualLogs) {
+  RunLog other = SampleLog();
+  other.steps.step_seconds[1] = 9;
+  other.steps.tokens_per_second[1] = 9;
+  other.exchange.wait_seconds[1] = 9;
+  other.exchange.crc_failures[1] = 9;
+  other.exchange.resends[1] = 9;
+  other.events.clear();
+
+  EXPECT_EQ(FirstDifference(SampleLog(), SampleLog()), "");
+  EXPECT_EQ(FirstDifference(SampleLog(), other), "");
+}
+
+TEST(FirstDifference, ComparesStepsThatBothHave) {
+  RunLog log = SampleLog();
+  KeepRowsUpTo(3, log);
+
+  EXPECT_EQ(FirstDifference(log, SampleRows(2)), "");
+  EXPECT_EQ(FirstDifference(log, SampleRows(5)), "");
+  RunLog rows = SampleRows(3);
+  rows.steps.dead_experts[0] = 77;
+  EXPECT_EQ(FirstDifference(log, rows),
+            "/steps/dead_experts at step 3: 2 against 77");
+}
+
+TEST(FirstDifference, NamesTheFirstValueInTheOrderOfTheSchema) {
+  const auto difference = [](auto change) {
+    RunLog log = SampleLog();
+    change(log);
+    return FirstDifference(SampleLog(), log);
+  };
+
+  EXPECT_EQ(difference([](RunLog& log) {
+              log.steps.loss_nats[3] = 1;
+              log.moe.expert_ids[0] = 1;
+            }),
+            "/steps/loss_nats at step 4: nan against 1");
+  EXPECT_EQ(difference(
+                [](RunLog& log) { log.eval.per_sequence_loss_nats[5] = 0.25; }),
+            "/eval/per_sequence_loss_nats at step 5: 0.10000000000000001 "
+            "against 0.25");
+  EXPECT_EQ(difference([](RunLog& log) { log.tensors.digest[3] = 6; }),
+            "/tensors/digest at step 4: 5 against 6");
+  EXPECT_EQ(difference([](RunLog& log) { log.tensors.names[0] = "x"; }),
+            "/tensors/names: layers.0.wq_activation against x");
+  EXPECT_EQ(difference([](RunLog& log) { log.exchange.bytes_by_pair[15] = 1; }),
+            "/exchange_pairs/bytes_by_pair at step 2: 1099511627791 against 1");
+  EXPECT_EQ(difference([](RunLog& log) { log.steps.lr[0] = -0.0; }),
+            "/steps/lr at step 1: 0.001 against -0");
+}
+
+}  // namespace
+}  // namespace isoloss::runlog

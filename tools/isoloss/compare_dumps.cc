@@ -1,0 +1,104 @@
+#include "compare_dumps.h"
+
+#include <fmt/format.h>
+
+#include "isoloss/compare/dump_difference.h"
+#include "isoloss/compare/error_growth.h"
+#include "isoloss/report/dump_text.h"
+#include "isoloss/runlog/tensor_dump.h"
+#include "json_numbers.h"
+
+namespace isoloss::cli {
+namespace {
+
+using compare::BlockDifference;
+using compare::OperationError;
+using compare::TensorDifference;
+
+Json BlockJson(const std::optional<BlockDifference>& block) {
+  if (!block) return nullptr;
+  return {{"row", block->row},         {"column", block->col},
+          {"scale_a", block->scale_a}, {"scale_b", block->scale_b},
+          {"codes_a", block->codes_a}, {"codes_b", block->codes_b},
+          {"differing", block->count}, {"blocks", block->of}};
+}
+
+Json TensorJson(const TensorDifference& tensor) {
+  Json json{{"name", tensor.name},           {"order", tensor.order},
+            {"shape_a", tensor.shape_a},     {"shape_b", tensor.shape_b},
+            {"differing", tensor.differing}, {"elements", tensor.elements}};
+  PutNumber(json, "max_abs", tensor.max_abs);
+  PutNumber(json, "relative_l2", tensor.relative_l2);
+  json["first_elements"] = Json::array();
+  for (const compare::ElementDifference& e : tensor.first_elements) {
+    Json element{{"row", e.row}, {"column", e.col}};
+    PutNumber(element, "a", static_cast<double>(e.a));
+    PutNumber(element, "b", static_cast<double>(e.b));
+    PutInteger(element, "ulps", compare::UlpDistance(e.a, e.b));
+    json["first_elements"].push_back(element);
+  }
+  json["rowwise"] = BlockJson(tensor.rowwise);
+  json["columnwise"] = BlockJson(tensor.columnwise);
+  return json;
+}
+
+Json OperationJson(const OperationError& operation) {
+  Json json{{"result", operation.result}, {"inputs", operation.inputs}};
+  PutNumber(json, "error", operation.error);
+  PutNumber(json, "input_error", operation.input_error);
+  PutNumber(json, "growth", operation.growth);
+  PutNumber(json, "added", operation.added);
+  return json;
+}
+
+void PrintJson(const runlog::TensorDump& a, const runlog::TensorDump& b,
+               const compare::DumpDifference& difference,
+               const compare::ErrorGrowth& growth) {
+  Json json{{"run_a", a.run},
+            {"run_b", b.run},
+            {"step", a.step},
+            {"equal", difference.tensors.empty()},
+            {"equal_tensors", difference.equal},
+            {"agreeing_before_first", difference.agreeing_before_first},
+            {"only_a", difference.only_a},
+            {"only_b", difference.only_b},
+            {"tensors", Json::array()},
+            {"first_source", nullptr},
+            {"operations", Json::array()}};
+  for (const TensorDifference& tensor : difference.tensors) {
+    json["tensors"].push_back(TensorJson(tensor));
+  }
+  if (growth.first_source) {
+    json["first_source"] = OperationJson(*growth.first_source);
+  }
+  for (const OperationError& operation : growth.operations) {
+    json["operations"].push_back(OperationJson(operation));
+  }
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace
+
+ExitCode CompareDumpFiles(const std::filesystem::path& file_a,
+                          const std::filesystem::path& file_b, bool json) {
+  const runlog::TensorDump a = runlog::ReadTensorDump(file_a);
+  const runlog::TensorDump b = runlog::ReadTensorDump(file_b);
+  const compare::DumpDifference difference = compare::CompareDumps(a, b);
+  const compare::ErrorGrowth growth = compare::MeasureErrorGrowth(a, b);
+  if (json) {
+    PrintJson(a, b, difference, growth);
+  } else {
+    fmt::print(
+        "A  {}: {}, step {}, {} tensors\nB  {}: {}, step {}, {} tensors\n",
+        file_a.string(), a.run, a.step, a.tensors.size(), file_b.string(),
+        b.run, b.step, b.tensors.size());
+    fmt::print("{}", report::RenderDumpDifference(difference));
+    const std::string table = report::RenderErrorGrowth(growth);
+    fmt::print("{}{}", table.empty() ? "" : "\n", table);
+  }
+  const bool equal = difference.tensors.empty() && difference.only_a.empty() &&
+                     difference.only_b.empty();
+  return equal ? ExitCode::kPass : ExitCode::kFail;
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,16 @@
+// Two dumps of one step, side by side.
+#pragma once
+
+#include <filesystem>
+
+#include "exit_code.h"
+
+namespace isoloss::cli {
+
+/// Prints the first tensor, block and elements that differ, and which operation
+/// adds error. Exit code 0 if the dumps are equal to the bit, 1 if not.
+/// Errors   as runlog::ReadTensorDump and compare::CompareDumps.
+ExitCode CompareDumpFiles(const std::filesystem::path& a,
+                          const std::filesystem::path& b, bool json);
+
+}  // namespace isoloss::cli

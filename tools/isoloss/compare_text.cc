@@ -1,0 +1,186 @@
+#include "compare_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "isoloss/base/error.h"
+#include "isoloss/report/divergence_text.h"
+#include "json_numbers.h"
+
+namespace isoloss::cli {
+namespace {
+
+/// At most this many rows, evenly spaced, first and last step included.
+constexpr size_t kRows = 12;
+constexpr size_t kTop = 5;
+
+void PrintRow(const runlog::StepColumns& a, const runlog::StepColumns& b,
+              size_t i) {
+  fmt::print("{:>8}  {:>12.6f} {:>12.6f} {:>+12.3e}", a.step[i], a.loss_nats[i],
+             b.loss_nats[i], b.loss_nats[i] - a.loss_nats[i]);
+  if (!a.grad_norm.empty() && !b.grad_norm.empty()) {
+    fmt::print("  {:>11.5f} {:>11.5f} {:>+9.3f} %", a.grad_norm[i],
+               b.grad_norm[i],
+               100 * (b.grad_norm[i] - a.grad_norm[i]) / a.grad_norm[i]);
+  }
+  fmt::print("\n");
+}
+
+void PrintTable(const runlog::StepColumns& a, const runlog::StepColumns& b,
+                size_t steps) {
+  if (a.loss_nats.empty() || b.loss_nats.empty()) return;
+  fmt::print("{:>8}  {:>12} {:>12} {:>12}  {:>11} {:>11} {:>11}\n", "step",
+             "loss A", "loss B", "B - A nats", "grad A", "grad B", "relative");
+  const size_t rows = std::min(steps, kRows);
+  for (size_t row = 0; row < rows; ++row) {
+    PrintRow(a, b, rows == 1 ? 0 : row * (steps - 1) / (rows - 1));
+  }
+}
+
+void PrintLargest(const char* title,
+                  const std::vector<compare::LargestDifference>& largest) {
+  if (largest.empty()) return;
+  fmt::print("{}\n{}", title, report::RenderLargest(largest));
+}
+
+/// What the curves alone say, to the bit.
+void PrintCurves(const LogComparison& comparison) {
+  if (const auto& first = comparison.curves) {
+    fmt::print("First divergence: step {}, {}: {:.17g} against {:.17g}\n",
+               first->step, first->quantity, first->baseline, first->candidate);
+    return;
+  }
+  const size_t of_a = comparison.a->log.steps.step.size();
+  const size_t of_b = comparison.b->log.steps.step.size();
+  if (of_a == of_b) {
+    fmt::print("Losses and gradient norms are equal to the bit\n");
+  } else {
+    fmt::print(
+        "Equal to the bit over the {} common steps; A has {}, B has {}\n",
+        comparison.steps, of_a, of_b);
+  }
+}
+
+Json RunJson(const compare::Run& run) {
+  const runlog::Provenance& p = run.log.provenance;
+  return {{"file", run.file}, {"experiment", p.experiment_name},
+          {"arm", p.arm},     {"recipe", p.recipe},
+          {"seed", p.seed},   {"steps", run.log.steps.step.size()}};
+}
+
+Json FirstJson(const compare::DivergenceReport& report) {
+  if (!report.first) return nullptr;
+  const compare::TensorDivergence& first = *report.first;
+  Json json{{"step", first.step},
+            {"quantity", first.quantity},
+            {"name", first.name},
+            {"a", first.a},
+            {"b", first.b},
+            {"is_tensor", first.is_tensor},
+            {"phase", nullptr},
+            {"agreeing_before", first.agreeing},
+            {"agreeing_tensors", first.agreeing_count}};
+  if (first.phase) json["phase"] = compare::PhaseName(*first.phase);
+  PutInteger(json, "last_equal_step", first.last_equal_step);
+  json["may_hide_tensors"] = report.HidesTensors();
+  return json;
+}
+
+Json LargestJson(const std::vector<compare::LargestDifference>& largest) {
+  Json list = Json::array();
+  for (const compare::LargestDifference& of : largest) {
+    Json entry{{"name", of.name}, {"quantity", of.quantity}, {"step", of.step}};
+    PutNumber(entry, "a", of.a);
+    PutNumber(entry, "b", of.b);
+    PutNumber(entry, "relative", of.relative);
+    list.push_back(entry);
+  }
+  return list;
+}
+
+Json RoutingJson(const std::optional<compare::RoutingDifference>& routing) {
+  if (!routing) return nullptr;
+  return {{"steps", routing->step.size()},
+          {"layers", routing->layers},
+          {"equal", routing->equal},
+          {"choices_per_step_and_layer", routing->choices},
+          {"step", routing->step},
+          {"flips", routing->flips}};
+}
+
+}  // namespace
+
+bool LogComparison::Equal() const {
+  const bool curves_equal = options.tolerance || !curves;
+  return curves_equal && !report.first && report.tensors_only_a.empty() &&
+         report.tensors_only_b.empty() && report.parameters_only_a.empty() &&
+         report.parameters_only_b.empty() &&
+         a->log.steps.step.size() == b->log.steps.step.size();
+}
+
+LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
+                          const compare::DivergenceOptions& options) {
+  const std::vector<int64_t>& of_a = a.log.steps.step;
+  const std::vector<int64_t>& of_b = b.log.steps.step;
+  LogComparison comparison{&a, &b, options, 0, {}, {}, {}, {}, {}};
+  comparison.steps = std::min(of_a.size(), of_b.size());
+  if (comparison.steps == 0 ||
+      !std::equal(of_a.begin(),
+                  of_a.begin() + static_cast<ptrdiff_t>(comparison.steps),
+                  of_b.begin())) {
+    ThrowError(ErrorKind::kFormat,
+               "compare: {} and {} have {} and {} steps with no common start, "
+               "so nothing can be set side by side. Compare logs of one "
+               "experiment.",
+               a.file, b.file, of_a.size(), of_b.size());
+  }
+  comparison.report = compare::FindDivergence(a.log, b.log, options);
+  comparison.curves = compare::FirstDivergence(a.log.steps, b.log.steps);
+  comparison.parameters =
+      compare::LargestParameterDifferences(a.log, b.log, kTop);
+  comparison.tensors = compare::LargestTensorDifferences(a.log, b.log, kTop);
+  comparison.routing = compare::CompareRouting(a.log.moe, b.log.moe);
+  return comparison;
+}
+
+void PrintComparison(const LogComparison& comparison) {
+  for (const compare::Run* run : {comparison.a, comparison.b}) {
+    const runlog::Provenance& p = run->log.provenance;
+    fmt::print("{}  {}: arm {}, recipe {}, seed {}, {} steps\n",
+               run == comparison.a ? "A" : "B", run->file, p.arm, p.recipe,
+               p.seed, run->log.steps.step.size());
+  }
+  PrintTable(comparison.a->log.steps, comparison.b->log.steps,
+             comparison.steps);
+  PrintLargest("Parameters that differ most", comparison.parameters);
+  PrintLargest("Tensors that differ most", comparison.tensors);
+  if (comparison.routing) {
+    fmt::print("{}", report::RenderRouting(*comparison.routing));
+  }
+  PrintCurves(comparison);
+  fmt::print("{}",
+             report::RenderDivergence(comparison.report, comparison.options));
+}
+
+void PrintComparisonJson(const LogComparison& comparison) {
+  const compare::DivergenceReport& report = comparison.report;
+  Json json{{"a", RunJson(*comparison.a)},
+            {"b", RunJson(*comparison.b)},
+            {"equal", comparison.Equal()},
+            {"common_steps", comparison.steps}};
+  PutNumber(json, "tolerance", comparison.options.tolerance);
+  json["first_difference"] = FirstJson(report);
+  json["tensor_steps"] = report.tensor_steps;
+  json["tensors_only_a"] = report.tensors_only_a;
+  json["tensors_only_b"] = report.tensors_only_b;
+  json["parameters_only_a"] = report.parameters_only_a;
+  json["parameters_only_b"] = report.parameters_only_b;
+  json["largest_parameter_differences"] = LargestJson(comparison.parameters);
+  json["largest_tensor_differences"] = LargestJson(comparison.tensors);
+  json["routing"] = RoutingJson(comparison.routing);
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,40 @@
+// What `compare` finds in two run logs, and how it says so.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/largest_differences.h"
+#include "isoloss/compare/pair.h"
+#include "isoloss/compare/routing_difference.h"
+#include "isoloss/compare/tensor_divergence.h"
+
+namespace isoloss::cli {
+
+/// Everything that two logs have in common, compared.
+struct LogComparison {
+  const compare::Run* a = nullptr;
+  const compare::Run* b = nullptr;
+  compare::DivergenceOptions options;
+  size_t steps = 0;  ///< common ones from the start
+  compare::DivergenceReport report;
+  /// Of the curves alone, to the bit.
+  std::optional<compare::Divergence> curves;
+  std::vector<compare::LargestDifference> parameters;
+  std::vector<compare::LargestDifference> tensors;
+  std::optional<compare::RoutingDifference> routing;
+
+  /// No difference, and as many steps in both.
+  bool Equal() const;
+};
+
+/// Errors   FormatError if the logs have no common first step.
+LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
+                          const compare::DivergenceOptions& options);
+
+void PrintComparison(const LogComparison& comparison);
+void PrintComparisonJson(const LogComparison& comparison);
+
+}  // namespace isoloss::cli

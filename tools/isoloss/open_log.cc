@@ -1,0 +1,81 @@
+#include "open_log.h"
+
+#include <array>
+#include <fstream>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/journal.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/trailer.h"
+
+namespace isoloss::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kJournalMagic = "isolossJ";
+
+/// Of a log that is not there: where the run's live files are, if anywhere.
+void CheckPresent(const fs::path& file) {
+  std::error_code error;
+  if (fs::exists(file, error) || file.extension() != ".h5") return;
+  const fs::path journal = file.parent_path() / (RunName(file) + ".journal");
+  if (!fs::exists(journal, error)) return;
+  ThrowError(ErrorKind::kIo,
+             "{}: No such file, but {} is there: the run has not ended. Pass "
+             "that, or wait for the log.",
+             file.string(), journal.string());
+}
+
+}  // namespace
+
+bool IsJournal(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  std::array<char, kJournalMagic.size()> head{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), head.size());
+  return stream && std::string_view(head.data(), head.size()) == kJournalMagic;
+}
+
+bool IsTensorDump(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  try {
+    const std::string bytes = ReadTextFile(file, "Check the path.");
+    const auto data =
+        runlog::CheckedData(std::as_bytes(std::span(bytes)), file.string());
+    const runlog::h5::Session session;
+    return runlog::h5::HasAttribute(runlog::h5::OpenImage(data),
+                                    "dump_version");
+  } catch (const Error&) {
+    return false;
+  } catch (const runlog::h5::Failure&) {
+    return false;
+  }
+}
+
+OpenedLog OpenLog(const fs::path& file) {
+  CheckPresent(file);
+  // An empty or cut journal must be refused as what its name says it is.
+  if (!IsJournal(file) && file.extension() != ".journal") {
+    return {runlog::ReadRunLog(file), false, ""};
+  }
+  runlog::JournalContent content = runlog::ReadJournal(file);
+  return {std::move(content.log), true, std::move(content.note)};
+}
+
+std::string RunName(const fs::path& file) {
+  fs::path name = file.filename();
+  if (name.extension() == ".journal") return name.stem().string();
+  if (name.extension() == ".h5") name = name.stem();
+  if (name.extension() == ".partial") name = name.stem();
+  return name.string();
+}
+
+}  // namespace isoloss::cli

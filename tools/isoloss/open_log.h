@@ -1,0 +1,33 @@
+// A run log in any of its shapes: final, partial, or the journal of a live run.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::cli {
+
+/// Does the file begin as a journal?
+bool IsJournal(const std::filesystem::path& file);
+
+/// Is it a dump of tensors (HDF5 with attribute `dump_version`)? False for what
+/// can't be read: who reads it next says why.
+bool IsTensorDump(const std::filesystem::path& file);
+
+struct OpenedLog {
+  runlog::RunLog log;
+  bool journal = false;
+  /// What was left out of a journal, or "".
+  std::string note;
+};
+
+/// Reads a run log (HDF5) or a journal, told apart by their first bytes.
+/// Errors   as runlog::ReadRunLog and runlog::ReadJournal; of an NAME.h5 that
+///          is not there yet, the message names the journal that is.
+OpenedLog OpenLog(const std::filesystem::path& file);
+
+/// "mxfp8-seed1" of mxfp8-seed1.h5, .partial.h5 and .journal.
+std::string RunName(const std::filesystem::path& file);
+
+}  // namespace isoloss::cli
