@@ -124,8 +124,8 @@ layers.1.ffn_norm_output
 layers.1.moe.router.gate_activation
 layers.1.moe.router.gate_output
 layers.1.moe.router.scores_output
-layers.1.moe.router.topk_weights_output
 layers.1.moe.router (routing)
+layers.1.moe.router.topk_weights_output
 layers.1.moe.routed_experts.w1_activation
 layers.1.moe.routed_experts.w3_activation
 layers.1.moe.routed_experts.w1_output

@@ -76,11 +76,8 @@ payload = "e4m3_1x128_fp32"
 
 
 def bits(path):
-    """As same_bits, and who was sent where; but GEMM calls are counted in process
-    0, which has its own experts only."""
+    """As same_bits, and who was sent where."""
     content = same_bits(path)
-    del content["quantized_gemms_per_step"]
-    del content["steps/quantized_gemms"]
     with h5py.File(path) as log:
         for name, dataset in log["moe"].items():
             content[f"moe/{name}"] = dataset[()].tobytes()

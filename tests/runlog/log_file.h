@@ -2,17 +2,21 @@
 // library's back.
 #pragma once
 
+#include <gtest/gtest.h>
 #include <hdf5.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/error.h"
 #include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/trailer.h"
 
 namespace isoloss::testing {
@@ -53,6 +57,23 @@ inline void EditWithHdf5(
   const runlog::h5::Handle file(
       H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), &H5Fclose);
   edit(file);
+}
+
+/// The message of the error of kind `kind` that reading throws. Nothing may
+/// appear on stderr.
+inline std::string ErrorOfReading(const std::filesystem::path& path,
+                                  ErrorKind kind) {
+  ::testing::internal::CaptureStderr();
+  std::string message;
+  try {
+    runlog::ReadRunLog(path);
+    ADD_FAILURE() << path << " was read";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    message = error.what();
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  return message;
 }
 
 }  // namespace isoloss::testing

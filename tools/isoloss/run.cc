@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "commands.h"
 #include "experiment_command.h"
@@ -13,6 +16,8 @@ Action DeclareRun(CLI::App& app) {
   struct Arguments : ExperimentArguments {
     std::string arm;
     bool print_steps = false;
+    std::vector<std::string> dump;
+    std::vector<uint64_t> dump_steps;
   };
   auto arguments = std::make_shared<Arguments>();
   arguments->Declare(app);
@@ -21,8 +26,23 @@ Action DeclareRun(CLI::App& app) {
       "--print-steps", arguments->print_steps,
       "Print each step as torchtitan does (step, loss, grad_norm, tps) "
       "instead of progress bars; a printed step is on disk");
+  CLI::Option* dump =
+      app.add_option("--dump", arguments->dump,
+                     "Store whole the tensors whose names this pattern matches "
+                     "(log.dump_tensors), in NAME.dump-STEP.h5; repeatable")
+          ->allow_extra_args(false);
+  app.add_option("--dump-steps", arguments->dump_steps,
+                 "Steps to store them at (log.dump_steps), default 1; "
+                 "repeatable")
+      ->allow_extra_args(false)
+      ->check(CLI::PositiveNumber)
+      ->needs(dump);
   return [arguments] {
-    const train::Experiment experiment = arguments->Load();
+    train::Experiment experiment = arguments->Load();
+    if (!arguments->dump.empty()) experiment.log.dump_tensors = arguments->dump;
+    if (!arguments->dump_steps.empty()) {
+      experiment.log.dump_steps = arguments->dump_steps;
+    }
     if (arguments->dry_run) {
       PrintPlan(experiment);
       return ExitCode::kPass;

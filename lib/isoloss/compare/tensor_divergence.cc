@@ -375,11 +375,11 @@ std::optional<Phase> PhaseOfTensor(std::string_view name) {
 
 bool DivergenceReport::HidesTensors() const {
   if (!first) return false;
-  if (!first->is_tensor) return true;
-  // The step before was equal in all its tensors: nothing is in between.
-  return first->step > 1 &&
-         !std::binary_search(tensor_steps.begin(), tensor_steps.end(),
-                             first->step - 1);
+  // Tensors of this step say what differs in it, and those of the step before
+  // that nothing did until then.
+  const int64_t telling = first->is_tensor ? first->step - 1 : first->step;
+  return telling > 0 &&
+         !std::binary_search(tensor_steps.begin(), tensor_steps.end(), telling);
 }
 
 DivergenceReport FindDivergence(const RunLog& a, const RunLog& b,

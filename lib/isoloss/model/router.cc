@@ -167,10 +167,10 @@ void Router::Forward(MatrixView<const float> b) {
                             Choose(t);
                         });
   context_.TapOutput(name_, "scores", scores_.view());
-  context_.TapOutput(name_, "topk_weights", weights_.view());
   if (context_.tap != nullptr) {
     context_.tap->OnRouting(name_, expert_ids_.view(), context_.first_token);
   }
+  context_.TapOutput(name_, "topk_weights", weights_.view());
 }
 
 void Router::Choose(size_t token) {

@@ -41,7 +41,9 @@ double UnixSeconds() {
 /// without them a resumed run begins at step 0. The finished log goes last: as
 /// long as it is there the earlier run counts as finished.
 JournalWriter Begin(const RunPaths& paths, const Provenance& provenance) {
-  const fs::path next = paths.Journal().string() + ".new";
+  const fs::path next =
+      paths.folder /
+      fmt::format(".{}.new.tmp", paths.Journal().filename().string());
   JournalWriter journal = JournalWriter::Create(next);
   journal.Append(provenance);
   journal.Sync();

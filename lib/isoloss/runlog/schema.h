@@ -52,8 +52,8 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
               "Experts without a token, summed over MoE layers"},
         steps.dead_experts...);
   visit(Field{"quantized_gemms", "call",
-              "GEMM calls with a quantised operand that were executed, in "
-              "all processes"},
+              "GEMM calls with a quantised operand that were executed; what "
+              "processes repeat counts once"},
         steps.quantized_gemms...);
   visit(
       Field{"nonfinite_gradients", "1",
@@ -125,10 +125,10 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
       p.numerics_digest);
   visit("quantized_gemms_per_step", "call",
         "GEMM calls with a quantised operand that the recipe asks for per "
-        "step, in all processes",
+        "step, counted alike",
         p.quantized_gemms_per_step);
-  visit("gemms_per_step", "call",
-        "GEMM calls per step in all, in all processes", p.gemms_per_step);
+  visit("gemms_per_step", "call", "GEMM calls per step in all, counted alike",
+        p.gemms_per_step);
   visit("unigram_entropy_nats", "nat",
         "Unigram entropy of the training share; NaN if unknown",
         p.unigram_entropy_nats);
@@ -328,8 +328,8 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
   member(Field{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC"},
          &Event::unix_seconds);
   member(Field{"kind", "",
-               "`start`, `resume`, `checkpoint`, `damage`, `cost`, `abort`, "
-               "`interrupt` or `finish`"},
+               "`start`, `resume`, `mesh`, `checkpoint`, `damage`, `cost`, "
+               "`abort`, `interrupt` or `finish`"},
          &Event::kind);
   member(Field{"text", "", "What happened, in words"}, &Event::text);
 }

@@ -89,7 +89,7 @@ class Trainer {
   int64_t Begin(Continuation found);
   void OpenRecorder(Continuation& found);
 
-  void CheckMesh(const runlog::RunLog& recorded);
+  void CheckMesh(const runlog::Provenance& before);
 
   void Keep(int64_t step, runlog::RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
@@ -100,6 +100,7 @@ class Trainer {
 
   // Ends.
   runlog::RunLog Whole(runlog::RunLog log);
+  runlog::RunLog Finish(int64_t step);
   runlog::RunLog Interrupt(int64_t step);
   runlog::RunLog Abort(int64_t step, runlog::RunLog& rows);
   runlog::RunLog End(bool complete);
@@ -149,10 +150,10 @@ void Trainer::OpenRecorder(Continuation& found) {
   if (!files_ || mesh_.process() != 0) {
     recorder_.emplace(learner_.provenance());
   } else if (found.recorded) {
-    const runlog::RunLog recorded = *found.recorded;
+    const runlog::Provenance before = found.recorded->provenance;
     recorder_.emplace(files_->paths, learner_.provenance(),
                       std::move(*found.recorded), found.step());
-    CheckMesh(recorded);
+    CheckMesh(before);
   } else {
     recorder_.emplace(files_->paths, learner_.provenance());
   }
@@ -168,16 +169,16 @@ void Trainer::OpenRecorder(Continuation& found) {
 
 /// No bit of the training depends on the mesh, but all of /exchange does: it
 /// tells of the first mesh only, and ends where another one goes on.
-void Trainer::CheckMesh(const runlog::RunLog& recorded) {
-  for (const runlog::Event& event : recorded.events) {
+void Trainer::CheckMesh(const runlog::Provenance& before) {
+  for (const runlog::Event& event : recorder_->log().events) {
     if (event.kind == "mesh") keeps_exchange_ = false;
   }
-  const std::string before = DescribeMeshOf(recorded.provenance);
+  const std::string was = DescribeMeshOf(before);
   const std::string now = DescribeMeshOf(learner_.provenance());
-  if (!keeps_exchange_ || before == now) return;
+  if (!keeps_exchange_ || was == now) return;
   keeps_exchange_ = false;
   AddEvent("mesh",
-           fmt::format("{} before, {} now: /exchange ends here", before, now));
+           fmt::format("{} before, {} now: /exchange ends here", was, now));
 }
 
 /// What all processes do after a step: the strongest wish of any of them.
@@ -248,10 +249,20 @@ runlog::RunLog Trainer::Run() {
     }
     Keep(step, rows);
     const Wish wish = step > 0 ? Agree(step) : Wish::kGoOn;
-    if (last) return End(/*complete=*/true);
+    if (last) return Finish(step);
     if (wish != Wish::kGoOn && KeepsCheckpoints()) SaveCheckpoint(step);
     if (wish == Wish::kStop) return Interrupt(step);
   }
+}
+
+/// No step behind it would show what the last update did.
+runlog::RunLog Trainer::Finish(int64_t step) {
+  const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
+  if (unfit.empty()) return End(/*complete=*/true);
+  AddCost();
+  AddEvent("abort",
+           fmt::format("after step {}: {} is not finite", step, unfit));
+  return End(/*complete=*/false);
 }
 
 /// An earlier execution did it all.
