@@ -140,6 +140,35 @@ class BadExperiment(ProgramTest):
         self.assert_no_files("out")
 
 
+class TensorsToLog(ProgramTest):
+    def test_patterns_and_steps_that_nothing_has(self):
+        for arguments, words in (
+                (["--dump", "wqq"], ["log.dump_tensors", "`wqq`"]),
+                (["--set", 'log.statistics_tensors=["layers.9"]'],
+                 ["log.statistics_tensors", "`layers.9`"]),
+                (["--dump", "wq_", "--dump-steps", "21"],
+                 ["log.dump_steps", "21", "1 to 20"])):
+            with self.subTest(arguments=arguments):
+                result = self.run_isoloss("run", "tiny.toml", "--out", "out",
+                                          *arguments)
+
+                self.assert_refused(result, *words)
+                self.assert_no_files("out")
+
+    def test_good_ones_are_taken(self):
+        result = self.run_isoloss(
+            "run", "tiny.toml", "--arm", "mxfp8", "--out", "dumped",
+            "--dump", "wq_", "--dump", "router", "--dump-steps", "2",
+            "--dump-steps", "20", "--set=train.seeds=[1]")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertEqual(
+            sorted(p.name for p in (self.folder / "dumped").iterdir()),
+            ["mxfp8-seed1.dump-000002.h5", "mxfp8-seed1.dump-000020.h5",
+             "mxfp8-seed1.h5"])
+        self.assertIn("% of the run", result.stderr)
+
+
 class BadCorpus(ProgramTest):
     @classmethod
     def setUpClass(cls):

@@ -5,7 +5,7 @@ import shutil
 
 import h5py
 
-from program import ProgramTest, FAIL, INVALID, PASS, USAGE
+from program import ProgramTest, TINY, FAIL, INVALID, PASS, USAGE
 from sealed_log import edited_log
 
 TENSORS = ("log.digests_first=2", "log.digests_every=10",
@@ -79,6 +79,28 @@ class Compare(ProgramTest):
         self.assertIn(tight["first_difference"]["quantity"],
                       ("l2_norm", "mean", "cur_amax", "std"))
 
+    def test_with_a_tolerance_nothing_is_said_of_bits(self):
+        result = self.run_isoloss("compare", self.bf16, self.mxfp8,
+                                  "--tolerance", "1")
+
+        self.assertEqual(result.returncode, PASS)
+        self.assertIn("No difference", result.stdout)
+        self.assertNotIn("First divergence", result.stdout)
+
+    def test_statistics_logged_at_other_steps_are_no_difference(self):
+        first = self.make_logs("first", "log.statistics_first=3",
+                               "log.statistics_every=0")["bf16-seed1"]
+        every = self.make_logs("every", "log.statistics_first=0",
+                               "log.statistics_every=3",
+                               'log.statistics_tensors=["wq"]')["bf16-seed1"]
+
+        for arguments in ((), ("--tolerance", "1e-6")):
+            with self.subTest(arguments=arguments):
+                code, found = self.compare_json(first, every, *arguments)
+
+                self.assertEqual((code, found["equal"]), (PASS, True))
+                self.assertEqual(found["largest_tensor_differences"], [])
+
     def test_a_difference_between_logged_steps_hides_tensors(self):
         other = self.copy_of(self.bf16, "late.h5")
         with edited_log(other) as log:
@@ -95,19 +117,21 @@ class Compare(ProgramTest):
         self.assertIn("Tensors were logged at steps 1, 2, 10, 20", text)
         self.assertIn("up to step 6 is equal to the bit", text)
 
-    def test_different_tensor_lists_are_named_and_no_equality(self):
+    def test_what_only_one_log_holds_is_named_and_no_difference(self):
         few = self.make_logs("few", "log.digests_first=0",
                              "log.digests_every=0",
                              'log.statistics_tensors=["attention"]')
 
         code, found = self.compare_json(self.bf16, few["bf16-seed1"])
 
-        self.assertEqual(code, FAIL)
+        self.assertEqual((code, found["equal"]), (PASS, True))
         self.assertIsNone(found["first_difference"])
         self.assertTrue(found["tensors_only_a"])
         self.assertEqual(found["tensors_only_b"], [])
         result = self.run_isoloss("compare", self.bf16, few["bf16-seed1"])
+        self.assertEqual(result.returncode, PASS)
         self.assertIn("Only A has tensors", result.stdout)
+        self.assertIn("not compared", result.stdout)
 
     def test_logs_without_a_common_start_are_refused(self):
         other = self.copy_of(self.bf16, "shifted.h5")
@@ -144,6 +168,10 @@ class Compare(ProgramTest):
         self.assertEqual(code, FAIL)
         self.assertEqual(found["step"], 3)
         self.assertTrue(found["tensors"][0]["first_elements"])
+        for operation in found["operations"]:
+            self.assertFalse(operation["result"].endswith(("_update",
+                                                           "_parameter")))
+        self.assertTrue(found["optimizer_operations"])
         added = [operation["added"] for operation in found["operations"]]
         self.assertEqual(added, sorted(added, reverse=True))
 
@@ -174,6 +202,48 @@ class Compare(ProgramTest):
             self.assertIn(text, result.stdout)
         self.assertTrue(list((self.folder / "zoomed/A").glob("*.dump-*.h5")))
         self.assertTrue(self.bf16.exists() and self.mxfp8.exists())
+
+    def test_zoom_names_the_quantised_gemm_as_the_source(self):
+        name = "layers.0.feed_forward.w1"
+        self.write("one.toml", TINY.replace(
+            'recipe = "mxfp8_rceil"',
+            f'recipe = "mxfp8_rceil"\ninclude = ["{name}"]'))
+        made = self.run_isoloss("run", "one.toml", "--out", "one",
+                                "--set", "train.seeds=[1]")
+        self.assertEqual(made.returncode, PASS, made.stderr)
+
+        result = self.run_isoloss(
+            "compare", "one/bf16-seed1.h5", "one/mxfp8-seed1.h5", "--zoom",
+            "--step", "1", "--experiment", "one.toml", "--json", "--set",
+            "train.seeds=[1]")
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        found = json.loads(result.stdout)
+        self.assertEqual(found["first_source"]["result"], f"{name}_output")
+        self.assertIn(found["operations"][0]["result"],
+                      (f"{name}_output", f"{name}_dgrad", f"{name}_wgrad"))
+        # What the product reads, of both: only B quantises it.
+        operand = found["operands"][0]
+        self.assertEqual(operand["tensor"], f"{name}_activation")
+        self.assertIsNone(operand["a"]["codes"])
+        self.assertEqual(operand["b"]["format"], "e4m3")
+        self.assertEqual(len(operand["b"]["values"]),
+                         len(operand["b"]["codes"]))
+
+    def test_zoom_without_a_difference_is_json_too(self):
+        code, found = self.compare_json(self.bf16, self.bf16, "--zoom",
+                                        "--experiment", "tiny.toml")
+
+        self.assertEqual((code, found["equal"]), (PASS, True))
+
+    def test_zoom_refuses_a_pattern_before_it_runs_anything(self):
+        result = self.run_isoloss(
+            "compare", self.bf16, self.mxfp8, "--zoom", "--experiment",
+            "tiny.toml", "--tensors", "nomatch")
+
+        self.assertEqual(result.returncode, INVALID)
+        self.assertIn("`nomatch` matches none", result.stderr)
+        self.assertNotIn("running", result.stderr)
 
     def test_zoom_asks_for_the_experiment(self):
         self.assert_refused(

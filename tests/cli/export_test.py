@@ -50,6 +50,27 @@ class Export(ProgramTest):
                                        strict=True):
                     self.assertEqual(bits(float(value)), bits(norm))
 
+    def test_tensors_as_csv_have_a_row_for_each_step_and_name(self):
+        for group, cell in (("tensors", "l2_norm[1]"),
+                            ("parameters", "grad_norm[1]")):
+            with self.subTest(group=group):
+                rows = list(csv.reader(io.StringIO(
+                    self.export("--group", group))))
+                self.assertEqual(rows[0][:2], ["step[step]", "name"])
+                column = rows[0].index(cell)
+
+                with h5py.File(self.log) as log:
+                    held = log[group]
+                    names = list(held["names"].asstr())
+                    values = held[cell.removesuffix("[1]")][...]
+                    expected = [(str(step), name, bits(values[i, j]))
+                                for i, step in enumerate(held["step"])
+                                for j, name in enumerate(names)
+                                if not math.isnan(values[i, j])]
+                self.assertEqual(
+                    [(row[0], row[1], bits(float(row[column])))
+                     for row in rows[1:] if row[column] != "NaN"], expected)
+
     def test_steps_as_csv_is_the_default(self):
         self.assertEqual(self.export(),
                          self.export("--group", "steps", "--format", "csv"))

@@ -1,10 +1,12 @@
 """Ctrl-C and SIGTERM end a run early and leave nothing half done."""
 
+import shutil
 import signal
 
 import h5py
 
-from program import ProgramTest, INTERRUPTED, INVALID, PASS, same_bits
+from program import (ProgramTest, FAIL, INTERRUPTED, INVALID, PASS,
+                     same_bits)
 from terminal import TerminalProgram
 
 
@@ -48,7 +50,7 @@ class Interrupt(ProgramTest):
         with h5py.File(path) as log:
             self.assertFalse(log.attrs["complete"])
             kinds = list(log["events/kind"].asstr())
-            self.assertEqual(kinds, ["start", "checkpoint", "interrupt"])
+            self.assertEqual(kinds, ["start", "checkpoint", "cost", "interrupt"])
             steps = len(log["steps/step"])
             self.assertEqual(len(log["steps/loss_nats"]), steps)
         shown = self.run_isoloss("show", path)
@@ -107,6 +109,78 @@ class Interrupt(ProgramTest):
                 for word in words + ("--restart",):
                     self.assertIn(word, result.stderr)
                 self.assertEqual(self.contents("other"), before)
+
+    def test_resuming_with_other_columns_is_refused(self):
+        settings = ("train.steps=100000", "train.seeds=[1]")
+        self.interrupt(signal.SIGINT, "columns", *settings, command="run")
+        before = self.contents("columns")
+
+        result = self.run_isoloss(
+            "run", "tiny.toml", "--out", "columns", "--resume",
+            *(f"--set={s}" for s in settings), "--set=log.statistics_every=150")
+
+        self.assertEqual(result.returncode, INVALID, result.stderr)
+        self.assertIn("log.statistics_every: 200 before, 150 now", result.stderr)
+        self.assertEqual(self.contents("columns"), before)
+
+    def test_a_refused_resume_begins_no_run_and_keeps_the_verdict(self):
+        one = ("verify", "tiny.toml", "--out", "kept", "--set=train.seeds=[1]")
+        first = self.run_isoloss(*one)
+        (self.folder / "kept/mxfp8-seed1.h5").unlink()
+        before = self.contents("kept")
+
+        result = self.run_isoloss(*one, "--resume", "--set=train.lr=0.01")
+
+        self.assertEqual(result.returncode, INVALID, result.stderr)
+        self.assertIn("train.lr: 0.001 before, 0.01 now", result.stderr)
+        self.assertEqual(self.contents("kept"), before)
+
+        self.assertEqual(self.run_isoloss(*one, "--resume").returncode,
+                         first.returncode)
+
+    def test_a_checkpoint_of_another_run_is_passed_over(self):
+        settings = ("train.seeds=[1]", "train.steps=12",
+                    "log.checkpoint_every=5")
+        mine = self.make_logs("mine", *settings)["bf16-seed1"]
+        self.make_logs("foreign", *settings, "train.lr=0.1")
+        # What a kill after step 12 leaves, with the other run's state in it.
+        self.interrupt(signal.SIGINT, "mixed", "train.steps=100000",
+                       "train.seeds=[1]", "log.checkpoint_every=5",
+                       command="run")
+        place = self.folder / "mixed/bf16-seed1.checkpoints"
+        shutil.rmtree(place)
+        shutil.copytree(self.folder / "foreign/bf16-seed1.checkpoints", place)
+
+        with TerminalProgram(
+                self.folder, "run", "tiny.toml", "--arm", "bf16", "--out",
+                "mixed", "--resume", "--set=train.steps=100000",
+                "--set=train.seeds=[1]",
+                "--set=log.checkpoint_every=5") as program:
+            program.wait_for("loss ")
+            program.signal(signal.SIGINT)
+            program.wait()
+
+        with h5py.File(mine) as expected, h5py.File(
+                self.folder / "mixed/bf16-seed1.partial.h5") as log:
+            notes = list(log["events/text"].asstr())
+            self.assertTrue(any("it is of another run" in n for n in notes),
+                            notes)
+            # Warm-up ends with step 4: until then both plans agree.
+            self.assertEqual(list(log["steps/loss_nats"][:2]),
+                             list(expected["steps/loss_nats"][:2]))
+
+    def test_a_run_whose_loss_is_not_finite_keeps_its_checkpoints(self):
+        result = self.run_isoloss(
+            "run", "tiny.toml", "--arm", "bf16", "--out", "nan",
+            "--set=train.seeds=[1]", "--set=log.checkpoint_minutes=0.000001",
+            *(f"--set={s}" for s in (
+                "train.lr=1", "train.warmup_steps=0", "train.beta1=0.99",
+                "train.beta2=0.0001", "train.eps=1e-30")))
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertIn("First: ", result.stderr)
+        steps = list((self.folder / "nan/bf16-seed1.checkpoints").glob("step-*"))
+        self.assertGreater(len(steps), 0)
 
     def contents(self, out):
         return {str(path): path.read_bytes()

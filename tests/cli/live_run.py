@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -17,6 +18,12 @@ from terminal import PATIENCE
 # Long enough to be killed in the middle on any machine.
 LONG = ("train.steps=100000", "train.seeds=[1]", "log.eval_every=100000",
         "log.statistics_every=0", "log.digests_every=0")
+
+
+def visible(text):
+    """What a terminal shows of `text`: colours and cursor steps take no
+    room."""
+    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "")
 
 
 class Background:

@@ -18,7 +18,9 @@ class Progress(ProgramTest):
                          ["bf16-seed1", "bf16-seed2", "mxfp8-seed1",
                           "mxfp8-seed2"])
         for line in lines:
-            self.assertRegex(line, r": 20 steps, last loss \d\.\d{4} nats$")
+            self.assertRegex(
+                line, r": 20 steps, last loss \d\.\d{4} nats; .*of tensors at "
+                      r"1 steps took \S+ s, \S+ % of the run$")
 
     def test_bars_with_the_time_left_are_drawn_and_erased(self):
         with TerminalProgram(self.folder, "run", "tiny.toml", "--out", "bars",

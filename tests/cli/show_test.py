@@ -5,7 +5,7 @@ import shutil
 
 import h5py
 
-from live_run import LiveRunTest
+from live_run import Background, LiveRunTest, visible
 from program import INVALID, PASS
 from sealed_log import edited_log
 
@@ -66,6 +66,28 @@ class Show(LiveRunTest):
         self.assert_refused(
             self.run_isoloss("show", self.log, "--tensors", "*", "--step",
                              "7"), "step 7", "steps 1, ")
+
+    def test_a_step_that_is_not_there_is_refused(self):
+        self.assert_refused(
+            self.run_isoloss("show", self.log, "--step", "99"), "step 99",
+            "steps 1 to 20")
+
+    def test_tensors_are_those_of_the_last_step_with_statistics(self):
+        log = self.make_logs("digests", "log.statistics_first=3",
+                             "log.statistics_every=0",
+                             "log.digests_every=10")["bf16-seed1"]
+
+        shown = json.loads(self.show(log, "--tensors", "wq", "--json"))
+
+        self.assertEqual(shown["tensor_step"], 3)
+
+    def test_no_line_is_wider_than_a_narrow_terminal(self):
+        for columns in (20, 30, 40):
+            with Background(self.folder, "show", self.log, "--tensors", "wq",
+                            terminal=(24, columns)) as show:
+                self.assertEqual(show.end(), PASS)
+            for line in visible(show.text).splitlines():
+                self.assertLessEqual(len(line), columns, line)
 
     def test_a_value_that_is_not_finite_is_said_with_its_step(self):
         log = self.folder / shutil.copy(self.log, self.folder / "nan.h5")

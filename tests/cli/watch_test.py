@@ -4,7 +4,7 @@ import shutil
 import signal
 import time
 
-from live_run import Background, LiveRunTest
+from live_run import Background, LiveRunTest, visible
 from program import INVALID, PASS, USAGE
 
 
@@ -87,6 +87,17 @@ class Watch(LiveRunTest):
         for frame in watch.text.split("\x1b[J"):
             lines = frame.replace("\r", "").split("\n")
             self.assertLess(len(lines), 21)
+
+    def test_no_line_wraps_in_a_narrow_terminal(self):
+        for columns in (20, 30, 40):
+            with Background(self.folder, "watch", "killed", "--interval",
+                            "0.05", terminal=(20, columns)) as watch:
+                watch.wait_for("\x1b[J")
+                watch.wait_for("step")
+                watch.process.send_signal(signal.SIGINT)
+                self.assertEqual(watch.end(), PASS)
+            for line in visible(watch.text).splitlines():
+                self.assertLess(len(line), columns, line)
 
     def test_follows_a_run_to_its_end(self):
         (self.folder / "followed").mkdir()

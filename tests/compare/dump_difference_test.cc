@@ -168,5 +168,62 @@ TEST(RelativeL2, IsExactWhereTheArithmeticIs) {
   EXPECT_TRUE(std::isnan(RelativeL2({1, 0}, {kNan, 0})));
 }
 
+TEST(DumpDifference, ShowsTheOperandsOfAProductThatOneRunQuantises) {
+  // 1.5 * 2^(127 - 127): e4m3 code 0x3c is 1.5, 0x40 is 2.
+  runlog::DumpedTensor activation{.name = "m_activation",
+                                  .module = "m",
+                                  .kind = "activation",
+                                  .rows = 1,
+                                  .cols = 2,
+                                  .values = {1.5F, 2.0625F}};
+  runlog::DumpedTensor output{.name = "m_output",
+                              .module = "m",
+                              .kind = "output",
+                              .order = 1,
+                              .rows = 1,
+                              .cols = 1,
+                              .values = {1}};
+  const runlog::TensorDump a{.step = 1, .tensors = {activation, output}};
+  activation.format_rowwise = "e4m3";
+  activation.codes_rowwise = {0x3c, 0x40};
+  activation.scales_rowwise = {127};
+  output.values = {2};
+  const runlog::TensorDump b{.step = 1, .tensors = {activation, output}};
+
+  const DumpDifference difference = CompareDumps(a, b);
+
+  ASSERT_EQ(difference.operands.size(), 1u);
+  const OperandBlock& block = difference.operands[0];
+  EXPECT_EQ(block.tensor, "m_activation");
+  EXPECT_TRUE(block.a.codes.empty());
+  EXPECT_EQ(block.a.values, (std::vector<float>{1.5F, 2.0625F}));
+  EXPECT_EQ(block.b.codes, (std::vector<uint8_t>{0x3c, 0x40}));
+  EXPECT_EQ(block.b.values, (std::vector<float>{1.5F, 2.0F}));
+}
+
+TEST(DumpDifference, BlocksAreDecoded) {
+  runlog::DumpedTensor tensor{.name = "m_activation",
+                              .module = "m",
+                              .kind = "activation",
+                              .rows = 1,
+                              .cols = 2,
+                              .values = {1.5F, 2},
+                              .format_rowwise = "e4m3",
+                              .codes_rowwise = {0x3c, 0x40},
+                              .scales_rowwise = {127}};
+  const runlog::TensorDump a{.step = 1, .tensors = {tensor}};
+  tensor.scales_rowwise = {128};
+  const runlog::TensorDump b{.step = 1, .tensors = {tensor}};
+
+  const auto difference = CompareDumps(a, b);
+
+  ASSERT_EQ(difference.tensors.size(), 1u);
+  ASSERT_TRUE(difference.tensors[0].rowwise.has_value());
+  EXPECT_EQ(difference.tensors[0].rowwise->decoded_a,
+            (std::vector<float>{1.5F, 2}));
+  EXPECT_EQ(difference.tensors[0].rowwise->decoded_b,
+            (std::vector<float>{3, 4}));
+}
+
 }  // namespace
 }  // namespace isoloss::compare

@@ -66,6 +66,19 @@ TEST(LargestDifferences, TensorsAreRankedByTheirStatistics) {
   EXPECT_EQ(largest[0].relative, 0.2);
 }
 
+TEST(LargestDifferences, WhatWasNotLoggedAtAStepIsPassedOver) {
+  auto a = Log();
+  auto b = Log();
+  a.tensors.statistics[runlog::kStat_numel] = {64};
+  b.tensors.statistics[runlog::kStat_numel] = {std::nan("")};
+  b.tensors.statistics[runlog::kStat_l2_norm] = {std::nan("")};
+
+  EXPECT_THAT(LargestTensorDifferences(a, b, 5), IsEmpty());
+
+  b.tensors.statistics[runlog::kStat_numel] = {64};
+  EXPECT_THAT(LargestTensorDifferences(a, b, 5), SizeIs(1));
+}
+
 TEST(LargestDifferences, EqualLogsHaveNone) {
   EXPECT_THAT(LargestParameterDifferences(Log(), Log(), 5), IsEmpty());
   EXPECT_THAT(LargestTensorDifferences(Log(), Log(), 5), IsEmpty());

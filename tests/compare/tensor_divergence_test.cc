@@ -231,10 +231,50 @@ TEST(BoundedDivergence, NanAndInfinityAgreeWithTheirLikeOnly) {
   EXPECT_EQ(FindDivergence(a, b, {0.5}).first->quantity, "l2_norm");
 }
 
+TEST(BoundedDivergence, WhatWasNotLoggedAtAStepIsPassedOver) {
+  const auto a = Log();
+  auto b = Log();
+  // Step 1: no statistics in B; step 3: of tensor 2 only.
+  for (auto& statistic : b.tensors.statistics) {
+    for (size_t i = 0; i < statistic.size(); ++i) {
+      if (i != 5 + 2) statistic[i] = kNan;
+    }
+  }
+
+  const DivergenceReport report = FindDivergence(a, b, {1e-3});
+  EXPECT_FALSE(report.first.has_value());
+  EXPECT_THAT(report.tensor_steps, ElementsAre(3));
+
+  b.tensors.statistics[runlog::kStat_std][5 + 2] = 2;
+  EXPECT_EQ(FindDivergence(a, b, {1e-3}).first->name, "a_output");
+}
+
+TEST(BoundedDivergence, LooksAtTheQuantisationOfWhatBothQuantise) {
+  const auto compare = [](size_t statistic, double of_a, double of_b) {
+    auto a = Log();
+    auto b = Log();
+    a.tensors.statistics[statistic] = std::vector<double>(10, of_a);
+    b.tensors.statistics[statistic] = std::vector<double>(10, of_b);
+    const auto first = FindDivergence(a, b, {0.125}).first;
+    return first ? first->quantity : "";
+  };
+
+  EXPECT_EQ(compare(runlog::kStat_mse, 1, 1.125), "");
+  EXPECT_EQ(compare(runlog::kStat_mse, 1, 1.25), "mse");
+  EXPECT_EQ(compare(runlog::kStat_mse_columnwise, 1, 1.25), "mse_columnwise");
+  EXPECT_EQ(compare(runlog::kStat_underflows, 0, 12), "");
+  EXPECT_EQ(compare(runlog::kStat_underflows, 0, 13), "underflows%");
+  EXPECT_EQ(compare(runlog::kStat_saturated, 1, 20), "saturated%");
+  EXPECT_EQ(compare(runlog::kStat_scale_inv_min, 100, 101), "scale_inv_min");
+  EXPECT_EQ(compare(runlog::kStat_scale_inv_max, 120, 119), "scale_inv_max");
+  EXPECT_EQ(compare(runlog::kStat_scale_inv_max, kNan, 119), "");
+}
+
 TEST(PhaseOfTensor, ReadsTheLastPartOfTheName) {
   EXPECT_EQ(PhaseOfTensor("layers.0.attention.wkv_a_weight"), Phase::kForward);
   EXPECT_EQ(PhaseOfTensor("x_activation"), Phase::kForward);
   EXPECT_EQ(PhaseOfTensor("x_output"), Phase::kForward);
+  EXPECT_EQ(PhaseOfTensor("layers.1.moe.router_expert_ids"), Phase::kForward);
   EXPECT_EQ(PhaseOfTensor("x_gradient"), Phase::kBackward);
   EXPECT_EQ(PhaseOfTensor("x_dgrad"), Phase::kBackward);
   EXPECT_EQ(PhaseOfTensor("x_wgrad"), Phase::kBackward);

@@ -236,7 +236,7 @@ class Deaths(LiveJobTest):
         with h5py.File(self.folder / out / "bf16-seed1.partial.h5") as log:
             self.assertFalse(log.attrs["complete"])
             self.assertEqual(list(log["events/kind"].asstr()),
-                             ["start", "checkpoint", "interrupt"])
+                             ["start", "checkpoint", "cost", "interrupt"])
             self.assertGreater(len(log["steps/step"]), 0)
         self.assertEqual(self.reasons(out), {})
 

@@ -79,8 +79,11 @@ TEST_F(DumpTest, HoldsTheAnnouncedTensor) {
 
   EXPECT_EQ(dump.run, "arm-1");
   EXPECT_EQ(dump.step, 120);
-  ASSERT_EQ(dump.tensors.size(), 1u);
-  const DumpedTensor& tensor = dump.tensors[0];
+  ASSERT_FALSE(dump.tensors.empty());
+  for (const DumpedTensor& other : dump.tensors) {
+    EXPECT_TRUE(other.name == name || other.kind == "expert_ids") << other.name;
+  }
+  const DumpedTensor& tensor = dump.tensors.back();
   EXPECT_EQ(tensor.name, name);
   EXPECT_EQ(tensor.module, "layers.1.moe.routed_experts.w2");
   EXPECT_EQ(tensor.kind, "gradient");
@@ -144,6 +147,50 @@ TEST_F(DumpTest, DoesNotDependOnCopiesOfExperts) {
 
   EXPECT_TRUE(DumpOf({.ranks = 4, .processes = 4, .copies = 2, .units = 4},
                      patterns) == expected);
+}
+
+/// Passes tensors and choices of experts on to a dumper.
+struct DumperTap : model::TapSink {
+  DumperTap(TensorDumper& to, expert_parallel::Mesh& of)
+      : dumper(to), mesh(of) {}
+  void OnTensor(const model::Tensor& tensor) override {
+    dumper.Add(tensor, mesh);
+  }
+  void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
+                 size_t first_token) override {
+    dumper.AddRouting(module, expert_ids, first_token, mesh);
+    if (ids.empty()) {
+      ids.assign(expert_ids.Row(0),
+                 expert_ids.Row(0) + expert_ids.rows() * expert_ids.cols());
+    }
+  }
+
+  TensorDumper& dumper;
+  expert_parallel::Mesh& mesh;
+  std::vector<float> ids;  // of the first layer with experts
+};
+
+TEST_F(DumpTest, ExpertIdsStandBesideRowsOfExpertsWhateverTheProcesses) {
+  std::vector<float> ids;
+  TensorDump one;
+  for (const Setting& setting :
+       {Setting{}, Setting{.ranks = 2, .processes = 2}}) {
+    RunProcesses(setting, "bf16", [&](Process& process) {
+      TensorDumper dumper;
+      dumper.Begin(7, {"layers.1.moe.routed_experts.w1_activation"});
+      DumperTap tap(dumper, process.mesh);
+      process.Step(tap);
+      dumper.Write(folder_, "x");
+      if (setting.processes == 1) ids = tap.ids;
+    });
+    const TensorDump dump =
+        runlog::ReadTensorDump(folder_ / DumpFileName("x", 7));
+    ASSERT_EQ(dump.tensors.size(), 2u);
+    EXPECT_EQ(dump.tensors[0].name, "layers.1.moe.router_expert_ids");
+    EXPECT_EQ(dump.tensors[0].module, "layers.1.moe.router");
+    EXPECT_EQ(dump.tensors[0].kind, "expert_ids");
+    EXPECT_EQ(dump.tensors[0].values, ids);
+  }
 }
 
 /// A dump with a tensor of each kind.

@@ -71,6 +71,24 @@ TEST(LiveView, AsciiIsAsciiAndNoLineIsWiderThanAsked) {
   }
 }
 
+TEST(LiveView, NoLineIsWiderThanANarrowTerminal) {
+  auto ended = RunIn(RunState::kFinished);
+  ended.name = "a-name-that-is-longer-than-the-terminal";
+  for (const int width : {19, 29, 39}) {
+    const TextStyle style{.width = width, .color = true, .ascii = true};
+    for (const std::string& line :
+         DrawLiveRuns({RunIn(RunState::kRunning), ended}, 40, style)) {
+      EXPECT_EQ(line, ClipLine(line, width)) << line;
+    }
+  }
+}
+
+TEST(ClipLine, CountsCharactersAndKeepsColours) {
+  EXPECT_EQ(ClipLine("abc", 2), "ab");
+  EXPECT_EQ(ClipLine("░█░", 2), "░█");
+  EXPECT_EQ(ClipLine("\x1b[1mabc\x1b[0m", 2), "\x1b[1mab\x1b[0m");
+}
+
 TEST(LiveView, SaysWhenNothingNewCameForLong) {
   auto run = RunIn(RunState::kRunning);
   run.quiet_seconds = 31;  // 10 steps take 1.25 s: the limit is 30 s

@@ -137,9 +137,8 @@ TEST(Export, AxesAreNamedByLabelsWhereThereAreSomeElseNumbered) {
   log.moe.tokens_per_expert = {1, 2, 3, 4};
 
   EXPECT_THAT(Lines(log, "parameters", ExportFormat::kCsv),
-              ElementsAre("step[step],grad_norm.a.weight[1],"
-                          "\"grad_norm.b,\"\"c\"\"[1]\"",
-                          "1,0.5,1.5"));
+              ElementsAre("step[step],name,grad_norm[1]", "1,a.weight,0.5",
+                          "1,\"b,\"\"c\"\"\",1.5"));
   EXPECT_THAT(
       Lines(log, "parameters", ExportFormat::kJsonl),
       ElementsAre(R"({"step":1,"grad_norm":{"a.weight":0.5,"b,\"c\"":1.5}})"));
@@ -151,6 +150,25 @@ TEST(Export, AxesAreNamedByLabelsWhereThereAreSomeElseNumbered) {
                   "1,1,2,3,4"));
   EXPECT_THAT(Lines(log, "moe", ExportFormat::kJsonl),
               ElementsAre(R"({"step":1,"tokens_per_expert":[[1,2],[3,4]]})"));
+}
+
+TEST(Export, TensorsAsCsvHaveALineForEachStepAndName) {
+  RunLog log;
+  log.tensors.step = {3, 9};
+  log.tensors.count = 2;
+  log.tensors.names = {"a_output", "b_output"};
+  log.tensors.digest = {1, 2, 3, 4};
+  log.tensors.statistics[kStat_l2_norm] = {0.5, 1.5, 2.5, 3.5};
+  std::vector<std::string> lines;
+
+  const size_t rows =
+      ExportGroup(log, "tensors", ExportFormat::kCsv,
+                  [&](std::string_view line) { lines.emplace_back(line); });
+
+  EXPECT_EQ(rows, 4u);
+  EXPECT_THAT(lines, ElementsAre("step[step],name,digest[1],l2_norm[1]\n",
+                                 "3,a_output,1,0.5\n", "3,b_output,2,1.5\n",
+                                 "9,a_output,3,2.5\n", "9,b_output,4,3.5\n"));
 }
 
 TEST(Export, TextIsQuotedAsEachFormatAsks) {
@@ -172,7 +190,11 @@ TEST(Export, EveryGroupOfAFullLogHasRowsOfEqualWidth) {
     names.push_back(group.name);
     EXPECT_GT(group.rows, 0) << group.name;
     const auto csv = Lines(log, group.name, ExportFormat::kCsv);
-    EXPECT_EQ(csv.size(), group.rows + 1) << group.name;
+    const size_t lines_a_row =
+        group.name == "parameters" ? log.parameters.names.size()
+        : group.name == "tensors"  ? log.tensors.names.size()
+                                   : 1;
+    EXPECT_EQ(csv.size(), group.rows * lines_a_row + 1) << group.name;
     for (const std::string& line : csv) {
       EXPECT_EQ(Cells(line).size(), Cells(csv[0]).size()) << group.name;
     }

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <string>
+#include <string_view>
 
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/reader.h"
@@ -28,6 +31,12 @@ std::atomic<int> calls_to_live{-1};
 /// Whether ftruncate fails.
 std::atomic<bool> truncation_fails{false};
 
+/// Whether the bytes of HDF5 files are damaged on their way to the disk.
+std::atomic<bool> hdf5_is_damaged{false};
+
+/// How long fsync takes besides.
+std::atomic<int> sync_microseconds{0};
+
 /// Whether this call is the last one.
 bool Dies() { return calls_to_live >= 0 && calls_to_live-- == 0; }
 
@@ -40,6 +49,12 @@ ssize_t write(int fd, const void* bytes, size_t count) {
   if (Dies()) {
     ::syscall(SYS_write, fd, bytes, count / 2);
     ::_exit(9);
+  }
+  const std::string_view text(static_cast<const char*>(bytes), count);
+  if (hdf5_is_damaged && text.starts_with("\x89HDF")) {
+    std::string damaged(text);
+    damaged[count / 2] ^= 1;
+    return ::syscall(SYS_write, fd, damaged.data(), count);
   }
   return ::syscall(SYS_write, fd, bytes, count);
 }
@@ -62,6 +77,7 @@ int ftruncate(int fd, off_t size) noexcept {
 }
 int fsync(int fd) {
   if (Dies()) ::_exit(9);
+  ::usleep(static_cast<useconds_t>(sync_microseconds.load()));
   return static_cast<int>(::syscall(SYS_fsync, fd));
 }
 }
@@ -157,6 +173,142 @@ TEST(Recorder, HasAJournalAndAPartialLogMeanwhile) {
   EXPECT_EQ(recorder.last_step(), 2);
 }
 
+// A build takes two syncs: of the file and of its folder.
+TEST(Recorder, RefreshesSeldomIfThatTakesLong) {
+  using Clock = std::chrono::steady_clock;
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  Recorder recorder(paths, Named("a"));
+  recorder.Append(SampleRows(1));
+  sync_microseconds = 10'000;
+  recorder.Refresh(0);
+  sync_microseconds = 0;
+  const Clock::time_point built = Clock::now();
+  EXPECT_EQ(EncodeRows(ReadRunLog(paths.PartialLog())), RowsOf(1));
+
+  recorder.Append(SampleRows(2));
+  while (ReadRunLog(paths.PartialLog()).steps.step.size() == 1) {
+    recorder.Refresh(0);
+  }
+
+  EXPECT_GE(Clock::now() - built, std::chrono::milliseconds(200));
+  sync_microseconds = 10'000;
+  recorder.Append(SampleRows(3));
+  recorder.Sync();
+  sync_microseconds = 0;
+  recorder.Append(SampleRows(4));
+  recorder.Refresh(0);
+  EXPECT_EQ(EncodeRows(ReadRunLog(paths.PartialLog())), RowsOf(3));
+  recorder.Sync();
+  EXPECT_EQ(EncodeRows(ReadRunLog(paths.PartialLog())), RowsOf(4));
+}
+
+TEST(Recorder, SyncsTheJournalWithoutBuildingTheLog) {
+  const TemporaryFolder folder;
+  Recorder recorder(In(folder), Named("a"));
+  recorder.Append(SampleRows(1));
+
+  recorder.SyncJournal();
+
+  EXPECT_THAT(folder.Entries(), ElementsAre("mxfp8-seed1.journal"));
+}
+
+TEST(Recorder, KeepsTheJournalIfTheLogCannotBeReadBack) {
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  {
+    Recorder recorder(paths, Named("a"));
+    for (int64_t step = 1; step <= kSteps; ++step) {
+      recorder.Append(SampleRows(step));
+    }
+    hdf5_is_damaged = true;
+    EXPECT_THROW(recorder.Finish(Final("a")), Error);
+    hdf5_is_damaged = false;
+  }
+  EXPECT_FALSE(std::filesystem::exists(paths.Log()));
+
+  Recorder recorder(paths, Named("a"), ReadJournal(paths.Journal()).log,
+                    kSteps);
+  recorder.Finish(Final("a"));
+
+  EXPECT_EQ(EncodeRows(ReadRunLog(paths.Log())), RowsOf(kSteps));
+  EXPECT_THAT(folder.Entries(), ElementsAre("mxfp8-seed1.h5"));
+}
+
+/// The files of a run that was killed behind its third step; its partial log
+/// has two.
+void LeaveUnfinished(const RunPaths& paths) {
+  Recorder recorder(paths, Named("a"));
+  recorder.Append(SampleRows(1));
+  recorder.Append(SampleRows(2));
+  recorder.Sync();
+  recorder.Append(SampleRows(3));
+}
+
+TEST(Recorder, GoesOnFromThePartialLogWhenTheJournalIsDamaged) {
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  LeaveUnfinished(paths);
+  const std::string whole = Bytes(paths.Journal());
+  EXPECT_EQ(ReadJournalOrPartial(paths).note, "");
+  EXPECT_EQ(EncodeRows(ReadJournalOrPartial(paths).log), RowsOf(3));
+  // In the head, in the provenance, in the rows of the first step, in those of
+  // the last.
+  const size_t rows = EncodeProvenance(Named("a")).size() + 16 + 20;
+  for (const size_t place :
+       {size_t{3}, size_t{100}, rows + 40, whole.size() - 10}) {
+    std::string damaged = whole;
+    damaged[place] ^= 1;
+    WriteBytes(paths.Journal(), damaged);
+
+    const JournalContent content = ReadJournalOrPartial(paths);
+
+    EXPECT_EQ(EncodeRows(content.log), RowsOf(2)) << place;
+    EXPECT_EQ(content.log.provenance.arm, "a");
+    const bool partial = place != whole.size() - 10;
+    EXPECT_EQ(content.note.find("partial.h5") != std::string::npos, partial);
+    {
+      Recorder recorder(paths, Named("a"), content.log, 1);
+      recorder.Append(SampleRows(2));
+      recorder.Append(SampleRows(3));
+    }
+    EXPECT_EQ(EncodeRows(ReadJournal(paths.Journal()).log), RowsOf(3));
+    if (partial) {
+      EXPECT_EQ(Bytes(paths.DamagedJournal()), damaged);
+    }
+  }
+}
+
+TEST(Recorder, TakesNoPartialLogOfAnotherRunAndNoDamagedOne) {
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  LeaveUnfinished(paths);
+  std::string damaged = Bytes(paths.Journal());
+  damaged[EncodeProvenance(Named("a")).size() + 16 + 20 + 40] ^= 1;
+  WriteBytes(paths.Journal(), damaged);
+  RunLog other = ReadRunLog(paths.PartialLog());
+  other.provenance.seed += 1;
+  WriteRunLog(other, paths.PartialLog());
+
+  EXPECT_EQ(EncodeRows(ReadJournalOrPartial(paths).log), RowsOf(0));
+
+  WriteBytes(paths.PartialLog(), "damaged");
+  EXPECT_EQ(EncodeRows(ReadJournalOrPartial(paths).log), RowsOf(0));
+  damaged[3] ^= 1;
+  WriteBytes(paths.Journal(), damaged);
+  EXPECT_THROW(ReadJournalOrPartial(paths), Error);
+}
+
+TEST(Recorder, LeavesNoTemporaryWhenTheJournalCannotGetItsName) {
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  std::filesystem::create_directory(paths.Journal());
+
+  EXPECT_THROW(Recorder(paths, Named("a")), Error);
+
+  EXPECT_THAT(folder.Entries(), ElementsAre("mxfp8-seed1.journal"));
+}
+
 TEST(Recorder, InMemoryWritesNoFile) {
   Recorder recorder(Named("a"));
 
@@ -176,14 +328,19 @@ TEST(Recorder, RemovesWhatAnEarlierRunLeft) {
   for (const auto& path :
        {paths.Log(), paths.PartialLog(), paths.Journal(),
         paths.Checkpoints() / "step-000001", folder.path() / "other.h5",
-        folder.path() / ".mxfp8-seed1.partial.h5.77-1.tmp"}) {
+        folder.path() / ".mxfp8-seed1.partial.h5.77-1.tmp",
+        folder.path() / ".mxfp8-seed1.journal.new.tmp",
+        folder.path() / "..mxfp8-seed1.journal.new.tmp.77-0.tmp",
+        folder.path() / ".mxfp8-seed1.dump-000004.h5.77-2.tmp",
+        folder.path() / ".mxfp8-seed11.dump-000004.h5.77-2.tmp"}) {
     WriteBytes(path, "old");
   }
 
   const Recorder recorder(paths, Named("a"));
 
   EXPECT_THAT(folder.Entries(),
-              UnorderedElementsAre("mxfp8-seed1.journal", "other.h5"));
+              UnorderedElementsAre("mxfp8-seed1.journal", "other.h5",
+                                   ".mxfp8-seed11.dump-000004.h5.77-2.tmp"));
 }
 
 TEST(Recorder, ResumedFromAnyStepGivesTheSameLog) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
+#include <string>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
@@ -14,6 +16,7 @@
 namespace isoloss::runlog {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -84,6 +87,24 @@ TEST(AppendRows, LeavesTheLogAloneWhenRowsDoNotFit) {
       HasSubstr("bytes_by_pair has 15 values, but its rows need 16"));
 }
 
+TEST(CheckSize, RefusesWhatAReaderWould) {
+  RunLog log = SampleLog();
+  KeepRowsUpTo(2, log);
+  const RunLog rows = SampleRows(4);
+  // One of two steps with statistics of two tensors.
+  constexpr int64_t kHeld = TensorValuesPerStep(2);
+  ASSERT_EQ(log.tensors.e8m0_histogram.size(), size_t{kHeld});
+  ASSERT_EQ(rows.tensors.e8m0_histogram.size(), size_t{kHeld});
+
+  CheckSize(rows, log, 2 * kHeld);
+  EXPECT_THAT(
+      ErrorOf(ErrorKind::kConfig, [&] { CheckSize(rows, log, 2 * kHeld - 1); }),
+      AllOf(HasSubstr("/tensors/e8m0_histogram would have 1024 values"),
+            HasSubstr("may hold 1023"), HasSubstr("log.statistics_every")));
+  EXPECT_THAT(ErrorOf(ErrorKind::kConfig, [&] { CheckSize({}, log, 1); }),
+              HasSubstr("/steps/step would have 2 values"));
+}
+
 TEST(KeepRowsUpTo, LeavesWhatTheFirstStepsAdded) {
   for (int64_t last = 1; last <= 5; ++last) {
     RunLog expected;
@@ -135,6 +156,80 @@ TEST(EncodeRows, KeepsEveryBit) {
   EXPECT_EQ(EncodeRows(copy), EncodeRows(log));
   log.provenance = {};
   EXPECT_EQ(DumpLines(copy), DumpLines(log));
+}
+
+/// Statistics of one step: histograms with a few blocks in a few places.
+RunLog SparseRows(int64_t tensors) {
+  RunLog rows;
+  rows.tensors.step = {7};
+  rows.tensors.count = tensors;
+  rows.tensors.scale_bytes = kScaleBytes;
+  for (int64_t i = 0; i < tensors; ++i) {
+    rows.tensors.names.push_back(std::to_string(i));
+    rows.tensors.digest.push_back(i);
+  }
+  const auto values = static_cast<size_t>(TensorValuesPerStep(tensors));
+  rows.tensors.e8m0_histogram.assign(values, 0);
+  rows.tensors.e8m0_histogram_columnwise.assign(values, 0);
+  for (size_t i = 120; i < values; i += kScaleBytes) {
+    rows.tensors.e8m0_histogram[i] = 1 + static_cast<int32_t>(i);
+    rows.tensors.e8m0_histogram[i + 1] = -2;
+  }
+  return rows;
+}
+
+TEST(EncodeRows, StoresMostlyEmptyHistogramsInLittleSpace) {
+  for (const int64_t tensors : {1, 15, 16, 17, 32, 221}) {
+    const RunLog rows = SparseRows(tensors);
+
+    const auto bytes = EncodeRows(rows);
+
+    // 12 bytes for each of two places a tensor, and in both histograms for one
+    // of 4096 places; less than 300 for all else but names and digests.
+    const auto count = static_cast<size_t>(tensors);
+    const size_t entries = 2 * count + 2 * (count * kScaleBytes / 4096);
+    EXPECT_LT(bytes.size(), 12 * entries + 300 + count * (8 + 3 + 8));
+    const RunLog copy = DecodeRows(bytes);
+    EXPECT_EQ(copy.tensors.e8m0_histogram, rows.tensors.e8m0_histogram);
+    EXPECT_EQ(copy.tensors.e8m0_histogram_columnwise,
+              rows.tensors.e8m0_histogram_columnwise);
+    EXPECT_EQ(EncodeRows(copy), bytes);
+  }
+}
+
+TEST(DecodeRows, RefusesOrEncodesAgainSparseRowsWithAnyBitFlipped) {
+  const auto whole = EncodeRows(SparseRows(17));
+  for (size_t place = 0; place < whole.size(); ++place) {
+    EXPECT_THROW(DecodeRows(std::span(whole).first(place)), Error) << place;
+    for (int bit = 0; bit < 8; ++bit) {
+      auto bytes = whole;
+      bytes[place] ^= std::byte{1} << bit;
+      try {
+        EXPECT_EQ(EncodeRows(DecodeRows(bytes)), bytes) << place;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kFormat) << error.what();
+      }
+    }
+  }
+}
+
+// 2^27 zeros need 2^15 named places, and so 12 * 2^15 bytes.
+TEST(DecodeRows, AllocatesNothingForForgedAxesOfSparseRows) {
+  RunLog rows = SparseRows(1);
+  rows.tensors.names.clear();
+  rows.tensors.digest.clear();
+  auto bytes = EncodeRows(rows);
+  // Behind the histogram's axes, 1 and 256, the number of its entries, 2.
+  const uint64_t axes[] = {1, kScaleBytes, 2};
+  const auto* begin = reinterpret_cast<const std::byte*>(axes);
+  const auto found =
+      std::search(bytes.begin(), bytes.end(), begin, begin + sizeof(axes));
+  ASSERT_NE(found, bytes.end());
+  const uint64_t forged[] = {uint64_t{1} << 19};
+  std::memcpy(&*found, forged, sizeof(forged));
+
+  EXPECT_THAT(ErrorOf(ErrorKind::kFormat, [&] { DecodeRows(bytes); }),
+              HasSubstr("2 entries of 134217728 values"));
 }
 
 TEST(EncodeProvenance, KeepsEveryField) {

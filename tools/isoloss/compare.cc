@@ -77,10 +77,15 @@ Action DeclareCompare(CLI::App& app) {
       ->expected(2);
   app.add_option("--tolerance", arguments->tolerance,
                  "Values agree if they differ by no more than this share of "
-                 "the larger; without it, to the bit")
+                 "the larger; without it, to the bit. Of tensors it looks at "
+                 "l2_norm, mean (share of the root mean square), cur_amax, "
+                 "std, and if both runs quantise at mse, underflows% and "
+                 "saturated% (share of 100), scale_inv_min and scale_inv_max "
+                 "(always exact)")
       ->check(CLI::Range(0.0, 1.0));
   app.add_flag("--json", arguments->json,
-               "Print a JSON object: of the logs, or with --zoom of the dumps");
+               "Print a JSON object: of the logs, or with --zoom of the dumps "
+               "if there is anything to zoom into");
   arguments->zoom.Declare(app);
   app.description(
       "Compare two run logs; names the first step and, in the order of "

@@ -26,7 +26,8 @@ struct LogComparison {
   std::vector<compare::LargestDifference> tensors;
   std::optional<compare::RoutingDifference> routing;
 
-  /// No difference, and as many steps in both.
+  /// No difference in what both logs hold, and as many steps in both. Which
+  /// tensors and parameters a log holds is a setting and no number.
   bool Equal() const;
 };
 

@@ -9,6 +9,7 @@
 #include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/train/run_again.h"
 
 namespace isoloss::cli {
@@ -50,6 +51,40 @@ fs::path DumpOf(const compare::Run& run, const fs::path& folder, int64_t step,
                          hooks);
 }
 
+/// Does the log name every tensor of a step? Not if only some had statistics
+/// and none digests.
+bool NamesAllTensors(const runlog::RunLog& log) {
+  if (std::ranges::any_of(log.tensors.digest,
+                          [](int64_t digest) { return digest != 0; })) {
+    return true;
+  }
+  return !log.tensors.names.empty() &&
+         log.provenance.experiment_text.find("statistics_tensors = []") !=
+             std::string::npos;
+}
+
+/// Refuses a pattern that no tensor has before runs are made for it.
+void CheckPatterns(const LogComparison& comparison,
+                   const std::vector<std::string>& patterns) {
+  const compare::Run* known = nullptr;
+  for (const compare::Run* run : {comparison.a, comparison.b}) {
+    if (NamesAllTensors(run->log)) known = run;
+  }
+  if (known == nullptr) return;
+  const std::vector<std::string>& names = known->log.tensors.names;
+  for (const std::string& pattern : patterns) {
+    const bool matches = std::ranges::any_of(names, [&](const auto& name) {
+      return precision::SiteMatches(pattern, name);
+    });
+    if (matches) continue;
+    ThrowError(ErrorKind::kConfig,
+               "compare: --tensors `{}` matches none of the {} tensors of {}; "
+               "the first is `{}`, the last `{}`. `isoloss show --tensors '*'` "
+               "lists all.",
+               pattern, names.size(), known->file, names.front(), names.back());
+  }
+}
+
 }  // namespace
 
 void ZoomArguments::Declare(CLI::App& app) {
@@ -83,6 +118,11 @@ void ZoomArguments::Declare(CLI::App& app) {
 ExitCode Zoom(const LogComparison& comparison, const ZoomArguments& arguments,
               bool json) {
   const auto& first = comparison.report.first;
+  CheckPatterns(comparison, arguments.tensors);
+  if (!arguments.step && !first && json) {
+    PrintComparisonJson(comparison);
+    return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
+  }
   if (!arguments.step && !first) {
     fmt::print("No step differs, so there is nothing to zoom into\n");
     return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;

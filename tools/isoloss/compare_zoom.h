@@ -29,8 +29,10 @@ struct ZoomArguments {
 /// first step that differs, or the one that was asked for, and compares all
 /// that the chosen tensors hold (CompareDumpFiles). Without a difference and
 /// without a step there is nothing to look at: exit code 0.
+/// With `json` it prints the comparison of the logs then.
 /// Errors   as train::RunAgain and CompareDumpFiles; ConfigError if --out would
-///          lie over the logs.
+///          lie over the logs, or if the logs name all tensors and a pattern
+///          matches none.
 ExitCode Zoom(const LogComparison& comparison, const ZoomArguments& arguments,
               bool json);
 

@@ -18,9 +18,13 @@ namespace {
 
 std::string Outcome(const runlog::RunLog& log) {
   if (log.steps.loss_nats.empty()) return "no step";
-  return fmt::format("{} steps, last loss {:.4f} nats{}", log.steps.step.back(),
-                     log.steps.loss_nats.back(),
-                     log.provenance.complete ? "" : ", ended early");
+  std::string cost;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind == "cost") cost = "; " + event.text;
+  }
+  return fmt::format("{} steps, last loss {:.4f} nats{}{}",
+                     log.steps.step.back(), log.steps.loss_nats.back(),
+                     log.provenance.complete ? "" : ", ended early", cost);
 }
 
 /// torchtitan's line, behind the run's name; parsers of such lines skip what
@@ -124,7 +128,12 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   hooks.on_event = [&](size_t run, const runlog::Event& event) {
     if (IsNews(event)) progress.Say(names[run] + ": " + NewsOf(event));
   };
+  std::atomic<bool> aborted{false};
+  hooks.on_accepted = options.on_accepted;
   hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
+    if (!log.events.empty() && log.events.back().kind == "abort") {
+      aborted.store(true);
+    }
     if (bars) progress.Finish(run, Outcome(log));
   };
   hooks.stop = &interrupted;
@@ -139,6 +148,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                   [](const std::filesystem::path& log) {
                     return log.empty() || log.stem().extension() == ".partial";
                   });
+  executed.aborted = aborted.load();
   progress.Clear();
   if (executed.interrupted && SpeaksForTheJob()) {
     fmt::print(stderr,

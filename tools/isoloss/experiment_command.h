@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ void PrintPlan(const train::Experiment& experiment);
 struct ExecutedRuns {
   std::vector<std::filesystem::path> logs;
   bool interrupted = false;
+  bool aborted = false;  ///< the numbers of some run were not finite
 };
 
 /// Of several processes of one job only the first writes, prints and judges.
@@ -53,6 +55,8 @@ struct TrainArmsOptions {
   std::string only_arm = {};
   /// Print each step as torchtitan does, in place of progress bars.
   bool print_steps = false;
+  /// Once, before any file is changed.
+  std::function<void()> on_accepted = {};
 };
 
 /// Trains the arms of `experiment` with progress bars. Says on standard error

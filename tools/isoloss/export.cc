@@ -32,12 +32,14 @@ struct ExportArguments {
   }
 };
 
-void ExportToFile(const runlog::RunLog& log, const std::string& group,
-                  runlog::ExportFormat format, const fs::path& file) {
+/// Returns how many rows it wrote.
+size_t ExportToFile(const runlog::RunLog& log, const std::string& group,
+                    runlog::ExportFormat format, const fs::path& file) {
   std::string text;
-  runlog::ExportGroup(log, group, format,
-                      [&](std::string_view line) { text += line; });
+  const size_t rows = runlog::ExportGroup(
+      log, group, format, [&](std::string_view line) { text += line; });
   WriteFileAtomically(file, std::as_bytes(std::span(text)));
+  return rows;
 }
 
 void ExportAll(const runlog::RunLog& log, const ExportArguments& arguments) {
@@ -54,8 +56,8 @@ void ExportAll(const runlog::RunLog& log, const ExportArguments& arguments) {
     const fs::path file =
         arguments.out / fmt::format("{}.{}", group.name, arguments.format);
     if (group.rows == 0) continue;
-    ExportToFile(log, group.name, arguments.Format(), file);
-    fmt::print("{}: {} rows\n", file.string(), group.rows);
+    const size_t rows = ExportToFile(log, group.name, arguments.Format(), file);
+    fmt::print("{}: {} rows\n", file.string(), rows);
   }
 }
 
@@ -97,8 +99,9 @@ Action DeclareExport(CLI::App& app) {
                  "File to write in place of standard output; a folder if no "
                  "--group is given");
   app.description(
-      "Write a run log as CSV or JSON lines, one row per step. Numbers read "
-      "back to the same bits; NaN and infinities are NaN, Infinity and "
+      "Write a run log as CSV or JSON lines, one row per step; in CSV, tensors "
+      "and parameters have one per step and name. Numbers read back to the "
+      "same bits; NaN and infinities are NaN, Infinity and "
       "-Infinity, in JSON as strings");
   return [arguments] { return Export(*arguments); };
 }

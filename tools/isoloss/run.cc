@@ -1,6 +1,7 @@
 // isoloss run: train arms, write logs, judge nothing.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <memory>
@@ -38,11 +39,16 @@ Action DeclareRun(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->needs(dump);
   return [arguments] {
-    train::Experiment experiment = arguments->Load();
-    if (!arguments->dump.empty()) experiment.log.dump_tensors = arguments->dump;
-    if (!arguments->dump_steps.empty()) {
-      experiment.log.dump_steps = arguments->dump_steps;
+    // As overrides, so that they are checked like the file.
+    if (!arguments->dump.empty()) {
+      arguments->overrides.push_back(fmt::format(
+          "log.dump_tensors=['{}']", fmt::join(arguments->dump, "', '")));
     }
+    if (!arguments->dump_steps.empty()) {
+      arguments->overrides.push_back(fmt::format(
+          "log.dump_steps=[{}]", fmt::join(arguments->dump_steps, ", ")));
+    }
+    const train::Experiment experiment = arguments->Load();
     if (arguments->dry_run) {
       PrintPlan(experiment);
       return ExitCode::kPass;
@@ -56,7 +62,8 @@ Action DeclareRun(CLI::App& app) {
     for (const std::filesystem::path& log : executed.logs) {
       if (!log.empty()) fmt::print("{}\n", log.string());
     }
-    return executed.interrupted ? ExitCode::kInterrupted : ExitCode::kPass;
+    if (executed.interrupted) return ExitCode::kInterrupted;
+    return executed.aborted ? ExitCode::kFail : ExitCode::kPass;
   };
 }
 

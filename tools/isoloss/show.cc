@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,14 +14,19 @@
 #include "isoloss/compare/exchange_summary.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/chart.h"
+#include "isoloss/report/live_view.h"
 #include "isoloss/report/run_summary.h"
 #include "isoloss/runlog/schema.h"
 #include "json_numbers.h"
 #include "judge.h"
 #include "open_log.h"
+#include "terminal_width.h"
 
 namespace isoloss::cli {
 namespace {
+
+/// Columns below which lines are cut.
+constexpr int kNarrow = 60;
 
 struct ShowArguments {
   std::filesystem::path log;
@@ -31,22 +37,26 @@ struct ShowArguments {
   std::optional<int64_t> step;
 };
 
-void PrintProvenance(const std::string& file, const runlog::RunLog& log) {
+std::string ProvenanceText(const std::string& file, const runlog::RunLog& log) {
+  std::string text;
   const runlog::Provenance& p = log.provenance;
-  fmt::print("{}\n", file);
-  fmt::print("  experiment  {} (config {})\n", p.experiment_name,
-             p.config_digest);
-  fmt::print("  arm         {}, recipe {}, seed {}\n", p.arm, p.recipe, p.seed);
-  fmt::print("  made by     {} ({}, {}, kernels: {})\n", p.tool_version,
-             p.commit, p.compiler, p.cpu_target);
-  fmt::print("  corpus      {} (digest {})\n", p.corpus_description,
-             p.corpus_digest);
-  fmt::print("  model       {} parameters, initial weights {}\n", p.parameters,
-             p.initial_weights_digest);
-  fmt::print("  GEMMs       {} of {} quantised per step\n",
-             p.quantized_gemms_per_step, p.gemms_per_step);
-  fmt::print("  steps       {} of {} planned{}\n", log.steps.step.size(),
-             p.steps_planned, p.complete ? "" : ", incomplete");
+  text += fmt::format("{}\n", file);
+  text += fmt::format("  experiment  {} (config {})\n", p.experiment_name,
+                      p.config_digest);
+  text += fmt::format("  arm         {}, recipe {}, seed {}\n", p.arm, p.recipe,
+                      p.seed);
+  text += fmt::format("  made by     {} ({}, {}, kernels: {})\n",
+                      p.tool_version, p.commit, p.compiler, p.cpu_target);
+  text += fmt::format("  corpus      {} (digest {})\n", p.corpus_description,
+                      p.corpus_digest);
+  text += fmt::format("  model       {} parameters, initial weights {}\n",
+                      p.parameters, p.initial_weights_digest);
+  text += fmt::format("  GEMMs       {} of {} quantised per step\n",
+                      p.quantized_gemms_per_step, p.gemms_per_step);
+  text +=
+      fmt::format("  steps       {} of {} planned{}\n", log.steps.step.size(),
+                  p.steps_planned, p.complete ? "" : ", incomplete");
+  return text;
 }
 
 std::string ByteText(double bytes) {
@@ -56,42 +66,49 @@ std::string ByteText(double bytes) {
 
 /// Where experts lived and how rows travelled; nothing for logs that do not
 /// say.
-void PrintExchange(const runlog::RunLog& log) {
+std::string ExchangeText(const runlog::RunLog& log) {
+  std::string text;
   const runlog::Provenance& p = log.provenance;
-  if (p.exchange.empty()) return;
-  fmt::print("  exchange    {}\n", p.exchange);
+  if (p.exchange.empty()) return text;
+  text += fmt::format("  exchange    {}\n", p.exchange);
   const auto summary = compare::SummarizeExchange(log);
-  if (!summary || p.ranks < 2) return;
-  fmt::print(
+  if (!summary || p.ranks < 2) return text;
+  text += fmt::format(
       "  mesh        {} ranks on {} nodes (transport {}, processes {}): per "
       "step "
       "{} within nodes, {} between\n",
       p.ranks, summary->nodes, p.transport, p.processes,
       ByteText(summary->bytes_within_nodes),
       ByteText(summary->bytes_between_nodes));
-  fmt::print(
+  text += fmt::format(
       "  rows        {:.2f} per token, {:.2f} after rank, {:.2f} after node "
       "deduplication; busiest rank {:.2f} x the mean\n",
       summary->rows_per_token, summary->rank_rows_per_token,
       summary->node_rows_per_token, summary->busiest_rank_over_mean);
   if (summary->crc_failures > 0) {
-    fmt::print("  damage      {} messages arrived damaged, {} repaired\n",
-               summary->crc_failures, summary->resends);
+    text +=
+        fmt::format("  damage      {} messages arrived damaged, {} repaired\n",
+                    summary->crc_failures, summary->resends);
   }
+  return text;
 }
 
-void PrintLoss(const runlog::RunLog& log, const report::TextStyle& style) {
+std::string LossText(const runlog::RunLog& log,
+                     const report::TextStyle& style) {
+  std::string text;
   report::Chart chart;
   chart.step = log.steps.step;
   chart.curves = {{log.steps.loss_nats, false}};
-  fmt::print("\nloss (nats)\n");
+  text += fmt::format("\nloss (nats)\n");
   for (const std::string& line : report::DrawChart(chart, style)) {
-    fmt::print("{}\n", line);
+    text += fmt::format("{}\n", line);
   }
   for (size_t i = 0; i < log.eval.step.size(); ++i) {
-    fmt::print("{}step {:>7}  held-out loss {:.4f} nats\n", i == 0 ? "\n" : "",
-               log.eval.step[i], log.eval.loss_nats[i]);
+    text += fmt::format("{}step {:>7}  held-out loss {:.4f} nats\n",
+                        i == 0 ? "\n" : "", log.eval.step[i],
+                        log.eval.loss_nats[i]);
   }
+  return text;
 }
 
 /// Visitor of the schema that turns provenance into JSON.
@@ -186,6 +203,19 @@ report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   return options;
 }
 
+/// In a narrow terminal a table of lines that wrap can't be read; elsewhere
+/// nothing is cut, for who reads on needs all of it.
+void Print(const std::string& text, int columns) {
+  if (columns >= kNarrow) {
+    fmt::print("{}", text);
+    return;
+  }
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    fmt::print("{}\n", report::ClipLine(line, columns));
+  }
+}
+
 ExitCode Show(const ShowArguments& arguments) {
   const OpenedLog opened = OpenLog(arguments.log);
   const runlog::RunLog& log = opened.log;
@@ -197,16 +227,21 @@ ExitCode Show(const ShowArguments& arguments) {
   }
   ReportArguments report;
   report.ascii = arguments.ascii;
-  const report::TextStyle style = report.Style();
-  PrintProvenance(arguments.log.string(), log);
-  if (!opened.note.empty()) fmt::print("  journal     {}\n", opened.note);
-  PrintExchange(log);
-  if (arguments.recipe) fmt::print("\n{}", log.provenance.resolved_recipe);
-  PrintLoss(log, style);
-  fmt::print("{}", report::RenderRunSummary(summary));
-  if (!log.events.empty()) {
-    fmt::print("\nevents (UTC)\n{}", report::RenderEvents(log.events, style));
+  report::TextStyle style = report.Style();
+  const int columns = TerminalWidth().value_or(style.width);
+  style.width = std::min(style.width, columns);
+  std::string text = ProvenanceText(arguments.log.string(), log);
+  if (!opened.note.empty()) {
+    text += fmt::format("  journal     {}\n", opened.note);
   }
+  text += ExchangeText(log);
+  if (arguments.recipe) text += "\n" + log.provenance.resolved_recipe;
+  text += LossText(log, style);
+  text += report::RenderRunSummary(summary);
+  if (!log.events.empty()) {
+    text += "\nevents (UTC)\n" + report::RenderEvents(log.events, style);
+  }
+  Print(text, columns);
   return ExitCode::kPass;
 }
 
@@ -228,7 +263,8 @@ Action DeclareShow(CLI::App& app) {
       ->type_name("PATTERN");
   app.add_option("--step", arguments->step,
                  "Parameters, MoE layers and tensors at this step; without it "
-                 "at the last one logged");
+                 "at the last one logged, tensors at the last one with "
+                 "statistics");
   return [arguments] { return Show(*arguments); };
 }
 

@@ -51,9 +51,13 @@ ExitCode Verify(const VerifyArguments& arguments) {
   }
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
   // An earlier verdict must not stand beside logs that it was not given on.
-  if (SpeaksForTheJob()) RemoveVerdicts(CandidatesOf(experiment), folder);
-  const ExecutedRuns executed = TrainArms(
-      experiment, folder, {.leftovers = arguments.experiment.leftovers()});
+  const auto remove_verdicts = [&] {
+    if (SpeaksForTheJob()) RemoveVerdicts(CandidatesOf(experiment), folder);
+  };
+  const ExecutedRuns executed =
+      TrainArms(experiment, folder,
+                {.leftovers = arguments.experiment.leftovers(),
+                 .on_accepted = remove_verdicts});
   if (!SpeaksForTheJob()) return ExitCode::kPass;
   if (executed.interrupted) return ExitCode::kInterrupted;
   return ReportVerdicts(

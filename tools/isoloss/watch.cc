@@ -23,6 +23,7 @@
 #include "isoloss/report/live_view.h"
 #include "judge.h"
 #include "open_log.h"
+#include "terminal_width.h"
 
 namespace isoloss::cli {
 namespace {
@@ -178,7 +179,8 @@ class Screen {
       return;
     }
     const int rows = Rows();
-    std::vector<std::string> lines = {Waiting(path)};
+    std::vector<std::string> lines = {
+        report::ClipLine(Waiting(path), Style().width)};
     if (!runs.empty()) lines = DrawLiveRuns(runs, rows, Style());
     // A block as high as the terminal would scroll, and the next redraw miss
     // its place.
@@ -209,7 +211,9 @@ class Screen {
     arguments.ascii = ascii_;
     report::TextStyle style = arguments.Style();
     // A line as wide as the terminal would wrap.
-    if (terminal_) --style.width;
+    if (terminal_) {
+      style.width = std::min(style.width, TerminalWidth().value_or(80)) - 1;
+    }
     return style;
   }
 

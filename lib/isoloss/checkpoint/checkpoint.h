@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -114,10 +115,15 @@ struct Found {
   std::vector<std::string> notes;
 };
 
+/// Why a whole checkpoint can't be used after all; "" if it can.
+using Misfit = std::function<std::string(const Checkpoint& checkpoint)>;
+
 /// The checkpoint that LATEST names or, failing that, the newest other one that
-/// is whole. A folder that is missing or holds none gives nothing.
-Found FindNewest(const std::filesystem::path& checkpoints);
-/// The newest whole one whose step is `step` or before it.
-Found FindNewestUpTo(const std::filesystem::path& checkpoints, int64_t step);
+/// is whole and fits. A folder that is missing or holds none gives nothing.
+Found FindNewest(const std::filesystem::path& checkpoints,
+                 const Misfit& misfit = {});
+/// The newest such one whose step is `step` or before it.
+Found FindNewestUpTo(const std::filesystem::path& checkpoints, int64_t step,
+                     const Misfit& misfit = {});
 
 }  // namespace isoloss::checkpoint

@@ -81,8 +81,8 @@ std::optional<int64_t> LatestStep(const fs::path& checkpoints,
   return std::nullopt;
 }
 
-/// The first whole one.
-Found FirstWhole(std::span<const Candidate> candidates,
+/// The first whole one that fits.
+Found FirstWhole(std::span<const Candidate> candidates, const Misfit& misfit,
                  std::vector<std::string> notes) {
   Found found{.checkpoint = std::nullopt, .notes = std::move(notes)};
   for (const Candidate& candidate : candidates) {
@@ -90,6 +90,13 @@ Found FirstWhole(std::span<const Candidate> candidates,
       found.checkpoint.emplace(candidate.path);
     } catch (const Error& error) {
       found.notes.emplace_back(error.what());
+      continue;
+    }
+    const std::string reason = misfit ? misfit(*found.checkpoint) : "";
+    if (!reason.empty()) {
+      found.notes.push_back(
+          fmt::format("{}: {}.", candidate.path.string(), reason));
+      found.checkpoint.reset();
       continue;
     }
     if (candidate.set_aside) {
@@ -105,7 +112,7 @@ Found FirstWhole(std::span<const Candidate> candidates,
 
 }  // namespace
 
-Found FindNewest(const fs::path& checkpoints) {
+Found FindNewest(const fs::path& checkpoints, const Misfit& misfit) {
   std::vector<Candidate> candidates = CandidatesIn(checkpoints);
   std::vector<std::string> notes;
   if (candidates.empty()) return {};
@@ -125,13 +132,14 @@ Found FindNewest(const fs::path& checkpoints) {
       std::rotate(candidates.begin(), named, named + 1);
     }
   }
-  return FirstWhole(candidates, std::move(notes));
+  return FirstWhole(candidates, misfit, std::move(notes));
 }
 
-Found FindNewestUpTo(const fs::path& checkpoints, int64_t step) {
+Found FindNewestUpTo(const fs::path& checkpoints, int64_t step,
+                     const Misfit& misfit) {
   std::vector<Candidate> candidates = CandidatesIn(checkpoints);
   std::erase_if(candidates, [&](const Candidate& c) { return c.step > step; });
-  return FirstWhole(candidates, {});
+  return FirstWhole(candidates, misfit, {});
 }
 
 }  // namespace isoloss::checkpoint

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/compare/common_steps.h"
+#include "isoloss/formats/mx_block.h"
 
 namespace isoloss::compare {
 namespace {
@@ -17,6 +18,7 @@ using runlog::TensorDump;
 constexpr int64_t kBlock = 32;
 constexpr size_t kElements = 8;
 constexpr size_t kNeighbours = 3;
+constexpr int64_t kOperandBlocks = 2;
 
 bool SameBits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
@@ -35,6 +37,19 @@ int64_t OrderedBits(float value) {
   return bits >> 31U ? -magnitude : magnitude;
 }
 
+/// What a GEMM computes with.
+std::vector<float> Decoded(const std::string& format, uint8_t scale,
+                           const std::vector<uint8_t>& codes) {
+  formats::MxMatrix block;
+  block.codes.ResizeUninitialized(1, codes.size());
+  block.scales.ResizeUninitialized(1, 1);
+  std::ranges::copy(codes, block.codes.data());
+  block.scales(0, 0) = scale;
+  const Matrix<float> values =
+      formats::DequantizeMx(block, formats::FormatByName(format));
+  return {values.data(), values.data() + values.size()};
+}
+
 /// Codes and scales of a quantised copy, cut into blocks.
 class BlockComparison {
  public:
@@ -50,8 +65,14 @@ class BlockComparison {
   /// The next block: `length` codes from `first` on, `stride` apart.
   void Add(size_t scale, int64_t row, int64_t col, size_t first, size_t stride,
            int64_t length) {
-    BlockDifference block{row, col, scales_a_[scale], scales_b_[scale], {}, {},
-                          0,   0};
+    BlockDifference block{.row = row,
+                          .col = col,
+                          .scale_a = scales_a_[scale],
+                          .scale_b = scales_b_[scale],
+                          .codes_a = {},
+                          .codes_b = {},
+                          .decoded_a = {},
+                          .decoded_b = {}};
     bool equal = block.scale_a == block.scale_b;
     for (int64_t i = 0; i < length; ++i) {
       const size_t place = first + static_cast<size_t>(i) * stride;
@@ -65,9 +86,11 @@ class BlockComparison {
     if (!equal && !found_) found_ = block;
   }
 
-  std::optional<BlockDifference> Result() const {
+  std::optional<BlockDifference> Result(const std::string& format) const {
     std::optional<BlockDifference> result = found_;
     if (result) {
+      result->decoded_a = Decoded(format, result->scale_a, result->codes_a);
+      result->decoded_b = Decoded(format, result->scale_b, result->codes_b);
       result->count = count_;
       result->of = of_;
     }
@@ -98,7 +121,7 @@ std::optional<BlockDifference> CompareRowwise(const DumpedTensor& a,
                  std::min(kBlock, a.cols - col));
     }
   }
-  return blocks.Result();
+  return blocks.Result(a.format_rowwise);
 }
 
 /// Blocks start anew in each segment.
@@ -124,7 +147,7 @@ std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
     }
     begin = end;
   }
-  return blocks.Result();
+  return blocks.Result(a.format_columnwise);
 }
 
 void CompareValues(const DumpedTensor& a, const DumpedTensor& b,
@@ -164,6 +187,63 @@ TensorDifference CompareTensors(const DumpedTensor& a, const DumpedTensor& b) {
   difference.rowwise = CompareRowwise(a, b);
   difference.columnwise = CompareColumnwise(a, b);
   return difference;
+}
+
+const DumpedTensor* Find(const TensorDump& dump, const std::string& name) {
+  const auto found = std::ranges::find(dump.tensors, name, &DumpedTensor::name);
+  return found == dump.tensors.end() ? nullptr : &*found;
+}
+
+OperandBlock::Side SideOf(const DumpedTensor& tensor, int64_t row,
+                          int64_t col) {
+  const auto length =
+      static_cast<ptrdiff_t>(std::min(kBlock, tensor.cols - col));
+  const auto at = static_cast<ptrdiff_t>(row * tensor.cols + col);
+  OperandBlock::Side side;
+  side.format = tensor.format_rowwise;
+  if (side.format.empty()) {
+    side.values.assign(tensor.values.begin() + at,
+                       tensor.values.begin() + at + length);
+    return side;
+  }
+  const int64_t blocks = (tensor.cols + kBlock - 1) / kBlock;
+  side.scale =
+      tensor.scales_rowwise[static_cast<size_t>(row * blocks + col / kBlock)];
+  side.codes.assign(tensor.codes_rowwise.begin() + at,
+                    tensor.codes_rowwise.begin() + at + length);
+  side.values = Decoded(side.format, side.scale, side.codes);
+  return side;
+}
+
+void AppendOperand(const TensorDump& a, const TensorDump& b,
+                   const std::string& name, int64_t rows, int64_t row,
+                   std::vector<OperandBlock>& blocks) {
+  const DumpedTensor* of_a = Find(a, name);
+  const DumpedTensor* of_b = Find(b, name);
+  if (of_a == nullptr || of_b == nullptr ||
+      of_a->format_rowwise == of_b->format_rowwise || of_a->rows != rows ||
+      of_b->rows != rows || of_a->cols != of_b->cols) {
+    return;
+  }
+  const int64_t end = std::min(of_a->cols, kOperandBlocks * kBlock);
+  for (int64_t col = 0; col < end; col += kBlock) {
+    blocks.push_back(
+        {name, row, col, SideOf(*of_a, row, col), SideOf(*of_b, row, col)});
+  }
+}
+
+/// y = x W^T: an element's row is x's, its column W's row.
+std::vector<OperandBlock> OperandsOf(const TensorDump& a, const TensorDump& b,
+                                     const TensorDifference& first) {
+  std::vector<OperandBlock> blocks;
+  const DumpedTensor& output = *Find(a, first.name);
+  if (output.kind != "output" || first.first_elements.empty()) return blocks;
+  const ElementDifference& element = first.first_elements.front();
+  AppendOperand(a, b, output.module + "_activation", output.rows, element.row,
+                blocks);
+  AppendOperand(a, b, output.module + "_weight", output.cols, element.col,
+                blocks);
+  return blocks;
 }
 
 }  // namespace
@@ -225,6 +305,9 @@ DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
     auto& agreeing = result.agreeing_before_first;
     agreeing.push_back(difference.name);
     if (agreeing.size() > kNeighbours) agreeing.erase(agreeing.begin());
+  }
+  if (!result.tensors.empty()) {
+    result.operands = OperandsOf(a, b, result.tensors.front());
   }
   return result;
 }

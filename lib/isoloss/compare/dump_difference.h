@@ -29,6 +29,8 @@ struct BlockDifference {
   uint8_t scale_b = 0;
   std::vector<uint8_t> codes_a;
   std::vector<uint8_t> codes_b;
+  std::vector<float> decoded_a;  ///< what the GEMM computes with
+  std::vector<float> decoded_b;
   int64_t count = 0;  ///< blocks of the tensor that differ
   int64_t of = 0;     ///< blocks of the tensor
 };
@@ -57,11 +59,32 @@ struct TensorDifference {
   bool Differs() const;
 };
 
+/// A block of a GEMM's operand that not both runs quantise alike.
+struct OperandBlock {
+  struct Side {
+    std::string format;  ///< "": not quantised, no codes
+    uint8_t scale = 0;   ///< E8M0
+    std::vector<uint8_t> codes;
+    std::vector<float> values;  ///< decoded, or as they are
+  };
+  std::string tensor;
+  int64_t row = 0;  ///< of the first element
+  int64_t col = 0;
+  Side a;
+  Side b;
+};
+
 struct DumpDifference {
   /// Every tensor that differs, in the order of computation of A.
   std::vector<TensorDifference> tensors;
   std::vector<std::string> agreeing_before_first;  ///< up to 3, nearest last
   int64_t equal = 0;                               ///< tensors that agree
+  /// If the first of `tensors` is the output of a GEMM, whose activation or
+  /// weight only one run quantises (or they in different formats): up to 2
+  /// blocks of each such operand from the beginning of the row that its first
+  /// differing element is computed from. Not the weight of a group of GEMMs,
+  /// whose dump does not tell which expert a row went to.
+  std::vector<OperandBlock> operands;
   std::vector<std::string> only_a;
   std::vector<std::string> only_b;
 };

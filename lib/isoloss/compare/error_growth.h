@@ -25,28 +25,44 @@ struct OperationError {
   double added = 0;
 };
 
+/// Tensors of one MoE layer that no row can be compared of.
+struct LeftOut {
+  std::string module;  ///< "layers.1.moe"
+  std::string reason;
+  /// Rows of experts too, not only the slots' weights. What the choice itself
+  /// adds then shows where rows return to tokens: in routed_experts_output and
+  /// the router's gate_gradient.
+  bool rows = true;
+};
+
 struct ErrorGrowth {
-  std::vector<OperationError> operations;  ///< descending `added`, NaN first
+  /// Forward and backward, descending `added`, NaN first.
+  std::vector<OperationError> operations;
+  /// Updates and parameters, likewise: of their own, because a first step of
+  /// Adam is almost the gradient's sign, which any error can flip.
+  std::vector<OperationError> optimizer;
   /// The first in the order of computation whose inputs are equal and whose
-  /// result is not.
+  /// result is not. One of the optimizer's only if all before it is equal.
   std::optional<OperationError> first_source;
+  std::vector<LeftOut> left_out;
 };
 
 /// Every common tensor of equal shape but weights, as the result of an
-/// operation with these inputs, as far as the dumps hold them:
-///   output of a GEMM   its activation and weight
-///   dgrad              its gradient and weight
-///   wgrad              its gradient and activation
-///   any other          activation, gradient, output of another module,
-///                      parameter, update: the tensors of the same phase, but
-///                      weights, from the first one in the enclosing module
-///                      ("layers.0" encloses "layers.0.ffn") up to the result;
-///                      if there is none, the nearest tensor before it that is
-///                      no weight. An output's module may have a weight too.
-/// A GEMM whose activation or gradient is not in the dumps counts as any other.
+/// operation whose inputs are those of Producers. For an input that the dumps
+/// do not hold stand the inputs of the operation behind it, and so on; if there
+/// is none of these either the operation is left out. Weights that the dumps do
+/// not hold are passed over. What Producers does not know is held against the
+/// nearest tensor before it of the same phase, or of any; not against weight
+/// gradients, updates and parameters, and an output also against its module's
+/// weight.
 ///
-/// Special  where routing differs, rows of routed experts belong to other
-///          tokens in A and B: their errors are of that, not of rounding.
+/// Special  Where routing differs, rows of routed experts belong to other
+///          tokens in A and B: their tensors, the experts' weight gradients and
+///          the router's topk_weights are in left_out, and for them stand the
+///          inputs of the operations behind them. Routing differs if
+///          "<moe>.router_expert_ids" does (of an order of slots only, only
+///          topk_weights are left out); in dumps without it, if segments or the
+///          number of rows of the experts' tensors do.
 ErrorGrowth MeasureErrorGrowth(const runlog::TensorDump& a,
                                const runlog::TensorDump& b);
 

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "isoloss/compare/common_steps.h"
+#include "isoloss/compare/tensor_divergence.h"
 
 namespace isoloss::compare {
 namespace {
@@ -33,9 +34,11 @@ class Ranking {
         steps_(CommonSteps(a.step, b.step)),
         names_(MatchNames(a.names, b.names).shared) {}
 
-  /// [rows, names] each; an empty array has nothing to rank.
+  /// [rows, names] each; an empty array has nothing to rank. `logged` says of
+  /// a row and place of each side whether there are values.
+  template <typename Logged>
   void Add(const std::string& quantity, const std::vector<double>& a,
-           const std::vector<double>& b) {
+           const std::vector<double>& b, const Logged& logged) {
     const size_t width_a = a_.names.size();
     const size_t width_b = b_.names.size();
     if (a.size() < a_.step.size() * width_a ||
@@ -45,8 +48,11 @@ class Ranking {
     for (const SharedName& name : names_) {
       LargestDifference worst{a_.names[name.a], quantity, 0, 0, 0, 0};
       for (const int64_t step : steps_) {
-        const double x = a[*RowOfStep(a_.step, step) * width_a + name.a];
-        const double y = b[*RowOfStep(b_.step, step) * width_b + name.b];
+        const size_t row_a = *RowOfStep(a_.step, step);
+        const size_t row_b = *RowOfStep(b_.step, step);
+        if (!logged(row_a, row_b, name)) continue;
+        const double x = a[row_a * width_a + name.a];
+        const double y = b[row_b * width_b + name.b];
         const double relative = Relative(x, y);
         if (relative <= worst.relative) continue;
         worst.step = step;
@@ -83,8 +89,9 @@ std::vector<LargestDifference> LargestParameterDifferences(
   const auto& of_a = a.parameters;
   const auto& of_b = b.parameters;
   Ranking ranking({of_a.step, of_a.names}, {of_b.step, of_b.names});
-  ranking.Add("grad_norm", of_a.grad_norm, of_b.grad_norm);
-  ranking.Add("update_ratio", of_a.update_ratio, of_b.update_ratio);
+  const auto always = [](size_t, size_t, const SharedName&) { return true; };
+  ranking.Add("grad_norm", of_a.grad_norm, of_b.grad_norm, always);
+  ranking.Add("update_ratio", of_a.update_ratio, of_b.update_ratio, always);
   return ranking.Top(top);
 }
 
@@ -93,10 +100,14 @@ std::vector<LargestDifference> LargestTensorDifferences(const runlog::RunLog& a,
                                                         size_t top) {
   Ranking ranking({a.tensors.step, a.tensors.names},
                   {b.tensors.step, b.tensors.names});
+  const auto logged = [&](size_t row_a, size_t row_b, const SharedName& name) {
+    return HasStatistics(a.tensors, row_a, name.a) &&
+           HasStatistics(b.tensors, row_b, name.b);
+  };
   for (const size_t s :
        {runlog::kStat_l2_norm, runlog::kStat_cur_amax, runlog::kStat_std}) {
     ranking.Add(runlog::kTensorStatistics[s].name, a.tensors.statistics[s],
-                b.tensors.statistics[s]);
+                b.tensors.statistics[s], logged);
   }
   return ranking.Top(top);
 }

@@ -27,7 +27,8 @@ struct LargestDifference {
 std::vector<LargestDifference> LargestParameterDifferences(
     const runlog::RunLog& a, const runlog::RunLog& b, size_t top);
 
-/// The same for l2_norm, cur_amax and std of each tensor.
+/// The same for l2_norm, cur_amax and std of each tensor at steps where both
+/// logs have its statistics.
 std::vector<LargestDifference> LargestTensorDifferences(const runlog::RunLog& a,
                                                         const runlog::RunLog& b,
                                                         size_t top);

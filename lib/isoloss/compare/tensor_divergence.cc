@@ -18,10 +18,34 @@ using runlog::TensorColumns;
 
 constexpr size_t kNeighbours = 3;
 
+/// How far apart two values of a statistic may be.
+enum class Bound {
+  kRelative,   ///< by the tolerance's share of the larger
+  kOfRms,      ///< or, a mean, of the larger root mean square
+  kOfHundred,  ///< a percentage, by that share of 100
+  kExact,
+};
+
 /// What bounded comparison looks at, in this order.
-constexpr size_t kBoundedStatistics[] = {
-    runlog::kStat_l2_norm, runlog::kStat_mean, runlog::kStat_cur_amax,
-    runlog::kStat_std};
+struct BoundedStatistic {
+  size_t statistic;
+  Bound bound;
+};
+constexpr BoundedStatistic kBoundedStatistics[] = {
+    {runlog::kStat_l2_norm, Bound::kRelative},
+    {runlog::kStat_mean, Bound::kOfRms},
+    {runlog::kStat_cur_amax, Bound::kRelative},
+    {runlog::kStat_std, Bound::kRelative},
+    {runlog::kStat_mse, Bound::kRelative},
+    {runlog::kStat_mse_columnwise, Bound::kRelative},
+    {runlog::kStat_underflows, Bound::kOfHundred},
+    {runlog::kStat_underflows_columnwise, Bound::kOfHundred},
+    {runlog::kStat_saturated, Bound::kOfHundred},
+    {runlog::kStat_saturated_columnwise, Bound::kOfHundred},
+    {runlog::kStat_scale_inv_min, Bound::kExact},
+    {runlog::kStat_scale_inv_min_columnwise, Bound::kExact},
+    {runlog::kStat_scale_inv_max, Bound::kExact},
+    {runlog::kStat_scale_inv_max_columnwise, Bound::kExact}};
 
 std::string NumberText(double value) { return fmt::format("{:.17g}", value); }
 
@@ -255,10 +279,10 @@ class Search {
       return !Digests(a_.tensors, rows->a).empty() &&
              !Digests(b_.tensors, rows->b).empty();
     }
-    return std::any_of(std::begin(kBoundedStatistics),
-                       std::end(kBoundedStatistics), [this](size_t s) {
-                         return !a_.tensors.statistics[s].empty() &&
-                                !b_.tensors.statistics[s].empty();
+    return std::any_of(tensors_.shared.begin(), tensors_.shared.end(),
+                       [&](const SharedName& shared) {
+                         return HasStatistics(a_.tensors, rows->a, shared.a) &&
+                                HasStatistics(b_.tensors, rows->b, shared.b);
                        });
   }
 
@@ -312,22 +336,44 @@ class Search {
     return std::isfinite(rms) ? rms : 0;
   }
 
+  double Scale(Bound bound, double a, double b, const Rows& rows,
+               const SharedName& shared) const {
+    const double larger = std::max(std::fabs(a), std::fabs(b));
+    switch (bound) {
+      case Bound::kRelative:
+        return larger;
+      case Bound::kOfRms:
+        // A mean near zero is the remainder of a cancellation: its own
+        // magnitude says nothing about how well it is determined.
+        return std::max({larger, Rms(a_.tensors, rows.a, shared.a),
+                         Rms(b_.tensors, rows.b, shared.b)});
+      case Bound::kOfHundred:
+        return 100;
+      case Bound::kExact:
+        return 0;
+    }
+    return 0;
+  }
+
   std::optional<TensorDivergence> Statistics(const Rows& rows,
                                              const SharedName& shared) const {
-    for (const size_t s : kBoundedStatistics) {
+    if (!HasStatistics(a_.tensors, rows.a, shared.a) ||
+        !HasStatistics(b_.tensors, rows.b, shared.b)) {
+      return {};
+    }
+    for (const auto& [s, bound] : kBoundedStatistics) {
       if (a_.tensors.statistics[s].empty() ||
           b_.tensors.statistics[s].empty()) {
         continue;
       }
       const double a = Statistic(a_.tensors, rows.a, shared.a, s);
       const double b = Statistic(b_.tensors, rows.b, shared.b, s);
-      double scale = std::max(std::fabs(a), std::fabs(b));
-      if (s == runlog::kStat_mean) {
-        // A mean near zero is the remainder of a cancellation: its own
-        // magnitude says nothing about how well it is determined.
-        scale = std::max({scale, Rms(a_.tensors, rows.a, shared.a),
-                          Rms(b_.tensors, rows.b, shared.b)});
-      }
+      // What one recipe does not quantise has no such statistic.
+      const bool of_quantisation =
+          bound == Bound::kOfHundred || bound == Bound::kExact ||
+          s == runlog::kStat_mse || s == runlog::kStat_mse_columnwise;
+      if (of_quantisation && (std::isnan(a) || std::isnan(b))) continue;
+      const double scale = Scale(bound, a, b, rows, shared);
       if (!Exceeds(a, b, scale, *tolerance_)) continue;
       TensorDivergence found;
       found.quantity = runlog::kTensorStatistics[s].name;
@@ -363,7 +409,8 @@ std::optional<Phase> PhaseOfTensor(std::string_view name) {
   const size_t separator = name.rfind('_');
   if (separator == std::string_view::npos) return std::nullopt;
   const std::string_view kind = name.substr(separator + 1);
-  if (kind == "weight" || kind == "activation" || kind == "output") {
+  if (kind == "weight" || kind == "activation" || kind == "output" ||
+      name.ends_with("_expert_ids")) {
     return Phase::kForward;
   }
   if (kind == "gradient" || kind == "dgrad" || kind == "wgrad") {
@@ -371,6 +418,16 @@ std::optional<Phase> PhaseOfTensor(std::string_view name) {
   }
   if (kind == "parameter" || kind == "update") return Phase::kOptimizer;
   return std::nullopt;
+}
+
+bool HasStatistics(const TensorColumns& tensors, size_t row, size_t place) {
+  const auto& numel = tensors.statistics[runlog::kStat_numel];
+  const size_t at = row * tensors.names.size() + place;
+  if (!numel.empty()) return at < numel.size() && !std::isnan(numel[at]);
+  return std::ranges::any_of(kBoundedStatistics, [&](const auto& bounded) {
+    const auto& values = tensors.statistics[bounded.statistic];
+    return at < values.size();
+  });
 }
 
 bool DivergenceReport::HidesTensors() const {

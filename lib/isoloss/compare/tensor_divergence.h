@@ -19,8 +19,8 @@ enum class Phase { kForward, kBackward, kOptimizer };
 std::string_view PhaseName(Phase phase);
 
 /// By the part behind the last `_` of "<module>_<tensor>": weight, activation
-/// and output are forward; gradient, dgrad and wgrad backward; parameter and
-/// update the optimizer's. Empty if it is none of these.
+/// output and expert_ids are forward; gradient, dgrad and wgrad backward;
+/// parameter and update the optimizer's. Empty if it is none of these.
 std::optional<Phase> PhaseOfTensor(std::string_view name);
 
 /// How equal is equal?
@@ -75,18 +75,29 @@ struct DivergenceReport {
 
 /// Walks the steps that both logs have, ascending, and in each what is
 /// reproducible in this order: tensors in the order of computation (exact:
-/// their digests; bounded: l2_norm, mean, cur_amax, std), routing digests
+/// their digests; bounded: the statistics below), routing digests
 /// (exact only), loss, gradient norms of parameters, that of all, update
 /// ratios, expert biases (exact only). Only if nothing of these differs,
 /// held-out losses: they are of forward passes of their own, one of them before
 /// step 1. What one log lacks is passed over; names that only one log has are
 /// listed.
 ///
+/// Bounded statistics are l2_norm, mean, cur_amax, std and, along rows and
+/// columns, if both logs have it, the quantisation's: mse, underflows% and
+/// saturated% (the tolerance is of 100 %), scale_inv_min and scale_inv_max
+/// (always exact: they are whole powers of two).
+///
 /// Special  exact: NaN equals a NaN of the same bits, -0 differs from +0.
 ///          bounded: NaN and infinities agree only with their like.
-///          A tensor without a digest in one log only differs.
+///          A tensor without a digest in one log only differs. One without
+///          statistics at a step (HasStatistics) is passed over there.
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options = {});
+
+/// Were statistics of the tensor at `place` logged in `row`? Its number of
+/// elements is NaN if not; a log without that column has them for all.
+bool HasStatistics(const runlog::TensorColumns& tensors, size_t row,
+                   size_t place);
 
 }  // namespace isoloss::compare

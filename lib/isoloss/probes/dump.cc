@@ -125,16 +125,19 @@ void TensorDumper::Begin(int64_t step, std::vector<std::string> patterns) {
   dump_ = {.step = step};
 }
 
+bool TensorDumper::Matches(std::string_view name) const {
+  return std::any_of(patterns_.begin(), patterns_.end(),
+                     [name](const std::string& pattern) {
+                       return precision::SiteMatches(pattern, name);
+                     });
+}
+
 void TensorDumper::Add(const model::Tensor& tensor,
                        expert_parallel::Mesh& mesh) {
   const int64_t order = order_++;
   if (patterns_.empty()) return;
   const std::string name = tensor.Name();
-  const bool matches = std::any_of(
-      patterns_.begin(), patterns_.end(), [&](const std::string& pattern) {
-        return precision::SiteMatches(pattern, name);
-      });
-  if (!matches) return;
+  if (!Matches(name)) return;
 
   const auto mine = static_cast<int32_t>(tensor.values.rows());
   const std::vector<int32_t> counts = mesh.Gather(std::span(&mine, 1));
@@ -151,6 +154,44 @@ void TensorDumper::Add(const model::Tensor& tensor,
   TakeRows(InOrder(words, kHeadWords + tensor.values.cols()), dumped);
   if (tensor.rowwise != nullptr) QuantizeRows(*tensor.rowwise, dumped);
   if (tensor.columnwise != nullptr) QuantizeColumns(*tensor.columnwise, dumped);
+  dump_.tensors.push_back(std::move(dumped));
+}
+
+void TensorDumper::AddRouting(std::string_view module,
+                              MatrixView<const int32_t> expert_ids,
+                              size_t first_token, expert_parallel::Mesh& mesh) {
+  if (patterns_.empty()) return;
+  const std::string name = fmt::format("{}_expert_ids", module);
+  const std::string_view moe = module.substr(0, module.rfind('.'));
+  bool wanted = Matches(name);
+  for (const char* gemm : {"w1", "w2", "w3"}) {
+    for (const char* kind : {"activation", "output", "gradient", "dgrad"}) {
+      wanted = wanted ||
+               Matches(fmt::format("{}.routed_experts.{}_{}", moe, gemm, kind));
+    }
+  }
+  if (!wanted) return;
+  Matrix<float> values(expert_ids.rows(), expert_ids.cols());
+  for (size_t row = 0; row < values.rows(); ++row) {
+    std::copy_n(expert_ids.Row(row), values.cols(), values.Row(row));
+  }
+  model::TensorRows rows;
+  rows.first_row = first_token;
+  const auto mine = static_cast<int32_t>(values.rows());
+  const std::vector<int32_t> counts = mesh.Gather(std::span(&mine, 1));
+  const auto most =
+      static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
+  const std::vector<int32_t> words = mesh.Gather(
+      WordsOf({.module = module, .values = values.view(), .rows = rows}, most));
+  if (mesh.process() != 0) return;
+  runlog::DumpedTensor dumped = {.name = name,
+                                 .module = std::string(module),
+                                 .kind = "expert_ids",
+                                 .order = order_,
+                                 .cols = static_cast<int64_t>(values.cols())};
+  TakeRows(InOrder(words, kHeadWords + values.cols()), dumped);
+  // No operand has blocks here; a process begins one for itself.
+  dumped.segment_ends = {dumped.rows};
   dump_.tensors.push_back(std::move(dumped));
 }
 

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/runlog/tensor_dump.h"
@@ -22,11 +24,18 @@ class TensorDumper {
   void Begin(int64_t step, std::vector<std::string> patterns);
   /// Takes the tensor if its name matches. Collective then.
   void Add(const model::Tensor& tensor, expert_parallel::Mesh& mesh);
+  /// Takes a router's choice as "<module>_expert_ids", [tokens, slots], if its
+  /// name or that of rows of its experts matches. Collective then. It has the
+  /// order of the tensor behind it: no tensor of the model, it takes no place.
+  void AddRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
+                  size_t first_token, expert_parallel::Mesh& mesh);
   /// In process 0, if there is any tensor: folder/run.dump-000120.h5.
   /// Errors   IoError naming the file.
   void Write(const std::filesystem::path& folder, const std::string& run) const;
 
  private:
+  bool Matches(std::string_view name) const;
+
   std::vector<std::string> patterns_;
   int64_t order_ = 0;  // of the next tensor of the step
   runlog::TensorDump dump_;

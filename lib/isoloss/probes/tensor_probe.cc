@@ -115,6 +115,7 @@ void TensorProbe::OnRouting(std::string_view module,
                             MatrixView<const int32_t> expert_ids,
                             size_t first_token) {
   const Stopwatch stopwatch(seconds_);
+  dumper_.AddRouting(module, expert_ids, first_token, mesh_);
   if (!options_.digests.any() || (!statistics_now_ && !digests_now_)) return;
   Slot& slot = NextSlot(std::string(module).append("_expert_ids"));
   if (!digests_now_) return;

@@ -60,7 +60,8 @@ std::string LoggedText(const DivergenceReport& report) {
 void AppendOnly(const char* what, const char* log,
                 const std::vector<std::string>& names, std::string& text) {
   if (names.empty()) return;
-  text += fmt::format("Only {} has {} {}\n", log, what, ListText(names));
+  text += fmt::format("Only {} has {} {}: not compared\n", log, what,
+                      ListText(names));
 }
 
 }  // namespace

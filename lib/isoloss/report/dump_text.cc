@@ -16,6 +16,7 @@ using compare::ElementDifference;
 using compare::TensorDifference;
 
 constexpr size_t kTableRows = 20;
+constexpr size_t kOptimizerRows = 5;
 constexpr size_t kCodesPerLine = 16;
 
 std::string CodesText(const std::vector<uint8_t>& codes, size_t first) {
@@ -24,6 +25,54 @@ std::string CodesText(const std::vector<uint8_t>& codes, size_t first) {
       "{:02x}",
       fmt::join(codes.begin() + static_cast<ptrdiff_t>(first),
                 codes.begin() + static_cast<ptrdiff_t>(first + count), " "));
+}
+
+constexpr size_t kValuesPerLine = 4;
+
+/// "    values A 0.5 -1 ...", over as many lines as it takes.
+std::string ValuesText(std::string_view side,
+                       const std::vector<float>& values) {
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i % kValuesPerLine == 0) {
+      text += fmt::format("{}    {:<8} {}", i == 0 ? "" : "\n",
+                          i == 0 ? "values" : "", i == 0 ? side : " ");
+    }
+    text += fmt::format(" {:>15.9g}", values[i]);
+  }
+  return text + "\n";
+}
+
+std::string SideText(std::string_view side,
+                     const compare::OperandBlock::Side& block) {
+  std::string text;
+  if (block.format.empty()) {
+    text = fmt::format("    {} is not quantised\n", side);
+  } else {
+    text = fmt::format("    {} is {}, scale {:02x}\n", side, block.format,
+                       block.scale);
+    for (size_t i = 0; i < block.codes.size(); i += kCodesPerLine) {
+      text += fmt::format("    {:<8} {} {}\n", i == 0 ? "codes" : "",
+                          i == 0 ? side : " ", CodesText(block.codes, i));
+    }
+  }
+  return text + ValuesText(side, block.values);
+}
+
+/// What the first differing element is computed from.
+std::string OperandsText(const compare::DumpDifference& difference) {
+  std::string text;
+  for (const compare::OperandBlock& block : difference.operands) {
+    const auto length = static_cast<int64_t>(block.a.values.size()) - 1;
+    text += fmt::format("  Its operand {}, row {}, columns {} to {}:\n",
+                        block.tensor, block.row, block.col, block.col + length);
+    text += SideText("A", block.a) + SideText("B", block.b);
+  }
+  return text;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 /// Where the codes of two lines differ: "^^" below them.
@@ -59,7 +108,8 @@ std::string BlockText(std::string_view title, std::string_view format,
     const std::string marks = MarksText(*block, i);
     if (!marks.empty()) text += fmt::format("            {}\n", marks);
   }
-  return text;
+  return text + ValuesText("A", block->decoded_a) +
+         ValuesText("B", block->decoded_b);
 }
 
 std::string HexBits(float value) {
@@ -112,7 +162,30 @@ std::string FirstText(const compare::DumpDifference& difference) {
   text += BlockText("row", first.format_rowwise_a, first.rowwise, false);
   text +=
       BlockText("column", first.format_columnwise_a, first.columnwise, true);
-  return text + ElementsText(first);
+  return text + ElementsText(first) + OperandsText(difference);
+}
+
+/// The first `rows` that add anything; "" if none does.
+std::string AddingText(std::string_view title,
+                       const std::vector<compare::OperationError>& operations,
+                       size_t rows) {
+  std::vector<const compare::OperationError*> adding;
+  for (const compare::OperationError& operation : operations) {
+    if (operation.added != 0) adding.push_back(&operation);
+  }
+  if (adding.empty()) return "";
+  std::string text =
+      fmt::format("{}\n  {:>10} {:>10} {:>10} {:>10}  result\n", title, "added",
+                  "of inputs", "of result", "growth");
+  for (size_t i = 0; i < std::min(adding.size(), rows); ++i) {
+    text += fmt::format("  {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}  {}\n",
+                        adding[i]->added, adding[i]->input_error,
+                        adding[i]->error, adding[i]->growth, adding[i]->result);
+  }
+  if (adding.size() > rows) {
+    text += fmt::format("  ... and {} more\n", adding.size() - rows);
+  }
+  return text;
 }
 
 }  // namespace
@@ -134,6 +207,14 @@ std::string RenderDumpDifference(const compare::DumpDifference& difference) {
   const size_t shown = std::min(difference.tensors.size(), kTableRows);
   for (size_t i = 0; i < shown; ++i) {
     const TensorDifference& tensor = difference.tensors[i];
+    if (tensor.shape_a != tensor.shape_b) {
+      text +=
+          fmt::format("  {:>44}  {}\n",
+                      fmt::format("{} against {}", ShapeText(tensor.shape_a),
+                                  ShapeText(tensor.shape_b)),
+                      tensor.name);
+      continue;
+    }
     text += fmt::format("  {:>14} {:>14.6g} {:>14.4g}  {}\n", tensor.differing,
                         tensor.max_abs, tensor.relative_l2, tensor.name);
   }
@@ -161,23 +242,19 @@ std::string RenderErrorGrowth(const compare::ErrorGrowth& growth) {
         "inputs {}\n",
         first.result, first.error, fmt::join(first.inputs, ", "));
   }
-  std::vector<const compare::OperationError*> adding;
-  for (const compare::OperationError& operation : growth.operations) {
-    if (operation.added != 0) adding.push_back(&operation);
+  for (const compare::LeftOut& of : growth.left_out) {
+    text += fmt::format("Left out of {}: {}\n", of.module, of.reason);
+    if (!of.rows) continue;
+    text += fmt::format(
+        "  Rows of its experts are of other tokens. What the choice adds shows "
+        "in {0}.routed_experts_output and {0}.router.gate_gradient.\n",
+        of.module);
   }
-  if (adding.empty()) return text;
-  text += fmt::format(
-      "Operations by the error they add, ||A - B|| / ||A||\n"
-      "  {:>10} {:>10} {:>10} {:>10}  result\n",
-      "added", "of inputs", "of result", "growth");
-  for (size_t i = 0; i < std::min(adding.size(), kTableRows); ++i) {
-    text += fmt::format("  {:>10.4g} {:>10.4g} {:>10.4g} {:>10.4g}  {}\n",
-                        adding[i]->added, adding[i]->input_error,
-                        adding[i]->error, adding[i]->growth, adding[i]->result);
-  }
-  if (adding.size() > kTableRows) {
-    text += fmt::format("  ... and {} more\n", adding.size() - kTableRows);
-  }
+  text += AddingText("Operations by the error they add, ||A - B|| / ||A||",
+                     growth.operations, kTableRows);
+  text += AddingText(
+      "Of the optimizer, whose first steps are almost signs of gradients",
+      growth.optimizer, kOptimizerRows);
   return text;
 }
 

@@ -17,6 +17,7 @@ constexpr size_t kLastEvents = 3;
 constexpr int kLinesBesides = 6;
 constexpr int kHighestChart = 8;
 constexpr int kLowestChart = 3;
+constexpr int kNarrowestChart = 30;
 /// A journal that was quiet for this many steps, and this long, is remarkable:
 /// the run may have been killed.
 constexpr double kQuietSteps = 10;
@@ -119,19 +120,6 @@ std::string Bar(const LiveRun& run, const TextStyle& style) {
   return fmt::format("{:>4.0f} %  {}{}", std::floor(100 * share), cells, speed);
 }
 
-/// The first `columns` characters (code points).
-std::string Clip(const std::string& text, int columns) {
-  int seen = 0;
-  size_t end = 0;
-  while (end < text.size()) {
-    const bool begins =
-        (static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U;
-    if (begins && ++seen > columns) break;
-    ++end;
-  }
-  return text.substr(0, end);
-}
-
 std::string QuietText(const LiveRun& run) {
   const auto pace = PaceOf(run.log.steps);
   const double usual = pace ? kQuietSteps * pace->step_seconds : 0;
@@ -152,18 +140,19 @@ void AppendEvents(const LiveRun& run, const TextStyle& style,
         fmt::format("  {:02}:{:02}:{:02}  {:<10}  {}", utc.tm_hour, utc.tm_min,
                     utc.tm_sec, events[i].kind, events[i].text);
     std::replace(text.begin(), text.end(), '\n', ' ');
-    lines.push_back(Paint(Clip(text, style.width), kDim, style));
+    lines.push_back(Paint(ClipLine(text, style.width), kDim, style));
   }
 }
 
 void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
                std::vector<std::string>& lines) {
-  lines.push_back(
-      Paint(Clip(run.name, style.width), kBold, style) +
-      Clip(QuietText(run), style.width - static_cast<int>(run.name.size())));
-  lines.push_back(Clip("  " + NumbersText(run), style.width));
+  lines.push_back(Paint(ClipLine(run.name, style.width), kBold, style) +
+                  ClipLine(QuietText(run),
+                           style.width - static_cast<int>(run.name.size())));
+  lines.push_back(ClipLine("  " + NumbersText(run), style.width));
   lines.push_back(Bar(run, style));
-  if (chart_rows >= kLowestChart && run.log.steps.step.size() > 1) {
+  if (chart_rows >= kLowestChart && style.width >= kNarrowestChart &&
+      run.log.steps.step.size() > 1) {
     Chart chart;
     chart.step = run.log.steps.step;
     chart.curves = {{run.log.steps.loss_nats, false}};
@@ -172,7 +161,8 @@ void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
     lines.insert(lines.end(), drawn.begin(), drawn.end());
   }
   AppendEvents(run, style, lines);
-  if (!run.note.empty()) lines.push_back(Clip("  " + run.note, style.width));
+  if (!run.note.empty())
+    lines.push_back(ClipLine("  " + run.note, style.width));
   lines.emplace_back();
 }
 
@@ -183,7 +173,7 @@ std::string EndedLine(const LiveRun& run, size_t name_width,
   const int room = style.width - static_cast<int>(name_width) - 15;
   return fmt::format("{:<{}}  {}  {}", run.name, name_width,
                      Paint(state, StateColor(run.state), style),
-                     Clip(rest, std::max(room, 10)));
+                     ClipLine(rest, std::max(room, 10)));
 }
 
 }  // namespace
@@ -225,6 +215,24 @@ std::string DurationText(double seconds) {
   return fmt::format("{}:{:02}:{:02}", minutes / 60, minutes % 60, whole % 60);
 }
 
+std::string ClipLine(std::string_view line, int columns) {
+  std::string clipped;
+  int seen = 0;
+  bool escape = false;
+  for (const char c : line) {
+    if (c == '\x1b') escape = true;
+    if (escape) {
+      clipped += c;
+      escape = c != 'm';
+      continue;
+    }
+    const bool begins = (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+    seen += begins ? 1 : 0;
+    if (seen <= columns) clipped += c;
+  }
+  return clipped;
+}
+
 std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
                                       int rows, const TextStyle& style) {
   int live = 0;
@@ -254,6 +262,7 @@ std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
     }
   }
   while (!lines.empty() && lines.back().empty()) lines.pop_back();
+  for (std::string& line : lines) line = ClipLine(line, style.width);
   return lines;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/report/chart.h"
@@ -44,9 +45,13 @@ std::optional<Pace> PaceOf(const runlog::StepColumns& steps);
 /// "1:02:03" or "2:03".
 std::string DurationText(double seconds);
 
-/// Lines without line ends, at most `rows` if they can be fewer by drawing
-/// less: runs that are under way with numbers, bar, loss curve and last
-/// events, then a line for each other one.
+/// The first `columns` characters (code points) of a line; ANSI colours take
+/// none and are kept.
+std::string ClipLine(std::string_view line, int columns);
+
+/// Lines without line ends, none wider than style.width, at most `rows` if they
+/// can be fewer by drawing less: runs that are under way with numbers, bar,
+/// loss curve and last events, then a line for each other one.
 std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
                                       int rows, const TextStyle& style);
 

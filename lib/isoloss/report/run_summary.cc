@@ -11,6 +11,7 @@
 #include <span>
 
 #include "isoloss/base/error.h"
+#include "isoloss/compare/tensor_divergence.h"
 
 namespace isoloss::report {
 namespace {
@@ -128,11 +129,33 @@ void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
                            : fmt::format("steps {}", fmt::join(steps, ", ")));
 }
 
+/// The last row with statistics of any tensor, or the last one.
+std::optional<size_t> LastTensorRow(const runlog::TensorColumns& tensors) {
+  for (size_t row = tensors.step.size(); row-- > 0;) {
+    for (size_t place = 0; place < tensors.names.size(); ++place) {
+      if (compare::HasStatistics(tensors, row, place)) return row;
+    }
+  }
+  return ChosenRow(tensors.step, std::nullopt);
+}
+
+[[noreturn]] void RefuseUnknownStep(const RunLog& log, int64_t step) {
+  const auto& steps = log.steps.step;
+  ThrowError(ErrorKind::kConfig,
+             "show: step {} is asked for, but the log has {}. Choose one of "
+             "these with --step.",
+             step,
+             steps.empty()
+                 ? "no step"
+                 : fmt::format("steps {} to {}", steps.front(), steps.back()));
+}
+
 void SummarizeTensors(const RunLog& log, const RunSummaryOptions& options,
                       RunSummary& summary) {
   if (!options.wants_tensor) return;
   const auto& t = log.tensors;
-  const auto row = ChosenRow(t.step, options.step);
+  const auto row =
+      options.step ? ChosenRow(t.step, options.step) : LastTensorRow(t);
   if (!row) RefuseStep(log, options.step.value_or(summary.last_step));
   summary.tensor_step = t.step[*row];
   const size_t count = t.names.size();
@@ -232,6 +255,9 @@ std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts) {
 }
 
 RunSummary SummarizeRun(const RunLog& log, const RunSummaryOptions& options) {
+  if (options.step && !ChosenRow(log.steps.step, options.step)) {
+    RefuseUnknownStep(log, *options.step);
+  }
   RunSummary summary;
   summary.steps = static_cast<int64_t>(log.steps.step.size());
   summary.last_step = Last(log.steps.step).value_or(0);

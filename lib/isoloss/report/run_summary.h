@@ -56,14 +56,16 @@ struct RunSummary {
 };
 
 struct RunSummaryOptions {
-  /// Parameters and tensors at this step; empty: each at the last one logged.
+  /// Parameters and tensors at this step; empty: each at the last one logged,
+  /// tensors at the last one with statistics if there is any.
   std::optional<int64_t> step;
   /// Which tensors to list; empty: none.
   std::function<bool(std::string_view name)> wants_tensor;
   size_t top = 5;  ///< parameters to list
 };
 
-/// Errors   ConfigError if tensors are asked for and the log has none at that
+/// Errors   ConfigError if the log does not have the step; if tensors are asked
+/// for and the log has none at that
 ///          step, or none of a wanted name; it lists what there is.
 RunSummary SummarizeRun(const runlog::RunLog& log,
                         const RunSummaryOptions& options);

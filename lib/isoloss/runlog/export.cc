@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -191,26 +192,70 @@ std::string ColumnName(const Dataset& dataset, size_t index) {
   return CsvText(dataset.name + suffix + unit);
 }
 
+/// The places that get a line each in CSV: those of the first axis, if the
+/// schema names them. Null: a row is one line.
+const Places* NamedPlaces(const std::vector<Dataset>& datasets) {
+  for (const Dataset& dataset : datasets) {
+    if (!dataset.axes.empty() && dataset.axes[0].names != nullptr) {
+      return &dataset.axes[0];
+    }
+  }
+  return nullptr;
+}
+
+/// `dataset` at one named place: without its first axis.
+Dataset AtPlace(const Dataset& dataset) {
+  Dataset rest = dataset;
+  if (!rest.axes.empty()) rest.axes.erase(rest.axes.begin());
+  return rest;
+}
+
 std::string CsvHead(const std::vector<Dataset>& datasets) {
+  const bool named = NamedPlaces(datasets) != nullptr;
   std::vector<std::string> names;
   for (const Dataset& dataset : datasets) {
-    for (size_t i = 0; i < dataset.Width(); ++i) {
-      names.push_back(ColumnName(dataset, i));
+    const Dataset columns = named ? AtPlace(dataset) : dataset;
+    for (size_t i = 0; i < columns.Width(); ++i) {
+      names.push_back(ColumnName(columns, i));
     }
+    if (named && names.size() == 1) names.push_back("name");
   }
   return fmt::format("{}\n", fmt::join(names, ","));
 }
 
-void AppendCsvRow(const std::vector<Dataset>& datasets, size_t row,
-                  std::string& line) {
-  for (const Dataset& dataset : datasets) {
-    const size_t width = dataset.Width();
-    for (size_t i = 0; i < width; ++i) {
-      if (&dataset != &datasets.front() || i > 0) line += ',';
-      dataset.append(line, row * width + i);
-    }
+/// All cells of `dataset` in row `row`, or of one place there.
+void AppendCells(const Dataset& dataset, size_t row,
+                 const std::optional<size_t>& place, std::string& line) {
+  size_t width = dataset.Width();
+  size_t begin = row * width;
+  if (place && !dataset.axes.empty()) {
+    width /= dataset.axes[0].size;
+    begin += *place * width;
   }
-  line += '\n';
+  for (size_t i = 0; i < width; ++i) {
+    if (!line.empty()) line += ',';
+    dataset.append(line, begin + i);
+  }
+}
+
+/// Passes the lines of a row on; returns how many.
+size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
+                   const std::function<void(std::string_view line)>& write) {
+  const Places* places = NamedPlaces(datasets);
+  const size_t lines = places == nullptr ? 1 : places->size;
+  for (size_t i = 0; i < lines; ++i) {
+    std::optional<size_t> place;
+    if (places != nullptr) place = i;
+    std::string line;
+    for (const Dataset& dataset : datasets) {
+      AppendCells(dataset, row, place, line);
+      if (place && &dataset == &datasets.front()) {
+        line += ',' + CsvText(places->Label(i));
+      }
+    }
+    write(line + '\n');
+  }
+  return lines;
 }
 
 /// The values from `index` on, nested from axis `depth` on. Returns the index
@@ -251,8 +296,9 @@ std::vector<GroupRows> GroupsOf(const RunLog& log) {
   return collector.known();
 }
 
-void ExportGroup(const RunLog& log, std::string_view group, ExportFormat format,
-                 const std::function<void(std::string_view line)>& write) {
+size_t ExportGroup(const RunLog& log, std::string_view group,
+                   ExportFormat format,
+                   const std::function<void(std::string_view line)>& write) {
   Collector collector(group, format);
   VisitRunLog(collector, log);
   size_t rows = 0;
@@ -267,16 +313,18 @@ void ExportGroup(const RunLog& log, std::string_view group, ExportFormat format,
                fmt::join(names, ", "), DidYouMean(std::string(group), names));
   }
   if (format == ExportFormat::kCsv) write(CsvHead(collector.datasets()));
-  std::string line;
+  size_t lines = 0;
   for (size_t row = 0; row < rows; ++row) {
-    line.clear();
     if (format == ExportFormat::kCsv) {
-      AppendCsvRow(collector.datasets(), row, line);
-    } else {
-      AppendJsonRow(collector.datasets(), row, line);
+      lines += WriteCsvRow(collector.datasets(), row, write);
+      continue;
     }
+    std::string line;
+    AppendJsonRow(collector.datasets(), row, line);
     write(line);
+    ++lines;
   }
+  return lines;
 }
 
 }  // namespace isoloss::runlog

@@ -12,7 +12,7 @@
 namespace isoloss::runlog {
 
 enum class ExportFormat {
-  kCsv,    ///< RFC 4180: a head line, then one line per row
+  kCsv,    ///< RFC 4180: a head line, then lines of cells
   kJsonl,  ///< one JSON object per row and line
 };
 
@@ -28,11 +28,14 @@ std::vector<GroupRows> GroupsOf(const RunLog& log);
 /// Passes the text of group `group` to `write`, a line with its end at a time.
 /// It walks the schema: what a log does not hold is left out.
 ///
-/// CSV    A column is named "dataset[unit]", or "dataset" if it has no unit.
-///        Arrays are laid out flat, axes in order: "dataset.label[unit]", the
-///        label being the place's name if the schema names it, else its number
-///        from 0: "grad_norm.layers.0.attention.wq.weight[1]",
-///        "tokens_per_expert.0.15[token]".
+/// Returns how many rows it wrote.
+///
+/// CSV    Groups whose places the schema names, /tensors and /parameters, have
+///        a line for each row and name, with the name in the second column,
+///        "name". A column is named "dataset[unit]", or "dataset" if it has no
+///        unit. Arrays are laid out flat, axes in order: "dataset.label[unit]",
+///        the label being the place's name if the schema names it, else its
+///        number from 0: "tokens_per_expert.0.15[token]".
 /// JSONL  Keys are datasets. An array is an object keyed by label if the schema
 ///        names its places, else a list; further axes nest.
 /// Exact  A floating-point number is the shortest decimal that reads back to
@@ -41,7 +44,8 @@ std::vector<GroupRows> GroupsOf(const RunLog& log);
 ///        -Infinity; in JSON these are strings. Of a NaN only that it is one
 ///        survives.
 /// Errors ConfigError that lists the groups if there is no such one.
-void ExportGroup(const RunLog& log, std::string_view group, ExportFormat format,
-                 const std::function<void(std::string_view line)>& write);
+size_t ExportGroup(const RunLog& log, std::string_view group,
+                   ExportFormat format,
+                   const std::function<void(std::string_view line)>& write);
 
 }  // namespace isoloss::runlog

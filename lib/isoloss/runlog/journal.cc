@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <system_error>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/crc32c.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
 #include "isoloss/runlog/rows.h"
 
 namespace isoloss::runlog {
@@ -62,15 +62,19 @@ std::vector<std::byte> MakeHead() {
   return head;
 }
 
+bool HasHead(std::span<const std::byte> bytes) {
+  return bytes.size() >= kHeadBytes &&
+         Load<std::array<char, 8>>(bytes) == kMagic &&
+         Crc32c(bytes.first(kHeadBytes - kCrcBytes)) ==
+             Load<uint32_t>(bytes.subspan(kHeadBytes - kCrcBytes));
+}
+
 void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
-  const bool whole = bytes.size() >= kHeadBytes;
-  if (!whole || Load<std::array<char, 8>>(bytes) != kMagic ||
-      Crc32c(bytes.first(kHeadBytes - kCrcBytes)) !=
-          Load<uint32_t>(bytes.subspan(kHeadBytes - kCrcBytes))) {
+  if (!HasHead(bytes)) {
     ThrowError(ErrorKind::kFormat,
                "{}: the first {} bytes are not the head of a journal. The "
-               "file is damaged or no journal; start the run again without "
-               "--resume.",
+               "file is damaged or no journal; start the run again with "
+               "--restart.",
                name, kHeadBytes);
   }
   const auto version = Load<uint32_t>(bytes.subspan(kMagic.size()));
@@ -83,9 +87,10 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
   }
 }
 
-/// Length of the whole record at the front of `bytes`; 0 if it is cut off or
-/// damaged, and `note` says which.
-size_t WholeRecord(std::span<const std::byte> bytes, std::string& note) {
+/// Length of the whole record at the front of `bytes`; 0 if it is cut off,
+/// damaged or not the one with `number`, and `note` says which.
+size_t WholeRecord(std::span<const std::byte> bytes, uint64_t number,
+                   std::string& note) {
   if (bytes.size() < sizeof(RecordHead) + kCrcBytes) {
     note = "is cut off";
     return 0;
@@ -99,6 +104,11 @@ size_t WholeRecord(std::span<const std::byte> bytes, std::string& note) {
   }
   if (Crc32c(bytes.first(checked)) != Load<uint32_t>(bytes.subspan(checked))) {
     note = "is damaged: its CRC32C is wrong";
+    return 0;
+  }
+  if (head.number != number) {
+    note = fmt::format("has number {}: another program wrote to the file",
+                       head.number);
     return 0;
   }
   return checked + kCrcBytes;
@@ -115,24 +125,15 @@ void Apply(uint32_t kind, std::span<const std::byte> payload, RunLog& log) {
     default:
       ThrowError(ErrorKind::kFormat,
                  "kind {} is unknown, but a record is of kind 1 or 2. Start "
-                 "the run again without --resume.",
+                 "the run again with --restart.",
                  kind);
   }
 }
 
 std::vector<std::byte> ReadBytes(const fs::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::streamoff size = file ? std::streamoff{file.tellg()} : -1;
-  std::vector<std::byte> bytes(
-      static_cast<size_t>(std::max<std::streamoff>(size, 0)));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()), size < 0 ? 0 : size);
-  if (size < 0 || !file) {
-    ThrowError(ErrorKind::kIo,
-               "{}: can't read: {}. Check the path and its permissions.",
-               path.string(), std::generic_category().message(errno));
-  }
+  const Descriptor file = OpenFile(path);
+  std::vector<std::byte> bytes(FileSize(file, path));
+  ReadAll(file, 0, bytes, path);
   return bytes;
 }
 
@@ -172,7 +173,11 @@ JournalWriter JournalWriter::Create(const fs::path& path) {
 }
 
 JournalWriter JournalWriter::Continue(const fs::path& path) {
-  const JournalContent content = ReadJournal(path);
+  return Continue(path, ReadJournal(path));
+}
+
+JournalWriter JournalWriter::Continue(const fs::path& path,
+                                      const JournalContent& content) {
   JournalWriter writer(path, content.valid_bytes, content.records);
   writer.torn_ = content.torn_bytes > 0;
   writer.CutOff();
@@ -249,10 +254,17 @@ void JournalWriter::Rename(const fs::path& path) {
 }
 
 void JournalWriter::Throw(const char* action, int error) const {
+  const char* remedy = "check the path and its permissions";
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
+    remedy = "make room";
+  } else if (error == EIO) {
+    remedy = "check the disk, which may be failing,";
+  }
   ThrowError(ErrorKind::kIo,
-             "{}: can't {}: {}. All records before it are kept; make room and "
-             "resume the run with --resume.",
-             path_.string(), action, std::generic_category().message(error));
+             "{}: can't {}: {}. All records before it are kept; {} and resume "
+             "the run with --resume.",
+             path_.string(), action, std::generic_category().message(error),
+             remedy);
 }
 
 JournalContent ParseJournal(std::span<const std::byte> bytes,
@@ -262,17 +274,12 @@ JournalContent ParseJournal(std::span<const std::byte> bytes,
   size_t begin = kHeadBytes;
   std::string problem;
   while (begin < bytes.size()) {
-    const size_t length = WholeRecord(bytes.subspan(begin), problem);
+    const size_t length =
+        WholeRecord(bytes.subspan(begin), content.records, problem);
     if (length == 0) break;
     const auto record = bytes.subspan(begin, length);
     const auto head = Load<RecordHead>(record);
     try {
-      if (head.number != content.records) {
-        ThrowError(ErrorKind::kFormat,
-                   "it has number {}, but {} is due. Two programs wrote to "
-                   "it; start the run again without --resume.",
-                   head.number, content.records);
-      }
       Apply(head.kind, record.subspan(sizeof(head), head.payload_bytes),
             content.log);
     } catch (const Error& error) {
@@ -295,15 +302,15 @@ JournalContent ParseJournal(std::span<const std::byte> bytes,
 }
 
 JournalContent ReadJournal(const fs::path& path) {
-  std::error_code ignored;
-  const fs::file_status status = fs::status(path, ignored);
-  if (fs::exists(status) && !fs::is_regular_file(status)) {
-    ThrowError(ErrorKind::kIo,
-               "{}: is a folder or device, but a journal is a file. Pass the "
-               "path of a .journal file.",
-               path.string());
-  }
   return ParseJournal(ReadBytes(path), path.string());
+}
+
+bool HasJournalHead(const fs::path& path) {
+  const Descriptor file = OpenFile(path);
+  std::vector<std::byte> bytes(
+      std::min<uint64_t>(FileSize(file, path), kHeadBytes));
+  ReadAll(file, 0, bytes, path);
+  return HasHead(bytes);
 }
 
 }  // namespace isoloss::runlog

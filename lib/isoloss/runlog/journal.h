@@ -19,6 +19,16 @@
 
 namespace isoloss::runlog {
 
+/// What a journal holds.
+struct JournalContent {
+  RunLog log;  ///< the last provenance, and all rows in order
+  uint64_t records = 0;
+  uint64_t valid_bytes = 0;  ///< up to the end of the last whole record
+  uint64_t torn_bytes = 0;   ///< behind it
+  /// "" or a sentence that says what was left out, and where.
+  std::string note;
+};
+
 /// Appends to a journal.
 class JournalWriter {
  public:
@@ -26,6 +36,9 @@ class JournalWriter {
   static JournalWriter Create(const std::filesystem::path& path);
   /// Goes on behind the last whole record; what is torn behind it is cut off.
   static JournalWriter Continue(const std::filesystem::path& path);
+  /// The same of a file whose content has been read.
+  static JournalWriter Continue(const std::filesystem::path& path,
+                                const JournalContent& content);
 
   JournalWriter(JournalWriter&& other) noexcept;
   JournalWriter& operator=(JournalWriter&&) = delete;
@@ -60,20 +73,10 @@ class JournalWriter {
   bool torn_ = false;  // something stands behind them
 };
 
-/// What a journal holds.
-struct JournalContent {
-  RunLog log;  ///< the last provenance, and all rows in order
-  uint64_t records = 0;
-  uint64_t valid_bytes = 0;  ///< up to the end of the last whole record
-  uint64_t torn_bytes = 0;   ///< behind it
-  /// "" or a sentence that says what was left out, and where.
-  std::string note;
-};
-
-/// Reads all whole records from the front. A record that is cut off or whose
-/// CRC is wrong ends it: it and what is behind it is left out, and the note
-/// says so. Errors   IoError if the file can't be opened; FormatError if the
-/// head is not
+/// Reads all whole records from the front. A record that is cut off, whose CRC
+/// is wrong or whose number is not the next one ends it: it and what is behind
+/// it is left out, and the note says so.
+/// Errors   IoError if the file can't be opened; FormatError if the head is not
 ///          a journal's or of another schema version, or if a record with a
 ///          right CRC is not what its kind promises.
 JournalContent ReadJournal(const std::filesystem::path& path);
@@ -81,5 +84,9 @@ JournalContent ReadJournal(const std::filesystem::path& path);
 /// The same of a journal in memory; `name` is for messages.
 JournalContent ParseJournal(std::span<const std::byte> bytes,
                             const std::string& name);
+
+/// Whether the file begins as a journal of any version does.
+/// Errors   IoError if it can't be read.
+bool HasJournalHead(const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog

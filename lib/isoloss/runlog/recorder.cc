@@ -1,12 +1,19 @@
 #include "isoloss/runlog/recorder.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/writer.h"
 
@@ -15,20 +22,44 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Those of WriteFileAtomically that a killed process has left.
+/// Of the time, building the partial log takes one part in this many.
+constexpr int kPause = 20;
+
+/// Where a journal is made that is to replace another one.
+fs::path NextJournal(const RunPaths& paths) {
+  return paths.folder / fmt::format(".{}.journal.new.tmp", paths.name);
+}
+
+/// Those of WriteFileAtomically and NextJournal that a killed process has left.
 void RemoveTemporaries(const RunPaths& paths) {
+  std::vector<std::string> fronts = {fmt::format(".{}.dump-", paths.name)};
+  for (const fs::path& path :
+       {paths.Log(), paths.PartialLog(), paths.Journal(), NextJournal(paths)}) {
+    fronts.push_back(fmt::format(".{}.", path.filename().string()));
+  }
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(paths.folder, ignored)) {
     const std::string file = entry.path().filename().string();
-    for (const fs::path& path :
-         {paths.Log(), paths.PartialLog(), paths.Journal()}) {
-      if (file.starts_with(fmt::format(".{}.", path.filename().string())) &&
-          file.ends_with(".tmp")) {
-        RemoveFile(entry.path());
-      }
+    if (file.ends_with(".tmp") &&
+        std::any_of(fronts.begin(), fronts.end(), [&](const auto& front) {
+          return file.starts_with(front);
+        })) {
+      RemoveFile(entry.path());
     }
   }
 }
+
+/// Removes a file at the end, which then may be missing.
+class Remover {
+ public:
+  explicit Remover(fs::path path) : path_(std::move(path)) {}
+  ~Remover() { ::unlink(path_.c_str()); }
+  Remover(const Remover&) = delete;
+  Remover& operator=(const Remover&) = delete;
+
+ private:
+  fs::path path_;
+};
 
 double UnixSeconds() {
   return std::chrono::duration<double>(
@@ -41,9 +72,8 @@ double UnixSeconds() {
 /// without them a resumed run begins at step 0. The finished log goes last: as
 /// long as it is there the earlier run counts as finished.
 JournalWriter Begin(const RunPaths& paths, const Provenance& provenance) {
-  const fs::path next =
-      paths.folder /
-      fmt::format(".{}.new.tmp", paths.Journal().filename().string());
+  const fs::path next = NextJournal(paths);
+  const Remover remover(next);
   JournalWriter journal = JournalWriter::Create(next);
   journal.Append(provenance);
   journal.Sync();
@@ -52,6 +82,55 @@ JournalWriter Begin(const RunPaths& paths, const Provenance& provenance) {
   journal.Rename(paths.Journal());
   RemoveFile(paths.Log());
   return journal;
+}
+
+int64_t LastStep(const RunLog& log) {
+  return log.steps.step.empty() ? 0 : log.steps.step.back();
+}
+
+/// Opens the journal to go on with `log`, of which it must have all steps.
+JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
+  if (HasJournalHead(paths.Journal())) {
+    const JournalContent content = ReadJournal(paths.Journal());
+    if (LastStep(content.log) >= LastStep(log)) {
+      JournalWriter journal = JournalWriter::Continue(paths.Journal(), content);
+      journal.Append(log.provenance);
+      return journal;
+    }
+  }
+  const fs::path next = NextJournal(paths);
+  const Remover remover(next);
+  JournalWriter journal = JournalWriter::Create(next);
+  journal.Append(log.provenance);
+  journal.Append(log);
+  journal.Sync();
+  // A copy: a kill must not leave the run without a journal.
+  std::error_code error;
+  fs::copy_file(paths.Journal(), paths.DamagedJournal(),
+                fs::copy_options::overwrite_existing, error);
+  if (error) {
+    errno = error.value();
+    ThrowErrno(paths.DamagedJournal(), "copy the damaged journal to it");
+  }
+  journal.Rename(paths.Journal());
+  return journal;
+}
+
+bool AreOfOneRun(const Provenance& a, const Provenance& b) {
+  return a.experiment_digest == b.experiment_digest && a.arm == b.arm &&
+         a.seed == b.seed;
+}
+
+/// That the file is what was to be written, for it is about to be all that is
+/// left of the run.
+void CheckWritten(const RunLog& log, const fs::path& path) {
+  const RunLog written = ReadRunLog(path);
+  const std::string difference = FirstDifference(log, written);
+  if (difference.empty() && written.steps.step == log.steps.step) return;
+  ThrowError(ErrorKind::kIo,
+             "{}: was written, but reads back differently: {}. The journal is "
+             "kept; check the disk and resume the run with --resume.",
+             path.string(), difference.empty() ? "other steps" : difference);
 }
 
 }  // namespace
@@ -63,6 +142,40 @@ fs::path RunPaths::PartialLog() const {
 fs::path RunPaths::Journal() const { return folder / (name + ".journal"); }
 fs::path RunPaths::Checkpoints() const {
   return folder / (name + ".checkpoints");
+}
+
+fs::path RunPaths::DamagedJournal() const {
+  return folder / (name + ".journal.damaged");
+}
+
+JournalContent ReadJournalOrPartial(const RunPaths& paths) {
+  JournalContent content;
+  // A head that is whole but of another version is no damage, and neither is a
+  // record that is whole but not understood.
+  const bool has_head = HasJournalHead(paths.Journal());
+  if (has_head) content = ReadJournal(paths.Journal());
+  if (has_head && content.torn_bytes == 0) return content;
+  try {
+    RunLog partial = ReadRunLog(paths.PartialLog());
+    const bool knows_more =
+        !has_head || LastStep(partial) > LastStep(content.log);
+    const bool fits = content.records == 0 ||
+                      AreOfOneRun(partial.provenance, content.log.provenance);
+    if (!knows_more || !fits) return content;
+    content.log = std::move(partial);
+  } catch (const Error&) {
+    return has_head ? content : ReadJournal(paths.Journal());
+  }
+  if (!has_head) {
+    content.note = fmt::format("{}: its first bytes are damaged.",
+                               paths.Journal().string());
+  }
+  content.note += fmt::format(
+      " The rows up to step {} are those of {}; the journal is made anew from "
+      "them, the damaged one kept as {}.",
+      LastStep(content.log), paths.PartialLog().string(),
+      paths.DamagedJournal().filename().string());
+  return content;
 }
 
 void RemoveLiveFiles(const RunPaths& paths) {
@@ -90,12 +203,11 @@ Recorder::Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
     ThrowError(ErrorKind::kFormat,
                "{}: the journal ends at step {}, but the run is to go on "
                "behind step {}. Resume from an earlier checkpoint or start it "
-               "again without --resume.",
+               "again with --restart.",
                paths_->Journal().string(), last_step(), step);
   }
   RemoveTemporaries(*paths_);
-  journal_.emplace(JournalWriter::Continue(paths_->Journal()));
-  journal_->Append(log_.provenance);
+  journal_.emplace(Continue(*paths_, log_));
 }
 
 void Recorder::Append(const RunLog& rows) {
@@ -105,12 +217,15 @@ void Recorder::Append(const RunLog& rows) {
     ThrowError(ErrorKind::kFormat,
                "{}: a step computed again differs from the recorded one: {}. "
                "The program or the machine does not compute what it did; start "
-               "the run again without --resume.",
+               "the run again with --restart.",
                paths_ ? paths_->Journal().string() : "run log", difference);
   }
   RunLog fresh = rows;
   DropRowsOf(log_, fresh);
   if (HasNoRows(fresh)) return;
+  // Before the journal has it: a step that the log can't take would be lost
+  // with all before it.
+  CheckSize(fresh, log_);
   if (journal_) journal_->Append(fresh);
   AppendRows(fresh, log_);
 }
@@ -122,12 +237,19 @@ void Recorder::AddEvent(const std::string& kind, const std::string& text) {
 }
 
 void Recorder::Refresh(double seconds) {
-  const std::chrono::duration<double> age = Clock::now() - refreshed_;
-  if (age.count() >= seconds) BuildPartialLog();
+  const Clock::duration age = Clock::now() - refreshed_;
+  if (std::chrono::duration<double>(age).count() >= seconds &&
+      age >= kPause * refresh_time_) {
+    BuildPartialLog();
+  }
+}
+
+void Recorder::SyncJournal() {
+  if (journal_) journal_->Sync();
 }
 
 void Recorder::Sync() {
-  if (journal_) journal_->Sync();
+  SyncJournal();
   BuildPartialLog();
 }
 
@@ -135,18 +257,21 @@ void Recorder::Finish(const Provenance& provenance) {
   if (journal_) journal_->Append(provenance);
   log_.provenance = provenance;
   if (!paths_) return;
-  WriteRunLog(log_, paths_->Log());
+  WriteRunLog(log_, paths_->PartialLog());
+  CheckWritten(log_, paths_->PartialLog());
+  Rename(paths_->PartialLog(), paths_->Log());
+  SyncFolderOf(paths_->Log());
   RemoveLiveFiles(*paths_);
   journal_.reset();
 }
 
-int64_t Recorder::last_step() const {
-  return log_.steps.step.empty() ? 0 : log_.steps.step.back();
-}
+int64_t Recorder::last_step() const { return LastStep(log_); }
 
 void Recorder::BuildPartialLog() {
+  const Clock::time_point begin = Clock::now();
   if (paths_) WriteRunLog(log_, paths_->PartialLog());
   refreshed_ = Clock::now();
+  refresh_time_ = refreshed_ - begin;
 }
 
 }  // namespace isoloss::runlog

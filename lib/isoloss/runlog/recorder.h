@@ -19,15 +19,27 @@ struct RunPaths {
   std::filesystem::path folder;
   std::string name;  ///< "mxfp8-seed1"
 
-  std::filesystem::path Log() const;          ///< NAME.h5: the run has ended
-  std::filesystem::path PartialLog() const;   ///< NAME.partial.h5: it has not
-  std::filesystem::path Journal() const;      ///< NAME.journal
+  std::filesystem::path Log() const;         ///< NAME.h5: the run has ended
+  std::filesystem::path PartialLog() const;  ///< NAME.partial.h5: it has not
+  std::filesystem::path Journal() const;     ///< NAME.journal
+  /// NAME.journal.damaged: one that PartialLog() knew more than.
+  std::filesystem::path DamagedJournal() const;
   std::filesystem::path Checkpoints() const;  ///< NAME.checkpoints/
 };
 
 /// Removes what only a live run needs: journal, partial log, temporaries.
 /// Errors   IoError if one can't be removed.
 void RemoveLiveFiles(const RunPaths& paths);
+
+/// What is known of a run that has not ended: ReadJournal's content of
+/// Journal(), but with the log of PartialLog() if that is of the same
+/// experiment, arm and seed, and the journal's head is damaged or damage cuts
+/// off steps that PartialLog() has. The note says so; a Recorder that goes on
+/// with these rows writes a new journal.
+/// Errors   as ReadJournal if PartialLog() is of no help. Whether it belongs to
+///          the run can't be told from a journal whose provenance is lost: the
+///          caller looks at the log's, as always.
+JournalContent ReadJournalOrPartial(const RunPaths& paths);
 
 class Recorder {
  public:
@@ -38,10 +50,12 @@ class Recorder {
   /// journal is on disk; a kill in between leaves what the earlier run left, or
   /// this run at its beginning.
   Recorder(RunPaths paths, Provenance provenance);
-  /// Goes on with a journal (ReadJournal's content of paths.Journal()) from
+  /// Goes on with what ReadJournal or ReadJournalOrPartial found, from
   /// behind `step`: steps that it has beyond are computed again, and must come
   /// out the same.
-  /// Errors   FormatError if the journal ends before `step`.
+  /// A journal that has fewer steps than `recorded`, or no head, is copied to
+  /// DamagedJournal() and replaced by one that has these rows.
+  /// Errors   FormatError if `recorded` ends before `step`.
   Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
            int64_t step);
 
@@ -54,12 +68,20 @@ class Recorder {
   void Append(const RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
 
-  /// Builds PartialLog() if the last time is `seconds` ago or longer.
+  /// Builds PartialLog() if it was built `seconds` ago or longer, and at least
+  /// 20 times as long ago as that took: the whole log is built each time, which
+  /// shall take no more than about 5 % of a run however long that becomes.
   void Refresh(double seconds);
-  /// Syncs the journal and builds PartialLog(): nothing is lost from here on.
+  /// Nothing is lost from here on: what a checkpoint needs. Its cost does not
+  /// grow with the log; PartialLog() is left to Refresh.
+  void SyncJournal();
+  /// SyncJournal, and PartialLog() is up to date: for the end of a run that is
+  /// not finished.
   void Sync();
-  /// Writes the final provenance and Log(), then removes journal and
-  /// PartialLog(). A run that was interrupted is not finished: Sync it.
+  /// Writes the final provenance and Log(), which gets its name when it has
+  /// been read back, then removes journal and PartialLog(). A run that was
+  /// interrupted is not finished: Sync it.
+  /// Errors   as WriteRunLog and ReadRunLog; the journal is then kept.
   void Finish(const Provenance& provenance);
 
   const RunLog& log() const { return log_; }
@@ -75,7 +97,8 @@ class Recorder {
   // Equal to what the journal holds: it gets everything first.
   RunLog log_;
   std::optional<JournalWriter> journal_;
-  Clock::time_point refreshed_ = Clock::now();
+  Clock::time_point refreshed_ = Clock::now();  // end of the last build
+  Clock::duration refresh_time_{};              // what that took
 };
 
 }  // namespace isoloss::runlog

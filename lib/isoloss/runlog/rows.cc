@@ -251,8 +251,37 @@ void CheckAppend(const RunLog& rows, const RunLog& log) {
   }
 }
 
+void CheckSize(const RunLog& rows, const RunLog& log, int64_t limit) {
+  const auto check = [limit](const std::string& name, size_t values) {
+    if (values <= static_cast<size_t>(limit)) return;
+    ThrowError(ErrorKind::kConfig,
+               "run log: {} would have {} values with this step, but a log "
+               "may hold {} of one kind. Record tensors at fewer steps "
+               "(log.statistics_every, log.digests_every), no routing "
+               "(log.routing), or train for fewer steps.",
+               name, values, limit);
+  };
+  const auto from = Groups(rows);
+  const auto to = Groups(log);
+  for (size_t g = 0; g < from.size(); ++g) {
+    if (from[g].events != nullptr) {
+      check("/events", from[g].events->size() + to[g].events->size());
+    }
+    for (size_t i = 0; i < from[g].datasets.size(); ++i) {
+      const Dataset<const RunLog>& dataset = from[g].datasets[i];
+      const size_t added = Length(dataset);
+      const size_t held = Length(to[g].datasets[i]);
+      const bool replaces =
+          dataset.shape == Shape::kSquare || dataset.shape == Shape::kLabels;
+      check(Name(from[g], dataset),
+            replaces ? std::max(added, held) : added + held);
+    }
+  }
+}
+
 void AppendRows(const RunLog& rows, RunLog& log) {
   CheckAppend(rows, log);
+  CheckSize(rows, log);
   const auto from = Groups(rows);
   const auto to = Groups(log);
   for (size_t g = 0; g < from.size(); ++g) {

@@ -15,11 +15,16 @@ namespace isoloss::runlog {
 /// over by a log that has none. /exchange_pairs is cumulative: a matrix in
 /// `rows` replaces the log's. Provenance is left alone.
 /// Errors   ShapeError if labels or sizes of axes differ, or a column is in one
-///          of them only; `log` is then as it was.
+///          of them only; ConfigError as CheckSize. `log` is then as it was.
 void AppendRows(const RunLog& rows, RunLog& log);
 
-/// Throws what AppendRows would.
+/// Throws what AppendRows would, but for sizes.
 void CheckAppend(const RunLog& rows, const RunLog& log);
+
+/// That no dataset of `log` would have more than `limit` values with those of
+/// `rows`: a reader would refuse the log. Errors   ConfigError naming it.
+void CheckSize(const RunLog& rows, const RunLog& log,
+               int64_t limit = kMaxValues);
 
 /// Removes the rows of steps above `step`. /exchange_pairs, which can't be
 /// divided into steps, becomes empty if it had any of them. Events stay: they

@@ -20,6 +20,24 @@ static_assert(std::endian::native == std::endian::little);
 /// Ranks that a journal may name; far above any run.
 constexpr int64_t kMaxCount = int64_t{1} << 20;
 
+/// What follows the byte before a dataset's axes.
+enum Form : uint8_t { kEmpty = 0, kDense = 1, kSparse = 2 };
+
+/// A sparse dataset names each of these places even if its value is 0, so that
+/// a short record can't ask for much memory.
+constexpr uint64_t kNamedEvery = 4096;
+
+bool IsNamed(uint64_t index, int32_t value) {
+  return value != 0 || index % kNamedEvery == kNamedEvery - 1;
+}
+
+constexpr uint64_t kEntryBytes = sizeof(uint64_t) + sizeof(int32_t);
+
+/// Whether `entries` named values and their number are shorter than all values.
+bool SparseIsSmaller(uint64_t entries, uint64_t values) {
+  return sizeof(uint64_t) + entries * kEntryBytes < values * sizeof(int32_t);
+}
+
 class Encoder {
  public:
   template <typename T>
@@ -37,6 +55,15 @@ class Encoder {
       for (const std::string& value : values) Put(value);
     } else {
       PutBytes(values.data(), values.size() * sizeof(T));
+    }
+  }
+  void PutSparse(const std::vector<int32_t>& values, uint64_t entries) {
+    bytes.reserve(bytes.size() + sizeof(entries) + entries * kEntryBytes);
+    Put(entries);
+    for (uint64_t i = 0; i < values.size(); ++i) {
+      if (!IsNamed(i, values[i])) continue;
+      Put(i);
+      Put(values[i]);
     }
   }
 
@@ -86,8 +113,35 @@ class Decoder {
     } else {
       const auto bytes = Bytes(count * sizeof(T), what);
       values.resize(count);
-      std::memcpy(values.data(), bytes.data(), bytes.size());
+      // No bytes have no address, which memcpy must not get.
+      if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
     }
+  }
+  /// As PutSparse writes them and not otherwise.
+  void TakeSparse(uint64_t count, std::string_view what,
+                  std::vector<int32_t>& values) {
+    const auto entries = Take<uint64_t>(what);
+    if (entries > rest_.size() / kEntryBytes ||
+        !SparseIsSmaller(entries, count) || entries < count / kNamedEvery) {
+      Reject(what, fmt::format("{} entries of {} values in {} bytes", entries,
+                               count, rest_.size()));
+    }
+    values.assign(count, 0);
+    uint64_t next = 0;  // the lowest place that has not been passed
+    uint64_t named = kNamedEvery - 1;
+    for (uint64_t i = 0; i < entries; ++i) {
+      const auto index = Take<uint64_t>(what);
+      const auto value = Take<int32_t>(what);
+      if (index < next || index >= count || index > named ||
+          !IsNamed(index, value)) {
+        Reject(what, fmt::format("entry {} is {} at {} of {}", i, value, index,
+                                 count));
+      }
+      values[index] = value;
+      next = index + 1;
+      named = next / kNamedEvery * kNamedEvery + kNamedEvery - 1;
+    }
+    if (named < count) Reject(what, fmt::format("place {} is missing", named));
   }
   void ExpectEnd() const {
     if (!rest_.empty()) {
@@ -99,7 +153,7 @@ class Decoder {
                            std::string_view problem) const {
     ThrowError(ErrorKind::kFormat,
                "{} at byte {} of {}: {}. The record is not what isoloss "
-               "writes; start the run again without --resume.",
+               "writes; start the run again with --restart.",
                what, size_ - rest_.size(), size_, problem);
   }
 
@@ -121,6 +175,18 @@ class Decoder {
   size_t size_;
 };
 
+Form FormOf(const std::vector<int32_t>& values, uint64_t& entries) {
+  entries = 0;
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    if (IsNamed(i, values[i])) ++entries;
+  }
+  return SparseIsSmaller(entries, values.size()) ? kSparse : kDense;
+}
+template <typename T>
+Form FormOf(const std::vector<T>&, uint64_t&) {
+  return kDense;
+}
+
 void EncodeDataset(const Group<const RunLog>& group,
                    const Dataset<const RunLog>& dataset, Encoder& out) {
   std::visit(
@@ -132,11 +198,14 @@ void EncodeDataset(const Group<const RunLog>& group,
         for (const auto& axis : dataset.axes) {
           count *= static_cast<uint64_t>(axis.size);
         }
+        Form form = kDense;
+        uint64_t entries = 0;
         if (dataset.shape == Shape::kIndex) {
           out.Put(uint64_t{values->size()});
         } else {
-          out.Put(static_cast<uint8_t>(values->empty() ? 0 : 1));
-          if (values->empty()) return;
+          form = values->empty() ? kEmpty : FormOf(*values, entries);
+          out.Put(form);
+          if (form == kEmpty) return;
           for (const auto& axis : dataset.axes) out.Put(int64_t{axis.size});
         }
         if (values->size() != count) {
@@ -144,6 +213,10 @@ void EncodeDataset(const Group<const RunLog>& group,
                      "run log: /{}/{} has {} values, but its rows need {}. "
                      "Append to all columns at each step.",
                      group.name, dataset.field.name, values->size(), count);
+        }
+        using Values = std::remove_cvref_t<decltype(*values)>;
+        if constexpr (std::is_same_v<Values, std::vector<int32_t>>) {
+          if (form == kSparse) return out.PutSparse(*values, entries);
         }
         out.PutAll(*values);
       },
@@ -177,16 +250,27 @@ void DecodeDataset(const Group<RunLog>& group, const Dataset<RunLog>& dataset,
   const std::string name =
       fmt::format("/{}/{}", group.name, dataset.field.name);
   uint64_t count = 0;
+  uint8_t form = kDense;
   if (dataset.shape == Shape::kIndex) {
     count = in.Take<uint64_t>(name);
   } else {
-    if (!in.TakeFlag(name)) return;
+    form = in.Take<uint8_t>(name);
+    if (form == kEmpty) return;
     uint64_t rows = 1;
     if (group.steps() != nullptr) rows = group.steps()->size();
     if (group.count != nullptr) rows = static_cast<uint64_t>(*group.count);
     if (dataset.shape == Shape::kLabels) rows = 1;
     count = DecodeAxes(dataset, name, rows, in);
     if (count == 0) in.Reject(name, "no values, but says that it has some");
+  }
+  if (form == kSparse) {
+    if (auto* values = std::get_if<std::vector<int32_t>*>(&dataset.values)) {
+      return in.TakeSparse(count, name, **values);
+    }
+  }
+  if (form != kDense) {
+    in.Reject(name,
+              fmt::format("form {}, but must be 0, 1, or of int32 2", form));
   }
   std::visit([&](auto* values) { in.TakeAll(count, name, *values); },
              dataset.values);

@@ -18,7 +18,7 @@ namespace isoloss::runlog {
 inline constexpr int64_t kSchemaVersion = 3;
 
 /// Values of one column or array that a reader takes: far above any run, it
-/// keeps a forged extent from asking for all memory.
+/// keeps a forged extent from asking for all memory. No log gets more.
 inline constexpr int64_t kMaxValues = int64_t{1} << 28;
 
 /// What is known of one optimizer step; Of<T> is one value or a column of them.
@@ -99,6 +99,12 @@ inline constexpr TensorStatistic kTensorStatistics[] = {
 
 /// Values of one histogram of E8M0 scale bytes.
 inline constexpr size_t kScaleBytes = 256;
+
+/// Values of the largest dataset of /tensors, e8m0_histogram, that one step
+/// with statistics of `tensors` adds: over all steps at most kMaxValues.
+constexpr int64_t TensorValuesPerStep(int64_t tensors) {
+  return tensors * static_cast<int64_t>(kScaleBytes);
+}
 
 /// Tensors at chosen steps. N tensors in the order of computation; a name is
 /// "<module>_<tensor>" as in TransformerEngine's logs, tensor one of weight,

@@ -11,6 +11,7 @@
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
 #include "isoloss/runlog/trailer.h"
 
@@ -140,6 +141,7 @@ std::vector<std::byte> Encode(const RunLog& log) {
 }  // namespace
 
 void WriteRunLog(const RunLog& log, const std::filesystem::path& path) {
+  CheckSize(RunLog(), log);
   std::vector<std::byte> image;
   try {
     image = Encode(log);

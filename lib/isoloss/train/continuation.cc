@@ -1,6 +1,9 @@
 #include "isoloss/train/continuation.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -32,38 +35,124 @@ void RequireSameRun(const std::filesystem::path& file,
              file.string(), difference);
 }
 
+void RequireSameLog(const std::filesystem::path& file,
+                    const runlog::Provenance& before,
+                    const runlog::Provenance& now) {
+  const std::string difference = LogDifference(before, now);
+  if (difference.empty()) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: what is logged was chosen otherwise when it was begun, but "
+             "all rows of a log have the same columns:\n{}Resume it as it was "
+             "begun, or start it anew with --restart.",
+             file.string(), difference);
+}
+
+/// Why a checkpoint can't be of the run that `now` describes, or can't be used
+/// up to step `last`.
+checkpoint::Misfit MisfitOf(const runlog::Provenance& now, int64_t last) {
+  return [facts = CheckpointFacts(now),
+          last](const checkpoint::Checkpoint& checkpoint) -> std::string {
+    for (const auto& [name, value] : facts) {
+      if (name == "experiment" || name == "tool") continue;
+      const auto found = checkpoint.facts().find(name);
+      const std::string other =
+          found == checkpoint.facts().end() ? "not given" : found->second;
+      if (other != value) {
+        return fmt::format("it is of another run: {} is {}, here {}", name,
+                           other, value);
+      }
+    }
+    if (checkpoint.step() <= last) return "";
+    return fmt::format("it is of step {}, but what is on disk ends at step {}",
+                       checkpoint.step(), last);
+  };
+}
+
+/// What the files of a run hold; the log of an ended run comes first.
+struct OnDisk {
+  std::optional<runlog::RunLog> whole = std::nullopt;
+  std::optional<runlog::JournalContent> journal = std::nullopt;
+};
+
+OnDisk ReadFiles(const runlog::RunPaths& paths) {
+  OnDisk found;
+  if (std::filesystem::exists(paths.Log())) {
+    found.whole = runlog::ReadRunLog(paths.Log());
+  }
+  if (!IsUnfinished(paths)) return found;
+  try {
+    found.journal = runlog::ReadJournalOrPartial(paths);
+  } catch (const Error&) {
+    if (!found.whole) throw;
+    return found;
+  }
+  // A kill may leave a journal beside the log that was built from it.
+  const runlog::RunLog& recorded = found.journal->log;
+  if (found.whole && (recorded.provenance.arm.empty() ||
+                      LastStep(recorded) == LastStep(*found.whole))) {
+    found.journal.reset();
+  } else {
+    found.whole.reset();
+  }
+  return found;
+}
+
+void RequireSame(const runlog::RunPaths& paths, const OnDisk& found,
+                 const runlog::Provenance& now) {
+  if (found.whole) {
+    RequireSameRun(paths.Log(), found.whole->provenance, now);
+  } else if (found.journal && !found.journal->log.provenance.arm.empty()) {
+    const runlog::Provenance& before = found.journal->log.provenance;
+    RequireSameRun(paths.Journal(), before, now);
+    RequireSameLog(paths.Journal(), before, now);
+  }
+}
+
 }  // namespace
+
+std::map<std::string, std::string> CheckpointFacts(
+    const runlog::Provenance& provenance) {
+  const runlog::Provenance& p = provenance;
+  return {{"experiment", p.experiment_text},
+          {"tool", p.tool_version + ", commit " + p.commit},
+          {"arm", p.arm},
+          {"seed", fmt::to_string(p.seed)},
+          {"recipe", p.recipe},
+          {"exchange", p.exchange},
+          {"config_digest", p.config_digest},
+          {"corpus_digest", p.corpus_digest},
+          {"initial_weights_digest", p.initial_weights_digest},
+          {"numerics_digest", p.numerics_digest}};
+}
+
+void CheckContinuation(const runlog::RunPaths& paths,
+                       const runlog::Provenance& planned) {
+  RequireSame(paths, ReadFiles(paths), planned);
+}
 
 Continuation FindContinuation(const runlog::RunPaths& paths,
                               const runlog::Provenance& now) {
+  OnDisk found = ReadFiles(paths);
+  RequireSame(paths, found, now);
   Continuation result;
-  runlog::JournalContent journal;
-  if (IsUnfinished(paths)) journal = runlog::ReadJournal(paths.Journal());
-  const runlog::RunLog& recorded = journal.log;
-  if (std::filesystem::exists(paths.Log())) {
-    runlog::RunLog log = runlog::ReadRunLog(paths.Log());
-    // A kill may leave a journal beside the log that was built from it.
-    if (recorded.provenance.arm.empty() ||
-        LastStep(recorded) == LastStep(log)) {
-      RequireSameRun(paths.Log(), log.provenance, now);
-      result.whole = std::move(log);
-      return result;
-    }
+  if (found.whole) {
+    result.whole = std::move(found.whole);
+    return result;
   }
-  if (!IsUnfinished(paths)) return result;
+  if (!found.journal) return result;
+  runlog::JournalContent& journal = *found.journal;
   if (!journal.note.empty()) result.notes.push_back(journal.note);
-  if (recorded.provenance.arm.empty()) {
+  if (journal.log.provenance.arm.empty()) {
     result.notes.push_back(paths.Journal().string() +
                            ": holds nothing yet, so the run starts at its "
                            "first step.");
     return result;
   }
-  RequireSameRun(paths.Journal(), recorded.provenance, now);
-  checkpoint::Found found =
-      checkpoint::FindNewestUpTo(paths.Checkpoints(), LastStep(recorded));
-  result.notes.insert(result.notes.end(), found.notes.begin(),
-                      found.notes.end());
-  result.checkpoint = std::move(found.checkpoint);
+  checkpoint::Found newest = checkpoint::FindNewest(
+      paths.Checkpoints(), MisfitOf(now, LastStep(journal.log)));
+  result.notes.insert(result.notes.end(), newest.notes.begin(),
+                      newest.notes.end());
+  result.checkpoint = std::move(newest.checkpoint);
   result.recorded = std::move(journal.log);
   return result;
 }
@@ -71,8 +160,8 @@ Continuation FindContinuation(const runlog::RunPaths& paths,
 Continuation FindOrigin(const RunOrigin& origin,
                         const runlog::Provenance& now) {
   RequireSameRun(origin.log, origin.recorded, now);
-  checkpoint::Found found =
-      checkpoint::FindNewestUpTo(origin.checkpoints, origin.last_step);
+  checkpoint::Found found = checkpoint::FindNewestUpTo(
+      origin.checkpoints, origin.last_step, MisfitOf(now, origin.last_step));
   Continuation result;
   result.checkpoint = std::move(found.checkpoint);
   result.notes = std::move(found.notes);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,11 +31,21 @@ struct Continuation {
 };
 
 /// Looks for the log of an ended run, then for the journal and for the newest
-/// whole checkpoint whose steps the journal has. Errors   ConfigError with
-/// RunDifference if they are not of the run that
+/// whole checkpoint of the run whose steps the journal has. Errors ConfigError
+/// with RunDifference if they are not of the run that
 ///          `now` describes; as runlog::ReadJournal and runlog::ReadRunLog.
 Continuation FindContinuation(const runlog::RunPaths& paths,
                               const runlog::Provenance& now);
+
+/// What a checkpoint says of its run, to people, other programs and
+/// FindContinuation.
+std::map<std::string, std::string> CheckpointFacts(
+    const runlog::Provenance& provenance);
+
+/// Throws what FindContinuation would for a run that `planned` describes
+/// (DescribePlannedRun), as far as that is known before its first step.
+void CheckContinuation(const runlog::RunPaths& paths,
+                       const runlog::Provenance& planned);
 
 /// The newest checkpoint that a repetition may begin with.
 /// Errors   ConfigError with RunDifference if `now` is another run.

@@ -182,6 +182,15 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
                          "one kind. Train for fewer steps or switch it off.",
                          ids, limit));
   }
+  const double scale_bytes =
+      EstimatedTensorRows(experiment) * real(runlog::kScaleBytes);
+  if (scale_bytes > limit) {
+    log.Fail("statistics_every",
+             fmt::format("and log.statistics_first give some {:.3g} values of "
+                         "/tensors/e8m0_histogram, but a log may hold {:.3g} "
+                         "of one kind. Choose fewer steps or tensors.",
+                         scale_bytes, limit));
+  }
   const double columns = steps * std::max(layers * real(model.num_experts),
                                           real(experiment.parallel.mesh.ranks));
   if (columns > limit) {
@@ -260,6 +269,19 @@ void WriteMeshThatMatters(FieldWriter& writer, const Experiment& experiment) {
   if (sums_by_node) keys.emplace_back("node_ranks", parallel.mesh.node_ranks());
   if (!keys.empty()) writer.Section("parallel");
   for (const auto& [key, value] : keys) writer.Integer(key, value, 0, 0);
+}
+
+/// A dump that no step makes would be missed at the end only.
+void CheckDumpSteps(const FieldReader& log, const Experiment& experiment) {
+  if (experiment.log.dump_tensors.empty()) return;
+  const auto steps = static_cast<uint64_t>(experiment.train.steps);
+  for (const uint64_t step : experiment.log.dump_steps) {
+    if (step >= 1 && step <= steps) continue;
+    log.Fail("dump_steps",
+             fmt::format("holds {}, but the run has steps 1 to {}. Name one of "
+                         "them.",
+                         step, steps));
+  }
 }
 
 }  // namespace
@@ -351,6 +373,7 @@ Experiment ParseExperiment(std::string_view text,
              "\"bf16\".");
   }
   ReadSection(log, experiment.log);
+  CheckDumpSteps(log, experiment);
   ReadSection(gate, experiment.gate);
 
   model::Validate(experiment.model, (path.string() + ": [model]").c_str());

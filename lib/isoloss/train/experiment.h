@@ -77,6 +77,10 @@ Experiment ParseExperiment(std::string_view text,
 /// Number of trained values of a model.
 double EstimatedParameters(const model::ModelConfig& config);
 
+/// Rows of tensor statistics in a log, one for each tensor in each chosen step,
+/// about; 0 if patterns choose the tensors.
+double EstimatedTensorRows(const Experiment& experiment);
+
 /// Memory that one run needs at least, in bytes: weights, gradients, moments
 /// and compute copies, and the activations kept for the backward pass, FP32;
 /// rows between ranks; the log's widest columns.

@@ -205,7 +205,7 @@ void Visit(Fields& fields, LogConfig& log) {
   fields.Integer("digests_first", log.digests_first, 0, kMaxSteps);
   fields.Integer("digests_every", log.digests_every, 0, kMaxSteps);
   fields.Texts("dump_tensors", log.dump_tensors);
-  if (!log.dump_tensors.empty()) fields.Seeds("dump_steps", log.dump_steps);
+  fields.Seeds("dump_steps", log.dump_steps);
   fields.Integer("checkpoint_every", log.checkpoint_every, 0, kMaxSteps);
   fields.Real("checkpoint_minutes", log.checkpoint_minutes, kPeriod);
   fields.Real("refresh_seconds", log.refresh_seconds, kPeriod);

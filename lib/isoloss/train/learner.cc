@@ -10,9 +10,11 @@
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/optim/clip.h"
 #include "isoloss/optim/expert_bias.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/process_sums.h"
 #include "isoloss/train/run_description.h"
@@ -82,6 +84,37 @@ void SubtractFrom(const model::ParameterSet& from, model::ParameterSet& to) {
   }
 }
 
+/// Writes down what it hears of.
+class NameSink : public model::TapSink {
+ public:
+  void OnTensor(const model::Tensor& tensor) override {
+    names.push_back(tensor.Name());
+  }
+  void OnRouting(std::string_view /*module*/,
+                 MatrixView<const int32_t> /*expert_ids*/,
+                 size_t /*first_token*/) override {}
+
+  std::vector<std::string> names;
+};
+
+/// Throws ConfigError unless every pattern of log.`key` matches a name.
+void RequireMatches(const Experiment& experiment, const char* key,
+                    const std::vector<std::string>& patterns,
+                    const std::vector<std::string>& names) {
+  for (const std::string& pattern : patterns) {
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return precision::SiteMatches(pattern, name);
+        })) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "{}: log.{} holds `{}`, but none of the {} tensors of a step "
+               "matches it, such as {}. Correct the pattern.{}",
+               experiment.path.string(), key, pattern, names.size(),
+               names.front(), DidYouMean(pattern, names));
+  }
+}
+
 }  // namespace
 
 Learner::Learner(const Experiment& experiment, const Arm& arm, uint64_t seed,
@@ -121,9 +154,9 @@ Learner::Learner(const Experiment& experiment, const Arm& arm, uint64_t seed,
   if (hooks.edit_initial_weights) hooks.edit_initial_weights(parameters_);
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
-  provenance_ =
-      DescribeRun(experiment, arm, seed, corpus, transformer_, parameters_,
-                  replay_ ? &*replay_ : nullptr, team, mesh_);
+  provenance_ = DescribeRun(experiment, arm, seed, corpus, parameters_,
+                            replay_ ? &*replay_ : nullptr, team.size(), mesh_);
+  CheckPatterns(experiment);
 }
 
 void Learner::SetRouting(const Experiment& experiment) {
@@ -154,6 +187,38 @@ void Learner::CheckAgreement(const Experiment& experiment, const Arm& arm,
   }
   mesh_.CheckReplicas(digest.Value(),
                       "experiment, arm, seed, corpus and replayed routing");
+}
+
+/// Of one step, by a pass over the first batch that leaves nothing behind.
+std::vector<std::string> Learner::TensorNames() {
+  NameSink sink;
+  mesh_.BeginStep(0);
+  if (replayed_step_) replayed_step_->BeginStep(1);
+  batches_.Training(seed_, 1, train_.sequences_per_batch, batch_);
+  const model::TokenBatch tokens = Share();
+  transformer_.SetRouting(routing_);
+  transformer_.AnnounceWeights(parameters_, sink);
+  transformer_.Forward(tokens, &sink);
+  transformer_.Backward(tokens, gradients_, &sink);
+  mesh_.CheckConservation();
+  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  for (const auto kind : {model::TensorKind::kWgrad, model::TensorKind::kUpdate,
+                          model::TensorKind::kParameter}) {
+    model::AnnounceParameters(kind, gradients_, mesh_, sink);
+  }
+  return sink.names;
+}
+
+/// A pattern that matches nothing would show itself by what is missing after
+/// hours of training.
+void Learner::CheckPatterns(const Experiment& experiment) {
+  const LogConfig& log = experiment.log;
+  const bool all = log.statistics_tensors == std::vector<std::string>{"*"};
+  if (all && log.dump_tensors.empty()) return;
+  const std::vector<std::string> names = TensorNames();
+  RequireMatches(experiment, "statistics_tensors", log.statistics_tensors,
+                 names);
+  RequireMatches(experiment, "dump_tensors", log.dump_tensors, names);
 }
 
 model::TokenBatch Learner::Share() {
@@ -309,6 +374,12 @@ void Learner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
 
 void Learner::Load(const checkpoint::Checkpoint& checkpoint) {
   LoadTrainingState(checkpoint, config_, State(), mesh_);
+  if (adamw_.steps() != checkpoint.step()) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it is of step {}, but its optimizer has made {} steps. Use "
+               "another checkpoint.",
+               checkpoint.folder().string(), checkpoint.step(), adamw_.steps());
+  }
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
 }

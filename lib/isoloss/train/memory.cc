@@ -1,4 +1,9 @@
 // EstimatedBytes of experiment.h.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::train {
@@ -72,8 +77,15 @@ double ExchangeBytes(const Sizes& s, double tokens) {
   return kDirections * kBytesPerWord * tokens * s.top_k * s.dim;
 }
 
+/// Steps of 1 … `steps` that StepChoice{first, every} includes, at most.
+double StepsChosen(int64_t first, int64_t every, int64_t steps) {
+  const int64_t later = every > 0 ? steps / every : 0;
+  return Sizes::Real(std::min(steps, first + later));
+}
+
 /// Bytes of a log's widest columns, which stay in memory to the end of the run:
-/// counts and biases per expert, bytes and waiting per rank, expert ids.
+/// counts and biases per expert, bytes and waiting per rank, expert ids,
+/// statistics of tensors.
 double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
   const double per_expert = s.moe_layers * s.experts * 2 * sizeof(int64_t);
   const double per_rank =
@@ -81,11 +93,25 @@ double LogBytes(const Sizes& s, const Experiment& experiment, double tokens) {
   const double ids = experiment.log.routing
                          ? s.moe_layers * tokens * s.top_k * sizeof(int32_t)
                          : 0;
+  constexpr double kHistograms = 2;
+  constexpr double kBytesPerTensor =
+      sizeof(int64_t) + runlog::kTensorStatisticCount * sizeof(double) +
+      kHistograms * runlog::kScaleBytes * sizeof(int32_t);
   return static_cast<double>(experiment.train.steps) *
-         (per_expert + per_rank + ids);
+             (per_expert + per_rank + ids) +
+         EstimatedTensorRows(experiment) * kBytesPerTensor;
 }
 
 }  // namespace
+
+double EstimatedTensorRows(const Experiment& experiment) {
+  const LogConfig& log = experiment.log;
+  // A pattern chooses who knows how many; a layer announces some 120.
+  if (log.statistics_tensors != std::vector<std::string>{"*"}) return 0;
+  const double tensors = 40 + 120.0 * Sizes::Real(experiment.model.n_layers);
+  return tensors * StepsChosen(log.statistics_first, log.statistics_every,
+                               experiment.train.steps);
+}
 
 double EstimatedParameters(const model::ModelConfig& config) {
   return Parameters(Sizes(config));

@@ -9,10 +9,12 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/kernels/targets.h"
+#include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
 #include "isoloss/train/process_sums.h"
+#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 namespace {
@@ -83,8 +85,13 @@ std::map<std::string, std::string> KeysOf(const std::string& toml) {
   return keys;
 }
 
-/// Sections that a run's configuration digest covers, at least in part.
+/// Keys of what a run's configuration digest covers, at least in part.
 bool MayMatter(std::string_view key) {
+  for (const std::string_view execution :
+       {"data.paths", "parallel.workers", "parallel.transport",
+        "parallel.deadline_seconds", "parallel.shuffle_seed"}) {
+    if (key == execution) return false;
+  }
   for (const std::string_view section :
        {"model.", "data.", "train.", "log.eval", "routing.", "parallel."}) {
     if (key.starts_with(section)) return true;
@@ -92,8 +99,15 @@ bool MayMatter(std::string_view key) {
   return false;
 }
 
+/// Keys that say which columns and rows a log has.
+bool IsLogged(std::string_view key) {
+  return key == "log.routing" || key.starts_with("log.statistics_") ||
+         key.starts_with("log.digests_");
+}
+
 /// The keys in which two experiments differ, as lines of RunDifference.
-std::string KeyDifferences(const std::string& before, const std::string& now) {
+std::string KeyDifferences(const std::string& before, const std::string& now,
+                           bool (*counts)(std::string_view key)) {
   std::map<std::string, std::string> old_keys = KeysOf(before);
   std::map<std::string, std::string> new_keys = KeysOf(now);
   std::map<std::string, std::string> all = old_keys;
@@ -106,7 +120,7 @@ std::string KeyDifferences(const std::string& before, const std::string& now) {
   for (const auto& [key, ignored] : all) {
     const std::string was = value(old_keys, key);
     const std::string is = value(new_keys, key);
-    if (was != is && MayMatter(key)) {
+    if (was != is && counts(key)) {
       lines += fmt::format("  {}: {} before, {} now\n", key, was, is);
     }
   }
@@ -131,35 +145,45 @@ std::string LineDifference(const std::string& name, const std::string& before,
 
 }  // namespace
 
-runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
-                               uint64_t seed, const corpus::Corpus& corpus,
-                               const model::Transformer& transformer,
-                               const model::ParameterSet& initial,
-                               const RoutingReplay* replay, ThreadTeam& team,
-                               expert_parallel::Mesh& mesh) {
+runlog::Provenance DescribePlannedRun(const Experiment& experiment,
+                                      const Arm& arm, uint64_t seed,
+                                      const corpus::Corpus& corpus) {
+  const precision::ResolvedRecipe recipe(RecipeOf(arm),
+                                         model::GemmSites(experiment.model));
   runlog::Provenance provenance;
   DescribeBuild(provenance);
   DescribeExperiment(experiment, arm, provenance);
   DescribeCorpus(corpus, provenance);
-  provenance.recipe = transformer.recipe().recipe().name;
-  provenance.resolved_recipe = transformer.recipe().Describe();
-  provenance.initial_weights_digest =
-      DigestToHex(WholeDigest(experiment.model, initial, mesh));
+  provenance.recipe = recipe.recipe().name;
+  provenance.resolved_recipe = recipe.Describe();
   provenance.seed = static_cast<int64_t>(seed);
   provenance.parameters =
       static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
-  provenance.workers = team.size();
+  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
+  // Too small to share.
+  ThreadTeam alone(1);
+  provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
+  provenance.quantized_gemms_per_step =
+      GemmsPerStep(experiment.model, recipe, /*only_quantized=*/true);
+  provenance.gemms_per_step =
+      GemmsPerStep(experiment.model, recipe, /*only_quantized=*/false);
+  return provenance;
+}
+
+runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
+                               uint64_t seed, const corpus::Corpus& corpus,
+                               const model::ParameterSet& initial,
+                               const RoutingReplay* replay, int workers,
+                               expert_parallel::Mesh& mesh) {
+  runlog::Provenance provenance =
+      DescribePlannedRun(experiment, arm, seed, corpus);
+  provenance.initial_weights_digest =
+      DigestToHex(WholeDigest(experiment.model, initial, mesh));
+  provenance.workers = workers;
   DescribeMesh(experiment, arm, mesh, provenance);
   if (replay != nullptr) {
     provenance.routing += ", ids " + DigestToHex(replay->digest());
   }
-  // Too small to share.
-  ThreadTeam alone(1);
-  provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
-  provenance.quantized_gemms_per_step = GemmsPerStep(
-      experiment.model, transformer.recipe(), /*only_quantized=*/true);
-  provenance.gemms_per_step = GemmsPerStep(
-      experiment.model, transformer.recipe(), /*only_quantized=*/false);
   return provenance;
 }
 
@@ -167,7 +191,8 @@ std::string RunDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now) {
   std::string lines;
   if (before.config_digest != now.config_digest) {
-    lines += KeyDifferences(before.experiment_text, now.experiment_text);
+    lines +=
+        KeyDifferences(before.experiment_text, now.experiment_text, MayMatter);
     if (lines.empty()) {
       lines += fmt::format("  configuration digest: {} before, {} now\n",
                            before.config_digest, now.config_digest);
@@ -175,12 +200,14 @@ std::string RunDifference(const runlog::Provenance& before,
   }
   const auto compare = [&lines](const char* name, const auto& was,
                                 const auto& is) {
-    if (was != is) {
+    if (was != is && !is.empty()) {
       lines += fmt::format("  {}: {} before, {} now\n", name, was, is);
     }
   };
   compare("arm", before.arm, now.arm);
-  compare("seed", before.seed, now.seed);
+  if (before.seed != now.seed) {
+    lines += fmt::format("  seed: {} before, {} now\n", before.seed, now.seed);
+  }
   compare("recipe", before.recipe, now.recipe);
   if (before.resolved_recipe != now.resolved_recipe) {
     lines += LineDifference("recipe of a GEMM site", before.resolved_recipe,
@@ -202,6 +229,11 @@ std::string RunDifference(const runlog::Provenance& before,
         now.numerics_digest, now.tool_version, now.commit);
   }
   return lines;
+}
+
+std::string LogDifference(const runlog::Provenance& before,
+                          const runlog::Provenance& now) {
+  return KeyDifferences(before.experiment_text, now.experiment_text, IsLogged);
 }
 
 }  // namespace isoloss::train

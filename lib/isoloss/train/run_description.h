@@ -4,11 +4,9 @@
 #include <cstdint>
 #include <string>
 
-#include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
-#include "isoloss/model/transformer.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/routing_replay.h"
@@ -19,16 +17,26 @@ namespace isoloss::train {
 /// over the mesh. `initial`: the weights before step 1; `replay` may be null.
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
-                               const model::Transformer& transformer,
                                const model::ParameterSet& initial,
-                               const RoutingReplay* replay, ThreadTeam& team,
+                               const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh);
+
+/// The part of it that needs no model: what RunDifference and LogDifference
+/// look at, but for the initial weights and replayed ids.
+runlog::Provenance DescribePlannedRun(const Experiment& experiment,
+                                      const Arm& arm, uint64_t seed,
+                                      const corpus::Corpus& corpus);
 
 /// What keeps `now` from going on with the run that `before` describes, one
 /// line for each difference: "data.sequence_length: 128 before, 256 now". ""
 /// if their bits are the same. How a run is executed, and what of it is logged,
-/// makes no difference.
+/// makes no difference; nor does what `now` leaves empty.
 std::string RunDifference(const runlog::Provenance& before,
+                          const runlog::Provenance& now);
+
+/// The same for what of the run is logged: rows of one log have the same
+/// columns.
+std::string LogDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now);
 
 }  // namespace isoloss::train

@@ -14,10 +14,12 @@
 #include <thread>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/run_description.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
 
@@ -138,8 +140,12 @@ size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
   }
   const size_t evaluations =
       steps / static_cast<size_t>(experiment.log.eval_every) + 2;
+  // Histograms are mostly zeros; on disk they nearly vanish.
+  const auto tensors =
+      static_cast<size_t>(EstimatedTensorRows(experiment) * 320);
   return 2 * runs *
-         (kTexts + ranks * ranks * sizeof(int64_t) + steps * bytes_per_step +
+         (kTexts + tensors + ranks * ranks * sizeof(int64_t) +
+          steps * bytes_per_step +
           evaluations * experiment.log.eval_sequences * sizeof(double));
 }
 
@@ -224,13 +230,15 @@ class Runner {
     const runlog::RunLog log = TrainRun(experiment_, *what.arm, what.seed,
                                         corpus_, team, hooks, files);
     // By the log, not by this process's flag: another one may have voted.
-    const bool stopped = log.events.back().kind == "interrupt";
+    const bool stopped =
+        !log.events.empty() && log.events.back().kind == "interrupt";
     if (stopped) ended_.store(true);
     // Each run writes its own element.
     paths_[run] = stopped ? paths.PartialLog() : paths.Log();
     if (!speaks_) return;
-    if (!stopped && experiment_.log.checkpoint_every == 0) {
-      fs::remove_all(paths.Checkpoints());
+    // Those of a run that its numbers ended may tell why.
+    if (log.provenance.complete && experiment_.log.checkpoint_every == 0) {
+      RemoveFolder(paths.Checkpoints());
     }
     if (hooks_.on_finish) hooks_.on_finish(run, log);
   }
@@ -285,11 +293,20 @@ std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
                                   const fs::path& folder, Leftovers leftovers,
                                   const RunnerHooks& hooks) {
   if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
+  if (leftovers == Leftovers::kResume) {
+    // All of them before the first one changes a file.
+    for (const Run& run : runs) {
+      CheckContinuation(
+          {folder, run.Name()},
+          DescribePlannedRun(experiment, *run.arm, run.seed, corpus));
+    }
+  }
   CheckMemory(experiment, CrewFor(experiment, runs.size()).side_by_side);
   if (transport::DetectLaunch().process == 0) {
     CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
     RemoveReasons(folder);
   }
+  if (hooks.on_accepted) hooks.on_accepted();
   return Runner(experiment, runs, corpus, folder, leftovers, hooks).Execute();
 }
 

@@ -34,6 +34,8 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
 /// How a caller watches the runs and ends them early. Called from several
 /// threads at once; `run` counts in PlanRuns' order.
 struct RunnerHooks {
+  /// Once, when everything was checked and before any file is changed.
+  std::function<void()> on_accepted = {};
   std::function<void(size_t run, const runlog::StepRow& row)> on_step = {};
   std::function<void(size_t run, const runlog::Event& event)> on_event = {};
   std::function<void(size_t run, const runlog::RunLog& log)> on_finish = {};
@@ -53,7 +55,8 @@ enum class Leftovers {
 /// asks for them. Returns the paths of the logs, in order: NAME.partial.h5 of a
 /// run that was stopped, an empty path for one that was not started.
 /// Errors   IoError before any run starts if the folder can't take the files;
-///          ConfigError before any run starts if an unfinished run is refused;
+///          ConfigError before any run starts if an unfinished run is refused
+///          or was another run;
 ///          the first error of a run stops the others.
 std::vector<std::filesystem::path> ExecuteRuns(
     const Experiment& experiment, const std::vector<Run>& runs,

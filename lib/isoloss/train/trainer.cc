@@ -4,7 +4,6 @@
 
 #include <chrono>
 #include <exception>
-#include <map>
 #include <utility>
 
 #include "isoloss/base/digest.h"
@@ -12,6 +11,7 @@
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/run_lock.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/learner.h"
 #include "isoloss/train/routing_replay.h"
@@ -43,17 +43,6 @@ probes::ProbeOptions ProbeOptionsOf(const LogConfig& log,
     options.run_name = files->paths.name;
   }
   return options;
-}
-
-/// What a checkpoint says of its run to people and other programs.
-std::map<std::string, std::string> FactsOf(const runlog::Provenance& p) {
-  return {{"experiment", p.experiment_text},
-          {"arm", p.arm},
-          {"seed", fmt::to_string(p.seed)},
-          {"config_digest", p.config_digest},
-          {"corpus_digest", p.corpus_digest},
-          {"numerics_digest", p.numerics_digest},
-          {"tool", p.tool_version + ", commit " + p.commit}};
 }
 
 std::string DescribeMeshOf(const runlog::Provenance& p) {
@@ -112,6 +101,7 @@ class Trainer {
   const std::optional<RunFiles>& files_;
   expert_parallel::Mesh& mesh_;
   Learner learner_;
+  std::optional<runlog::RunLock> lock_;
   std::optional<runlog::Recorder> recorder_;
   bool keeps_exchange_ = true;
   Clock::time_point begin_ = Clock::now();
@@ -204,7 +194,7 @@ void Trainer::Keep(int64_t step, runlog::RunLog& rows) {
 }
 
 void Trainer::SaveCheckpoint(int64_t step) {
-  recorder_->Sync();  // a checkpoint is of use only with the log up to it
+  recorder_->SyncJournal();  // of use only with the log up to it
   const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
   last_checkpoint_ = Clock::now();
   if (!unfit.empty()) {
@@ -214,7 +204,7 @@ void Trainer::SaveCheckpoint(int64_t step) {
   }
   const uint64_t digest = SaveTrainingState(
       step, config_, learner_.State(), mesh_, files_->paths.Checkpoints(),
-      FactsOf(recorder_->log().provenance));
+      CheckpointFacts(recorder_->log().provenance));
   AddEvent("checkpoint",
            fmt::format("step {}, state {}", step, DigestToHex(digest)));
 }
@@ -222,15 +212,16 @@ void Trainer::SaveCheckpoint(int64_t step) {
 /// What listening took of the run's time.
 void Trainer::AddCost() {
   if (learner_.probe().steps() == 0) return;
-  AddEvent("cost", fmt::format("tensor statistics: {} steps, {:.3g} s of {:.3g}"
-                               " s ({:.1f} %)",
-                               learner_.probe().steps(),
-                               learner_.probe().seconds(), SecondsSince(begin_),
-                               100 * learner_.probe().seconds() /
-                                   SecondsSince(begin_)));
+  const double share = learner_.probe().seconds() / SecondsSince(begin_);
+  AddEvent("cost",
+           fmt::format("statistics, digests and dumps of tensors at {} steps "
+                       "took {:.3g} s, {:.1f} % of the run",
+                       learner_.probe().steps(), learner_.probe().seconds(),
+                       100 * share));
 }
 
 runlog::RunLog Trainer::Run() {
+  if (files_ && mesh_.process() == 0) lock_.emplace(files_->paths);
   Continuation found;
   if (files_ && files_->resume) {
     found = FindContinuation(files_->paths, learner_.provenance());
@@ -242,7 +233,7 @@ runlog::RunLog Trainer::Run() {
   for (int64_t step = Begin(std::move(found)) + 1;; ++step) {
     runlog::RunLog rows;
     if (step > 0 && !learner_.Step(step, rows)) return Abort(step, rows);
-    const bool last = step == steps_;
+    const bool last = step >= steps_;
     if (step % log_.eval_every == 0 || last) {
       learner_.Evaluate(step, rows.eval);
       rows.exchange.bytes_by_pair = learner_.bytes_by_pair();
@@ -272,6 +263,7 @@ runlog::RunLog Trainer::Whole(runlog::RunLog log) {
 }
 
 runlog::RunLog Trainer::Interrupt(int64_t step) {
+  AddCost();
   AddEvent("interrupt", fmt::format("stopped after step {}", step));
   recorder_->Sync();
   return recorder_->log();

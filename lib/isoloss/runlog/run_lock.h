@@ -1,0 +1,27 @@
+// One process at a time works on the files of a run.
+#pragma once
+
+#include "isoloss/base/files.h"
+#include "isoloss/runlog/recorder.h"
+
+namespace isoloss::runlog {
+
+/// Held from construction to destruction or the death of the process, however
+/// it dies. The file `.NAME.lock` that it is on is removed at the end, and may
+/// stay behind a process that was killed.
+class RunLock {
+ public:
+  /// Makes the folder if it is missing. Where the file system has no locks
+  /// there is no protection.
+  /// Errors   IoError if another process has it, or the file can't be opened.
+  explicit RunLock(const RunPaths& paths);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  std::filesystem::path path_;
+  Descriptor file_;
+};
+
+}  // namespace isoloss::runlog
