@@ -260,10 +260,11 @@ class Deaths(LiveJobTest):
 class Resumption(LiveJobTest):
     """A job that goes on with other processes than it was begun with."""
 
-    STEPS = 200
+    # Many: the partial log, by which progress is seen, follows at a distance.
+    STEPS = 3000
     SETTINGS = (f"train.steps={STEPS}", "model.num_experts=16",
-                "log.eval_every=50", "log.routing=false",
-                "log.digests_every=20", "log.refresh_seconds=0")
+                "log.eval_every=500", "log.routing=false",
+                "log.digests_every=500", "log.refresh_seconds=0")
 
     @classmethod
     def setUpClass(cls):

@@ -273,6 +273,12 @@ TEST(ParallelSectionError, RefusesLogsThatNoReaderTakes) {
             "experiment.toml: train.steps = 1000000 give a log of 5.12e+08 "
             "values of one kind (per expert or rank), but it may hold "
             "2.68e+08. Train for fewer steps.");
+  // 48,000 steps x some 280 tensors x 256 scale bytes.
+  EXPECT_EQ(ErrorOf(kText, {"train.steps=48000", "log.statistics_every=1"}),
+            "--set log.statistics_every=1: `log.statistics_every` and "
+            "log.statistics_first give some 3.44e+09 values of "
+            "/tensors/e8m0_histogram, but a log may hold 2.68e+08 of one kind. "
+            "Choose fewer steps or tensors.");
 }
 
 }  // namespace

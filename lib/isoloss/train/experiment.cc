@@ -182,15 +182,6 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
                          "one kind. Train for fewer steps or switch it off.",
                          ids, limit));
   }
-  const double scale_bytes =
-      EstimatedTensorRows(experiment) * real(runlog::kScaleBytes);
-  if (scale_bytes > limit) {
-    log.Fail("statistics_every",
-             fmt::format("and log.statistics_first give some {:.3g} values of "
-                         "/tensors/e8m0_histogram, but a log may hold {:.3g} "
-                         "of one kind. Choose fewer steps or tensors.",
-                         scale_bytes, limit));
-  }
   const double columns = steps * std::max(layers * real(model.num_experts),
                                           real(experiment.parallel.mesh.ranks));
   if (columns > limit) {
@@ -200,6 +191,15 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
                "steps.",
                experiment.path.string(), experiment.train.steps, columns,
                limit);
+  }
+  const double scale_bytes =
+      EstimatedTensorRows(experiment) * real(runlog::kScaleBytes);
+  if (scale_bytes > limit) {
+    log.Fail("statistics_every",
+             fmt::format("and log.statistics_first give some {:.3g} values of "
+                         "/tensors/e8m0_histogram, but a log may hold {:.3g} "
+                         "of one kind. Choose fewer steps or tensors.",
+                         scale_bytes, limit));
   }
 }
 
