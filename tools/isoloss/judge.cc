@@ -1,7 +1,6 @@
 #include "judge.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
 #include "isoloss/runlog/reader.h"
+#include "terminal_width.h"
 
 namespace isoloss::cli {
 namespace {
@@ -105,10 +105,8 @@ report::TextStyle ReportArguments::Style() const {
   style.ascii = ascii;
   style.width = kWidthOfFiles;
   if (isatty(STDOUT_FILENO) == 1) {
-    winsize size = {};
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-      style.width =
-          std::clamp(static_cast<int>(size.ws_col), kNarrowest, kWidest);
+    if (const auto columns = TerminalWidth()) {
+      style.width = std::clamp(*columns, kNarrowest, kWidest);
     }
     style.color = std::getenv("NO_COLOR") == nullptr;  // https://no-color.org
   }

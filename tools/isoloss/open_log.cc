@@ -11,6 +11,7 @@
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/trailer.h"
 
 namespace isoloss::cli {
@@ -18,13 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kJournalMagic = "isolossJ";
-
 /// Of a log that is not there: where the run's live files are, if anywhere.
 void CheckPresent(const fs::path& file) {
   std::error_code error;
   if (fs::exists(file, error) || file.extension() != ".h5") return;
-  const fs::path journal = file.parent_path() / (RunName(file) + ".journal");
+  const fs::path journal = runlog::RunPaths::Of(file).Journal();
   if (!fs::exists(journal, error)) return;
   ThrowError(ErrorKind::kIo,
              "{}: No such file, but {} is there: the run has not ended. Pass "
@@ -37,10 +36,11 @@ void CheckPresent(const fs::path& file) {
 bool IsJournal(const fs::path& file) {
   std::error_code error;
   if (!fs::is_regular_file(file, error)) return false;
-  std::array<char, kJournalMagic.size()> head{};
+  std::array<char, runlog::kJournalMagic.size()> head{};
   std::ifstream stream(file, std::ios::binary);
   stream.read(head.data(), head.size());
-  return stream && std::string_view(head.data(), head.size()) == kJournalMagic;
+  return stream &&
+         std::string_view(head.data(), head.size()) == runlog::kJournalMagic;
 }
 
 bool IsTensorDump(const fs::path& file) {
@@ -68,14 +68,6 @@ OpenedLog OpenLog(const fs::path& file) {
   }
   runlog::JournalContent content = runlog::ReadJournal(file);
   return {std::move(content.log), true, std::move(content.note)};
-}
-
-std::string RunName(const fs::path& file) {
-  fs::path name = file.filename();
-  if (name.extension() == ".journal") return name.stem().string();
-  if (name.extension() == ".h5") name = name.stem();
-  if (name.extension() == ".partial") name = name.stem();
-  return name.string();
 }
 
 }  // namespace isoloss::cli

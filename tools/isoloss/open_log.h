@@ -27,7 +27,4 @@ struct OpenedLog {
 ///          is not there yet, the message names the journal that is.
 OpenedLog OpenLog(const std::filesystem::path& file);
 
-/// "mxfp8-seed1" of mxfp8-seed1.h5, .partial.h5 and .journal.
-std::string RunName(const std::filesystem::path& file);
-
 }  // namespace isoloss::cli

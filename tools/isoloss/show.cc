@@ -195,10 +195,7 @@ report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   options.step = arguments.step;
   if (arguments.tensors.empty()) return options;
   options.wants_tensor = [&arguments](std::string_view name) {
-    return std::ranges::any_of(arguments.tensors,
-                               [name](const std::string& pattern) {
-                                 return precision::SiteMatches(pattern, name);
-                               });
+    return precision::FirstMatch(arguments.tensors, name) != nullptr;
   };
   return options;
 }

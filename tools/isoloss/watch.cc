@@ -21,6 +21,7 @@
 #include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/runlog/recorder.h"
 #include "judge.h"
 #include "open_log.h"
 #include "terminal_width.h"
@@ -128,7 +129,7 @@ class Watched {
   explicit Watched(const fs::path& path) : path_(path) {
     std::error_code error;
     folder_ = fs::is_directory(path, error);
-    if (!folder_) Add(path.parent_path(), RunName(path));
+    if (!folder_) Add(path.parent_path(), runlog::RunPaths::Of(path).name);
   }
 
   void Update() {
@@ -153,7 +154,8 @@ class Watched {
     std::error_code error;
     for (const fs::directory_entry& entry :
          fs::directory_iterator(path_, error)) {
-      if (IsRunFile(entry.path())) Add(path_, RunName(entry.path()));
+      if (IsRunFile(entry.path()))
+        Add(path_, runlog::RunPaths::Of(entry.path()).name);
     }
   }
 
@@ -280,8 +282,7 @@ ExitCode WatchLive(Watched& watched, const WatchArguments& arguments) {
 
 ExitCode Watch(const WatchArguments& arguments) {
   std::error_code error;
-  const fs::path journal =
-      arguments.path.parent_path() / (RunName(arguments.path) + ".journal");
+  const fs::path journal = runlog::RunPaths::Of(arguments.path).Journal();
   if (!fs::is_directory(arguments.path, error) && !fs::exists(journal, error)) {
     // Says at once what is wrong with a single run's file.
     OpenLog(arguments.path);

@@ -61,6 +61,9 @@ struct Recipe {
 /// characters, a `?` at its end is no part of it. ("attention" and
 /// "layers.0.*.wq" match "layers.0.attention.wq".)
 bool SiteMatches(std::string_view pattern, std::string_view site);
+/// First pattern that matches `site`, or nullptr.
+const std::string* FirstMatch(std::span<const std::string> patterns,
+                              std::string_view site);
 
 /// All registered recipes, in the order of recipes.def.
 std::vector<const Recipe*> AllRecipes();

@@ -19,15 +19,6 @@ std::string_view Text(std::string_view pattern) {
   return pattern;
 }
 
-/// First pattern that matches `site`, or nullptr.
-const std::string* FirstMatch(std::span<const std::string> patterns,
-                              std::string_view site) {
-  const auto match =
-      std::find_if(patterns.begin(), patterns.end(),
-                   [&](const std::string& p) { return SiteMatches(p, site); });
-  return match == patterns.end() ? nullptr : &*match;
-}
-
 ResolvedSite Resolve(const Recipe& recipe, const std::string& site) {
   if (!recipe.quantizes()) return {site, false, "the recipe quantises nothing"};
   const std::string* include = FirstMatch(recipe.include, site);
@@ -148,6 +139,14 @@ bool SiteMatches(std::string_view pattern, std::string_view site) {
     site.remove_prefix(found + length);
     rest.remove_prefix(length + 1);
   }
+}
+
+const std::string* FirstMatch(std::span<const std::string> patterns,
+                              std::string_view site) {
+  const auto match =
+      std::find_if(patterns.begin(), patterns.end(),
+                   [&](const std::string& p) { return SiteMatches(p, site); });
+  return match == patterns.end() ? nullptr : &*match;
 }
 
 ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,

@@ -75,16 +75,9 @@ void Append(const Matrix<uint8_t>& from, std::vector<uint8_t>& to) {
   to.insert(to.end(), from.data(), from.data() + from.size());
 }
 
-Matrix<float> Transposed(MatrixView<const float> values) {
-  Matrix<float> out(values.cols(), values.rows());
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) out(j, i) = values(i, j);
-  }
-  return out;
-}
-
-Matrix<uint8_t> Transposed(const Matrix<uint8_t>& values) {
-  Matrix<uint8_t> out(values.cols(), values.rows());
+template <typename T>
+Matrix<T> Transposed(MatrixView<const T> values) {
+  Matrix<T> out(values.cols(), values.rows());
   for (size_t i = 0; i < values.rows(); ++i) {
     for (size_t j = 0; j < values.cols(); ++j) out(j, i) = values(i, j);
   }
@@ -109,10 +102,10 @@ void QuantizeColumns(const formats::MxSpec& spec,
   for (const int64_t segment_end : tensor.segment_ends) {
     const auto end = static_cast<size_t>(segment_end);
     const Matrix<float> columns =
-        Transposed({&tensor.values[begin * cols], end - begin, cols});
+        Transposed<float>({&tensor.values[begin * cols], end - begin, cols});
     const formats::MxMatrix mx = formats::QuantizeMx(columns.view(), spec);
-    Append(Transposed(mx.codes), tensor.codes_columnwise);
-    Append(Transposed(mx.scales), tensor.scales_columnwise);
+    Append(Transposed(mx.codes.cview()), tensor.codes_columnwise);
+    Append(Transposed(mx.scales.cview()), tensor.scales_columnwise);
     begin = end;
   }
 }
@@ -126,10 +119,7 @@ void TensorDumper::Begin(int64_t step, std::vector<std::string> patterns) {
 }
 
 bool TensorDumper::Matches(std::string_view name) const {
-  return std::any_of(patterns_.begin(), patterns_.end(),
-                     [name](const std::string& pattern) {
-                       return precision::SiteMatches(pattern, name);
-                     });
+  return precision::FirstMatch(patterns_, name) != nullptr;
 }
 
 void TensorDumper::Add(const model::Tensor& tensor,

@@ -9,6 +9,7 @@
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/row_tasks.h"
+#include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
 namespace {
@@ -85,22 +86,9 @@ void AppendBlocks(size_t first, size_t end, std::vector<RowBlock>& blocks) {
 
 /// Blocks start anew at each segment of each group.
 std::vector<RowBlock> RowBlocksOf(const model::Tensor& tensor) {
-  const size_t whole[] = {0, tensor.values.rows()};
-  const model::TensorRows& rows = tensor.rows;
-  const std::span<const size_t> begins =
-      rows.begins.empty() ? std::span<const size_t>(whole) : rows.begins;
-  const size_t groups = begins.size() - 1;
-  ISOLOSS_ASSERT(begins.front() == 0 && begins.back() == tensor.values.rows());
-  const size_t segments = groups > 0 ? rows.segment_ends.size() / groups : 0;
   std::vector<RowBlock> blocks;
-  for (size_t g = 0; g < groups; ++g) {
-    size_t first = begins[g];
-    for (const size_t end : rows.segment_ends.subspan(g * segments, segments)) {
-      AppendBlocks(first, begins[g] + end, blocks);
-      first = begins[g] + end;
-    }
-    ISOLOSS_ASSERT(segments == 0 || first == begins[g + 1]);
-    AppendBlocks(first, begins[g + 1], blocks);
+  for (const RowRun& run : RunsOf(tensor.rows, tensor.values.rows())) {
+    AppendBlocks(run.begin, run.end, blocks);
   }
   return blocks;
 }

@@ -32,14 +32,6 @@ class Stopwatch {
   Clock::time_point start_ = Clock::now();
 };
 
-bool MatchesAny(const std::vector<std::string>& patterns,
-                std::string_view name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) {
-                       return precision::SiteMatches(pattern, name);
-                     });
-}
-
 /// Element by element the largest of all processes.
 std::vector<double> LargestOfAll(const std::vector<double>& mine,
                                  expert_parallel::Mesh& mesh) {
@@ -95,9 +87,10 @@ void TensorProbe::OnTensor(const model::Tensor& tensor) {
   const Stopwatch stopwatch(seconds_);
   const std::string name = tensor.Name();
   dumper_.Add(tensor, mesh_);
-  const bool of_statistics = options_.statistics.any() &&
-                             (options_.statistics_tensors.empty() ||
-                              MatchesAny(options_.statistics_tensors, name));
+  const bool of_statistics =
+      options_.statistics.any() &&
+      (options_.statistics_tensors.empty() ||
+       precision::FirstMatch(options_.statistics_tensors, name) != nullptr);
   if (!of_statistics && !options_.digests.any()) return;
   if (!statistics_now_ && !digests_now_) return;
   Slot& slot = NextSlot(name);

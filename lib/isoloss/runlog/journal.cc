@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cerrno>
 #include <cstdio>
@@ -28,9 +27,9 @@ namespace fs = std::filesystem;
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr std::array<char, 8> kMagic = {'i', 's', 'o', 'l', 'o', 's', 's', 'J'};
 constexpr size_t kCrcBytes = sizeof(uint32_t);
-constexpr size_t kHeadBytes = kMagic.size() + sizeof(uint32_t) + kCrcBytes;
+constexpr size_t kHeadBytes =
+    kJournalMagic.size() + sizeof(uint32_t) + kCrcBytes;
 
 enum Kind : uint32_t { kProvenance = 1, kRows = 2 };
 
@@ -55,8 +54,9 @@ void Store(const T& value, std::byte* to) {
 
 std::vector<std::byte> MakeHead() {
   std::vector<std::byte> head(kHeadBytes);
-  Store(kMagic, head.data());
-  Store(static_cast<uint32_t>(kSchemaVersion), head.data() + kMagic.size());
+  std::memcpy(head.data(), kJournalMagic.data(), kJournalMagic.size());
+  Store(static_cast<uint32_t>(kSchemaVersion),
+        head.data() + kJournalMagic.size());
   Store(Crc32c(std::span(head).first(kHeadBytes - kCrcBytes)),
         head.data() + kHeadBytes - kCrcBytes);
   return head;
@@ -64,7 +64,8 @@ std::vector<std::byte> MakeHead() {
 
 bool HasHead(std::span<const std::byte> bytes) {
   return bytes.size() >= kHeadBytes &&
-         Load<std::array<char, 8>>(bytes) == kMagic &&
+         std::memcmp(bytes.data(), kJournalMagic.data(),
+                     kJournalMagic.size()) == 0 &&
          Crc32c(bytes.first(kHeadBytes - kCrcBytes)) ==
              Load<uint32_t>(bytes.subspan(kHeadBytes - kCrcBytes));
 }
@@ -77,7 +78,7 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
                "--restart.",
                name, kHeadBytes);
   }
-  const auto version = Load<uint32_t>(bytes.subspan(kMagic.size()));
+  const auto version = Load<uint32_t>(bytes.subspan(kJournalMagic.size()));
   if (version != kSchemaVersion) {
     ThrowError(ErrorKind::kFormat,
                "{}: the journal has schema version {}, but this program goes "

@@ -14,10 +14,14 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
+
+/// The first bytes of a journal.
+inline constexpr std::string_view kJournalMagic = "isolossJ";
 
 /// What a journal holds.
 struct JournalContent {

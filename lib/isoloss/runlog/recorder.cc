@@ -135,6 +135,17 @@ void CheckWritten(const RunLog& log, const fs::path& path) {
 
 }  // namespace
 
+RunPaths RunPaths::Of(const fs::path& file) {
+  fs::path name = file.filename();
+  if (name.extension() == ".journal") {
+    name = name.stem();
+  } else {
+    if (name.extension() == ".h5") name = name.stem();
+    if (name.extension() == ".partial") name = name.stem();
+  }
+  return {file.parent_path(), name.string()};
+}
+
 fs::path RunPaths::Log() const { return folder / (name + ".h5"); }
 fs::path RunPaths::PartialLog() const {
   return folder / (name + ".partial.h5");

@@ -19,6 +19,9 @@ struct RunPaths {
   std::filesystem::path folder;
   std::string name;  ///< "mxfp8-seed1"
 
+  /// Of the run that a log, a partial log or a journal belongs to.
+  static RunPaths Of(const std::filesystem::path& file);
+
   std::filesystem::path Log() const;         ///< NAME.h5: the run has ended
   std::filesystem::path PartialLog() const;  ///< NAME.partial.h5: it has not
   std::filesystem::path Journal() const;     ///< NAME.journal

@@ -193,7 +193,7 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
                limit);
   }
   const double scale_bytes =
-      EstimatedTensorRows(experiment) * real(runlog::kScaleBytes);
+      EstimatedTensorRows(experiment) * real(runlog::TensorValuesPerStep(1));
   if (scale_bytes > limit) {
     log.Fail("statistics_every",
              fmt::format("and log.statistics_first give some {:.3g} values of "

@@ -26,15 +26,6 @@ const Arm& ArmOf(const Experiment& experiment,
              log.string(), recorded.arm, experiment.path.string());
 }
 
-/// NAME.h5, NAME.partial.h5 and NAME.journal are files of run NAME.
-std::string RunName(const fs::path& log) {
-  const std::string file = log.filename().string();
-  for (const std::string_view end : {".partial.h5", ".h5", ".journal"}) {
-    if (file.ends_with(end)) return file.substr(0, file.size() - end.size());
-  }
-  return file;
-}
-
 }  // namespace
 
 fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
@@ -63,16 +54,15 @@ fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
     reached = row.step >= step;
     stop.store(reached || (hooks.stop != nullptr && hooks.stop->load()));
   };
-  const std::string name = RunName(log_file);
+  const runlog::RunPaths recorded_paths = runlog::RunPaths::Of(log_file);
+  const std::string& name = recorded_paths.name;
   fs::create_directories(folder);
   const RunFiles files = {
       .paths = {folder, name},
-      .origin = RunOrigin{
-          .log = log_file,
-          .recorded = recorded,
-          .checkpoints =
-              runlog::RunPaths{log_file.parent_path(), name}.Checkpoints(),
-          .last_step = step - 1}};
+      .origin = RunOrigin{.log = log_file,
+                          .recorded = recorded,
+                          .checkpoints = recorded_paths.Checkpoints(),
+                          .last_step = step - 1}};
   ThreadTeam team(experiment.parallel.workers > 0 ? experiment.parallel.workers
                                                   : AvailableProcessors());
   TrainRun(closer, arm, static_cast<uint64_t>(recorded.seed), corpus, team,

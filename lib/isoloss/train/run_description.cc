@@ -157,8 +157,6 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
   provenance.recipe = recipe.recipe().name;
   provenance.resolved_recipe = recipe.Describe();
   provenance.seed = static_cast<int64_t>(seed);
-  provenance.parameters =
-      static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
   provenance.exchange = DescribeExchange(arm.exchange.Resolved());
   // Too small to share.
   ThreadTeam alone(1);
@@ -177,6 +175,8 @@ runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                expert_parallel::Mesh& mesh) {
   runlog::Provenance provenance =
       DescribePlannedRun(experiment, arm, seed, corpus);
+  provenance.parameters =
+      static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
   provenance.initial_weights_digest =
       DigestToHex(WholeDigest(experiment.model, initial, mesh));
   provenance.workers = workers;

@@ -82,7 +82,7 @@ class Trainer {
 
   void Keep(int64_t step, runlog::RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
-  void AddCost();
+  void AddLastEvent(const std::string& kind, const std::string& text);
   Wish Agree(int64_t step);
   bool KeepsCheckpoints() const { return files_ && !files_->origin; }
   void SaveCheckpoint(int64_t step);
@@ -209,15 +209,17 @@ void Trainer::SaveCheckpoint(int64_t step) {
            fmt::format("step {}, state {}", step, DigestToHex(digest)));
 }
 
-/// What listening took of the run's time.
-void Trainer::AddCost() {
-  if (learner_.probe().steps() == 0) return;
-  const double share = learner_.probe().seconds() / SecondsSince(begin_);
-  AddEvent("cost",
-           fmt::format("statistics, digests and dumps of tensors at {} steps "
-                       "took {:.3g} s, {:.1f} % of the run",
-                       learner_.probe().steps(), learner_.probe().seconds(),
-                       100 * share));
+/// Behind what listening took of the run's time, if there was any.
+void Trainer::AddLastEvent(const std::string& kind, const std::string& text) {
+  const probes::TensorProbe& probe = learner_.probe();
+  if (probe.steps() > 0) {
+    AddEvent("cost",
+             fmt::format("statistics, digests and dumps of tensors at {} steps "
+                         "took {:.3g} s, {:.1f} % of the run",
+                         probe.steps(), probe.seconds(),
+                         100 * probe.seconds() / SecondsSince(begin_)));
+  }
+  AddEvent(kind, text);
 }
 
 runlog::RunLog Trainer::Run() {
@@ -249,11 +251,13 @@ runlog::RunLog Trainer::Run() {
 /// No step behind it would show what the last update did.
 runlog::RunLog Trainer::Finish(int64_t step) {
   const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
-  if (unfit.empty()) return End(/*complete=*/true);
-  AddCost();
-  AddEvent("abort",
-           fmt::format("after step {}: {} is not finite", step, unfit));
-  return End(/*complete=*/false);
+  if (unfit.empty()) {
+    AddLastEvent("finish", "all planned steps were run");
+  } else {
+    AddLastEvent("abort",
+                 fmt::format("after step {}: {} is not finite", step, unfit));
+  }
+  return End(/*complete=*/unfit.empty());
 }
 
 /// An earlier execution did it all.
@@ -263,8 +267,7 @@ runlog::RunLog Trainer::Whole(runlog::RunLog log) {
 }
 
 runlog::RunLog Trainer::Interrupt(int64_t step) {
-  AddCost();
-  AddEvent("interrupt", fmt::format("stopped after step {}", step));
+  AddLastEvent("interrupt", fmt::format("stopped after step {}", step));
   recorder_->Sync();
   return recorder_->log();
 }
@@ -279,21 +282,17 @@ runlog::RunLog Trainer::Abort(int64_t step, runlog::RunLog& rows) {
     }
   }
   Keep(step, rows);
-  AddCost();
-  AddEvent("abort",
-           fmt::format("step {}: loss {}, gradient norm {}. First: {}", step,
-                       rows.steps.loss_nats.back(), rows.steps.grad_norm.back(),
-                       found.empty() ? "no tensor that is listened to"
-                                     : found[0].Describe(mesh_.processes())));
+  AddLastEvent(
+      "abort",
+      fmt::format("step {}: loss {}, gradient norm {}. First: {}", step,
+                  rows.steps.loss_nats.back(), rows.steps.grad_norm.back(),
+                  found.empty() ? "no tensor that is listened to"
+                                : found[0].Describe(mesh_.processes())));
   return End(/*complete=*/false);
 }
 
 /// The run is over, whether all planned steps were run or its numbers ended it.
 runlog::RunLog Trainer::End(bool complete) {
-  if (complete) {
-    AddCost();
-    AddEvent("finish", "all planned steps were run");
-  }
   runlog::Provenance provenance = recorder_->log().provenance;
   provenance.complete = complete;
   provenance.final_weights_digest = DigestToHex(learner_.WeightsDigest());
