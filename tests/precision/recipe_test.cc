@@ -147,6 +147,9 @@ TEST(Recipes, GiveEachOperandTheDocumentedFormat) {
   EXPECT_EQ(operands("mxfp8_e5m2_grads"),
             "e4m3 rceil, e4m3 rceil | e5m2 rceil, e4m3 rceil | "
             "e5m2 rceil, e4m3 rceil");
+  EXPECT_EQ(operands("mxfp4_floor"),
+            "e2m1 floor, e2m1 floor | e2m1 floor, e2m1 floor | "
+            "e2m1 floor, e2m1 floor");
   EXPECT_EQ(RecipeByName("bf16").activation, kernels::Rounding::kBf16);
   EXPECT_EQ(RecipeByName("fp32").activation, kernels::Rounding::kFp32);
 }

@@ -195,7 +195,8 @@ TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
   EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
             "experiment.toml:15: `arms.b.recipe` is \"mxfp8_rcei\", but must "
             "be one of bf16, fp32, mxfp8_rceil, mxfp8_rceil_wgrad_with_hp, "
-            "mxfp8_floor, mxfp8_e5m2_grads. Did you mean `mxfp8_rceil`?");
+            "mxfp8_floor, mxfp8_e5m2_grads, mxfp4_floor. Did you mean "
+            "`mxfp8_rceil`?");
   EXPECT_EQ(ErrorOfAppended("[log]\neval_every = 0\n"),
             "experiment.toml:15: `log.eval_every` is 0, but must be an integer "
             "from 1 to 10000000. Correct it or leave it out for 50.");
