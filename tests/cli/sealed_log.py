@@ -10,7 +10,7 @@ import h5py
 TRAILER_BYTES = 24
 
 
-def _xxh3(data):
+def xxh3(data):
     library = ctypes.CDLL(ctypes.util.find_library("xxhash"))
     library.XXH3_64bits.restype = ctypes.c_uint64
     library.XXH3_64bits.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
@@ -21,7 +21,7 @@ def seal(path):
     """Appends the trailer that fits (lib/isoloss/runlog/trailer.h)."""
     data = path.read_bytes()
     path.write_bytes(data + b"isolossT"
-                     + struct.pack("<QQ", len(data), _xxh3(data)))
+                     + struct.pack("<QQ", len(data), xxh3(data)))
 
 
 @contextlib.contextmanager

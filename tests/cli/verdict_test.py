@@ -66,7 +66,7 @@ class Verdict(ProgramTest):
 
         self.assertEqual(verdict["outcome"], "PASS")
         self.assertEqual(verdict["exit_code"], PASS)
-        self.assertEqual(verdict["schema_version"], 1)
+        self.assertEqual(verdict["schema_version"], 2)
         self.assertTrue(all(check["outcome"] == "PASS"
                             for check in verdict["checks"]))
         for key in ("experiment", "policy", "baseline", "candidate", "checks",

@@ -4,8 +4,10 @@
 
 #include <functional>
 #include <limits>
+#include <set>
 
 #include "judged_runs.h"
+#include "sample_evidence.h"
 
 namespace isoloss::gate {
 namespace {
@@ -115,6 +117,16 @@ const BadInput kNotFinite[] = {
     {"SequenceInfinity",
      Spoil([](auto& log) { log.eval.per_sequence_loss_nats[3] = kInf; }),
      Outcome::kFail, "finite", "per_sequence_loss_nats is inf at step 50"},
+    {"ParameterNan", Spoil([](auto& log) {
+       log.parameters = SampleParameters(50);
+       log.parameters.grad_norm[4] = kNan;
+     }),
+     Outcome::kFail, "finite", "a parameter's grad_norm is NaN at step 3"},
+    {"ParameterUpdateInfinity", Spoil([](auto& log) {
+       log.parameters = SampleParameters(50);
+       log.parameters.update_ratio.back() = kInf;
+     }),
+     Outcome::kFail, "finite", "a parameter's update_ratio is inf at step 50"},
     {"StoppedAtNan", Spoil([](auto& log) {
        KeepSteps(log, 20);
        log.steps.loss_nats.back() = kNan;
@@ -168,6 +180,17 @@ const BadInput kWrongSteps[] = {
        log.eval.step.back() = 40;
      }),
      Outcome::kInvalid, "steps", "steps_planned differs"},
+    {"ShortParameters", Spoil([](auto& log) {
+       log.parameters = SampleParameters(50);
+       log.parameters.grad_norm.pop_back();
+     }),
+     Outcome::kInvalid, "steps", "differ in length"},
+    {"OtherBatches",
+     [](Runs& runs) {
+       for (auto& run : runs) run.log.steps.batch_digest.assign(50, 7);
+       runs[kCandidate3].log.steps.batch_digest[20] = 8;
+     },
+     Outcome::kInvalid, "steps", "batch_digest differs"},
     {"OtherTokens", Spoil([](auto& log) { ++log.steps.tokens_seen[30]; }),
      Outcome::kInvalid, "steps", "tokens_seen differs"},
     {"TokensDoNotAscend",
@@ -349,6 +372,91 @@ INSTANTIATE_TEST_SUITE_P(WrongConfiguration, FailClosedTest,
                          ::testing::ValuesIn(kWrongConfiguration), NameOf);
 INSTANTIATE_TEST_SUITE_P(WrongRecipe, FailClosedTest,
                          ::testing::ValuesIn(kWrongRecipe), NameOf);
+
+// ---- regression ------------------------------------------------------------
+
+/// Four seeds of an approved arm, under the name bf16, and of its re-run, whose
+/// probe and early window pass.
+struct SoundRegression {
+  Runs runs;
+  std::vector<Probe> probes;
+  NullEnsemble benign = BenignEnsemble(20);
+
+  SoundRegression() {
+    const TwoVersions versions(4);
+    runs = versions.approved;
+    for (auto& run : runs) {
+      run.log.provenance.arm = "bf16";
+      run.file = "approved_" + run.file;
+    }
+    runs.insert(runs.end(), versions.now.begin(), versions.now.end());
+    probes.push_back(SampleProbe(versions.now[0]));
+  }
+
+  Judgement Judged() const {
+    const compare::Pairing pairing =
+        compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
+                            compare::RunsOfArm(runs, "mxfp8"));
+    return Judge(
+        {.pairing = &pairing, .candidate_probes = probes, .benign = &benign},
+        Regression());
+  }
+};
+
+/// What a regression allows: another build, and either order of two versions.
+/// One seed is enough for the early window; its evaluations then decide
+/// nothing.
+const std::set<std::string_view> kAllowed = {
+    "OtherCommit", "OtherVersion",    "SwappedArms",
+    "OneSeed",     "EarlyEvaluation", "EarlyEvaluationOutsideTheMargin"};
+
+void ExpectNoPass(std::span<const BadInput> inputs) {
+  for (const BadInput& input : inputs) {
+    if (kAllowed.contains(input.name)) continue;
+    SCOPED_TRACE(input.name);
+    SoundRegression regression;
+    input.spoil(regression.runs);
+
+    const Outcome outcome = regression.Judged().outcome;
+
+    EXPECT_GE(outcome, Outcome::kFail) << OutcomeName(outcome);
+  }
+}
+
+TEST(FailClosedRegression, NoDamageOfARunPassesWhateverTheOtherEvidence) {
+  ASSERT_EQ(SoundRegression().Judged().outcome, Outcome::kPass);
+
+  ExpectNoPass(kNotFinite);
+  ExpectNoPass(kWrongSteps);
+  ExpectNoPass(kWrongSeeds);
+  ExpectNoPass(kWrongConfiguration);
+}
+
+TEST(FailClosedRegression, NoDamageOfTheEvidencePasses) {
+  const auto outcome = [](const auto& spoil) {
+    SoundRegression regression;
+    spoil(regression);
+    return regression.Judged().outcome;
+  };
+
+  EXPECT_EQ(outcome([](auto& r) { r.probes[0].log = {}; }), Outcome::kInvalid);
+  EXPECT_EQ(outcome([](auto& r) {
+              for (double& x : r.probes[0].log.oracle.expected_flips) x = kNan;
+            }),
+            Outcome::kInvalid);
+  EXPECT_EQ(outcome([](auto& r) {
+              for (double& x : r.probes[0].log.oracle.noise_ratio) x = kInf;
+            }),
+            Outcome::kFail);
+  EXPECT_EQ(outcome([](auto& r) { r.benign.ensemble = {}; }),
+            Outcome::kInvalid);
+  EXPECT_EQ(outcome([](auto& r) {
+              for (auto& member : r.benign.ensemble.members) {
+                member.steps.loss_nats.assign(50, kNan);
+              }
+            }),
+            Outcome::kInvalid);
+}
 
 }  // namespace
 }  // namespace isoloss::gate

@@ -1,5 +1,6 @@
 #include "isoloss/gate/policy.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,6 +61,20 @@ TEST(Policy, ReadsEveryKey) {
   EXPECT_TRUE(policy.one_sided);
 }
 
+TEST(Policy, ReadsWhatItFormats) {
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+  policy.levels = {"L2", "L4"};
+  policy.null_coverage = 0.999;
+  policy.min_members = 40;
+
+  const Policy read = ParsePolicy(FormatPolicy(policy), "gate.toml");
+
+  EXPECT_EQ(FormatPolicy(read), FormatPolicy(policy));
+  EXPECT_EQ(read.levels, policy.levels);
+  EXPECT_TRUE(ParsePolicy("levels = 'auto'", "gate.toml").levels.empty());
+}
+
 TEST(Policy, NamesLineAndNearestKeyOfAnUnknownOne) {
   EXPECT_THAT(ErrorOf("alpha = 0.05\nmargin_procent = 0.25\n"),
               AllOf(HasSubstr("gate.toml:2: unknown key `margin_procent`"),
@@ -79,6 +94,10 @@ TEST(Policy, NamesLineAndRuleOfABadValue) {
   EXPECT_THAT(ErrorOf("min_seeds = 2.5"), HasSubstr("must be a whole number"));
   EXPECT_THAT(ErrorOf("one_sided = 1"), HasSubstr("must be true or false"));
   EXPECT_THAT(ErrorOf("question = 'speed'"), HasSubstr("\"regression\""));
+  for (const char* levels : {"'all'", "[]", "['L6']", "['L2', 'L2']", "[2]"}) {
+    EXPECT_THAT(ErrorOf(fmt::format("levels = {}", levels)),
+                HasSubstr("`levels` must be \"auto\" or a list of L0"));
+  }
 }
 
 TEST(Policy, NamesTheLineOfMalformedToml) {

@@ -9,6 +9,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/gate/judge.h"
+#include "json_schema.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::report {
@@ -25,7 +26,7 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
 
   const json verdict = json::parse(RenderJson(Judged(runs)));
 
-  EXPECT_EQ(verdict["schema_version"], 1);
+  EXPECT_EQ(verdict["schema_version"], 2);
   EXPECT_EQ(verdict["outcome"], "PASS");
   EXPECT_EQ(verdict["exit_code"], 0);
   EXPECT_EQ(verdict["config_digest"], "c1");
@@ -57,6 +58,81 @@ TEST(RenderJson, IsValidForRunsThatAreNotFinite) {
   EXPECT_TRUE(verdict["candidate"]["final_loss_nats"].is_null());
   EXPECT_EQ(verdict["candidate"]["final_loss_nats_text"], "nan");
   EXPECT_TRUE(verdict["final_window"].is_null());
+}
+
+TEST(RenderJson, HoldsTheOutcomeOfEachLevelAndTheMeasuredPower) {
+  auto judgement = Judged(testing::SyntheticExperiment({0.05, 0.06}));
+  const json unknown = json::parse(RenderJson(judgement));
+  judgement.power = gate::PowerRecord{.tool_version = "isoloss 0.1.0",
+                                      .policy_digest = "00ff",
+                                      .levels = {"L0"},
+                                      .bugs = 41,
+                                      .bugs_caught = 40,
+                                      .benign_runs = 300,
+                                      .false_alarms = 0};
+  const json known = json::parse(RenderJson(judgement));
+
+  EXPECT_EQ(unknown["levels"].size(), 7);
+  EXPECT_EQ(unknown["levels"][0]["outcome"], "PASS");
+  EXPECT_TRUE(unknown["levels"][2]["outcome"].is_null());
+  EXPECT_EQ(unknown["power_measured"], false);
+  EXPECT_EQ(unknown["power"]["unknown"], judgement.power_unknown);
+  EXPECT_EQ(known["power_measured"], true);
+  EXPECT_EQ(known["power"]["bugs_caught"], 40);
+  // 1 - 0.05^(1/300)
+  EXPECT_NEAR(known["power"]["false_alarm_bound"].get<double>(), 0.00993608,
+              1e-8);
+}
+
+// ---- docs/verdict.schema.json ----------------------------------------------
+
+json Schema() {
+  std::ifstream file(ISOLOSS_SOURCE_DIR "/docs/verdict.schema.json");
+  return json::parse(file);
+}
+
+std::vector<std::string> SchemaFindings(const json& verdict) {
+  return testing::SchemaCheck().Findings(Schema(), verdict);
+}
+
+TEST(VerdictSchema, AcceptsEveryKindOfVerdict) {
+  auto nan = testing::SyntheticExperiment({0.05, 0.06});
+  nan[3].log.steps.loss_nats.back() = std::nan("");
+  auto regression = Judged(testing::SyntheticExperiment({0.05, 0.06}));
+  regression.policy.levels = {"L2", "L4"};
+  regression.tensors = {{"wq", "gain of wq", 3, 1 / 0.0, 0.01}};
+  regression.evidence = {"probe p.h5"};
+  regression.power = gate::PowerRecord{};
+  regression.power->bugs = 2;
+  regression.power->benign_runs = 3;
+
+  for (const auto& judgement :
+       {Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
+        Judged(testing::SyntheticExperiment({0.05})), Judged(nan), Judged({}),
+        regression}) {
+    EXPECT_THAT(SchemaFindings(json::parse(RenderJson(judgement))),
+                ::testing::IsEmpty());
+  }
+}
+
+TEST(VerdictSchema, RefusesWhatIsNoVerdict) {
+  const json good = json::parse(
+      RenderJson(Judged(testing::SyntheticExperiment({0.05, 0.06}))));
+  const auto findings = [&good](const auto& spoil) {
+    json verdict = good;
+    spoil(verdict);
+    return SchemaFindings(verdict);
+  };
+  using ::testing::ElementsAre;
+
+  EXPECT_THAT(findings([](json& v) { v["outcome"] = "MAYBE"; }),
+              ElementsAre(::testing::StartsWith("$.outcome: ")));
+  EXPECT_THAT(findings([](json& v) { v.erase("levels"); }),
+              ElementsAre("$: \"levels\" is missing"));
+  EXPECT_THAT(findings([](json& v) { v["checks"][0]["value"] = "x"; }),
+              ElementsAre(::testing::StartsWith("$.checks[0].value: ")));
+  EXPECT_THAT(findings([](json& v) { v["policy"]["margin"] = 1; }),
+              ElementsAre("$.policy.margin: is no key of the schema"));
 }
 
 TEST(RenderJson, IsValidWithoutAnyRun) {

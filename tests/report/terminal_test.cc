@@ -71,6 +71,26 @@ TEST(RenderTerminal, ComparesWithTheFloorOfASyntheticSource) {
   EXPECT_THAT(text, Not(HasSubstr("unigram")));
 }
 
+TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
+  gate::Judgement judgement = Healthy();
+  judgement.evidence = {"probe p.h5"};
+  judgement.tensors = {{"wq", "gain of wq", 3, -7.5, 0.01}};
+  judgement.checks[7].gates = false;
+  judgement.checks[7].outcome = gate::Outcome::kInconclusive;
+  judgement.power = gate::PowerRecord{};
+  judgement.power->bugs = judgement.power->bugs_caught = 41;
+  judgement.power->benign_runs = 300;
+
+  const std::string text = RenderTerminal(judgement, {.width = 120});
+
+  EXPECT_THAT(text, HasSubstr("  evidence   probe p.h5\n"));
+  EXPECT_THAT(text,
+              HasSubstr("gain of wq at step 3: -7.5 sd, adjusted p 0.01"));
+  EXPECT_THAT(text, HasSubstr("  not needed  L5 held_out"));
+  EXPECT_THAT(text, HasSubstr("all 7 checks pass"));
+  EXPECT_THAT(text, HasSubstr("41 of 41 planted bugs caught"));
+}
+
 TEST(RenderTerminal, ShowsRunsThatCannotBeJudged) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps = {};

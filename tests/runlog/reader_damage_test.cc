@@ -59,14 +59,14 @@ std::vector<Damage> Damages() {
   return {
       Damage{"OtherVersion",
              [](const h5::Handle& file) {
-               ReplaceAttribute(file, "schema_version", int64_t{4});
+               ReplaceAttribute(file, "schema_version", int64_t{5});
              },
-             {"schema_version is 4", "reads 1 to 3"}},
+             {"schema_version is 5", "reads 1 to 4"}},
       Damage{"VersionBeforeTheFirst",
              [](const h5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{0});
              },
-             {"schema_version is 0", "reads 1 to 3"}},
+             {"schema_version is 0", "reads 1 to 4"}},
       Damage{"NoAttributeOfItsVersion",
              [](const h5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "transport"), 0);

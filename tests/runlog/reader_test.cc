@@ -47,9 +47,9 @@ void MakeVersion2(const h5::Handle& file) {
   ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
   h5::WriteAttribute(file, "schema_version", int64_t{2});
   ASSERT_GE(H5Adelete(file.get(), "numerics_digest"), 0);
-  for (const char* name :
-       {"parameters", "tensors", "steps/nonfinite_gradients",
-        "moe/router_entropy", "moe/routing_digest", "moe/routing_flips"}) {
+  for (const char* name : {"parameters", "tensors", "steps/nonfinite_gradients",
+                           "steps/batch_digest", "moe/router_entropy",
+                           "moe/routing_digest", "moe/routing_flips"}) {
     ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0) << name;
   }
 }
@@ -74,6 +74,7 @@ RunLog SampleOfVersion2() {
   RunLog log = SampleLog();
   log.provenance.numerics_digest = "";
   log.steps.nonfinite_gradients.clear();
+  log.steps.batch_digest.clear();
   log.parameters = {};
   log.tensors = {};
   log.moe.router_entropy.clear();
@@ -116,6 +117,24 @@ TEST(ReadRunLog, GivesWhatVersion2LacksItsDefault) {
   const RunLog log = ReadRunLog(path);
 
   EXPECT_EQ(DumpLines(log), DumpLines(SampleOfVersion2()));
+}
+
+TEST(ReadRunLog, GivesWhatVersion3LacksItsDefault) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  WriteRunLog(SampleLog(), path);
+  EditWithHdf5(path, [](const h5::Handle& file) {
+    ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
+    h5::WriteAttribute(file, "schema_version", int64_t{3});
+    ASSERT_GE(H5Ldelete(file.get(), "steps/batch_digest", H5P_DEFAULT), 0);
+  });
+  WriteBytes(path, Sealed(Bytes(path)));
+
+  const RunLog log = ReadRunLog(path);
+
+  RunLog expected = SampleLog();
+  expected.steps.batch_digest.clear();
+  EXPECT_EQ(DumpLines(log), DumpLines(expected));
 }
 
 TEST(ReadRunLog, IgnoresADatasetThatItsVersionDoesNotKnow) {

@@ -204,7 +204,8 @@ RunLog SampleLog() {
                       .expert_load_max_over_mean = 1.25 * x,
                       .dead_experts = step - 1,
                       .quantized_gemms = 100 * step,
-                      .nonfinite_gradients = 10 * step});
+                      .nonfinite_gradients = 10 * step,
+                      .batch_digest = -1000 * step});
   }
   log.steps.loss_nats[3] = kNan;
   log.steps.grad_norm[4] = kInfinity;

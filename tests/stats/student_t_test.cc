@@ -39,6 +39,23 @@ TEST(StudentTQuantile, MatchesThePublishedTable) {
   EXPECT_NEAR(StudentTQuantile(0.99, 60), 2.390, 5e-4);
 }
 
+// One degree of freedom: 1/2 - atan(t) / pi = atan(1 / t) / pi for t > 0.
+TEST(StudentTUpperTail, MatchesTheClosedForm) {
+  for (const double t : {0.5, 3.0, 1e8}) {
+    const double expected = std::atan(1 / t) / std::numbers::pi;
+
+    EXPECT_NEAR(StudentTUpperTail(t, 1), expected, 1e-13 * expected);
+    EXPECT_NEAR(StudentTUpperTail(-t, 1), 1 - expected, 1e-13);
+  }
+}
+
+TEST(StudentTUpperTail, KnowsTheEndsAndRejectsNan) {
+  EXPECT_EQ(StudentTUpperTail(INFINITY, 3), 0);
+  EXPECT_EQ(StudentTUpperTail(-INFINITY, 3), 1);
+  EXPECT_THROW(StudentTUpperTail(std::nan(""), 3), Error);
+  EXPECT_THROW(StudentTUpperTail(1, 0), Error);
+}
+
 TEST(StudentTQuantile, RejectsWhatIsNoProbability) {
   EXPECT_THROW(StudentTQuantile(1.0, 3), Error);
   EXPECT_THROW(StudentTQuantile(std::nan(""), 3), Error);

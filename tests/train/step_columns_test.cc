@@ -6,9 +6,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
+#include "isoloss/base/digest.h"
+#include "isoloss/corpus/batches.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
@@ -257,6 +260,27 @@ TEST(ExchangeLogTest, IsEmptyWhereNothingTravels) {
   EXPECT_TRUE(log.exchange.step.empty());
   EXPECT_TRUE(log.exchange.bytes_by_pair.empty());
   EXPECT_EQ(log.moe.step.size(), kSteps);
+}
+
+TEST(BatchDigest, IsOfTheWholeBatchHoweverManyRanksShareIt) {
+  const Experiment experiment = ParseExperiment(kText, "experiment.toml");
+  const corpus::Corpus corpus =
+      LoadCorpus(experiment.corpus_source, experiment.data.held_out_share);
+  const corpus::Batches batches(corpus, experiment.data.sequence_length,
+                                experiment.log.eval_sequences);
+  std::vector<int64_t> expected;
+  for (int64_t step = 1; step <= static_cast<int64_t>(kSteps); ++step) {
+    corpus::Batch batch;
+    batches.Training(1, step, experiment.train.sequences_per_batch, batch);
+    std::vector<int32_t> ids = batch.tokens;
+    ids.insert(ids.end(), batch.labels.begin(), batch.labels.end());
+    expected.push_back(std::bit_cast<int64_t>(
+        DigestOf(ids.data(), ids.size() * sizeof(int32_t))));
+  }
+
+  EXPECT_EQ(RunOf({}).steps.batch_digest, expected);
+  EXPECT_EQ(RunOf({"parallel.ranks=1"}).steps.batch_digest, expected);
+  EXPECT_NE(expected[0], expected[1]);
 }
 
 TEST(ForcedBalance, GivesEveryExpertAsManyTokensInEvaluationsToo) {

@@ -20,9 +20,13 @@ Action DeclareRun(CLI::App& app);
 Action DeclareCompare(CLI::App& app);
 Action DeclareGate(CLI::App& app);
 Action DeclareParity(CLI::App& app);
+Action DeclareProbe(CLI::App& app);
 Action DeclareShow(CLI::App& app);
 Action DeclareWatch(CLI::App& app);
 Action DeclareExport(CLI::App& app);
+Action DeclareGolden(CLI::App& app);
+Action DeclareEnsemble(CLI::App& app);
+Action DeclareMutants(CLI::App& app);
 
 struct Command {
   const char* name;
@@ -49,6 +53,9 @@ inline constexpr Command kCommands[] = {
      "isoloss parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
      "--set parallel.ranks=8",
      DeclareParity},
+    {"probe", "Compare every tensor of an arm's first steps with an oracle",
+     "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+     DeclareProbe},
     {"show", "Summarise one run log",
      "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", DeclareShow},
     {"watch", "Watch runs while they are made",
@@ -57,6 +64,14 @@ inline constexpr Command kCommands[] = {
      "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
      "--group parameters",
      DeclareExport},
+    {"golden", "Check or replace golden runs, whose every bit is kept",
+     "isoloss golden check --exact", DeclareGolden},
+    {"ensemble", "Make a null ensemble: good runs, whose spread sets limits",
+     "isoloss ensemble build golden/curves/nano/experiment.toml --runs 20 "
+     "--out golden/ensembles/nano-mxfp8.h5",
+     DeclareEnsemble},
+    {"mutants", "List the known bugs that can be planted in a run",
+     "isoloss mutants list --group scale", DeclareMutants},
 };
 
 }  // namespace isoloss::cli

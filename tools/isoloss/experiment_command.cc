@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <mutex>
 #include <utility>
 
 #include "interrupt.h"
@@ -103,10 +104,44 @@ void PrintPlan(const train::Experiment& experiment) {
   }
 }
 
+namespace {
+
+/// Stops all runs on a signal, or once somebody gives a reason.
+class StopFlag {
+ public:
+  using Ask = decltype(TrainArmsOptions::why_stop);
+
+  explicit StopFlag(const Ask& ask) : ask_(ask), signal_(InterruptFlag()) {}
+
+  const std::atomic<bool>* flag() const { return ask_ ? &stop_ : &signal_; }
+  bool signalled() const { return signal_.load(); }
+  const std::optional<std::string>& reason() const { return reason_; }
+
+  void AfterStep(const train::Run& run, const runlog::StepRow& row) {
+    if (!ask_) return;
+    const std::lock_guard lock(mutex_);
+    if (auto reason = ask_(run, row); reason && !reason_) reason_ = reason;
+    stop_.store(reason_ || signal_.load());
+  }
+
+ private:
+  const Ask& ask_;
+  const std::atomic<bool>& signal_;
+  std::mutex mutex_;
+  std::atomic<bool> stop_{false};
+  std::optional<std::string> reason_;
+};
+
+bool IsPartial(const std::filesystem::path& log) {
+  return log.empty() || log.stem().extension() == ".partial";
+}
+
+}  // namespace
+
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  const std::atomic<bool>& interrupted = InterruptFlag();
+  StopFlag stop(options.why_stop);
   const std::vector<train::Run> runs =
       train::PlanRuns(experiment, options.only_arm);
   const corpus::Corpus corpus = corpus::LoadCorpus(
@@ -119,6 +154,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                     experiment.train.steps);
   train::RunnerHooks hooks;
   hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
+    stop.AfterStep(runs[run], row);
     if (options.print_steps) {
       PrintStep(names[run], row);
     } else {
@@ -136,18 +172,20 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
     }
     if (bars) progress.Finish(run, Outcome(log));
   };
-  hooks.stop = &interrupted;
+  hooks.stop = stop.flag();
+  if (options.run_hooks) {
+    hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
+  }
   ExecutedRuns executed;
   executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder,
                                      options.leftovers, hooks);
+  executed.stopped_because = stop.reason();
   // By what the runs left, too: of several processes another one may have got
   // the signal.
   executed.interrupted =
-      interrupted.load() ||
-      std::any_of(executed.logs.begin(), executed.logs.end(),
-                  [](const std::filesystem::path& log) {
-                    return log.empty() || log.stem().extension() == ".partial";
-                  });
+      !executed.stopped_because &&
+      (stop.signalled() ||
+       std::any_of(executed.logs.begin(), executed.logs.end(), IsPartial));
   executed.aborted = aborted.load();
   progress.Clear();
   if (executed.interrupted && SpeaksForTheJob()) {

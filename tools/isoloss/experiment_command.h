@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,8 @@ struct ExecutedRuns {
   std::vector<std::filesystem::path> logs;
   bool interrupted = false;
   bool aborted = false;  ///< the numbers of some run were not finite
+  /// What TrainArmsOptions::why_stop said; the runs are partial then.
+  std::optional<std::string> stopped_because = std::nullopt;
 };
 
 /// Of several processes of one job only the first writes, prints and judges.
@@ -57,6 +60,12 @@ struct TrainArmsOptions {
   bool print_steps = false;
   /// Once, before any file is changed.
   std::function<void()> on_accepted = {};
+  /// What a run begins with besides (train::RunnerHooks::run_hooks).
+  std::function<train::RunHooks(const train::Run& run)> run_hooks = {};
+  /// After each step of each run; a reason stops all runs.
+  std::function<std::optional<std::string>(const train::Run& run,
+                                           const runlog::StepRow& row)>
+      why_stop = {};
 };
 
 /// Trains the arms of `experiment` with progress bars. Says on standard error

@@ -15,6 +15,7 @@ Action DeclareGate(CLI::App& app) {
     std::vector<std::filesystem::path> against;
     std::string baseline;
     std::string policy;
+    EvidenceArguments evidence;
     std::string out;
     ReportArguments report;
   };
@@ -30,6 +31,7 @@ Action DeclareGate(CLI::App& app) {
                  "Approved logs: judge each arm against its own earlier runs "
                  "(policy question `regression`)")
       ->excludes(baseline);
+  arguments->evidence.Declare(app);
   app.add_option("--policy", arguments->policy, "Policy file (TOML)");
   app.add_option("--out", arguments->out, "Folder that gets verdict.json");
   arguments->report.Declare(app);
@@ -38,15 +40,17 @@ Action DeclareGate(CLI::App& app) {
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
     const std::vector<compare::Run> runs = ReadRuns(arguments->logs);
+    const EvidenceFiles evidence = arguments->evidence.Read();
     if (!arguments->against.empty()) {
       return ReportVerdicts(
-          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy),
+          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy,
+                               evidence),
           arguments->report, arguments->out);
     }
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
                                     : arguments->baseline;
-    return ReportVerdicts(JudgeArms(runs, baseline_arm, policy),
+    return ReportVerdicts(JudgeArms(runs, baseline_arm, policy, evidence),
                           arguments->report, arguments->out);
   };
 }

@@ -10,7 +10,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
-#include "isoloss/gate/judge.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
 #include "isoloss/runlog/reader.h"
@@ -140,20 +139,28 @@ void RemoveVerdicts(const std::vector<std::string>& candidates,
 
 std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
                                        const std::string& baseline_arm,
-                                       const gate::Policy& policy) {
+                                       const gate::Policy& policy,
+                                       const EvidenceFiles& evidence) {
   std::vector<std::string> candidates = ArmsOf(runs);
+  CheckEvidenceIsUsed(evidence, candidates);
   std::erase(candidates, baseline_arm);
   CheckArms(runs, baseline_arm, candidates);
   std::vector<gate::Judgement> judgements;
   for (const std::string& candidate : candidates) {
-    judgements.push_back(gate::Judge(runs, baseline_arm, candidate, policy));
+    judgements.push_back(JudgeWith(
+        compare::PairBySeed(baseline_arm,
+                            compare::RunsOfArm(runs, baseline_arm), candidate,
+                            compare::RunsOfArm(runs, candidate)),
+        evidence, policy));
   }
   return judgements;
 }
 
 std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& runs,
-    const std::vector<compare::Run>& approved, gate::Policy policy) {
+    const std::vector<compare::Run>& approved, gate::Policy policy,
+    const EvidenceFiles& evidence) {
+  CheckEvidenceIsUsed(evidence, ArmsOf(runs));
   policy.question = compare::Question::kRegression;
   std::vector<gate::Judgement> judgements;
   for (const std::string& arm : ArmsOf(runs)) {
@@ -166,9 +173,9 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
                  arm, fmt::join(known, ", "), DidYouMean(arm, known));
     }
     judgements.push_back(
-        gate::Judge(compare::PairBySeed(arm, approved_runs, arm,
-                                        compare::RunsOfArm(runs, arm)),
-                    policy));
+        JudgeWith(compare::PairBySeed(arm, approved_runs, arm,
+                                      compare::RunsOfArm(runs, arm)),
+                  evidence, policy));
   }
   return judgements;
 }

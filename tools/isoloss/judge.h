@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "evidence_files.h"
 #include "exit_code.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/policy.h"
@@ -29,17 +30,21 @@ std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& files);
 
 /// Judges every other arm in `runs` against `baseline_arm`.
-/// Errors   ConfigError if either side has no run.
+/// Errors   ConfigError if either side has no run, or evidence is of an arm
+///          that is not there.
 std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
                                        const std::string& baseline_arm,
-                                       const gate::Policy& policy);
+                                       const gate::Policy& policy,
+                                       const EvidenceFiles& evidence = {});
 
 /// Judges each arm in `runs` against the arm of the same name in `approved`:
 /// the question is regression, whatever the policy says.
-/// Errors   ConfigError if an arm has no approved run.
+/// Errors   ConfigError if an arm has no approved run, or evidence is of an arm
+///          that is not there.
 std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& runs,
-    const std::vector<compare::Run>& approved, gate::Policy policy);
+    const std::vector<compare::Run>& approved, gate::Policy policy,
+    const EvidenceFiles& evidence = {});
 
 /// Removes what ReportVerdicts wrote to `folder` for these candidate arms.
 /// Errors   IoError if a file is there and can't be removed.

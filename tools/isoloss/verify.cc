@@ -1,15 +1,26 @@
-// isoloss verify: the main job. Trains all arms, then reads the logs back from
-// disk and judges them: the judge sees nothing else of the runs.
+// isoloss verify: the main job. Trains arms, has the oracle probe them, then
+// reads what they left back from disk and judges it: the judge sees nothing
+// else of the runs.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
+#include "early_abort.h"
 #include "experiment_command.h"
 #include "isoloss/base/error.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/transport/launch.h"
 #include "judge.h"
+#include "probe_runs.h"
 
 namespace isoloss::cli {
 namespace {
@@ -17,8 +28,44 @@ namespace {
 struct VerifyArguments {
   ExperimentArguments experiment;
   ReportArguments report;
+  EvidenceArguments evidence;
+  std::vector<std::filesystem::path> against;
   std::string policy;
+  bool oracle = false;
+  bool abort_early = false;
 };
+
+/// Of the seeds ensemble in `evidence`, if there is one.
+std::optional<gate::BatchSpread> SpreadOf(const EvidenceFiles& evidence,
+                                          const gate::Policy& policy) {
+  for (const gate::NullEnsemble& ensemble : evidence.ensembles) {
+    if (ensemble.ensemble.kind == runlog::EnsembleKind::kSeeds) {
+      return gate::SpreadOfBatches(ensemble, policy);
+    }
+  }
+  return std::nullopt;
+}
+
+/// Asks `watch`, if there is one.
+std::function<std::optional<std::string>(const train::Run&,
+                                         const runlog::StepRow&)>
+WhyStop(std::optional<EarlyAbort>& watch) {
+  if (!watch) return {};
+  return [&watch](const train::Run& run, const runlog::StepRow& row) {
+    return watch->Add(run, row);
+  };
+}
+
+/// No verdict.json: the runs are not what the experiment asks for.
+ExitCode ReportEarlyAbort(const std::string& reason,
+                          const std::filesystem::path& folder) {
+  fmt::print(
+      "FAIL L6 sequential: {}. All runs were stopped; what they had is in "
+      "{}/*.partial.h5, and the same command with --resume in place of "
+      "--abort-early goes on.\n",
+      reason, folder.string());
+  return ExitCode::kFail;
+}
 
 gate::Policy PolicyOf(const VerifyArguments& arguments,
                       const train::Experiment& experiment) {
@@ -28,12 +75,53 @@ gate::Policy PolicyOf(const VerifyArguments& arguments,
                           experiment.gate.policy);
 }
 
-std::vector<std::string> CandidatesOf(const train::Experiment& experiment) {
+std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
   std::vector<std::string> names;
-  for (size_t i = 1; i < experiment.arms.size(); ++i) {
-    names.push_back(experiment.arms[i].name);
-  }
+  for (const train::Arm& arm : experiment.arms) names.push_back(arm.name);
   return names;
+}
+
+std::vector<compare::Run> ReadApproved(
+    const std::vector<std::filesystem::path>& paths) {
+  std::vector<std::filesystem::path> files;
+  for (const std::filesystem::path& path : paths) {
+    for (std::filesystem::path& log : RunLogsIn(path)) {
+      files.push_back(std::move(log));
+    }
+  }
+  return ReadRuns(files);
+}
+
+/// Precision: all arms but the baseline. Regression: the experiment's arms that
+/// there are approved runs of.
+std::vector<std::string> CandidatesOf(
+    const train::Experiment& experiment,
+    const std::vector<compare::Run>& approved) {
+  std::vector<std::string> arms = ArmsOf(experiment);
+  if (approved.empty()) {
+    arms.erase(arms.begin());
+    return arms;
+  }
+  std::erase_if(arms, [&](const std::string& arm) {
+    return compare::RunsOfArm(approved, arm).empty();
+  });
+  if (arms.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --against has {} logs, the first of arm {}, but the arms "
+               "here are {}. Give approved logs of one of them.",
+               experiment.path.string(), approved.size(),
+               approved.front().log.provenance.arm,
+               fmt::join(ArmsOf(experiment), ", "));
+  }
+  return arms;
+}
+
+void RequireSecondArm(const train::Experiment& experiment) {
+  if (experiment.arms.size() > 1) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
+             "approved logs. Add an arm, give --against, or use `isoloss run`.",
+             experiment.path.string(), experiment.arms.front().name);
 }
 
 ExitCode Verify(const VerifyArguments& arguments) {
@@ -43,26 +131,55 @@ ExitCode Verify(const VerifyArguments& arguments) {
     PrintPlan(experiment);
     return ExitCode::kPass;
   }
-  if (experiment.arms.size() < 2) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: `arms` holds {} alone, but a verdict needs a second arm. "
-               "Add one, or use `isoloss run`.",
-               experiment.path.string(), experiment.arms.front().name);
-  }
+  if (arguments.against.empty()) RequireSecondArm(experiment);
+  EvidenceFiles evidence = arguments.evidence.Read();
+  const std::vector<compare::Run> approved = ReadApproved(arguments.against);
+  const std::vector<std::string> candidates =
+      CandidatesOf(experiment, approved);
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
   // An earlier verdict must not stand beside logs that it was not given on.
   const auto remove_verdicts = [&] {
-    if (SpeaksForTheJob()) RemoveVerdicts(CandidatesOf(experiment), folder);
+    if (SpeaksForTheJob()) RemoveVerdicts(candidates, folder);
   };
+  const bool alone = !approved.empty() && candidates.size() == 1;
+  std::optional<EarlyAbort> watch;
+  if (arguments.abort_early) {
+    watch.emplace(experiment.arms.front().name, policy,
+                  SpreadOf(evidence, policy));
+  }
   const ExecutedRuns executed =
       TrainArms(experiment, folder,
                 {.leftovers = arguments.experiment.leftovers(),
-                 .on_accepted = remove_verdicts});
+                 .only_arm = alone ? candidates.front() : "",
+                 .on_accepted = remove_verdicts,
+                 .why_stop = WhyStop(watch)});
   if (!SpeaksForTheJob()) return ExitCode::kPass;
+  if (executed.stopped_because) {
+    return ReportEarlyAbort(*executed.stopped_because, folder);
+  }
   if (executed.interrupted) return ExitCode::kInterrupted;
-  return ReportVerdicts(
-      JudgeArms(ReadRuns(executed.logs), experiment.arms.front().name, policy),
-      arguments.report, folder);
+  // The oracle needs all ranks in one process.
+  const bool asked = !approved.empty() || arguments.oracle;
+  if (asked && evidence.probes.empty() &&
+      transport::DetectLaunch().processes == 1) {
+    ProbeSettings settings;
+    if (approved.empty()) settings.reference = experiment.arms.front().name;
+    const ProbedRuns probed =
+        ProbeArms(experiment, candidates, folder, settings);
+    if (probed.interrupted) return ExitCode::kInterrupted;
+    ReadProbes(probed.files, evidence);
+  }
+  std::vector<compare::Run> runs = ReadRuns(executed.logs);
+  if (approved.empty()) {
+    return ReportVerdicts(
+        JudgeArms(runs, experiment.arms.front().name, policy, evidence),
+        arguments.report, folder);
+  }
+  std::erase_if(runs, [&](const compare::Run& run) {
+    return std::ranges::count(candidates, run.log.provenance.arm) == 0;
+  });
+  return ReportVerdicts(JudgeAgainstApproved(runs, approved, policy, evidence),
+                        arguments.report, folder);
 }
 
 }  // namespace
@@ -71,6 +188,20 @@ Action DeclareVerify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app);
+  app.add_option("--against", arguments->against,
+                 "Approved logs, or folders of them: is each arm still what it "
+                 "was (question `regression`)? Judged by the oracle, the first "
+                 "steps and the end of training");
+  app.add_flag("--oracle", arguments->oracle,
+               "Precision: have the oracle probe the arms, too (--against "
+               "always does)");
+  app.add_flag("--abort-early", arguments->abort_early,
+               "Precision: stop all runs and fail once the difference of a "
+               "pair lies beyond the margin (level L6). Give --ensemble of "
+               "kind seeds, else its spread is judged by the run's own")
+      ->excludes("--against")
+      ->excludes("--resume");
+  arguments->evidence.Declare(app);
   app.add_option("--policy", arguments->policy,
                  "Policy file (TOML) in place of the experiment's");
   return [arguments] { return Verify(*arguments); };

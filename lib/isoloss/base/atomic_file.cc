@@ -69,4 +69,8 @@ void WriteFileAtomically(const fs::path& path,
   SyncFolderOf(path);
 }
 
+void WriteFileAtomically(const fs::path& path, std::string_view text) {
+  WriteFileAtomically(path, std::as_bytes(std::span(text)));
+}
+
 }  // namespace isoloss

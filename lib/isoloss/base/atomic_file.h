@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace isoloss {
 
@@ -14,6 +15,8 @@ namespace isoloss {
 ///          is removed. An existing `path` that is no regular file is refused.
 void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::byte> bytes);
+void WriteFileAtomically(const std::filesystem::path& path,
+                         std::string_view text);
 
 /// Makes the names in the folder of `path` survive the death of the machine.
 /// Errors   IoError naming the path and the system's reason.

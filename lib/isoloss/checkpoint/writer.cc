@@ -227,9 +227,7 @@ void Writer::Impl::Publish() {
   temporary.BecomeCheckpoint(path);
   committed = true;
   SyncFolder(checkpoints);
-  const std::string latest = name + "\n";
-  WriteFileAtomically(checkpoints / kLatestFile,
-                      std::as_bytes(std::span(latest)));
+  WriteFileAtomically(checkpoints / kLatestFile, name + "\n");
   RemoveOlder(checkpoints, manifest.step);
 }
 

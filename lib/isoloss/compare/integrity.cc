@@ -9,20 +9,11 @@
 #include <type_traits>
 
 #include "isoloss/compare/first_divergence.h"
-#include "isoloss/formats/format.h"
+#include "isoloss/compare/integrity_rules.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::compare {
 namespace {
-
-using Findings = std::vector<Finding>;
-
-template <typename... Args>
-void Report(Findings& findings, Severity severity,
-            fmt::format_string<Args...> format, Args&&... args) {
-  findings.push_back(
-      {severity, fmt::format(format, std::forward<Args>(args)...)});
-}
 
 // ---- seeds -----------------------------------------------------------------
 
@@ -158,6 +149,10 @@ bool ColumnsFit(const runlog::RunLog& log) {
       log.steps);
   fit_or_absent(eval.per_sequence_loss_nats,
                 eval.step.size() * static_cast<size_t>(eval.sequences));
+  const auto& parameters = log.parameters;
+  const size_t values = parameters.step.size() * parameters.names.size();
+  fit_or_absent(parameters.grad_norm, values);
+  fit_or_absent(parameters.update_ratio, values);
   return fit;
 }
 
@@ -201,8 +196,9 @@ void ReportSteps(const Run& run, Findings& findings) {
   }
   if (!ColumnsFit(log)) {
     Report(findings, Severity::kIncomparable,
-           "{}: columns of /steps or /eval differ in length, but each must "
-           "have one value per step ({}). The log is damaged: run it again.",
+           "{}: columns of /steps, /eval or /parameters differ in length, but "
+           "each must have one value per step ({}). The log is damaged: run it "
+           "again.",
            label, found);
     return;
   }
@@ -255,14 +251,17 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
     differ("steps_planned");
   }
   const size_t common = std::min(a.steps.step.size(), b.steps.step.size());
-  const auto& seen_a = a.steps.tokens_seen;
-  const auto& seen_b = b.steps.tokens_seen;
-  const size_t tokens = std::min(seen_a.size(), seen_b.size());
-  if (seen_a.empty() != seen_b.empty() ||
-      !std::equal(seen_a.begin(),
-                  seen_a.begin() + static_cast<std::ptrdiff_t>(tokens),
-                  seen_b.begin())) {
+  const auto same_start = [](const auto& x, const auto& y) {
+    const auto rows = static_cast<std::ptrdiff_t>(std::min(x.size(), y.size()));
+    return std::equal(x.begin(), x.begin() + rows, y.begin());
+  };
+  if (a.steps.tokens_seen.empty() != b.steps.tokens_seen.empty() ||
+      !same_start(a.steps.tokens_seen, b.steps.tokens_seen)) {
     differ("tokens_seen");
+  }
+  // Not recorded before schema version 4.
+  if (!same_start(a.steps.batch_digest, b.steps.batch_digest)) {
+    differ("batch_digest");
   }
   if (a.steps.grad_norm.empty() != b.steps.grad_norm.empty()) {
     differ("the presence of grad_norm");
@@ -334,144 +333,11 @@ Findings CheckFinite(const Pairing& pairing, Question) {
     ReportBadValues(*run, "per_sequence_loss_nats", eval.per_sequence_loss_nats,
                     true, eval.step, static_cast<size_t>(eval.sequences),
                     findings);
-  }
-  return findings;
-}
-
-// ---- recipe_ran ------------------------------------------------------------
-
-/// True if the resolved recipe names a quantised element format.
-bool NamesQuantizedFormat(std::string_view resolved_recipe) {
-  const auto formats = formats::AllFormats();
-  return std::any_of(
-      formats.begin(), formats.end(), [&](const formats::Format* format) {
-        return resolved_recipe.find(format->name) != std::string_view::npos;
-      });
-}
-
-void ReportRecipe(const Run& run, Findings& findings) {
-  const auto& provenance = run.log.provenance;
-  const auto& counted = run.log.steps.quantized_gemms;
-  const int64_t planned = provenance.quantized_gemms_per_step;
-  if (counted.empty() || provenance.resolved_recipe.empty()) {
-    Report(findings, Severity::kUnverified,
-           "{}: no count of quantised GEMMs or no resolved recipe, so nobody "
-           "can tell whether recipe {} really ran.",
-           Label(run), provenance.recipe);
-    return;
-  }
-  if (planned < 0 || planned > provenance.gemms_per_step) {
-    Report(findings, Severity::kBad,
-           "{}: recipe {} plans {} quantised GEMMs per step, but there are {} "
-           "in all. The counts are damaged.",
-           Label(run), provenance.recipe, planned, provenance.gemms_per_step);
-  }
-  const bool quantizes = NamesQuantizedFormat(provenance.resolved_recipe);
-  if (quantizes != (planned > 0)) {
-    Report(findings, Severity::kBad,
-           "{}: recipe {} plans {} quantised GEMMs per step, but its resolved "
-           "text {} a quantised format. The recipe was not applied as written.",
-           Label(run), provenance.recipe, planned,
-           quantizes ? "names" : "does not name");
-  }
-  for (size_t i = 0; i < counted.size(); ++i) {
-    if (counted[i] == planned) continue;
-    Report(findings, Severity::kBad,
-           "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}. "
-           "The recipe did not run as written.",
-           Label(run), counted[i], run.log.steps.step[i], provenance.recipe,
-           planned);
-    return;
-  }
-}
-
-Findings CheckRecipeRan(const Pairing& pairing, Question) {
-  Findings findings;
-  for (const Run* run : pairing.All()) ReportRecipe(*run, findings);
-  return findings;
-}
-
-// ---- declared_change -------------------------------------------------------
-
-bool SameRecipe(const Run& a, const Run& b) {
-  return a.log.provenance.recipe == b.log.provenance.recipe &&
-         a.log.provenance.resolved_recipe == b.log.provenance.resolved_recipe;
-}
-
-/// Whether two recipes, whatever their names, come to the same.
-bool SameGemms(const Run& a, const Run& b) {
-  const std::string& resolved = a.log.provenance.resolved_recipe;
-  return !resolved.empty() && resolved == b.log.provenance.resolved_recipe;
-}
-
-/// Logs of schema version 1 do not name their exchange, which had no options.
-bool SameExchange(const Run& a, const Run& b) {
-  const std::string& one = a.log.provenance.exchange;
-  const std::string& other = b.log.provenance.exchange;
-  return one.empty() || other.empty() || one == other;
-}
-
-/// All runs of one arm must have one recipe and one exchange.
-void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
-  for (const Run* run : runs) {
-    if (!SameExchange(*runs[0], *run)) {
-      Report(findings, Severity::kIncomparable,
-             "{}: rows travelled by {}, but in {} by {}, and an arm has one "
-             "exchange. Run the arm again.",
-             Label(*run), run->log.provenance.exchange, Label(*runs[0]),
-             runs[0]->log.provenance.exchange);
-    }
-    if (SameRecipe(*runs[0], *run)) continue;
-    Report(findings, Severity::kIncomparable,
-           "{}: recipe {} is not resolved as in {} ({}), but an arm has one "
-           "recipe. Run the arm again.",
-           Label(*run), run->log.provenance.recipe, Label(*runs[0]),
-           runs[0]->log.provenance.recipe);
-  }
-}
-
-Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
-  Findings findings;
-  ReportMixedArm(pairing.baseline, findings);
-  ReportMixedArm(pairing.candidate, findings);
-  const Run& baseline = *pairing.baseline[0];
-  const Run& candidate = *pairing.candidate[0];
-  if (question == Question::kRegression) {
-    if (!SameRecipe(baseline, candidate)) {
-      Report(findings, Severity::kIncomparable,
-             "arms {} and {} have recipes {} and {}, but a regression is "
-             "judged between runs of one recipe. Ask for precision instead.",
-             pairing.baseline_arm, pairing.candidate_arm,
-             baseline.log.provenance.recipe, candidate.log.provenance.recipe);
-    }
-    if (!SameExchange(baseline, candidate)) {
-      Report(findings, Severity::kIncomparable,
-             "rows of arms {} and {} travelled by {} and by {}, but a "
-             "regression is judged between runs of one exchange. Ask for "
-             "precision instead.",
-             pairing.baseline_arm, pairing.candidate_arm,
-             baseline.log.provenance.exchange,
-             candidate.log.provenance.exchange);
-    }
-    return findings;
-  }
-  if (SameExchange(baseline, candidate) &&
-      (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate))) {
-    Report(findings, Severity::kBad,
-           "arms {} and {} are identical: recipes {} and {} give every GEMM "
-           "the same formats and rows travel in the same way, but a precision "
-           "question needs a difference. Name another recipe or exchange.",
-           pairing.baseline_arm, pairing.candidate_arm,
-           baseline.log.provenance.recipe, candidate.log.provenance.recipe);
-  }
-  for (const SeedPair& pair : pairing.pairs) {
-    const auto& a = pair.baseline->log.steps.loss_nats;
-    const auto& b = pair.candidate->log.steps.loss_nats;
-    if (a.size() != b.size() || FirstDifferentBits(a, b)) continue;
-    Report(findings, Severity::kBad,
-           "arms {} and {} are identical: with seed {} every one of {} losses "
-           "has the same bits. The declared change did nothing.",
-           pairing.baseline_arm, pairing.candidate_arm, pair.seed, a.size());
+    const auto& p = run->log.parameters;
+    ReportBadValues(*run, "a parameter's grad_norm", p.grad_norm, false, p.step,
+                    p.names.size(), findings);
+    ReportBadValues(*run, "a parameter's update_ratio", p.update_ratio, false,
+                    p.step, p.names.size(), findings);
   }
   return findings;
 }

@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 
 #include "isoloss/base/matrix.h"
@@ -88,5 +90,9 @@ class Exchange {
   virtual std::span<const int64_t> tokens_per_expert() const = 0;
   virtual const DispatchCounts& counts() const = 0;
 };
+
+/// Puts something between a MoE layer (counted from 0) and its exchange.
+using ExchangeDecorator = std::function<std::unique_ptr<Exchange>(
+    size_t layer, std::unique_ptr<Exchange> exchange)>;
 
 }  // namespace isoloss::expert_parallel

@@ -74,6 +74,13 @@ size_t Mesh::first_unit() const {
 }
 
 std::unique_ptr<Exchange> Mesh::MakeExchange(kernels::Rounding rounding) {
+  const size_t layer = exchanges_++;
+  std::unique_ptr<Exchange> exchange = MakePlainExchange(rounding);
+  return decorator_ ? decorator_(layer, std::move(exchange))
+                    : std::move(exchange);
+}
+
+std::unique_ptr<Exchange> Mesh::MakePlainExchange(kernels::Rounding rounding) {
   if (transport_ == nullptr) {
     return std::make_unique<LocalExchange>(config_.topology.experts, rounding,
                                            team_);

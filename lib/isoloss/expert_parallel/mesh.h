@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
@@ -62,6 +63,10 @@ class Mesh {
   /// The exchange of the next MoE layer; `rounding` of activations. It refers
   /// to this mesh.
   std::unique_ptr<Exchange> MakeExchange(kernels::Rounding rounding);
+  /// Decorates those made from now on; empty: none.
+  void DecorateExchanges(ExchangeDecorator decorator) {
+    decorator_ = std::move(decorator);
+  }
 
   /// Messages and errors name `step` from now on.
   void BeginStep(int64_t step);
@@ -120,6 +125,7 @@ class Mesh {
   std::vector<T> GatherFrom(transport::OpKind kind,
                             std::span<const size_t> peers,
                             std::span<const T> mine);
+  std::unique_ptr<Exchange> MakePlainExchange(kernels::Rounding rounding);
   /// Every process of `peers` (this one among them) sends bytes to every other;
   /// `outgoing(i)` is for peers[i], `incoming(i)` takes what it sent.
   template <typename Outgoing, typename Incoming>
@@ -129,6 +135,8 @@ class Mesh {
   MeshConfig config_;
   std::unique_ptr<transport::Transport> transport_;
   ThreadTeam& team_;
+  ExchangeDecorator decorator_;
+  size_t exchanges_ = 0;  // made so far
   int64_t step_ = 0;
   std::deque<Conservation> conservation_;   // one per exchange
   std::vector<uint64_t> balances_;          // [layers, V]

@@ -40,6 +40,39 @@ std::string TwoChangesWarning(const compare::ArmSummary& baseline,
       candidate.arm, baseline.arm);
 }
 
+std::vector<std::string> EvidenceList(const Evidence& evidence) {
+  std::vector<std::string> list;
+  for (const auto& probes :
+       {evidence.candidate_probes, evidence.baseline_probes}) {
+    for (const Probe& probe : probes) list.push_back("probe " + Label(probe));
+  }
+  for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
+    if (ensemble == nullptr) continue;
+    list.push_back(fmt::format(
+        "ensemble {} ({} members, digest {})", Label(*ensemble),
+        ensemble->ensemble.members.size(), ensemble->ensemble.digest));
+  }
+  return list;
+}
+
+void ApplyPower(const PowerRecord* record, Judgement& judgement) {
+  if (record == nullptr) {
+    judgement.power_unknown = "nobody has measured it under this policy";
+    return;
+  }
+  // Equal bits need no power: there is nothing to detect.
+  std::vector<std::string_view> levels(record->levels.begin(),
+                                       record->levels.end());
+  if (!judgement.bit_equal) {
+    levels.clear();
+    for (const LevelOutcome& level : judgement.levels) {
+      if (level.outcome.has_value()) levels.push_back(level.id);
+    }
+  }
+  judgement.power_unknown = WhyNotApplicable(*record, judgement.policy, levels);
+  if (judgement.power_unknown.empty()) judgement.power = *record;
+}
+
 }  // namespace
 
 Judgement Judge(std::span<const compare::Run> runs,
@@ -52,6 +85,12 @@ Judgement Judge(std::span<const compare::Run> runs,
 }
 
 Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
+  return Judge(Evidence{.pairing = &pairing}, policy);
+}
+
+Judgement Judge(const Evidence& evidence, const Policy& policy,
+                const LadderOptions& options) {
+  const compare::Pairing& pairing = *evidence.pairing;
   Judgement judgement;
   judgement.policy = policy;
   const auto all = pairing.All();
@@ -70,7 +109,9 @@ Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
   if (!two_changes.empty()) {
     judgement.warnings.push_back(std::move(two_changes));
   }
-  RunLadder(pairing, judgement);
+  judgement.evidence = EvidenceList(evidence);
+  RunLadder(evidence, judgement, options);
+  ApplyPower(evidence.power, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
   }

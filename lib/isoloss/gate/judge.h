@@ -5,6 +5,8 @@
 #include <string_view>
 
 #include "isoloss/compare/pair.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/ladder.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
 
@@ -20,5 +22,9 @@ Judgement Judge(std::span<const compare::Run> runs,
 
 /// As above, for arms that were paired by hand, as when both carry one name.
 Judgement Judge(const compare::Pairing& pairing, const Policy& policy);
+
+/// As above, with all evidence there is. evidence.pairing must be set.
+Judgement Judge(const Evidence& evidence, const Policy& policy,
+                const LadderOptions& options = {});
 
 }  // namespace isoloss::gate

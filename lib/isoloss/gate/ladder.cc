@@ -1,25 +1,140 @@
 #include "isoloss/gate/ladder.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 namespace isoloss::gate {
 namespace {
 
 constexpr Level kLadder[] = {
-    {"L0", &ClimbIntegrity},
-    {"L1", &ClimbExact},
-    {"L5", &ClimbFinalWindow},
+    {"L0", &ClimbIntegrity, false, ""},
+    {"L1", &ClimbExact, true, ""},
+    {"L2", &ClimbOracle, false,
+     "make a probe of the candidate with `isoloss probe` and give it with "
+     "--probe"},
+    {"L3", &ClimbPrecision, true,
+     "make an ensemble with `isoloss ensemble build --kind seeds` and a probe "
+     "with `isoloss probe`, and give them with --ensemble and --probe"},
+    {"L4", &ClimbEarlyWindow, true,
+     "make an ensemble with `isoloss ensemble build` and give it with "
+     "--ensemble (precision: one of --kind seeds)"},
+    {"L5", &ClimbFinalWindow, true, ""},
+    {"L6", &ClimbSequential, true, ""},
 };
+
+bool IsRegression(const Judgement& judgement) {
+  return judgement.policy.question == compare::Question::kRegression;
+}
+
+/// L0 guards all others and L6 never decides: both always run.
+bool Asked(const Level& level, const Policy& policy) {
+  return policy.levels.empty() || level.id == "L0" || level.id == "L6" ||
+         std::ranges::count(policy.levels, level.id) != 0;
+}
+
+bool AskedByName(std::string_view id, const Policy& policy) {
+  return std::ranges::count(policy.levels, id) != 0;
+}
+
+/// The outcome of the checks that a level has appended; empty if none.
+std::optional<Outcome> OutcomeOf(std::string_view id,
+                                 const Judgement& judgement) {
+  std::optional<Outcome> outcome;
+  for (const Check& check : judgement.checks) {
+    if (check.level != id) continue;
+    outcome = std::max(outcome.value_or(Outcome::kPass), check.outcome);
+  }
+  if (id == "L1" && IsRegression(judgement)) {
+    outcome = judgement.bit_equal ? Outcome::kPass : Outcome::kFail;
+  }
+  return outcome;
+}
+
+bool Passed(std::string_view id, const Judgement& judgement) {
+  return OutcomeOf(id, judgement) == Outcome::kPass;
+}
+
+/// Inconclusive checks of a level count no longer.
+void Release(std::string_view id, Judgement& judgement) {
+  for (Check& check : judgement.checks) {
+    if (check.level == id && check.outcome == Outcome::kInconclusive) {
+      check.gates = false;
+    }
+  }
+}
+
+void ReportMissing(const Level& level, Judgement& judgement) {
+  if (OutcomeOf(level.id, judgement).has_value()) return;
+  judgement.checks.push_back({.level = std::string(level.id),
+                              .name = "evidence",
+                              .outcome = Outcome::kInconclusive,
+                              .quantity = "this level has nothing to judge",
+                              .next = std::string(level.remedy)});
+}
+
+/// Which levels were enough for a regression; says what is missing if none.
+void Decide(Judgement& judgement) {
+  for (const Level& level : kLadder) {
+    const bool listed = AskedByName(level.id, judgement.policy);
+    if (listed && !level.remedy.empty() && !judgement.bit_equal) {
+      ReportMissing(level, judgement);
+    }
+  }
+  if (!judgement.policy.levels.empty() || !IsRegression(judgement)) return;
+  if (judgement.bit_equal) return;
+  if (Passed("L2", judgement) && Passed("L4", judgement)) {
+    Release("L5", judgement);
+  } else if (Passed("L5", judgement)) {
+    Release("L2", judgement);
+    Release("L4", judgement);
+  } else {
+    for (const Level& level : kLadder) {
+      if (level.id == "L2" || level.id == "L4") {
+        ReportMissing(level, judgement);
+      }
+    }
+  }
+}
+
+void Climbing(const Evidence& evidence, const LadderOptions& options,
+              Judgement& judgement) {
+  bool sound = true;
+  bool settled = false;
+  for (const Level& level : kLadder) {
+    judgement.levels.push_back({level.id});
+    const bool stopped = !options.climb_all &&
+                         Severest(judgement.checks) >= Outcome::kFail &&
+                         !judgement.checks.empty();
+    const bool skipped = (level.needs_sound_runs && (!sound || settled)) ||
+                         (settled && level.id != "L2");
+    if (stopped || skipped || !Asked(level, judgement.policy)) continue;
+    const Climb climb = level.climb(evidence, judgement);
+    settled = settled || climb == Climb::kSettled;
+    judgement.levels.back().outcome = OutcomeOf(level.id, judgement);
+    if (level.id == "L0") {
+      sound = judgement.levels.back().outcome < Outcome::kFail;
+      if (judgement.levels.back().outcome == Outcome::kInvalid) break;
+    }
+  }
+  for (size_t i = judgement.levels.size(); i < std::size(kLadder); ++i) {
+    judgement.levels.push_back({kLadder[i].id});
+  }
+}
 
 }  // namespace
 
 std::span<const Level> Ladder() { return kLadder; }
 
-void RunLadder(const compare::Pairing& pairing, Judgement& judgement) {
-  for (const Level& level : kLadder) {
-    const Climb climb = level.climb(pairing, judgement);
-    if (climb == Climb::kSettled) break;
-    if (Severest(judgement.checks) >= Outcome::kFail) break;
-  }
+void RunLadder(const Evidence& evidence, Judgement& judgement,
+               const LadderOptions& options) {
+  Climbing(evidence, options, judgement);
+  if (Severest(judgement.checks) < Outcome::kFail) Decide(judgement);
   judgement.outcome = Severest(judgement.checks);
+}
+
+void RunLadder(const compare::Pairing& pairing, Judgement& judgement) {
+  RunLadder(Evidence{.pairing = &pairing}, judgement);
 }
 
 }  // namespace isoloss::gate

@@ -52,7 +52,8 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
 
 }  // namespace
 
-Climb ClimbExact(const compare::Pairing& pairing, Judgement& judgement) {
+Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
+  const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(
         {pair.seed,
@@ -63,8 +64,9 @@ Climb ClimbExact(const compare::Pairing& pairing, Judgement& judgement) {
     judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
     return Climb::kGoOn;
   }
+  judgement.bit_equal = SameFinalWeights(pairing);
   if (judgement.policy.question == compare::Question::kPrecision ||
-      !SameFinalWeights(pairing)) {
+      !judgement.bit_equal) {
     return Climb::kGoOn;
   }
   judgement.checks.push_back(BitEqual(judgement));

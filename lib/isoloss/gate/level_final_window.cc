@@ -5,7 +5,11 @@
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/gate/ladder.h"
+#include "isoloss/gate/null_test.h"
+#include "isoloss/stats/autocovariance.h"
+#include "isoloss/stats/bootstrap.h"
 #include "isoloss/stats/equivalence.h"
+#include "isoloss/stats/student_t.h"
 
 namespace isoloss::gate {
 namespace {
@@ -63,13 +67,94 @@ std::string WhereToLook(const compare::Pairing& pairing,
       worst->max_gap_nats, worst->max_gap_step, worst->seed);
 }
 
-/// One equivalence test; differences in percent.
+/// The spread of final windows between seeds, from an ensemble of good pairs.
+struct KnownSpread {
+  double sd_percent = 0;
+  int64_t members = 0;
+  std::string source;
+};
+
+/// Mean over the window of 100 (L_c - L_b) / L_b; empty if the member was not
+/// recorded that far.
+std::optional<double> WindowPercent(const runlog::EnsembleMember& member,
+                                    const FinalWindow& window) {
+  const auto& candidate = member.steps;
+  const auto& baseline = member.reference_steps;
+  std::vector<double> percent;
+  const size_t steps =
+      std::min(candidate.loss_nats.size(), baseline.loss_nats.size());
+  for (size_t i = 0; i < steps; ++i) {
+    const int64_t step = candidate.step[i];
+    if (step != baseline.step[i]) return std::nullopt;
+    if (step < window.first_step || step > window.last_step) continue;
+    percent.push_back(100 * (candidate.loss_nats[i] - baseline.loss_nats[i]) /
+                      baseline.loss_nats[i]);
+  }
+  const int64_t needed = window.last_step - window.first_step + 1;
+  if (static_cast<int64_t>(percent.size()) != needed) return std::nullopt;
+  return stats::Mean(percent);
+}
+
+/// Of a seeds ensemble of this configuration whose members were recorded to
+/// the end; empty if there is none.
+std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
+                                            const FinalWindow& window,
+                                            const Policy& policy) {
+  if (evidence.seeds == nullptr ||
+      policy.question != compare::Question::kPrecision ||
+      !Mismatches(*evidence.seeds, runlog::EnsembleKind::kSeeds,
+                  *evidence.pairing)
+           .empty()) {
+    return std::nullopt;
+  }
+  std::vector<double> percent;
+  for (const auto* member : UsableMembers(*evidence.seeds, *evidence.pairing)) {
+    const auto value = WindowPercent(*member, window);
+    if (value.has_value()) percent.push_back(*value);
+  }
+  const stats::Summary summary = stats::Summarize(percent);
+  if (summary.count < policy.min_members || !std::isfinite(summary.sd)) {
+    return std::nullopt;
+  }
+  return KnownSpread{summary.sd, summary.count, Label(*evidence.seeds)};
+}
+
+/// The test of stats::TestEquivalence with a spread that other pairs showed:
+/// mean -+ t_{1-alpha,members-1} sd / sqrt(n).
+stats::EquivalenceResult TestWithSpread(const stats::Summary& summary,
+                                        const KnownSpread& spread,
+                                        const Policy& policy) {
+  const double half =
+      stats::StudentTQuantile(1 - policy.alpha,
+                              static_cast<double>(spread.members - 1)) *
+      spread.sd_percent / std::sqrt(static_cast<double>(summary.count));
+  stats::EquivalenceResult result;
+  result.lower = summary.mean - half;
+  result.upper = summary.mean + half;
+  const double margin = policy.margin_percent;
+  const bool above = result.lower >= margin;
+  const bool below = !policy.one_sided && result.upper <= -margin;
+  if (above || below) {
+    result.outcome = stats::Equivalence::kOutside;
+  } else if (result.upper < margin &&
+             (policy.one_sided || result.lower > -margin)) {
+    result.outcome = stats::Equivalence::kInside;
+  }
+  return result;
+}
+
+/// One equivalence test; differences in percent. With a single pair, `spread`
+/// stands in for what one pair can't show.
 Check TestDifferences(std::string name, std::string quantity,
                       const std::vector<double>& percent,
                       const std::string& scope, const std::string& where,
-                      const Policy& policy) {
+                      const Policy& policy,
+                      const std::optional<KnownSpread>& spread = std::nullopt) {
   const stats::Summary summary = stats::Summarize(percent);
-  const auto result = stats::TestEquivalence(summary, OptionsOf(policy));
+  const bool borrowed = summary.count == 1 && spread.has_value();
+  const auto result = borrowed
+                          ? TestWithSpread(summary, *spread, policy)
+                          : stats::TestEquivalence(summary, OptionsOf(policy));
   Check check{.level = "L5",
               .name = std::move(name),
               .quantity = std::move(quantity),
@@ -79,8 +164,13 @@ Check TestDifferences(std::string name, std::string quantity,
               .evidence = fmt::format(
                   "{}, {} seed pair{}, {}", IntervalText(result, policy),
                   summary.count, summary.count == 1 ? "" : "s", scope)};
+  if (borrowed) {
+    check.evidence +=
+        fmt::format(", spread {:.4f} % of {} pairs of {}", spread->sd_percent,
+                    spread->members, spread->source);
+  }
   const std::string side = policy.one_sided ? "+" : "+-";
-  if (summary.count < policy.min_seeds ||
+  if ((summary.count < policy.min_seeds && !borrowed) ||
       result.outcome == stats::Equivalence::kUndecided) {
     check.outcome = Outcome::kInconclusive;
     check.relation = "not shown to be within " + side;
@@ -97,7 +187,8 @@ Check TestDifferences(std::string name, std::string quantity,
 }
 
 Check TestFinalWindow(const FinalWindow& window, const std::string& where,
-                      const Policy& policy) {
+                      const Policy& policy,
+                      const std::optional<KnownSpread>& spread) {
   std::vector<double> percent;
   for (const SeedDifference& seed : window.seeds) {
     percent.push_back(100 * seed.final_window);
@@ -105,7 +196,7 @@ Check TestFinalWindow(const FinalWindow& window, const std::string& where,
   return TestDifferences(
       "final_window", "mean paired loss difference", percent,
       fmt::format("steps {} to {}", window.first_step, window.last_step), where,
-      policy);
+      policy, spread);
 }
 
 Check TestHeldOut(const FinalWindow& window, const std::string& where,
@@ -125,6 +216,39 @@ Check TestHeldOut(const FinalWindow& window, const std::string& where,
         window.first_step, window.last_step);
   }
   return check;
+}
+
+/// How sure the mean of the window is, of these trajectories alone.
+void AppendTrajectoryErrors(const compare::Pairing& pairing,
+                            const FinalWindow& window, Judgement& judgement) {
+  std::vector<double> percent;
+  for (int64_t step = window.first_step; step <= window.last_step; ++step) {
+    const size_t i = static_cast<size_t>(step) - 1;
+    double sum = 0;
+    for (const compare::SeedPair& pair : pairing.pairs) {
+      const double baseline = pair.baseline->log.steps.loss_nats[i];
+      sum +=
+          100 * (pair.candidate->log.steps.loss_nats[i] - baseline) / baseline;
+    }
+    percent.push_back(sum / static_cast<double>(pairing.pairs.size()));
+  }
+  constexpr size_t kFewest = 8;  // of the bootstrap
+  if (percent.size() < kFewest) return;
+  // Differences that are equal but for their last bits have no spread.
+  const stats::Summary summary = stats::Summarize(percent);
+  if (!(summary.sd > 1e-12 * std::fabs(summary.mean))) return;
+  const stats::HacError hac = stats::NeweyWestError(percent);
+  judgement.measures.push_back(
+      {"window_hac_error", hac.standard_error, "%",
+       fmt::format("of the mean difference, Newey-West, lag {}: these "
+                   "trajectories, not other seeds",
+                   hac.lag)});
+  const auto bootstrap = stats::StationaryBootstrapMean(percent, {});
+  judgement.measures.push_back(
+      {"window_bootstrap", bootstrap.standard_error, "%",
+       fmt::format("of the mean difference, stationary bootstrap, 95 % "
+                   "interval [{:+.4f} %, {:+.4f} %]",
+                   bootstrap.lower, bootstrap.upper)});
 }
 
 /// Figures that others gate on, for comparison.
@@ -154,17 +278,25 @@ void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
 
 }  // namespace
 
-Climb ClimbFinalWindow(const compare::Pairing& pairing, Judgement& judgement) {
+Climb ClimbFinalWindow(const Evidence& evidence, Judgement& judgement) {
+  const compare::Pairing& pairing = *evidence.pairing;
   const Policy& policy = judgement.policy;
   judgement.final_window =
       compare::CompareFinalWindow(pairing, policy.window_share);
   const FinalWindow& window = *judgement.final_window;
   const std::string where = WhereToLook(pairing, window);
-  judgement.checks.push_back(TestFinalWindow(window, where, policy));
+  const auto spread = SpreadOfEnsemble(evidence, window, policy);
+  judgement.checks.push_back(TestFinalWindow(window, where, policy, spread));
   if (window.held_out_step.has_value()) {
     judgement.checks.push_back(TestHeldOut(window, where, policy));
+    Check& held_out = judgement.checks.back();
+    // An ensemble says nothing of the spread of held-out losses; one pair
+    // within the margin is then no reason to withhold the verdict.
+    held_out.gates = !(spread.has_value() && window.seeds.size() == 1 &&
+                       std::fabs(*held_out.value) < policy.margin_percent);
   }
   AppendMeasures(window, judgement);
+  AppendTrajectoryErrors(pairing, window, judgement);
   return Climb::kGoOn;
 }
 

@@ -48,7 +48,8 @@ Check CheckOf(const compare::IntegrityRule& rule,
 
 }  // namespace
 
-Climb ClimbIntegrity(const compare::Pairing& pairing, Judgement& judgement) {
+Climb ClimbIntegrity(const Evidence& evidence, Judgement& judgement) {
+  const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
     judgement.checks.push_back(CheckOf(rule, findings, pairing));

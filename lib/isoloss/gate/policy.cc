@@ -1,12 +1,15 @@
 #include "isoloss/gate/policy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <limits>
 #include <variant>
 #include <vector>
 
+#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
@@ -20,7 +23,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 struct PolicyKey {
   std::string_view name;
   std::variant<compare::Question Policy::*, double Policy::*, int64_t Policy::*,
-               bool Policy::*>
+               bool Policy::*, std::vector<std::string> Policy::*>
       field;
   /// Numbers must lie in [least, most]; an open end is excluded.
   double least;
@@ -38,7 +41,25 @@ constexpr PolicyKey kKeys[] = {
     {"window_share", &Policy::window_share, 0, 1, true, "share of all steps"},
     {"min_seeds", &Policy::min_seeds, 2, kInfinity, false, "seed pairs"},
     {"one_sided", &Policy::one_sided, 0, 0, false, "true or false"},
+    {"levels", &Policy::levels, 0, 0, false, "names of levels"},
+    {"flip_factor", &Policy::flip_factor, 1, 1000, false, "x"},
+    {"flip_alpha", &Policy::flip_alpha, 0, 0.5, true, "probability"},
+    {"noise_ratio_limit", &Policy::noise_ratio_limit, 1, 1e6, false, "x"},
+    {"early_steps", &Policy::early_steps, 1, 10000, false, "steps"},
+    {"resolution_ulps", &Policy::resolution_ulps, 0, 1e6, true,
+     "2^-24 of the value"},
+    {"null_coverage", &Policy::null_coverage, 0.5, 1, true, "probability"},
+    {"null_confidence", &Policy::null_confidence, 0.5, 1, true, "probability"},
+    {"min_members", &Policy::min_members, 8, kInfinity, false, "good runs"},
+    {"sequential_batch", &Policy::sequential_batch, 2, kInfinity, false,
+     "steps"},
+    {"sequential_alpha", &Policy::sequential_alpha, 0, 0.5, true,
+     "probability"},
+    {"cusum_limit", &Policy::cusum_limit, 0, 1e6, true, "standard deviations"},
 };
+
+/// Levels that may be asked for; the others always run or never decide.
+constexpr std::string_view kChoosable[] = {"L0", "L1", "L2", "L3", "L4", "L5"};
 
 [[noreturn]] void FailAt(std::string_view file, const toml::source_region& at,
                          const std::string& what) {
@@ -91,6 +112,23 @@ class Assign {
     const int64_t value = *node_.value_exact<int64_t>();
     InRange(static_cast<double>(value));
     policy_.*field = value;
+  }
+  /// "auto" or a list without repetitions.
+  void operator()(std::vector<std::string> Policy::*field) const {
+    constexpr std::string_view kRule =
+        "must be \"auto\" or a list of L0, L1, L2, L3, L4 and L5, each once";
+    (policy_.*field).clear();
+    if (node_.value_exact<std::string>() == "auto") return;
+    const toml::array* names = node_.as_array();
+    if (names == nullptr || names->empty()) Reject(std::string(kRule));
+    for (const toml::node& entry : *names) {
+      const auto name = entry.value_exact<std::string>();
+      if (!name || std::ranges::count(kChoosable, *name) == 0 ||
+          std::ranges::count(policy_.*field, *name) != 0) {
+        Reject(std::string(kRule));
+      }
+      (policy_.*field).push_back(*name);
+    }
   }
   void operator()(bool Policy::*field) const {
     if (!node_.is_boolean()) Reject("must be true or false");
@@ -146,22 +184,52 @@ Policy ParsePolicy(std::string_view text, std::string_view name) {
   return policy;
 }
 
-std::string FormatPolicy(const Policy& policy) {
-  std::string text;
+std::vector<std::pair<std::string_view, PolicyValue>> PolicyValues(
+    const Policy& policy) {
+  std::vector<std::pair<std::string_view, PolicyValue>> values;
   for (const PolicyKey& key : kKeys) {
-    const std::string value = std::visit(
-        [&](auto field) {
-          if constexpr (std::is_same_v<decltype(field),
-                                       compare::Question Policy::*>) {
-            return fmt::format("\"{}\"", QuestionName(policy.*field));
+    PolicyValue value = std::visit(
+        [&policy](auto field) -> PolicyValue {
+          using Field = decltype(field);
+          if constexpr (std::is_same_v<Field, compare::Question Policy::*>) {
+            return std::string(QuestionName(policy.*field));
+          } else if constexpr (std::is_same_v<
+                                   Field, std::vector<std::string> Policy::*>) {
+            if ((policy.*field).empty()) return std::string("auto");
+            return policy.*field;
           } else {
-            return fmt::format("{}", policy.*field);
+            return policy.*field;
           }
         },
         key.field);
-    text += fmt::format("{} = {}\n", key.name, value);
+    values.emplace_back(key.name, std::move(value));
+  }
+  return values;
+}
+
+std::string FormatPolicy(const Policy& policy) {
+  std::string text;
+  for (const auto& [name, value] : PolicyValues(policy)) {
+    const std::string shown = std::visit(
+        [](const auto& given) {
+          using Given = std::decay_t<decltype(given)>;
+          if constexpr (std::is_same_v<Given, std::string>) {
+            return fmt::format("\"{}\"", given);
+          } else if constexpr (std::is_same_v<Given,
+                                              std::vector<std::string>>) {
+            return fmt::format("[\"{}\"]", fmt::join(given, "\", \""));
+          } else {
+            return fmt::format("{}", given);
+          }
+        },
+        value);
+    text += fmt::format("{} = {}\n", name, shown);
   }
   return text;
+}
+
+std::string PolicyDigest(const Policy& policy) {
+  return DigestToHex(DigestOf(FormatPolicy(policy)));
 }
 
 }  // namespace isoloss::gate

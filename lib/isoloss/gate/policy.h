@@ -5,6 +5,9 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "isoloss/compare/integrity.h"
 
@@ -20,6 +23,19 @@ struct Policy {
   double window_share = 0.2;
   int64_t min_seeds = 2;
   bool one_sided = false;
+  /// Levels that decide, "L1" to "L5" (L0 always does). Empty: "auto".
+  std::vector<std::string> levels = {};
+  double flip_factor = 10;
+  double flip_alpha = 0.001;
+  double noise_ratio_limit = 4;
+  int64_t early_steps = 20;
+  double resolution_ulps = 256;
+  double null_coverage = 0.9999;
+  double null_confidence = 0.95;
+  int64_t min_members = 12;
+  int64_t sequential_batch = 20;
+  double sequential_alpha = 0.01;
+  double cusum_limit = 8;
 };
 
 /// "precision" or "regression".
@@ -34,7 +50,16 @@ Policy ReadPolicy(const std::filesystem::path& path);
 /// As ReadPolicy, from text; `name` stands for the file in messages.
 Policy ParsePolicy(std::string_view text, std::string_view name);
 
+/// Digest of FormatPolicy: equal policies, equal digest.
+std::string PolicyDigest(const Policy& policy);
+
 /// "margin_percent = 0.25" and so on, one key per line: what ParsePolicy reads.
 std::string FormatPolicy(const Policy& policy);
+
+/// Each key with its value: a string, a list of strings, a number or a truth.
+using PolicyValue =
+    std::variant<std::string, std::vector<std::string>, double, int64_t, bool>;
+std::vector<std::pair<std::string_view, PolicyValue>> PolicyValues(
+    const Policy& policy);
 
 }  // namespace isoloss::gate

@@ -32,13 +32,13 @@ int ExitCode(Outcome outcome) {
   return 3;
 }
 
-Outcome Severest(const std::vector<Check>& checks) {
-  if (checks.empty()) return Outcome::kInvalid;
-  return std::max_element(checks.begin(), checks.end(),
-                          [](const Check& a, const Check& b) {
-                            return a.outcome < b.outcome;
-                          })
-      ->outcome;
+Outcome Severest(std::span<const Check> checks) {
+  std::optional<Outcome> severest;
+  for (const Check& check : checks) {
+    if (!check.gates) continue;
+    severest = std::max(severest.value_or(Outcome::kPass), check.outcome);
+  }
+  return severest.value_or(Outcome::kInvalid);
 }
 
 }  // namespace isoloss::gate

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/gate/power_record.h"
 
 namespace isoloss::gate {
 
@@ -41,11 +43,14 @@ struct Check {
   /// Everything found; the first of the severest is the quantity.
   std::vector<std::string> findings{};
   std::string next{};  ///< what to do or where to look; may be empty
+  /// Whether the verdict depends on it: a level that another one made
+  /// unnecessary is shown, and counts for nothing.
+  bool gates = true;
 };
 
-/// The severest outcome; kInvalid if there is no check, so that judging nothing
-/// is never a pass.
-Outcome Severest(const std::vector<Check>& checks);
+/// The severest outcome of those that gate; kInvalid if there is none, so that
+/// judging nothing is never a pass.
+Outcome Severest(std::span<const Check> checks);
 
 /// A number that is reported but not gated (docs/gate.md says why).
 struct Measure {
@@ -55,10 +60,29 @@ struct Measure {
   std::string evidence;
 };
 
+/// One tensor against a null ensemble.
+struct TensorFinding {
+  std::string tensor;
+  std::string statistic;  ///< the one furthest out
+  int64_t step = 0;
+  double z = 0;  ///< its deviation over its scale
+  /// Adjusted after Benjamini and Hochberg over all tensors.
+  double adjusted_p = 1;
+};
+
 struct SeedDivergence {
   int64_t seed = 0;
   /// Empty if the pair is bit-equal.
   std::optional<compare::Divergence> first;
+};
+
+/// What one level said on its own.
+struct LevelOutcome {
+  std::string_view id;  ///< "L0"
+  /// Empty if it had nothing to judge, or an earlier level ended the ladder.
+  /// L1 under the question of regression: kPass if every bit is equal, else
+  /// kFail, which it never tells the ladder.
+  std::optional<Outcome> outcome = {};
 };
 
 /// The candidate arm against the baseline arm.
@@ -83,10 +107,21 @@ struct Judgement {
   std::vector<SeedDivergence> divergences;           ///< filled by level L1
   std::optional<compare::FinalWindow> final_window;  ///< filled by level L5
 
+  bool bit_equal = false;  ///< set by level L1: all bits, final weights too
+  std::vector<LevelOutcome> levels;
   std::vector<Check> checks;
+  /// Tensors that stand out in level L3, the most unlikely first.
+  std::vector<TensorFinding> tensors;
+  /// What this verdict used besides run logs: "probe FILE", …
+  std::vector<std::string> evidence;
   std::vector<Measure> measures;
   std::vector<std::string> warnings;
+  /// Measured power of this gate under this policy; empty if unknown.
+  std::optional<PowerRecord> power;
+  std::string power_unknown;  ///< why, if so
   Outcome outcome = Outcome::kInvalid;
+
+  bool PowerMeasured() const { return power.has_value(); }
 };
 
 }  // namespace isoloss::gate

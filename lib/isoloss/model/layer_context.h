@@ -71,6 +71,7 @@ struct LayerContext {
   TokenBatch batch;
   size_t first_token = 0;  ///< of the batch, in that of all processes
   const RoutingSource* routing = nullptr;  ///< null: the router's own choice
+  RoutingEdit edit_routing;                ///< may be empty
   TapSink* tap = nullptr;
   ParameterSet* gradients = nullptr;
 

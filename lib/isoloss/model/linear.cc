@@ -38,8 +38,18 @@ size_t SiteIndex(const precision::ResolvedRecipe& recipe,
 
 }  // namespace
 
+void GemmQueue::Add(const GemmTask& task) {
+  problems_.push_back(task.problem);
+  if (engine_) tasks_.push_back(task);
+}
+
 void GemmQueue::Run() {
-  kernels::GemmBatch(problems_, team_);
+  if (engine_) {
+    engine_(tasks_, team_);
+    tasks_.clear();
+  } else {
+    kernels::GemmBatch(problems_, team_);
+  }
   for (const kernels::GemmProblem& problem : problems_) {
     ++executed_;
     if (IsQuantized(problem)) ++quantized_;
@@ -79,10 +89,16 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
   AnnounceResult(TensorKind::kOutput, y, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add(
-        {.a = {RowsOf(x, groups, g), Contraction::kColumns, fprop_->left_mx()},
-         .c = RowsOf(y, groups, g),
-         .rounding = rounding,
-         .packed_b = &weight_->forward[g]});
+        {.problem = {.a = {RowsOf(x, groups, g), Contraction::kColumns,
+                           fprop_->left_mx()},
+                     .c = RowsOf(y, groups, g),
+                     .rounding = rounding,
+                     .packed_b = &weight_->forward[g]},
+         .site = site_,
+         .role = GemmRole::kFprop,
+         .group = g,
+         .unpacked_b = {GroupWeight(g), Contraction::kColumns,
+                        fprop_->right_mx()}});
   }
 }
 
@@ -116,12 +132,18 @@ void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
                                 const RowGroups& groups, MatrixView<float> dx,
                                 MatrixView<const float> addend) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  context_.gemms.Add({.a = {RowsOf(dy, groups, group), Contraction::kColumns,
-                            dgrad_->left_mx()},
-                      .c = RowsOf(dx, groups, group),
-                      .rounding = context_.rounding,
-                      .packed_b = &weight_->backward[group],
-                      .addend = RowsOf(addend, groups, group)});
+  context_.gemms.Add(
+      {.problem = {.a = {RowsOf(dy, groups, group), Contraction::kColumns,
+                         dgrad_->left_mx()},
+                   .c = RowsOf(dx, groups, group),
+                   .rounding = context_.rounding,
+                   .packed_b = &weight_->backward[group],
+                   .addend = RowsOf(addend, groups, group)},
+       .site = site_,
+       .role = GemmRole::kDgrad,
+       .group = group,
+       .unpacked_b = {GroupWeight(group), Contraction::kRows,
+                      dgrad_->right_mx()}});
 }
 
 void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
@@ -130,11 +152,22 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   const size_t leaves = groups.leaf_ends.size() / groups_;
   const MatrixView<float> dweight = context_.Gradient(parameter_);
-  context_.gemms.Add(
-      {.a = {RowsOf(dy, groups, group), Contraction::kRows, wgrad_->left_mx()},
-       .b = {RowsOf(x, groups, group), Contraction::kRows, wgrad_->right_mx()},
-       .c = dweight.Rows(group * out_, out_),
-       .segment_ends = groups.leaf_ends.subspan(group * leaves, leaves)});
+  const kernels::Operand right = {RowsOf(x, groups, group), Contraction::kRows,
+                                  wgrad_->right_mx()};
+  context_.gemms.Add({.problem = {.a = {RowsOf(dy, groups, group),
+                                        Contraction::kRows, wgrad_->left_mx()},
+                                  .b = right,
+                                  .c = dweight.Rows(group * out_, out_),
+                                  .segment_ends = groups.leaf_ends.subspan(
+                                      group * leaves, leaves)},
+                      .site = site_,
+                      .role = GemmRole::kWgrad,
+                      .group = group,
+                      .unpacked_b = right});
+}
+
+MatrixView<const float> Linear::GroupWeight(size_t group) const {
+  return context_.Weight(parameter_).Rows(group * out_, out_);
 }
 
 void Linear::AnnounceInputGradient(MatrixView<const float> dy,

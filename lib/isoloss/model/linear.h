@@ -7,11 +7,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/precision/recipe.h"
 
@@ -25,9 +27,10 @@ class GemmQueue {
  public:
   explicit GemmQueue(ThreadTeam& team) : team_(team) {}
 
-  void Add(const kernels::GemmProblem& problem) {
-    problems_.push_back(problem);
-  }
+  /// Who computes from the next Run on; empty: kernels::GemmBatch.
+  void SetEngine(GemmEngine engine) { engine_ = std::move(engine); }
+
+  void Add(const GemmTask& task);
   /// Has the next Run tell `sink` of a product that it computes. What `tensor`
   /// refers to must live until then.
   void Announce(TapSink& sink, const Tensor& tensor) {
@@ -48,7 +51,9 @@ class GemmQueue {
   };
 
   ThreadTeam& team_;
+  GemmEngine engine_;
   std::vector<kernels::GemmProblem> problems_;
+  std::vector<GemmTask> tasks_;  // the same, for an engine
   std::vector<Announcement> announcements_;
   int64_t quantized_ = 0;
   int64_t executed_ = 0;
@@ -112,6 +117,9 @@ class Linear {
   void QueueWeightGradient(size_t group, MatrixView<const float> x,
                            MatrixView<const float> dy,
                            const RowGroups& groups) const;
+
+  /// Of the compute copies, [out, in].
+  MatrixView<const float> GroupWeight(size_t group) const;
 
   LayerContext& context_;
   std::string site_;

@@ -189,7 +189,12 @@ void Router::Choose(size_t token) {
     source->Choose(moe_layer_, global_token, ids);
     if (source->IsReplay()) flips = CountMissing(ids, own);
   }
-  CombineWeights(c, scores, ids, {weights_.Row(token), c.top_k});
+  const std::span<float> weights(weights_.Row(token), c.top_k);
+  CombineWeights(c, scores, ids, weights);
+  if (context_.edit_routing) {
+    context_.edit_routing(
+        {moe_layer_, global_token, scores, bias_, ids, weights});
+  }
   sums_.Add(token, global_token, scores, ids, flips);
 }
 

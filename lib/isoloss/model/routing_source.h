@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 namespace isoloss::model {
@@ -20,6 +21,20 @@ class RoutingSource {
   /// run's router would not have chosen are counted.
   virtual bool IsReplay() const { return true; }
 };
+
+/// What a router decided for one token.
+struct RoutedToken {
+  size_t layer;                   ///< MoE layer, from 0
+  size_t token;                   ///< of the global batch
+  std::span<const float> scores;  ///< [E]
+  std::span<const float> bias;    ///< [E], of the selection
+  std::span<int32_t> expert_ids;  ///< [K]
+  std::span<float> weights;       ///< [K]
+};
+
+/// Changes decisions once they are made, whoever made them. Called from several
+/// threads at once, for different tokens.
+using RoutingEdit = std::function<void(const RoutedToken& decided)>;
 
 /// Slot k of token t goes to expert (t * K + k) mod E: every expert gets the
 /// same number of tokens if E divides T * K. torchtitan's round-robin debug

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -250,6 +251,14 @@ void Transformer::LoadExpertBias(MatrixView<const float> expert_bias) {
 
 void Transformer::SetRouting(const RoutingSource* routing) {
   impl_->context.routing = routing;
+}
+
+void Transformer::SetRoutingEdit(RoutingEdit edit) {
+  impl_->context.edit_routing = std::move(edit);
+}
+
+void Transformer::SetGemmEngine(GemmEngine engine) {
+  impl_->context.gemms.SetEngine(std::move(engine));
 }
 
 double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {

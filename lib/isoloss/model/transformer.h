@@ -13,6 +13,7 @@
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
+#include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/router_figures.h"
@@ -52,6 +53,10 @@ class Transformer {
   /// Who chooses the experts from the next Forward on; null: the routers. Must
   /// outlive its use.
   void SetRouting(const RoutingSource* routing);
+  /// Who changes what they decided; empty: nobody.
+  void SetRoutingEdit(RoutingEdit edit);
+  /// Who computes the products of linear layers; empty: kernels::GemmBatch.
+  void SetGemmEngine(GemmEngine engine);
 
   /// Mean cross-entropy in nats over the labels that count, in all processes:
   /// token losses in FP32, leaves of 32 tokens and their tree in FP64.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <variant>
 
 #include "isoloss/base/atomic_file.h"
 
@@ -33,13 +34,55 @@ void Put(Json& object, const std::string& key,
 }
 
 Json PolicyJson(const gate::Policy& policy) {
-  return {{"question", gate::QuestionName(policy.question)},
-          {"margin_percent", policy.margin_percent},
-          {"alpha", policy.alpha},
-          {"power", policy.power},
-          {"window_share", policy.window_share},
-          {"min_seeds", policy.min_seeds},
-          {"one_sided", policy.one_sided}};
+  Json json = Json::object();
+  for (const auto& [name, value] : gate::PolicyValues(policy)) {
+    std::visit(
+        [&, key = std::string(name)](const auto& given) { json[key] = given; },
+        value);
+  }
+  return json;
+}
+
+Json LevelsJson(const std::vector<gate::LevelOutcome>& levels) {
+  Json list = Json::array();
+  for (const gate::LevelOutcome& level : levels) {
+    Json json{{"id", level.id}, {"outcome", nullptr}};
+    if (level.outcome.has_value()) {
+      json["outcome"] = gate::OutcomeName(*level.outcome);
+    }
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json TensorsJson(const std::vector<gate::TensorFinding>& tensors) {
+  Json list = Json::array();
+  for (const gate::TensorFinding& finding : tensors) {
+    Json json{{"tensor", finding.tensor},
+              {"statistic", finding.statistic},
+              {"step", finding.step}};
+    Put(json, "z", finding.z);
+    Put(json, "adjusted_p", finding.adjusted_p);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json PowerJson(const gate::Judgement& judgement) {
+  if (!judgement.PowerMeasured()) {
+    return {{"unknown", judgement.power_unknown}};
+  }
+  const gate::PowerRecord& power = *judgement.power;
+  const auto caught = power.CaughtInterval();
+  return {{"policy_digest", power.policy_digest},
+          {"levels", power.levels},
+          {"bugs", power.bugs},
+          {"bugs_caught", power.bugs_caught},
+          {"caught_lower", caught.lower},
+          {"caught_upper", caught.upper},
+          {"benign_runs", power.benign_runs},
+          {"false_alarms", power.false_alarms},
+          {"false_alarm_bound", power.FalseAlarmBound()}};
 }
 
 Json CheckJson(const gate::Check& check) {
@@ -54,6 +97,7 @@ Json CheckJson(const gate::Check& check) {
   json["evidence"] = check.evidence;
   json["findings"] = check.findings;
   json["next"] = check.next;
+  json["gates"] = check.gates;
   return json;
 }
 
@@ -130,8 +174,8 @@ Json JudgementJson(const gate::Judgement& judgement) {
   Json json{{"schema_version", kVerdictSchemaVersion},
             {"outcome", gate::OutcomeName(judgement.outcome)},
             {"exit_code", gate::ExitCode(judgement.outcome)},
-            // Nobody has yet measured which planted errors this gate catches.
-            {"power_measured", false},
+            {"power_measured", judgement.PowerMeasured()},
+            {"power", PowerJson(judgement)},
             {"experiment", judgement.experiment},
             {"tool_version", judgement.tool_version},
             {"commit", judgement.commit},
@@ -145,8 +189,11 @@ Json JudgementJson(const gate::Judgement& judgement) {
   Put(json, "unigram_entropy_nats", judgement.unigram_entropy_nats);
   Put(json, "entropy_floor_nats", judgement.entropy_floor_nats);
   json["policy"] = PolicyJson(judgement.policy);
+  json["policy_digest"] = gate::PolicyDigest(judgement.policy);
+  json["evidence"] = judgement.evidence;
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
+  json["levels"] = LevelsJson(judgement.levels);
   json["checks"] = Json::array();
   for (const auto& check : judgement.checks) {
     json["checks"].push_back(CheckJson(check));
@@ -159,6 +206,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
     entry["evidence"] = measure.evidence;
     json["measures"].push_back(std::move(entry));
   }
+  json["tensors"] = TensorsJson(judgement.tensors);
   json["final_window"] = FinalWindowJson(judgement.final_window);
   json["first_divergences"] = DivergencesJson(judgement.divergences);
   json["warnings"] = judgement.warnings;
@@ -177,7 +225,7 @@ std::string RenderJson(const gate::Judgement& judgement) {
 void WriteJson(const gate::Judgement& judgement,
                const std::filesystem::path& path) {
   const std::string text = RenderJson(judgement);
-  WriteFileAtomically(path, std::as_bytes(std::span(text)));
+  WriteFileAtomically(path, text);
 }
 
 }  // namespace isoloss::report

@@ -10,11 +10,11 @@
 namespace isoloss::report {
 
 /// Version of the layout of verdict.json; rises when a key changes its meaning.
-inline constexpr int64_t kVerdictSchemaVersion = 1;
+inline constexpr int64_t kVerdictSchemaVersion = 2;
 
-/// The judgement as an indented JSON object (keys: docs/gate.md). A number that
-/// is not finite is null, with its name ("nan", "inf", "-inf") in a second key
-/// ending in `_text`, so that the text is valid JSON.
+/// The judgement as an indented JSON object (docs/verdict.schema.json). A
+/// number that is not finite is null, with its name ("nan", "inf", "-inf") in a
+/// second key ending in `_text`, so that the text is valid JSON.
 std::string RenderJson(const gate::Judgement& judgement);
 
 /// Writes RenderJson to `path`, completely or not at all.

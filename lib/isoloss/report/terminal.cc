@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <span>
+#include <string_view>
 
 namespace isoloss::report {
 namespace {
@@ -90,6 +92,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
   text +=
       Field("model", fmt::format("{} parameters", judgement.parameters), style);
   text += Field("corpus", judgement.corpus, style);
+  for (const std::string& item : judgement.evidence) {
+    text += Field("evidence", item, style);
+  }
   text += Field(
       "program",
       fmt::format("{}, commit {}", judgement.tool_version, judgement.commit),
@@ -259,24 +264,35 @@ const char* OutcomeColor(Outcome outcome) {
   return kRed;
 }
 
+/// A percentage keeps its sign; counts and ratios have none.
+std::string Value(const Check& check) {
+  return check.unit == "%" ? fmt::format("{:+.3f} %", *check.value)
+                           : fmt::format("{:.5g}", *check.value);
+}
+
 /// quantity [value unit relation limit unit].
 std::string Statement(const Check& check) {
+  const std::string_view gap = check.unit.empty() ? "" : " ";
   std::string text = check.quantity;
-  if (check.value.has_value()) {
-    text += fmt::format(" {:+.3f} {}", *check.value, check.unit);
-  }
+  if (check.value.has_value()) text += fmt::format(" {}", Value(check));
   if (check.limit.has_value()) {
-    text += fmt::format(" {}{:g} {}", check.relation, *check.limit, check.unit);
+    text += check.unit == "%" ? " " : ", ";
+    text += fmt::format("{}{:.5g}{}{}", check.relation, *check.limit, gap,
+                        check.unit);
   }
   return text;
 }
+
+/// In place of the outcome of a check that another level made unnecessary.
+constexpr std::string_view kNotNeeded = "not needed";
 
 /// OUTCOME level name: statement (evidence), and what to do on a line of its
 /// own. Outcomes are padded to `outcome_width`.
 std::string CheckLines(const Check& check, size_t outcome_width,
                        const TextStyle& style) {
-  const std::string outcome =
-      fmt::format("{:<{}}", gate::OutcomeName(check.outcome), outcome_width);
+  const std::string_view word =
+      check.gates ? gate::OutcomeName(check.outcome) : kNotNeeded;
+  const std::string outcome = fmt::format("{:<{}}", word, outcome_width);
   const std::string name = fmt::format("{} {:<15}", check.level, check.name);
   const size_t indent = 2 + outcome.size() + 2 + name.size() + 2;
   std::string statement = Statement(check);
@@ -284,7 +300,9 @@ std::string CheckLines(const Check& check, size_t outcome_width,
     statement += fmt::format(" ({})", check.evidence);
   }
   std::string text = fmt::format(
-      "  {}  {}  {}\n", Paint(outcome, OutcomeColor(check.outcome), style),
+      "  {}  {}  {}\n",
+      check.gates ? Paint(outcome, OutcomeColor(check.outcome), style)
+                  : outcome,
       name, Wrap(statement, indent, indent, style));
   if (!check.next.empty()) {
     text += fmt::format(
@@ -297,13 +315,46 @@ std::string CheckLines(const Check& check, size_t outcome_width,
 std::string Checks(const Judgement& judgement, const TextStyle& style) {
   size_t width = 0;
   for (const Check& check : judgement.checks) {
-    width = std::max(width, gate::OutcomeName(check.outcome).size());
+    width =
+        std::max(width, check.gates ? gate::OutcomeName(check.outcome).size()
+                                    : kNotNeeded.size());
   }
   std::string text = Heading("Checks", style);
   for (const Check& check : judgement.checks) {
     text += CheckLines(check, width, style);
   }
   return text;
+}
+
+/// The tensors of level L3 that stand out; not a gate.
+std::string Tensors(const Judgement& judgement, const TextStyle& style) {
+  constexpr size_t kShown = 10;
+  if (judgement.tensors.empty()) return "";
+  std::string text = Heading("Tensors to look at", style);
+  const size_t shown = std::min(kShown, judgement.tensors.size());
+  for (const auto& finding : std::span(judgement.tensors).first(shown)) {
+    const std::string line = fmt::format(
+        "{} at step {}: {:+.3g} sd, adjusted p {:.2g}", finding.statistic,
+        finding.step, finding.z, finding.adjusted_p);
+    text += fmt::format("  {}\n", Wrap(line, 2, 4, style));
+  }
+  if (shown < judgement.tensors.size()) {
+    text += fmt::format("  and {} more in verdict.json\n",
+                        judgement.tensors.size() - shown);
+  }
+  return text;
+}
+
+/// What this gate was measured to catch.
+std::string Power(const Judgement& judgement, const TextStyle& style) {
+  const std::string text =
+      judgement.PowerMeasured()
+          ? fmt::format("Power of this gate: {}.", judgement.power->Sentence())
+          : fmt::format(
+                "Power of this gate against planted errors: unknown "
+                "({}).",
+                judgement.power_unknown);
+  return Wrap(text, 0, 2, style) + "\n";
 }
 
 std::string Warnings(const Judgement& judgement, const TextStyle& style) {
@@ -320,12 +371,15 @@ std::string Warnings(const Judgement& judgement, const TextStyle& style) {
 std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
   std::string reasons;
   for (const Check& check : judgement.checks) {
-    if (check.outcome != judgement.outcome) continue;
+    if (!check.gates || check.outcome != judgement.outcome) continue;
     reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", check.level,
                            check.name);
   }
   if (judgement.outcome == Outcome::kPass) {
-    reasons = fmt::format("all {} checks pass", judgement.checks.size());
+    reasons = fmt::format(
+        "all {} checks pass",
+        std::count_if(judgement.checks.begin(), judgement.checks.end(),
+                      [](const Check& check) { return check.gates; }));
   }
   return Paint(std::string(gate::OutcomeName(judgement.outcome)),
                OutcomeColor(judgement.outcome), style) +
@@ -340,9 +394,8 @@ std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Checks(judgement, style) +
-         Warnings(judgement, style) + "\n" +
-         "Power of this gate against planted errors: not measured.\n" +
-         VerdictLine(judgement, style);
+         Tensors(judgement, style) + Warnings(judgement, style) + "\n" +
+         Power(judgement, style) + VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report

@@ -15,7 +15,7 @@ namespace isoloss::runlog {
 
 /// Version of the layout on disk, attribute `schema_version`. Older ones are
 /// read too: what they lack keeps its default.
-inline constexpr int64_t kSchemaVersion = 3;
+inline constexpr int64_t kSchemaVersion = 4;
 
 /// Values of one column or array that a reader takes: far above any run, it
 /// keeps a forged extent from asking for all memory. No log gets more.
@@ -39,6 +39,8 @@ struct StepFields {
   Of<int64_t> quantized_gemms{};
   /// Gradient elements that are NaN or infinite, of all parameters.
   Of<int64_t> nonfinite_gradients{};
+  /// Of the tokens and labels of the whole batch: equal data, equal digest.
+  Of<int64_t> batch_digest{};
 };
 
 template <typename T>

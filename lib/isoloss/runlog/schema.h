@@ -59,6 +59,11 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
       Field{"nonfinite_gradients", "1",
             "Gradient elements that are NaN or infinite, of all parameters", 3},
       steps.nonfinite_gradients...);
+  visit(
+      Field{"batch_digest", "1",
+            "Digest of the step's tokens and labels: equal data, equal digest",
+            4},
+      steps.batch_digest...);
 }
 
 template <typename Visitor, typename ProvenanceT>

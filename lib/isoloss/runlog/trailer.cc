@@ -59,12 +59,13 @@ std::optional<int64_t> VersionWithoutHdf5(std::string_view data) {
   return std::nullopt;
 }
 
-[[noreturn]] void Reject(const std::string& name, std::string_view what) {
+[[noreturn]] void Reject(const std::string& name, const FileKind& kind,
+                         std::string_view what) {
   ThrowError(ErrorKind::kFormat,
-             "{}: {}, but a run log ends with the length and digest of what is "
+             "{}: {}, but a {} ends with the length and digest of what is "
              "before (docs/run-log.md). It was cut off, damaged, or changed by "
              "another program since; make it again.",
-             name, what);
+             name, what, kind.name);
 }
 
 }  // namespace
@@ -79,12 +80,13 @@ void AppendTrailer(std::vector<std::byte>& image) {
 }
 
 std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
-                                       const std::string& name) {
+                                       const std::string& name,
+                                       const FileKind& kind) {
   if (!Text(bytes).starts_with(kSignature)) {
     ThrowError(ErrorKind::kFormat,
-               "{}: the first {} bytes are not the HDF5 signature, but a run "
-               "log is an HDF5 file. Pass a file that `isoloss run` wrote.",
-               name, kSignature.size());
+               "{}: the first {} bytes are not the HDF5 signature, but a {} is "
+               "an HDF5 file. Pass a file that `{}` wrote.",
+               name, kSignature.size(), kind.name, kind.maker);
   }
   Trailer trailer{};
   if (bytes.size() >= kTrailerBytes) {
@@ -95,21 +97,24 @@ std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
     if (version.has_value() && *version >= 1 && *version < kSince) {
       return bytes;
     }
-    Reject(name, fmt::format("it has no trailer and is not of schema version 1 "
-                             "to {}",
-                             kSince - 1));
+    Reject(name, kind,
+           fmt::format("it has no trailer and is not of schema version 1 "
+                       "to {}",
+                       kSince - 1));
   }
   const auto data = bytes.first(bytes.size() - kTrailerBytes);
   if (trailer.length != data.size()) {
-    Reject(name, fmt::format("its trailer is of {} bytes of HDF5 data, but {} "
-                             "are before it",
-                             trailer.length, data.size()));
+    Reject(name, kind,
+           fmt::format("its trailer is of {} bytes of HDF5 data, but {} "
+                       "are before it",
+                       trailer.length, data.size()));
   }
   const uint64_t digest = DigestOf(data.data(), data.size());
   if (digest != trailer.digest) {
-    Reject(name, fmt::format("the digest of its HDF5 data is {}, its trailer "
-                             "says {}",
-                             DigestToHex(digest), DigestToHex(trailer.digest)));
+    Reject(name, kind,
+           fmt::format("the digest of its HDF5 data is {}, its trailer "
+                       "says {}",
+                       DigestToHex(digest), DigestToHex(trailer.digest)));
   }
   return data;
 }

@@ -51,15 +51,23 @@ struct EquivalenceResult {
 EquivalenceResult TestEquivalence(const Summary& differences,
                                   const EquivalenceOptions& options);
 
-/// Smallest n >= 2 with
-///   n >= ((t_{1-alpha,n-1} + t_{power,n-1}) * sd / (margin - |mean|))^2
-/// (one-sided: mean for |mean|): pairs with which an equally distributed sample
-/// is declared equivalent with probability of about `power`.
+/// Smallest n >= 2 for which the test of n pairs is kInside with probability
+/// options.power or more, taking the mean and standard deviation of
+/// `differences` for the true ones: PairsForPower, power.h. Which they are not:
+/// the number is as uncertain as the estimates.
 ///
-/// Special  Empty if sd is unknown (n < 2), or if no number up to a million
-///          suffices, as when |mean| >= margin.
+/// For a power of 0.7 or more it exceeds the number of pairs of any test that
+/// was undecided: at the same n, such a test would pass with less than 0.7.
+///
+/// Special  Empty if the mean or the standard deviation is unknown (n < 2) or
+///          not finite, or if no number up to a million suffices, as when
+///          |mean| >= margin (one-sided: mean >= margin).
 /// Errors   ConfigError if an option is out of its range.
 std::optional<int64_t> RequiredPairs(const Summary& differences,
                                      const EquivalenceOptions& options);
+
+/// The range check of both functions.
+/// Errors   ConfigError if an option is out of its range.
+void CheckEquivalenceOptions(const EquivalenceOptions& options);
 
 }  // namespace isoloss::stats

@@ -150,16 +150,29 @@ Learner::Learner(const Experiment& experiment, const Arm& arm, uint64_t seed,
   }
   SetRouting(experiment);
   CheckAgreement(experiment, arm, corpus);
+  transformer_.SetGemmEngine(hooks.gemm_engine);
+  transformer_.SetRoutingEdit(hooks.edit_routing);
   model::InitializeParameters(config_, seed, parameters_);
-  if (hooks.edit_initial_weights) hooks.edit_initial_weights(parameters_);
-  transformer_.LoadWeights(parameters_);
-  transformer_.LoadExpertBias(expert_bias_.view());
+  // What perturbs a run works underneath what its log declares.
+  const bool declared = hooks.perturbation.empty();
+  if (declared && hooks.edit_initial_weights) {
+    hooks.edit_initial_weights(parameters_);
+  }
   provenance_ = DescribeRun(experiment, arm, seed, corpus, parameters_,
                             replay_ ? &*replay_ : nullptr, team.size(), mesh_);
+  if (!declared && hooks.edit_initial_weights) {
+    hooks.edit_initial_weights(parameters_);
+  }
+  transformer_.LoadWeights(parameters_);
+  transformer_.LoadExpertBias(expert_bias_.view());
   CheckPatterns(experiment);
 }
 
 void Learner::SetRouting(const Experiment& experiment) {
+  if (hooks_.routing != nullptr) {
+    routing_ = hooks_.routing;
+    return;
+  }
   switch (experiment.routing.mode) {
     case RoutingMode::kLearned:
       return;
@@ -228,6 +241,7 @@ model::TokenBatch Learner::Share() {
 /// Forward and backward pass of a step: the loss, and the gradient of the whole
 /// batch.
 double Learner::Differentiate(int64_t step, model::TapSink* tap) {
+  if (hooks_.before_step) hooks_.before_step(step);
   mesh_.BeginStep(step);
   if (replayed_step_) replayed_step_->BeginStep(step);
   batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
@@ -292,7 +306,8 @@ bool Learner::Step(int64_t step, runlog::RunLog& rows) {
        .tokens_per_second = static_cast<double>(tokens) / seconds,
        .expert_load_max_over_mean = LoadMaxOverMean(counts),
        .dead_experts = DeadExperts(counts),
-       .quantized_gemms = provenance_.quantized_gemms_per_step - missing});
+       .quantized_gemms = provenance_.quantized_gemms_per_step - missing,
+       .batch_digest = BatchDigest(batch_)});
   return finite;
 }
 
@@ -311,8 +326,10 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
   if (tap != nullptr)
     Copy(parameters_, change.emplace(config_, mesh_.experts()));
   update_squares_.resize(parameters_.parameters().size());
-  adamw_.Step(lr, optim::ClipCoefficient(norm, train_.clip_norm), team_,
-              update_squares_);
+  OptimizerInputs inputs = {lr, optim::ClipCoefficient(norm, train_.clip_norm),
+                            adamw_};
+  if (hooks_.before_optimizer) hooks_.before_optimizer(step, inputs);
+  adamw_.Step(inputs.lr, inputs.clip_coefficient, team_, update_squares_);
   if (hooks_.after_update) {
     hooks_.after_update(step, parameters_, expert_bias_.view());
   }
@@ -379,6 +396,23 @@ void Learner::Load(const checkpoint::Checkpoint& checkpoint) {
                "{}: it is of step {}, but its optimizer has made {} steps. Use "
                "another checkpoint.",
                checkpoint.folder().string(), checkpoint.step(), adamw_.steps());
+  }
+  transformer_.LoadWeights(parameters_);
+  transformer_.LoadExpertBias(expert_bias_.view());
+}
+
+void Learner::GoOnFrom(TrainingState other) {
+  Copy(other.parameters, parameters_);
+  const auto copy = [](std::span<Matrix<float>> from,
+                       std::span<Matrix<float>> to) {
+    for (size_t i = 0; i < to.size(); ++i) to[i].CopyFrom(from[i]);
+  };
+  copy(other.adamw.first_moments(), adamw_.first_moments());
+  copy(other.adamw.second_moments(), adamw_.second_moments());
+  adamw_.Restore(other.adamw.steps());
+  for (size_t layer = 0; layer < expert_bias_.rows(); ++layer) {
+    std::copy_n(other.expert_bias.Row(layer), expert_bias_.cols(),
+                expert_bias_.Row(layer));
   }
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());

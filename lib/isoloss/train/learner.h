@@ -54,6 +54,9 @@ class Learner {
 
   /// Goes on behind a checkpoint.
   void Load(const checkpoint::Checkpoint& checkpoint);
+  /// Goes on from the weights, moments and biases of another Learner of the
+  /// same model on the same processes.
+  void GoOnFrom(TrainingState other);
   /// See SaveTrainingState.
   TrainingState State() {
     return {parameters_, adamw_, expert_bias_.view(), bytes_by_pair_};

@@ -216,7 +216,7 @@ class Runner {
     const Run& what = runs_[run];
     const runlog::RunPaths paths = {folder_, what.Name()};
     std::atomic<bool> stop{false};
-    RunHooks hooks;
+    RunHooks hooks = hooks_.run_hooks ? hooks_.run_hooks(run) : RunHooks();
     hooks.stop = &stop;
     hooks.reason_folder = folder_.string();
     hooks.on_step = [&](const runlog::StepRow& row) {

@@ -12,6 +12,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
+#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 
@@ -40,6 +41,8 @@ struct RunnerHooks {
   std::function<void(size_t run, const runlog::Event& event)> on_event = {};
   std::function<void(size_t run, const runlog::RunLog& log)> on_finish = {};
   const std::atomic<bool>* stop = nullptr;
+  /// What a run begins with besides; what this struct has too is replaced.
+  std::function<RunHooks(size_t run)> run_hooks = {};
 };
 
 /// What to do with what an earlier execution left in the folder.

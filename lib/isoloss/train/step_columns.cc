@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "isoloss/base/digest.h"
 #include "isoloss/expert_parallel/topology.h"
 #include "isoloss/runlog/schema.h"
 #include "isoloss/transport/transport.h"
@@ -58,6 +59,14 @@ void RecordBytes(const Topology& mesh, MatrixView<const int64_t> bytes,
 }
 
 }  // namespace
+
+int64_t BatchDigest(const corpus::Batch& batch) {
+  Digest digest;
+  for (const std::vector<int32_t>* ids : {&batch.tokens, &batch.labels}) {
+    digest.Update(ids->data(), ids->size() * sizeof(int32_t));
+  }
+  return std::bit_cast<int64_t>(digest.Value());
+}
 
 void RecordMoe(int64_t step, const model::Transformer& transformer,
                MatrixView<const float> expert_bias, bool with_ids,

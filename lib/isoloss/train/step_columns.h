@@ -6,12 +6,16 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/corpus/batches.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::train {
+
+/// Of the tokens and labels of a whole batch: equal data, equal digest.
+int64_t BatchDigest(const corpus::Batch& batch);
 
 /// Appends the routing of the last Forward to `moe`; expert ids of all
 /// processes too if `with_ids`, flips if a log is replayed. Collective.

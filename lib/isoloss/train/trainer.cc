@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
@@ -26,6 +27,8 @@ using Clock = std::chrono::steady_clock;
 double SecondsSince(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
+
+constexpr const char* kPerturbationEvent = "mutant";
 
 /// Before the evaluation of the initial weights, which counts as step 0.
 constexpr int64_t kNothing = -1;
@@ -78,6 +81,7 @@ class Trainer {
   int64_t Begin(Continuation found);
   void OpenRecorder(Continuation& found);
 
+  void RequireSamePerturbation(const runlog::RunLog& recorded) const;
   void CheckMesh(const runlog::Provenance& before);
 
   void Keep(int64_t step, runlog::RunLog& rows);
@@ -140,6 +144,7 @@ void Trainer::OpenRecorder(Continuation& found) {
   if (!files_ || mesh_.process() != 0) {
     recorder_.emplace(learner_.provenance());
   } else if (found.recorded) {
+    RequireSamePerturbation(*found.recorded);
     const runlog::Provenance before = found.recorded->provenance;
     recorder_.emplace(files_->paths, learner_.provenance(),
                       std::move(*found.recorded), found.step());
@@ -149,12 +154,33 @@ void Trainer::OpenRecorder(Continuation& found) {
   }
   if (!found.recorded) {
     AddEvent("start", fmt::format("{} steps planned", steps_));
+    if (!hooks_.perturbation.empty()) {
+      AddEvent(kPerturbationEvent, hooks_.perturbation);
+    }
   }
   for (const std::string& note : found.notes) AddEvent("damage", note);
   if (found.recorded) {
     AddEvent("resume", fmt::format("from step {}; {} steps were on disk",
                                    found.step(), recorder_->last_step()));
   }
+}
+
+/// What hooks perturb is in no digest of a run; only its events tell.
+void Trainer::RequireSamePerturbation(const runlog::RunLog& recorded) const {
+  std::string before;
+  for (const runlog::Event& event : recorded.events) {
+    if (event.kind == kPerturbationEvent) before = event.text;
+  }
+  if (before == hooks_.perturbation) return;
+  const auto name = [](const std::string& what) {
+    return what.empty() ? std::string("nothing") : "`" + what + "`";
+  };
+  ThrowError(ErrorKind::kConfig,
+             "{}: it was begun with {} perturbed, but is to go on with {} "
+             "perturbed. Resume it as it was begun, or start it anew with "
+             "--restart.",
+             files_->paths.Journal().string(), name(before),
+             name(hooks_.perturbation));
 }
 
 /// No bit of the training depends on the mesh, but all of /exchange does: it
@@ -333,6 +359,7 @@ runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         const std::optional<RunFiles>& files) {
   const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
                              hooks.make_transport);
+  mesh->DecorateExchanges(hooks.decorate_exchange);
   try {
     return Trainer(experiment, arm, seed, corpus, team, hooks, files, *mesh)
         .Run();

@@ -13,8 +13,12 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/model/routing_source.h"
 #include "isoloss/model/tap.h"
+#include "isoloss/optim/adamw.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_log.h"
@@ -22,6 +26,13 @@
 #include "isoloss/train/mesh_setup.h"
 
 namespace isoloss::train {
+
+/// What turns gradients into the next weights.
+struct OptimizerInputs {
+  double lr;
+  double clip_coefficient;
+  optim::AdamW& adamw;
+};
 
 /// How a caller watches a run and ends it early.
 struct RunHooks {
@@ -38,6 +49,25 @@ struct RunHooks {
 
   // Seams for tests and for runs that perturb one thing on purpose.
   TransportFactory make_transport = {};
+  // Those that compute attach underneath what a log declares.
+
+  /// What these hooks perturb on purpose: the text of an event `mutant` that
+  /// the log of a new run begins with. Who goes on with a run must perturb the
+  /// same. Empty: nothing.
+  std::string perturbation = {};
+  /// At the start of every training step, also of one that is computed again.
+  std::function<void(int64_t step)> before_step = {};
+  /// Computes the products of linear layers; empty: kernels::GemmBatch.
+  model::GemmEngine gemm_engine = {};
+  /// Changes what routers decided.
+  model::RoutingEdit edit_routing = {};
+  /// Chooses the experts of training steps, whatever [routing] says; must stay.
+  const model::RoutingSource* routing = nullptr;
+  /// Wraps the exchange of each MoE layer.
+  expert_parallel::ExchangeDecorator decorate_exchange = {};
+  /// The update, before it is made. May change it.
+  std::function<void(int64_t step, OptimizerInputs& inputs)> before_optimizer =
+      {};
   /// Initial weights of this process, before anything is computed with them.
   std::function<void(model::ParameterSet&)> edit_initial_weights = {};
   /// Gradients of this process: as Backward left them, and as they will update

@@ -176,7 +176,7 @@ void EndJob(const std::string& reason, int code) {
                       fmt::format("abort-process{}.txt", process);
     try {
       const std::string text = reason + "\n";
-      WriteFileAtomically(path, std::as_bytes(std::span(text)));
+      WriteFileAtomically(path, text);
     } catch (const Error& error) {
       fmt::print(stderr, "{}\n", error.what());
     }

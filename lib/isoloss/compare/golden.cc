@@ -1,0 +1,224 @@
+#include "isoloss/compare/golden.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string_view>
+#include <variant>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/runlog/datasets.h"
+
+namespace isoloss::compare {
+namespace {
+
+/// Attributes that depend on the experiment and the numerics alone.
+constexpr std::string_view kAttributes[] = {
+    "arm",
+    "baseline_arm",
+    "complete",
+    "config_digest",
+    "corpus_digest",
+    "entropy_floor_nats",
+    "exchange",
+    "expert_data_parallel",
+    "final_weights_digest",
+    "gemms_per_step",
+    "initial_weights_digest",
+    "numerics_digest",
+    "parameters",
+    "quantized_gemms_per_step",
+    "ranks",
+    "ranks_per_node",
+    "recipe",
+    "resolved_recipe",
+    "routing",
+    "seed",
+    "steps_planned",
+    "tokens_per_step",
+    "unigram_entropy_nats",
+};
+
+void Add(const std::string& value, Digest& digest) {
+  const uint64_t size = value.size();
+  digest.Update(&size, sizeof(size));
+  digest.Update(value);
+}
+
+template <typename T>
+void Add(const T& value, Digest& digest) {
+  digest.Update(&value, sizeof(value));
+}
+
+/// Visitor of the provenance that digests kAttributes.
+class AttributeCollector {
+ public:
+  explicit AttributeCollector(std::vector<ContentPart>& parts)
+      : parts_(parts) {}
+
+  template <typename T>
+  void Attribute(const runlog::Field& field, const T& value) {
+    if (std::ranges::count(kAttributes, std::string_view(field.name)) == 0) {
+      return;
+    }
+    Digest digest;
+    Add(value, digest);
+    parts_.push_back({field.name, DigestToHex(digest.Value())});
+  }
+
+ private:
+  std::vector<ContentPart>& parts_;
+};
+
+using Dataset = runlog::Dataset<const runlog::RunLog>;
+
+bool IsEmpty(const Dataset& dataset) {
+  return std::visit([](const auto* values) { return values->empty(); },
+                    dataset.values);
+}
+
+std::string DigestOfDataset(const Dataset& dataset) {
+  Digest digest;
+  for (const auto& axis : dataset.axes) Add(axis.size, digest);
+  std::visit(
+      [&digest](const auto* values) {
+        for (const auto& value : *values) Add(value, digest);
+      },
+      dataset.values);
+  return DigestToHex(digest.Value());
+}
+
+std::string Hex(int64_t digest) {
+  return DigestToHex(static_cast<uint64_t>(digest));
+}
+
+/// "-" where a log has no such column.
+template <typename Format>
+std::string Cell(const auto& column, size_t row, Format&& format) {
+  return row < column.size() ? format(column[row]) : "-";
+}
+
+/// Digest of the digests in the row of `step`; "-" if it has none.
+std::string RowDigest(const std::vector<int64_t>& steps, int64_t step,
+                      const std::vector<int64_t>& values) {
+  const auto found = std::ranges::find(steps, step);
+  if (found == steps.end() || values.empty()) return "-";
+  const size_t width = values.size() / steps.size();
+  const auto row = static_cast<size_t>(found - steps.begin());
+  const auto digests = std::span(values).subspan(row * width, width);
+  return DigestToHex(DigestOf(digests.data(), digests.size_bytes()));
+}
+
+std::string HeaderText(const runlog::RunLog& log) {
+  const runlog::Provenance& p = log.provenance;
+  const std::map<std::string_view, std::string> lines = {
+      {"arm", fmt::format("{} (baseline: {})", p.arm, p.baseline_arm)},
+      {"commit", p.commit},
+      {"compiler", p.compiler},
+      {"configuration", p.config_digest},
+      {"content", ContentDigest(log)},
+      {"corpus", p.corpus_digest},
+      {"cpu", p.cpu_target},
+      {"exchange", p.exchange},
+      {"experiment", p.experiment_name},
+      {"final weights", p.final_weights_digest},
+      {"initial weights", p.initial_weights_digest},
+      {"numerics", p.numerics_digest},
+      {"recipe", p.recipe},
+      {"seed", fmt::to_string(p.seed)},
+      {"steps",
+       fmt::format("{} of {}", log.steps.step.size(), p.steps_planned)},
+      {"tool", p.tool_version},
+  };
+  std::string text;
+  for (const auto& [key, value] : lines) {
+    text += fmt::format("{:<16}{}\n", key, value);
+  }
+  return text;
+}
+
+std::string EvaluationsText(const runlog::EvalColumns& eval) {
+  std::string text =
+      fmt::format("{:>5}  {:>10}  {}\n", "after", "held_out", "held_out_hex");
+  for (size_t i = 0; i < eval.step.size(); ++i) {
+    text += fmt::format("{:>5}  {:>10.6f}  {:a}\n", eval.step[i],
+                        eval.loss_nats[i], eval.loss_nats[i]);
+  }
+  return text;
+}
+
+std::string StepsText(const runlog::RunLog& log) {
+  constexpr auto* kLine = "{:>5}  {:>10}  {:<22}  {:<22}  {:<16}  {:<16}  {}\n";
+  const auto hex = [](double value) { return fmt::format("{:a}", value); };
+  const auto decimals = [](double value) {
+    return fmt::format("{:.6f}", value);
+  };
+  std::string text =
+      fmt::format(fmt::runtime(kLine), "step", "loss", "loss_hex",
+                  "grad_norm_hex", "batch", "routing", "tensors");
+  const runlog::StepColumns& steps = log.steps;
+  for (size_t i = 0; i < steps.step.size(); ++i) {
+    const int64_t step = steps.step[i];
+    text += fmt::format(
+        fmt::runtime(kLine), step, Cell(steps.loss_nats, i, decimals),
+        Cell(steps.loss_nats, i, hex), Cell(steps.grad_norm, i, hex),
+        Cell(steps.batch_digest, i, &Hex),
+        RowDigest(log.moe.step, step, log.moe.routing_digest),
+        RowDigest(log.tensors.step, step, log.tensors.digest));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
+  std::vector<ContentPart> parts;
+  AttributeCollector attributes(parts);
+  runlog::VisitProvenance(attributes, log.provenance);
+  for (const auto& group : runlog::Groups(log)) {
+    for (const Dataset& dataset : group.datasets) {
+      if (!dataset.field.reproducible || IsEmpty(dataset)) continue;
+      parts.push_back({fmt::format("/{}/{}", group.name, dataset.field.name),
+                       DigestOfDataset(dataset)});
+    }
+  }
+  return parts;
+}
+
+std::string ContentDigest(const runlog::RunLog& log) {
+  Digest digest;
+  for (const ContentPart& part : ContentOf(log)) {
+    Add(part.name, digest);
+    Add(part.digest, digest);
+  }
+  return DigestToHex(digest.Value());
+}
+
+ContentDifference CompareContent(const runlog::RunLog& golden,
+                                 const runlog::RunLog& run) {
+  std::map<std::string, std::string> left;
+  for (ContentPart& part : ContentOf(run)) left.emplace(part.name, part.digest);
+  ContentDifference difference;
+  for (const ContentPart& part : ContentOf(golden)) {
+    const auto found = left.find(part.name);
+    if (found == left.end() || found->second != part.digest) {
+      difference.differing.push_back(part.name);
+    }
+    if (found != left.end()) left.erase(found);
+  }
+  for (const auto& [name, digest] : left) difference.added.push_back(name);
+  return difference;
+}
+
+std::string GoldenText(const runlog::RunLog& log, const std::string& name) {
+  return fmt::format(
+      "# {}.h5 as text, for review. Written by `isoloss golden update`; "
+      "`isoloss golden check` refuses a text that is not of its log.\n{}\n{}\n"
+      "{}",
+      name, HeaderText(log), EvaluationsText(log.eval), StepsText(log));
+}
+
+}  // namespace isoloss::compare

@@ -1,0 +1,155 @@
+// Rules of level L0 about what was computed: see integrity.cc.
+#include <algorithm>
+
+#include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/integrity_rules.h"
+#include "isoloss/formats/format.h"
+
+namespace isoloss::compare {
+namespace {
+
+// ---- recipe_ran ------------------------------------------------------------
+
+/// True if the resolved recipe names a quantised element format.
+bool NamesQuantizedFormat(std::string_view resolved_recipe) {
+  const auto formats = formats::AllFormats();
+  return std::any_of(
+      formats.begin(), formats.end(), [&](const formats::Format* format) {
+        return resolved_recipe.find(format->name) != std::string_view::npos;
+      });
+}
+
+void ReportRecipe(const Run& run, Findings& findings) {
+  const auto& provenance = run.log.provenance;
+  const auto& counted = run.log.steps.quantized_gemms;
+  const int64_t planned = provenance.quantized_gemms_per_step;
+  if (counted.empty() || provenance.resolved_recipe.empty()) {
+    Report(findings, Severity::kUnverified,
+           "{}: no count of quantised GEMMs or no resolved recipe, so nobody "
+           "can tell whether recipe {} really ran.",
+           Label(run), provenance.recipe);
+    return;
+  }
+  if (planned < 0 || planned > provenance.gemms_per_step) {
+    Report(findings, Severity::kBad,
+           "{}: recipe {} plans {} quantised GEMMs per step, but there are {} "
+           "in all. The counts are damaged.",
+           Label(run), provenance.recipe, planned, provenance.gemms_per_step);
+  }
+  const bool quantizes = NamesQuantizedFormat(provenance.resolved_recipe);
+  if (quantizes != (planned > 0)) {
+    Report(findings, Severity::kBad,
+           "{}: recipe {} plans {} quantised GEMMs per step, but its resolved "
+           "text {} a quantised format. The recipe was not applied as written.",
+           Label(run), provenance.recipe, planned,
+           quantizes ? "names" : "does not name");
+  }
+  for (size_t i = 0; i < counted.size(); ++i) {
+    if (counted[i] == planned) continue;
+    Report(findings, Severity::kBad,
+           "{}: {} quantised GEMMs ran in step {}, but recipe {} asks for {}. "
+           "The recipe did not run as written.",
+           Label(run), counted[i], run.log.steps.step[i], provenance.recipe,
+           planned);
+    return;
+  }
+}
+
+}  // namespace
+
+Findings CheckRecipeRan(const Pairing& pairing, Question) {
+  Findings findings;
+  for (const Run* run : pairing.All()) ReportRecipe(*run, findings);
+  return findings;
+}
+
+namespace {
+
+// ---- declared_change -------------------------------------------------------
+
+bool SameRecipe(const Run& a, const Run& b) {
+  return a.log.provenance.recipe == b.log.provenance.recipe &&
+         a.log.provenance.resolved_recipe == b.log.provenance.resolved_recipe;
+}
+
+/// Whether two recipes, whatever their names, come to the same.
+bool SameGemms(const Run& a, const Run& b) {
+  const std::string& resolved = a.log.provenance.resolved_recipe;
+  return !resolved.empty() && resolved == b.log.provenance.resolved_recipe;
+}
+
+/// Logs of schema version 1 do not name their exchange, which had no options.
+bool SameExchange(const Run& a, const Run& b) {
+  const std::string& one = a.log.provenance.exchange;
+  const std::string& other = b.log.provenance.exchange;
+  return one.empty() || other.empty() || one == other;
+}
+
+/// All runs of one arm must have one recipe and one exchange.
+void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
+  for (const Run* run : runs) {
+    if (!SameExchange(*runs[0], *run)) {
+      Report(findings, Severity::kIncomparable,
+             "{}: rows travelled by {}, but in {} by {}, and an arm has one "
+             "exchange. Run the arm again.",
+             Label(*run), run->log.provenance.exchange, Label(*runs[0]),
+             runs[0]->log.provenance.exchange);
+    }
+    if (SameRecipe(*runs[0], *run)) continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: recipe {} is not resolved as in {} ({}), but an arm has one "
+           "recipe. Run the arm again.",
+           Label(*run), run->log.provenance.recipe, Label(*runs[0]),
+           runs[0]->log.provenance.recipe);
+  }
+}
+
+}  // namespace
+
+Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
+  Findings findings;
+  ReportMixedArm(pairing.baseline, findings);
+  ReportMixedArm(pairing.candidate, findings);
+  const Run& baseline = *pairing.baseline[0];
+  const Run& candidate = *pairing.candidate[0];
+  if (question == Question::kRegression) {
+    if (!SameRecipe(baseline, candidate)) {
+      Report(findings, Severity::kIncomparable,
+             "arms {} and {} have recipes {} and {}, but a regression is "
+             "judged between runs of one recipe. Ask for precision instead.",
+             pairing.baseline_arm, pairing.candidate_arm,
+             baseline.log.provenance.recipe, candidate.log.provenance.recipe);
+    }
+    if (!SameExchange(baseline, candidate)) {
+      Report(findings, Severity::kIncomparable,
+             "rows of arms {} and {} travelled by {} and by {}, but a "
+             "regression is judged between runs of one exchange. Ask for "
+             "precision instead.",
+             pairing.baseline_arm, pairing.candidate_arm,
+             baseline.log.provenance.exchange,
+             candidate.log.provenance.exchange);
+    }
+    return findings;
+  }
+  if (SameExchange(baseline, candidate) &&
+      (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate))) {
+    Report(findings, Severity::kBad,
+           "arms {} and {} are identical: recipes {} and {} give every GEMM "
+           "the same formats and rows travel in the same way, but a precision "
+           "question needs a difference. Name another recipe or exchange.",
+           pairing.baseline_arm, pairing.candidate_arm,
+           baseline.log.provenance.recipe, candidate.log.provenance.recipe);
+  }
+  for (const SeedPair& pair : pairing.pairs) {
+    const auto& a = pair.baseline->log.steps.loss_nats;
+    const auto& b = pair.candidate->log.steps.loss_nats;
+    if (a.size() != b.size() || FirstDifferentBits(a, b)) continue;
+    Report(findings, Severity::kBad,
+           "arms {} and {} are identical: with seed {} every one of {} losses "
+           "has the same bits. The declared change did nothing.",
+           pairing.baseline_arm, pairing.candidate_arm, pair.seed, a.size());
+  }
+  return findings;
+}
+
+}  // namespace isoloss::compare

@@ -1,0 +1,25 @@
+// What the rules of integrity.cc share: not for users of the module.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "isoloss/compare/integrity.h"
+
+namespace isoloss::compare {
+
+using Findings = std::vector<Finding>;
+
+template <typename... Args>
+void Report(Findings& findings, Severity severity,
+            fmt::format_string<Args...> format, Args&&... args) {
+  findings.push_back(
+      {severity, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+Findings CheckRecipeRan(const Pairing& pairing, Question question);
+Findings CheckDeclaredChange(const Pairing& pairing, Question question);
+
+}  // namespace isoloss::compare

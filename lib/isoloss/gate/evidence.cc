@@ -1,0 +1,149 @@
+#include "isoloss/gate/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace isoloss::gate {
+namespace {
+
+using Differences = std::vector<std::string>;
+using runlog::Provenance;
+
+/// A text that two provenances must record and share.
+struct Shared {
+  const char* name;
+  std::string Provenance::*field;
+};
+
+constexpr Shared kSameExperiment[] = {
+    {"config_digest", &Provenance::config_digest},
+    {"corpus_digest", &Provenance::corpus_digest},
+};
+constexpr Shared kSameArm[] = {
+    {"recipe", &Provenance::recipe},
+    {"resolved_recipe", &Provenance::resolved_recipe},
+    {"exchange", &Provenance::exchange},
+};
+constexpr Shared kSameNumerics[] = {
+    {"numerics_digest", &Provenance::numerics_digest},
+};
+/// A probe speaks for the program that made it only.
+constexpr Shared kSameBuild[] = {
+    {"tool_version", &Provenance::tool_version},
+    {"commit", &Provenance::commit},
+    {"numerics_digest", &Provenance::numerics_digest},
+};
+
+/// Resolved texts run over many lines.
+std::string Shown(const std::string& text) {
+  constexpr size_t kLongest = 60;
+  const std::string line = text.substr(0, text.find('\n'));
+  if (line.size() == text.size() && text.size() <= kLongest) return text;
+  return line.substr(0, kLongest) + "...";
+}
+
+void Compare(std::string_view what, const Provenance& found,
+             std::string_view owner, const Provenance& expected,
+             std::span<const Shared> fields, Differences& differences) {
+  for (const Shared& shared : fields) {
+    const std::string& a = found.*shared.field;
+    const std::string& b = expected.*shared.field;
+    if (a == b) continue;
+    differences.push_back(
+        fmt::format("{}: {} is '{}', but {} has '{}' and they must be equal",
+                    what, shared.name, Shown(a), owner, Shown(b)));
+  }
+}
+
+void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
+                   Differences& differences) {
+  std::set<std::pair<std::string, int64_t>> seen;
+  for (const runlog::EnsembleMember& member : ensemble.members) {
+    if (seen.emplace(member.perturbation, member.seed).second) continue;
+    differences.push_back(fmt::format(
+        "{}: seed {}{} occurs twice, but members must be runs of their own",
+        label, member.seed,
+        member.perturbation.empty() ? "" : " with " + member.perturbation));
+  }
+}
+
+}  // namespace
+
+std::string Label(const Probe& probe) {
+  if (!probe.file.empty()) return probe.file;
+  return fmt::format("probe of arm {}, seed {}", probe.log.provenance.arm,
+                     probe.log.provenance.seed);
+}
+
+std::string Label(const NullEnsemble& ensemble) {
+  if (!ensemble.file.empty()) return ensemble.file;
+  return fmt::format("{} ensemble",
+                     runlog::EnsembleKindName(ensemble.ensemble.kind));
+}
+
+Differences Mismatches(const Probe& probe,
+                       const std::vector<const compare::Run*>& runs) {
+  Differences differences;
+  const Provenance& found = probe.log.provenance;
+  const auto run = std::find_if(
+      runs.begin(), runs.end(), [&](const compare::Run* candidate) {
+        return candidate->log.provenance.seed == found.seed;
+      });
+  if (run == runs.end()) {
+    differences.push_back(
+        fmt::format("{}: seed {} is none of the arm's {} runs, but a probe "
+                    "belongs to one of them",
+                    Label(probe), found.seed, runs.size()));
+    return differences;
+  }
+  const Provenance& expected = (*run)->log.provenance;
+  const std::string label = Label(probe);
+  const std::string owner = compare::Label(**run);
+  Compare(label, found, owner, expected, kSameExperiment, differences);
+  Compare(label, found, owner, expected, kSameArm, differences);
+  Compare(label, found, owner, expected, kSameBuild, differences);
+  if (!found.initial_weights_digest.empty()) {
+    constexpr Shared kWeights[] = {
+        {"initial_weights_digest", &Provenance::initial_weights_digest}};
+    Compare(label, found, owner, expected, kWeights, differences);
+  }
+  return differences;
+}
+
+Differences Mismatches(const NullEnsemble& ensemble, runlog::EnsembleKind kind,
+                       const compare::Pairing& pairing) {
+  Differences differences;
+  const std::string label = Label(ensemble);
+  const runlog::Ensemble& content = ensemble.ensemble;
+  if (content.kind != kind) {
+    differences.push_back(
+        fmt::format("{}: holds members of kind {}, but this level needs {}",
+                    label, runlog::EnsembleKindName(content.kind),
+                    runlog::EnsembleKindName(kind)));
+    return differences;
+  }
+  const compare::Run& baseline = *pairing.baseline[0];
+  const compare::Run& candidate = *pairing.candidate[0];
+  const std::string owner = compare::Label(candidate);
+  const Provenance& expected = candidate.log.provenance;
+  Compare(label, content.provenance, owner, expected, kSameExperiment,
+          differences);
+  Compare(label, content.provenance, owner, expected, kSameArm, differences);
+  const bool benign = kind == runlog::EnsembleKind::kBenign;
+  const Provenance& reference =
+      benign ? content.provenance : content.reference_provenance;
+  const std::string of = benign ? label : label + ", reference";
+  if (!benign) {
+    Compare(of, reference, compare::Label(baseline), baseline.log.provenance,
+            kSameArm, differences);
+  }
+  Compare(of, reference, compare::Label(baseline), baseline.log.provenance,
+          kSameNumerics, differences);
+  ReportMembers(label, content, differences);
+  return differences;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,55 @@
+// Everything that a verdict may rest on.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/power_record.h"
+#include "isoloss/runlog/ensemble.h"
+#include "isoloss/runlog/probe_log.h"
+
+namespace isoloss::gate {
+
+/// A probe log and where it was read from (may be empty).
+struct Probe {
+  std::string file;
+  runlog::ProbeLog log;
+};
+
+/// A null ensemble and where it was read from (may be empty).
+struct NullEnsemble {
+  std::string file;
+  runlog::Ensemble ensemble;
+};
+
+/// What a level may read. Only the runs are required; what is absent is never
+/// taken for a pass. Points into what it was made from.
+struct Evidence {
+  const compare::Pairing* pairing = nullptr;
+  std::span<const Probe> candidate_probes = {};
+  std::span<const Probe> baseline_probes = {};
+  const NullEnsemble* benign = nullptr;
+  const NullEnsemble* seeds = nullptr;
+  /// Of golden/power.json; decides nothing.
+  const PowerRecord* power = nullptr;
+};
+
+/// How findings name a piece of evidence: its file, or what it is.
+std::string Label(const Probe& probe);
+std::string Label(const NullEnsemble& ensemble);
+
+/// What makes a probe no evidence for `runs` (one arm): each entry names a
+/// field, both values and the rule. Empty if it is.
+std::vector<std::string> Mismatches(
+    const Probe& probe, const std::vector<const compare::Run*>& runs);
+
+/// The same for an ensemble that is to judge these arms. A benign one must hold
+/// runs of the baseline's numerics, one of seeds pairs of the same recipes
+/// whose reference computes as the baseline.
+std::vector<std::string> Mismatches(const NullEnsemble& ensemble,
+                                    runlog::EnsembleKind kind,
+                                    const compare::Pairing& pairing);
+
+}  // namespace isoloss::gate

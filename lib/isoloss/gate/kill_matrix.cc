@@ -1,0 +1,138 @@
+#include "isoloss/gate/kill_matrix.h"
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/stats/binomial_interval.h"
+
+namespace isoloss::gate {
+namespace {
+
+struct NamedClass {
+  MutantClass value;
+  std::string_view name;
+};
+
+constexpr NamedClass kClasses[] = {
+    {MutantClass::kBug, "bug"},
+    {MutantClass::kSpecificationChange, "specification_change"},
+    {MutantClass::kBenign, "benign"},
+    {MutantClass::kEquivalent, "equivalent"},
+};
+
+bool StopsAJob(Outcome outcome) { return outcome >= Outcome::kFail; }
+
+/// 95 %, exact.
+Rate MakeRate(int64_t count, int64_t of) {
+  if (of == 0) return {};
+  const stats::BinomialInterval both = stats::ClopperPearson(count, of, 0.95);
+  return {.count = count,
+          .of = of,
+          .lower = both.lower,
+          .upper = both.upper,
+          .upper_one_sided = stats::BinomialUpperBound(count, of, 0.95)};
+}
+
+/// Bugs for which `caught` holds.
+template <typename Predicate>
+Rate RateOfBugs(const std::vector<KillRow>& rows, const Predicate& caught) {
+  int64_t count = 0;
+  int64_t of = 0;
+  for (const KillRow& row : rows) {
+    if (row.mutant_class != MutantClass::kBug || row.cells.empty()) continue;
+    ++of;
+    if (caught(row)) ++count;
+  }
+  return MakeRate(count, of);
+}
+
+/// In every seed.
+template <typename Predicate>
+Rate RateOfBugCells(const std::vector<KillRow>& rows, const Predicate& caught) {
+  return RateOfBugs(rows, [&](const KillRow& row) {
+    return std::all_of(row.cells.begin(), row.cells.end(), caught);
+  });
+}
+
+template <typename Predicate>
+Rate RateOfBenign(const KillMatrix& matrix, const Predicate& alarm) {
+  int64_t count = 0;
+  int64_t of = 0;
+  const auto add = [&](const std::vector<KillCell>& cells) {
+    of += static_cast<int64_t>(cells.size());
+    count += std::count_if(cells.begin(), cells.end(), alarm);
+  };
+  add(matrix.benign);
+  for (const KillRow& row : matrix.rows) {
+    if (row.mutant_class == MutantClass::kBenign) add(row.cells);
+  }
+  return MakeRate(count, of);
+}
+
+}  // namespace
+
+std::string_view MutantClassName(MutantClass mutant_class) {
+  for (const NamedClass& named : kClasses) {
+    if (named.value == mutant_class) return named.name;
+  }
+  ISOLOSS_ASSERT(false);
+}
+
+MutantClass MutantClassByName(std::string_view name) {
+  for (const NamedClass& named : kClasses) {
+    if (named.name == name) return named.value;
+  }
+  ThrowError(ErrorKind::kFormat,
+             "`{}` is no class of mutants. Known: bug, "
+             "specification_change, benign, equivalent.",
+             name);
+}
+
+bool KillCell::Caught() const { return StopsAJob(verdict); }
+
+bool KillCell::CaughtBy(size_t level) const {
+  return level < levels.size() && levels[level] && StopsAJob(*levels[level]);
+}
+
+bool KillRow::Caught() const {
+  return !cells.empty() &&
+         std::all_of(cells.begin(), cells.end(),
+                     [](const KillCell& cell) { return cell.Caught(); });
+}
+
+Rate KillMatrix::Score() const {
+  return RateOfBugs(rows, [](const KillRow& row) { return row.Caught(); });
+}
+
+Rate KillMatrix::ScoreOfLevel(size_t level) const {
+  return RateOfBugCells(
+      rows, [&](const KillCell& cell) { return cell.CaughtBy(level); });
+}
+
+Rate KillMatrix::ScoreOfPeer(size_t peer) const {
+  return RateOfBugCells(
+      rows, [&](const KillCell& cell) { return !cell.peer_accepts.at(peer); });
+}
+
+Rate KillMatrix::ScoreOfMlperf() const {
+  return RateOfBugs(rows,
+                    [](const KillRow& row) { return !row.mlperf_accepts; });
+}
+
+Rate KillMatrix::FalseAlarms() const {
+  return RateOfBenign(*this, [](const KillCell& cell) {
+    return cell.verdict != Outcome::kPass;
+  });
+}
+
+Rate KillMatrix::FalseAlarmsOfLevel(size_t level) const {
+  return RateOfBenign(
+      *this, [&](const KillCell& cell) { return cell.CaughtBy(level); });
+}
+
+Rate KillMatrix::FalseAlarmsOfPeer(size_t peer) const {
+  return RateOfBenign(
+      *this, [&](const KillCell& cell) { return !cell.peer_accepts.at(peer); });
+}
+
+}  // namespace isoloss::gate

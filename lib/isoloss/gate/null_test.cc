@@ -1,0 +1,141 @@
+#include "isoloss/gate/null_test.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace isoloss::gate {
+namespace {
+
+std::string Describe(const NullStatistic& statistic, double z) {
+  return fmt::format("{} at step {} ({:+.3g} null standard deviations)",
+                     statistic.name, statistic.step, z);
+}
+
+/// Of the earliest step that has an excess, the largest: a fault spreads.
+size_t FirstExcess(const std::vector<NullStatistic>& statistics,
+                   const stats::MaxTResult& result) {
+  size_t first = result.exceeding[0];
+  for (const size_t i : result.exceeding) {
+    const bool earlier = statistics[i].step < statistics[first].step;
+    const bool same = statistics[i].step == statistics[first].step;
+    if (earlier ||
+        (same && std::fabs(result.z[i]) > std::fabs(result.z[first]))) {
+      first = i;
+    }
+  }
+  return first;
+}
+
+void AppendNormality(std::string_view name, const stats::MaxT& test,
+                     Judgement& judgement) {
+  if (!test.normality().has_value()) return;
+  judgement.measures.push_back(
+      {fmt::format("{}_normality", name), test.normality()->p_value, "p",
+       fmt::format("of the logarithm of the largest deviations of {} good "
+                   "runs (Anderson-Darling); a small p means that the "
+                   "threshold's coverage is not as stated",
+                   test.null_maxima().size())});
+}
+
+}  // namespace
+
+stats::MaxTResult JudgeAgainstNull(std::string_view level,
+                                   std::string_view name,
+                                   const std::vector<NullStatistic>& statistics,
+                                   const std::vector<double>& members,
+                                   const std::vector<Observed>& observed,
+                                   Judgement& judgement) {
+  const Policy& policy = judgement.policy;
+  std::vector<double> floors;
+  for (const NullStatistic& statistic : statistics) {
+    floors.push_back(statistic.floor);
+  }
+  // Several runs are several chances of a false alarm.
+  const double coverage =
+      1 - (1 - policy.null_coverage) / static_cast<double>(observed.size());
+  const stats::MaxT test(
+      members, floors,
+      {.coverage = coverage, .confidence = policy.null_confidence});
+  const Observed* run = &observed[0];
+  stats::MaxTResult worst = test.Test(run->values);
+  for (const Observed& other : std::span(observed).subspan(1)) {
+    stats::MaxTResult result = test.Test(other.values);
+    if (!(result.largest > worst.largest)) continue;
+    worst = std::move(result);
+    run = &other;
+  }
+
+  Check check{
+      .level = std::string(level),
+      .name = std::string(name),
+      .outcome = worst.exceeding.empty() ? Outcome::kPass : Outcome::kFail,
+      .quantity = "largest of all standardised deviations:",
+      .value = worst.largest,
+      .relation = worst.exceeding.empty() ? "at most " : "above ",
+      .limit = test.threshold(),
+      .unit = "sd",
+      .evidence = fmt::format(
+          "{}, {}; {} statistics, {} good runs, rank p {:.3g}", run->label,
+          Describe(statistics[worst.worst], worst.z[worst.worst]),
+          statistics.size(), test.null_maxima().size(), worst.p_value)};
+  for (const size_t i : worst.exceeding) {
+    check.findings.push_back(Describe(statistics[i], worst.z[i]));
+  }
+  if (!worst.exceeding.empty()) {
+    const size_t first = FirstExcess(statistics, worst);
+    check.next = fmt::format("the first excess of {} is {}", run->label,
+                             Describe(statistics[first], worst.z[first]));
+  }
+  judgement.checks.push_back(std::move(check));
+  AppendNormality(name, test, judgement);
+  return worst;
+}
+
+Check EvidenceCheck(std::string_view level, std::string_view name,
+                    std::vector<std::string> findings, std::string evidence) {
+  Check check{.level = std::string(level),
+              .name = std::string(name),
+              .outcome = Outcome::kPass,
+              .quantity = "the evidence is of the judged configuration",
+              .evidence = std::move(evidence)};
+  if (findings.empty()) return check;
+  check.outcome = Outcome::kInvalid;
+  check.quantity = findings[0];
+  check.evidence = fmt::format("one of {} findings", findings.size());
+  check.findings = std::move(findings);
+  check.next = "make it again for these runs: isoloss ensemble build";
+  return check;
+}
+
+Check TooFewMembers(std::string_view level, const NullEnsemble& ensemble,
+                    size_t usable, const Policy& policy) {
+  return {.level = std::string(level),
+          .name = "members",
+          .outcome = Outcome::kInconclusive,
+          .quantity = "good runs that may serve as a yardstick:",
+          .value = static_cast<double>(usable),
+          .relation = "below ",
+          .limit = static_cast<double>(policy.min_members),
+          .evidence = fmt::format("{} of {}", Label(ensemble),
+                                  ensemble.ensemble.members.size()),
+          .next = "add members: isoloss ensemble build"};
+}
+
+std::vector<const runlog::EnsembleMember*> UsableMembers(
+    const NullEnsemble& ensemble, const compare::Pairing& pairing) {
+  std::vector<const runlog::EnsembleMember*> usable;
+  for (const runlog::EnsembleMember& member : ensemble.ensemble.members) {
+    const bool judged =
+        ensemble.ensemble.kind == runlog::EnsembleKind::kSeeds &&
+        std::any_of(pairing.pairs.begin(), pairing.pairs.end(),
+                    [&](const compare::SeedPair& pair) {
+                      return pair.seed == member.seed;
+                    });
+    if (!judged) usable.push_back(&member);
+  }
+  return usable;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,57 @@
+// What levels L3 and L4 share: one run's statistics against those of good runs,
+// by one threshold over all of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/stats/max_t.h"
+
+namespace isoloss::gate {
+
+/// One of the statistics, in the order in which a fault would show.
+struct NullStatistic {
+  std::string name;     ///< "gradient norm of wq"
+  std::string subject;  ///< the tensor or parameter; "" for a whole run
+  int64_t step = 0;
+  /// Deviations of this size are of no concern even if all good runs agree.
+  double floor = 0;
+};
+
+/// The statistics of one judged run.
+struct Observed {
+  std::string label;  ///< "seed 3"
+  std::vector<double> values;
+};
+
+/// Judges all of `observed` against the members' values, [members, statistics],
+/// and appends the check `name` of `level`: it fails if any statistic of any
+/// run lies beyond the threshold. Returns the result of the run furthest out.
+/// Requires at least policy.min_members members, all finite, and one run.
+stats::MaxTResult JudgeAgainstNull(std::string_view level,
+                                   std::string_view name,
+                                   const std::vector<NullStatistic>& statistics,
+                                   const std::vector<double>& members,
+                                   const std::vector<Observed>& observed,
+                                   Judgement& judgement);
+
+/// The check that evidence is what the level needs: INVALID with the first of
+/// `findings`, or a pass.
+Check EvidenceCheck(std::string_view level, std::string_view name,
+                    std::vector<std::string> findings, std::string evidence);
+
+/// INCONCLUSIVE: fewer members than the policy asks for.
+Check TooFewMembers(std::string_view level, const NullEnsemble& ensemble,
+                    size_t usable, const Policy& policy);
+
+/// Members that may judge the pairing: of seeds, those of other seeds than the
+/// judged ones, lest a pair be measured against itself.
+std::vector<const runlog::EnsembleMember*> UsableMembers(
+    const NullEnsemble& ensemble, const compare::Pairing& pairing);
+
+}  // namespace isoloss::gate

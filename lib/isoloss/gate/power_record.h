@@ -1,0 +1,52 @@
+// What this gate was measured to catch, as golden/power.json records it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/gate/policy.h"
+#include "isoloss/stats/binomial_interval.h"
+
+namespace isoloss::gate {
+
+inline constexpr int64_t kPowerSchemaVersion = 1;
+
+/// One measurement: planted bugs and benign runs under one policy.
+struct PowerRecord {
+  std::string tool_version;         ///< "isoloss 0.1.0", of the gate
+  std::string policy_digest;        ///< PolicyDigest of the policy it ran with
+  std::vector<std::string> levels;  ///< that had evidence, "L0", …
+  int64_t bugs = 0;                 ///< planted bugs
+  int64_t bugs_caught = 0;          ///< in every seed
+  int64_t benign_runs = 0;
+  int64_t false_alarms = 0;  ///< benign runs that did not pass
+
+  bool operator==(const PowerRecord&) const = default;
+
+  /// Two-sided 95 % limits of the share caught.
+  stats::BinomialInterval CaughtInterval() const;
+  /// One-sided 95 % limit of the false-alarm rate.
+  double FalseAlarmBound() const;
+  /// "41 of 41 planted bugs caught (95 % interval 91.4 to 100 %), 0 false
+  /// alarms in 300 benign runs (rate below 1.0 % at 95 %)".
+  std::string Sentence() const;
+};
+
+/// Why `record` does not speak for a verdict of this program with `policy` that
+/// rests on `levels`; "" if it does.
+std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
+                             const std::vector<std::string_view>& levels);
+
+/// JSON; replaces `path` in one step.
+/// Errors   IoError naming the path and the system's reason.
+void WritePowerRecord(const PowerRecord& record,
+                      const std::filesystem::path& path);
+
+/// Errors   IoError if it can't be read; FormatError naming the key if it is
+///          not what WritePowerRecord writes or counts contradict each other.
+PowerRecord ReadPowerRecord(const std::filesystem::path& path);
+
+}  // namespace isoloss::gate

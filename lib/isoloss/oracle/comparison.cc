@@ -1,0 +1,162 @@
+#include "isoloss/oracle/comparison.h"
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace isoloss::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+bool SameValue(float a, float b) {
+  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
+  return a == b;  // +0 and -0 are equal
+}
+
+/// How far `exact` is from the reals that round to `value`.
+double DistanceToInterval(Grid grid, float value, double exact) {
+  const double low = Boundary(grid, value, /*up=*/false);
+  const double high = Boundary(grid, value, /*up=*/true);
+  if (std::isnan(exact)) return kInfinity;
+  return std::max({0.0, low - exact, exact - high});
+}
+
+/// Probability that FP32's noise carries `expected` out of the interval of the
+/// reals that round to `want`.
+double FlipProbability(Grid grid, float want, const Estimate& expected) {
+  if (!std::isfinite(want)) return 0.0;
+  double probability = 0.0;
+  if (expected.noise > 0.0) {
+    for (const bool up : {false, true}) {
+      const double boundary = Boundary(grid, want, up);
+      probability +=
+          TailProbability(std::fabs(boundary - expected.exact), expected.noise);
+    }
+  }
+  if (expected.jump_probability > 0.0 &&
+      RoundTo(grid, expected.exact + expected.jump) != want) {
+    probability += expected.jump_probability;
+  }
+  return std::min(1.0, probability);
+}
+
+}  // namespace
+
+void Comparison::Add(size_t row, size_t column, float value,
+                     const Estimate& expected) {
+  ++row_.elements;
+  const float want = RoundTo(grid_, expected.exact);
+  row_.expected_flips += FlipProbability(grid_, want, expected);
+  if (grid_ == Grid::kFp32 && std::isfinite(value) && std::isfinite(want)) {
+    AddSquares(value, expected);
+  }
+  if (SameValue(value, want)) {
+    ++row_.equal;
+    return;
+  }
+  double ratio = kInfinity;
+  // Without a bound (infinite) anything but NaN is explained.
+  const bool comparable = std::isfinite(expected.exact) &&
+                          !std::isnan(expected.bound) && !std::isnan(value);
+  bool flip = false;
+  if (comparable) {
+    const float low = RoundTo(grid_, expected.exact - expected.bound);
+    const float high = RoundTo(grid_, expected.exact + expected.bound);
+    flip = low <= value && value <= high;
+    if (std::isfinite(value)) {
+      const double distance = DistanceToInterval(grid_, value, expected.exact);
+      ratio =
+          expected.bound > 0.0
+              ? distance / expected.bound
+              : 1.0 + std::fabs(static_cast<double>(value) - expected.exact) /
+                          Ulp(expected.exact);
+    }
+  }
+  // At a tie the two statements may differ in the last bit.
+  ratio =
+      flip ? std::min(ratio, 1.0) : std::max(ratio, std::nextafter(1.0, 2.0));
+  ++(flip ? row_.flips : row_.other);
+  KeepWorst(row, column, value, expected.exact, ratio);
+}
+
+void Comparison::AddSquares(float value, const Estimate& expected) {
+  const double error = static_cast<double>(value) - expected.exact;
+  error_squared_ += error * error;
+  expected_squared_ +=
+      expected.noise * expected.noise +
+      expected.jump_probability * expected.jump * expected.jump;
+  if (static_cast<double>(static_cast<float>(expected.exact)) !=
+      expected.exact) {
+    const double ulp = Ulp(expected.exact);
+    expected_squared_ += ulp * ulp / 12.0;
+  }
+}
+
+void Comparison::AddExact(size_t row, size_t column, float value,
+                          float expected) {
+  ++row_.elements;
+  if (std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(expected) ||
+      (std::isnan(value) && std::isnan(expected))) {
+    ++row_.equal;
+    return;
+  }
+  AddOther(row, column, value, static_cast<double>(expected), 0);
+}
+
+void Comparison::AddOther(size_t row, size_t column, float value,
+                          double expected) {
+  AddOther(row, column, value, expected, 1);
+}
+
+void Comparison::AddOther(size_t row, size_t column, float value,
+                          double expected, int64_t elements) {
+  row_.elements += elements;
+  ++row_.other;
+  const double difference = std::fabs(static_cast<double>(value) - expected);
+  const bool finite = std::isfinite(difference);
+  KeepWorst(row, column, value, expected,
+            finite ? 1.0 + difference / Ulp(expected) : kInfinity);
+}
+
+void Comparison::KeepWorst(size_t row, size_t column, float value, double exact,
+                           double ratio) {
+  if (has_worst_ && !(ratio > row_.worst_ratio)) return;
+  has_worst_ = true;
+  row_.worst_ratio = ratio;
+  row_.worst_row = static_cast<int64_t>(row);
+  row_.worst_column = static_cast<int64_t>(column);
+  row_.worst_value = static_cast<double>(value);
+  row_.worst_expected = exact;
+}
+
+void Comparison::Merge(const Comparison& part) {
+  const bool worse = part.has_worst_ &&
+                     (!has_worst_ || part.row_.worst_ratio > row_.worst_ratio);
+  runlog::OracleRow sum = worse ? part.row_ : row_;
+  sum.elements = row_.elements + part.row_.elements;
+  sum.equal = row_.equal + part.row_.equal;
+  sum.flips = row_.flips + part.row_.flips;
+  sum.other = row_.other + part.row_.other;
+  sum.expected_flips = row_.expected_flips + part.row_.expected_flips;
+  row_ = sum;
+  has_worst_ = has_worst_ || part.has_worst_;
+  error_squared_ += part.error_squared_;
+  expected_squared_ += part.expected_squared_;
+}
+
+runlog::OracleRow Comparison::Row() const {
+  runlog::OracleRow row = row_;
+  row.noise_ratio = std::numeric_limits<double>::quiet_NaN();
+  if (grid_ == Grid::kFp32 && error_squared_ + expected_squared_ > 0.0) {
+    row.noise_ratio = std::sqrt(error_squared_ / expected_squared_);
+  }
+  if (!has_worst_) {
+    row.worst_row = row.worst_column = -1;
+    row.worst_value = row.worst_expected =
+        std::numeric_limits<double>::quiet_NaN();
+  }
+  return row;
+}
+
+}  // namespace isoloss::oracle

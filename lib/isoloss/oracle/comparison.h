@@ -1,0 +1,65 @@
+// How elements of one tensor compare with exact values: equal, flip or other.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "isoloss/oracle/estimate.h"
+#include "isoloss/runlog/probe_log.h"
+
+namespace isoloss::oracle {
+
+/// Counts the elements of one tensor.
+class Comparison {
+ public:
+  explicit Comparison(Grid grid) : grid_(grid) {}
+
+  /// `expected`: of the arithmetic before the last rounding, which is to the
+  /// tensor's grid. Let want be `exact` so rounded.
+  ///   equal  value has want's bits, both are zero, or both are NaN
+  ///   flip   kBf16: the value lies between exact - bound and exact + bound,
+  ///          both rounded; kFp32: |value - exact| <= bound + half an ulp
+  ///   other  neither
+  void Add(size_t row, size_t column, float value, const Estimate& expected);
+  void Add(size_t row, size_t column, float value, double exact, double bound,
+           double noise) {
+    Add(row, column, value,
+        Estimate{.exact = exact, .bound = bound, .noise = noise});
+  }
+
+  /// A value that must have exactly these bits (a copy); NaN equals NaN.
+  void AddExact(size_t row, size_t column, float value, float expected);
+
+  /// A value that must be `expected` and isn't, for a reason that has no size
+  /// (a missing tensor, an undeclared format).
+  void AddOther(size_t row, size_t column, float value, double expected);
+
+  /// Counts those of `part`, of the same tensor, as well.
+  void Merge(const Comparison& part);
+
+  int64_t elements() const { return row_.elements; }
+  int64_t other() const { return row_.other; }
+  /// Counts only; case, step and tensor are the caller's. Without an element
+  /// that differs worst_ratio is 0, the place -1 and the values NaN.
+  ///
+  /// worst_ratio measures, relative to the bound, how far the exact value is
+  /// from those that round to the tensor's; without a bound (a copy) it is 1
+  /// plus the difference in units of FP32's last place.
+  runlog::OracleRow Row() const;
+
+ private:
+  void AddOther(size_t row, size_t column, float value, double expected,
+                int64_t elements);
+  void AddSquares(float value, const Estimate& expected);
+  void KeepWorst(size_t row, size_t column, float value, double exact,
+                 double ratio);
+
+  Grid grid_;
+  runlog::OracleRow row_;
+  bool has_worst_ = false;
+  // Sums of squares of errors, where the grid is FP32.
+  double error_squared_ = 0.0;
+  double expected_squared_ = 0.0;
+};
+
+}  // namespace isoloss::oracle

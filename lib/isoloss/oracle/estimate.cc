@@ -1,0 +1,121 @@
+#include "isoloss/oracle/estimate.h"
+
+#include <limits>
+
+namespace isoloss::oracle {
+namespace {
+
+/// The number beyond `value` among those whose FP32 bits are multiples of
+/// 2^`shift`: FP32 itself for 0, BF16 for 16.
+float Beyond(float value, bool up, int shift) {
+  const auto bits = std::bit_cast<uint32_t>(value);
+  const uint32_t step = uint32_t{1} << shift;
+  if ((bits & 0x7FFFFFFF) == 0) {
+    return std::bit_cast<float>(up ? step : step | 0x80000000);
+  }
+  const bool away = up == ((bits & 0x80000000) == 0);
+  return std::bit_cast<float>(away ? bits + step : bits - step);
+}
+
+/// Without std::hypot's care: squares of FP32 numbers are far inside double.
+double RootOfSquares(double a, double b) { return std::sqrt(a * a + b * b); }
+
+}  // namespace
+
+float RoundTo(Grid grid, double exact) {
+  const auto rounded = static_cast<float>(exact);
+  if (grid == Grid::kFp32 || !std::isfinite(rounded)) {
+    return grid == Grid::kFp32 ? rounded : formats::RoundToBf16(rounded);
+  }
+  // Through FP32 a value just off a tie would become one. Of the two FP32
+  // numbers around it the odd one keeps it off.
+  const auto back = static_cast<double>(rounded);
+  if (back == exact || (std::bit_cast<uint32_t>(rounded) & 1) != 0) {
+    return formats::RoundToBf16(rounded);
+  }
+  return formats::RoundToBf16(Beyond(rounded, /*up=*/back < exact, 0));
+}
+
+float Neighbour(Grid grid, float value, bool up) {
+  return Beyond(value, up, grid == Grid::kBf16 ? 16 : 0);
+}
+
+double Boundary(Grid grid, float value, bool up) {
+  const auto here = static_cast<double>(value);
+  const auto beyond = static_cast<double>(Neighbour(grid, value, up));
+  if (std::isfinite(beyond)) return 0.5 * (here + beyond);
+  // The largest value's interval is as wide on both sides.
+  return here + 0.5 * (here - static_cast<double>(Neighbour(grid, value, !up)));
+}
+
+double Ulp(double value) {
+  const double size = std::fabs(value);
+  if (!(size >= 0x1p-126)) return kTiny;
+  if (size >= 0x1p127) return 0x1p104;
+  // The power of two at or below it is its exponent field alone.
+  constexpr uint64_t kExponent = 0x7FF0'0000'0000'0000;
+  return 0x1p-23 *
+         std::bit_cast<double>(std::bit_cast<uint64_t>(size) & kExponent);
+}
+
+double TailProbability(double distance, double noise) {
+  if (distance >= 8.0 * noise) return 0.0;  // below 1e-15, or no noise
+  return 0.5 * std::erfc(distance / (std::sqrt(2.0) * noise));
+}
+
+Estimate operator+(const Estimate& a, const Estimate& b) {
+  const Estimate& likelier = a.jump_probability >= b.jump_probability ? a : b;
+  return {.exact = a.exact + b.exact,
+          .bound = a.bound + b.bound,
+          .noise = RootOfSquares(a.noise, b.noise),
+          .jump_probability = likelier.jump_probability,
+          .jump = likelier.jump};
+}
+
+Estimate operator*(const Estimate& a, double factor) {
+  const double size = std::fabs(factor);
+  return {.exact = a.exact * factor,
+          .bound = a.bound * size,
+          .noise = a.noise * size,
+          .jump_probability = a.jump_probability,
+          .jump = a.jump * factor};
+}
+
+Estimate Rounded32(const Estimate& a, size_t roundings) {
+  const bool representable =
+      roundings == 1 && a.noise == 0.0 &&
+      static_cast<double>(static_cast<float>(a.exact)) == a.exact;
+  if (representable && a.bound == 0.0) return a;
+  Estimate result = a;
+  result.bound += Gamma(roundings) * (std::fabs(a.exact) + a.bound) +
+                  static_cast<double>(roundings) * kTiny;
+  if (representable) return result;
+  result.noise = RootOfSquares(
+      a.noise, std::sqrt(static_cast<double>(roundings) / 12.0) * Ulp(a.exact));
+  return result;
+}
+
+Estimate RoundedOnTheWay(Grid grid, const Estimate& a) {
+  if (grid == Grid::kFp32) return a;
+  const float want = RoundTo(grid, a.exact);
+  const auto center = static_cast<double>(want);
+  Estimate result = {.exact = center};
+  if (!std::isfinite(center)) return result;
+  const auto low = static_cast<double>(RoundTo(grid, a.exact - a.bound));
+  const auto high = static_cast<double>(RoundTo(grid, a.exact + a.bound));
+  result.bound = std::max(center - low, high - center);
+  if (result.bound == 0.0) return result;
+  const bool up = a.exact >= center;
+  const double distance = std::fabs(Boundary(grid, want, up) - a.exact);
+  result.jump_probability = TailProbability(distance, a.noise);
+  result.jump = static_cast<double>(Neighbour(grid, want, up)) - center;
+  const double jumped =
+      static_cast<double>(RoundTo(grid, a.exact + a.jump)) - center;
+  if (jumped != 0.0 && a.jump_probability > result.jump_probability) {
+    result.jump = jumped;
+    result.jump_probability = a.jump_probability;
+  }
+  return result;
+}
+
+}  // namespace isoloss::oracle

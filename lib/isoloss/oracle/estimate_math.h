@@ -1,0 +1,132 @@
+// Arithmetic on estimates: exact operations that carry errors along, and sums
+// as FP32 makes them.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "isoloss/oracle/estimate.h"
+
+namespace isoloss::oracle {
+
+/// Mean of ulp(x)^2 / 12 over x^2, mantissas spread evenly in their logarithm:
+/// the variance of one rounding, relative to the square of its result.
+inline constexpr double kRoundingVariance = 0.0451 * 0x1p-46;
+
+inline Estimate Exactly(double value) { return {.exact = value}; }
+
+/// a * b, exact.
+inline Estimate Product(const Estimate& a, const Estimate& b) {
+  const double size_a = std::fabs(a.exact);
+  const double size_b = std::fabs(b.exact);
+  const bool of_a = a.jump_probability >= b.jump_probability;
+  return {.exact = a.exact * b.exact,
+          .bound = size_a * b.bound + size_b * a.bound + a.bound * b.bound,
+          .noise = std::hypot(size_a * b.noise, size_b * a.noise),
+          .jump_probability = std::max(a.jump_probability, b.jump_probability),
+          .jump = of_a ? a.jump * b.exact : b.jump * a.exact};
+}
+
+/// a - b, exact.
+inline Estimate Difference(const Estimate& a, const Estimate& b) {
+  return a + b * -1.0;
+}
+
+/// a / b, exact.
+/// Special  an unbounded error if b may be zero, but not if b is zero exactly:
+///          then what IEEE division gives.
+inline Estimate Quotient(const Estimate& a, const Estimate& b) {
+  const double size_b = std::fabs(b.exact);
+  Estimate result = a * (1.0 / b.exact);
+  result.exact = a.exact / b.exact;
+  if (b.bound == 0.0) return result;
+  const double room = size_b - b.bound;
+  result.bound = room > 0.0
+                     ? (a.bound + std::fabs(result.exact) * b.bound) / room
+                     : HUGE_VAL;
+  result.noise =
+      std::hypot(a.noise, std::fabs(result.exact) * b.noise) / size_b;
+  return result;
+}
+
+/// sqrt(a), exact; a >= 0.
+inline Estimate SquareRoot(const Estimate& a) {
+  const double root = std::sqrt(a.exact);
+  // |sqrt(x + e) - sqrt(x)| is at most either of them.
+  const double near_zero = std::sqrt(a.bound);
+  const double bound =
+      root > 0.0 ? std::min(near_zero, a.bound / root) : near_zero;
+  return {.exact = root,
+          .bound = bound,
+          .noise = root > 0.0 ? std::min(bound, a.noise / (2.0 * root)) : 0.0};
+}
+
+/// Is it one FP32 number, without any doubt? Then no operation rounds it.
+inline bool IsExact32(const Estimate& a) {
+  return a.bound == 0.0 && a.noise == 0.0 &&
+         static_cast<double>(static_cast<float>(a.exact)) == a.exact;
+}
+
+/// The result of one FP32 operation.
+inline Estimate Operation32(const Estimate& a) {
+  return IsExact32(a) ? a : Rounded32(a);
+}
+
+/// The result of the last FP32 operation before a tensor is stored: on a grid
+/// of FP32 its rounding is that of the tensor.
+inline Estimate LastOperation32(Grid grid, const Estimate& a) {
+  return grid == Grid::kFp32 ? a : Operation32(a);
+}
+
+/// The value of the lowest bit that is set; infinite for 0, 0 for numbers that
+/// are not finite or too small to say.
+inline double LowestBit(double value) {
+  if (value == 0.0) return HUGE_VAL;
+  constexpr int kMantissaBits = 52;
+  constexpr uint64_t kMantissa = (uint64_t{1} << kMantissaBits) - 1;
+  const auto bits = std::bit_cast<uint64_t>(value);
+  const auto exponent = static_cast<int>(bits >> kMantissaBits & 0x7FF);
+  const int zeros = std::min(kMantissaBits, std::countr_zero(bits & kMantissa));
+  const int lowest = exponent - kMantissaBits + zeros;
+  if (exponent == 0x7FF || lowest <= 0) return 0.0;
+  return std::bit_cast<double>(static_cast<uint64_t>(lowest) << kMantissaBits);
+}
+
+/// Adds estimates up in FP32. The bound holds for any order; the noise is of
+/// the ascending one. Where no order rounds there is neither.
+class Sum32 {
+ public:
+  void Add(const Estimate& term) {
+    sum_ = sum_ + term;
+    size_ += std::fabs(term.exact) + term.bound;
+    unit_ = term.bound == 0.0 ? std::min(unit_, LowestBit(term.exact)) : 0.0;
+    ++terms_;
+    // The first term is added to zero.
+    if (terms_ > 1 && !IsExact32(sum_)) {
+      variance_ += kRoundingVariance * sum_.exact * sum_.exact;
+    }
+  }
+  size_t terms() const { return terms_; }
+  /// `roundings`: that each term got besides, relative to itself.
+  Estimate Value(size_t roundings = 0) const {
+    // All partial sums are multiples of the unit, of at most 24 bits.
+    if (size_ <= 0x1p24 * unit_ || (terms_ < 2 && roundings == 0)) return sum_;
+    Estimate result = sum_;
+    result.bound +=
+        Gamma(terms_ + roundings) * size_ + static_cast<double>(terms_) * kTiny;
+    result.noise = std::hypot(sum_.noise, std::sqrt(variance_));
+    return result;
+  }
+
+ private:
+  Estimate sum_;
+  double size_ = 0.0;
+  double unit_ = HUGE_VAL;  // that all terms are multiples of; 0: none
+  double variance_ = 0.0;
+  size_t terms_ = 0;
+};
+
+}  // namespace isoloss::oracle

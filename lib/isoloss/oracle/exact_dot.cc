@@ -1,0 +1,171 @@
+#include "isoloss/oracle/exact_dot.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace isoloss::oracle {
+namespace {
+
+/// Distance of FP32 values of this magnitude.
+double Fp32Spacing(double magnitude) {
+  if (!(magnitude > 0.0)) return 0.0;
+  constexpr int kMantissaBits = 23;
+  constexpr int kLeastExponent = -149;
+  return std::ldexp(
+      1.0, std::max(std::ilogb(magnitude) - kMantissaBits, kLeastExponent));
+}
+
+/// `count` dot products at once, as Dot defines them.
+template <size_t kCount>
+struct Chains {
+  std::array<double, kCount> exact{};
+  std::array<double, kCount> size{};     // sum of |a b|
+  std::array<double, kCount> squares{};  // of the chain's roundings
+  std::array<double, kCount> largest{};  // |a b|
+  std::array<double, kCount> lost{};     // by the chain of magnitudes
+  std::array<float, kCount> chain{};     // FP32, ascending
+  std::array<float, kCount> magnitudes{};
+
+  void Term(size_t lane, double product) {
+    const double magnitude = std::fabs(product);
+    exact[lane] += product;
+    size[lane] += magnitude;
+    largest[lane] = std::max(largest[lane], magnitude);
+    const double error = Add(product, chain[lane]);
+    squares[lane] += error * error;
+    lost[lane] += std::fabs(Add(magnitude, magnitudes[lane]));
+  }
+
+  /// Adds in FP32; returns the rounding's error.
+  static double Add(double term, float& chain) {
+    const double sum = static_cast<double>(chain) + term;
+    const auto rounded = static_cast<float>(sum);
+    chain = rounded;
+    return static_cast<double>(rounded) - sum;
+  }
+
+  Estimate Result(size_t lane, size_t terms) const {
+    const auto n = static_cast<double>(terms);
+    // Every rounding after the largest term is at least as coarse as it. Where
+    // not even magnitudes lose anything all sums fit, in any order.
+    const double spacing = lost[lane] > 0.0 ? Fp32Spacing(largest[lane]) : 0.0;
+    return {.exact = exact[lane],
+            .bound = Gamma(terms) * size[lane] +
+                     (size[lane] > 0.0 ? n * kTiny : 0.0),
+            .noise = std::sqrt(
+                std::max(squares[lane], n / 12.0 * spacing * spacing))};
+  }
+};
+
+}  // namespace
+
+Grid ActivationGrid(const precision::Recipe& recipe) {
+  return recipe.activation == decltype(recipe.activation)::kBf16 ? Grid::kBf16
+                                                                 : Grid::kFp32;
+}
+
+Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride,
+             size_t b_stride) {
+  Chains<1> chains;
+  for (size_t k = 0; k < size; ++k) {
+    chains.Term(0, static_cast<double>(a[k * a_stride]) *
+                       static_cast<double>(b[k * b_stride]));
+  }
+  return chains.Result(0, size);
+}
+
+void DotRows(const float* a, const float* const* b, size_t count, size_t size,
+             Estimate* out) {
+  ISOLOSS_ASSERT(count <= kDotLanes);
+  // Missing rows are computed like the first one, and left out.
+  std::array<const float*, kDotLanes> rows{};
+  for (size_t j = 0; j < kDotLanes; ++j) rows[j] = b[j < count ? j : 0];
+  Chains<kDotLanes> chains;
+  for (size_t k = 0; k < size; ++k) {
+    const auto left = static_cast<double>(a[k]);
+    for (size_t j = 0; j < kDotLanes; ++j) {
+      chains.Term(j, left * static_cast<double>(rows[j][k]));
+    }
+  }
+  for (size_t j = 0; j < count; ++j) out[j] = chains.Result(j, size);
+}
+
+void PackPanel(MatrixView<const float> values, size_t first,
+               Matrix<float>& panel) {
+  panel.Resize(values.cols(), kDotLanes);
+  const size_t count = std::min(kDotLanes, values.rows() - first);
+  for (size_t j = 0; j < count; ++j) {
+    const float* row = values.Row(first + j);
+    for (size_t k = 0; k < values.cols(); ++k) panel(k, j) = row[k];
+  }
+}
+
+void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out) {
+  Chains<kDotLanes> chains;
+  for (size_t k = 0; k < panel.rows(); ++k) {
+    const auto left = static_cast<double>(a[k]);
+    const float* right = panel.Row(k);
+    for (size_t j = 0; j < kDotLanes; ++j) {
+      chains.Term(j, left * static_cast<double>(right[j]));
+    }
+  }
+  for (size_t j = 0; j < kDotLanes; ++j) {
+    out[j] = chains.Result(j, panel.rows());
+  }
+}
+
+Estimate Sum(const float* values, size_t size, size_t stride) {
+  Chains<1> chains;
+  for (size_t k = 0; k < size; ++k) {
+    chains.Term(0, static_cast<double>(values[k * stride]));
+  }
+  return chains.Result(0, size);
+}
+
+Matrix<float> QuantizedRows(MatrixView<const float> values,
+                            const formats::MxSpec* spec) {
+  Matrix<float> result(values.rows(), values.cols());
+  for (size_t row = 0; row < values.rows(); ++row) {
+    const float* in = values.Row(row);
+    float* out = result.Row(row);
+    if (spec == nullptr) {
+      std::copy_n(in, values.cols(), out);
+      continue;
+    }
+    for (size_t k = 0; k < values.cols(); k += formats::kMxBlockSize) {
+      const size_t size = std::min(formats::kMxBlockSize, values.cols() - k);
+      formats::QuantizeDequantizeBlock({in + k, size}, *spec, {out + k, size});
+    }
+  }
+  return result;
+}
+
+Matrix<float> QuantizedColumns(MatrixView<const float> values,
+                               const formats::MxSpec* spec,
+                               std::span<const size_t> segment_ends) {
+  Matrix<float> result(values.cols(), values.rows());
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (size_t column = 0; column < values.cols(); ++column) {
+      result(column, row) = values(row, column);
+    }
+  }
+  if (spec == nullptr) return result;
+  const size_t whole = values.rows();
+  if (segment_ends.empty()) segment_ends = {&whole, 1};
+  for (size_t column = 0; column < values.cols(); ++column) {
+    float* row = result.Row(column);
+    size_t begin = 0;
+    for (const size_t end : segment_ends) {
+      for (; begin < end;
+           begin += std::min(formats::kMxBlockSize, end - begin)) {
+        const size_t size = std::min(formats::kMxBlockSize, end - begin);
+        formats::QuantizeDequantizeBlock({row + begin, size}, *spec,
+                                         {row + begin, size});
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace isoloss::oracle

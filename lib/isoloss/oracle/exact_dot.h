@@ -1,0 +1,63 @@
+// Dot products in double precision with the error that FP32 may make, and the
+// MX operands that enter them, from the scalar definitions of formats.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/mx_block.h"
+#include "isoloss/oracle/estimate.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::oracle {
+
+/// Of a recipe's activations and their gradients.
+Grid ActivationGrid(const precision::Recipe& recipe);
+
+/// Sum of a[k] b[k] over `size` terms. Products and partial sums are exact in
+/// double up to 2^-53 relative, far below FP32's noise.
+///
+/// bound: gamma_K * sum |a b|, K = size. Whatever the order (reversed, split,
+/// a tree over segments) and whether products are rounded by themselves, a term
+/// takes part in at most K roundings.
+/// noise: root of the sum of squares of the roundings that the FP32 chain in
+/// ascending order makes, or, if that is more, K roundings at the largest term:
+/// what an order makes that begins with it. 0 where all sums fit, as those of MX
+/// products often do.
+Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride = 1,
+             size_t b_stride = 1);
+
+/// Dot products computed at once.
+inline constexpr size_t kDotLanes = 8;
+
+/// As Dot for a and each of `count` <= kDotLanes rows of b.
+void DotRows(const float* a, const float* const* b, size_t count, size_t size,
+             Estimate* out);
+
+/// Rows [first, first + kDotLanes) of `values` side by side: element k of row
+/// first + j at [k, j]. Missing rows are zero.
+/// Shapes   panel [values.cols(), kDotLanes].
+void PackPanel(MatrixView<const float> values, size_t first,
+               Matrix<float>& panel);
+
+/// As DotRows for the rows of a panel: faster if it meets many a.
+/// Shapes   a [panel.rows()]; out [kDotLanes].
+void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out);
+
+/// As Dot with all b[k] = 1.
+Estimate Sum(const float* values, size_t size, size_t stride = 1);
+
+/// `values` as a GEMM operand that contracts columns: each row quantised in
+/// blocks of 32. A copy if `spec` is null.
+Matrix<float> QuantizedRows(MatrixView<const float> values,
+                            const formats::MxSpec* spec);
+
+/// As an operand that contracts rows, transposed: row i of the result is column
+/// i of `values`, quantised in blocks of 32 that start anew at each of
+/// `segment_ends` (ascending, the last one = rows; empty: one segment).
+Matrix<float> QuantizedColumns(MatrixView<const float> values,
+                               const formats::MxSpec* spec,
+                               std::span<const size_t> segment_ends = {});
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,22 @@
+// The oracle of cross-entropy: token losses, their mean, and the gradient of
+// the logits.
+#pragma once
+
+#include <vector>
+
+#include "isoloss/oracle/step_inputs.h"
+
+namespace isoloss::oracle {
+
+/// The mean loss that the log holds, a tensor of one element.
+inline constexpr const char* kMeanLoss = "loss_mean";
+
+/// loss = ln S + (m - x_label), S = sum e^(x_j - m), m = max x; lm_head
+/// gradient = round((softmax - onehot) / N), N labels that count; loss_mean.
+///
+/// Bounds   x_j - m is rounded once, which changes e^(x_j - m) by that much of
+///          itself; exp and ln are within 2 ulp (kernels' promise, 4 unit
+///          roundoffs); S by gamma_V, and ln S by S's relative error.
+void CheckLoss(const StepInputs& inputs, ReportSink& sink);
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,391 @@
+#include "isoloss/oracle/precision_probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include "isoloss/base/error.h"
+#include "isoloss/formats/format.h"
+#include "isoloss/model/routing_source.h"
+#include "isoloss/oracle/router_check.h"
+#include "isoloss/train/learner.h"
+#include "isoloss/train/mesh_setup.h"
+
+namespace isoloss::oracle {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// Inner products of two tensors, or of a part of them.
+struct Products {
+  double errors = 0.0;   // ||c - r||^2
+  double squares = 0.0;  // ||r||^2
+  double mixed = 0.0;    // <c, r>
+
+  void Add(const float* candidate, const float* reference, size_t size) {
+    for (size_t i = 0; i < size; ++i) {
+      const auto c = static_cast<double>(candidate[i]);
+      const auto r = static_cast<double>(reference[i]);
+      errors += (c - r) * (c - r);
+      squares += r * r;
+      mixed += c * r;
+    }
+  }
+  void Add(const Products& part) {
+    errors += part.errors;
+    squares += part.squares;
+    mixed += part.mixed;
+  }
+  double RelativeError() const {
+    if (errors == 0.0) return 0.0;
+    return std::sqrt(errors) / std::sqrt(squares);
+  }
+};
+
+/// Ends of a tensor's groups of rows.
+std::vector<size_t> GroupEnds(const RecordedTensor& tensor) {
+  if (!tensor.begins.empty()) {
+    return {tensor.begins.begin() + 1, tensor.begins.end()};
+  }
+  std::vector<size_t> ends;
+  const size_t rows = tensor.values.rows();
+  for (size_t end = 0; end < rows;) {
+    ends.push_back(end = std::min(rows, end + kGroupRows));
+  }
+  return ends;
+}
+
+/// Ends of the runs of rows in which column blocks start anew.
+std::vector<size_t> SegmentEnds(const RecordedTensor& tensor) {
+  std::vector<size_t> begins = tensor.begins;
+  if (begins.empty()) begins = {0, tensor.values.rows()};
+  const size_t groups = begins.size() - 1;
+  const size_t segments = tensor.segment_ends.size() / groups;
+  if (segments == 0) return {begins.begin() + 1, begins.end()};
+  std::vector<size_t> ends;
+  for (size_t i = 0; i < tensor.segment_ends.size(); ++i) {
+    ends.push_back(begins[i / segments] + tensor.segment_ends[i]);
+  }
+  return ends;
+}
+
+/// What quantisation loses of a tensor's elements.
+class QuantizationLoss {
+ public:
+  explicit QuantizationLoss(const formats::MxSpec& spec) : spec_(spec) {}
+
+  void AddBlock(std::span<const float> block) {
+    quantized_.resize(block.size());
+    formats::QuantizeDequantizeBlock(block, spec_, quantized_);
+    const float scale = formats::DecodeE8m0(formats::MxScale(block, spec_));
+    const double limit =
+        static_cast<double>(formats::MaxFinite(*spec_.element)) *
+        static_cast<double>(scale);
+    for (size_t i = 0; i < block.size(); ++i) {
+      ++elements_;
+      if (!std::isfinite(block[i])) continue;
+      if (block[i] != 0.0f && quantized_[i] == 0.0f) ++underflows_;
+      if (std::fabs(static_cast<double>(block[i])) > limit) ++saturated_;
+    }
+  }
+  double saturated() const { return Percent(saturated_); }
+  double underflows() const { return Percent(underflows_); }
+
+ private:
+  double Percent(size_t count) const {
+    return elements_ == 0 ? 0.0
+                          : 100.0 * static_cast<double>(count) /
+                                static_cast<double>(elements_);
+  }
+
+  const formats::MxSpec& spec_;
+  std::vector<float> quantized_;
+  size_t elements_ = 0;
+  size_t saturated_ = 0;
+  size_t underflows_ = 0;
+};
+
+QuantizationLoss LossAlongRows(const RecordedTensor& tensor) {
+  QuantizationLoss loss(tensor.rowwise);
+  const Matrix<float>& values = tensor.values;
+  for (size_t r = 0; r < values.rows(); ++r) {
+    for (size_t c = 0; c < values.cols(); c += formats::kMxBlockSize) {
+      const size_t count = std::min(formats::kMxBlockSize, values.cols() - c);
+      loss.AddBlock({values.Row(r) + c, count});
+    }
+  }
+  return loss;
+}
+
+QuantizationLoss LossDownColumns(const RecordedTensor& tensor) {
+  QuantizationLoss loss(tensor.columnwise);
+  std::vector<float> block;
+  size_t begin = 0;
+  for (const size_t end : SegmentEnds(tensor)) {
+    for (size_t r = begin; r < end; r += formats::kMxBlockSize) {
+      const size_t count = std::min(formats::kMxBlockSize, end - r);
+      for (size_t c = 0; c < tensor.values.cols(); ++c) {
+        block.clear();
+        for (size_t i = 0; i < count; ++i) {
+          block.push_back(tensor.values(r + i, c));
+        }
+        loss.AddBlock(block);
+      }
+    }
+    begin = end;
+  }
+  return loss;
+}
+
+void RequireSameExtent(const RecordedTensor& candidate,
+                       const RecordedTensor& reference) {
+  const Matrix<float>& c = candidate.values;
+  const Matrix<float>& r = reference.values;
+  if (c.rows() == r.rows() && c.cols() == r.cols() &&
+      candidate.begins == reference.begins) {
+    return;
+  }
+  ThrowError(ErrorKind::kShape,
+             "precision probe: {} is {}x{} in {} groups of rows in the "
+             "candidate, but {}x{} in {} in the reference. Give both arms the "
+             "same expert_padding.",
+             candidate.name, c.rows(), c.cols(), candidate.begins.size(),
+             r.rows(), r.cols(), reference.begins.size());
+}
+
+/// The experts that a recorded step chose.
+class RecordedRouting : public model::RoutingSource {
+ public:
+  RecordedRouting(const StepRecord& record, size_t dense_layers)
+      : record_(record), dense_layers_(dense_layers) {}
+
+  void Choose(size_t layer, size_t token,
+              std::span<int32_t> expert_ids) const override {
+    const MatrixView<const int32_t> ids = record_.ExpertIds(RouterName(layer));
+    std::copy_n(ids.Row(token), expert_ids.size(), expert_ids.begin());
+  }
+  /// Of MoE layer `layer`, from 0.
+  std::string RouterName(size_t layer) const {
+    return "layers." + std::to_string(layer + dense_layers_) + ".moe.router";
+  }
+
+ private:
+  const StepRecord& record_;
+  const size_t dense_layers_;
+};
+
+train::RunHooks Listening(train::RunHooks hooks, StepRecord& record) {
+  const auto on_tensor = hooks.on_tensor;
+  const auto on_routing = hooks.on_routing;
+  hooks.on_tensor = [&record, on_tensor](int64_t step,
+                                         const model::Tensor& tensor) {
+    if (on_tensor) on_tensor(step, tensor);
+    record.OnTensor(tensor);
+  };
+  hooks.on_routing = [&record, on_routing](int64_t step,
+                                           std::string_view module,
+                                           MatrixView<const int32_t> ids) {
+    if (on_routing) on_routing(step, module, ids);
+    record.OnRouting(module, ids, 0);
+  };
+  return hooks;
+}
+
+/// The mesh of a whole arm.
+std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
+    const train::Experiment& experiment, const train::Arm& arm,
+    ThreadTeam& team, const train::RunHooks& hooks) {
+  auto mesh = train::MakeMesh(experiment, arm, hooks.reason_folder, team,
+                              hooks.make_transport);
+  if (mesh->processes() > 1) {
+    ThrowError(ErrorKind::kConfig,
+               "precision probe: {} processes share the ranks, but one must "
+               "hold them all. Use the transport `loop`.",
+               mesh->processes());
+  }
+  mesh->DecorateExchanges(hooks.decorate_exchange);
+  return mesh;
+}
+
+/// An arm at some step, and what its last step announced.
+class ProbedArm {
+ public:
+  ProbedArm(const train::Experiment& experiment, const train::Arm& arm,
+            uint64_t seed, const corpus::Corpus& corpus, ThreadTeam& team,
+            const train::RunHooks& hooks)
+      : hooks_(Listening(hooks, record_)),
+        mesh_(MakeWholeMesh(experiment, arm, team, hooks)),
+        learner_(experiment, arm, seed, corpus, team, hooks_, {}, *mesh_) {}
+  ProbedArm(const ProbedArm&) = delete;
+  ProbedArm& operator=(const ProbedArm&) = delete;
+
+  train::Learner& learner() { return learner_; }
+  const StepRecord& record() const { return record_; }
+
+  /// False if the step was not finite.
+  bool Step(int64_t step) {
+    record_.Clear();
+    runlog::RunLog rows;
+    return learner_.Step(step, rows);
+  }
+
+ private:
+  StepRecord record_;
+  const train::RunHooks hooks_;
+  std::unique_ptr<expert_parallel::Mesh> mesh_;
+  train::Learner learner_;
+};
+
+/// Share of the (token, slot) pairs of `routing` that a router would not have
+/// chosen by the scores that it announced.
+double FlipShare(const StepRecord& record, const model::ModelConfig& config,
+                 const std::string& router, std::span<const float> bias) {
+  const Matrix<float>& scores = record.At(router + ".scores_output").values;
+  const MatrixView<const int32_t> ids = record.ExpertIds(router);
+  size_t flips = 0;
+  for (size_t t = 0; t < ids.rows(); ++t) {
+    const std::vector<int32_t> own =
+        ChooseExperts(config, {scores.Row(t), scores.cols()}, bias);
+    for (size_t k = 0; k < ids.cols(); ++k) {
+      if (std::find(own.begin(), own.end(), ids(t, k)) == own.end()) ++flips;
+    }
+  }
+  return static_cast<double>(flips) /
+         static_cast<double>(ids.rows() * ids.cols());
+}
+
+void CheckSteps(const train::Experiment& experiment,
+                std::span<const int64_t> steps) {
+  int64_t before = 0;
+  for (const int64_t step : steps) {
+    if (step <= before || step > experiment.train.steps) {
+      ThrowError(ErrorKind::kConfig,
+                 "precision probe: step {} follows step {}, but steps must "
+                 "ascend from 1 to the run's {}. Choose others.",
+                 step, before, experiment.train.steps);
+    }
+    before = step;
+  }
+}
+
+/// Compares the two records and appends the rows.
+class Findings {
+ public:
+  explicit Findings(PrecisionFindings& findings) : findings_(findings) {}
+
+  void Add(int64_t step, const StepRecord& candidate,
+           const StepRecord& reference) {
+    for (const RecordedTensor* tensor : reference.tensors()) {
+      runlog::PrecisionRow row =
+          CompareTensors(candidate.At(tensor->name), *tensor);
+      row.step = step;
+      row.tensor = PlaceOf(tensor->name);
+      findings_.precision.Append(row);
+    }
+  }
+  void AddFlips(int64_t step, int64_t layer, double share) {
+    findings_.routing_flips.step.push_back(step);
+    findings_.routing_flips.layer.push_back(layer);
+    findings_.routing_flips.flip_share.push_back(share);
+  }
+
+ private:
+  int64_t PlaceOf(const std::string& tensor) {
+    const auto [found, added] = places_.try_emplace(
+        tensor, static_cast<int64_t>(findings_.tensors.size()));
+    if (added) findings_.tensors.push_back(tensor);
+    return found->second;
+  }
+
+  PrecisionFindings& findings_;
+  std::map<std::string, int64_t> places_;
+};
+
+}  // namespace
+
+runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
+                                    const RecordedTensor& reference) {
+  RequireSameExtent(candidate, reference);
+  runlog::PrecisionRow row = {.saturated = kNan, .underflows = kNan};
+  const size_t width = reference.values.cols();
+  Products all;
+  size_t begin = 0;
+  for (const size_t end : GroupEnds(reference)) {
+    Products group;
+    for (size_t r = begin; r < end; ++r) {
+      group.Add(candidate.values.Row(r), reference.values.Row(r), width);
+    }
+    all.Add(group);
+    const double error = group.RelativeError();
+    // NaN stays, whatever follows.
+    if (!(row.worst_group_error >= error) &&
+        !std::isnan(row.worst_group_error)) {
+      row.worst_group_error = error;
+    }
+    begin = end;
+  }
+  row.relative_error = all.RelativeError();
+  row.gain = all.squares == 0.0 ? kNan : all.mixed / all.squares - 1.0;
+  if (candidate.quantized_rowwise || candidate.quantized_columnwise) {
+    const QuantizationLoss loss = candidate.quantized_rowwise
+                                      ? LossAlongRows(candidate)
+                                      : LossDownColumns(candidate);
+    row.saturated = loss.saturated();
+    row.underflows = loss.underflows();
+  }
+  return row;
+}
+
+PrecisionFindings ProbePrecision(const train::Experiment& experiment,
+                                 const train::Arm& candidate,
+                                 const train::Arm& reference, uint64_t seed,
+                                 const corpus::Corpus& corpus,
+                                 std::span<const int64_t> steps,
+                                 ThreadTeam& team,
+                                 const train::RunHooks& hooks) {
+  CheckSteps(experiment, steps);
+  if (train::RecipeOf(reference).quantizes()) {
+    ThrowError(ErrorKind::kConfig,
+               "precision probe: the reference `{}` has the recipe {}, which "
+               "quantises, but it must be in high precision. Name a BF16 arm.",
+               reference.name, reference.recipe);
+  }
+  const model::ModelConfig& config = experiment.model;
+  ProbedArm teacher(experiment, reference, seed, corpus, team, {});
+  const RecordedRouting routing(teacher.record(), config.n_dense_layers);
+  train::RunHooks replaying = hooks;
+  replaying.routing = &routing;
+  ProbedArm pupil(experiment, candidate, seed, corpus, team, replaying);
+
+  PrecisionFindings result;
+  Findings findings(result);
+  int64_t step = 0;
+  for (const int64_t probed : steps) {
+    while (++step < probed) {
+      if (!teacher.Step(step)) return result;
+    }
+    pupil.learner().GoOnFrom(teacher.learner().State());
+    Matrix<float> bias(config.n_moe_layers(), config.num_experts);
+    const MatrixView<float> now = pupil.learner().State().expert_bias;
+    for (size_t layer = 0; layer < bias.rows(); ++layer) {
+      std::copy_n(now.Row(layer), bias.cols(), bias.Row(layer));
+    }
+    const bool finite = teacher.Step(step);
+    pupil.Step(step);
+    findings.Add(step, pupil.record(), teacher.record());
+    const bool learned =
+        experiment.routing.mode == model::RoutingMode::kLearned;
+    for (size_t layer = 0; learned && layer < bias.rows(); ++layer) {
+      findings.AddFlips(
+          step, static_cast<int64_t>(layer),
+          FlipShare(pupil.record(), config, routing.RouterName(layer),
+                    {bias.Row(layer), bias.cols()}));
+    }
+    if (!finite) break;
+  }
+  return result;
+}
+
+}  // namespace isoloss::oracle

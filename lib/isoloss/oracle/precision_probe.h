@@ -1,0 +1,64 @@
+// Level L3: one arm's steps against those of a BF16 arm that has the same
+// weights, batch, biases and routing, step by step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/oracle/step_record.h"
+#include "isoloss/runlog/probe_log.h"
+#include "isoloss/train/experiment.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::oracle {
+
+/// A tensor's groups, where it names none (experts): so many rows.
+inline constexpr size_t kGroupRows = 32;
+
+/// Two tensors of equal shape.
+/// relative_error   ||c - r|| / ||r||; 0 if both are zero, infinite if only the
+///                  reference is, NaN if an element of one is not finite
+/// gain             <c, r> / <r, r> - 1, NaN where r is zero
+/// worst_group_error   largest relative error of a group of rows; groups of
+///                  which both are zero count nothing
+/// saturated, underflows   of the candidate as its GEMM quantises it along
+///                  rows, or down columns if it does only that; NaN if neither
+/// Step and tensor are the caller's.
+/// Errors   ShapeError if extents or groups differ.
+runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
+                                    const RecordedTensor& reference);
+
+struct PrecisionFindings {
+  std::vector<std::string> tensors;  ///< that rows name by place
+  runlog::PrecisionColumns precision;
+  runlog::RoutingFlipColumns routing_flips;
+};
+
+/// Trains `reference` (its recipe must not quantise) with `seed` up to the last
+/// of `steps` (from 1, ascending). Before each of them the candidate gets its
+/// weights and biases, computes forward and backward pass of the same batch
+/// with the experts that the reference chose, and is compared, tensor by
+/// tensor. Nothing that the candidate computes has an effect on later steps, so
+/// neither errors nor chaos accumulate: each step is a sample of its own, and
+/// so is each seed.
+///
+/// `hooks` are of the candidate: its transport, and what is done to gradients.
+/// Errors   ConfigError if steps do not ascend from 1 within the run, the
+///          reference quantises, or the experiment replays a routing; as
+///          train::TrainRun.
+/// Cost     two steps for each of `steps`, one for each step before.
+PrecisionFindings ProbePrecision(const train::Experiment& experiment,
+                                 const train::Arm& candidate,
+                                 const train::Arm& reference, uint64_t seed,
+                                 const corpus::Corpus& corpus,
+                                 std::span<const int64_t> steps,
+                                 ThreadTeam& team,
+                                 const train::RunHooks& hooks = {});
+
+}  // namespace isoloss::oracle

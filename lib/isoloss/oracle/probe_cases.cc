@@ -1,0 +1,160 @@
+#include "isoloss/oracle/probe_cases.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/formats/bf16.h"
+#include "isoloss/formats/mx_block.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using formats::kMxBlockSize;
+
+/// Calls edit(matrix) with each matrix of each layer, one of each expert; not
+/// with vectors, the embedding and the head.
+template <typename Edit>
+void ForEachMatrix(model::ParameterSet& weights, const Edit& edit) {
+  for (model::Parameter& parameter : weights.parameters()) {
+    if (!parameter.name.starts_with("layers.") || parameter.shape.size() < 2) {
+      continue;
+    }
+    const size_t count = parameter.shape.size() > 2 ? parameter.shape[0] : 1;
+    const size_t rows = parameter.values.rows() / count;
+    for (size_t i = 0; i < count; ++i) {
+      edit(parameter.values.view().Rows(i * rows, rows));
+    }
+  }
+}
+
+void HeatRowAndColumn(const model::ModelConfig& /*config*/,
+                      model::ParameterSet& weights) {
+  constexpr float kHeat = 0x1p12f;
+  ForEachMatrix(weights, [](MatrixView<float> matrix) {
+    const size_t row = matrix.rows() / 3;
+    const size_t column = matrix.cols() / 2 + 1;
+    for (size_t j = 0; j < matrix.cols(); ++j) matrix(row, j) *= kHeat;
+    for (size_t i = 0; i < matrix.rows(); ++i) {
+      if (i != row) matrix(i, column) *= kHeat;
+    }
+  });
+}
+
+void ZeroRowAndBlock(const model::ModelConfig& /*config*/,
+                     model::ParameterSet& weights) {
+  ForEachMatrix(weights, [](MatrixView<float> matrix) {
+    std::fill_n(matrix.Row(0), matrix.cols(), 0.0f);
+    const size_t block = std::min(kMxBlockSize, matrix.cols());
+    std::fill_n(matrix.Row(1), block, 0.0f);
+  });
+}
+
+/// Moves `value` by `steps` BF16 numbers away from zero.
+float AwayInBf16(float value, int steps) {
+  return formats::DecodeBf16(
+      static_cast<uint16_t>(formats::EncodeBf16(value) + steps));
+}
+
+/// Scales a block so that its largest magnitude is exactly `amax`.
+void SetLargest(float* block, size_t size, float amax) {
+  float* largest = std::max_element(block, block + size, [](float a, float b) {
+    return std::fabs(a) < std::fabs(b);
+  });
+  const float old = std::fabs(*largest);
+  if (!(old > 0.0f)) return;
+  // One step below amax for the others, so that rounding cannot pass it.
+  const float limit = AwayInBf16(amax, -1);
+  for (size_t i = 0; i < size; ++i) {
+    block[i] = std::clamp(block[i] / old * amax, -limit, limit);
+  }
+  *largest = std::copysign(amax, *largest);
+}
+
+void SetBlocksToScaleEdges(const model::ModelConfig& /*config*/,
+                           model::ParameterSet& weights) {
+  ForEachMatrix(weights, [](MatrixView<float> matrix) {
+    for (size_t i = 0; i < matrix.rows(); ++i) {
+      for (size_t j = 0; j < matrix.cols(); j += kMxBlockSize) {
+        // 448 * 2^-13 = 0.055 is about the largest of 32 initial weights.
+        const int step = static_cast<int>((i + j / kMxBlockSize) % 3) - 1;
+        SetLargest(matrix.Row(i) + j, std::min(kMxBlockSize, matrix.cols() - j),
+                   AwayInBf16(448.0f * 0x1p-13f, step));
+      }
+    }
+  });
+}
+
+/// Rows a, -a, a, -a, … in groups of four, scaled by 8: of a and -a one has a
+/// score above a half, twice. The last two rows are zero, score a half, and
+/// come after them.
+void TieRouterRows(const model::ModelConfig& config,
+                   model::ParameterSet& weights) {
+  for (model::Parameter& parameter : weights.parameters()) {
+    if (!parameter.name.ends_with(".router.gate.weight")) continue;
+    const MatrixView<float> gate = parameter.values.view();
+    const size_t idle = std::min<size_t>(2, config.num_experts / 2);
+    for (size_t e = 0; e < gate.rows(); ++e) {
+      const float sign = e % 2 == 0 ? 8.0f : -8.0f;
+      const bool is_idle = e + idle >= gate.rows();
+      const float* source = gate.Row(e / 4 * 4);
+      for (size_t j = 0; j < gate.cols(); ++j) {
+        // Row 4 n itself comes first of its group and is scaled last.
+        if (e % 4 != 0) gate(e, j) = is_idle ? 0.0f : sign * source[j];
+      }
+    }
+    for (size_t e = 0; e < gate.rows(); e += 4) {
+      const bool is_idle = e + idle >= gate.rows();
+      for (size_t j = 0; j < gate.cols(); ++j) {
+        gate(e, j) = is_idle ? 0.0f : 8.0f * gate(e, j);
+      }
+    }
+  }
+}
+
+/// A replayed routing fits only the sequences that it was recorded with.
+void MakeTails(train::Experiment& experiment) {
+  model::ModelConfig& model = experiment.model;
+  model.moe_hidden_dim += 16;
+  model.dense_hidden_dim += 8;
+  model.dim += 24;
+  if (experiment.routing.mode != train::RoutingMode::kReplay) {
+    experiment.data.sequence_length = 40;
+  }
+  model::Validate(model, "probe case tails:");
+}
+
+}  // namespace
+
+const std::vector<ProbeCase>& ProbeCases() {
+  static const std::vector<ProbeCase> kCases = {
+      {"plain", "the experiment as it is"},
+      {"hot_row", "a row and a column of each matrix times 2^12", nullptr,
+       HeatRowAndColumn},
+      {"zero_block", "a row and a block of each matrix are zero", nullptr,
+       ZeroRowAndBlock},
+      {"scale_edge", "block maxima where a rounded-up scale steps", nullptr,
+       SetBlocksToScaleEdges},
+      {"router_ties", "experts that tie exactly or that nobody chooses",
+       nullptr, TieRouterRows},
+      {"tails", "sizes that 32 does not divide", MakeTails, nullptr},
+  };
+  return kCases;
+}
+
+const ProbeCase& ProbeCaseByName(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ProbeCase& probe_case : ProbeCases()) {
+    if (probe_case.name == name) return probe_case;
+    names.push_back(probe_case.name);
+  }
+  ThrowError(ErrorKind::kConfig, "probe: there is no case `{}`, only {}.{}",
+             name, fmt::join(names, ", "), DidYouMean(name, names));
+}
+
+}  // namespace isoloss::oracle

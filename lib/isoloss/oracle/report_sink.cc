@@ -1,0 +1,21 @@
+#include "isoloss/oracle/report_sink.h"
+
+namespace isoloss::oracle {
+
+void ReportSink::Add(const std::string& tensor, const Comparison& comparison) {
+  const std::lock_guard lock(mutex_);
+  const auto [place, is_new] = comparisons_.try_emplace(tensor, comparison);
+  if (!is_new) place->second.Merge(comparison);
+}
+
+void ReportSink::AddRouting(const runlog::OracleRoutingRow& row) {
+  const std::lock_guard lock(mutex_);
+  routing_.push_back(row);
+}
+
+bool ReportSink::Has(const std::string& tensor) const {
+  const std::lock_guard lock(mutex_);
+  return comparisons_.contains(tensor);
+}
+
+}  // namespace isoloss::oracle

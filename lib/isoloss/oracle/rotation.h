@@ -1,0 +1,41 @@
+// Rotary position embedding as its tables turn pairs, with the error of FP32.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "isoloss/model/config.h"
+#include "isoloss/oracle/estimate.h"
+
+namespace isoloss::oracle {
+
+/// Frequency of each rotated pair from the formulas of docs/model.md, section
+/// 4: FP32 where it says FP32.
+std::vector<float> OracleRopeFrequencies(const model::ModelConfig& config);
+
+/// Turns of all pairs at all positions of a batch.
+class Rotation {
+ public:
+  /// `positions` are not negative.
+  Rotation(const model::ModelConfig& config,
+           const std::vector<int32_t>& positions);
+
+  size_t pairs() const { return frequencies_.size(); }
+
+  /// y = `x` turned by the angles of `position`, or back; not rounded.
+  /// Shapes   x, y [2 * pairs]; other memory.
+  void Turn(int32_t position, bool inverse, const Estimate* x,
+            Estimate* y) const;
+
+ private:
+  struct Entry {
+    Estimate cos;
+    Estimate sin;
+  };
+
+  std::vector<float> frequencies_;
+  std::vector<Entry> entries_;  // [positions * pairs]
+};
+
+}  // namespace isoloss::oracle

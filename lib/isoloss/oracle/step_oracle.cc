@@ -1,0 +1,148 @@
+#include "isoloss/oracle/step_oracle.h"
+
+#include <atomic>
+#include <cmath>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/model/gemm_sites.h"
+#include "isoloss/oracle/attention_check.h"
+#include "isoloss/oracle/elementwise_check.h"
+#include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/known_recipes.h"
+#include "isoloss/oracle/linear_check.h"
+#include "isoloss/oracle/loss_check.h"
+#include "isoloss/oracle/norm_check.h"
+#include "isoloss/oracle/router_check.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::oracle {
+namespace {
+
+/// A fault of the tensor as a whole.
+void ReportFault(const std::string& tensor, ReportSink& sink) {
+  Comparison comparison(Grid::kFp32);
+  comparison.AddOther(0, 0, std::nanf(""), 0.0);
+  sink.Add(tensor, comparison);
+}
+
+/// Parts take very different times, so whoever is free takes the next one.
+void RunParts(const std::vector<CheckPart>& parts, const StepInputs& inputs,
+              ThreadTeam& team, ReportSink& sink) {
+  std::atomic<size_t> next{0};
+  team.ParallelFor(static_cast<size_t>(team.size()), [&](size_t) {
+    for (size_t i = next.fetch_add(1); i < parts.size();
+         i = next.fetch_add(1)) {
+      parts[i](inputs, sink);
+    }
+  });
+}
+
+std::string RouterOf(size_t layer) {
+  return "layers." + std::to_string(layer) + ".moe.router";
+}
+
+}  // namespace
+
+StepOracle::StepOracle(const train::Experiment& experiment,
+                       const train::Arm& arm,
+                       const model::ParameterSet& initial)
+    : config_(experiment.model),
+      routing_(experiment.routing.mode),
+      recipe_(AsKnown(train::RecipeOf(arm)),
+              model::GemmSites(experiment.model)),
+      activations_(ActivationGrid(recipe_.recipe())),
+      mesh_({.topology = experiment.parallel.mesh,
+             .options = arm.exchange.Resolved(),
+             .dispatch_units = experiment.parallel.dispatch_units}),
+      update_(experiment.model, experiment.train, initial) {}
+
+void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
+                       const StepOutcome& outcome, ThreadTeam& team,
+                       ReportSink& sink) {
+  std::vector<ExpertRows> expert_rows;
+  for (size_t n = config_.n_dense_layers; n < config_.n_layers; ++n) {
+    expert_rows.push_back(
+        PlaceRows(record.ExpertIds(RouterOf(n)), config_.num_experts, mesh_));
+  }
+  const StepInputs inputs = {.record = record,
+                             .config = config_,
+                             .recipe = recipe_,
+                             .activations = activations_,
+                             .batch = batch,
+                             .mesh = mesh_,
+                             .expert_rows = expert_rows,
+                             .loss = outcome.row.loss_nats};
+  // Without all of them no check knows what it reads.
+  if (!HasAllTensors(inputs, sink)) return;
+  RunParts(Parts(inputs, outcome), inputs, team, sink);
+  update_.Check(record, outcome, activations_, team, sink);
+  RequireAllChecked(inputs, sink);
+}
+
+bool StepOracle::HasAllTensors(const StepInputs& inputs,
+                               ReportSink& sink) const {
+  bool all = true;
+  for (const ExpectedTensor& expected : ExpectedTensors(inputs)) {
+    const RecordedTensor* tensor = inputs.record.Find(expected.name);
+    if (tensor != nullptr && tensor->values.rows() == expected.rows &&
+        tensor->values.cols() == expected.cols) {
+      continue;
+    }
+    ReportFault(expected.name, sink);
+    all = false;
+  }
+  for (const std::string& name : inputs.record.repeated()) {
+    ReportFault(name, sink);
+  }
+  return all;
+}
+
+std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
+                                         const StepOutcome& outcome) const {
+  std::vector<CheckPart> parts;
+  // The longest first.
+  for (size_t layer = 0; layer < config_.n_layers; ++layer) {
+    parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
+      CheckAttention(step.record, step.config, layer, step.batch,
+                     step.activations, sink);
+    });
+  }
+  AddLinearParts(inputs, parts);
+  for (size_t layer = config_.n_dense_layers; layer < config_.n_layers;
+       ++layer) {
+    parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
+      CheckMoe(step.record, step.config, layer, step.mesh, step.activations,
+               sink);
+    });
+    const size_t moe_layer = layer - config_.n_dense_layers;
+    const size_t experts = config_.num_experts;
+    const std::span bias(update_.expert_bias().Row(moe_layer), experts);
+    const std::span counts(outcome.tokens_per_expert.Row(moe_layer), experts);
+    parts.emplace_back(
+        [this, layer, bias, counts](const StepInputs& step, ReportSink& sink) {
+          CheckRouter(step.record, step.config, layer, routing_, bias, counts,
+                      sink);
+        });
+  }
+  parts.emplace_back(CheckLoss);
+  AddNormParts(inputs, parts);
+  AddElementwiseParts(inputs, parts);
+  return parts;
+}
+
+void StepOracle::RequireAllChecked(const StepInputs& inputs,
+                                   ReportSink& sink) const {
+  for (const RecordedTensor* tensor : inputs.record.tensors()) {
+    const auto found = sink.comparisons().find(tensor->name);
+    const auto size = static_cast<int64_t>(tensor->values.size());
+    if (found == sink.comparisons().end() ? size > 0
+                                          : found->second.elements() < size) {
+      ReportFault(tensor->name, sink);
+    }
+  }
+}
+
+}  // namespace isoloss::oracle

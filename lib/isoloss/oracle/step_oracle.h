@@ -1,0 +1,56 @@
+// The oracle of a whole training step: every tensor that it announced against
+// a computation in double precision from the tensors that its operation read.
+//
+// Nothing here shares code with the kernels. Errors do not spread: each
+// operation starts from the step's own values, and experts are those that the
+// step chose.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/corpus/batches.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/oracle/report_sink.h"
+#include "isoloss/oracle/step_inputs.h"
+#include "isoloss/oracle/step_record.h"
+#include "isoloss/oracle/update_check.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::oracle {
+
+/// Follows one run from its first step.
+class StepOracle {
+ public:
+  /// `initial`: the master weights before the first step.
+  /// Errors   ConfigError if the arm's recipe does not fit the model.
+  StepOracle(const train::Experiment& experiment, const train::Arm& arm,
+             const model::ParameterSet& initial);
+
+  /// Checks the next step, announced as `record` of `batch` by a single
+  /// process. A tensor that the model must have and that was not announced, or
+  /// has another extent, and one that no check knows, are `other`; so is a
+  /// tensor that was announced twice.
+  /// Errors   FormatError if `outcome` is of another step than the next.
+  void Check(const StepRecord& record, const corpus::Batch& batch,
+             const StepOutcome& outcome, ThreadTeam& team, ReportSink& sink);
+
+ private:
+  bool HasAllTensors(const StepInputs& inputs, ReportSink& sink) const;
+  std::vector<CheckPart> Parts(const StepInputs& inputs,
+                               const StepOutcome& outcome) const;
+  void RequireAllChecked(const StepInputs& inputs, ReportSink& sink) const;
+
+  const model::ModelConfig config_;
+  const model::RoutingMode routing_;
+  const precision::ResolvedRecipe recipe_;
+  const Grid activations_;
+  const expert_parallel::MeshConfig mesh_;
+  UpdateOracle update_;
+};
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,91 @@
+// The oracle of what follows the backward pass: gradient norm, clipping,
+// learning rate, AdamW and the expert biases.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/model/config.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/report_sink.h"
+#include "isoloss/oracle/step_record.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/train/config.h"
+
+namespace isoloss::oracle {
+
+/// Learning rate of a step (from 1) by the formulas of docs/model.md, section
+/// 11.
+double OracleLearningRate(const train::TrainConfig& train, int64_t step);
+
+/// What a step added up besides its tensors.
+struct StepOutcome {
+  runlog::StepRow row;
+  /// After the update, and the counts of the step, [MoE layers, E].
+  MatrixView<const float> expert_bias;
+  MatrixView<const int64_t> tokens_per_expert;
+};
+
+/// Follows a run from its first step. Weights and biases are those that the run
+/// announced; the moments are its own: a double recursion, with the error that
+/// FP32 storage may have piled up, fed by the announced gradients.
+class UpdateOracle {
+ public:
+  UpdateOracle(const model::ModelConfig& config,
+               const train::TrainConfig& train,
+               const model::ParameterSet& initial);
+
+  /// Selection biases that the step about to be checked uses, [MoE layers, E].
+  MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
+
+  /// Checks the next step:
+  ///   <module>_weight      the weights, rounded to `activations`
+  ///   <module>_parameter, _update   from the weights before
+  ///   grad_norm, lr        the logged figures, to FP32's precision
+  ///   layers.N.moe.router_expert_bias
+  /// Clipping and AdamW take the logged norm and rate. A step whose loss or
+  /// norm is not finite must leave all as it was.
+  /// Errors   FormatError if the step did not announce one of the tensors, or
+  ///          `outcome` is of another step than the next.
+  void Check(const StepRecord& record, const StepOutcome& outcome,
+             Grid activations, ThreadTeam& team, ReportSink& sink);
+
+ private:
+  /// An Estimate whose noise is kept squared: there are two for each weight.
+  struct Number {
+    double exact = 0.0;
+    double bound = 0.0;
+    double variance = 0.0;
+  };
+  struct Tensor {
+    std::string module;
+    Matrix<float> parameter;
+    std::vector<Number> first;
+    std::vector<Number> second;
+  };
+  struct Scalars;
+
+  void CheckNorm(const StepRecord& record, const StepOutcome& outcome,
+                 ReportSink& sink) const;
+  void CheckBias(const StepOutcome& outcome, bool updated, ReportSink& sink);
+  void CheckWeight(const StepRecord& record, const Tensor& tensor,
+                   Grid activations, ReportSink& sink) const;
+  void CheckTensor(const StepRecord& record, const Scalars* scalars,
+                   Tensor& tensor, ReportSink& sink) const;
+  static Estimate Updated(const Scalars& scalars, float parameter,
+                          float gradient, Number& first, Number& second);
+  Scalars ScalarsOf(const runlog::StepRow& row) const;
+
+  const train::TrainConfig train_;
+  const size_t dense_layers_;
+  int64_t steps_ = 0;
+  std::vector<Tensor> tensors_;
+  Matrix<float> expert_bias_;
+};
+
+}  // namespace isoloss::oracle

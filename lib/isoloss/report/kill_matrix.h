@@ -1,0 +1,52 @@
+// The kill matrix for people: as text and as a picture; and as JSON for
+// programs and for going on later.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/kill_matrix.h"
+#include "isoloss/report/chart.h"
+
+namespace isoloss::report {
+
+/// How many seeds of a mutant a level or a rule caught.
+enum class KillMark { kNone, kSome, kAll, kNotJudged };
+
+/// The matrix as rows and columns of marks.
+struct KillTable {
+  struct Column {
+    std::string title;        ///< "L2", "gate", "a"
+    std::string rule;         ///< of a peer: its name; else ""
+    gate::Rate score;         ///< bugs caught
+    gate::Rate false_alarms;  ///< benign runs caught
+  };
+  struct Row {
+    std::string name;
+    std::string group;
+    gate::MutantClass mutant_class = gate::MutantClass::kBug;
+    std::vector<KillMark> marks;  ///< one per column
+    std::string finding;          ///< of the first seed that was caught
+  };
+  std::vector<Column> columns;  ///< levels, the whole gate, peers
+  std::vector<Row> rows;        ///< grouped by class, then group
+};
+
+KillTable MakeKillTable(const gate::KillMatrix& matrix);
+
+/// A table of marks, the score and false alarms of every column, and a legend.
+std::string RenderKillMatrix(const gate::KillMatrix& matrix,
+                             const TextStyle& style);
+
+/// The same as a self-contained SVG picture.
+std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix);
+
+/// All of the matrix; "score" and "false_alarms" are there for readers only.
+std::string RenderKillMatrixJson(const gate::KillMatrix& matrix);
+
+/// One cell as JSON and back: how a matrix is kept while it grows.
+std::string RenderKillCell(const gate::KillCell& cell);
+/// Errors   FormatError naming `name`, which stands for the text.
+gate::KillCell ParseKillCell(const std::string& text, const std::string& name);
+
+}  // namespace isoloss::report

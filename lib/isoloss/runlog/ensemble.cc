@@ -1,0 +1,398 @@
+#include "isoloss/runlog/ensemble.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/schema_reader.h"
+#include "isoloss/runlog/schema_writer.h"
+#include "isoloss/runlog/sealed_file.h"
+
+namespace isoloss::runlog {
+namespace {
+
+constexpr FileKind kEnsembleFile = {"null ensemble", "isoloss ensemble build"};
+
+/// Rows of all members below each other, with the member of each: a few long
+/// datasets instead of many short ones.
+template <typename Columns>
+struct Stacked {
+  std::vector<int64_t> member;
+  Columns columns;
+};
+
+/// An ensemble as it is on disk.
+struct Tables {
+  std::string kind;
+  Provenance provenance;
+  Provenance reference_provenance;
+  std::vector<std::string> tensors;
+  std::vector<int64_t> seeds;
+  std::vector<std::string> perturbations;
+  Stacked<StepColumns> steps;
+  Stacked<StepColumns> reference_steps;
+  Stacked<ParameterColumns> parameters;
+  Stacked<ParameterColumns> reference_parameters;
+  Stacked<PrecisionColumns> precision;
+  Stacked<RoutingFlipColumns> routing_flips;
+};
+
+/// Walks the columns of a Stacked; the arguments are those of one kind.
+template <typename Visit, typename... Rows>
+void VisitColumns(Visit&& visit, const StepColumns& /*kind*/, Rows&... rows) {
+  VisitSteps(visit, rows...);
+}
+template <typename Visit, typename... Rows>
+void VisitColumns(Visit&& visit, const PrecisionColumns& /*kind*/,
+                  Rows&... rows) {
+  VisitPrecision(visit, rows...);
+}
+template <typename Visit, typename... Rows>
+void VisitColumns(Visit&& visit, const RoutingFlipColumns& /*kind*/,
+                  Rows&... rows) {
+  VisitRoutingFlips(visit, rows...);
+}
+template <typename Visit, typename... Rows>
+void VisitColumns(Visit&& visit, const ParameterColumns& /*kind*/,
+                  Rows&... rows) {
+  visit(Field{"step", "step", ""}, rows.step...);
+  visit(Field{"grad_norm", "1", ""}, rows.grad_norm...);
+  visit(Field{"update_ratio", "1", ""}, rows.update_ratio...);
+}
+
+[[noreturn]] void RejectMember(size_t member, const char* column,
+                               std::string_view what) {
+  ThrowError(ErrorKind::kShape,
+             "null ensemble: {} of member {} {}, but all members must record "
+             "the same. Build the ensemble anew.",
+             column, member, what);
+}
+
+/// Parameters of a member must be those of the members before it.
+void TakeLabels(const ParameterColumns& from, size_t member,
+                ParameterColumns& to) {
+  if (member == 0) {
+    to.count = from.count;
+    to.names = from.names;
+  }
+  if (to.count != from.count || to.names != from.names) {
+    RejectMember(member, "names of parameters",
+                 "differ from those of member 0");
+  }
+}
+template <typename Columns>
+void TakeLabels(const Columns& /*from*/, size_t /*member*/, Columns& /*to*/) {}
+
+template <typename Columns>
+void Stack(const Columns& from, size_t member, Stacked<Columns>& to) {
+  TakeLabels(from, member, to.columns);
+  const size_t before = to.columns.step.size();
+  VisitColumns(
+      [&](const Field& field, auto& target, const auto& source) {
+        const bool had_it = before == 0 || !target.empty();
+        if (!from.step.empty() && had_it == source.empty() && before > 0) {
+          RejectMember(member, field.name,
+                       source.empty() ? "is empty" : "is there");
+        }
+        target.insert(target.end(), source.begin(), source.end());
+      },
+      from, to.columns, from);
+  to.member.insert(to.member.end(), from.step.size(),
+                   static_cast<int64_t>(member));
+}
+
+Tables TablesOf(const Ensemble& ensemble) {
+  Tables tables;
+  tables.kind = EnsembleKindName(ensemble.kind);
+  tables.provenance = ensemble.provenance;
+  tables.reference_provenance = ensemble.reference_provenance;
+  tables.tensors = ensemble.tensors;
+  for (size_t i = 0; i < ensemble.members.size(); ++i) {
+    const EnsembleMember& member = ensemble.members[i];
+    tables.seeds.push_back(member.seed);
+    tables.perturbations.push_back(member.perturbation);
+    Stack(member.steps, i, tables.steps);
+    Stack(member.reference_steps, i, tables.reference_steps);
+    Stack(member.parameters, i, tables.parameters);
+    Stack(member.reference_parameters, i, tables.reference_parameters);
+    Stack(member.precision, i, tables.precision);
+    Stack(member.routing_flips, i, tables.routing_flips);
+  }
+  return tables;
+}
+
+/// Copies the labels, which all members share.
+void ShareLabels(const ParameterColumns& from, ParameterColumns& to) {
+  to.count = from.count;
+  to.names = from.names;
+}
+template <typename Columns>
+void ShareLabels(const Columns& /*from*/, Columns& /*to*/) {}
+
+/// The rows of one member.
+template <typename Columns>
+Columns Unstack(const Stacked<Columns>& from, size_t member) {
+  const auto [first, last] = std::equal_range(
+      from.member.begin(), from.member.end(), static_cast<int64_t>(member));
+  const size_t rows = from.member.size();
+  const size_t begin = static_cast<size_t>(first - from.member.begin());
+  const size_t end = static_cast<size_t>(last - from.member.begin());
+  Columns to;
+  ShareLabels(from.columns, to);
+  VisitColumns(
+      [&](const Field&, auto& target, const auto& source) {
+        if (source.empty()) return;
+        const size_t width = source.size() / rows;
+        target.assign(source.begin() + static_cast<ptrdiff_t>(begin * width),
+                      source.begin() + static_cast<ptrdiff_t>(end * width));
+      },
+      to, to, from.columns);
+  return to;
+}
+
+Ensemble EnsembleOf(const Tables& tables, EnsembleKind kind) {
+  Ensemble ensemble;
+  ensemble.kind = kind;
+  ensemble.provenance = tables.provenance;
+  ensemble.reference_provenance = tables.reference_provenance;
+  ensemble.tensors = tables.tensors;
+  for (size_t i = 0; i < tables.seeds.size(); ++i) {
+    ensemble.members.push_back(
+        {.perturbation = tables.perturbations[i],
+         .seed = tables.seeds[i],
+         .steps = Unstack(tables.steps, i),
+         .reference_steps = Unstack(tables.reference_steps, i),
+         .parameters = Unstack(tables.parameters, i),
+         .reference_parameters = Unstack(tables.reference_parameters, i),
+         .precision = Unstack(tables.precision, i),
+         .routing_flips = Unstack(tables.routing_flips, i)});
+  }
+  return ensemble;
+}
+
+/// Passes attributes on under "reference_<name>".
+template <typename Visitor>
+class ReferenceAttributes {
+ public:
+  explicit ReferenceAttributes(Visitor& visitor) : visitor_(visitor) {}
+  template <typename T>
+  void Attribute(const Field& field, T& value) {
+    const std::string name = std::string("reference_") + field.name;
+    visitor_.Attribute(
+        Field{name.c_str(), field.unit, field.description, field.since}, value);
+  }
+
+ private:
+  Visitor& visitor_;
+};
+
+/// Walks the layout in its order on disk; visitors as for VisitProbeLog.
+template <typename Visitor, typename TablesT>
+void VisitTables(Visitor& visitor, TablesT& tables) {
+  const auto required = [&visitor](const Field& field, auto& values) {
+    visitor.RequiredColumn(field, values);
+  };
+  const auto group = [&](const char* name, const char* description,
+                         auto& table) {
+    visitor.Group(name, description, 1);
+    required(Field{"member", "1", "Place in /members"}, table.member);
+  };
+  const auto step_table = [&](const char* name, const char* description,
+                              auto& table) {
+    group(name, description, table);
+    VisitSteps([&](const Field& field,
+                   auto& values) { visitor.Column(field, values); },
+               table.columns);
+  };
+  const auto parameter_table = [&](const char* name, const char* description,
+                                   auto& table) {
+    group(name, description, table);
+    required(Field{"step", "step", "Number of the optimizer step, from 1"},
+             table.columns.step);
+    visitor.Labels(Field{"names", "", "Parameters, torchtitan's names"},
+                   table.columns.names, {"parameters", table.columns.count});
+    visitor.Array(
+        Field{"grad_norm", "1", "L2 norm of the gradient before clipping"},
+        table.columns.grad_norm, {{"parameters", table.columns.count}});
+    visitor.Array(
+        Field{"update_ratio", "1",
+              "L2 norm of the update over that of the weights before"},
+        table.columns.update_ratio, {{"parameters", table.columns.count}});
+  };
+
+  visitor.LayoutVersion(
+      Field{"ensemble_schema_version", "1", "Version of this layout"},
+      kEnsembleSchemaVersion);
+  visitor.Version(Field{"run_schema_version", "1",
+                        "Version of the run log's layout that attributes and "
+                        "/steps follow"},
+                  kSchemaVersion);
+  visitor.Attribute(Field{"kind", "", "`benign` or `seeds`"}, tables.kind);
+  VisitProvenance(visitor, tables.provenance);
+  ReferenceAttributes reference(visitor);
+  VisitProvenance(reference, tables.reference_provenance);
+  visitor.Group("members", "One row per good run", 1);
+  required(Field{"seed", "1", "Seed of the run"}, tables.seeds);
+  required(Field{"perturbation", "", "What the run differs in; empty: seed"},
+           tables.perturbations);
+  visitor.Group("tensors", "Tensors that /precision refers to", 1);
+  required(Field{"name", "", "<module>_<tensor>"}, tables.tensors);
+  step_table("steps", "First steps of each member", tables.steps);
+  step_table("reference_steps", "First steps of what it is compared with",
+             tables.reference_steps);
+  parameter_table("parameters", "Each parameter in those steps",
+                  tables.parameters);
+  parameter_table("reference_parameters", "Likewise of the reference",
+                  tables.reference_parameters);
+  group("precision", "Each tensor of each teacher-forced step",
+        tables.precision);
+  VisitPrecision(required, tables.precision.columns);
+  group("routing_flips", "Each MoE layer of each teacher-forced step",
+        tables.routing_flips);
+  VisitRoutingFlips(required, tables.routing_flips.columns);
+}
+
+/// Visitor that digests what is neither empty, 0 nor a clock.
+class Digester {
+ public:
+  void LayoutVersion(const Field&, int64_t) {}
+  void Version(const Field&, int64_t) {}
+  void Group(const char* name, const char*, int64_t) { Add(name); }
+  template <typename T>
+  void Attribute(const Field& field, const T& value) {
+    if (value == T{}) return;
+    Add(field.name);
+    Add(value);
+  }
+  template <typename T>
+  void RequiredColumn(const Field& field, const std::vector<T>& values) {
+    Column(field, values);
+  }
+  template <typename T>
+  void Column(const Field& field, const std::vector<T>& values) {
+    if (values.empty() || !field.reproducible) return;
+    Add(field.name);
+    Add(static_cast<int64_t>(values.size()));
+    for (const T& value : values) Add(value);
+  }
+  template <typename T>
+  void Array(const Field& field, const std::vector<T>& values,
+             std::initializer_list<Axis<const int64_t>>) {
+    Column(field, values);
+  }
+  void Labels(const Field& field, const std::vector<std::string>& names,
+              const Axis<const int64_t>&) {
+    Column(field, names);
+  }
+
+  std::string Hex() const { return DigestToHex(digest_.Value()); }
+
+ private:
+  /// The terminating 0 keeps one text from running into the next.
+  void Add(const std::string& text) {
+    digest_.Update(text.c_str(), text.size() + 1);
+  }
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+  void Add(T value) { digest_.Update(&value, sizeof(value)); }
+
+  Digest digest_;
+};
+
+std::string DigestOfTables(const Tables& tables) {
+  Digester digester;
+  VisitTables(digester, tables);
+  return digester.Hex();
+}
+
+[[noreturn]] void Reject(const std::string& path, std::string_view what,
+                         std::string_view found, std::string_view rule) {
+  ThrowError(ErrorKind::kFormat,
+             "{}: {} is {}, but must be {}. The file is damaged or no null "
+             "ensemble; build it again.",
+             path, what, found, rule);
+}
+
+template <typename Columns>
+void CheckMembers(const std::string& path, const char* group, size_t members,
+                  const Stacked<Columns>& table) {
+  const auto& member = table.member;
+  const bool inside =
+      member.empty() ||
+      (member.front() >= 0 && member.back() < static_cast<int64_t>(members));
+  if (inside && std::is_sorted(member.begin(), member.end())) return;
+  Reject(path, fmt::format("/{}/member", group), "out of order",
+         fmt::format("ascending within the {} members", members));
+}
+
+EnsembleKind CheckedKind(const std::string& path, const Tables& tables) {
+  for (const auto kind : {EnsembleKind::kBenign, EnsembleKind::kSeeds}) {
+    if (tables.kind == EnsembleKindName(kind)) return kind;
+  }
+  Reject(path, "attribute kind", "'" + tables.kind + "'",
+         "`benign` or `seeds`");
+}
+
+void Check(const std::string& path, const Tables& tables,
+           const std::string& digest) {
+  const size_t members = tables.seeds.size();
+  CheckMembers(path, "steps", members, tables.steps);
+  CheckMembers(path, "reference_steps", members, tables.reference_steps);
+  CheckMembers(path, "parameters", members, tables.parameters);
+  CheckMembers(path, "reference_parameters", members,
+               tables.reference_parameters);
+  CheckMembers(path, "precision", members, tables.precision);
+  CheckMembers(path, "routing_flips", members, tables.routing_flips);
+  for (const int64_t place : tables.precision.columns.tensor) {
+    if (place < 0 || place >= static_cast<int64_t>(tables.tensors.size())) {
+      Reject(path, "/precision/tensor", fmt::to_string(place),
+             fmt::format("within the {} tensors", tables.tensors.size()));
+    }
+  }
+  const std::string found = DigestOfTables(tables);
+  if (found != digest) Reject(path, "the digest", found, digest);
+}
+
+constexpr Field kDigest = {"digest", "", "Digest of all but clocks"};
+
+}  // namespace
+
+std::string_view EnsembleKindName(EnsembleKind kind) {
+  return kind == EnsembleKind::kBenign ? "benign" : "seeds";
+}
+
+std::string DigestOfEnsemble(const Ensemble& ensemble) {
+  return DigestOfTables(TablesOf(ensemble));
+}
+
+void WriteEnsemble(const Ensemble& ensemble,
+                   const std::filesystem::path& path) {
+  const Tables tables = TablesOf(ensemble);
+  WriteSealedFile(path, kEnsembleFile, [&](const h5::Handle& file) {
+    SchemaWriter writer(file, std::string(kEnsembleFile.name));
+    VisitTables(writer, tables);
+    writer.Attribute(kDigest, DigestOfTables(tables));
+  });
+}
+
+Ensemble ReadEnsemble(const std::filesystem::path& path) {
+  Tables tables;
+  std::string digest;
+  ReadSealedFile(path, kEnsembleFile, [&](const h5::Handle& file) {
+    SchemaReader reader(file, path, kEnsembleFile);
+    VisitTables(reader, tables);
+    reader.Attribute(kDigest, digest);
+  });
+  const EnsembleKind kind = CheckedKind(path.string(), tables);
+  Check(path.string(), tables, digest);
+  Ensemble ensemble = EnsembleOf(tables, kind);
+  ensemble.digest = std::move(digest);
+  return ensemble;
+}
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,64 @@
+// A null ensemble: many runs that are known to be good, and the limits' only
+// source. On disk one HDF5 file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/probe_log.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+inline constexpr int64_t kEnsembleSchemaVersion = 1;
+
+/// What its members differ in from the reference.
+enum class EnsembleKind {
+  kBenign,  ///< one recipe; order of summation, weights perturbed at 1 ulp
+  kSeeds,   ///< pairs (baseline, approved candidate), a seed each
+};
+std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
+
+/// One good run. kBenign: against the unperturbed run of its seed. kSeeds: the
+/// candidate against the baseline of its seed.
+struct EnsembleMember {
+  std::string perturbation = {};  ///< kBenign: "reverse_k", …; kSeeds: ""
+  int64_t seed = 0;
+  /// Steps 1 to E: of the member and of what it is compared with.
+  StepColumns steps = {};
+  StepColumns reference_steps = {};
+  ParameterColumns parameters = {};
+  ParameterColumns reference_parameters = {};
+  /// kSeeds: the teacher-forced probe against the baseline.
+  PrecisionColumns precision = {};
+  RoutingFlipColumns routing_flips = {};
+};
+
+struct Ensemble {
+  EnsembleKind kind = EnsembleKind::kBenign;
+  /// Of the runs it was made from; names, recipe, config_digest and
+  /// numerics_digest say what it holds for.
+  Provenance provenance;
+  Provenance reference_provenance;
+  std::vector<std::string> tensors;  ///< that `precision` refers to
+  std::vector<EnsembleMember> members;
+  /// Of all of the above but clocks; set by ReadEnsemble.
+  std::string digest;
+};
+
+/// The digest of `ensemble`, 16 hexadecimal digits. What is empty or 0 has no
+/// part in it, so that later versions may add columns.
+/// Errors   ShapeError as WriteEnsemble.
+std::string DigestOfEnsemble(const Ensemble& ensemble);
+
+/// Errors   as WriteProbeLog; ShapeError too if members do not record the same
+///          columns, parameters or tensors.
+void WriteEnsemble(const Ensemble& ensemble, const std::filesystem::path& path);
+
+/// Errors   as ReadProbeLog; FormatError too if the digest does not fit.
+Ensemble ReadEnsemble(const std::filesystem::path& path);
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,81 @@
+#include "isoloss/runlog/probe_log.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/schema_reader.h"
+#include "isoloss/runlog/schema_writer.h"
+#include "isoloss/runlog/sealed_file.h"
+
+namespace isoloss::runlog {
+namespace {
+
+constexpr FileKind kProbeLogFile = {"probe log", "isoloss probe"};
+
+constexpr auto kAppendValue = [](const Field&, auto& column,
+                                 const auto& value) {
+  column.push_back(value);
+};
+
+/// That every place of `column` is one of a list with `size` entries.
+void CheckPlaces(ErrorKind error, const std::string& file,
+                 std::string_view column, const std::vector<int64_t>& places,
+                 std::string_view list, size_t size) {
+  const auto outside = [size](int64_t place) {
+    return place < 0 || place >= static_cast<int64_t>(size);
+  };
+  const auto bad = std::find_if(places.begin(), places.end(), outside);
+  if (bad == places.end()) return;
+  ThrowError(error,
+             "{}: {} in row {} is {}, but /{} has {} entries, counted from 0. "
+             "Probe again.",
+             file, column, bad - places.begin(), *bad, list, size);
+}
+
+void CheckPlaces(ErrorKind error, const std::string& file,
+                 const ProbeLog& log) {
+  CheckPlaces(error, file, "/oracle/probe_case", log.oracle.probe_case, "cases",
+              log.cases.size());
+  CheckPlaces(error, file, "/oracle/tensor", log.oracle.tensor, "tensors",
+              log.tensors.size());
+  CheckPlaces(error, file, "/routing/probe_case", log.routing.probe_case,
+              "cases", log.cases.size());
+  CheckPlaces(error, file, "/precision/tensor", log.precision.tensor, "tensors",
+              log.tensors.size());
+}
+
+}  // namespace
+
+void OracleColumns::Append(const OracleRow& row) {
+  VisitOracle(kAppendValue, *this, row);
+}
+
+void OracleRoutingColumns::Append(const OracleRoutingRow& row) {
+  VisitOracleRouting(kAppendValue, *this, row);
+}
+
+void PrecisionColumns::Append(const PrecisionRow& row) {
+  VisitPrecision(kAppendValue, *this, row);
+}
+
+void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path) {
+  CheckPlaces(ErrorKind::kShape, path.string(), log);
+  WriteSealedFile(path, kProbeLogFile, [&log](const h5::Handle& file) {
+    SchemaWriter writer(file, std::string(kProbeLogFile.name));
+    VisitProbeLog(writer, log);
+  });
+}
+
+ProbeLog ReadProbeLog(const std::filesystem::path& path) {
+  ProbeLog log;
+  ReadSealedFile(path, kProbeLogFile, [&](const h5::Handle& file) {
+    SchemaReader reader(file, path, kProbeLogFile);
+    VisitProbeLog(reader, log);
+  });
+  CheckPlaces(ErrorKind::kFormat, path.string(), log);
+  return log;
+}
+
+}  // namespace isoloss::runlog

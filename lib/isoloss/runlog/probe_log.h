@@ -1,0 +1,127 @@
+// The contract between probes and the gate: how the tensors of a few training
+// steps compare with what the same inputs should give.
+//
+// In memory it is columns; on disk one HDF5 file beside the run log
+// (docs/run-log.md).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+inline constexpr int64_t kProbeSchemaVersion = 1;
+
+/// One tensor of one step against the oracle: a scalar computation in double
+/// precision from the inputs that the step itself announced. An element is
+///   equal  the oracle's value, rounded as the tensor is, has the same bits
+///   flip   differs, but some value within the rounding noise of FP32
+///          accumulation in any order rounds to it
+///   other  no order of accumulation explains it
+template <template <typename> typename Of>
+struct OracleFields {
+  Of<int64_t> probe_case{};  ///< place in ProbeLog::cases
+  Of<int64_t> step{};
+  Of<int64_t> tensor{};  ///< place in ProbeLog::tensors
+  Of<int64_t> elements{};
+  Of<int64_t> equal{};
+  Of<int64_t> flips{};
+  Of<int64_t> other{};
+  /// Flips that FP32 accumulation in an unlucky order leads one to expect.
+  Of<double> expected_flips{};
+  /// Root mean square of the error over that which FP32 accumulation in an
+  /// unlucky order leads one to expect (oracle/exact_dot.h), where the tensor is
+  /// not rounded to fewer bits; NaN elsewhere.
+  Of<double> noise_ratio{};
+  /// Largest error over its bound; <= 1 unless there are others. Infinite if a
+  /// value is not finite and the oracle's is, or the other way round.
+  Of<double> worst_ratio{};
+  /// Place, value and the oracle's value of the element with that ratio; -1 if
+  /// all are equal.
+  Of<int64_t> worst_row{};
+  Of<int64_t> worst_column{};
+  Of<double> worst_value{};
+  Of<double> worst_expected{};
+};
+
+using OracleRow = OracleFields<One>;
+
+struct OracleColumns : OracleFields<Column> {
+  void Append(const OracleRow& row);
+};
+
+/// Tokens whose experts are not those that the oracle chooses from the scores
+/// that the step announced, one row per case, step and MoE layer.
+template <template <typename> typename Of>
+struct OracleRoutingFields {
+  Of<int64_t> probe_case{};
+  Of<int64_t> step{};
+  Of<int64_t> layer{};  ///< of the MoE layers
+  Of<int64_t> tokens{};
+  Of<int64_t> flips{};  ///< explained by scores within rounding noise
+  Of<int64_t> other{};  ///< not explained
+};
+
+using OracleRoutingRow = OracleRoutingFields<One>;
+
+struct OracleRoutingColumns : OracleRoutingFields<Column> {
+  void Append(const OracleRoutingRow& row);
+};
+
+/// One tensor of one teacher-forced step against the same tensor of a BF16 arm
+/// with the same weights, batch, optimizer state and routing. c: the
+/// candidate's values, r: the reference's.
+template <template <typename> typename Of>
+struct PrecisionFields {
+  Of<int64_t> step{};
+  Of<int64_t> tensor{};
+  Of<double> relative_error{};  ///< ||c - r|| / ||r||
+  Of<double> gain{};            ///< <c, r> / <r, r> - 1
+  /// Largest relative error of a group of rows (an expert, or 32 tokens).
+  Of<double> worst_group_error{};
+  Of<double> saturated{};   ///< share of elements, %; NaN: not quantised
+  Of<double> underflows{};  ///< share of elements, %; NaN: not quantised
+};
+
+using PrecisionRow = PrecisionFields<One>;
+
+struct PrecisionColumns : PrecisionFields<Column> {
+  void Append(const PrecisionRow& row);
+};
+
+/// Share of (token, slot) pairs that the candidate's own routers would have
+/// sent elsewhere than the replayed routing, one row per step and MoE layer.
+struct RoutingFlipColumns {
+  std::vector<int64_t> step;
+  std::vector<int64_t> layer;
+  std::vector<double> flip_share;
+};
+
+struct ProbeLog {
+  /// Of the probed arm; `complete` if all cases were probed.
+  Provenance provenance;
+  std::vector<std::string> cases;    ///< "plain", "hot_row", …
+  std::vector<std::string> tensors;  ///< "<module>_<tensor>"
+  OracleColumns oracle;
+  OracleRoutingColumns routing;
+  /// Empty unless probed against a BF16 reference.
+  std::string reference_recipe;
+  PrecisionColumns precision;
+  RoutingFlipColumns routing_flips;
+};
+
+/// Writes `log` to `path`, which appears only when it is whole.
+/// Errors   IoError; ShapeError if columns disagree or a place is outside its
+///          list.
+void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path);
+
+/// Errors   IoError if it can't be read; FormatError, naming the dataset, if it
+///          is damaged, of a newer version, or columns disagree. NaN and
+///          infinity are values for the judge, not errors.
+ProbeLog ReadProbeLog(const std::filesystem::path& path);
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,134 @@
+// Every group, dataset and attribute of a probe log, as schema.h has those of a
+// run log. An ensemble (ensemble.cc) shares its columns.
+#pragma once
+
+#include "isoloss/runlog/probe_log.h"
+#include "isoloss/runlog/schema.h"
+
+namespace isoloss::runlog {
+
+/// Calls visit(field, part of each of `rows`...) for every column. `rows` are
+/// OracleColumns, OracleRows or both; likewise below.
+template <typename Visit, typename... Rows>
+void VisitOracle(Visit&& visit, Rows&... rows) {
+  visit(Field{"probe_case", "1", "Place in /cases"}, rows.probe_case...);
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+        rows.step...);
+  visit(Field{"tensor", "1", "Place in /tensors"}, rows.tensor...);
+  visit(Field{"elements", "1", "Elements of the tensor"}, rows.elements...);
+  visit(Field{"equal", "1", "Elements with the bits of the oracle's value"},
+        rows.equal...);
+  visit(Field{"flips", "1",
+              "Elements that rounding noise of FP32 accumulation explains"},
+        rows.flips...);
+  visit(Field{"other", "1", "Elements that no order of accumulation explains"},
+        rows.other...);
+  visit(Field{"expected_flips", "1",
+              "Flips that accumulation in ascending order leads one to expect"},
+        rows.expected_flips...);
+  visit(Field{"noise_ratio", "1",
+              "Root mean square error over that of FP32 accumulation in "
+              "ascending order; NaN for a tensor rounded to fewer bits"},
+        rows.noise_ratio...);
+  visit(Field{"worst_ratio", "1",
+              "Largest error over its bound; infinite where only one of value "
+              "and oracle is finite"},
+        rows.worst_ratio...);
+  visit(Field{"worst_row", "1", "Row of that element; -1 if all are equal"},
+        rows.worst_row...);
+  visit(Field{"worst_column", "1", "Column of that element"},
+        rows.worst_column...);
+  visit(Field{"worst_value", "1", "Value of that element"},
+        rows.worst_value...);
+  visit(Field{"worst_expected", "1", "The oracle's value of that element"},
+        rows.worst_expected...);
+}
+
+template <typename Visit, typename... Rows>
+void VisitOracleRouting(Visit&& visit, Rows&... rows) {
+  visit(Field{"probe_case", "1", "Place in /cases"}, rows.probe_case...);
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+        rows.step...);
+  visit(Field{"layer", "1", "Number of the MoE layer, from 0"}, rows.layer...);
+  visit(Field{"tokens", "token", "Tokens that were routed"}, rows.tokens...);
+  visit(Field{"flips", "token",
+              "Tokens sent elsewhere by scores within rounding noise"},
+        rows.flips...);
+  visit(Field{"other", "token", "Tokens sent elsewhere without explanation"},
+        rows.other...);
+}
+
+template <typename Visit, typename... Rows>
+void VisitPrecision(Visit&& visit, Rows&... rows) {
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+        rows.step...);
+  visit(Field{"tensor", "1", "Place in /tensors"}, rows.tensor...);
+  visit(Field{"relative_error", "1",
+              "Norm of the difference over that of the reference"},
+        rows.relative_error...);
+  visit(Field{"gain", "1",
+              "Projection on the reference over the reference, minus 1"},
+        rows.gain...);
+  visit(Field{"worst_group_error", "1",
+              "Largest relative error of a group of rows"},
+        rows.worst_group_error...);
+  visit(Field{"saturated", "%",
+              "Elements at the largest code; NaN if not quantised"},
+        rows.saturated...);
+  visit(Field{"underflows", "%",
+              "Elements not zero that became zero; NaN if not quantised"},
+        rows.underflows...);
+}
+
+template <typename Visit, typename... Rows>
+void VisitRoutingFlips(Visit&& visit, Rows&... rows) {
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+        rows.step...);
+  visit(Field{"layer", "1", "Number of the MoE layer, from 0"}, rows.layer...);
+  visit(Field{"flip_share", "1",
+              "Replayed (token, slot) pairs that the candidate's own router "
+              "would have sent elsewhere, over all"},
+        rows.flip_share...);
+}
+
+/// Walks the layout in its order on disk. Besides what VisitRunLog asks of a
+/// visitor:
+///   LayoutVersion(field, newest)   version of this layout; Version is then
+///                                  that of the parts taken from the run log's
+///   RequiredColumn(field, values)  as long as the group's index, even if empty
+template <typename Visitor, typename ProbeLogT>
+void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
+  const auto required = [&visitor](const Field& field, auto& values) {
+    visitor.RequiredColumn(field, values);
+  };
+  visitor.LayoutVersion(
+      Field{"probe_schema_version", "1", "Version of this layout"},
+      kProbeSchemaVersion);
+  visitor.Version(Field{"run_schema_version", "1",
+                        "Version of the run log's layout that attributes "
+                        "follow"},
+                  kSchemaVersion);
+  VisitProvenance(visitor, log.provenance);
+  visitor.Attribute(Field{"reference_recipe", "",
+                          "Recipe of the arm that /precision compares with"},
+                    log.reference_recipe);
+  visitor.Group("cases", "What was probed", 1);
+  required(Field{"name", "", "Case of the inputs"}, log.cases);
+  visitor.Group("tensors", "Tensors of a step, in order of computation", 1);
+  required(Field{"name", "", "<module>_<tensor>"}, log.tensors);
+  visitor.Group("oracle", "Each tensor of each probed step against the oracle",
+                1);
+  VisitOracle(required, log.oracle);
+  visitor.Group("routing", "Each MoE layer of each probed step", 1);
+  VisitOracleRouting(required, log.routing);
+  visitor.Group("precision",
+                "Each tensor of each teacher-forced step against a reference "
+                "arm",
+                1);
+  VisitPrecision(required, log.precision);
+  visitor.Group("routing_flips", "Each MoE layer of each teacher-forced step",
+                1);
+  VisitRoutingFlips(required, log.routing_flips);
+}
+
+}  // namespace isoloss::runlog

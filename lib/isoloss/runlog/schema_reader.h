@@ -1,0 +1,257 @@
+// The visitor of a schema (schema.h) that reads what it meets from HDF5.
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/schema.h"
+#include "isoloss/runlog/sealed_file.h"
+
+namespace isoloss::runlog {
+
+/// Accepts nothing but what the schema says.
+/// Errors   FormatError naming the file and the object.
+class SchemaReader {
+ public:
+  SchemaReader(const h5::Handle& file, const std::filesystem::path& path,
+               const FileKind& kind = kRunLogFile)
+      : file_(file), path_(path.string()), kind_(kind) {}
+
+  /// Version of a layout that is built of parts of the run log's.
+  void LayoutVersion(const Field& field, int64_t newest) {
+    CheckVersion(field, newest,
+                 ReadAttribute<int64_t>(file_, field.name, "attribute "));
+  }
+
+  void Version(const Field& field, int64_t newest) {
+    Attribute(field, version_);
+    CheckVersion(field, newest, version_);
+  }
+
+  template <typename T>
+  void Attribute(const Field& field, T& value) {
+    if (field.since > version_) return;
+    value = ReadAttribute<T>(file_, field.name, "attribute ");
+  }
+
+  void Group(const char* name, const char* /*description*/, int64_t since) {
+    group_name_ = name;
+    index_ = nullptr;
+    group_is_newer_ = since > version_;
+    if (group_is_newer_) return;
+    if (!h5::HasLink(file_, name)) {
+      Reject(fmt::format("group /{}", name), "missing", "present");
+    }
+    group_ = h5::OpenGroup(file_, name);
+    rows_ = 0;
+  }
+
+  template <typename T>
+  void Column(const Field& field, std::vector<T>& values) {
+    values.clear();
+    if (IsNewer(field)) return;
+    if (index_ == nullptr || h5::HasLink(group_, field.name)) {
+      ReadColumn(field, values);
+    }
+  }
+
+  template <typename T>
+  void RequiredColumn(const Field& field, std::vector<T>& values) {
+    values.clear();
+    ReadColumn(field, values);
+  }
+
+  template <typename T>
+  void Array(const Field& field, std::vector<T>& values,
+             std::initializer_list<Axis<int64_t>> axes) {
+    values.clear();
+    if (IsNewer(field) || !h5::HasLink(group_, field.name)) return;
+    const h5::Handle dataset = Open<T>(field);
+    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    CheckExtent(field, extent, axes);
+    uint64_t count = rows_;
+    size_t column = 1;
+    for (const auto& axis : axes) {
+      count *= extent[column];
+      CheckCount(field, count);
+      axis.size = static_cast<int64_t>(extent[column++]);
+    }
+    values.resize(count);
+    h5::ReadDataset<T>(dataset, values);
+  }
+
+  void Labels(const Field& field, std::vector<std::string>& names,
+              const Axis<int64_t>& axis) {
+    names.clear();
+    if (IsNewer(field)) return;
+    if (rows_ == 0 && !h5::HasLink(group_, field.name)) return;
+    const h5::Handle dataset = Open<std::string>(field);
+    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    if (extent.size() != 1 || extent[0] < 1) {
+      RejectExtent(field, extent, "[at least 1]");
+    }
+    CheckCount(field, extent[0]);
+    axis.size = static_cast<int64_t>(extent[0]);
+    names.resize(extent[0]);
+    h5::ReadDataset<std::string>(dataset, names);
+  }
+
+  void Count(const Field& field, int64_t& rows) {
+    if (group_is_newer_) return;
+    std::vector<int64_t> values;
+    ReadColumn(field, values);
+    if (rows == 0) rows = static_cast<int64_t>(values.size());
+    if (rows != static_cast<int64_t>(values.size())) {
+      RejectExtent(field, {values.size()}, fmt::format("[{}]", rows));
+    }
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (values[i] != static_cast<int64_t>(i)) {
+        Reject(fmt::format("{} in row {}", Name(field), i),
+               fmt::to_string(values[i]), fmt::to_string(i));
+      }
+    }
+  }
+
+  template <typename T>
+  void Member(const Field& field, std::vector<Event>& rows, T Event::*member) {
+    std::vector<T> values;
+    ReadColumn(field, values);
+    rows.resize(values.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      rows[i].*member = std::move(values[i]);
+    }
+  }
+
+ private:
+  void CheckVersion(const Field& field, int64_t newest, int64_t found) const {
+    if (found >= 1 && found <= newest) return;
+    ThrowError(ErrorKind::kFormat,
+               "{}: {} is {}, but this program reads 1 to {}. Read it with "
+               "the version named in its attribute tool_version.",
+               path_, field.name, found, newest);
+  }
+
+  [[noreturn]] void Reject(std::string_view object, std::string_view found,
+                           std::string_view expected) const {
+    ThrowError(ErrorKind::kFormat,
+               "{}: {} is {}, but must be {} (docs/run-log.md). The file is "
+               "damaged or no {}; make it again.",
+               path_, object, found, expected, kind_.name);
+  }
+
+  [[noreturn]] void RejectExtent(const Field& field,
+                                 const std::vector<uint64_t>& found,
+                                 std::string_view expected) const {
+    Reject(fmt::format("the extent of {}", Name(field)),
+           fmt::format("[{}]", fmt::join(found, ", ")), expected);
+  }
+
+  /// That an array is [rows_, axes...]; an axis of 0 may have any length.
+  void CheckExtent(const Field& field, const std::vector<uint64_t>& extent,
+                   std::initializer_list<Axis<int64_t>> axes) const {
+    bool fits = extent.size() == axes.size() + 1 && extent[0] == rows_;
+    std::string expected = fmt::format("[{}", rows_);
+    size_t column = 1;
+    for (const auto& [name, size] : axes) {
+      expected += size > 0 ? fmt::format(", {}", size) : ", at least 1";
+      const uint64_t found = fits ? extent[column++] : 0;
+      fits = fits && (size > 0 ? found == static_cast<uint64_t>(size)
+                               : found > 0 && found <= uint64_t{kMaxValues});
+    }
+    if (!fits) RejectExtent(field, extent, expected + "]");
+  }
+
+  /// Whether the file's version does not know it yet.
+  bool IsNewer(const Field& field) const {
+    return group_is_newer_ || field.since > version_;
+  }
+
+  std::string Name(const Field& field) const {
+    return fmt::format("/{}/{}", group_name_, field.name);
+  }
+
+  void CheckType(std::string_view object, const h5::Handle& found,
+                 const h5::Handle& expected) const {
+    if (!h5::SameType(found, expected)) {
+      Reject(fmt::format("the type of {}", object), h5::Describe(found),
+             h5::Describe(expected));
+    }
+  }
+
+  void CheckCount(const Field& field, uint64_t count) const {
+    if (count > uint64_t{kMaxValues}) {
+      Reject(fmt::format("the number of values of {}", Name(field)),
+             fmt::to_string(count), fmt::format("at most {}", kMaxValues));
+    }
+  }
+
+  template <typename T>
+  T ReadAttribute(const h5::Handle& object, const char* name,
+                  std::string_view owner) const {
+    const std::string full_name = fmt::format("{}{}", owner, name);
+    if (!h5::HasAttribute(object, name))
+      Reject(full_name, "missing", "present");
+    const h5::Handle attribute = h5::OpenAttribute(object, name);
+    CheckType(full_name, h5::AttributeType(attribute), h5::TypeOf<T>());
+    if (!h5::IsScalar(attribute)) Reject(full_name, "an array", "one value");
+    return h5::ReadAttribute<T>(attribute);
+  }
+
+  template <typename T>
+  h5::Handle Open(const Field& field) const {
+    if (!h5::HasLink(group_, field.name)) {
+      Reject(Name(field), "missing", "present");
+    }
+    h5::Handle dataset = h5::OpenDataset(group_, field.name);
+    CheckType(Name(field), h5::DatasetType(dataset), h5::TypeOf<T>());
+    const std::string unit_name = fmt::format("attribute {}:", Name(field));
+    const std::string unit =
+        ReadAttribute<std::string>(dataset, "unit", unit_name);
+    if (unit != field.unit) {
+      Reject(unit_name + "unit", fmt::format("`{}`", unit),
+             fmt::format("`{}`", field.unit));
+    }
+    return dataset;
+  }
+
+  template <typename T>
+  void ReadColumn(const Field& field, std::vector<T>& values) {
+    const h5::Handle dataset = Open<T>(field);
+    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    if (extent.size() != 1) RejectExtent(field, extent, "[rows]");
+    if (index_ == nullptr) {
+      CheckCount(field, extent[0]);
+      index_ = field.name;
+      rows_ = extent[0];
+    }
+    if (extent[0] != rows_) {
+      RejectExtent(
+          field, extent,
+          fmt::format("[{}] as that of /{}/{}", rows_, group_name_, index_));
+    }
+    values.resize(rows_);
+    h5::ReadDataset<T>(dataset, values);
+  }
+
+  const h5::Handle& file_;
+  std::string path_;
+  FileKind kind_;
+  int64_t version_ = 1;
+  h5::Handle group_;
+  bool group_is_newer_ = false;  // than the file: nothing of it is there
+  const char* group_name_ = nullptr;
+  const char* index_ = nullptr;  // the group's first column, once read
+  uint64_t rows_ = 0;
+};
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,115 @@
+#include "isoloss/stats/autocovariance.h"
+
+#include <algorithm>
+#include <boost/math/special_functions/gamma.hpp>
+#include <cmath>
+
+#include "isoloss/base/error.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::stats {
+namespace {
+
+void CheckLength(const char* function, std::span<const double> values) {
+  if (values.size() < 4) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: {} values, but a long-run variance needs at least 4.",
+               function, values.size());
+  }
+}
+
+/// Tells values all equal from the rounding of their mean.
+bool HasSpread(std::span<const double> values) {
+  return std::any_of(values.begin(), values.end(),
+                     [&](double value) { return value != values.front(); });
+}
+
+}  // namespace
+
+std::vector<double> Autocovariances(std::span<const double> values,
+                                    int64_t lags) {
+  const int64_t n = static_cast<int64_t>(values.size());
+  const double mean = Mean(values);
+  if (!(lags >= 0 && lags < n) || !std::isfinite(mean)) {
+    ThrowError(ErrorKind::kConfig,
+               "Autocovariances: {} lags of {} values with mean {}, but the "
+               "lags must be at least 0 and fewer than the values, and all "
+               "values finite.",
+               lags, n, mean);
+  }
+  std::vector<double> deviations(values.begin(), values.end());
+  for (double& value : deviations) value -= mean;
+  std::vector<double> gamma;
+  for (int64_t lag = 0; lag <= lags; ++lag) {
+    double sum = 0;
+    for (size_t t = static_cast<size_t>(lag); t < deviations.size(); ++t) {
+      sum += deviations[t] * deviations[t - static_cast<size_t>(lag)];
+    }
+    gamma.push_back(sum / static_cast<double>(n));
+  }
+  return gamma;
+}
+
+int64_t NeweyWestLag(std::span<const double> values) {
+  CheckLength("NeweyWestLag", values);
+  const double n = static_cast<double>(values.size());
+  const double most = std::floor((n - 1) / 2);
+  const double used = std::floor(4 * std::pow(n / 100, 2.0 / 9));
+  const std::vector<double> gamma =
+      Autocovariances(values, static_cast<int64_t>(std::min(used, most)));
+  if (!HasSpread(values)) return 0;
+  double s0 = gamma[0];
+  double s1 = 0;
+  for (size_t j = 1; j < gamma.size(); ++j) {
+    s0 += 2 * gamma[j];
+    s1 += 2 * static_cast<double>(j) * gamma[j];
+  }
+  // s0 = 0 makes the ratio infinite, and the limit applies.
+  const double ratio = s1 == 0 ? 0 : s1 / s0;
+  const double lag = std::floor(1.1447 * std::cbrt(ratio * ratio * n));
+  return static_cast<int64_t>(std::min(lag, most));
+}
+
+HacError NeweyWestError(std::span<const double> values,
+                        std::optional<int64_t> lag) {
+  CheckLength("NeweyWestError", values);
+  HacError result;
+  result.lag = lag.has_value() ? *lag : NeweyWestLag(values);
+  const std::vector<double> gamma = Autocovariances(values, result.lag);
+  if (!HasSpread(values)) return result;
+  const double bandwidth = static_cast<double>(result.lag) + 1;
+  double sum = gamma[0];
+  for (size_t j = 1; j < gamma.size(); ++j) {
+    sum += 2 * (1 - static_cast<double>(j) / bandwidth) * gamma[j];
+  }
+  // The Bartlett kernel keeps the sum from being negative but for rounding.
+  const double n = static_cast<double>(values.size());
+  result.standard_error = std::sqrt(std::max(0.0, sum) / (n - 1));
+  return result;
+}
+
+LjungBoxTest LjungBox(std::span<const double> values, int64_t lags,
+                      int64_t fitted) {
+  if (!(fitted >= 0 && fitted < lags)) {
+    ThrowError(ErrorKind::kConfig,
+               "LjungBox: {} lags after {} fitted parameters, but the lags "
+               "must be more than the parameters.",
+               lags, fitted);
+  }
+  const std::vector<double> gamma = Autocovariances(values, lags);
+  if (!HasSpread(values)) return {};
+  const double n = static_cast<double>(values.size());
+  double sum = 0;
+  for (size_t k = 1; k < gamma.size(); ++k) {
+    const double rho = gamma[k] / gamma[0];
+    sum += rho * rho / (n - static_cast<double>(k));
+  }
+  const double statistic = n * (n + 2) * sum;
+  // boost::math::statistics::ljung_box gives 1 - CDF, which is 0 below 1e-16,
+  // and 0 / 0 for equal values.
+  return {.statistic = statistic,
+          .p_value = boost::math::gamma_q(
+              static_cast<double>(lags - fitted) / 2, statistic / 2)};
+}
+
+}  // namespace isoloss::stats

@@ -1,0 +1,66 @@
+// Means of values that depend on their predecessors.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace isoloss::stats {
+
+/// gamma_k = 1/n sum over t of (x_t - mean)(x_{t-k} - mean) for k = 0 .. lags.
+/// Errors   ConfigError unless 0 <= lags < n and all values are finite.
+std::vector<double> Autocovariances(std::span<const double> values,
+                                    int64_t lags);
+
+/// Newey and West's automatic lag for the Bartlett kernel without prewhitening:
+/// floor(1.1447 (s1 / s0)^(2/3) n^(1/3)), where s0 = gamma_0 + 2 sum gamma_j
+/// and s1 = 2 sum j gamma_j over j = 1 .. floor(4 (n / 100)^(2/9)). At most
+/// (n - 1) / 2, a limit of this library: beyond it the estimate is all noise.
+/// Special  0 for values that are all equal.
+/// Errors   ConfigError for fewer than 4 values or one that is not finite.
+/// Source   Newey, West, Rev. Econ. Stud. 61 (1994), 631-653,
+/// equations 3.8-3.10
+///          and table II.
+int64_t NeweyWestLag(std::span<const double> values);
+
+struct HacError {
+  /// Standard error of the mean; NaN never, 0 for values all equal.
+  double standard_error = 0;
+  int64_t lag = 0;
+};
+
+/// Heteroskedasticity and autocorrelation consistent standard error of the
+/// mean, Bartlett kernel:
+///   SE^2 = (gamma_0 + 2 sum_{j <= lag} (1 - j / (lag + 1)) gamma_j) / (n - 1),
+/// which for lag 0 is the ordinary sd / sqrt(n). The lag is NeweyWestLag if
+/// none is given.
+///
+/// Too small for short or strongly dependent series: of 95 % normal intervals
+/// with the automatic lag from 200 values, 93.7 % cover the mean of a white
+/// series, 90.8 % that of an AR(1) with coefficient 0.5, and 84.2 % with 0.8
+/// (autocovariance_coverage_test). It speaks of one trajectory, never of the
+/// spread between seeds.
+/// Errors   ConfigError for fewer than 4 values, one that is not finite, or a
+///          lag outside 0 .. n - 1.
+/// Source   Newey, West, Econometrica 55 (1987), 703-708.
+HacError NeweyWestError(std::span<const double> values,
+                        std::optional<int64_t> lag = std::nullopt);
+
+struct LjungBoxTest {
+  double statistic = 0;
+  double p_value = 1;
+};
+
+/// Tests the first `lags` autocorrelations for 0:
+///   Q = n (n + 2) sum_k rho_k^2 / (n - k),
+/// chi-squared with lags - fitted degrees of freedom for a white series, where
+/// `fitted` counts the ARMA parameters fitted before (none for raw values).
+/// Special  Values that are all equal give statistic 0, p 1.
+/// Errors   ConfigError unless fitted >= 0, fitted < lags < n and all values
+///          are finite.
+/// Source   Ljung, Box, Biometrika 65 (1978), 297-303.
+LjungBoxTest LjungBox(std::span<const double> values, int64_t lags,
+                      int64_t fitted = 0);
+
+}  // namespace isoloss::stats

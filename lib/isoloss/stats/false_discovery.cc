@@ -1,0 +1,53 @@
+#include "isoloss/stats/false_discovery.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::stats {
+namespace {
+
+/// min over k >= rank of min(1, penalty * m / k * p_(k)), rank by rank.
+std::vector<double> StepUp(std::span<const double> p_values, double penalty) {
+  for (const double p : p_values) {
+    if (!(p >= 0 && p <= 1)) {
+      ThrowError(ErrorKind::kConfig,
+                 "false discovery rate: a p-value is {}, but it must lie in "
+                 "[0, 1].",
+                 p);
+    }
+  }
+  const size_t m = p_values.size();
+  std::vector<size_t> order(m);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return p_values[a] < p_values[b]; });
+  std::vector<double> adjusted(m);
+  double smallest = 1;
+  for (size_t rank = m; rank > 0; --rank) {
+    const size_t index = order[rank - 1];
+    const double factor =
+        penalty * static_cast<double>(m) / static_cast<double>(rank);
+    smallest = std::min(smallest, factor * p_values[index]);
+    adjusted[index] = smallest;
+  }
+  return adjusted;
+}
+
+}  // namespace
+
+std::vector<double> BenjaminiHochberg(std::span<const double> p_values) {
+  return StepUp(p_values, 1);
+}
+
+std::vector<double> BenjaminiYekutieli(std::span<const double> p_values) {
+  double harmonic = 0;
+  for (size_t k = p_values.size(); k > 0; --k) {
+    harmonic += 1 / static_cast<double>(k);
+  }
+  return StepUp(p_values, harmonic);
+}
+
+}  // namespace isoloss::stats

@@ -1,0 +1,22 @@
+// Which of many p-values to look at: control of the false discovery rate.
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace isoloss::stats {
+
+/// Benjamini and Hochberg's adjusted p-values, in the order of the input:
+/// declaring those at or below q keeps the expected share of false discoveries
+/// at or below q if the tests are independent or positively dependent (PRDS).
+/// Exact    ties and order of the input do not matter.
+/// Errors   ConfigError unless every p lies in [0, 1].
+/// Source   Benjamini, Hochberg, J. R. Stat. Soc. B 57 (1995), 289-300.
+std::vector<double> BenjaminiHochberg(std::span<const double> p_values);
+
+/// The same under any dependence, at the price of a factor 1 + 1/2 + ... + 1/m.
+/// Errors   as above.
+/// Source   Benjamini, Yekutieli, Ann. Stat. 29 (2001), 1165-1188.
+std::vector<double> BenjaminiYekutieli(std::span<const double> p_values);
+
+}  // namespace isoloss::stats

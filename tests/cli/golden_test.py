@@ -1,0 +1,363 @@
+"""Goldens: what is checked, what is refused, and that no edit goes unseen."""
+
+import math
+import shutil
+
+import h5py
+import numpy
+
+from golden_log import forged, mend_chain
+from program import BINARY, ProgramTest, TINY, FAIL, INVALID, PASS, USAGE
+from sealed_log import edited_log
+
+REASON = "The first goldens of this experiment, for tests"
+TINY_GOLDEN = (TINY.replace("seeds = [1, 2]", "seeds = [1]")
+               .replace("steps = 20", "steps = 8") + "digests_every = 1\n")
+
+
+class GoldenTest(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("whole/experiment.toml", TINY_GOLDEN)
+        result = cls.update("whole", "--new")
+        if result.returncode != PASS:
+            raise AssertionError(result.stderr + result.stdout)
+
+    @classmethod
+    def update(cls, folder, *options, reason=REASON):
+        return cls.run_isoloss("golden", "update", folder, "--draft",
+                               "--reason", reason, *options)
+
+    @classmethod
+    def check(cls, folder, *options):
+        return cls.run_isoloss("golden", "check", folder, "--draft", *options)
+
+    def setUp(self):
+        self.golden = self.folder / "golden"
+        shutil.rmtree(self.golden, ignore_errors=True)
+        shutil.copytree(self.folder / "whole", self.golden)
+
+    def assert_check_refused(self, *words):
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, INVALID, result.stdout)
+        self.assertEqual(result.stdout, "")
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def assert_unchanged_by(self, result, *words, code=INVALID):
+        self.assertEqual(result.returncode, code, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr + result.stdout)
+        for path in (self.folder / "whole").iterdir():
+            self.assertEqual((self.golden / path.name).read_bytes(),
+                             path.read_bytes(), path.name)
+        self.assertFalse((self.golden / ".update").exists())
+
+
+class Check(GoldenTest):
+    def test_passes_in_both_lanes_and_leaves_the_folder_alone(self):
+        result = self.check("golden", "--exact")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        for line in ("bf16-seed1           exact: pass", "mxfp8-seed1          exact: pass",
+                     "bf16                 statistical: pass",
+                     "mxfp8                statistical: pass"):
+            self.assertIn(line, result.stdout)
+        self.assert_unchanged_by(result, code=PASS)
+
+    def test_keeps_what_it_computed(self):
+        result = self.check("golden", "--out", "kept")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertTrue((self.folder / "kept" / "1-golden" / "mxfp8-seed1.h5").is_file())
+
+    def test_takes_the_folders_below_golden_curves(self):
+        result = self.run_isoloss("golden", "check")
+        self.assert_refused(result, "golden/curves", "nothing would be checked")
+
+        self.addCleanup(shutil.rmtree, self.folder / "golden")
+        shutil.copytree(self.folder / "whole", self.folder / "golden" / "curves" / "tiny")
+        result = self.run_isoloss("golden", "check", "--draft")
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("golden golden/curves/tiny", result.stdout)
+
+    def test_names_the_first_tensor_that_drifted(self):
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log["tensors/digest"][4, 9] ^= 1
+            log["tensors/digest"][4, 7] ^= 1
+            log["tensors/digest"][6, 0] ^= 1
+            name = log["tensors/names"][7].decode()
+
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn(f"exact: drift: step 5: digest of {name}", result.stdout)
+
+    def test_a_changed_value_is_drift_with_a_verdict_of_its_own(self):
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log["parameters/update_ratio"][6, 2] = numpy.nextafter(
+                log["parameters/update_ratio"][6, 2], 1)
+
+        result = self.check("golden")
+
+        # Losses and weights are the same, so that the gate sees no harm.
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("bf16-seed1           exact: pass", result.stdout)
+        self.assertIn("mxfp8-seed1          exact: drift: step 7: update_ratio of ",
+                      result.stdout)
+        self.assertIn("/parameters/update_ratio", result.stdout)
+        self.assertIn("mxfp8                statistical: pass", result.stdout)
+        self.assertIn("DRIFT", result.stdout)
+        self.assertIn("isoloss golden update golden --reason", result.stdout)
+        self.assertEqual(self.check("golden", "--exact").returncode, FAIL)
+
+    def test_another_loss_is_no_pass(self):
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log["steps/loss_nats"][5] *= 1.25
+
+        result = self.check("golden")
+
+        self.assertNotEqual(result.returncode, PASS)
+        self.assertIn("exact: drift: step 6: loss_nats", result.stdout)
+        self.assertNotIn("mxfp8                statistical: pass", result.stdout)
+        self.assertEqual(self.check("golden", "--exact").returncode, FAIL)
+
+    def test_a_golden_that_is_not_finite_fails(self):
+        for value in (math.nan, math.inf):
+            with self.subTest(value=value):
+                self.setUp()
+                with forged(self.golden, "mxfp8-seed1") as log:
+                    log["parameters/grad_norm"][7, 1] = value
+                    log["steps/lr"][7] = value
+
+                result = self.check("golden")
+
+                self.assertEqual(result.returncode, FAIL, result.stderr)
+                self.assertIn("exact: drift", result.stdout)
+                self.assertIn("L0 fail", result.stdout)
+
+    def test_tells_harmless_drift_from_a_bug(self):
+        curves = self.folder / "work" / "curves"
+        shutil.rmtree(self.folder / "work", ignore_errors=True)
+        shutil.copytree(self.golden, curves / "tiny")
+        result = self.run_isoloss(
+            "ensemble", "build", curves / "tiny" / "experiment.toml", "--runs", "12",
+            "--steps", "8", "--out", self.folder / "work" / "ensembles" / "tiny-mxfp8.h5")
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        for mutant, options, code in (("benign_double_3", (), PASS),
+                                      ("benign_double_3", ("--exact",), FAIL),
+                                      ("scale_floor", (), FAIL)):
+            with self.subTest(mutant=mutant, options=options):
+                result = self.check(curves / "tiny", "--mutant", mutant, *options)
+
+                self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+                self.assertIn("bf16-seed1           exact: pass", result.stdout)
+                self.assertIn("mxfp8-seed1          exact: drift: step 1", result.stdout)
+                verdict = "fail" if mutant == "scale_floor" else "pass"
+                self.assertIn(f"mxfp8                statistical: {verdict}", result.stdout)
+
+    def test_refuses_an_edited_text(self):
+        twin = self.golden / "bf16-seed1.txt"
+        twin.write_text(twin.read_text().replace("seed            1", "seed            2"))
+
+        self.assert_check_refused("bf16-seed1.txt", "is not the text of bf16-seed1.h5")
+
+    def test_refuses_an_edited_log(self):
+        with edited_log(self.golden / "mxfp8-seed1.h5") as log:
+            log["tensors/digest"][3, 1] ^= 1
+
+        self.assert_check_refused("mxfp8-seed1.h5", "its content has digest")
+
+    def test_refuses_a_log_that_was_edited_without_its_trailer(self):
+        with h5py.File(self.golden / "mxfp8-seed1.h5", "r+") as log:
+            log["tensors/digest"][3, 1] ^= 1
+
+        self.assert_check_refused("mxfp8-seed1.h5", "trailer")
+
+    def test_refuses_a_log_that_was_cut_off(self):
+        path = self.golden / "mxfp8-seed1.h5"
+        path.write_bytes(path.read_bytes()[:-1000])
+
+        self.assert_check_refused("mxfp8-seed1.h5")
+
+    def test_refuses_a_run_without_its_last_steps(self):
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log.attrs["complete"] = numpy.bool_(False)
+
+        self.assert_check_refused("mxfp8-seed1.h5", "8 of 8 steps", "a whole run")
+
+    def test_refuses_missing_swapped_and_left_over_files(self):
+        (self.golden / "bf16-seed1.txt").unlink()
+        self.assert_check_refused("bf16-seed1.txt", "cannot be read")
+
+        self.setUp()
+        (self.golden / "bf16-seed1.h5").unlink()
+        self.assert_check_refused("bf16-seed1.h5", "the golden is missing")
+
+        self.setUp()
+        for extension in ("h5", "txt"):
+            shutil.copy(self.golden / f"bf16-seed1.{extension}",
+                        self.golden / f"mxfp8-seed1.{extension}")
+        self.assert_check_refused("mxfp8-seed1.h5", "its content has digest")
+
+        self.setUp()
+        shutil.copy(self.golden / "bf16-seed1.h5", self.golden / "bf16-seed2.h5")
+        self.assert_check_refused("bf16-seed2.h5", "it is no run of")
+
+    def test_refuses_an_edited_history(self):
+        history = self.golden / "history.toml"
+        text = history.read_text()
+        for old, new in ((REASON, "It was always so, nothing to see here"),
+                         ('before = ""', 'before = "0123456789abcdef"'),
+                         ("[[entry]]", "note = 1\n[[entry]]"),
+                         ("[[entry]]", "[[entry]] # innocent"),
+                         ('verdict = "new"', "verdict = 3"),
+                         ("[[entry]]", "[[entry]")):
+            with self.subTest(new=new):
+                history.write_text(text.replace(old, new))
+
+                self.assert_check_refused("history.toml", "estore it")
+
+    def test_refuses_goldens_of_another_configuration(self):
+        path = self.golden / "experiment.toml"
+        text = path.read_text()
+        for old, new, word in (("dim = 24", "dim = 26", "model.dim: 24 before, 26 now"),
+                               ("mxfp8_rceil", "mxfp8_floor", "recipe: mxfp8_rceil before"),
+                               ("tokens = 4000", "tokens = 4001", "corpus"),
+                               ("eval_every = 7", "eval_every = 6", "eval_every"),
+                               ("digests_every = 1", "digests_every = 2", "digests_every")):
+            with self.subTest(new=new):
+                path.write_text(text.replace(old, new))
+
+                self.assert_check_refused("of another configuration", word, "--reconfigured")
+
+    def test_does_not_mind_how_it_is_executed(self):
+        path = self.golden / "experiment.toml"
+        path.write_text(path.read_text() + "[parallel]\nworkers = 1\n")
+
+        result = self.check("golden", "--exact")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+
+    def test_refuses_drafts_unless_asked(self):
+        history = self.golden / "history.toml"
+        commit = history.read_text().split('commit = "')[1].split('"')[0]
+        history.write_text(history.read_text().replace(commit, "4b8fbb9-dirty"))
+        mend_chain(self.golden)
+
+        result = self.run_isoloss("golden", "check", "golden")
+
+        self.assert_refused(result, "it is a draft", "`4b8fbb9-dirty`", "--draft")
+        self.assertEqual(self.check("golden").returncode, PASS)
+
+
+class Update(GoldenTest):
+    def test_has_nothing_to_do_when_nothing_changed(self):
+        history = self.golden / "history.toml"
+        commit = history.read_text().split('commit = "')[1].split('"')[0]
+        history.write_text(history.read_text().replace(commit, "4b8fbb9"))
+        mend_chain(self.golden)
+        shutil.rmtree(self.folder / "committed", ignore_errors=True)
+        shutil.copytree(self.golden, self.folder / "committed")
+
+        result = self.update("golden", reason="Nothing changed, but let us see it")
+
+        self.assertEqual(result.returncode, INVALID, result.stdout)
+        self.assertIn("nothing to update", result.stderr)
+        self.assertEqual(history.read_text(),
+                         (self.folder / "committed" / "history.toml").read_text())
+
+    def test_confirms_a_draft(self):
+        with forged(self.golden, "bf16-seed1") as log:  # any forged one is a draft
+            log["parameters/update_ratio"][6, 2] *= 1.5
+        history = self.golden / "history.toml"
+        commit = history.read_text().split('commit = "')[1].split('"')[0]
+        history.write_text(history.read_text().replace(commit, "4b8fbb9-dirty"))
+        mend_chain(self.golden)
+
+        result = self.update("golden", reason="The draft is what the commit computes")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("equal to the draft", result.stdout)
+        self.assertIn("2 of 2 goldens", result.stdout)
+
+    def test_replaces_what_changed_and_tells_why(self):
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log["steps/loss_nats"][7] *= 1 + 1e-12
+        history = self.golden / "history.toml"
+        commit = history.read_text().split('commit = "')[1].split('"')[0]
+        history.write_text(history.read_text().replace(commit, "4b8fbb9"))
+        mend_chain(self.golden)
+        others = (self.golden / "bf16-seed1.h5").read_bytes()
+        before = history.read_text()
+        reason = 'The last loss was "rounded" twice; see numerics \\ section 5'
+
+        result = self.update("golden", reason=reason)
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("1 of 2 goldens", result.stdout)
+        self.assertIn("drift: step 8: loss_nats", result.stdout)
+        self.assertEqual((self.golden / "bf16-seed1.h5").read_bytes(), others)
+        self.assertTrue(history.read_text().startswith(before))
+        self.assertIn('\\"rounded\\" twice', history.read_text())
+        self.assertEqual(self.check("golden", "--exact").returncode, PASS)
+        self.assertEqual((self.golden / "mxfp8-seed1.txt").read_text().split("\n\n")[2],
+                         (self.folder / "whole" / "mxfp8-seed1.txt").read_text()
+                         .split("\n\n")[2])
+
+    def test_refuses_a_poor_reason(self):
+        for reason, word in (("", "0 letters"), ("fix", "3 letters"),
+                             ("a b c d e f g h i j k", "11 letters"),
+                             ("two lines of a reason\nfor this change", "line break"),
+                             (REASON, "that of an earlier update")):
+            with self.subTest(reason=reason):
+                self.assert_unchanged_by(self.update("golden", reason=reason), word)
+
+        result = self.run_isoloss("golden", "update", "golden", "--draft")
+        self.assert_unchanged_by(result, "--reason is required", code=USAGE)
+
+    def test_refuses_a_source_that_is_not_committed(self):
+        version = self.run_isoloss("--version").stdout
+        if "unknown" not in version and "-dirty" not in version:
+            self.skipTest("this program is of a commit")
+
+        result = self.run_isoloss("golden", "update", "golden", "--reason",
+                                  "Numbers changed because of a reason")
+
+        self.assert_unchanged_by(result, "built from commit", "--draft")
+
+    def test_refuses_what_it_would_overwrite(self):
+        self.assert_unchanged_by(self.update("golden", "--new"), "but this is there")
+
+    def test_refuses_a_changed_experiment_unless_told(self):
+        path = self.golden / "experiment.toml"
+        path.write_text(path.read_text().replace("steps = 8", "steps = 6"))
+        result = self.update("golden", reason="Six steps are enough for this test")
+        self.assertEqual(result.returncode, INVALID)
+        self.assertIn("train.steps: 8 before, 6 now", result.stderr)
+
+        path.write_text(path.read_text().replace("[arms.mxfp8]", "[arms.eight]"))
+        result = self.update("golden", "--reconfigured",
+                             reason="Six steps are enough for this test")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("of another configuration, so not compared", result.stdout)
+        self.assertIn("given up", result.stdout)
+        self.assertFalse((self.golden / "mxfp8-seed1.h5").exists())
+        self.assertEqual(self.check("golden", "--exact").returncode, PASS)
+
+    def test_refuses_runs_that_are_not_finite(self):
+        path = self.write("wild/experiment.toml",
+                          TINY_GOLDEN.replace("[train]", "[train]\nlr = 1.0\neps = 1e-30\nbeta1 = 0.99\nbeta2 = 0.0"))
+
+        result = self.update(path.parent, "--new")
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertIn("REFUSED", result.stdout)
+        self.assertEqual([entry.name for entry in path.parent.iterdir()],
+                         ["experiment.toml"])
+
+
+del GoldenTest

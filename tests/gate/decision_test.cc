@@ -1,0 +1,196 @@
+// Which levels decide a verdict.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "judged_runs.h"
+#include "sample_evidence.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// One seed that drifted: L5 alone can't pass it.
+class DecisionTest : public ::testing::Test {
+ protected:
+  TwoVersions versions_{1};
+  const NullEnsemble benign_ = BenignEnsemble(20);
+
+  Judgement Judged(bool probe, bool ensemble, const Policy& policy,
+                   const LadderOptions& options = {}) const {
+    const compare::Pairing pairing = versions_.Pair();
+    const std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
+    Evidence evidence{.pairing = &pairing};
+    if (probe) evidence.candidate_probes = probes;
+    if (ensemble) evidence.benign = &benign_;
+    return Judge(evidence, policy, options);
+  }
+};
+
+TEST_F(DecisionTest, OracleAndEarlyWindowTogetherPassARegression) {
+  const Judgement judgement = Judged(true, true, Regression());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  const Check& late = CheckNamed(judgement, "final_window");
+  EXPECT_EQ(late.outcome, Outcome::kInconclusive);
+  EXPECT_FALSE(late.gates);
+}
+
+TEST_F(DecisionTest, OneOfThemAloneDoesNotAndTheVerdictSaysWhatIsMissing) {
+  const Judgement probed = Judged(true, false, Regression());
+  const Judgement early = Judged(false, true, Regression());
+  const Judgement neither = Judged(false, false, Regression());
+
+  EXPECT_EQ(probed.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(probed.checks.back().level, "L4");
+  EXPECT_THAT(probed.checks.back().next, HasSubstr("isoloss ensemble build"));
+  EXPECT_EQ(early.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(early.checks.back().level, "L2");
+  EXPECT_THAT(early.checks.back().next, HasSubstr("isoloss probe"));
+  EXPECT_EQ(neither.outcome, Outcome::kInconclusive);
+}
+
+TEST_F(DecisionTest, TheFinalWindowOfEnoughSeedsPassesARegression) {
+  versions_ = TwoVersions(4);
+
+  EXPECT_EQ(Judged(false, false, Regression()).outcome, Outcome::kPass);
+}
+
+TEST_F(DecisionTest, AFailureStandsWhateverElsePasses) {
+  versions_ = TwoVersions(4);
+  for (auto& run : versions_.now) {
+    for (size_t i = 40; i < 50; ++i) run.log.steps.loss_nats[i] *= 1.02;
+  }
+
+  const Judgement judgement = Judged(true, true, Regression());
+
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L4"), Outcome::kPass);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+}
+
+TEST_F(DecisionTest, EqualBitsPassAndLeaveOnlyTheProbeToJudge) {
+  versions_ = TwoVersions(1, /*equal=*/true);
+
+  const Judgement judgement = Judged(true, true, Regression());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_TRUE(judgement.bit_equal);
+  EXPECT_EQ(LevelOf(judgement, "L1"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L4"), std::nullopt);
+  EXPECT_EQ(LevelOf(judgement, "L5"), std::nullopt);
+}
+
+TEST_F(DecisionTest, LevelsAskedForByNameMustHaveTheirEvidence) {
+  Policy policy = Regression();
+  policy.levels = {"L2", "L4"};
+
+  const Judgement whole = Judged(true, true, policy);
+  const Judgement part = Judged(true, false, policy);
+
+  EXPECT_EQ(whole.outcome, Outcome::kPass);
+  EXPECT_EQ(LevelOf(whole, "L5"), std::nullopt);
+  EXPECT_EQ(part.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(part.checks.back().level, "L4");
+}
+
+TEST_F(DecisionTest, ClimbingAllSaysWhatEachLevelFindsOnItsOwn) {
+  versions_.now[0].log.steps.grad_norm[3] *= 1.5;
+  const LadderOptions all{.climb_all = true};
+
+  const Judgement stopped = Judged(true, true, Regression());
+  const Judgement judgement = Judged(true, true, Regression(), all);
+
+  EXPECT_EQ(LevelOf(stopped, "L5"), std::nullopt);
+  EXPECT_EQ(stopped.outcome, Outcome::kFail);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_EQ(LevelOf(judgement, "L0"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L1"), Outcome::kFail);
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L4"), Outcome::kFail);
+  EXPECT_EQ(LevelOf(judgement, "L5"), Outcome::kInconclusive);
+}
+
+TEST_F(DecisionTest, ClimbingAllTouchesNoRunsThatL0FoundBroken) {
+  versions_.now[0].log.steps.loss_nats[3] = std::nan("");
+  const LadderOptions all{.climb_all = true};
+
+  const Judgement judgement = Judged(true, true, Regression(), all);
+
+  EXPECT_EQ(LevelOf(judgement, "L0"), Outcome::kFail);
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L4"), std::nullopt);
+  EXPECT_EQ(judgement.levels.size(), Ladder().size());
+}
+
+// ---- one pair and a known spread -------------------------------------------
+
+TEST(OnePair, TakesItsSpreadFromTheEnsemble) {
+  const TwoArms arms(1);
+  const NullEnsemble seeds = SeedsEnsemble(16);
+  const compare::Pairing pairing = arms.Pair();
+
+  const Judgement alone = Judge({.pairing = &pairing}, {});
+  const Judgement judgement = Judge({.pairing = &pairing, .seeds = &seeds}, {});
+
+  EXPECT_EQ(alone.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_THAT(CheckNamed(judgement, "final_window").evidence,
+              HasSubstr("of 16 pairs of seeds.h5"));
+  EXPECT_FALSE(CheckNamed(judgement, "held_out").gates);
+}
+
+TEST(OnePair, FailsOutsideTheMargin) {
+  TwoArms arms(1);
+  for (double& loss : arms.Candidate(0).log.steps.loss_nats) loss *= 1.005;
+  const NullEnsemble seeds = SeedsEnsemble(16);
+  const compare::Pairing pairing = arms.Pair();
+  Policy late;
+  late.levels = {"L5"};
+
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .seeds = &seeds}, late);
+
+  EXPECT_EQ(CheckNamed(judgement, "final_window").outcome, Outcome::kFail);
+}
+
+// ---- measured power --------------------------------------------------------
+
+PowerRecord SampleRecord(const Policy& policy) {
+  return {.tool_version = "isoloss " + GetBuildInfo().version,
+          .policy_digest = PolicyDigest(policy),
+          .levels = {"L0", "L1", "L2", "L4", "L5"},
+          .bugs = 41,
+          .bugs_caught = 41,
+          .benign_runs = 300,
+          .false_alarms = 0};
+}
+
+class PowerTest : public DecisionTest {
+ protected:
+  std::string WhyUnknown(const PowerRecord& record, bool probe) const {
+    const compare::Pairing pairing = versions_.Pair();
+    const std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
+    Evidence evidence{
+        .pairing = &pairing, .benign = &benign_, .power = &record};
+    if (probe) evidence.candidate_probes = probes;
+    return Judge(evidence, Regression()).power_unknown;
+  }
+};
+
+TEST_F(PowerTest, IsKnownOnlyForTheSamePolicyProgramAndEvidence) {
+  const PowerRecord record = SampleRecord(Regression());
+  PowerRecord other_policy = record;
+  other_policy.policy_digest = PolicyDigest({});
+  PowerRecord other_program = record;
+  other_program.tool_version = "isoloss 0.0.9";
+
+  EXPECT_EQ(WhyUnknown(record, true), "");
+  EXPECT_THAT(WhyUnknown(record, false), HasSubstr("with evidence for L2"));
+  EXPECT_THAT(WhyUnknown(other_policy, true), HasSubstr("another policy"));
+  EXPECT_THAT(WhyUnknown(other_program, true), HasSubstr("isoloss 0.0.9"));
+}
+
+}  // namespace
+}  // namespace isoloss::gate

@@ -1,0 +1,250 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+
+#include "judged_runs.h"
+#include "sample_evidence.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class OracleTest : public ::testing::Test {
+ protected:
+  /// Equal bits, so that only the probe can speak against the candidate.
+  const TwoVersions versions_{1, /*equal=*/true};
+  const compare::Pairing pairing_ = versions_.Pair();
+  std::vector<Probe> probes_ = {SampleProbe(versions_.now[0])};
+  Policy policy_ = Regression();
+
+  Judgement Judged() const {
+    return Judge({.pairing = &pairing_, .candidate_probes = probes_}, policy_);
+  }
+};
+
+TEST_F(OracleTest, PassesAProbeThatTheOracleExplains) {
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+  // Two cases of three rounded tensors; the FP32 one is judged by its noise.
+  EXPECT_EQ(CheckNamed(judgement, "flips").value, 2 * 3);
+}
+
+TEST_F(OracleTest, FailsOnOneElementEvenIfTheRunIsBitEqual) {
+  auto& oracle = probes_[0].log.oracle;
+  // Rows 5 (case hot_row, dgrad) and 2 (case plain, wgrad): the former comes
+  // first in the order of computation, the latter is further off.
+  for (const size_t row : {size_t{2}, size_t{5}}) {
+    --oracle.equal[row];
+    ++oracle.other[row];
+    oracle.worst_ratio[row] = row == 2 ? 900 : 30;
+  }
+
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  const Check& check = CheckNamed(judgement, "elements");
+  EXPECT_EQ(check.value, 2);
+  EXPECT_THAT(check.evidence,
+              AllOf(HasSubstr("layers.0.wq_wgrad in case plain, step 3"),
+                    HasSubstr("row 7, column 8 is 1.5, the oracle has 1.25"),
+                    HasSubstr("900 times the bound")));
+  EXPECT_THAT(check.next, HasSubstr("layers.0.wq_dgrad in case hot_row"));
+  EXPECT_EQ(check.findings.size(), 2);
+}
+
+// 2 flips are expected of this tensor: mean 1 + 4 * 2 = 9, and with 0.001 over
+// 4 hypotheses P(N > 21) = 1.75e-4 <= 2.5e-4 < P(N > 20) = 4.39e-4.
+TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
+  policy_.flip_factor = 4;
+  auto& oracle = probes_[0].log.oracle;
+  const auto judge_flips = [&](int64_t flips) {
+    oracle.flips[0] = flips - oracle.flips[4];
+    oracle.equal[0] = 1000 - oracle.flips[0];
+    return CheckNamed(Judged(), "flips");
+  };
+
+  EXPECT_EQ(judge_flips(21).outcome, Outcome::kPass);
+  const Check check = judge_flips(22);
+  EXPECT_EQ(check.outcome, Outcome::kFail);
+  EXPECT_THAT(check.evidence, HasSubstr("layers.0.wq_output: 22 flips, 2 "
+                                        "expected, limit 21"));
+}
+
+TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
+  // Of 1000 elements. Chance explains at most a factor of
+  // sqrt(1 + 2 sqrt(x / 1000) + 2 x / 1000) = 1.11, x <= ln(20 / 0.001).
+  probes_[0].log.oracle.noise_ratio[6] = 1.2 * 4;
+
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_GT(CheckNamed(judgement, "noise").value, 4);
+  EXPECT_THAT(CheckNamed(judgement, "noise").next,
+              HasSubstr("layers.0.wq_wgrad"));
+}
+
+// Of a single element chance explains a factor of at least
+// sqrt(1 + 2 sqrt(x) + 2 x) = 4.5, x >= ln(1 / 0.001).
+TEST_F(OracleTest, LeavesRoomForChanceInFewElements) {
+  auto& oracle = probes_[0].log.oracle;
+  oracle.elements[6] = 1;
+  oracle.equal[6] = 0;
+  oracle.flips[6] = 1;
+  oracle.noise_ratio[6] = 4.5 * 3.9;
+
+  EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kPass);
+
+  oracle.noise_ratio[6] = 1000;
+  EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kFail);
+}
+
+TEST_F(OracleTest, FailsOnAProbeThatItsOwnNumbersEnded) {
+  probes_[0].log.provenance.complete = false;
+  probes_[0].log.oracle.other[0] = 1;
+  probes_[0].log.oracle.equal[0] -= 1;
+
+  EXPECT_EQ(Judged().outcome, Outcome::kFail);
+}
+
+TEST_F(OracleTest, FailsOnATokenThatWentElsewhere) {
+  probes_[0].log.routing.other[1] = 1;
+
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_THAT(CheckNamed(judgement, "routing").evidence,
+              HasSubstr("MoE layer 0 in case hot_row, step 3 of "
+                        "probe_seed1.h5: 1 of 256 tokens"));
+}
+
+TEST_F(OracleTest, JudgesTheBaselinesProbeToo) {
+  std::vector<Probe> approved = {SampleProbe(versions_.approved[0])};
+  approved[0].log.oracle.other[0] = 1;
+  approved[0].log.oracle.equal[0] -= 1;
+  const Evidence evidence{.pairing = &pairing_,
+                          .candidate_probes = probes_,
+                          .baseline_probes = approved};
+
+  EXPECT_EQ(Judge(evidence, Regression()).outcome, Outcome::kFail);
+}
+
+TEST_F(OracleTest, IsInconclusiveIfOnlyTheBaselineWasProbed) {
+  const std::vector<Probe> approved = {SampleProbe(versions_.approved[0])};
+
+  const Judgement judgement =
+      Judge({.pairing = &pairing_, .baseline_probes = approved}, Regression());
+
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kInconclusive);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+}
+
+struct BadProbe {
+  const char* name;
+  std::function<void(runlog::ProbeLog&)> spoil;
+  const char* message;
+};
+
+void PrintTo(const BadProbe& bad, std::ostream* out) { *out << bad.name; }
+std::string NameOf(const ::testing::TestParamInfo<BadProbe>& info) {
+  return info.param.name;
+}
+
+class BadProbeTest : public OracleTest,
+                     public ::testing::WithParamInterface<BadProbe> {};
+
+TEST_P(BadProbeTest, IsInvalid) {
+  GetParam().spoil(probes_[0].log);
+
+  const Judgement judgement = Judged();
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
+  EXPECT_THAT(CheckNamed(judgement, "probe").findings,
+              ::testing::Contains(HasSubstr(GetParam().message)));
+}
+
+const BadProbe kBadProbes[] = {
+    {"Empty",
+     [](auto& log) {
+       log.oracle = {};
+       log.routing = {};
+     },
+     "it holds no comparison with the oracle"},
+    {"NotComplete", [](auto& log) { log.provenance.complete = false; },
+     "it is not marked as complete"},
+    {"NoPlainCase", [](auto& log) { log.cases[0] = "other"; },
+     "case plain is missing"},
+    {"CaseWithoutRows", [](auto& log) { log.cases.push_back("ties"); },
+     "case ties has no row"},
+    {"TensorWithoutRows", [](auto& log) { log.tensors.push_back("x_output"); },
+     "tensor x_output has no row"},
+    {"SiteNotProbed", [](auto& log) { log.tensors[1] = "layers.0.wk_dgrad"; },
+     "tensor layers.0.wq_dgrad is missing"},
+    {"Duplicated", [](auto& log) { log.oracle.tensor[1] = 0; },
+     "layers.0.wq_output occurs twice in step 3 of case plain"},
+    {"StepsUnlike", [](auto& log) { log.oracle.step[0] = 4; },
+     "step 4 of case plain has 1 tensors, step 3 has 3"},
+    {"CountsDoNotAddUp", [](auto& log) { ++log.oracle.flips[3]; },
+     "counts of layers.0.moe.router.gate_output in step 3 do not add up"},
+    {"NegativeCount",
+     [](auto& log) {
+       log.oracle.other[0] = -1;
+       ++log.oracle.equal[0];
+     },
+     "do not add up"},
+    {"ExpectedNan",
+     [](auto& log) { log.oracle.expected_flips[0] = std::nan(""); },
+     "do not add up"},
+    {"WorstRatioNan",
+     [](auto& log) { log.oracle.worst_ratio[0] = std::nan(""); },
+     "do not add up"},
+    {"FarOffButNotCounted", [](auto& log) { log.oracle.worst_ratio[0] = 2; },
+     "do not add up"},
+    {"NoRouting", [](auto& log) { log.routing = {}; },
+     "there are routers, but /routing has no row"},
+    {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 300; },
+     "counts of MoE layer 0"},
+    {"OtherConfig", [](auto& log) { log.provenance.config_digest = "c2"; },
+     "config_digest is 'c2', but new_seed1.h5 has 'c1'"},
+    {"OtherCorpus", [](auto& log) { log.provenance.corpus_digest = "d2"; },
+     "corpus_digest is 'd2'"},
+    {"OtherRecipe", [](auto& log) { log.provenance.recipe = "bf16"; },
+     "recipe is 'bf16'"},
+    {"OtherNumerics", [](auto& log) { log.provenance.numerics_digest = "n9"; },
+     "numerics_digest is 'n9'"},
+    {"OtherBuild", [](auto& log) { log.provenance.commit = "9"; },
+     "commit is '9'"},
+    {"OtherExchange", [](auto& log) { log.provenance.exchange = "node"; },
+     "exchange is 'node'"},
+    {"OtherWeights",
+     [](auto& log) { log.provenance.initial_weights_digest = "w9"; },
+     "initial_weights_digest is 'w9'"},
+    {"OtherSeed", [](auto& log) { log.provenance.seed = 9; },
+     "seed 9 is none of the arm's 1 runs"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Damages, BadProbeTest, ::testing::ValuesIn(kBadProbes),
+                         NameOf);
+
+TEST_F(OracleTest, RefusesProbesThatAskedUnlikeThings) {
+  const TwoVersions versions(2, /*equal=*/true);
+  const compare::Pairing pairing = versions.Pair();
+  std::vector<Probe> probes = {SampleProbe(versions.now[0]),
+                               SampleProbe(versions.now[1])};
+  probes[1].log.cases[1] = "ties";
+
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .candidate_probes = probes}, Regression());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
+  EXPECT_THAT(CheckNamed(judgement, "probe").quantity,
+              HasSubstr("cases are not those of probe_seed1.h5"));
+}
+
+}  // namespace
+}  // namespace isoloss::gate

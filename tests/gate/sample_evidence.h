@@ -1,0 +1,267 @@
+// Evidence that never was measured: an approved arm and its re-run, probes of
+// it and null ensembles, all of one configuration.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/judge.h"
+#include "support/synthetic_runs.h"
+
+namespace isoloss::gate {
+
+inline const std::vector<std::string> kParameters = {"wq", "router"};
+
+/// Multiplies loss, gradient norm and both columns of every parameter of step t
+/// by 1 + size(t), each with a sign of its own drawn from `seed`.
+template <typename Size>
+void Disturb(runlog::StepColumns& steps, runlog::ParameterColumns& parameters,
+             uint64_t seed, const Size& size) {
+  const CounterRng rng(seed, 7);
+  uint64_t index = 0;
+  // Bell-shaped, variance 1: the sum of 12 uniform values less 6.
+  const auto draw = [&] {
+    double sum = -6;
+    for (int i = 0; i < 12; ++i) sum += rng.Uniform(index++);
+    return sum;
+  };
+  for (size_t i = 0; i < steps.step.size(); ++i) {
+    const double scale = size(steps.step[i]);
+    steps.loss_nats[i] *= 1 + scale * draw();
+    steps.grad_norm[i] *= 1 + scale * draw();
+    for (size_t j = 0; j < kParameters.size(); ++j) {
+      const size_t place = i * kParameters.size() + j;
+      parameters.grad_norm[place] *= 1 + scale * draw();
+      parameters.update_ratio[place] *= 1 + scale * draw();
+    }
+  }
+}
+
+/// Drift that starts at some ulps, doubles every second step and levels off.
+inline double BenignDrift(int64_t step) {
+  constexpr int64_t kSaturation = 20;
+  return 1e-6 *
+         std::pow(2.0, static_cast<double>(std::min(step, kSaturation)) / 2);
+}
+
+inline runlog::ParameterColumns SampleParameters(int64_t steps) {
+  runlog::ParameterColumns parameters;
+  parameters.count = static_cast<int64_t>(kParameters.size());
+  parameters.names = kParameters;
+  for (int64_t step = 1; step <= steps; ++step) {
+    parameters.step.push_back(step);
+    for (const double norm : {0.5, 0.125}) {
+      parameters.grad_norm.push_back(norm);
+      parameters.update_ratio.push_back(norm / 100);
+    }
+  }
+  return parameters;
+}
+
+/// A run of the approved arm, or of the baseline that it is compared with.
+inline compare::Run ArmRun(bool candidate, int64_t seed, double percent) {
+  compare::Run run = testing::SyntheticRun(candidate, seed, percent);
+  run.log.provenance.numerics_digest = candidate ? "n1" : "n0";
+  run.log.parameters = SampleParameters(testing::kSyntheticSteps);
+  return run;
+}
+
+/// Approved runs of arm mxfp8 and new ones that drift as a benign change does.
+struct TwoVersions {
+  std::vector<compare::Run> approved;
+  std::vector<compare::Run> now;
+
+  explicit TwoVersions(int64_t seeds, bool equal = false) {
+    for (int64_t seed = 1; seed <= seeds; ++seed) {
+      approved.push_back(ArmRun(true, seed, 0));
+      compare::Run run = approved.back();
+      run.file = fmt::format("new_seed{}.h5", seed);
+      if (!equal) {
+        run.log.provenance.final_weights_digest = fmt::format("g{}", seed);
+        Disturb(run.log.steps, run.log.parameters,
+                1000 + static_cast<uint64_t>(seed), &BenignDrift);
+        // The late drift is that of L5's tests, not of these.
+        for (size_t i = 20; i < run.log.steps.loss_nats.size(); ++i) {
+          run.log.steps.loss_nats[i] =
+              approved.back().log.steps.loss_nats[i] * (1 + 1e-4);
+        }
+      }
+      now.push_back(std::move(run));
+    }
+  }
+
+  compare::Pairing Pair() const {
+    return compare::PairBySeed("mxfp8", compare::RunsOfArm(approved, "mxfp8"),
+                               "mxfp8", compare::RunsOfArm(now, "mxfp8"));
+  }
+};
+
+/// Good runs of the approved arm under benign changes.
+inline NullEnsemble BenignEnsemble(size_t members) {
+  NullEnsemble null;
+  null.file = "benign.h5";
+  null.ensemble.kind = runlog::EnsembleKind::kBenign;
+  const compare::Run run = ArmRun(true, 1, 0);
+  null.ensemble.provenance = run.log.provenance;
+  for (size_t i = 0; i < members; ++i) {
+    runlog::EnsembleMember member;
+    member.perturbation = fmt::format("order_{}", i);
+    member.seed = 1;
+    member.steps = member.reference_steps = run.log.steps;
+    member.parameters = member.reference_parameters = run.log.parameters;
+    Disturb(member.steps, member.parameters, i, &BenignDrift);
+    null.ensemble.members.push_back(std::move(member));
+  }
+  return null;
+}
+
+/// A whole probe of a run, in which every element is as it should be.
+inline Probe SampleProbe(const compare::Run& run) {
+  Probe probe;
+  probe.file = fmt::format("probe_seed{}.h5", run.log.provenance.seed);
+  runlog::ProbeLog& log = probe.log;
+  log.provenance = run.log.provenance;
+  log.cases = {"plain", "hot_row"};
+  log.tensors = {"layers.0.wq_output", "layers.0.wq_dgrad", "layers.0.wq_wgrad",
+                 "layers.0.moe.router.gate_output"};
+  for (int64_t probe_case = 0; probe_case < 2; ++probe_case) {
+    for (int64_t tensor = 0; tensor < 4; ++tensor) {
+      const bool fp32 = tensor == 2;
+      log.oracle.Append({.probe_case = probe_case,
+                         .step = 3,
+                         .tensor = tensor,
+                         .elements = 1000,
+                         .equal = fp32 ? 10 : 999,
+                         .flips = fp32 ? 990 : 1,
+                         .other = 0,
+                         .expected_flips = fp32 ? 990.0 : 1.0,
+                         .noise_ratio = fp32 ? 1.1 : std::nan(""),
+                         .worst_ratio = 0.5,
+                         .worst_row = 7,
+                         .worst_column = 8,
+                         .worst_value = 1.5,
+                         .worst_expected = 1.25});
+    }
+    log.routing.Append({.probe_case = probe_case,
+                        .step = 3,
+                        .layer = 0,
+                        .tokens = 256,
+                        .flips = 1,
+                        .other = 0});
+  }
+  return probe;
+}
+
+/// What a candidate of this seed shows against BF16 in a teacher-forced step.
+inline void AppendPrecision(uint64_t seed, runlog::PrecisionColumns& precision,
+                            runlog::RoutingFlipColumns& flips) {
+  const CounterRng rng(seed, 8);
+  uint64_t index = 0;
+  const auto draw = [&] { return rng.Uniform(index++) - 0.5; };
+  for (int64_t tensor = 0; tensor < 4; ++tensor) {
+    const bool quantized = tensor < 3;
+    precision.Append(
+        {.step = 3,
+         .tensor = tensor,
+         .relative_error = 0.03 * (1 + 0.1 * draw()),
+         .gain = 1e-3 * draw(),
+         .worst_group_error = 0.06 * (1 + 0.2 * draw()),
+         .saturated = quantized ? 0.5 + 0.1 * draw() : std::nan(""),
+         .underflows = quantized ? 2 + 0.2 * draw() : std::nan("")});
+  }
+  flips.step.push_back(3);
+  flips.layer.push_back(0);
+  flips.flip_share.push_back(0.05 + 0.01 * draw());
+}
+
+/// SampleProbe with a comparison against BF16.
+inline Probe PrecisionProbe(const compare::Run& run) {
+  Probe probe = SampleProbe(run);
+  probe.log.reference_recipe = "bf16";
+  AppendPrecision(static_cast<uint64_t>(run.log.provenance.seed),
+                  probe.log.precision, probe.log.routing_flips);
+  return probe;
+}
+
+/// Pairs of baseline and approved candidate, seeds 101, 102, ...; differences
+/// of 0.05 % with a spread between seeds and between steps of some 0.01 %.
+inline NullEnsemble SeedsEnsemble(size_t members) {
+  NullEnsemble null;
+  null.file = "seeds.h5";
+  runlog::Ensemble& ensemble = null.ensemble;
+  ensemble.kind = runlog::EnsembleKind::kSeeds;
+  ensemble.provenance = ArmRun(true, 101, 0).log.provenance;
+  ensemble.reference_provenance = ArmRun(false, 101, 0).log.provenance;
+  ensemble.tensors = SampleProbe(ArmRun(true, 101, 0)).log.tensors;
+  for (size_t i = 0; i < members; ++i) {
+    const CounterRng rng(i, 9);
+    const int64_t seed = 101 + static_cast<int64_t>(i);
+    compare::Run candidate =
+        ArmRun(true, seed, 0.05 + 0.02 * (rng.Uniform(0) - 0.5));
+    const compare::Run baseline = ArmRun(false, seed, 0);
+    Disturb(candidate.log.steps, candidate.log.parameters,
+            static_cast<uint64_t>(seed), [](int64_t) { return 1e-4; });
+    runlog::EnsembleMember member;
+    member.seed = seed;
+    member.steps = candidate.log.steps;
+    member.reference_steps = baseline.log.steps;
+    member.parameters = candidate.log.parameters;
+    member.reference_parameters = baseline.log.parameters;
+    AppendPrecision(static_cast<uint64_t>(seed), member.precision,
+                    member.routing_flips);
+    ensemble.members.push_back(std::move(member));
+  }
+  return null;
+}
+
+/// Baseline and candidate whose difference is one of SeedsEnsemble's.
+struct TwoArms {
+  std::vector<compare::Run> runs;
+
+  explicit TwoArms(int64_t seeds) {
+    for (const bool candidate : {false, true}) {
+      for (int64_t seed = 1; seed <= seeds; ++seed) {
+        runs.push_back(ArmRun(candidate, seed, candidate ? 0.05 : 0));
+        if (!candidate) continue;
+        auto& log = runs.back().log;
+        Disturb(log.steps, log.parameters, 500 + static_cast<uint64_t>(seed),
+                [](int64_t) { return 1e-4; });
+      }
+    }
+  }
+
+  const compare::Run& Candidate(size_t i) const {
+    return runs[runs.size() / 2 + i];
+  }
+  compare::Run& Candidate(size_t i) { return runs[runs.size() / 2 + i]; }
+
+  compare::Pairing Pair() const {
+    return compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"),
+                               "mxfp8", compare::RunsOfArm(runs, "mxfp8"));
+  }
+};
+
+inline Policy Regression() {
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+  return policy;
+}
+
+/// Of one level in Judgement::levels.
+inline std::optional<Outcome> LevelOf(const Judgement& judgement,
+                                      std::string_view id) {
+  for (const LevelOutcome& level : judgement.levels) {
+    if (level.id == id) return level.outcome;
+  }
+  return std::nullopt;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,145 @@
+#include "isoloss/oracle/comparison.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace isoloss::oracle {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+const float kNan = std::nanf("");
+
+runlog::OracleRow RowOf(Grid grid, float value, const Estimate& expected) {
+  Comparison comparison(grid);
+  comparison.Add(3, 4, value, expected);
+  return comparison.Row();
+}
+
+TEST(Comparison, EqualNeedsTheBitsOfTheRoundedValue) {
+  const runlog::OracleRow row = RowOf(Grid::kBf16, 1.0f, {.exact = 1.001});
+
+  EXPECT_EQ(row.elements, 1);
+  EXPECT_EQ(row.equal, 1);
+  EXPECT_EQ(row.worst_ratio, 0.0);
+  EXPECT_EQ(row.worst_row, -1);
+  EXPECT_EQ(RowOf(Grid::kFp32, -0.0f, {.exact = 0.0}).equal, 1);
+  EXPECT_EQ(RowOf(Grid::kFp32, kNan, {.exact = std::nan("")}).equal, 1);
+}
+
+TEST(Comparison, FlipNeedsABoundThatReachesTheBoundary) {
+  // The border to 1 + 2^-7 is 1 + 2^-8; the exact value is 1e-4 below it.
+  const Estimate near = {.exact = 1.0 + 0x1p-8 - 1e-4, .bound = 2e-4};
+  const Estimate far = {.exact = 1.0 + 0x1p-8 - 1e-4, .bound = 0.9e-4};
+  const float above = 1.0f + 0x1p-7f;
+
+  const runlog::OracleRow flip = RowOf(Grid::kBf16, above, near);
+  EXPECT_EQ(flip.flips, 1);
+  EXPECT_NEAR(flip.worst_ratio, 0.5, 1e-9);
+  EXPECT_EQ(flip.worst_row, 3);
+  EXPECT_EQ(flip.worst_column, 4);
+  EXPECT_EQ(flip.worst_value, double{above});
+  EXPECT_EQ(flip.worst_expected, near.exact);
+
+  const runlog::OracleRow other = RowOf(Grid::kBf16, above, far);
+  EXPECT_EQ(other.other, 1);
+  EXPECT_NEAR(other.worst_ratio, 1.0 / 0.9, 1e-9);
+}
+
+TEST(Comparison, OnFp32sGridTheBoundIsOfTheValue) {
+  const Estimate expected = {.exact = 1.0, .bound = 3 * 0x1p-23};
+
+  // |value - exact| <= bound + half an ulp.
+  EXPECT_EQ(RowOf(Grid::kFp32, 1.0f + 3 * 0x1p-23f, expected).flips, 1);
+  EXPECT_EQ(RowOf(Grid::kFp32, 1.0f + 4 * 0x1p-23f, expected).other, 1);
+}
+
+TEST(Comparison, NothingExplainsAValueThatIsNotFinite) {
+  for (const float value : {kNan, kInfinity, -kInfinity}) {
+    const runlog::OracleRow row =
+        RowOf(Grid::kBf16, value, {.exact = 1.0, .bound = 1e30});
+    EXPECT_EQ(row.other, 1) << value;
+    EXPECT_EQ(row.worst_ratio, double{kInfinity}) << value;
+  }
+  EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, {.exact = std::nan("")}).other, 1);
+  EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, {.exact = double{kInfinity}}).other, 1);
+  // Where sums may have overflowed, infinity is one of the values.
+  EXPECT_EQ(
+      RowOf(Grid::kFp32, kInfinity, {.exact = 3.4e38, .bound = 1e37}).flips, 1);
+}
+
+TEST(Comparison, ACopyMustHaveTheBits) {
+  Comparison comparison(Grid::kBf16);
+  comparison.AddExact(0, 0, 1.0f, 1.0f);
+  comparison.AddExact(0, 1, kNan, -kNan);  // whatever its bits
+  EXPECT_EQ(comparison.other(), 0);
+
+  comparison.AddExact(0, 2, -0.0f, 0.0f);
+  comparison.AddExact(0, 3, 1.0f, 1.0f + 0x1p-23f);
+  comparison.AddExact(0, 4, kNan, 1.0f);
+
+  const runlog::OracleRow row = comparison.Row();
+  EXPECT_EQ(row.elements, 5);
+  EXPECT_EQ(row.equal, 2);
+  EXPECT_EQ(row.other, 3);
+  EXPECT_EQ(row.worst_column, 4);
+}
+
+TEST(Comparison, ExpectsFlipsByTheDistanceToBothBoundaries) {
+  // One standard deviation below the border of 1: P(N > 1) = 0.1587; the other
+  // border is too far.
+  const double noise = 1e-5;
+  EXPECT_NEAR(
+      RowOf(Grid::kBf16, 1.0f, {.exact = 1.0 + 0x1p-8 - noise, .noise = noise})
+          .expected_flips,
+      0.1587, 1e-4);
+  // 2^-25 below and 2^-24 above are the borders of 1 in FP32.
+  EXPECT_NEAR(
+      RowOf(Grid::kFp32, 1.0f, {.exact = 1.0, .noise = 0x1p-24}).expected_flips,
+      0.1587 + 0.3085, 2e-4);
+  EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, {.exact = 1.0}).expected_flips, 0.0);
+}
+
+TEST(Comparison, ExpectsAFlipIfAJumpChangesTheResult) {
+  const Estimate seen = {
+      .exact = 1.0, .bound = 0.1, .jump_probability = 0.25, .jump = 0x1p-7};
+  const Estimate hidden = {
+      .exact = 1.0, .bound = 0.1, .jump_probability = 0.25, .jump = 0x1p-10};
+
+  EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, seen).expected_flips, 0.25);
+  EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, hidden).expected_flips, 0.0);
+}
+
+TEST(Comparison, NoiseRatioComparesRootMeanSquares) {
+  Comparison comparison(Grid::kFp32);
+  // Errors of 1 and 3 units where 2 were expected: sqrt((1 + 9) / (4 + 4)).
+  const double unit = 0x1p-20;
+  comparison.Add(0, 0, static_cast<float>(1 + unit),
+                 {.exact = 1, .bound = 1, .noise = 2 * unit});
+  comparison.Add(0, 1, static_cast<float>(1 - 3 * unit),
+                 {.exact = 1, .bound = 1, .noise = 2 * unit});
+
+  EXPECT_DOUBLE_EQ(comparison.Row().noise_ratio, std::sqrt(10.0 / 8.0));
+  EXPECT_TRUE(std::isnan(RowOf(Grid::kBf16, 1.0f, {.exact = 1.0}).noise_ratio));
+}
+
+TEST(Comparison, MergeCountsBothAndKeepsTheWorse) {
+  Comparison mild(Grid::kFp32);
+  mild.Add(0, 0, 1.0f + 0x1p-22f, {.exact = 1.0, .bound = 1.0, .noise = 1.0});
+  Comparison wild(Grid::kFp32);
+  wild.Add(5, 6, 2.0f, {.exact = 1.0, .bound = 0.1, .noise = 1.0});
+
+  mild.Merge(wild);
+
+  const runlog::OracleRow row = mild.Row();
+  EXPECT_EQ(row.elements, 2);
+  EXPECT_EQ(row.flips, 1);
+  EXPECT_EQ(row.other, 1);
+  EXPECT_EQ(row.worst_row, 5);
+  EXPECT_EQ(row.worst_value, 2.0);
+  EXPECT_NEAR(row.noise_ratio, std::sqrt(0.5), 1e-6);  // errors 0 and 1 of 1
+}
+
+}  // namespace
+}  // namespace isoloss::oracle

@@ -1,0 +1,264 @@
+#include "isoloss/oracle/probe.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/oracle/known_recipes.h"
+#include "isoloss/oracle/probe_cases.h"
+#include "oracle/trial.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using testing::HasSubstr;
+
+runlog::ProbeLog Probe(const ProbeOptions& options,
+                       const std::string& arm = "mxfp8_rceil",
+                       int threads = 1) {
+  const train::Experiment experiment = Trial();
+  const corpus::Corpus corpus = CorpusOf(experiment);
+  ThreadTeam team(threads);
+  return ProbeArm(experiment, ArmOf(experiment, arm), 1, corpus, team, options);
+}
+
+int64_t Others(const runlog::ProbeLog& log) {
+  const auto sum = [](const std::vector<int64_t>& column) {
+    return std::accumulate(column.begin(), column.end(), int64_t{0});
+  };
+  return sum(log.oracle.other) + sum(log.routing.other);
+}
+
+TEST(Probe, FindsNothingInACorrectArm) {
+  const runlog::ProbeLog log = Probe({.steps = 2});
+
+  EXPECT_TRUE(log.provenance.complete);
+  EXPECT_EQ(log.provenance.arm, "mxfp8_rceil");
+  EXPECT_EQ(log.cases.size(), ProbeCases().size());
+  EXPECT_EQ(Others(log), 0);
+  // Every tensor of every case and step has its row.
+  EXPECT_EQ(log.oracle.step.size(), log.cases.size() * 2 * log.tensors.size());
+  EXPECT_EQ(log.routing.step.size(), log.cases.size() * 2);
+}
+
+TEST(Probe, DoesNotDependOnTheTeam) {
+  const ProbeOptions options = {.steps = 1, .cases = {"plain"}};
+  const runlog::ProbeLog one = Probe(options, "bf16", 1);
+  const runlog::ProbeLog three = Probe(options, "bf16", 3);
+
+  EXPECT_EQ(one.tensors, three.tensors);
+  EXPECT_EQ(one.oracle.flips, three.oracle.flips);
+  EXPECT_EQ(one.oracle.expected_flips, three.oracle.expected_flips);
+  EXPECT_EQ(one.oracle.worst_ratio, three.oracle.worst_ratio);
+}
+
+TEST(Probe, RunsTheCallersHooks) {
+  std::set<int64_t> heard;
+  std::vector<int64_t> finished;
+  bool edited = false;
+  ProbeOptions options = {.steps = 2, .cases = {"plain"}};
+  options.hooks.on_tensor = [&](int64_t step, const model::Tensor&) {
+    heard.insert(step);
+  };
+  options.hooks.on_step = [&](const runlog::StepRow& row) {
+    finished.push_back(row.step);
+  };
+  options.hooks.edit_initial_weights = [&](model::ParameterSet&) {
+    edited = true;
+  };
+
+  const runlog::ProbeLog log = Probe(options);
+
+  EXPECT_EQ(Others(log), 0);
+  EXPECT_TRUE(edited);
+  EXPECT_EQ(heard, (std::set<int64_t>{1, 2}));
+  EXPECT_EQ(finished, (std::vector<int64_t>{1, 2}));
+}
+
+TEST(Probe, MakesHooksAnewForEachCase) {
+  std::vector<size_t> widths;
+  ProbeOptions options = {.steps = 1, .cases = {"plain", "tails"}};
+  options.make_hooks = [&](const train::Experiment& experiment,
+                           const train::Arm& arm, uint64_t seed) {
+    EXPECT_EQ(arm.name, "mxfp8_rceil");
+    EXPECT_EQ(seed, 1);
+    widths.push_back(experiment.model.moe_hidden_dim);
+    return train::RunHooks{
+        .before_update = [](int64_t, model::ParameterSet& gradients) {
+          gradients.ByName("norm.weight").values(0, 0) += 1.0f;
+        }};
+  };
+
+  const runlog::ProbeLog log = Probe(options);
+
+  EXPECT_EQ(widths, (std::vector<size_t>{36, 52}));
+  EXPECT_EQ(Others(log), 2);  // one in each case
+}
+
+TEST(Probe, FindsAGradientThatIsChangedBehindTheBackwardPass) {
+  ProbeOptions options = {.steps = 1, .cases = {"plain"}};
+  options.hooks.after_backward = [](int64_t, model::ParameterSet& gradients) {
+    gradients.ByName("layers.0.attention.wo.weight").values(0, 0) *= 1.01f;
+  };
+
+  const runlog::ProbeLog log = Probe(options);
+
+  ASSERT_EQ(Others(log), 1);
+  const auto row =
+      std::find(log.oracle.other.begin(), log.oracle.other.end(), 1) -
+      log.oracle.other.begin();
+  EXPECT_EQ(log.tensors[static_cast<size_t>(
+                log.oracle.tensor[static_cast<size_t>(row)])],
+            "layers.0.attention.wo_wgrad");
+}
+
+TEST(Probe, FindsAWeightThatIsChangedBehindTheUpdate) {
+  ProbeOptions options = {.steps = 1, .cases = {"plain"}};
+  options.hooks.after_update = [](int64_t, model::ParameterSet& weights,
+                                  MatrixView<float>) {
+    weights.ByName("norm.weight").values(0, 3) += 0x1p-10f;
+  };
+
+  EXPECT_GT(Others(Probe(options)), 0);
+}
+
+TEST(Probe, ChecksWhatTheGivenFunctionTrains) {
+  // Trains another recipe than the oracle was told.
+  ProbeOptions options = {.steps = 1, .cases = {"plain"}};
+  options.train = [](const train::Experiment& experiment, const train::Arm&,
+                     uint64_t seed, const corpus::Corpus& corpus,
+                     ThreadTeam& team, const train::RunHooks& hooks) {
+    return train::TrainRun(experiment, ArmOf(experiment, "mxfp8_floor"), seed,
+                           corpus, team, hooks);
+  };
+
+  EXPECT_GT(Others(Probe(options)), 1000);
+}
+
+TEST(Probe, DoesNotBelieveTheRegistry) {
+  precision::Recipe wrong = precision::RecipeByName("mxfp8_rceil");
+  wrong.wgrad.right->scale_mode = formats::ScaleMode::kFloor;
+  wrong.dgrad.left.reset();
+
+  const precision::Recipe known = AsKnown(wrong);
+
+  EXPECT_EQ(known.wgrad.right->scale_mode, formats::ScaleMode::kRceil);
+  EXPECT_TRUE(known.dgrad.left.has_value());
+  EXPECT_EQ(known.include, wrong.include);
+}
+
+TEST(Probe, KnowsEveryRegisteredRecipe) {
+  const auto same = [](const std::optional<formats::MxSpec>& a,
+                       const std::optional<formats::MxSpec>& b) {
+    if (!a || !b) return a.has_value() == b.has_value();
+    return a->element == b->element && a->scale_mode == b->scale_mode &&
+           a->non_finite == b->non_finite;
+  };
+  for (const precision::Recipe* registered : precision::AllRecipes()) {
+    // What is not listed would come out spoilt.
+    precision::Recipe spoilt = *registered;
+    spoilt.fprop.left = {.element = &formats::FormatByName("e3m2")};
+    const precision::Recipe known = AsKnown(spoilt);
+    for (const precision::GemmRole role : precision::kGemmRoles) {
+      EXPECT_TRUE(same(known.For(role).left, registered->For(role).left))
+          << registered->name;
+      EXPECT_TRUE(same(known.For(role).right, registered->For(role).right))
+          << registered->name;
+    }
+    EXPECT_EQ(known.activation, registered->activation) << registered->name;
+  }
+}
+
+TEST(Probe, ARunThatItsNumbersEndIsIncomplete) {
+  ProbeOptions options = {.steps = 2, .cases = {"plain"}};
+  options.hooks.after_update = [](int64_t, model::ParameterSet& weights,
+                                  MatrixView<float>) {
+    weights.ByName("norm.weight").values(0, 0) = std::nanf("");
+  };
+
+  const runlog::ProbeLog log = Probe(options);
+
+  EXPECT_GT(Others(log), 0);
+  EXPECT_FALSE(log.provenance.complete);
+}
+
+TEST(Probe, ComparesWithAReferenceIfAsked) {
+  const train::Experiment experiment = Trial();
+  const corpus::Corpus corpus = CorpusOf(experiment);
+  ThreadTeam team(1);
+
+  const runlog::ProbeLog log =
+      ProbeArm(experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus, team,
+               {.steps = 1,
+                .cases = {"plain"},
+                .reference = &ArmOf(experiment, "bf16"),
+                .reference_steps = {1}});
+
+  EXPECT_EQ(log.reference_recipe, "bf16");
+  ASSERT_FALSE(log.precision.step.empty());
+  for (const int64_t tensor : log.precision.tensor) {
+    ASSERT_LT(static_cast<size_t>(tensor), log.tensors.size());
+  }
+}
+
+TEST(Probe, NamesTheCasesItKnows) {
+  try {
+    Probe({.cases = {"plane"}});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(), HasSubstr("plain"));
+  }
+}
+
+TEST(ProbeCases, RouterTiesLeaveExpertsEmptyAndTieOthersExactly) {
+  const train::Experiment experiment = Trial();
+  model::ParameterSet weights(experiment.model);
+  model::InitializeParameters(experiment.model, 1, weights);
+
+  ProbeCaseByName("router_ties").edit(experiment.model, weights);
+
+  const Matrix<float>& gate =
+      weights.ByName("layers.1.moe.router.gate.weight").values;
+  ASSERT_EQ(gate.rows(), 6);
+  for (size_t j = 0; j < gate.cols(); ++j) {
+    EXPECT_NE(gate(0, j), 0.0f);
+    EXPECT_EQ(gate(2, j), gate(0, j));
+    EXPECT_EQ(gate(1, j), -gate(0, j));
+    EXPECT_EQ(gate(3, j), -gate(0, j));
+    EXPECT_EQ(gate(4, j), 0.0f);
+    EXPECT_EQ(gate(5, j), 0.0f);
+  }
+}
+
+TEST(ProbeCases, ScaleEdgeBlocksHaveTheirLargestValueAtTheEdge) {
+  const train::Experiment experiment = Trial();
+  model::ParameterSet weights(experiment.model);
+  model::InitializeParameters(experiment.model, 1, weights);
+
+  ProbeCaseByName("scale_edge").edit(experiment.model, weights);
+
+  const Matrix<float>& wq =
+      weights.ByName("layers.0.attention.wq.weight").values;
+  std::set<float> largest;
+  for (size_t i = 0; i < wq.rows(); ++i) {
+    float amax = 0.0f;
+    for (size_t j = 0; j < 32; ++j) {
+      amax = std::max(amax, std::fabs(wq(i, j)));
+    }
+    largest.insert(amax);
+  }
+  const float edge = 448.0f * 0x1p-13f;
+  const float ulp = 0x1p-12f;  // of BF16 in [2^-5, 2^-4)
+  EXPECT_EQ(largest, (std::set<float>{edge - ulp, edge, edge + ulp}));
+}
+
+}  // namespace
+}  // namespace isoloss::oracle

@@ -1,0 +1,62 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "isoloss/stats/false_discovery.h"
+#include "simulation.h"
+
+namespace isoloss::stats {
+namespace {
+
+constexpr int kTrials = 4000;
+constexpr int kTests = 20;
+constexpr int kTrue = 15;  // hypotheses that are true, the first ones
+
+/// Mean share of false discoveries at 0.2, with z-tests whose errors share a
+/// common part. The shares lie in [0, 1], so their standard deviation is at
+/// most sqrt(mean (1 - mean)): FourSigma holds.
+double FalseDiscoveryRate(double correlation, bool any_dependence) {
+  Normal normal("discoveries");
+  double shares = 0;
+  std::vector<double> p_values(kTests);
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const double common = normal.Next() * std::sqrt(correlation);
+    for (int i = 0; i < kTests; ++i) {
+      const double z = common + normal.Next() * std::sqrt(1 - correlation) +
+                       (i < kTrue ? 0 : 3);
+      p_values[static_cast<size_t>(i)] = std::erfc(z / std::sqrt(2.0)) / 2;
+    }
+    const auto adjusted = any_dependence ? BenjaminiYekutieli(p_values)
+                                         : BenjaminiHochberg(p_values);
+    int found = 0;
+    int falsely = 0;
+    for (int i = 0; i < kTests; ++i) {
+      if (adjusted[static_cast<size_t>(i)] > 0.2) continue;
+      ++found;
+      falsely += i < kTrue ? 1 : 0;
+    }
+    if (found > 0) shares += static_cast<double>(falsely) / found;
+  }
+  return shares / kTrials;
+}
+
+// Independent: exactly q times the share of true hypotheses.
+TEST(BenjaminiHochberg, HasItsFalseDiscoveryRate) {
+  EXPECT_NEAR(FalseDiscoveryRate(0, false), 0.15, FourSigma(0.15, kTrials));
+}
+
+TEST(BenjaminiHochberg, KeepsItUnderPositiveDependence) {
+  EXPECT_LE(FalseDiscoveryRate(0.7, false), 0.15 + FourSigma(0.15, kTrials));
+}
+
+// Divided by the harmonic sum of 20, 3.598.
+TEST(BenjaminiYekutieli, IsStricterByTheHarmonicSum) {
+  const double expected = 0.15 / 3.5977396571;
+
+  EXPECT_NEAR(FalseDiscoveryRate(0, true), expected,
+              FourSigma(expected, kTrials));
+}
+
+}  // namespace
+}  // namespace isoloss::stats

@@ -1,0 +1,163 @@
+// isoloss ensemble build: the good runs that limits come from.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "commands.h"
+#include "ensemble_build.h"
+#include "experiment_command.h"
+#include "interrupt.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::EnsembleKind;
+
+/// Policy key early_steps: the window that level L4 looks at.
+constexpr int64_t kEarlySteps = 20;
+/// Far from the seeds that people choose, so that none is judged by itself.
+constexpr uint64_t kFirstNewSeed = 1'000'001;
+
+struct BuildArguments {
+  ExperimentSource source;
+  std::string kind = "benign";
+  std::string arm;
+  size_t runs = 0;
+  int64_t steps = kEarlySteps;
+  uint64_t first_seed = kFirstNewSeed;
+  std::vector<int64_t> probe_steps;
+  std::string out;
+  int workers = 0;
+};
+
+/// The second arm of a file is what it is about; a single one is all there is.
+std::string ArmOf(const BuildArguments& arguments,
+                  const train::Experiment& experiment) {
+  if (!arguments.arm.empty()) return arguments.arm;
+  return experiment.arms[experiment.arms.size() > 1 ? 1 : 0].name;
+}
+
+/// Benign members have the experiment's seeds in turn, others new ones.
+std::vector<uint64_t> SeedsOf(const BuildArguments& arguments,
+                              const train::Experiment& experiment,
+                              bool benign) {
+  std::vector<uint64_t> seeds(arguments.runs);
+  const std::vector<uint64_t>& own = experiment.train.seeds;
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    seeds[i] = benign ? own[i % own.size()] : arguments.first_seed + i;
+    if (!benign && std::ranges::count(own, seeds[i]) != 0) {
+      ThrowError(ErrorKind::kConfig,
+                 "ensemble: seed {} is one of the experiment's, but a run must "
+                 "not be judged by itself. Choose other seeds with "
+                 "--first-seed.",
+                 seeds[i]);
+    }
+  }
+  return seeds;
+}
+
+EnsemblePlan PlanOf(const BuildArguments& arguments) {
+  EnsemblePlan plan;
+  plan.experiment = arguments.source.Load();
+  const bool benign = arguments.kind == "benign";
+  plan.kind = benign ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
+  plan.arm = ArmOf(arguments, plan.experiment);
+  plan.baseline_arm = plan.experiment.arms.front().name;
+  if (!benign && plan.arm == plan.baseline_arm) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: an ensemble of seeds pairs an arm with the baseline, but "
+               "{} is the baseline. Give another --arm.",
+               plan.experiment.path.string(), plan.arm);
+  }
+  if (arguments.steps > plan.experiment.train.steps) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --steps is {}, but the experiment has {}. Give fewer.",
+               plan.experiment.path.string(), arguments.steps,
+               plan.experiment.train.steps);
+  }
+  plan.runs = arguments.runs;
+  plan.steps = arguments.steps;
+  plan.seeds = SeedsOf(arguments, plan.experiment, benign);
+  if (!benign) plan.probe_steps = arguments.probe_steps;
+  plan.folder = arguments.out + ".members";
+  plan.workers = arguments.workers;
+  return plan;
+}
+
+ExitCode Build(const BuildArguments& arguments) {
+  if (transport::DetectLaunch().processes > 1) {
+    ThrowError(ErrorKind::kConfig,
+               "ensemble build: it was started as {} processes, but its "
+               "members run side by side in one. Start it without a launcher.",
+               transport::DetectLaunch().processes);
+  }
+  const EnsemblePlan plan = PlanOf(arguments);
+  const EnsembleResult result = BuildEnsemble(plan, InterruptFlag());
+  if (result.interrupted) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal. Finished members are in {}; "
+               "the same command goes on.\n",
+               plan.folder.string());
+    return ExitCode::kInterrupted;
+  }
+  runlog::WriteEnsemble(result.ensemble, arguments.out);
+  RemoveFolder(plan.folder);
+  fmt::print(
+      "{}: {} members of {} steps, arm {}, {} of them kept from an "
+      "earlier call\n",
+      arguments.out, result.ensemble.members.size(), plan.steps, plan.arm,
+      result.kept);
+  return ExitCode::kPass;
+}
+
+}  // namespace
+
+Action DeclareEnsemble(CLI::App& app) {
+  auto arguments = std::make_shared<BuildArguments>();
+  app.description("Null ensembles: good runs, whose spread sets limits");
+  app.require_subcommand(1);
+  CLI::App* build = app.add_subcommand(
+      "build", "Train the members of an ensemble, side by side");
+  arguments->source.Declare(*build);
+  build
+      ->add_option("--kind", arguments->kind,
+                   "benign: one arm, perturbed harmlessly (order of "
+                   "summation, 1 ulp); seeds: pairs of baseline and arm with "
+                   "new seeds")
+      ->check(CLI::IsMember({"benign", "seeds"}));
+  build->add_option("--runs", arguments->runs, "How many members")
+      ->required()
+      ->check(CLI::Range(size_t{1}, size_t{100'000}));
+  build->add_option("--out", arguments->out, "The ensemble (HDF5)")->required();
+  build->add_option("--arm", arguments->arm,
+                    "Of this arm (default: the second one of the file)");
+  build
+      ->add_option("--steps", arguments->steps,
+                   "First steps of each member (default: 20, the policy's "
+                   "early_steps)")
+      ->check(CLI::PositiveNumber);
+  build->add_option("--first-seed", arguments->first_seed,
+                    "Seeds: the first of the new ones (default: 1000001)");
+  build->add_option("--probe-steps", arguments->probe_steps,
+                    "Seeds: steps of the precision probe, ascending (default: "
+                    "1 2 3, those of `isoloss probe`)");
+  build
+      ->add_option("--workers", arguments->workers,
+                   "Members side by side (default: one per processor)")
+      ->check(CLI::NonNegativeNumber);
+  return [arguments] {
+    if (arguments->probe_steps.empty()) arguments->probe_steps = {1, 2, 3};
+    return Build(*arguments);
+  };
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,110 @@
+#include "evidence_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/runlog/ensemble.h"
+#include "isoloss/runlog/probe_log.h"
+
+namespace isoloss::cli {
+namespace {
+
+std::vector<gate::Probe> ProbesOf(const EvidenceFiles& evidence,
+                                  const std::string& arm) {
+  std::vector<gate::Probe> probes;
+  for (const gate::Probe& probe : evidence.probes) {
+    if (probe.log.provenance.arm == arm) probes.push_back(probe);
+  }
+  return probes;
+}
+
+/// Of a candidate arm; null if there is none.
+const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
+                                     const std::string& arm,
+                                     runlog::EnsembleKind kind) {
+  const auto found = std::ranges::find_if(
+      evidence.ensembles, [&](const gate::NullEnsemble& candidate) {
+        return candidate.ensemble.kind == kind &&
+               candidate.ensemble.provenance.arm == arm;
+      });
+  return found == evidence.ensembles.end() ? nullptr : &*found;
+}
+
+void CheckArm(const std::string& file, const std::string& arm,
+              const std::vector<std::string>& arms) {
+  if (std::ranges::count(arms, arm) != 0) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "{}: it is of arm `{}`, but the arms here are {}. Leave it out, or "
+      "give the logs of its arm.{}",
+      file, arm, fmt::join(arms, ", "), DidYouMean(arm, arms));
+}
+
+}  // namespace
+
+void EvidenceArguments::Declare(CLI::App& app) {
+  app.add_option("--probe", probes,
+                 "Probe logs (isoloss probe) of the judged runs");
+  app.add_option("--ensemble", ensembles,
+                 "Null ensembles (isoloss ensemble build): benign ones judge "
+                 "regression, those of seeds precision");
+  app.add_option("--power", power,
+                 "What this gate was measured to catch (isoloss mutants run)");
+}
+
+void ReadProbes(const std::vector<std::filesystem::path>& files,
+                EvidenceFiles& evidence) {
+  for (const std::filesystem::path& file : files) {
+    evidence.probes.push_back({file.string(), runlog::ReadProbeLog(file)});
+  }
+}
+
+void ReadEnsembles(const std::vector<std::filesystem::path>& files,
+                   EvidenceFiles& evidence) {
+  for (const std::filesystem::path& file : files) {
+    evidence.ensembles.push_back({file.string(), runlog::ReadEnsemble(file)});
+  }
+}
+
+EvidenceFiles EvidenceArguments::Read() const {
+  EvidenceFiles evidence;
+  ReadProbes(probes, evidence);
+  ReadEnsembles(ensembles, evidence);
+  if (!power.empty()) evidence.power = gate::ReadPowerRecord(power);
+  return evidence;
+}
+
+void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
+                         const std::vector<std::string>& arms) {
+  for (const gate::Probe& probe : evidence.probes) {
+    CheckArm(probe.file, probe.log.provenance.arm, arms);
+  }
+  for (const gate::NullEnsemble& ensemble : evidence.ensembles) {
+    CheckArm(ensemble.file, ensemble.ensemble.provenance.arm, arms);
+  }
+}
+
+gate::Judgement JudgeWith(const compare::Pairing& pairing,
+                          const EvidenceFiles& evidence,
+                          const gate::Policy& policy) {
+  using runlog::EnsembleKind;
+  const std::string& arm = pairing.candidate_arm;
+  const std::vector<gate::Probe> candidate = ProbesOf(evidence, arm);
+  const std::vector<gate::Probe> baseline =
+      pairing.baseline_arm == arm ? std::vector<gate::Probe>()
+                                  : ProbesOf(evidence, pairing.baseline_arm);
+  return gate::Judge(
+      {.pairing = &pairing,
+       .candidate_probes = candidate,
+       .baseline_probes = baseline,
+       .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
+       .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
+       .power = evidence.power ? &*evidence.power : nullptr},
+      policy);
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,54 @@
+// Evidence of a verdict besides runs: probes, null ensembles and the measured
+// power, from disk to the judge.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/judge.h"
+#include "isoloss/gate/policy.h"
+#include "isoloss/gate/verdict.h"
+
+namespace isoloss::cli {
+
+/// What was read; of any arms.
+struct EvidenceFiles {
+  std::vector<gate::Probe> probes;
+  std::vector<gate::NullEnsemble> ensembles;
+  std::optional<gate::PowerRecord> power;
+};
+
+/// Options of a command that judges.
+struct EvidenceArguments {
+  std::vector<std::filesystem::path> probes;
+  std::vector<std::filesystem::path> ensembles;
+  std::string power;
+
+  void Declare(CLI::App& app);
+  /// Errors   as runlog::ReadProbeLog, runlog::ReadEnsemble and
+  ///          gate::ReadPowerRecord.
+  EvidenceFiles Read() const;
+};
+
+/// Errors   as runlog::ReadProbeLog.
+void ReadProbes(const std::vector<std::filesystem::path>& files,
+                EvidenceFiles& evidence);
+/// Errors   as runlog::ReadEnsemble.
+void ReadEnsembles(const std::vector<std::filesystem::path>& files,
+                   EvidenceFiles& evidence);
+
+/// That each file is of one of the arms that are judged or judged against: what
+/// is given is never passed over.
+/// Errors   ConfigError that names the file.
+void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
+                         const std::vector<std::string>& arms);
+
+gate::Judgement JudgeWith(const compare::Pairing& pairing,
+                          const EvidenceFiles& evidence,
+                          const gate::Policy& policy);
+
+}  // namespace isoloss::cli

@@ -1,0 +1,107 @@
+// isoloss golden: runs whose every bit is kept, checked and changed with a
+// reason only.
+
+#include "golden.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <span>
+
+#include "isoloss/compare/tensor_divergence.h"
+
+namespace isoloss::cli {
+namespace {
+
+std::string Where(const compare::TensorDivergence& first) {
+  const std::string what =
+      first.name.empty() ? first.quantity
+                         : fmt::format("{} of {}", first.quantity, first.name);
+  const std::string phase =
+      first.is_tensor && first.phase
+          ? fmt::format(" ({})", compare::PhaseName(*first.phase))
+          : "";
+  return fmt::format("step {}: {}{} is {} in the golden, {} now", first.step,
+                     what, phase, first.a, first.b);
+}
+
+std::string ListText(const std::vector<std::string>& names) {
+  constexpr size_t kListed = 4;
+  if (names.size() <= kListed) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more",
+                     fmt::join(std::span(names).first(kListed), ", "),
+                     names.size() - kListed);
+}
+
+/// "PASS" becomes "pass": a lane is no verdict.
+std::string Lower(std::string_view text) {
+  std::string lower;
+  for (const char c : text) {
+    lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  }
+  return lower;
+}
+
+}  // namespace
+
+std::string ExactLane::Drift() const {
+  const std::string parts = ListText(content.differing);
+  return where.empty() ? parts : fmt::format("{}; differing: {}", where, parts);
+}
+
+ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run) {
+  ExactLane lane{
+      GoldenName(golden), compare::CompareContent(golden.log, run.log), {}};
+  if (lane.Reproduced()) return lane;
+  const compare::DivergenceReport report =
+      compare::FindDivergence(golden.log, run.log);
+  if (report.first) lane.where = Where(*report.first);
+  return lane;
+}
+
+std::string LaneText(const gate::Judgement& judgement) {
+  std::map<std::string, gate::Outcome> levels;
+  const gate::Check* severest = nullptr;
+  for (const gate::Check& check : judgement.checks) {
+    if (!check.gates) continue;  // made unnecessary by other levels
+    gate::Outcome& outcome =
+        levels.try_emplace(check.level, check.outcome).first->second;
+    outcome = std::max(outcome, check.outcome);
+    if (severest == nullptr || check.outcome > severest->outcome) {
+      severest = &check;
+    }
+  }
+  std::vector<std::string> words;
+  for (const auto& [level, outcome] : levels) {
+    words.push_back(level + " " + Lower(gate::OutcomeName(outcome)));
+  }
+  std::string text =
+      fmt::format("{} ({})", Lower(gate::OutcomeName(judgement.outcome)),
+                  fmt::join(words, ", "));
+  if (severest != nullptr && judgement.outcome != gate::Outcome::kPass) {
+    text +=
+        fmt::format(": {} {}", severest->name,
+                    severest->findings.empty() ? severest->quantity
+                                               : severest->findings.front());
+  }
+  return text;
+}
+
+Action DeclareGolden(CLI::App& app) {
+  app.description(
+      "Golden runs: check that this program still gives their every bit, or "
+      "replace them, with a reason");
+  app.require_subcommand(1);
+  CLI::App* check = app.add_subcommand(
+      "check", "Run the experiments of goldens again and compare");
+  CLI::App* update = app.add_subcommand(
+      "update", "Replace goldens by what this program computes");
+  const Action run_check = DeclareGoldenCheck(*check);
+  const Action run_update = DeclareGoldenUpdate(*update);
+  return [=] { return check->parsed() ? run_check() : run_update(); };
+}
+
+}  // namespace isoloss::cli

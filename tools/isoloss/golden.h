@@ -1,0 +1,37 @@
+// What `golden check` and `golden update` share: the lanes of a comparison.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "golden_folder.h"
+#include "isoloss/compare/golden.h"
+#include "isoloss/gate/verdict.h"
+
+namespace isoloss::cli {
+
+/// Lane `exact` of one golden: is its content reproduced to the bit?
+struct ExactLane {
+  std::string golden;
+  compare::ContentDifference content;
+  /// Where the run parts from the golden first, in words; "" if it does not, or
+  /// in nothing that is compared by steps.
+  std::string where;
+
+  bool Reproduced() const { return content.differing.empty(); }
+  /// What differs, on one line.
+  std::string Drift() const;
+};
+
+ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run);
+
+/// "pass", "fail", … and what each level found, on one line.
+std::string LaneText(const gate::Judgement& judgement);
+
+/// Arguments of `golden update`, and what to run.
+Action DeclareGoldenUpdate(CLI::App& app);
+Action DeclareGoldenCheck(CLI::App& app);
+
+}  // namespace isoloss::cli

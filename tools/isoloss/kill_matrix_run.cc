@@ -1,0 +1,356 @@
+#include "kill_matrix_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/peer_rules.h"
+#include "isoloss/gate/judge.h"
+#include "isoloss/oracle/probe.h"
+#include "isoloss/report/kill_matrix.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/writer.h"
+#include "isoloss/train/trainer.h"
+#include "job_queue.h"
+
+namespace isoloss::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// Enough for a spread; seeds that nobody else uses.
+constexpr size_t kMlperfReferences = 8;
+constexpr uint64_t kFirstMlperfSeed = 1'000'001;
+
+/// One cell: something planted, or nothing (the reference), with one seed.
+struct Job {
+  const mutants::Mutant* mutant = nullptr;
+  uint64_t seed = 0;
+
+  std::string Name() const {
+    return fmt::format("{}-seed{}", mutant ? mutant->name : "reference", seed);
+  }
+};
+
+/// What one job leaves on disk, read back: the judge sees nothing else.
+struct Traces {
+  compare::Run run;
+  gate::Probe probe;
+};
+
+class KillMatrixRunner {
+ public:
+  KillMatrixRunner(const KillMatrixPlan& plan, const std::atomic<bool>& stop)
+      : plan_(plan),
+        stop_(stop),
+        corpus_(corpus::LoadCorpus(plan.experiment.corpus_source,
+                                   plan.experiment.data.held_out_share)) {
+    for (size_t i = 0; i < plan.benign_runs; ++i) {
+      variants_.push_back(mutants::BenignVariant(i));
+    }
+  }
+
+  KillMatrixResult Run() {
+    PrepareFolder();
+    if (!MakeReferences() || !MakeCells()) return {{}, true};
+    return {Assemble(), false};
+  }
+
+ private:
+  void PrepareFolder();
+  std::string PlanText() const;
+  std::vector<Job> Jobs() const;
+  uint64_t BenignSeed(size_t variant) const {
+    return plan_.seeds[variant % plan_.seeds.size()];
+  }
+  fs::path CellPath(const Job& job) const {
+    return plan_.folder / "cells" / (job.Name() + ".json");
+  }
+
+  bool MakeReferences();
+  bool MakeMlperfReferences();
+  bool MakeCells();
+  Traces Make(const Job& job, ThreadTeam& team) const;
+  gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
+  gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
+  const Traces& ReferenceOf(uint64_t seed) const;
+  gate::KillCell ReadCell(const Job& job) const;
+  gate::KillMatrix Assemble() const;
+  gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
+  bool MlperfAccepts(const gate::KillRow& row) const;
+
+  const KillMatrixPlan& plan_;
+  const std::atomic<bool>& stop_;
+  const corpus::Corpus corpus_;
+  std::vector<mutants::Mutant> variants_;
+  std::vector<Traces> references_;                      // of plan_.seeds
+  std::vector<std::vector<double>> mlperf_references_;  // loss curves
+  double reference_seconds_ = 0;
+};
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// ---- The folder -------------------------------------------------------------
+
+/// Cells of one plan must not stand beside those of another.
+std::string KillMatrixRunner::PlanText() const {
+  Digest digest;
+  digest.Update(plan_.experiment.ResolvedToml());
+  digest.Update(gate::FormatPolicy(plan_.policy));
+  return fmt::format(
+      "program = \"{}\"\ncommit = \"{}\"\narm = \"{}\"\nplan = \"{}\"\n"
+      "ensemble = \"{}\"\n",
+      GetBuildInfo().version, GetBuildInfo().commit, plan_.arm.name,
+      DigestToHex(digest.Value()),
+      plan_.benign ? plan_.benign->ensemble.digest : "");
+}
+
+void KillMatrixRunner::PrepareFolder() {
+  fs::create_directories(plan_.folder / "cells");
+  fs::create_directories(plan_.folder / "work");
+  const fs::path path = plan_.folder / "plan.toml";
+  if (!fs::exists(path)) {
+    WriteFileAtomically(path, PlanText());
+    return;
+  }
+  if (ReadTextFile(path, "Give another folder with --out.") == PlanText()) {
+    return;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: it holds cells of another plan (program, experiment, policy, "
+             "arm or ensemble), but all cells of a matrix must be of one. Give "
+             "another folder with --out, or remove this one.",
+             plan_.folder.string());
+}
+
+std::vector<Job> KillMatrixRunner::Jobs() const {
+  std::vector<Job> jobs;
+  for (const mutants::Mutant& mutant : plan_.mutants) {
+    for (const uint64_t seed : plan_.seeds) jobs.push_back({&mutant, seed});
+  }
+  for (size_t i = 0; i < variants_.size(); ++i) {
+    jobs.push_back({&variants_[i], BenignSeed(i)});
+  }
+  return jobs;
+}
+
+// ---- One cell ---------------------------------------------------------------
+
+/// Trains, probes, and reads back what was written.
+Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
+  const auto hooks = [&](const train::Experiment& experiment,
+                         const train::Arm& arm, uint64_t seed) {
+    return job.mutant == nullptr || !job.mutant->plant
+               ? train::RunHooks{}
+               : mutants::Plant(*job.mutant, experiment, arm, seed);
+  };
+  runlog::RunLog log =
+      train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, team,
+                      hooks(plan_.experiment, plan_.arm, job.seed));
+  if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
+  const fs::path stem = plan_.folder / "work" / job.Name();
+  const fs::path run = stem.string() + ".h5";
+  const fs::path probe = stem.string() + ".probe.h5";
+  runlog::WriteRunLog(log, run);
+  runlog::WriteProbeLog(oracle::ProbeArm(plan_.experiment, plan_.arm, job.seed,
+                                         corpus_, team, {.make_hooks = hooks}),
+                        probe);
+  return {{run.string(), runlog::ReadRunLog(run)},
+          {probe.string(), runlog::ReadProbeLog(probe)}};
+}
+
+const Traces& KillMatrixRunner::ReferenceOf(uint64_t seed) const {
+  const auto found = std::find_if(
+      references_.begin(), references_.end(), [&](const Traces& traces) {
+        return traces.run.log.provenance.seed == static_cast<int64_t>(seed);
+      });
+  ISOLOSS_ASSERT(found != references_.end());
+  return *found;
+}
+
+/// What a CI job would print first.
+std::string FirstFailure(const gate::Judgement& judgement) {
+  for (const gate::Check& check : judgement.checks) {
+    if (check.outcome < gate::Outcome::kFail) continue;
+    return fmt::format("{} {}: {}", check.level, check.name, check.quantity);
+  }
+  return "";
+}
+
+/// The program itself refused: a CI job stops there.
+gate::KillCell Refused(uint64_t seed, const std::string& what) {
+  return {
+      .seed = static_cast<int64_t>(seed),
+      .levels =
+          std::vector<std::optional<gate::Outcome>>(gate::Ladder().size()),
+      .verdict = gate::Outcome::kFail,
+      .finding = "the run itself: " + what,
+      .peer_accepts = std::vector<bool>(compare::PeerRules().size(), false)};
+}
+
+gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
+                                             const Traces& traces) const {
+  const Traces& reference = ReferenceOf(job.seed);
+  const compare::Pairing pairing = compare::PairBySeed(
+      plan_.arm.name, {&reference.run}, plan_.arm.name, {&traces.run});
+  const gate::Judgement judgement =
+      gate::Judge({.pairing = &pairing,
+                   .candidate_probes = {&traces.probe, 1},
+                   .benign = plan_.benign ? &*plan_.benign : nullptr},
+                  plan_.policy, {.climb_all = true});
+
+  gate::KillCell cell{.seed = static_cast<int64_t>(job.seed)};
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    cell.levels.push_back(level.outcome);
+  }
+  cell.verdict = judgement.outcome;
+  cell.finding = FirstFailure(judgement);
+  cell.loss_nats = traces.run.log.steps.loss_nats;
+  const compare::PeerPair curves{reference.run.log.steps.loss_nats,
+                                 traces.run.log.steps.loss_nats};
+  for (const compare::PeerRule& rule : compare::PeerRules()) {
+    cell.peer_accepts.push_back(rule.accepts(curves));
+  }
+  const auto first =
+      compare::FirstDivergence(reference.run.log.steps, traces.run.log.steps);
+  cell.first_different_step = first ? first->step : 0;
+  return cell;
+}
+
+gate::KillCell KillMatrixRunner::JudgeJob(const Job& job,
+                                          ThreadTeam& team) const {
+  const auto start = Clock::now();
+  gate::KillCell cell;
+  try {
+    cell = JudgeTraces(job, Make(job, team));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kIo) throw;  // this machine's, not the bug's
+    cell = Refused(job.seed, error.what());
+  }
+  cell.seconds = SecondsSince(start);
+  return cell;
+}
+
+// ---- All of them ------------------------------------------------------------
+
+bool KillMatrixRunner::MakeReferences() {
+  const size_t count = plan_.seeds.size();
+  references_.resize(count);
+  std::vector<double> seconds(count);
+  const bool done =
+      RunJobs("unchanged runs", count, plan_.workers, stop_,
+              [&](size_t i, ThreadTeam& team) {
+                const auto start = Clock::now();
+                references_[i] = Make({nullptr, plan_.seeds[i]}, team);
+                seconds[i] = SecondsSince(start);
+              });
+  for (const double of_one : seconds) {
+    reference_seconds_ += of_one / static_cast<double>(count);
+  }
+  return done && MakeMlperfReferences();
+}
+
+/// Its rule rests on the spread between seeds.
+bool KillMatrixRunner::MakeMlperfReferences() {
+  mlperf_references_.resize(kMlperfReferences);
+  return RunJobs("runs of other seeds", kMlperfReferences, plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   const uint64_t seed = kFirstMlperfSeed + i;
+                   mlperf_references_[i] =
+                       train::TrainRun(plan_.experiment, plan_.arm, seed,
+                                       corpus_, team)
+                           .steps.loss_nats;
+                 });
+}
+
+bool KillMatrixRunner::MakeCells() {
+  std::vector<Job> missing = Jobs();
+  std::erase_if(missing,
+                [&](const Job& job) { return fs::exists(CellPath(job)); });
+  return RunJobs("changed runs", missing.size(), plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   WriteFileAtomically(
+                       CellPath(missing[i]),
+                       report::RenderKillCell(JudgeJob(missing[i], team)));
+                 });
+}
+
+gate::KillCell KillMatrixRunner::ReadCell(const Job& job) const {
+  const fs::path path = CellPath(job);
+  return report::ParseKillCell(
+      ReadTextFile(path, "Run the same command again."), path.string());
+}
+
+gate::KillRow KillMatrixRunner::MakeRow(const mutants::Mutant& mutant) const {
+  gate::KillRow row{
+      .name = mutant.name,
+      .group = mutant.group,
+      .mutant_class = gate::MutantClassByName(mutants::ClassName(mutant.kind)),
+      .models = mutant.what,
+      .link = mutant.link};
+  for (const uint64_t seed : plan_.seeds) {
+    row.cells.push_back(ReadCell({&mutant, seed}));
+  }
+  return row;
+}
+
+/// The target: what the references reach on average after three quarters of
+/// the steps.
+bool KillMatrixRunner::MlperfAccepts(const gate::KillRow& row) const {
+  const std::vector<std::span<const double>> references(
+      mlperf_references_.begin(), mlperf_references_.end());
+  std::vector<std::span<const double>> submission;
+  for (const gate::KillCell& cell : row.cells) {
+    submission.emplace_back(cell.loss_nats);
+  }
+  compare::RcpTarget target;
+  const size_t end = references[0].size() * 3 / 4;
+  for (const auto& curve : references) {
+    const auto window = curve.first(end).last(std::min(end, target.window));
+    for (const double loss : window) {
+      target.target += loss / static_cast<double>(window.size()) /
+                       static_cast<double>(references.size());
+    }
+  }
+  return compare::MlperfRcpAccepts(references, submission, target);
+}
+
+gate::KillMatrix KillMatrixRunner::Assemble() const {
+  gate::KillMatrix matrix;
+  for (const gate::Level& level : gate::Ladder()) {
+    matrix.levels.emplace_back(level.id);
+  }
+  for (const compare::PeerRule& rule : compare::PeerRules()) {
+    matrix.peers.emplace_back(rule.name);
+  }
+  for (const mutants::Mutant& mutant : plan_.mutants) {
+    matrix.rows.push_back(MakeRow(mutant));
+    matrix.rows.back().mlperf_accepts = MlperfAccepts(matrix.rows.back());
+  }
+  for (size_t i = 0; i < variants_.size(); ++i) {
+    matrix.benign.push_back(ReadCell({&variants_[i], BenignSeed(i)}));
+  }
+  matrix.reference_seconds = reference_seconds_;
+  return matrix;
+}
+
+}  // namespace
+
+KillMatrixResult RunKillMatrix(const KillMatrixPlan& plan,
+                               const std::atomic<bool>& stop) {
+  return KillMatrixRunner(plan, stop).Run();
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,192 @@
+// isoloss mutants run: what does this gate catch?
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "commands.h"
+#include "experiment_command.h"
+#include "interrupt.h"
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/gate/power_record.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/report/kill_matrix.h"
+#include "isoloss/runlog/ensemble.h"
+#include "judge.h"
+#include "kill_matrix_run.h"
+#include "mutants_command.h"
+
+namespace isoloss::cli {
+namespace {
+
+struct MutantsRunArguments {
+  ExperimentSource experiment;
+  std::string arm;
+  std::string out;
+  std::string ensemble;
+  std::string policy;
+  std::vector<std::string> mutants = {"*"};
+  size_t seeds = 2;
+  size_t benign = 0;
+  bool ascii = false;
+  bool json = false;
+};
+
+/// The named arm; without a name the last one: what is to be verified.
+const train::Arm& ArmOf(const train::Experiment& experiment,
+                        const std::string& name) {
+  if (name.empty()) return experiment.arms.back();
+  std::vector<std::string> names;
+  for (const train::Arm& arm : experiment.arms) {
+    if (arm.name == name) return arm;
+    names.push_back(arm.name);
+  }
+  ThrowError(ErrorKind::kConfig, "{}: --arm {}: the arms are {}.{}",
+             experiment.path.string(), name, fmt::join(names, ", "),
+             DidYouMean(name, names));
+}
+
+std::vector<mutants::Mutant> ChosenMutants(
+    const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  std::vector<mutants::Mutant> chosen;
+  for (const mutants::Mutant& mutant : mutants::AllMutants()) {
+    names.push_back(mutant.name);
+    if (precision::FirstMatch(patterns, mutant.name) != nullptr) {
+      chosen.push_back(mutant);
+    }
+  }
+  for (const std::string& pattern : patterns) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+          return precision::SiteMatches(pattern, name);
+        })) {
+      ThrowError(ErrorKind::kConfig,
+                 "mutants run: --mutants {}: none of the {} mutants matches. "
+                 "`isoloss mutants list` shows them.{}",
+                 pattern, names.size(), DidYouMean(pattern, names));
+    }
+  }
+  return chosen;
+}
+
+KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
+  KillMatrixPlan plan;
+  plan.experiment = arguments.experiment.Load();
+  plan.arm = ArmOf(plan.experiment, arguments.arm);
+  for (size_t i = 0; i < arguments.seeds; ++i) {
+    plan.seeds.push_back(plan.experiment.train.seeds.front() + i);
+  }
+  plan.mutants = ChosenMutants(arguments.mutants);
+  plan.benign_runs = arguments.benign;
+  if (!arguments.policy.empty()) {
+    plan.policy = gate::ReadPolicy(arguments.policy);
+  }
+  plan.policy.question = compare::Question::kRegression;
+  if (!arguments.ensemble.empty()) {
+    plan.benign = gate::NullEnsemble{arguments.ensemble,
+                                     runlog::ReadEnsemble(arguments.ensemble)};
+  }
+  plan.folder = arguments.out.empty() ? std::filesystem::path("runs") /
+                                            (plan.experiment.name + "-mutants")
+                                      : std::filesystem::path(arguments.out);
+  plan.workers = plan.experiment.parallel.workers;
+  return plan;
+}
+
+/// What verdicts of this gate may say of themselves from now on.
+gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
+                          const gate::KillMatrix& matrix) {
+  const gate::Rate score = matrix.Score();
+  const gate::Rate alarms = matrix.FalseAlarms();
+  gate::PowerRecord record;
+  record.tool_version = fmt::format("isoloss {}", GetBuildInfo().version);
+  record.policy_digest = gate::PolicyDigest(plan.policy);
+  for (size_t level = 0; level < matrix.levels.size(); ++level) {
+    const bool judged = std::any_of(
+        matrix.rows.begin(), matrix.rows.end(), [&](const gate::KillRow& row) {
+          return std::any_of(row.cells.begin(), row.cells.end(),
+                             [&](const gate::KillCell& cell) {
+                               return cell.levels.at(level).has_value();
+                             });
+        });
+    if (judged) record.levels.push_back(matrix.levels[level]);
+  }
+  record.bugs = score.of;
+  record.bugs_caught = score.count;
+  record.benign_runs = alarms.of;
+  record.false_alarms = alarms.count;
+  return record;
+}
+
+/// 1 if a bug got through or a benign run did not.
+ExitCode CodeOf(const gate::KillMatrix& matrix) {
+  const gate::Rate score = matrix.Score();
+  return score.count == score.of && matrix.FalseAlarms().count == 0
+             ? ExitCode::kPass
+             : ExitCode::kFail;
+}
+
+ExitCode MutantsRun(const MutantsRunArguments& arguments) {
+  const KillMatrixPlan plan = PlanOf(arguments);
+  const KillMatrixResult result = RunKillMatrix(plan, InterruptFlag());
+  if (result.interrupted) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal. Finished cells are in "
+               "{}/cells; the same command goes on.\n",
+               plan.folder.string());
+    return ExitCode::kInterrupted;
+  }
+  const gate::KillMatrix& matrix = result.matrix;
+  WriteFileAtomically(plan.folder / "kill_matrix.json",
+                      report::RenderKillMatrixJson(matrix));
+  WriteFileAtomically(plan.folder / "kill_matrix.svg",
+                      report::RenderKillMatrixSvg(matrix));
+  gate::WritePowerRecord(PowerOf(plan, matrix), plan.folder / "power.json");
+  if (arguments.json) {
+    fmt::print("{}", report::RenderKillMatrixJson(matrix));
+  } else {
+    ReportArguments style;
+    style.ascii = arguments.ascii;
+    fmt::print("{}\n{}: kill_matrix.json, kill_matrix.svg, power.json\n",
+               report::RenderKillMatrix(matrix, style.Style()),
+               plan.folder.string());
+  }
+  return CodeOf(matrix);
+}
+
+}  // namespace
+
+Action DeclareMutantsRun(CLI::App& app) {
+  auto arguments = std::make_shared<MutantsRunArguments>();
+  arguments->experiment.Declare(app);
+  app.add_option("--arm", arguments->arm,
+                 "Arm in which they are planted (default: the last one)");
+  app.add_option("--ensemble", arguments->ensemble,
+                 "Benign ensemble of that arm (isoloss ensemble build)");
+  app.add_option("--policy", arguments->policy, "Gate policy (TOML)");
+  app.add_option("--mutants", arguments->mutants,
+                 "Only mutants whose name matches one of these patterns")
+      ->take_all();
+  app.add_option("--seeds", arguments->seeds,
+                 "Seeds of each mutant, from the experiment's first one on "
+                 "(default: 2)")
+      ->check(CLI::Range(1, 1000));
+  app.add_option("--benign", arguments->benign,
+                 "Benign runs besides, which must all pass; 299 without an "
+                 "alarm show a rate below 1 % (default: 0)");
+  app.add_option("--out", arguments->out,
+                 "Folder that keeps finished cells and gets the matrix "
+                 "(default: runs/<experiment name>-mutants)");
+  app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
+  app.add_flag("--json", arguments->json, "Print the matrix as JSON");
+  return [arguments] { return MutantsRun(*arguments); };
+}
+
+}  // namespace isoloss::cli
