@@ -111,7 +111,8 @@ Action DeclareMutants(CLI::App& app) {
       "Example:\n  isoloss mutants run golden/curves/nano/experiment.toml "
       "--ensemble golden/ensembles/nano-benign.h5 --benign 300");
   const Action measure = DeclareMutantsRun(*run);
-  return [list, print, measure] { return list->parsed() ? print() : measure(); };
+  return
+      [list, print, measure] { return list->parsed() ? print() : measure(); };
 }
 
 }  // namespace isoloss::cli
