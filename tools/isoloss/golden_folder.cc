@@ -178,11 +178,10 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
   for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
   ProbeSettings settings;
   if (planted != nullptr && planted->plant) {
-    // What is planted is made for the sizes of the experiment.
-    settings.cases = {"plain"};
-    settings.hooks = [&](const train::Run& run) {
-      return IsCandidate(experiment, run.arm->name)
-                 ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
+    settings.hooks = [&](const train::Experiment& of_case,
+                         const train::Arm& arm, uint64_t seed) {
+      return IsCandidate(experiment, arm.name)
+                 ? mutants::Plant(*planted, of_case, arm, seed)
                  : train::RunHooks{};
     };
   }

@@ -9,6 +9,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/probe_log.h"
+#include "isoloss/train/runner.h"
 #include "job_queue.h"
 
 namespace isoloss::cli {
@@ -28,8 +29,7 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
       [&](size_t i, ThreadTeam& team) {
         const train::Run run = train::PlanRuns(experiment, arms[i]).front();
         oracle::ProbeOptions options;
-        options.cases = settings.cases;
-        if (settings.hooks) options.hooks = settings.hooks(run);
+        options.make_hooks = settings.hooks;
         options.hooks.stop = &InterruptFlag();
         if (!settings.reference.empty() && settings.reference != arms[i]) {
           options.reference =

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "isoloss/oracle/probe.h"
 #include "isoloss/train/experiment.h"
-#include "isoloss/train/runner.h"
 
 namespace isoloss::cli {
 
@@ -19,9 +18,8 @@ struct ProbedRuns {
 struct ProbeSettings {
   /// Arms but this one are compared with it too (level L3); "": none.
   std::string reference = {};
-  std::vector<std::string> cases = {};  ///< of oracle::ProbeOptions
-  /// Hooks of a probed run; may be empty.
-  std::function<train::RunHooks(const train::Run& run)> hooks = {};
+  /// Of each probed run; may be empty.
+  decltype(oracle::ProbeOptions::make_hooks) hooks = {};
 };
 
 /// Has the oracle check the first seed of each of `arms`, and writes

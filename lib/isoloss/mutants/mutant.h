@@ -55,6 +55,9 @@ struct Mutant {
   int64_t onset = 1;
   /// From there on it does something at least once in so many steps.
   int64_t period = 1;
+  /// It changes no bit of a run of this size; structured inputs of the oracle's
+  /// probe show it.
+  bool only_in_probes = false;
   /// It changes products with a quantised operand; an arm must have some.
   bool quantized_products = false;
   /// One of the two. Whatever it does is a function of the experiment, the

@@ -284,11 +284,11 @@ std::vector<Mutant> ScaleMutants() {
       {.name = "scale_codes_0_and_255",
        .catalogue = 4,
        .group = group,
-       .kind = Class::kEquivalent,
        .what = "Scale code 0 is decoded as 0 and 255 as infinity",
        .link = "https://github.com/NVIDIA/TransformerEngine/pull/3262",
-       .note = "code 0 stands at blocks of zeros only, where 0 * 0 is right, "
-               "and 255 in runs that have failed already",
+       .note = "in a plain run code 0 stands at blocks of zeros only, where "
+               "0 * 0 is right, and 255 in runs that have failed already",
+       .only_in_probes = true,
        .plant = ExtremeCodesAsZeroAndInfinity},
       {.name = "reciprocal_of_scale_254",
        .catalogue = 5,
@@ -301,11 +301,11 @@ std::vector<Mutant> ScaleMutants() {
       {.name = "scale_128_is_nan",
        .catalogue = 6,
        .group = group,
-       .kind = Class::kEquivalent,
        .what = "Scale byte 128 is taken for NaN",
        .link = "https://github.com/sgl-project/sglang/pull/25519",
        .note = "needs a block whose largest magnitude is in (448, 896]; "
-               "operands here are far smaller",
+               "operands of a plain run are far smaller",
+       .only_in_probes = true,
        .plant = Scale128IsNan},
       {.name = "zero_block_nan",
        .catalogue = 7,
