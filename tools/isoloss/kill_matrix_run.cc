@@ -180,11 +180,21 @@ const Traces& KillMatrixRunner::ReferenceOf(uint64_t seed) const {
   return *found;
 }
 
-/// What a CI job would print first.
-std::string FirstFailure(const gate::Judgement& judgement) {
+/// The first finding of the first check that failed; `folder` is nobody's
+/// business.
+std::string FirstFailure(const gate::Judgement& judgement,
+                         const fs::path& folder) {
   for (const gate::Check& check : judgement.checks) {
     if (check.outcome < gate::Outcome::kFail) continue;
-    return fmt::format("{} {}: {}", check.level, check.name, check.quantity);
+    std::string text = fmt::format(
+        "{} {}: {}", check.level, check.name,
+        check.findings.empty() ? check.quantity : check.findings.front());
+    const std::string prefix = folder.string() + "/";
+    for (size_t at = text.find(prefix); at != std::string::npos;
+         at = text.find(prefix)) {
+      text.erase(at, prefix.size());
+    }
+    return text;
   }
   return "";
 }
@@ -216,7 +226,8 @@ gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
     cell.levels.push_back(level.outcome);
   }
   cell.verdict = judgement.outcome;
-  cell.finding = FirstFailure(judgement);
+  cell.bit_equal = judgement.bit_equal;
+  cell.finding = FirstFailure(judgement, plan_.folder / "work");
   cell.loss_nats = traces.run.log.steps.loss_nats;
   const compare::PeerPair curves{reference.run.log.steps.loss_nats,
                                  traces.run.log.steps.loss_nats};
@@ -293,6 +304,15 @@ gate::KillCell KillMatrixRunner::ReadCell(const Job& job) const {
       ReadTextFile(path, "Run the same command again."), path.string());
 }
 
+/// Not one bit of a run or of a probe's verdict: there is nothing to catch in
+/// this experiment.
+bool ChangesNothing(const gate::KillRow& row) {
+  return std::all_of(row.cells.begin(), row.cells.end(),
+                     [](const gate::KillCell& cell) {
+                       return cell.bit_equal && !cell.Caught();
+                     });
+}
+
 gate::KillRow KillMatrixRunner::MakeRow(const mutants::Mutant& mutant) const {
   gate::KillRow row{
       .name = mutant.name,
@@ -302,6 +322,9 @@ gate::KillRow KillMatrixRunner::MakeRow(const mutants::Mutant& mutant) const {
       .link = mutant.link};
   for (const uint64_t seed : plan_.seeds) {
     row.cells.push_back(ReadCell({&mutant, seed}));
+  }
+  if (mutant.plant && ChangesNothing(row)) {
+    row.mutant_class = gate::MutantClass::kEquivalent;
   }
   return row;
 }

@@ -50,6 +50,18 @@ void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
   }
 }
 
+/// A curve under another arm's name is judged as what it is not.
+void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
+                  Findings& findings) {
+  for (const Run* run : runs) {
+    if (run->log.provenance.arm == arm) continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: it says that it is of arm {}, but was given as a run of arm "
+           "{}. Give each log to the arm that made it.",
+           Label(*run), run->log.provenance.arm, arm);
+  }
+}
+
 Findings CheckSeeds(const Pairing& pairing, Question question) {
   Findings findings;
   const bool paired = !pairing.pairs.empty() &&
@@ -63,6 +75,8 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
            pairing.candidate_arm, SeedList(pairing.candidate));
     return findings;
   }
+  ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
+  ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
   const auto& declared = pairing.candidate[0]->log.provenance;
   if (question == Question::kPrecision &&
       pairing.candidate_arm == declared.baseline_arm) {
@@ -348,6 +362,8 @@ constexpr IntegrityRule kRules[] = {
      &CheckConfiguration},
     {"steps", "all runs are whole and saw the same batches", &CheckSteps},
     {"finite", "every recorded number is finite", &CheckFinite},
+    {"statistics", "the statistics of each tensor fit each other",
+     &CheckStatistics},
     {"recipe_ran", "each arm ran its recipe in every step", &CheckRecipeRan},
     {"declared_change", "the arms differ by what was declared",
      &CheckDeclaredChange},

@@ -41,6 +41,7 @@ constexpr PolicyKey kKeys[] = {
     {"window_share", &Policy::window_share, 0, 1, true, "share of all steps"},
     {"min_seeds", &Policy::min_seeds, 2, kInfinity, false, "seed pairs"},
     {"one_sided", &Policy::one_sided, 0, 0, false, "true or false"},
+    {"gross_factor", &Policy::gross_factor, 1, 1000, false, "x"},
     {"levels", &Policy::levels, 0, 0, false, "names of levels"},
     {"flip_factor", &Policy::flip_factor, 1, 1000, false, "x"},
     {"flip_alpha", &Policy::flip_alpha, 0, 0.5, true, "probability"},

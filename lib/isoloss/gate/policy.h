@@ -23,6 +23,7 @@ struct Policy {
   double window_share = 0.2;
   int64_t min_seeds = 2;
   bool one_sided = false;
+  double gross_factor = 4;
   /// Levels that decide, "L1" to "L5" (L0 always does). Empty: "auto".
   std::vector<std::string> levels = {};
   double flip_factor = 10;

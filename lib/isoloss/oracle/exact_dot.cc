@@ -27,7 +27,7 @@ struct Chains {
   std::array<float, kCount> chain{};     // FP32, ascending
   std::array<float, kCount> magnitudes{};
 
-  void Term(size_t lane, double product) {
+  [[gnu::always_inline]] void Term(size_t lane, double product) {
     const double magnitude = std::fabs(product);
     exact[lane] += product;
     size[lane] += magnitude;
@@ -38,7 +38,7 @@ struct Chains {
   }
 
   /// Adds in FP32; returns the rounding's error.
-  static double Add(double term, float& chain) {
+  [[gnu::always_inline]] static double Add(double term, float& chain) {
     const double sum = static_cast<double>(chain) + term;
     const auto rounded = static_cast<float>(sum);
     chain = rounded;
@@ -101,8 +101,13 @@ void PackPanel(MatrixView<const float> values, size_t first,
   }
 }
 
-void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out) {
-  Chains<kDotLanes> chains;
+namespace {
+
+/// The loop of DotPanel. Compilers put lanes side by side in vectors of the
+/// caller's instruction set; what a lane computes does not depend on it.
+[[gnu::always_inline]] inline void ChainPanel(const float* a,
+                                              const Matrix<float>& panel,
+                                              Chains<kDotLanes>& chains) {
   for (size_t k = 0; k < panel.rows(); ++k) {
     const auto left = static_cast<double>(a[k]);
     const float* right = panel.Row(k);
@@ -110,6 +115,30 @@ void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out) {
       chains.Term(j, left * static_cast<double>(right[j]));
     }
   }
+}
+
+#if defined(__x86_64__)
+[[gnu::target("avx2")]] void ChainPanelAvx2(const float* a,
+                                            const Matrix<float>& panel,
+                                            Chains<kDotLanes>& chains) {
+  ChainPanel(a, panel, chains);
+}
+#endif
+
+}  // namespace
+
+void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out) {
+  Chains<kDotLanes> chains;
+#if defined(__x86_64__)
+  static const bool kAvx2 = __builtin_cpu_supports("avx2") != 0;
+  if (kAvx2) {
+    ChainPanelAvx2(a, panel, chains);
+  } else {
+    ChainPanel(a, panel, chains);
+  }
+#else
+  ChainPanel(a, panel, chains);
+#endif
   for (size_t j = 0; j < kDotLanes; ++j) {
     out[j] = chains.Result(j, panel.rows());
   }

@@ -9,6 +9,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/batches.h"
+#include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/moe_check.h"
 #include "isoloss/oracle/precision_probe.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/oracle/step_oracle.h"
@@ -95,6 +97,11 @@ class LogBuilder {
  public:
   void BeginCase(const std::string& name) { log_.cases.push_back(name); }
 
+  /// By the run of the first case.
+  void Describe(const runlog::Provenance& provenance) {
+    if (log_.cases.size() == 1) log_.provenance = provenance;
+  }
+
   void Add(int64_t step, const ReportSink& sink) {
     for (const auto& [tensor, comparison] : sink.comparisons()) {
       runlog::OracleRow row = comparison.Row();
@@ -172,6 +179,91 @@ train::RunHooks HooksOf(const ProbeOptions& options,
   return hooks;
 }
 
+/// Listens to a run, checks what its exchange did as each step ends, and stops
+/// it after `steps` steps.
+class ExchangeListener {
+ public:
+  ExchangeListener(const train::Experiment& experiment, const train::Arm& arm,
+                   int64_t steps, const train::RunHooks& caller,
+                   LogBuilder& builder)
+      : config_(experiment.model),
+        mesh_(MeshOf(experiment, arm)),
+        activations_(ActivationGrid(train::RecipeOf(arm))),
+        builder_(builder) {
+    hooks_ = caller;
+    hooks_.stop = &stop_;
+    hooks_.on_tensor = [&](int64_t step, const model::Tensor& tensor) {
+      if (caller.on_tensor) caller.on_tensor(step, tensor);
+      record_.OnTensor(tensor);
+    };
+    hooks_.on_routing = [&](int64_t step, std::string_view module,
+                            MatrixView<const int32_t> ids) {
+      if (caller.on_routing) caller.on_routing(step, module, ids);
+      record_.OnRouting(module, ids, 0);
+    };
+    hooks_.on_step = [this, steps, &caller](const runlog::StepRow& row) {
+      if (caller.on_step) caller.on_step(row);
+      CheckStep(row.step);
+      stop_.store(row.step >= steps ||
+                  (caller.stop != nullptr && caller.stop->load()));
+    };
+  }
+
+  const train::RunHooks& hooks() const { return hooks_; }
+
+ private:
+  void CheckStep(int64_t step) {
+    ReportSink sink;
+    for (size_t layer = config_.n_dense_layers; layer < config_.n_layers;
+         ++layer) {
+      CheckMoe(record_, config_, layer, mesh_, activations_, sink);
+    }
+    builder_.Add(step, sink);
+    record_ = StepRecord();
+  }
+
+  const model::ModelConfig& config_;
+  const expert_parallel::MeshConfig mesh_;
+  const Grid activations_;
+  LogBuilder& builder_;
+  StepRecord record_;
+  train::RunHooks hooks_;
+  std::atomic<bool> stop_{false};
+};
+
+bool ReachedItsEnd(const runlog::RunLog& log, int64_t steps) {
+  const bool aborted = !log.events.empty() && log.events.back().kind == "abort";
+  return !aborted && !log.steps.step.empty() && log.steps.step.back() >= steps;
+}
+
+runlog::RunLog Train(const ProbeOptions& options,
+                     const train::Experiment& experiment, const train::Arm& arm,
+                     uint64_t seed, const corpus::Corpus& corpus,
+                     ThreadTeam& team, const train::RunHooks& hooks) {
+  return options.train
+             ? options.train(experiment, arm, seed, corpus, team, hooks)
+             : train::TrainRun(experiment, arm, seed, corpus, team, hooks);
+}
+
+/// Returns whether the run finished its last step with finite numbers.
+bool ProbeExchange(const train::Experiment& original, const train::Arm& arm,
+                   uint64_t seed, const corpus::Corpus& corpus,
+                   ThreadTeam& team, const ProbeOptions& options,
+                   const ProbeCase& probe_case, LogBuilder& builder) {
+  if (original.model.n_moe_layers() == 0) return true;
+  const train::Experiment experiment = Prepare(original, probe_case);
+  const int64_t steps =
+      std::min(options.exchange_steps, experiment.train.steps);
+  if (options.on_step) options.on_step(probe_case.name, steps);
+  builder.BeginCase(probe_case.name);
+  const train::RunHooks caller = HooksOf(options, experiment, arm, seed);
+  ExchangeListener listener(experiment, arm, steps, caller, builder);
+  const runlog::RunLog log =
+      Train(options, experiment, arm, seed, corpus, team, listener.hooks());
+  builder.Describe(log.provenance);
+  return ReachedItsEnd(log, steps);
+}
+
 /// Returns whether the run finished its last step with finite numbers.
 bool ProbeOneCase(const train::Experiment& original, const train::Arm& arm,
                   uint64_t seed, const corpus::Corpus& corpus, ThreadTeam& team,
@@ -182,13 +274,9 @@ bool ProbeOneCase(const train::Experiment& original, const train::Arm& arm,
   const train::RunHooks caller = HooksOf(options, experiment, arm, seed);
   RunRecorder recorder(experiment, steps, probe_case, caller);
   const runlog::RunLog log =
-      options.train
-          ? options.train(experiment, arm, seed, corpus, team, recorder.hooks())
-          : train::TrainRun(experiment, arm, seed, corpus, team,
-                            recorder.hooks());
+      Train(options, experiment, arm, seed, corpus, team, recorder.hooks());
   builder.BeginCase(probe_case.name);
-  runlog::Provenance& provenance = builder.log().provenance;
-  if (builder.log().cases.size() == 1) provenance = log.provenance;
+  builder.Describe(log.provenance);
 
   StepOracle oracle(experiment, arm, recorder.initial());
   const corpus::Batches batches(corpus, experiment.data.sequence_length,
@@ -208,8 +296,7 @@ bool ProbeOneCase(const train::Experiment& original, const train::Arm& arm,
     builder.Add(step, sink);
     recorder.steps().erase(step);
   }
-  const bool aborted = !log.events.empty() && log.events.back().kind == "abort";
-  return !aborted && !log.steps.step.empty() && log.steps.step.back() >= steps;
+  return ReachedItsEnd(log, steps);
 }
 
 }  // namespace
@@ -235,8 +322,10 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
   LogBuilder builder;
   bool complete = true;
   for (const ProbeCase* probe_case : cases) {
-    complete &= ProbeOneCase(experiment, arm, seed, corpus, team, options,
-                             *probe_case, builder);
+    const auto probe =
+        probe_case->exchange_only ? &ProbeExchange : &ProbeOneCase;
+    complete &= probe(experiment, arm, seed, corpus, team, options, *probe_case,
+                      builder);
   }
   if (options.reference != nullptr) {
     if (options.on_step) options.on_step("reference", 0);

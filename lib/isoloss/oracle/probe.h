@@ -26,6 +26,8 @@ struct ProbeOptions {
   /// Steps of each case, from the first one; at most train.steps. A state that
   /// is one step old shows from step 2 on.
   int64_t steps = 3;
+  /// Of cases that check the exchange alone.
+  int64_t exchange_steps = 32;
   /// Names of ProbeCases; empty: all.
   std::vector<std::string> cases = {};
   /// The run's own hooks, called before the probe looks.

@@ -142,6 +142,8 @@ const std::vector<ProbeCase>& ProbeCases() {
        SetBlocksToScaleEdges},
       {"router_ties", "experts that tie exactly or that nobody chooses",
        nullptr, TieRouterRows},
+      {"exchange", "the experiment as it is, for longer: the exchange alone",
+       nullptr, nullptr, true},
       {"tails", "sizes that 32 does not divide", MakeTails, nullptr},
   };
   return kCases;

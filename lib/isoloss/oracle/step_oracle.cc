@@ -46,6 +46,13 @@ std::string RouterOf(size_t layer) {
 
 }  // namespace
 
+expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
+                                   const train::Arm& arm) {
+  return {.topology = experiment.parallel.mesh,
+          .options = arm.exchange.Resolved(),
+          .dispatch_units = experiment.parallel.dispatch_units};
+}
+
 StepOracle::StepOracle(const train::Experiment& experiment,
                        const train::Arm& arm,
                        const model::ParameterSet& initial)
@@ -54,9 +61,7 @@ StepOracle::StepOracle(const train::Experiment& experiment,
       recipe_(AsKnown(train::RecipeOf(arm)),
               model::GemmSites(experiment.model)),
       activations_(ActivationGrid(recipe_.recipe())),
-      mesh_({.topology = experiment.parallel.mesh,
-             .options = arm.exchange.Resolved(),
-             .dispatch_units = experiment.parallel.dispatch_units}),
+      mesh_(MeshOf(experiment, arm)),
       update_(experiment.model, experiment.train, initial) {}
 
 void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,

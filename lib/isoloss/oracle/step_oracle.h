@@ -23,6 +23,10 @@
 
 namespace isoloss::oracle {
 
+/// The mesh of an arm and what travels on it.
+expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
+                                   const train::Arm& arm);
+
 /// Follows one run from its first step.
 class StepOracle {
  public:

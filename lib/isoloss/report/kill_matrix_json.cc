@@ -25,6 +25,7 @@ Json CellJson(const gate::KillCell& cell) {
           {"finding", cell.finding},
           {"peer_accepts", cell.peer_accepts},
           {"loss_nats", cell.loss_nats},  // NaN and infinity become null
+          {"bit_equal", cell.bit_equal},
           {"first_different_step", cell.first_different_step},
           {"seconds", cell.seconds}};
 }
@@ -110,6 +111,7 @@ gate::KillCell ParseKillCell(const std::string& text, const std::string& name) {
                                    ? std::numeric_limits<double>::quiet_NaN()
                                    : loss.get<double>());
     }
+    json.at("bit_equal").get_to(cell.bit_equal);
     json.at("first_different_step").get_to(cell.first_different_step);
     json.at("seconds").get_to(cell.seconds);
     return cell;

@@ -34,8 +34,8 @@ struct OracleFields {
   /// Flips that FP32 accumulation in an unlucky order leads one to expect.
   Of<double> expected_flips{};
   /// Root mean square of the error over that which FP32 accumulation in an
-  /// unlucky order leads one to expect (oracle/exact_dot.h), where the tensor is
-  /// not rounded to fewer bits; NaN elsewhere.
+  /// unlucky order leads one to expect (oracle/exact_dot.h), where the tensor
+  /// is not rounded to fewer bits; NaN elsewhere.
   Of<double> noise_ratio{};
   /// Largest error over its bound; <= 1 unless there are others. Infinite if a
   /// value is not finite and the oracle's is, or the other way round.
