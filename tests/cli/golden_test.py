@@ -95,6 +95,17 @@ class Check(GoldenTest):
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIn(f"exact: drift: step 5: digest of {name}", result.stdout)
 
+    def test_honours_the_policy_of_its_experiment(self):
+        experiment = self.golden / "experiment.toml"
+        experiment.write_text(experiment.read_text() + '[gate]\npolicy = "gate.toml"\n')
+        (self.golden / "gate.toml").write_text("margin_percent = -1\n")
+
+        for result in (self.check("golden"), self.update("golden", reason=REASON + " again")):
+            self.assert_refused(result, "gate.toml", "margin_percent")
+
+        (self.golden / "gate.toml").write_text("margin_percent = 1\n")
+        self.assertEqual(self.check("golden").returncode, PASS)
+
     def test_a_changed_value_is_drift_with_a_verdict_of_its_own(self):
         with forged(self.golden, "mxfp8-seed1") as log:
             log["parameters/update_ratio"][6, 2] = numpy.nextafter(
@@ -143,7 +154,7 @@ class Check(GoldenTest):
         shutil.rmtree(self.folder / "work", ignore_errors=True)
         shutil.copytree(self.golden, curves / "tiny")
         result = self.run_isoloss(
-            "ensemble", "build", curves / "tiny" / "experiment.toml", "--runs", "12",
+            "ensemble", "build", curves / "tiny" / "experiment.toml", "--runs", "40",
             "--steps", "8", "--out", self.folder / "work" / "ensembles" / "tiny-mxfp8.h5")
         self.assertEqual(result.returncode, PASS, result.stderr)
         for mutant, options, code in (("benign_double_3", (), PASS),

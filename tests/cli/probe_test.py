@@ -2,7 +2,7 @@
 
 import h5py
 
-from program import ProgramTest, INVALID, PASS, USAGE
+from program import ProgramTest, FAIL, INVALID, PASS, USAGE
 
 
 class Probe(ProgramTest):
@@ -41,4 +41,31 @@ class Probe(ProgramTest):
                             code=INVALID)
 
     def test_steps_must_be_positive(self):
-        self.assertEqual(self.probe("--steps", "0").returncode, USAGE)
+        for option in ("--steps", "--reference-steps"):
+            result = self.run_isoloss("probe", self.tiny, option, "0")
+            self.assertEqual(result.returncode, USAGE)
+            self.assertLess(len(result.stderr), 160)
+
+    def test_steps_must_be_those_of_the_experiment(self):
+        self.assert_refused(self.run_isoloss("probe", self.tiny, "--steps", "1000"),
+                            "--steps names step 1000", "has 20")
+        self.assert_refused(self.probe("--reference", "bf16", "--reference-steps", "1,21"),
+                            "--reference-steps names step 21", "has 20")
+        # What nobody asked for is no reason to refuse.
+        short = self.run_isoloss("probe", self.tiny, "--case", "plain", "--set", "train.steps=2",
+                                 "--set", "train.warmup_steps=1", "--out", "short")
+        self.assertEqual(short.returncode, PASS, short.stderr)
+
+    def test_what_rounding_does_not_explain_is_a_failure(self):
+        # Overflows within a few steps.
+        settings = ("train.lr=1", "train.clip_norm=1e9", "train.warmup_steps=0",
+                    "train.beta2=0", "model.route_scale=1e9", "train.weight_decay=0")
+
+        result = self.run_isoloss("probe", self.tiny, "--arm", "mxfp8", "--case", "plain",
+                                  "--steps", "6", "--out", "overflow",
+                                  *(f"--set={setting}" for setting in settings))
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertGreater(int(result.stdout.splitlines()[1].split()[5]), 0)
+        self.assertTrue((self.folder / "overflow/mxfp8-seed1.probe.h5").is_file())
+        self.assertIn("exit code 1", " ".join(self.run_isoloss("probe", "--help").stdout.split()))

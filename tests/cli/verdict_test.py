@@ -7,7 +7,8 @@ import sys
 
 import h5py
 
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "runlog"))
+SOURCE = pathlib.Path(__file__).parent.parent.parent
+sys.path.append(str(SOURCE / "tests/runlog"))
 from read_with_h5py import seal
 
 from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, TINY)
@@ -214,6 +215,174 @@ class Regression(ProgramTest):
         logs = (self.folder / "renamed").glob("mx-*.h5")
 
         self.assert_refused(self.gate(logs), "arm `mx`", "bf16, mxfp8")
+
+
+class ApprovedFolder(ProgramTest):
+    """verify --against a folder: its run logs, and nothing else of it."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.make_logs("approved")
+        result = cls.run_isoloss("ensemble", "build", cls.tiny, "--arm", "mxfp8", "--runs", 40,
+                                 "--out", "approved/benign.h5")
+        assert result.returncode == PASS, result.stderr
+        cls.run_isoloss("probe", cls.tiny, "--arm", "mxfp8", "--out", "approved")
+
+    def verify(self, *options):
+        return self.run_isoloss("verify", self.tiny, "--out", "now", "--restart", *options)
+
+    def test_ensembles_and_probes_beside_the_logs_are_no_logs(self):
+        # Under a name of the user's, too.
+        shutil.copy(self.folder / "approved/mxfp8-seed1.probe.h5",
+                    self.folder / "approved/oracle.h5")
+        options = ("--against", "approved", "--ensemble", "approved/benign.h5")
+
+        verified = self.verify(*options)
+        gated = self.run_isoloss("gate", *sorted((self.folder / "now").glob("*-seed?.h5")),
+                                 *options)
+
+        for result in (verified, gated):
+            self.assertEqual(result.returncode, PASS, result.stdout + result.stderr)
+        (self.folder / "approved/oracle.h5").unlink()
+
+    def test_a_damaged_log_is_not_passed_over(self):
+        folder = self.folder / "damaged"
+        shutil.copytree(self.folder / "approved", folder)
+        log = folder / "mxfp8-seed2.h5"
+        log.write_bytes(log.read_bytes()[:-1])
+
+        result = self.verify("--against", "damaged")
+
+        self.assertEqual(result.returncode, INVALID)
+        self.assertIn("damaged/mxfp8-seed2.h5", result.stderr)
+
+    def test_a_folder_without_logs_is_refused(self):
+        folder = self.folder / "others"
+        folder.mkdir()
+        shutil.copy(self.folder / "approved/benign.h5", folder)
+
+        self.assert_refused(self.verify("--against", "others"), "others", "no run log")
+
+
+class Evidence(ProgramTest):
+    """What is given is used, or refused before anything is trained."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.logs = cls.make_logs("logs")
+        cls.write("three.toml", TINY + '[arms.floor]\nrecipe = "mxfp8_floor"\n')
+        for name, options in (("seeds", ("--kind", "seeds")), ("again", ("--kind", "seeds")),
+                              ("benign", ()), ("baseline", ("--arm", "bf16")),
+                              ("other", ("--kind", "seeds", "--set", "train.lr=1e-4"))):
+            cls.build(name, *options)
+
+    @classmethod
+    def build(cls, name, *options, runs=2, steps=1):
+        result = cls.run_isoloss("ensemble", "build", cls.tiny, "--runs", runs,
+                                 "--steps", steps, "--probe-steps", "1",
+                                 "--out", name + ".h5", *options)
+        assert result.returncode == PASS, result.stderr
+
+    def verify(self, *options, experiment="tiny.toml", out="out"):
+        return self.run_isoloss("verify", experiment, "--out", out, *options)
+
+    def test_ensembles_that_judge_nothing_are_refused(self):
+        for ensembles, options, words in (
+                (("benign",), (), ["benign.h5", "of kind benign", "question is precision"]),
+                (("seeds",), ("--against", "logs"),
+                 ["seeds.h5", "of kind seeds", "question is regression"]),
+                (("seeds", "again"), (), ["again.h5", "seeds.h5", "of arm `mxfp8`"]),
+                (("benign", "benign"), ("--against", "logs"), ["one judges an arm"])):
+            options = (*options, "--ensemble", *(name + ".h5" for name in ensembles))
+            for command in (("verify", "tiny.toml", "--out", "out"),
+                            ("gate", *self.logs.values())):
+                with self.subTest(ensembles=ensembles, command=command[0]):
+                    self.assert_refused(self.run_isoloss(*command, *options), *words)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_an_ensemble_of_the_baseline_is_refused(self):
+        with self.subTest("regression judges it"):
+            result = self.run_isoloss("gate", *self.logs.values(), "--against", "logs",
+                                      "--ensemble", "baseline.h5")
+            self.assertNotEqual(result.returncode, INVALID, result.stderr)
+        swapped = self.run_isoloss("gate", *self.logs.values(), "--baseline", "mxfp8",
+                                   "--ensemble", "seeds.h5")
+        self.assert_refused(swapped, "seeds.h5", "of arm `mxfp8`", "could judge are bf16")
+
+    def test_a_watch_refuses_the_spread_of_another_configuration(self):
+        options = ("--abort-early", "--ensemble", "other.h5")
+
+        self.assert_refused(self.verify(*options), "other.h5", "config_digest")
+        # Of the same name, but with another recipe.
+        changed = self.write("changed.toml", TINY.replace(
+            'recipe = "mxfp8_rceil"', 'recipe = "mxfp8_rceil"\nexclude = ["layers.0.*"]'))
+        self.assert_refused(
+            self.verify("--abort-early", "--ensemble", "seeds.h5", experiment=changed),
+            "seeds.h5", "resolved_recipe")
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_a_watch_says_that_an_ensemble_is_too_short(self):
+        result = self.verify("--abort-early", "--ensemble", "seeds.h5", out="short")
+
+        self.assertIn("seeds.h5 has fewer than 40 members of two batches of 20 steps",
+                      result.stderr)
+        self.assertIn("spread of arm mxfp8", result.stderr)
+
+    def test_each_arm_is_watched_by_its_own_ensemble(self):
+        result = self.run_isoloss("ensemble", "build", "three.toml", "--kind", "seeds", "--arm",
+                                  "floor", "--runs", 2, "--steps", 1, "--probe-steps", "1",
+                                  "--out", "floor.h5")
+        self.assertEqual(result.returncode, PASS, result.stderr)
+
+        result = self.verify("--abort-early", "--ensemble", "seeds.h5", "floor.h5",
+                             experiment="three.toml", out="each")
+
+        for name, arm in (("seeds", "mxfp8"), ("floor", "floor")):
+            self.assertRegex(result.stderr, rf"{name}\.h5 has fewer .* spread of arm {arm},")
+
+
+class AbortEarly(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.write("three.toml", TINY + '[arms.floor]\nrecipe = "mxfp8_floor"\n')
+
+    def verify(self, experiment, out, *options):
+        return self.run_isoloss("verify", experiment, "--out", out, "--abort-early", *options,
+                                *(f"--set={setting}" for setting in DIVERGING))
+
+    def test_a_stopped_run_is_a_verdict_like_others(self):
+        result = self.verify("tiny.toml", "one")
+        printed = json.loads(self.verify("tiny.toml", "json", "--json").stdout)
+        written = json.loads((self.folder / "json/verdict.json").read_text())
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertEqual(result.stdout.splitlines()[-1],
+                         "FAIL  mxfp8 against bf16: L6 sequential (exit code 1)")
+        self.assertEqual(printed, [written])
+        self.assertEqual((written["outcome"], written["exit_code"]), ("FAIL", FAIL))
+        check, = written["checks"]
+        self.assertEqual((check["level"], check["name"], check["outcome"]),
+                         ("L6", "sequential", "FAIL"))
+        self.assertRegex(check["quantity"], r"seed 1, step \d+: the \w+ has loss")
+        self.assertIn("--resume", check["next"])
+        self.assertEqual(written["candidate"]["recipe"], "mxfp8_rceil")
+        schema = json.loads((SOURCE / "docs/verdict.schema.json").read_text())
+        self.assertEqual(set(written) - set(schema["properties"]), set())
+        self.assertEqual(set(schema["required"]) - set(written), set())
+
+    def test_other_arms_are_inconclusive(self):
+        result = self.verify("three.toml", "three", "--json")
+
+        verdicts = json.loads(result.stdout)
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertEqual([v["candidate"]["arm"] for v in verdicts], ["mxfp8", "floor"])
+        self.assertEqual(sorted(v["outcome"] for v in verdicts), ["FAIL", "INCONCLUSIVE"])
+        for verdict in verdicts:
+            path = self.folder / "three" / f"verdict-{verdict['candidate']['arm']}.json"
+            self.assertEqual(json.loads(path.read_text()), verdict)
 
 
 class SeveralArms(ProgramTest):

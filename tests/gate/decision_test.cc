@@ -95,6 +95,47 @@ TEST_F(DecisionTest, LevelsAskedForByNameMustHaveTheirEvidence) {
   EXPECT_EQ(part.checks.back().level, "L4");
 }
 
+TEST_F(DecisionTest, L1AskedForByNameNeedsEqualBits) {
+  Policy policy = Regression();
+  policy.levels = {"L1"};
+
+  const Judgement drifted = Judged(false, false, policy);
+  versions_ = TwoVersions(1, /*equal=*/true);
+  const Judgement equal = Judged(false, false, policy);
+  versions_.now[0].log.provenance.final_weights_digest.clear();
+  versions_.approved[0].log.provenance.final_weights_digest.clear();
+  const Judgement unknown = Judged(false, false, policy);
+
+  EXPECT_EQ(drifted.outcome, Outcome::kFail);
+  EXPECT_EQ(CheckNamed(drifted, "bit_equal").outcome, Outcome::kFail);
+  EXPECT_EQ(equal.outcome, Outcome::kPass);
+  EXPECT_FALSE(unknown.bit_equal);
+  EXPECT_EQ(unknown.outcome, Outcome::kFail);
+}
+
+TEST_F(DecisionTest, LevelsThatDoNotAnswerTheQuestionNeverPass) {
+  const auto regression = [&](std::vector<std::string> levels) {
+    Policy policy = Regression();
+    policy.levels = std::move(levels);
+    return Judged(true, true, policy).outcome;
+  };
+  const auto precision = [](std::vector<std::string> levels) {
+    const TwoArms arms(4);
+    const compare::Pairing pairing = arms.Pair();
+    Policy policy;
+    policy.levels = std::move(levels);
+    return Judge({.pairing = &pairing}, policy).outcome;
+  };
+
+  EXPECT_EQ(regression({"L0"}), Outcome::kInconclusive);
+  EXPECT_EQ(regression({"L3"}), Outcome::kInconclusive);
+  EXPECT_EQ(regression({"L0", "L2"}), Outcome::kPass);
+  EXPECT_EQ(precision({"L0"}), Outcome::kInconclusive);
+  EXPECT_EQ(precision({"L1"}), Outcome::kInconclusive);
+  EXPECT_EQ(precision({"L1", "L5"}), Outcome::kInconclusive);
+  EXPECT_EQ(precision({"L0", "L5"}), Outcome::kPass);
+}
+
 TEST_F(DecisionTest, ClimbingAllSaysWhatEachLevelFindsOnItsOwn) {
   versions_.now[0].log.steps.grad_norm[3] *= 1.5;
   const LadderOptions all{.climb_all = true};
@@ -132,7 +173,8 @@ TEST(OnePair, TakesItsSpreadFromTheEnsemble) {
   const compare::Pairing pairing = arms.Pair();
 
   const Judgement alone = Judge({.pairing = &pairing}, {});
-  const Judgement judgement = Judge({.pairing = &pairing, .seeds = &seeds}, {});
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .seeds = &seeds}, FewMembers());
 
   EXPECT_EQ(alone.outcome, Outcome::kInconclusive);
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
@@ -146,7 +188,7 @@ TEST(OnePair, FailsOutsideTheMargin) {
   for (double& loss : arms.Candidate(0).log.steps.loss_nats) loss *= 1.005;
   const NullEnsemble seeds = SeedsEnsemble(16);
   const compare::Pairing pairing = arms.Pair();
-  Policy late;
+  Policy late = FewMembers();
   late.levels = {"L5"};
 
   const Judgement judgement =
@@ -160,6 +202,9 @@ TEST(OnePair, FailsOutsideTheMargin) {
 PowerRecord SampleRecord(const Policy& policy) {
   return {.tool_version = "isoloss " + GetBuildInfo().version,
           .policy_digest = PolicyDigest(policy),
+          .experiment = "golden_nano",
+          .recipe = "mxfp8_rceil",
+          .arm = "mxfp8",
           .levels = {"L0", "L1", "L2", "L4", "L5"},
           .bugs = 41,
           .bugs_caught = 41,
@@ -186,7 +231,11 @@ TEST_F(PowerTest, IsKnownOnlyForTheSamePolicyProgramAndEvidence) {
   PowerRecord other_program = record;
   other_program.tool_version = "isoloss 0.0.9";
 
+  PowerRecord other_recipe = record;
+  other_recipe.recipe = "nvfp4";
+
   EXPECT_EQ(WhyUnknown(record, true), "");
+  EXPECT_THAT(WhyUnknown(other_recipe, true), HasSubstr("recipe nvfp4"));
   EXPECT_THAT(WhyUnknown(record, false), HasSubstr("with evidence for L2"));
   EXPECT_THAT(WhyUnknown(other_policy, true), HasSubstr("another policy"));
   EXPECT_THAT(WhyUnknown(other_program, true), HasSubstr("isoloss 0.0.9"));

@@ -5,6 +5,7 @@
 
 #include <limits>
 
+#include "isoloss/compare/integrity.h"
 #include "isoloss/gate/ladder.h"
 #include "judged_runs.h"
 
@@ -25,7 +26,8 @@ TEST(Judge, PassesWhenTheIntervalLiesWithinTheMargin) {
 
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
   EXPECT_EQ(ExitCode(judgement.outcome), 0);
-  EXPECT_THAT(judgement.checks, SizeIs(8));
+  // Of L0, the final window and the held-out loss.
+  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 2));
   const Check& check = CheckNamed(judgement, "final_window");
   // Losses near 3 are rounded to 2^-52 of themselves: some 1e-13 %.
   EXPECT_NEAR(check.value.value(), 0.055, 1e-12);
@@ -133,7 +135,7 @@ TEST(Judge, AcceptsRunsWithoutEvaluations) {
   const Judgement judgement = JudgeRuns(runs);
 
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
-  EXPECT_THAT(judgement.checks, SizeIs(7));
+  EXPECT_THAT(judgement.checks, SizeIs(compare::IntegrityRules().size() + 1));
 }
 
 // ---- regression ------------------------------------------------------------
@@ -181,7 +183,7 @@ TEST(JudgeRegression, DoesNotSettleWhenHeldOutLossesDiffer) {
   const Judgement judgement = JudgeRuns(runs, Regression());
 
   EXPECT_EQ(judgement.outcome, Outcome::kFail);
-  EXPECT_EQ(CheckNamed(judgement, "held_out").outcome, Outcome::kFail);
+  EXPECT_EQ(CheckNamed(judgement, "held_out_bits").outcome, Outcome::kFail);
   EXPECT_EQ(judgement.divergences[0].first.value().quantity,
             "held-out loss_nats");
 }
@@ -252,6 +254,15 @@ TEST(Judge, WarnsWhenRecipeAndExchangeBothDiffer) {
   ASSERT_EQ(judgement.warnings.size(), warnings + 1);
   EXPECT_THAT(judgement.warnings.back(),
               HasSubstr("differs from bf16 in its exchange, too"));
+}
+
+TEST(Judge, WarnsOfAPlantedBug) {
+  Runs runs = HealthyRuns();
+  runs[kCandidate3].log.events.push_back({0, "mutant", "scale_floor"});
+
+  EXPECT_THAT(JudgeRuns(runs).warnings,
+              ::testing::Contains(
+                  "mxfp8_seed3.h5: this run has `scale_floor` planted in it"));
 }
 
 TEST(Judge, NeverPassesWhenTheArmsAreGivenInTheWrongOrder) {

@@ -103,12 +103,28 @@ TEST(EarlyWindow, IsInconclusiveWithFewGoodRuns) {
   EXPECT_EQ(CheckNamed(judgement, "members").value, 11);
 }
 
+/// 20 good runs of which one is far out: the limit is wider than any bug.
+TEST(EarlyWindow, IsInconclusiveIfTheLimitIsAboveTheCeiling) {
+  EarlyCase early;
+  early.benign.ensemble.members[0].steps.loss_nats[0] *= 3;
+  const Judgement wide = early.Judged();
+  early.versions.now[0].log.steps.loss_nats[4] *= 1e12;
+  const Judgement beyond = early.Judged();
+
+  const Check check = CheckNamed(wide, "early_window");
+  EXPECT_EQ(check.outcome, Outcome::kInconclusive);
+  EXPECT_GT(check.limit.value(), Policy().null_limit_ceiling);
+  EXPECT_THAT(check.next, HasSubstr("isoloss ensemble build --runs 40"));
+  EXPECT_EQ(wide.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(CheckNamed(beyond, "early_window").outcome, Outcome::kFail);
+}
+
 TEST(EarlyWindow, AskedForPrecisionComparesWithApprovedPairs) {
   TwoArms arms(2);
   const NullEnsemble seeds = SeedsEnsemble(16);
   const auto judged = [&] {
     const compare::Pairing pairing = arms.Pair();
-    return Judge({.pairing = &pairing, .seeds = &seeds}, {});
+    return Judge({.pairing = &pairing, .seeds = &seeds}, FewMembers());
   };
 
   const Judgement good = judged();
@@ -128,7 +144,8 @@ TEST(EarlyWindow, NeverMeasuresAPairAgainstItself) {
   seeds.ensemble.members[3].seed = 2;  // a seed of the judged pairs
   const compare::Pairing pairing = arms.Pair();
 
-  const Judgement judgement = Judge({.pairing = &pairing, .seeds = &seeds}, {});
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .seeds = &seeds}, FewMembers());
 
   EXPECT_EQ(CheckNamed(judgement, "members").value, 11);
 }
@@ -213,7 +230,8 @@ TEST(EarlyWindow, RefusesSeedsOfAnotherBaseline) {
   seeds.ensemble.reference_provenance.numerics_digest = "n9";
   const compare::Pairing pairing = arms.Pair();
 
-  const Judgement judgement = Judge({.pairing = &pairing, .seeds = &seeds}, {});
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .seeds = &seeds}, FewMembers());
 
   EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
   EXPECT_THAT(CheckNamed(judgement, "ensemble").quantity,

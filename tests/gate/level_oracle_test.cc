@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -69,11 +70,11 @@ TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
     return CheckNamed(Judged(), "flips");
   };
 
-  EXPECT_EQ(judge_flips(21).outcome, Outcome::kPass);
-  const Check check = judge_flips(22);
+  EXPECT_EQ(judge_flips(23).outcome, Outcome::kPass);
+  const Check check = judge_flips(24);
   EXPECT_EQ(check.outcome, Outcome::kFail);
-  EXPECT_THAT(check.evidence, HasSubstr("layers.0.wq_output: 22 flips, 2 "
-                                        "expected, limit 21"));
+  EXPECT_THAT(check.evidence, HasSubstr("layers.0.wq_output: 24 flips, 2 "
+                                        "expected, limit 23"));
 }
 
 TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
@@ -93,14 +94,17 @@ TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
 // sqrt(1 + 2 sqrt(x) + 2 x) = 4.5, x >= ln(1 / 0.001).
 TEST_F(OracleTest, LeavesRoomForChanceInFewElements) {
   auto& oracle = probes_[0].log.oracle;
-  oracle.elements[6] = 1;
-  oracle.equal[6] = 0;
-  oracle.flips[6] = 1;
-  oracle.noise_ratio[6] = 4.5 * 3.9;
+  // The norm of the gradient, in the row that has it first.
+  const size_t row = static_cast<size_t>(std::ranges::find(oracle.tensor, 14) -
+                                         oracle.tensor.begin());
+  oracle.elements[row] = 1;
+  oracle.equal[row] = 0;
+  oracle.flips[row] = 1;
+  oracle.noise_ratio[row] = 4.5 * 3.9;
 
   EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kPass);
 
-  oracle.noise_ratio[6] = 1000;
+  oracle.noise_ratio[row] = 1000;
   EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kFail);
 }
 
@@ -113,7 +117,7 @@ TEST_F(OracleTest, FailsOnAProbeThatItsOwnNumbersEnded) {
 }
 
 TEST_F(OracleTest, FailsOnATokenThatWentElsewhere) {
-  probes_[0].log.routing.other[1] = 1;
+  probes_[0].log.routing.other[2] = 1;
 
   const Judgement judgement = Judged();
 
@@ -121,6 +125,29 @@ TEST_F(OracleTest, FailsOnATokenThatWentElsewhere) {
   EXPECT_THAT(CheckNamed(judgement, "routing").evidence,
               HasSubstr("MoE layer 0 in case hot_row, step 3 of "
                         "probe_seed1.h5: 1 of 256 tokens"));
+}
+
+TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
+  const auto oracle = probes_[0].log.oracle;
+  policy_.probe_cases = {"plain", "tails"};
+  EXPECT_EQ(Judged().outcome, Outcome::kPass);
+
+  policy_ = Regression();
+  probes_[0].log.cases[6] = "sizes";
+  EXPECT_EQ(Judged().outcome, Outcome::kInconclusive);
+  const Check check = CheckNamed(Judged(), "cases");
+  EXPECT_THAT(check.quantity, HasSubstr("case tails was not probed"));
+  EXPECT_THAT(check.next, HasSubstr("isoloss probe without --case"));
+
+  probes_[0].log.cases[6] = "tails";
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    if (oracle.probe_case[i] == 5) probes_[0].log.oracle.step[i] = 3;
+    if (oracle.probe_case[i] == 5 && oracle.step[i] == 4) {
+      probes_[0].log.oracle.probe_case[i] = 6;
+      probes_[0].log.oracle.step[i] = 5;
+    }
+  }
+  EXPECT_NE(Judged().outcome, Outcome::kPass);
 }
 
 TEST_F(OracleTest, JudgesTheBaselinesProbeToo) {
@@ -187,8 +214,59 @@ const BadProbe kBadProbes[] = {
      "tensor layers.0.wq_dgrad is missing"},
     {"Duplicated", [](auto& log) { log.oracle.tensor[1] = 0; },
      "layers.0.wq_output occurs twice in step 3 of case plain"},
-    {"StepsUnlike", [](auto& log) { log.oracle.step[0] = 4; },
-     "step 4 of case plain has 1 tensors, step 3 has 3"},
+    {"StepsUnlike", [](auto& log) { log.oracle.step[4] = 5; },
+     "layers.0.wq_output has no row in step 3 of case hot_row"},
+    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[12] = 15; },
+     "has no row in step 3 of case plain"},
+    {"NormNotProbed", [](auto& log) { log.tensors[12] = "x_output"; },
+     "tensor loss_output is missing, but every step has it"},
+    {"RouterNotProbed", [](auto& log) { log.tensors[7] = "x_output"; },
+     "tensor layers.0.moe.router.scores_output is missing, but layers.0.moe."
+     "router.gate_output is there and needs it"},
+    {"ParameterNotProbed", [](auto& log) { log.tensors[5] = "x_output"; },
+     "tensor layers.0.wq_parameter is missing"},
+    {"RoutingRowMissing",
+     [](auto& log) {
+       runlog::OracleRoutingColumns& routing = log.routing;
+       for (auto* column : {&routing.probe_case, &routing.step, &routing.layer,
+                            &routing.tokens, &routing.flips, &routing.other}) {
+         column->pop_back();
+       }
+     },
+     "/routing has 0 rows in step 4 of case tails, but there are 1 routers"},
+    {"NoTokens",
+     [](auto& log) { log.routing.tokens[0] = log.routing.flips[0] = 0; },
+     "counts of MoE layer 0"},
+    {"FewElements",
+     [](auto& log) {
+       log.oracle.elements[2] = log.oracle.flips[2] = 1;
+       log.oracle.equal[2] = 0;
+       log.oracle.expected_flips[2] = 1;
+     },
+     "layers.0.wq_wgrad has 1 elements in step 3 of case plain, but "
+     "layers.0.wq_parameter has 1000"},
+    {"OtherModelsSize", [](auto& log) { log.provenance.parameters = 2000; },
+     "have 1000 elements in step 3 of case plain, but the model has 2000"},
+    {"NoNoise",
+     [](auto& log) {
+       for (double& ratio : log.oracle.noise_ratio) ratio = std::nan("");
+     },
+     "layers.0.wq_wgrad in step 3 has no noise_ratio"},
+    {"NegativeNoise", [](auto& log) { log.oracle.noise_ratio[2] = -1; },
+     "do not add up"},
+    {"ExpectedHuge", [](auto& log) { log.oracle.expected_flips[0] = 1e300; },
+     "do not add up"},
+    {"NoInitialWeights",
+     [](auto& log) { log.provenance.initial_weights_digest.clear(); },
+     "initial_weights_digest is empty"},
+    {"LossOfAnotherRun",
+     [](auto& log) { log.plain_steps.loss_nats[1] += 1e-12; },
+     "the probe is not of this run (new_seed1.h5): loss of step 2"},
+    {"GradientOfAnotherRun",
+     [](auto& log) { log.plain_steps.grad_norm[0] *= 2; },
+     "gradient norm of step 1"},
+    {"NoLoss", [](auto& log) { log.plain_steps = {}; },
+     "they have no step in common"},
     {"CountsDoNotAddUp", [](auto& log) { ++log.oracle.flips[3]; },
      "counts of layers.0.moe.router.gate_output in step 3 do not add up"},
     {"NegativeCount",
@@ -206,7 +284,7 @@ const BadProbe kBadProbes[] = {
     {"FarOffButNotCounted", [](auto& log) { log.oracle.worst_ratio[0] = 2; },
      "do not add up"},
     {"NoRouting", [](auto& log) { log.routing = {}; },
-     "there are routers, but /routing has no row"},
+     "/routing has 0 rows in step 3 of case plain, but there are 1 routers"},
     {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 300; },
      "counts of MoE layer 0"},
     {"OtherConfig", [](auto& log) { log.provenance.config_digest = "c2"; },

@@ -21,7 +21,7 @@ class PrecisionTest : public ::testing::Test {
   Judgement Judged() const {
     return Judge(
         {.pairing = &pairing_, .candidate_probes = probes_, .seeds = &seeds_},
-        {});
+        FewMembers());
   }
 };
 

@@ -86,7 +86,7 @@ TEST(Policy, NamesLineAndRuleOfABadValue) {
               HasSubstr("gate.toml:2: `margin_percent` is 0, but must lie "
                         "between 0 and 100, both excluded. Unit: %"));
   EXPECT_THAT(ErrorOf("margin_percent = 9223372036854775807"),
-              HasSubstr("`margin_percent` is 9.2"));
+              HasSubstr("`margin_percent` is 922337203685"));
   EXPECT_THAT(ErrorOf("alpha = nan"), HasSubstr("`alpha` is nan"));
   EXPECT_THAT(ErrorOf("alpha = 'x'"), HasSubstr("must be a number"));
   EXPECT_THAT(ErrorOf("power = 0.5"), HasSubstr("between 0.5 and 1"));
@@ -96,8 +96,11 @@ TEST(Policy, NamesLineAndRuleOfABadValue) {
   EXPECT_THAT(ErrorOf("question = 'speed'"), HasSubstr("\"regression\""));
   for (const char* levels : {"'all'", "[]", "['L6']", "['L2', 'L2']", "[2]"}) {
     EXPECT_THAT(ErrorOf(fmt::format("levels = {}", levels)),
-                HasSubstr("`levels` must be \"auto\" or a list of L0"));
+                HasSubstr("but must be \"auto\" or a list of some of L0"));
   }
+  EXPECT_THAT(ErrorOf("levels = ['L6']"), HasSubstr("`levels` is [ 'L6' ]"));
+  EXPECT_THAT(ErrorOf("probe_cases = ['tials']"),
+              HasSubstr("must be a list of some of plain, hot_row"));
 }
 
 TEST(Policy, NamesTheLineOfMalformedToml) {

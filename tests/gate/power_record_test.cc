@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
 
 namespace isoloss::gate {
@@ -15,6 +16,9 @@ using ::testing::HasSubstr;
 PowerRecord Sample() {
   return {.tool_version = "isoloss 0.1.0",
           .policy_digest = "00ff",
+          .experiment = "golden_nano",
+          .recipe = "mxfp8_rceil",
+          .arm = "mxfp8",
           .levels = {"L0", "L2"},
           .bugs = 41,
           .bugs_caught = 41,
@@ -50,14 +54,16 @@ TEST(PowerRecord, ReadsWhatWasWritten) {
 // the one-sided bound is 1 - 0.05^(1/300) = 0.0099362.
 TEST(PowerRecord, SaysWhatWasMeasuredWithItsUncertainty) {
   EXPECT_EQ(Sample().Sentence(),
-            "41 of 41 planted bugs caught (95 % interval 91.4 to 100.0 %), 0 "
+            "41 of 41 planted bugs caught in arm mxfp8 of golden_nano (95 % "
+            "interval 91.4 to 100.0 %), 0 "
             "false alarms in 300 benign runs (rate below 0.99 % at 95 %)");
 }
 
 TEST(PowerRecord, NamesTheKeyOfDamage) {
   const std::string good =
       R"({"schema_version": 1, "tool_version": "isoloss 0.1.0",)"
-      R"("policy_digest": "00ff", "levels": ["L0"], "bugs": 41,)"
+      R"("policy_digest": "00ff", "experiment": "e", "recipe": "r",)"
+      R"("arm": "a", "levels": ["L0"], "bugs": 41,)"
       R"("bugs_caught": 41, "benign_runs": 300, "false_alarms": 0})";
   const auto replaced = [&](const std::string& from, const std::string& to) {
     std::string text = good;
@@ -74,6 +80,16 @@ TEST(PowerRecord, NamesTheKeyOfDamage) {
               HasSubstr("bugs_caught is 42 and bugs is 41"));
   EXPECT_THAT(replaced("runs\": 300", "runs\": 0"),
               HasSubstr("benign_runs is 0"));
+}
+
+TEST(PowerRecord, SpeaksForItsRecipeOnly) {
+  PowerRecord record = Sample();
+  record.tool_version = "isoloss " + GetBuildInfo().version;
+  record.policy_digest = PolicyDigest({});
+
+  EXPECT_EQ(WhyNotApplicable(record, {}, "mxfp8_rceil", {"L0", "L2"}), "");
+  EXPECT_EQ(WhyNotApplicable(record, {}, "nvfp4", {"L0", "L2"}),
+            "it was measured with recipe mxfp8_rceil, this is nvfp4");
 }
 
 TEST(PolicyDigest, ChangesWithEveryLimit) {

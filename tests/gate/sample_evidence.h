@@ -123,39 +123,83 @@ inline NullEnsemble BenignEnsemble(size_t members) {
   return null;
 }
 
-/// A whole probe of a run, in which every element is as it should be.
+inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
+                                   int64_t tensor) {
+  return {.probe_case = probe_case,
+          .step = step,
+          .tensor = tensor,
+          .elements = 1000,
+          .equal = 1000,
+          .noise_ratio = std::nan(""),
+          .worst_ratio = 0.5,
+          .worst_row = 7,
+          .worst_column = 8,
+          .worst_value = 1.5,
+          .worst_expected = 1.25};
+}
+
+/// A whole probe of a run, in which every element is as it should be. The first
+/// 8 rows are step 3 of the first 4 tensors in cases plain and hot_row, which
+/// have flips; in all others, with steps 3 and 4, all elements are equal.
 inline Probe SampleProbe(const compare::Run& run) {
+  constexpr int64_t kRounded = 4;
   Probe probe;
   probe.file = fmt::format("probe_seed{}.h5", run.log.provenance.seed);
   runlog::ProbeLog& log = probe.log;
   log.provenance = run.log.provenance;
-  log.cases = {"plain", "hot_row"};
-  log.tensors = {"layers.0.wq_output", "layers.0.wq_dgrad", "layers.0.wq_wgrad",
-                 "layers.0.moe.router.gate_output"};
+  log.provenance.parameters = 1000;
+  log.cases = {"plain",       "hot_row",  "zero_block", "scale_edge",
+               "router_ties", "exchange", "tails"};
+  log.tensors = {"layers.0.wq_output",
+                 "layers.0.wq_dgrad",
+                 "layers.0.wq_wgrad",
+                 "layers.0.moe.router.gate_output",
+                 "layers.0.wq_weight",
+                 "layers.0.wq_parameter",
+                 "layers.0.wq_update",
+                 "layers.0.moe.router.scores_output",
+                 "layers.0.moe.router.topk_weights_output",
+                 "layers.0.moe.router_expert_bias",
+                 "layers.0.moe.router_tokens_per_expert",
+                 "layers.0.moe.routed_experts_output",
+                 "loss_output",
+                 "loss_mean",
+                 "grad_norm",
+                 "lr"};
+  const auto& steps = run.log.steps;
+  for (size_t i = 0; i < 4 && i < steps.step.size(); ++i) {
+    log.plain_steps.step.push_back(steps.step[i]);
+    log.plain_steps.loss_nats.push_back(steps.loss_nats[i]);
+    log.plain_steps.grad_norm.push_back(steps.grad_norm[i]);
+  }
   for (int64_t probe_case = 0; probe_case < 2; ++probe_case) {
-    for (int64_t tensor = 0; tensor < 4; ++tensor) {
+    for (int64_t tensor = 0; tensor < kRounded; ++tensor) {
       const bool fp32 = tensor == 2;
-      log.oracle.Append({.probe_case = probe_case,
-                         .step = 3,
-                         .tensor = tensor,
-                         .elements = 1000,
-                         .equal = fp32 ? 10 : 999,
-                         .flips = fp32 ? 990 : 1,
-                         .other = 0,
-                         .expected_flips = fp32 ? 990.0 : 1.0,
-                         .noise_ratio = fp32 ? 1.1 : std::nan(""),
-                         .worst_ratio = 0.5,
-                         .worst_row = 7,
-                         .worst_column = 8,
-                         .worst_value = 1.5,
-                         .worst_expected = 1.25});
+      runlog::OracleRow row = SampleRow(probe_case, 3, tensor);
+      row.flips = fp32 ? 990 : 1;
+      row.equal = 1000 - row.flips;
+      row.expected_flips = fp32 ? 990.0 : 1.0;
+      row.noise_ratio = fp32 ? 1.1 : std::nan("");
+      log.oracle.Append(row);
     }
-    log.routing.Append({.probe_case = probe_case,
-                        .step = 3,
-                        .layer = 0,
-                        .tokens = 256,
-                        .flips = 1,
-                        .other = 0});
+  }
+  for (int64_t probe_case = 0; probe_case < 7; ++probe_case) {
+    const bool exchange =
+        log.cases[static_cast<size_t>(probe_case)] == "exchange";
+    for (const int64_t step : {3, 4}) {
+      for (int64_t tensor = 0; tensor < 16; ++tensor) {
+        const bool there = probe_case < 2 && step == 3 && tensor < kRounded;
+        if (there || (exchange && tensor != 11)) continue;
+        log.oracle.Append(SampleRow(probe_case, step, tensor));
+      }
+      if (exchange) continue;
+      log.routing.Append({.probe_case = probe_case,
+                          .step = step,
+                          .layer = 0,
+                          .tokens = 256,
+                          .flips = 1,
+                          .other = 0});
+    }
   }
   return probe;
 }
@@ -249,10 +293,16 @@ struct TwoArms {
   }
 };
 
+/// A limit by few good runs, as these tests have.
+inline Policy FewMembers(Policy policy = {}) {
+  policy.min_members = 12;
+  return policy;
+}
+
 inline Policy Regression() {
   Policy policy;
   policy.question = compare::Question::kRegression;
-  return policy;
+  return FewMembers(policy);
 }
 
 /// Of one level in Judgement::levels.

@@ -92,10 +92,10 @@ TEST(SequentialWatch, RefusesStepsThatDoNotBelongTogether) {
 
 // Members differ by some 0.02 % between seeds, which is no spread of batches,
 // and by 1e-4 sd in each step: a mean of 20 has sd 100 * 1e-4 / sqrt(20) =
-// 0.00224 %. 32 degrees of freedom of 16 members with 2 batches less one each:
-// 16; the estimate is within 50 % but for one case in 100.
+// 0.00224 %. 40 members with 2 batches less one each leave 40 degrees of
+// freedom; the estimate is within 50 % but for one case in 10 000.
 TEST(SpreadOfBatches, IsThatWithinRuns) {
-  const auto spread = SpreadOfBatches(SeedsEnsemble(16), {});
+  const auto spread = SpreadOfBatches(SeedsEnsemble(40), {});
 
   ASSERT_TRUE(spread.has_value());
   EXPECT_NEAR(spread->sd_percent, 0.00224, 0.5 * 0.00224);
@@ -103,16 +103,16 @@ TEST(SpreadOfBatches, IsThatWithinRuns) {
 }
 
 TEST(SpreadOfBatches, IsUnknownFromFewOrShortMembers) {
-  NullEnsemble cut = SeedsEnsemble(16);
+  NullEnsemble cut = SeedsEnsemble(40);
   for (auto& member : cut.ensemble.members) member.steps.loss_nats.resize(39);
 
-  EXPECT_FALSE(SpreadOfBatches(SeedsEnsemble(11), {}).has_value());
+  EXPECT_FALSE(SpreadOfBatches(SeedsEnsemble(39), {}).has_value());
   EXPECT_FALSE(SpreadOfBatches(cut, {}).has_value());
 }
 
 TEST(SequentialLevel, ReportsWhereAWatchWouldHaveStopped) {
   TwoArms arms(1);
-  const NullEnsemble seeds = SeedsEnsemble(16);
+  const NullEnsemble seeds = SeedsEnsemble(40);
   auto& losses = arms.Candidate(0).log.steps.loss_nats;
   for (size_t i = 0; i < losses.size(); ++i) losses[i] *= 1.01;
   const compare::Pairing pairing = arms.Pair();

@@ -43,9 +43,24 @@ TEST(Probe, FindsNothingInACorrectArm) {
   EXPECT_EQ(log.provenance.arm, "mxfp8_rceil");
   EXPECT_EQ(log.cases.size(), ProbeCases().size());
   EXPECT_EQ(Others(log), 0);
-  // Every tensor of every case and step has its row.
-  EXPECT_EQ(log.oracle.step.size(), log.cases.size() * 2 * log.tensors.size());
-  EXPECT_EQ(log.routing.step.size(), log.cases.size() * 2);
+  // Every tensor of every step has its row, in all cases but the one that looks
+  // at the exchange alone, for as long as the run goes on.
+  const auto exchange = static_cast<int64_t>(
+      std::ranges::find(log.cases, "exchange") - log.cases.begin());
+  const auto rows = std::ranges::count(log.oracle.probe_case, exchange);
+  const size_t full = log.cases.size() - 1;
+  EXPECT_EQ(log.oracle.step.size() - static_cast<size_t>(rows),
+            full * 2 * log.tensors.size());
+  EXPECT_EQ(log.routing.step.size(), full * 2);
+  EXPECT_GT(rows, 0);
+}
+
+TEST(Probe, FollowsThePlainCaseForLonger) {
+  const runlog::ProbeLog log =
+      Probe({.steps = 1, .plain_steps = 2, .cases = {"plain", "zero_block"}});
+
+  EXPECT_EQ(Others(log), 0);
+  EXPECT_EQ(log.oracle.step.size(), 3 * log.tensors.size());
 }
 
 TEST(Probe, DoesNotDependOnTheTeam) {

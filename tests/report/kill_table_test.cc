@@ -73,7 +73,7 @@ TEST(RenderKillMatrix, ShowsMarksScoresAndAlarms) {
   EXPECT_THAT(text, HasSubstr("lost_row      .    #         #    #    ."));
   EXPECT_THAT(text, HasSubstr("half_seen     .    +         +    +    ."));
   EXPECT_THAT(text, HasSubstr("bugs caught: 1 of 2"));
-  EXPECT_THAT(text, HasSubstr("false alarms: 0 in 3 benign runs"));
+  EXPECT_THAT(text, HasSubstr("false alarms: 0 in 2 benign runs"));
   EXPECT_THAT(text, HasSubstr("a  other"));
 }
 
@@ -88,7 +88,8 @@ TEST(KillCell, ComesBackFromItsText) {
   gate::KillCell cell = Cell(Outcome::kFail, false);
   cell.loss_nats[1] = std::numeric_limits<double>::quiet_NaN();
 
-  const gate::KillCell back = ParseKillCell(RenderKillCell(cell), "cell");
+  const gate::KillCell back =
+      ParseKillCell(RenderKillCell(cell, "a-seed7"), "a-seed7", "cell");
 
   EXPECT_EQ(back.seed, cell.seed);
   EXPECT_EQ(back.levels, cell.levels);
@@ -102,8 +103,23 @@ TEST(KillCell, ComesBackFromItsText) {
 }
 
 TEST(KillCell, DamageIsAnErrorThatNamesTheFile) {
-  EXPECT_THAT([] { ParseKillCell("{\"seed\": 1", "cells/a.json"); },
+  EXPECT_THAT([] { ParseKillCell("{\"seed\": 1", "a", "cells/a.json"); },
               ThrowsMessage<Error>(HasSubstr("cells/a.json: it is no cell")));
+}
+
+TEST(KillCell, OfAnotherMutantIsRefused) {
+  const std::string other = RenderKillCell(Cell(Outcome::kFail, false), "b");
+
+  EXPECT_THAT([&] { ParseKillCell(other, "a", "cells/a.json"); },
+              ThrowsMessage<Error>(HasSubstr("it is cell b, not a")));
+}
+
+TEST(RenderKillMatrix, LeavesOutWhatNobodyJudged) {
+  TextStyle style;
+  style.ascii = true;
+
+  EXPECT_THAT(RenderKillMatrix(Matrix(), style),
+              HasSubstr("bugs caught   0    1    -    1"));
 }
 
 TEST(RenderKillMatrixJson, HoldsEverythingAndTheRates) {

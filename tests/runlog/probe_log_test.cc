@@ -45,6 +45,7 @@ ProbeLog Sample() {
                        .worst_value = 1e-3 * static_cast<double>(i),
                        .worst_expected = -1e-3 * static_cast<double>(i)});
   }
+  log.plain_steps = {{1, 2}, {3.5, kNan}, {0.5, kInf}};
   log.routing.Append({.probe_case = 1,
                       .step = 7,
                       .layer = 2,
@@ -108,6 +109,7 @@ TEST_F(ProbeLogTest, ReadsEveryColumnThatWasWritten) {
   EXPECT_EQ(read.cases, log.cases);
   EXPECT_EQ(read.tensors, log.tensors);
   EXPECT_EQ(read.reference_recipe, "bf16");
+  VisitPlainSteps(kExpectSame, read.plain_steps, log.plain_steps);
   VisitOracle(kExpectSame, read.oracle, log.oracle);
   VisitOracleRouting(kExpectSame, read.routing, log.routing);
   VisitPrecision(kExpectSame, read.precision, log.precision);
@@ -176,6 +178,17 @@ TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
               HasSubstr("/oracle/probe_case in row 5 is 2, but /cases has 2"));
+}
+
+TEST_F(ProbeLogTest, RejectsImpossibleExpectedFlips) {
+  for (const double expected : {kNan, kInf, -1.0, 1e300}) {
+    ProbeLog log = Sample();
+    log.oracle.expected_flips[2] = expected;
+    WriteProbeLog(log, path_);
+
+    EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
+                HasSubstr("/oracle/expected_flips in row 2 is "));
+  }
 }
 
 TEST_F(ProbeLogTest, RejectsANewerVersion) {

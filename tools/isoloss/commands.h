@@ -67,7 +67,7 @@ inline constexpr Command kCommands[] = {
     {"golden", "Check or replace golden runs, whose every bit is kept",
      "isoloss golden check --exact", DeclareGolden},
     {"ensemble", "Make a null ensemble: good runs, whose spread sets limits",
-     "isoloss ensemble build golden/curves/nano/experiment.toml --runs 20 "
+     "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
      "--out golden/ensembles/nano-mxfp8.h5",
      DeclareEnsemble},
     {"mutants", "List the known bugs that can be planted in a run",

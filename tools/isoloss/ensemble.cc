@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "commands.h"
@@ -26,12 +27,16 @@ using runlog::EnsembleKind;
 constexpr int64_t kEarlySteps = 20;
 /// Far from the seeds that people choose, so that none is judged by itself.
 constexpr uint64_t kFirstNewSeed = 1'000'001;
+/// As many as the limits of docs/gate.md rest on.
+constexpr size_t kDefaultRuns = 40;
+constexpr int64_t kMostSteps = 1'000'000'000;
+constexpr int kMostWorkers = 4096;
 
 struct BuildArguments {
   ExperimentSource source;
   std::string kind = "benign";
   std::string arm;
-  size_t runs = 0;
+  size_t runs = kDefaultRuns;
   int64_t steps = kEarlySteps;
   uint64_t first_seed = kFirstNewSeed;
   std::vector<int64_t> probe_steps;
@@ -93,6 +98,26 @@ EnsemblePlan PlanOf(const BuildArguments& arguments) {
   return plan;
 }
 
+/// Before hours of training: what is there may be replaced only by its like.
+void CheckOut(const fs::path& out) {
+  if (fs::is_directory(out) || !out.has_filename()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --out is a folder, but an ensemble is a file. Give a path "
+               "such as {}.",
+               out.string(), (out / "ensemble.h5").string());
+  }
+  std::error_code error;  // what can't be seen is refused with its folder
+  if (!fs::exists(out, error)) return;
+  try {
+    runlog::ReadEnsemble(out);
+  } catch (const Error& reason) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --out is there and is no null ensemble, so it is not "
+               "replaced ({}). Remove it, or give another --out.",
+               out.string(), reason.what());
+  }
+}
+
 ExitCode Build(const BuildArguments& arguments) {
   if (transport::DetectLaunch().processes > 1) {
     ThrowError(ErrorKind::kConfig,
@@ -101,6 +126,7 @@ ExitCode Build(const BuildArguments& arguments) {
                transport::DetectLaunch().processes);
   }
   const EnsemblePlan plan = PlanOf(arguments);
+  CheckOut(arguments.out);
   const EnsembleResult result = BuildEnsemble(plan, InterruptFlag());
   if (result.interrupted) {
     fmt::print(stderr,
@@ -134,8 +160,7 @@ Action DeclareEnsemble(CLI::App& app) {
                    "summation, 1 ulp); seeds: pairs of baseline and arm with "
                    "new seeds")
       ->check(CLI::IsMember({"benign", "seeds"}));
-  build->add_option("--runs", arguments->runs, "How many members")
-      ->required()
+  build->add_option("--runs", arguments->runs, "How many members (default: 40)")
       ->check(CLI::Range(size_t{1}, size_t{100'000}));
   build->add_option("--out", arguments->out, "The ensemble (HDF5)")->required();
   build->add_option("--arm", arguments->arm,
@@ -144,16 +169,18 @@ Action DeclareEnsemble(CLI::App& app) {
       ->add_option("--steps", arguments->steps,
                    "First steps of each member (default: 20, the policy's "
                    "early_steps)")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, kMostSteps));
   build->add_option("--first-seed", arguments->first_seed,
                     "Seeds: the first of the new ones (default: 1000001)");
-  build->add_option("--probe-steps", arguments->probe_steps,
-                    "Seeds: steps of the precision probe, ascending (default: "
-                    "1 2 3, those of `isoloss probe`)");
+  build
+      ->add_option("--probe-steps", arguments->probe_steps,
+                   "Seeds: steps of the precision probe, ascending (default: "
+                   "1 2 3, those of `isoloss probe`)")
+      ->check(CLI::Range(int64_t{1}, kMostSteps));
   build
       ->add_option("--workers", arguments->workers,
                    "Members side by side (default: one per processor)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, kMostWorkers));
   return [arguments] {
     if (arguments->probe_steps.empty()) arguments->probe_steps = {1, 2, 3};
     return Build(*arguments);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "isoloss/base/atomic_file.h"
@@ -37,7 +39,9 @@ class EnsembleBuilder {
         corpus_(corpus::LoadCorpus(plan.experiment.corpus_source,
                                    plan.experiment.data.held_out_share)),
         arm_(FindArm(plan.arm)),
-        reference_arm_(FindArm(IsBenign() ? plan.arm : plan.baseline_arm)) {}
+        reference_arm_(FindArm(IsBenign() ? plan.arm : plan.baseline_arm)),
+        planned_(Planned(arm_)),
+        planned_reference_(Planned(reference_arm_)) {}
 
   EnsembleResult Build();
 
@@ -47,6 +51,10 @@ class EnsembleBuilder {
     // Refuses a name that is none, and lists the others.
     return *train::PlanRuns(plan_.experiment, name).front().arm;
   }
+  runlog::Provenance Planned(const train::Arm& arm) const {
+    return train::DescribePlannedRun(plan_.experiment, arm, plan_.seeds.front(),
+                                     corpus_);
+  }
   fs::path MemberPath(size_t member) const {
     return plan_.folder / fmt::format("member-{:05}.h5", member + 1);
   }
@@ -54,6 +62,9 @@ class EnsembleBuilder {
   void PrepareFolder() const;
   std::string PlanText() const;
   std::vector<size_t> Missing() const;
+  std::string MemberDifference(const Ensemble& file, size_t index) const;
+  Ensemble ReadMember(size_t index) const;
+  void CheckKept(const std::vector<size_t>& missing) const;
   bool MakeReferences(const std::vector<size_t>& missing);
   RunLog TrainEarly(const train::Arm& arm, uint64_t seed, ThreadTeam& team,
                     train::RunHooks hooks) const;
@@ -65,36 +76,46 @@ class EnsembleBuilder {
   const corpus::Corpus corpus_;
   const train::Arm& arm_;
   const train::Arm& reference_arm_;
+  const runlog::Provenance planned_;  // but for the seed, as are all members
+  const runlog::Provenance planned_reference_;
   std::map<uint64_t, RunLog> references_;  // by seed; kBenign only
 };
 
 // ---- The folder -------------------------------------------------------------
 
-/// Members of one plan must not stand beside those of another.
+/// Members of one plan must not stand beside those of another. How many there
+/// are to be is no part of it: more are a continuation.
 std::string EnsembleBuilder::PlanText() const {
-  const runlog::Provenance planned = train::DescribePlannedRun(
-      plan_.experiment, arm_, plan_.seeds.front(), corpus_);
-  const runlog::Provenance reference = train::DescribePlannedRun(
-      plan_.experiment, reference_arm_, plan_.seeds.front(), corpus_);
   std::string text = fmt::format(
       "kind = \"{}\"\nsteps = {}\nprobe_steps = [{}]\nseeds = [{}]\n"
-      "program = \"{}\"\ncommit = \"{}\"\nconfiguration = \"{}\"\n"
-      "corpus = \"{}\"\n",
+      "program = \"{}\"\ncommit = \"{}\"\ncorpus = \"{}\"\n"
+      "configuration = '''\n{}'''\n",
       EnsembleKindName(plan_.kind), plan_.steps,
-      fmt::join(plan_.probe_steps, ", "), fmt::join(plan_.seeds, ", "),
-      planned.tool_version, planned.commit, planned.config_digest,
-      planned.corpus_digest);
-  for (const runlog::Provenance& arm : {planned, reference}) {
+      fmt::join(plan_.probe_steps, ", "),
+      fmt::join(IsBenign() ? plan_.experiment.train.seeds
+                           : std::vector{plan_.seeds.front()},
+                ", "),
+      planned_.tool_version, planned_.commit, planned_.corpus_digest,
+      plan_.experiment.ConfigText());
+  for (const runlog::Provenance* arm : {&planned_, &planned_reference_}) {
     text += fmt::format(
-        "[[arm]]\nname = \"{}\"\nrecipe = \"{}\"\nnumerics = "
-        "\"{}\"\n",
-        arm.arm, arm.recipe, arm.numerics_digest);
+        "[[arm]]\nname = \"{}\"\nrecipe = \"{}\"\nexchange = \"{}\"\n"
+        "numerics = \"{}\"\nresolved_recipe = '''\n{}'''\n",
+        arm->arm, arm->recipe, arm->exchange, arm->numerics_digest,
+        arm->resolved_recipe);
   }
   return text;
 }
 
 void EnsembleBuilder::PrepareFolder() const {
-  fs::create_directories(plan_.folder);
+  std::error_code error;
+  fs::create_directories(plan_.folder, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder for finished members can't be made: {}. Choose "
+               "another --out.",
+               plan_.folder.string(), error.message());
+  }
   const fs::path path = plan_.folder / "plan.toml";
   const std::string text = PlanText();
   if (!fs::exists(path)) {
@@ -103,9 +124,9 @@ void EnsembleBuilder::PrepareFolder() const {
   }
   if (ReadTextFile(path, "Remove the folder.") == text) return;
   ThrowError(ErrorKind::kConfig,
-             "{}: it holds members of another plan (program, experiment, kind, "
-             "steps or seeds; see plan.toml), but all members of an ensemble "
-             "are of one. Remove it, or give another --out.",
+             "{}: it holds members of another plan (program, experiment, "
+             "recipe, kind, steps or seeds; see plan.toml), but all members of "
+             "an ensemble are of one. Remove it, or give another --out.",
              plan_.folder.string());
 }
 
@@ -115,6 +136,65 @@ std::vector<size_t> EnsembleBuilder::Missing() const {
     if (!fs::exists(MemberPath(i))) missing.push_back(i);
   }
   return missing;
+}
+
+/// What keeps a file from being the member of that place; "" if nothing does.
+std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
+                                              size_t index) const {
+  if (file.kind != plan_.kind || file.members.size() != 1) {
+    return fmt::format("  {} members of kind {}, but it holds one of kind {}\n",
+                       file.members.size(), EnsembleKindName(file.kind),
+                       EnsembleKindName(plan_.kind));
+  }
+  const EnsembleMember& member = file.members.front();
+  const std::string perturbation =
+      IsBenign() ? mutants::BenignVariant(index).name : "";
+  std::string difference;
+  if (member.perturbation != perturbation) {
+    difference += fmt::format("  perturbation: {} before, {} now\n",
+                              member.perturbation, perturbation);
+  }
+  if (const size_t steps = member.steps.step.size();
+      static_cast<int64_t>(steps) != plan_.steps) {
+    difference +=
+        fmt::format("  steps: {} before, {} now\n", steps, plan_.steps);
+  }
+  const auto compare = [&](const runlog::Provenance& kept,
+                           runlog::Provenance planned) {
+    planned.seed = static_cast<int64_t>(plan_.seeds[index]);
+    difference += train::RunDifference(kept, planned) +
+                  train::LogDifference(kept, planned);
+  };
+  compare(file.provenance, planned_);
+  compare(file.reference_provenance, planned_reference_);
+  return difference;
+}
+
+/// One that is finished.
+Ensemble EnsembleBuilder::ReadMember(size_t index) const {
+  const fs::path path = MemberPath(index);
+  Ensemble file;
+  try {
+    file = runlog::ReadEnsemble(path);
+  } catch (const Error& error) {
+    ThrowError(error.kind(),
+               "{} It is one member of an ensemble: remove it, then the same "
+               "command makes it again.",
+               error.what());
+  }
+  const std::string difference = MemberDifference(file, index);
+  if (difference.empty()) return file;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is a member of another plan:\n{}Remove it, then the same "
+             "command makes it again.",
+             path.string(), difference);
+}
+
+/// Before hours of training rather than after them.
+void EnsembleBuilder::CheckKept(const std::vector<size_t>& missing) const {
+  for (size_t i = 0; i < plan_.runs; ++i) {
+    if (!std::ranges::binary_search(missing, i)) ReadMember(i);
+  }
 }
 
 // ---- One member -------------------------------------------------------------
@@ -207,9 +287,9 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
 // ---- All of them ------------------------------------------------------------
 
 Ensemble EnsembleBuilder::Join() const {
-  Ensemble joined = runlog::ReadEnsemble(MemberPath(0));
+  Ensemble joined = ReadMember(0);
   for (size_t i = 1; i < plan_.runs; ++i) {
-    Ensemble next = runlog::ReadEnsemble(MemberPath(i));
+    Ensemble next = ReadMember(i);
     if (next.tensors != joined.tensors) {
       ThrowError(ErrorKind::kFormat,
                  "{}: it was probed at other tensors than {}. Remove {} and "
@@ -231,6 +311,7 @@ Ensemble EnsembleBuilder::Join() const {
 EnsembleResult EnsembleBuilder::Build() {
   PrepareFolder();
   const std::vector<size_t> missing = Missing();
+  CheckKept(missing);
   const size_t kept = plan_.runs - missing.size();
   const bool done = MakeReferences(missing) &&
                     RunJobs("members", missing.size(), plan_.workers, stop_,

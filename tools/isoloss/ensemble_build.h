@@ -38,10 +38,12 @@ struct EnsembleResult {
 /// Computes the members that `plan.folder` does not hold yet, side by side on
 /// one thread each, then joins all.
 /// Errors   ConfigError if there is no such arm, if the folder holds members of
-///          another plan, or if a member's numbers are not finite; as
-///          train::TrainRun, oracle::ProbePrecision and runlog::ReadEnsemble.
-/// Exact    depends on the plan, not on `workers` or on where an earlier call
-///          was interrupted.
+///          another plan (another recipe of the same name, too), or if a
+///          member's numbers are not finite; FormatError if a kept member is
+///          damaged, before any is trained; as train::TrainRun and
+///          oracle::ProbePrecision.
+/// Exact    depends on the plan, not on `workers`, nor on where an earlier call
+///          was interrupted or whether it was to make fewer.
 EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
                              const std::atomic<bool>& stop);
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
@@ -22,26 +23,43 @@ std::vector<gate::Probe> ProbesOf(const EvidenceFiles& evidence,
   return probes;
 }
 
-/// Of a candidate arm; null if there is none.
-const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
-                                     const std::string& arm,
-                                     runlog::EnsembleKind kind) {
-  const auto found = std::ranges::find_if(
-      evidence.ensembles, [&](const gate::NullEnsemble& candidate) {
-        return candidate.ensemble.kind == kind &&
-               candidate.ensemble.provenance.arm == arm;
-      });
-  return found == evidence.ensembles.end() ? nullptr : &*found;
-}
-
 void CheckArm(const std::string& file, const std::string& arm,
               const std::vector<std::string>& arms) {
   if (std::ranges::count(arms, arm) != 0) return;
-  ThrowError(
-      ErrorKind::kConfig,
-      "{}: it is of arm `{}`, but the arms here are {}. Leave it out, or "
-      "give the logs of its arm.{}",
-      file, arm, fmt::join(arms, ", "), DidYouMean(arm, arms));
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is of arm `{}`, but the arms it could judge are {}. Leave "
+             "it out, or "
+             "give the logs of its arm.{}",
+             file, arm, fmt::join(arms, ", "), DidYouMean(arm, arms));
+}
+
+/// The gate reads one ensemble of an arm, and of one kind.
+void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
+                    compare::Question question) {
+  using runlog::EnsembleKind;
+  const bool regression = question == compare::Question::kRegression;
+  const EnsembleKind needed =
+      regression ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
+  std::map<std::string, std::string> files;  // by arm
+  for (const gate::NullEnsemble& given : ensembles) {
+    if (given.ensemble.kind != needed) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: it is an ensemble of kind {}, but the question is {}, "
+                 "which one of kind {} judges. Leave it out, or give the other "
+                 "kind{}.",
+                 given.file, EnsembleKindName(given.ensemble.kind),
+                 gate::QuestionName(question), EnsembleKindName(needed),
+                 regression ? "" : " (regression: give --against)");
+    }
+    const std::string& arm = given.ensemble.provenance.arm;
+    const auto [other, is_first] = files.emplace(arm, given.file);
+    if (is_first) continue;
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: it is an ensemble of arm `{}`, and so is {}, but one judges "
+        "an arm. Leave one of them out.",
+        given.file, arm, other->second);
+  }
 }
 
 }  // namespace
@@ -79,13 +97,29 @@ EvidenceFiles EvidenceArguments::Read() const {
 }
 
 void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
-                         const std::vector<std::string>& arms) {
+                         compare::Question question,
+                         const std::vector<std::string>& candidates,
+                         const std::string& baseline_arm) {
+  std::vector<std::string> arms = candidates;
+  if (!baseline_arm.empty()) arms.push_back(baseline_arm);
   for (const gate::Probe& probe : evidence.probes) {
     CheckArm(probe.file, probe.log.provenance.arm, arms);
   }
-  for (const gate::NullEnsemble& ensemble : evidence.ensembles) {
-    CheckArm(ensemble.file, ensemble.ensemble.provenance.arm, arms);
+  CheckEnsembles(evidence.ensembles, question);
+  for (const gate::NullEnsemble& given : evidence.ensembles) {
+    CheckArm(given.file, given.ensemble.provenance.arm, candidates);
   }
+}
+
+const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
+                                     const std::string& arm,
+                                     runlog::EnsembleKind kind) {
+  const auto found = std::ranges::find_if(
+      evidence.ensembles, [&](const gate::NullEnsemble& candidate) {
+        return candidate.ensemble.kind == kind &&
+               candidate.ensemble.provenance.arm == arm;
+      });
+  return found == evidence.ensembles.end() ? nullptr : &*found;
 }
 
 gate::Judgement JudgeWith(const compare::Pairing& pairing,

@@ -12,6 +12,7 @@
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
+#include "isoloss/runlog/ensemble.h"
 
 namespace isoloss::cli {
 
@@ -41,11 +42,20 @@ void ReadProbes(const std::vector<std::filesystem::path>& files,
 void ReadEnsembles(const std::vector<std::filesystem::path>& files,
                    EvidenceFiles& evidence);
 
-/// That each file is of one of the arms that are judged or judged against: what
-/// is given is never passed over.
+/// That each file is used: what is given is never passed over. Probes are of
+/// arms that are judged or judged against; ensembles are of judged arms and of
+/// the kind that the question needs, one for each arm. `baseline_arm` is "" if
+/// each arm is judged against its own earlier runs.
 /// Errors   ConfigError that names the file.
 void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
-                         const std::vector<std::string>& arms);
+                         compare::Question question,
+                         const std::vector<std::string>& candidates,
+                         const std::string& baseline_arm = "");
+
+/// The one of a candidate arm; null if there is none.
+const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
+                                     const std::string& arm,
+                                     runlog::EnsembleKind kind);
 
 gate::Judgement JudgeWith(const compare::Pairing& pairing,
                           const EvidenceFiles& evidence,

@@ -28,7 +28,8 @@ Action DeclareGate(CLI::App& app) {
                      "Arm to judge the others against (default: the "
                      "experiment's first arm, as the logs say)");
   app.add_option("--against", arguments->against,
-                 "Approved logs: judge each arm against its own earlier runs "
+                 "Approved logs, or folders of them: judge each arm against "
+                 "its own earlier runs "
                  "(policy question `regression`)")
       ->excludes(baseline);
   arguments->evidence.Declare(app);
@@ -43,7 +44,7 @@ Action DeclareGate(CLI::App& app) {
     const EvidenceFiles evidence = arguments->evidence.Read();
     if (!arguments->against.empty()) {
       return ReportVerdicts(
-          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy,
+          JudgeAgainstApproved(runs, ReadRunsIn(arguments->against), policy,
                                evidence),
           arguments->report, arguments->out);
     }

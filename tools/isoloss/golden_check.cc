@@ -94,6 +94,7 @@ ExitCode CheckFolder(const fs::path& path, const fs::path& out,
   const GoldenFolder folder = OpenGoldenFolder(path);
   if (!arguments.draft) RefuseDrafts(folder);
   CheckConfiguration(folder);
+  const gate::Policy policy = PolicyOf("", folder.experiment);
   const Rerun rerun = RunAll(folder.experiment, out, planted);
   if (rerun.interrupted) return ExitCode::kInterrupted;
 
@@ -108,11 +109,12 @@ ExitCode CheckFolder(const fs::path& path, const fs::path& out,
     drift = drift || !lane.Reproduced();
   }
   const std::optional<EvidenceFiles> evidence =
-      GatherEvidence(folder.experiment, path, out, planted);
+      GatherEvidence(folder.experiment, path, out,
+                     FindPartingSteps(rerun.runs, folder.goldens), planted);
   if (!evidence) return ExitCode::kInterrupted;
   ExitCode code = ExitCode::kPass;
-  for (const gate::Judgement& judgement : JudgeAgainstApproved(
-           rerun.runs, folder.goldens, gate::Policy(), *evidence)) {
+  for (const gate::Judgement& judgement :
+       JudgeAgainstApproved(rerun.runs, folder.goldens, policy, *evidence)) {
     fmt::print("  {:<20} statistical: {}\n", judgement.candidate.arm,
                LaneText(judgement));
     code =

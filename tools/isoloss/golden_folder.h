@@ -12,6 +12,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/train/experiment.h"
+#include "probe_runs.h"
 
 namespace isoloss::cli {
 
@@ -71,9 +72,11 @@ Rerun RunAll(const train::Experiment& experiment,
 /// What the statistical lane rests on besides the runs: the oracle's probe of
 /// each arm, made anew in `out`, and for each arm the null ensemble
 /// golden/ensembles/NAME-ARM.h5 of goldens in golden/curves/NAME, if it is
-/// there. Empty if it was interrupted.
+/// there. `parting`: where new runs part from the goldens. Empty if it was
+/// interrupted.
 std::optional<EvidenceFiles> GatherEvidence(
     const train::Experiment& experiment, const std::filesystem::path& golden,
-    const std::filesystem::path& out, const mutants::Mutant* planted = nullptr);
+    const std::filesystem::path& out, const PartingSteps& parting,
+    const mutants::Mutant* planted = nullptr);
 
 }  // namespace isoloss::cli

@@ -147,22 +147,22 @@ EvidenceFiles EvidenceOf(const compare::Run& run,
 
 /// The gate's word on `now` against `old`, one golden at a time.
 std::string VerdictOf(const compare::Run* old, const compare::Run& now,
-                      const EvidenceFiles& evidence, bool reconfigured) {
+                      const EvidenceFiles& evidence, const gate::Policy& policy,
+                      bool reconfigured) {
   if (old == nullptr) return "new";
   if (reconfigured) return "of another configuration, so not compared";
   const std::string where = CompareExactly(*old, now).Drift();
-  return fmt::format(
-      "{}; drift: {}",
-      LaneText(JudgeAgainstApproved({now}, {*old}, gate::Policy(),
-                                    EvidenceOf(now, evidence))
-                   .front()),
-      where);
+  return fmt::format("{}; drift: {}",
+                     LaneText(JudgeAgainstApproved({now}, {*old}, policy,
+                                                   EvidenceOf(now, evidence))
+                                  .front()),
+                     where);
 }
 
 std::vector<Update> FindUpdates(const Before& before,
                                 const std::vector<compare::Run>& runs,
                                 const EvidenceFiles& evidence,
-                                bool reconfigured) {
+                                const gate::Policy& policy, bool reconfigured) {
   std::vector<Update> updates;
   for (const compare::Run& run : runs) {
     const std::string name = GoldenName(run);
@@ -175,7 +175,7 @@ std::vector<Update> FindUpdates(const Before& before,
     updates.push_back(
         {{name, old == nullptr ? "" : before.history.ContentOf(name), content,
           same ? "equal to the draft"
-               : VerdictOf(old, run, evidence, reconfigured)},
+               : VerdictOf(old, run, evidence, policy, reconfigured)},
          &run,
          compare::GoldenText(run.log, name)});
   }
@@ -231,9 +231,10 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
 /// L0 is green, and the runs are goldens at all: on one thread their bits are
 /// the same. Prints the verdict otherwise.
 ExitCode JudgeRepeated(const std::vector<compare::Run>& runs,
-                       const std::vector<compare::Run>& again) {
+                       const std::vector<compare::Run>& again,
+                       const gate::Policy& policy) {
   for (const gate::Judgement& judgement :
-       JudgeAgainstApproved(again, runs, gate::Policy())) {
+       JudgeAgainstApproved(again, runs, policy)) {
     if (judgement.outcome == gate::Outcome::kPass) continue;
     fmt::print("{}: {}\n", judgement.candidate.arm, LaneText(judgement));
     fmt::print("REFUSED: these runs are no goldens.\n");
@@ -305,6 +306,7 @@ ExitCode UpdateGoldens(const UpdateArguments& arguments) {
   }
   const fs::path folder = arguments.folder;
   const train::Experiment experiment = LoadGoldenExperiment(folder);
+  const gate::Policy policy = PolicyOf("", experiment);
   Before before = Open(arguments);
   CheckReason(arguments.reason, before.history);
   if (!arguments.draft) CheckSourceIsCommitted(folder);
@@ -315,15 +317,16 @@ ExitCode UpdateGoldens(const UpdateArguments& arguments) {
   const Rerun again =
       RunAll(OnOneThread(experiment), temporary.path() / "again");
   if (again.interrupted) return ExitCode::kInterrupted;
-  const ExitCode repeated = JudgeRepeated(rerun.runs, again.runs);
+  const ExitCode repeated = JudgeRepeated(rerun.runs, again.runs, policy);
   if (repeated != ExitCode::kPass) return repeated;
 
   const std::optional<EvidenceFiles> evidence =
-      GatherEvidence(experiment, folder, temporary.path() / "probes");
+      GatherEvidence(experiment, folder, temporary.path() / "probes",
+                     FindPartingSteps(rerun.runs, before.goldens));
   if (!evidence) return ExitCode::kInterrupted;
   CheckAccepted(*evidence, arguments.accepted);
-  const std::vector<Update> updates =
-      FindUpdates(before, rerun.runs, *evidence, arguments.reconfigured);
+  const std::vector<Update> updates = FindUpdates(
+      before, rerun.runs, *evidence, policy, arguments.reconfigured);
   if (updates.empty()) {
     ThrowError(ErrorKind::kConfig,
                "{}: this program gives every bit of its goldens, so there is "

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -12,15 +14,73 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
+#include "isoloss/runlog/ensemble.h"
+#include "isoloss/runlog/probe_log.h"
 #include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/tensor_dump.h"
 #include "terminal_width.h"
 
 namespace isoloss::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr int kNarrowest = 60;
 constexpr int kWidest = 120;
 constexpr int kWidthOfFiles = 80;
+
+/// By their names, as commands give them: <run>.probe.h5, <run>.dump-3.h5 and
+/// what an unfinished run left.
+bool IsNamedAsOther(const fs::path& file) {
+  const std::string kind = file.stem().extension().string();
+  return kind == ".probe" || kind == ".partial" || kind.starts_with(".dump-");
+}
+
+/// Whether `file` is whole, but something else that isoloss writes.
+bool IsOtherKind(const fs::path& file) {
+  const auto is = [&](auto read) {
+    try {
+      read(file);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  };
+  return is(runlog::ReadEnsemble) || is(runlog::ReadProbeLog) ||
+         is(runlog::ReadTensorDump);
+}
+
+/// Empty if it is of another kind.
+std::optional<compare::Run> ReadIfRun(const fs::path& file) {
+  try {
+    return compare::Run{file.string(), runlog::ReadRunLog(file)};
+  } catch (const Error&) {
+    if (IsOtherKind(file)) return std::nullopt;
+    throw;
+  }
+}
+
+std::vector<compare::Run> ReadFolder(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path& file = entry.path();
+    if (file.extension() == ".h5" && !IsNamedAsOther(file)) {
+      files.push_back(file);
+    }
+  }
+  std::ranges::sort(files);
+  std::vector<compare::Run> runs;
+  for (const fs::path& file : files) {
+    if (auto run = ReadIfRun(file)) runs.push_back(std::move(*run));
+  }
+  if (runs.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the folder holds no run log (NAME.h5). Give another one, "
+               "or the logs.",
+               folder.string());
+  }
+  return runs;
+}
 
 /// Arms in the order of their first run.
 std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
@@ -121,6 +181,24 @@ std::vector<compare::Run> ReadRuns(
   return runs;
 }
 
+std::vector<compare::Run> ReadRunsIn(const std::vector<fs::path>& paths) {
+  std::vector<compare::Run> runs;
+  for (const fs::path& path : paths) {
+    std::vector<compare::Run> found =
+        fs::is_directory(path) ? ReadFolder(path) : ReadRuns({path});
+    std::ranges::move(found, std::back_inserter(runs));
+  }
+  return runs;
+}
+
+gate::Policy PolicyOf(const std::string& file,
+                      const train::Experiment& experiment) {
+  if (!file.empty()) return gate::ReadPolicy(file);
+  if (experiment.gate.policy.empty()) return {};
+  return gate::ReadPolicy(experiment.path.parent_path() /
+                          experiment.gate.policy);
+}
+
 void RemoveVerdicts(const std::vector<std::string>& candidates,
                     const std::filesystem::path& folder) {
   std::error_code error;
@@ -142,9 +220,9 @@ std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
                                        const gate::Policy& policy,
                                        const EvidenceFiles& evidence) {
   std::vector<std::string> candidates = ArmsOf(runs);
-  CheckEvidenceIsUsed(evidence, candidates);
   std::erase(candidates, baseline_arm);
   CheckArms(runs, baseline_arm, candidates);
+  CheckEvidenceIsUsed(evidence, policy.question, candidates, baseline_arm);
   std::vector<gate::Judgement> judgements;
   for (const std::string& candidate : candidates) {
     judgements.push_back(JudgeWith(
@@ -160,8 +238,8 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& runs,
     const std::vector<compare::Run>& approved, gate::Policy policy,
     const EvidenceFiles& evidence) {
-  CheckEvidenceIsUsed(evidence, ArmsOf(runs));
   policy.question = compare::Question::kRegression;
+  CheckEvidenceIsUsed(evidence, policy.question, ArmsOf(runs));
   std::vector<gate::Judgement> judgements;
   for (const std::string& arm : ArmsOf(runs)) {
     const auto approved_runs = compare::RunsOfArm(approved, arm);

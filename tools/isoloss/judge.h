@@ -12,6 +12,7 @@
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/report/chart.h"
+#include "isoloss/train/experiment.h"
 
 namespace isoloss::cli {
 
@@ -29,9 +30,20 @@ struct ReportArguments {
 std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& files);
 
+/// As ReadRuns; a folder stands for the run logs in it: no probes, dumps,
+/// ensembles or partial logs.
+/// Errors   as ReadRuns, so that a damaged log is never passed over;
+///          ConfigError if a folder holds none.
+std::vector<compare::Run> ReadRunsIn(
+    const std::vector<std::filesystem::path>& paths);
+
+/// That of `file`, or else the experiment's, or else the default.
+/// Errors   as gate::ReadPolicy.
+gate::Policy PolicyOf(const std::string& file,
+                      const train::Experiment& experiment);
+
 /// Judges every other arm in `runs` against `baseline_arm`.
-/// Errors   ConfigError if either side has no run, or evidence is of an arm
-///          that is not there.
+/// Errors   ConfigError if either side has no run; as CheckEvidenceIsUsed.
 std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
                                        const std::string& baseline_arm,
                                        const gate::Policy& policy,
@@ -39,8 +51,7 @@ std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
 
 /// Judges each arm in `runs` against the arm of the same name in `approved`:
 /// the question is regression, whatever the policy says.
-/// Errors   ConfigError if an arm has no approved run, or evidence is of an arm
-///          that is not there.
+/// Errors   ConfigError if an arm has no approved run; as CheckEvidenceIsUsed.
 std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& runs,
     const std::vector<compare::Run>& approved, gate::Policy policy,

@@ -28,6 +28,10 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
+/// Ensembles are built from the variants below it (ensemble_build.cc): a run
+/// must not be judged by a threshold that it helped to set.
+constexpr size_t kFirstBenign = 6000;
+
 /// Enough for a spread; seeds that nobody else uses.
 constexpr size_t kMlperfReferences = 8;
 constexpr uint64_t kFirstMlperfSeed = 1'000'001;
@@ -56,13 +60,15 @@ class KillMatrixRunner {
         corpus_(corpus::LoadCorpus(plan.experiment.corpus_source,
                                    plan.experiment.data.held_out_share)) {
     for (size_t i = 0; i < plan.benign_runs; ++i) {
-      variants_.push_back(mutants::BenignVariant(i));
+      variants_.push_back(mutants::BenignVariant(kFirstBenign + i));
     }
   }
 
   KillMatrixResult Run() {
     PrepareFolder();
-    if (!MakeReferences() || !MakeCells()) return {{}, true};
+    if (!MakeReferences()) return {{}, true};
+    RequireSoundEvidence();
+    if (!MakeCells()) return {{}, true};
     return {Assemble(), false};
   }
 
@@ -79,7 +85,9 @@ class KillMatrixRunner {
 
   bool MakeReferences();
   bool MakeMlperfReferences();
+  void RequireSoundEvidence() const;
   bool MakeCells();
+  int64_t PartingStep(const Job& job, const runlog::RunLog& log) const;
   Traces Make(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
@@ -148,6 +156,20 @@ std::vector<Job> KillMatrixRunner::Jobs() const {
 
 // ---- One cell ---------------------------------------------------------------
 
+/// The first step that differs from the unchanged run; 0: none.
+int64_t KillMatrixRunner::PartingStep(const Job& job,
+                                      const runlog::RunLog& log) const {
+  if (job.mutant == nullptr) return 0;
+  const auto first =
+      compare::FirstDivergence(ReferenceOf(job.seed).run.log.steps, log.steps);
+  return first ? first->step : 0;
+}
+
+Traces Read(const fs::path& run, const fs::path& probe) {
+  return {{run.string(), runlog::ReadRunLog(run)},
+          {probe.string(), runlog::ReadProbeLog(probe)}};
+}
+
 /// Trains, probes, and reads back what was written.
 Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
   const auto hooks = [&](const train::Experiment& experiment,
@@ -156,19 +178,22 @@ Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
                ? train::RunHooks{}
                : mutants::Plant(*job.mutant, experiment, arm, seed);
   };
+  const fs::path stem = plan_.folder / "work" / job.Name();
+  const fs::path run = stem.string() + ".h5";
+  const fs::path probe = stem.string() + ".probe.h5";
+  // Each appears only when it is whole.
+  if (fs::exists(run) && fs::exists(probe)) return Read(run, probe);
   runlog::RunLog log =
       train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, team,
                       hooks(plan_.experiment, plan_.arm, job.seed));
   if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
-  const fs::path stem = plan_.folder / "work" / job.Name();
-  const fs::path run = stem.string() + ".h5";
-  const fs::path probe = stem.string() + ".probe.h5";
   runlog::WriteRunLog(log, run);
-  runlog::WriteProbeLog(oracle::ProbeArm(plan_.experiment, plan_.arm, job.seed,
-                                         corpus_, team, {.make_hooks = hooks}),
-                        probe);
-  return {{run.string(), runlog::ReadRunLog(run)},
-          {probe.string(), runlog::ReadProbeLog(probe)}};
+  runlog::WriteProbeLog(
+      oracle::ProbeArm(
+          plan_.experiment, plan_.arm, job.seed, corpus_, team,
+          {.plain_steps = PartingStep(job, log), .make_hooks = hooks}),
+      probe);
+  return Read(run, probe);
 }
 
 const Traces& KillMatrixRunner::ReferenceOf(uint64_t seed) const {
@@ -234,9 +259,7 @@ gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
   for (const compare::PeerRule& rule : compare::PeerRules()) {
     cell.peer_accepts.push_back(rule.accepts(curves));
   }
-  const auto first =
-      compare::FirstDivergence(reference.run.log.steps, traces.run.log.steps);
-  cell.first_different_step = first ? first->step : 0;
+  cell.first_different_step = PartingStep(job, traces.run.log);
   return cell;
 }
 
@@ -286,6 +309,19 @@ bool KillMatrixRunner::MakeMlperfReferences() {
                  });
 }
 
+/// Otherwise whatever is wrong with the evidence would count as a catch.
+void KillMatrixRunner::RequireSoundEvidence() const {
+  for (size_t i = 0; i < references_.size(); ++i) {
+    const gate::KillCell cell =
+        JudgeTraces({nullptr, plan_.seeds[i]}, references_[i]);
+    if (cell.verdict == gate::Outcome::kPass) continue;
+    ThrowError(ErrorKind::kConfig,
+               "mutants run: the unchanged run of seed {} gets {}, but what is "
+               "planted can only be judged where that passes. {}.",
+               plan_.seeds[i], gate::OutcomeName(cell.verdict), cell.finding);
+  }
+}
+
 bool KillMatrixRunner::MakeCells() {
   std::vector<Job> missing = Jobs();
   std::erase_if(missing,
@@ -294,14 +330,16 @@ bool KillMatrixRunner::MakeCells() {
                  [&](size_t i, ThreadTeam& team) {
                    WriteFileAtomically(
                        CellPath(missing[i]),
-                       report::RenderKillCell(JudgeJob(missing[i], team)));
+                       report::RenderKillCell(JudgeJob(missing[i], team),
+                                              missing[i].Name()));
                  });
 }
 
 gate::KillCell KillMatrixRunner::ReadCell(const Job& job) const {
   const fs::path path = CellPath(job);
   return report::ParseKillCell(
-      ReadTextFile(path, "Run the same command again."), path.string());
+      ReadTextFile(path, "Run the same command again."), job.Name(),
+      path.string());
 }
 
 /// Not one bit of a run or of a probe's verdict: there is nothing to catch in

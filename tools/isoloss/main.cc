@@ -32,17 +32,22 @@ std::string VersionText() {
 
 /// What is wrong with the command line, and where to read what is right.
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
-  const std::vector<CLI::App*> chosen = app->get_subcommands();
+  std::string command = "isoloss";
+  while (!app->get_subcommands().empty()) {
+    app = app->get_subcommands().front();
+    command += " " + app->get_name();
+  }
+  std::vector<std::string> names;
+  for (const CLI::App* sub :
+       app->get_subcommands([](const CLI::App* /*any*/) { return true; })) {
+    names.push_back(sub->get_name());
+  }
   const std::vector<std::string> unknown = app->remaining();
-  if (chosen.empty() && !unknown.empty()) {
-    std::vector<std::string> names;
-    for (const Command& command : kCommands) names.emplace_back(command.name);
-    return fmt::format("isoloss: `{}` is no sub-command. Sub-commands: {}.{}\n",
-                       unknown.front(), fmt::join(names, ", "),
+  if (!names.empty() && !unknown.empty()) {
+    return fmt::format("{}: `{}` is no sub-command. Sub-commands: {}.{}\n",
+                       command, unknown.front(), fmt::join(names, ", "),
                        DidYouMean(unknown.front(), names));
   }
-  std::string command = "isoloss";
-  if (!chosen.empty()) command += " " + chosen.front()->get_name();
   return fmt::format("{}: {}. Run `{} --help`.\n", command, error.what(),
                      command);
 }

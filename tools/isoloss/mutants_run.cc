@@ -97,6 +97,13 @@ KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
                                             (plan.experiment.name + "-mutants")
                                       : std::filesystem::path(arguments.out);
   plan.workers = plan.experiment.parallel.workers;
+  if (plan.benign_runs > 0 && !plan.benign) {
+    ThrowError(ErrorKind::kConfig,
+               "mutants run: --benign {} without --ensemble: a benign run is "
+               "inconclusive without one, so all would be alarms. Make one "
+               "with `isoloss ensemble build`.",
+               plan.benign_runs);
+  }
   return plan;
 }
 
@@ -118,6 +125,9 @@ gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
         });
     if (judged) record.levels.push_back(matrix.levels[level]);
   }
+  record.experiment = plan.experiment.name;
+  record.recipe = plan.arm.recipe;
+  record.arm = plan.arm.name;
   record.bugs = score.of;
   record.bugs_caught = score.count;
   record.benign_runs = alarms.of;
@@ -125,12 +135,18 @@ gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
   return record;
 }
 
-/// 1 if a bug got through or a benign run did not.
+/// 1 if a bug got through or a benign run did not; 4 if there was neither.
 ExitCode CodeOf(const gate::KillMatrix& matrix) {
   const gate::Rate score = matrix.Score();
-  return score.count == score.of && matrix.FalseAlarms().count == 0
-             ? ExitCode::kPass
-             : ExitCode::kFail;
+  const gate::Rate alarms = matrix.FalseAlarms();
+  if (score.count < score.of || alarms.count > 0) return ExitCode::kFail;
+  return score.of + alarms.of > 0 ? ExitCode::kPass : ExitCode::kInconclusive;
+}
+
+/// A part of the mutants, or no benign run, is no measure of the gate.
+bool MeasuresTheGate(const KillMatrixPlan& plan) {
+  return plan.mutants.size() == mutants::AllMutants().size() &&
+         plan.benign_runs > 0;
 }
 
 ExitCode MutantsRun(const MutantsRunArguments& arguments) {
@@ -148,15 +164,21 @@ ExitCode MutantsRun(const MutantsRunArguments& arguments) {
                       report::RenderKillMatrixJson(matrix));
   WriteFileAtomically(plan.folder / "kill_matrix.svg",
                       report::RenderKillMatrixSvg(matrix));
-  gate::WritePowerRecord(PowerOf(plan, matrix), plan.folder / "power.json");
+  const bool measures = MeasuresTheGate(plan);
+  if (measures) {
+    gate::WritePowerRecord(PowerOf(plan, matrix), plan.folder / "power.json");
+  }
   if (arguments.json) {
     fmt::print("{}", report::RenderKillMatrixJson(matrix));
   } else {
     ReportArguments style;
     style.ascii = arguments.ascii;
-    fmt::print("{}\n{}: kill_matrix.json, kill_matrix.svg, power.json\n",
+    fmt::print("{}\n{}: kill_matrix.json, kill_matrix.svg{}\n",
                report::RenderKillMatrix(matrix, style.Style()),
-               plan.folder.string());
+               plan.folder.string(),
+               measures ? ", power.json"
+                        : "; no power.json: that takes all mutants and "
+                          "--benign runs");
   }
   return CodeOf(matrix);
 }

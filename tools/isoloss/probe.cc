@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,13 +24,17 @@
 namespace isoloss::cli {
 namespace {
 
+constexpr int64_t kUsualSteps = 3;
+constexpr int64_t kMostSteps = 1'000'000'000;
+
 struct Arguments {
   ExperimentSource source;
   std::string arm;
   std::string reference;
   std::vector<int64_t> reference_steps;
   int64_t seed = -1;  // -1: the experiment's first
-  int64_t steps = 3;
+  int64_t plain_steps = 0;
+  int64_t steps = 0;  // 0: kUsualSteps, or all if there are fewer
   std::vector<std::string> cases;
   std::string out;
 };
@@ -80,6 +85,23 @@ void PrintTable(const runlog::ProbeLog& log) {
   }
 }
 
+/// Whether rounding explains all that differs from the oracle.
+bool IsExplained(const runlog::ProbeLog& log) {
+  const auto none = [](const std::vector<int64_t>& other) {
+    return std::ranges::all_of(other, [](int64_t n) { return n == 0; });
+  };
+  return none(log.oracle.other) && none(log.routing.other);
+}
+
+/// Steps behind the end of the schedule are none of a run's.
+void CheckSteps(const char* option, int64_t steps,
+                const train::Experiment& experiment) {
+  if (steps <= experiment.train.steps) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} names step {}, but the experiment has {}. Give fewer.",
+             experiment.path.string(), option, steps, experiment.train.steps);
+}
+
 void PrintRouting(const runlog::ProbeLog& log) {
   int64_t tokens = 0;
   int64_t flips = 0;
@@ -102,6 +124,11 @@ ExitCode Probe(const Arguments& arguments) {
                "needs all tensors in one. Start it without a launcher.",
                processes);
   }
+  CheckSteps("--steps", arguments.steps, experiment);
+  CheckSteps("--plain-steps", arguments.plain_steps, experiment);
+  for (const int64_t step : arguments.reference_steps) {
+    CheckSteps("--reference-steps", step, experiment);
+  }
   // Checks all recipes and the names of the arms.
   const train::Run run = train::PlanRuns(experiment, arguments.arm).front();
   const uint64_t seed =
@@ -112,8 +139,12 @@ ExitCode Probe(const Arguments& arguments) {
   ThreadTeam team(workers > 0 ? workers : AvailableProcessors());
 
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  oracle::ProbeOptions options = {.steps = arguments.steps,
-                                  .cases = arguments.cases};
+  oracle::ProbeOptions options = {
+      .steps = arguments.steps > 0
+                   ? arguments.steps
+                   : std::min(kUsualSteps, experiment.train.steps),
+      .plain_steps = arguments.plain_steps,
+      .cases = arguments.cases};
   options.hooks.stop = &InterruptFlag();
   options.on_step = [&](const std::string& name, int64_t step) {
     if (terminal) {
@@ -149,7 +180,7 @@ ExitCode Probe(const Arguments& arguments) {
   const std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - start;
   fmt::print("{} ({:.1f} s)\n", path.string(), seconds.count());
-  return ExitCode::kPass;
+  return IsExplained(log) ? ExitCode::kPass : ExitCode::kFail;
 }
 
 }  // namespace
@@ -162,11 +193,14 @@ Action DeclareProbe(CLI::App& app) {
   app.add_option("--seed", arguments->seed,
                  "Of initial weights and batches (default: the first of "
                  "train.seeds)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
   app.add_option("--steps", arguments->steps,
                  "Steps of each case (default: 3); a state that is one step "
                  "old shows from the second on")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(int64_t{1}, kMostSteps));
+  app.add_option("--plain-steps", arguments->plain_steps,
+                 "Steps of case plain, if more: up to where two runs part")
+      ->check(CLI::Range(int64_t{1}, kMostSteps));
   std::string cases = "Probe this case only; repeatable. Cases:";
   for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
     cases += fmt::format("\n{}: {}", probe_case.name, probe_case.purpose);
@@ -177,15 +211,16 @@ Action DeclareProbe(CLI::App& app) {
                  "weights, batches and experts; its recipe must not quantise");
   app.add_option("--reference-steps", arguments->reference_steps,
                  "Steps at which to do that (default: 1 2 3)")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(int64_t{1}, kMostSteps))
       ->delimiter(',');
   app.add_option("--out", arguments->out,
                  "Folder for ARM-seedN.probe.h5 (default: runs/<name>)");
   app.description(
       "Train the first steps of an arm on structured inputs and compare every "
       "tensor with a scalar computation in double precision from the tensors "
-      "that its operation read. Writes a log for the gate and judges nothing: "
-      "flips are explained by the order of FP32 sums, others are not");
+      "that its operation read, and write a log for the gate. Flips are "
+      "explained by the order of FP32 sums, others are not: exit code 1 if "
+      "there are others, of elements or of routed tokens");
   return [arguments] { return Probe(*arguments); };
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "interrupt.h"
-#include "isoloss/base/error.h"
+#include "isoloss/compare/first_divergence.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/probe_log.h"
@@ -15,6 +15,25 @@
 namespace isoloss::cli {
 
 namespace fs = std::filesystem;
+
+PartingSteps FindPartingSteps(const std::vector<compare::Run>& runs,
+                              const std::vector<compare::Run>& approved) {
+  PartingSteps steps;
+  for (const compare::Run& run : runs) {
+    for (const compare::Run& other : approved) {
+      const auto& provenance = run.log.provenance;
+      if (provenance.arm != other.log.provenance.arm ||
+          provenance.seed != other.log.provenance.seed) {
+        continue;
+      }
+      const auto first =
+          compare::FirstDivergence(other.log.steps, run.log.steps);
+      int64_t& latest = steps[provenance.arm];
+      latest = std::max(latest, first ? first->step : 0);
+    }
+  }
+  return steps;
+}
 
 ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const std::vector<std::string>& arms,
@@ -30,6 +49,10 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
         const train::Run run = train::PlanRuns(experiment, arms[i]).front();
         oracle::ProbeOptions options;
         options.make_hooks = settings.hooks;
+        const auto parting = settings.plain_steps.find(arms[i]);
+        if (parting != settings.plain_steps.end()) {
+          options.plain_steps = parting->second;
+        }
         options.hooks.stop = &InterruptFlag();
         if (!settings.reference.empty() && settings.reference != arms[i]) {
           options.reference =
@@ -42,27 +65,6 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
       });
   probed.interrupted = !done || InterruptFlag().load();
   return probed;
-}
-
-std::vector<fs::path> RunLogsIn(const fs::path& path) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> logs;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
-    const fs::path& file = entry.path();
-    // NAME.h5; others have NAME.partial.h5, NAME.probe.h5, NAME.dump-1.h5.
-    if (file.extension() == ".h5" && !file.stem().has_extension()) {
-      logs.push_back(file);
-    }
-  }
-  if (logs.empty()) {
-    ThrowError(
-        ErrorKind::kConfig,
-        "{}: the folder holds no run log (NAME.h5). Give another one, or "
-        "the logs.",
-        path.string());
-  }
-  std::ranges::sort(logs);
-  return logs;
 }
 
 }  // namespace isoloss::cli

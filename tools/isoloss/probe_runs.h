@@ -1,10 +1,13 @@
 // Probes of the arms that a command has trained.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "isoloss/compare/pair.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/train/experiment.h"
 
@@ -15,7 +18,16 @@ struct ProbedRuns {
   bool interrupted = false;
 };
 
+/// For each arm the latest step at which a run of it first differs from the
+/// approved run of its seed; 0: none does.
+using PartingSteps = std::map<std::string, int64_t>;
+PartingSteps FindPartingSteps(const std::vector<compare::Run>& runs,
+                              const std::vector<compare::Run>& approved);
+
 struct ProbeSettings {
+  /// Case plain goes on to the step at which the runs part: what is wrong, if
+  /// anything is, need not show before.
+  PartingSteps plain_steps = {};
   /// Arms but this one are compared with it too (level L3); "": none.
   std::string reference = {};
   /// Of each probed run; may be empty.
@@ -29,9 +41,5 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const std::vector<std::string>& arms,
                      const std::filesystem::path& folder,
                      const ProbeSettings& settings = {});
-
-/// The run logs in `path`, or that file: no probes, dumps or partial logs.
-/// Errors   ConfigError if there is none.
-std::vector<std::filesystem::path> RunLogsIn(const std::filesystem::path& path);
 
 }  // namespace isoloss::cli

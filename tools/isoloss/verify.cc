@@ -35,17 +35,6 @@ struct VerifyArguments {
   bool abort_early = false;
 };
 
-/// Of the seeds ensemble in `evidence`, if there is one.
-std::optional<gate::BatchSpread> SpreadOf(const EvidenceFiles& evidence,
-                                          const gate::Policy& policy) {
-  for (const gate::NullEnsemble& ensemble : evidence.ensembles) {
-    if (ensemble.ensemble.kind == runlog::EnsembleKind::kSeeds) {
-      return gate::SpreadOfBatches(ensemble, policy);
-    }
-  }
-  return std::nullopt;
-}
-
 /// Asks `watch`, if there is one.
 std::function<std::optional<std::string>(const train::Run&,
                                          const runlog::StepRow&)>
@@ -56,40 +45,16 @@ WhyStop(std::optional<EarlyAbort>& watch) {
   };
 }
 
-/// No verdict.json: the runs are not what the experiment asks for.
-ExitCode ReportEarlyAbort(const std::string& reason,
-                          const std::filesystem::path& folder) {
-  fmt::print(
-      "FAIL L6 sequential: {}. All runs were stopped; what they had is in "
-      "{}/*.partial.h5, and the same command with --resume in place of "
-      "--abort-early goes on.\n",
-      reason, folder.string());
-  return ExitCode::kFail;
-}
-
-gate::Policy PolicyOf(const VerifyArguments& arguments,
-                      const train::Experiment& experiment) {
-  if (!arguments.policy.empty()) return gate::ReadPolicy(arguments.policy);
-  if (experiment.gate.policy.empty()) return {};
-  return gate::ReadPolicy(experiment.path.parent_path() /
-                          experiment.gate.policy);
+/// What the runs had, if anything, when they were stopped.
+std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
+  std::erase_if(logs, [](const auto& log) { return log.empty(); });
+  return ReadRuns(logs);
 }
 
 std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
   std::vector<std::string> names;
   for (const train::Arm& arm : experiment.arms) names.push_back(arm.name);
   return names;
-}
-
-std::vector<compare::Run> ReadApproved(
-    const std::vector<std::filesystem::path>& paths) {
-  std::vector<std::filesystem::path> files;
-  for (const std::filesystem::path& path : paths) {
-    for (std::filesystem::path& log : RunLogsIn(path)) {
-      files.push_back(std::move(log));
-    }
-  }
-  return ReadRuns(files);
 }
 
 /// Precision: all arms but the baseline. Regression: the experiment's arms that
@@ -126,16 +91,21 @@ void RequireSecondArm(const train::Experiment& experiment) {
 
 ExitCode Verify(const VerifyArguments& arguments) {
   const train::Experiment experiment = arguments.experiment.Load();
-  const gate::Policy policy = PolicyOf(arguments, experiment);
+  const gate::Policy policy = PolicyOf(arguments.policy, experiment);
   if (arguments.experiment.dry_run) {
     PrintPlan(experiment);
     return ExitCode::kPass;
   }
   if (arguments.against.empty()) RequireSecondArm(experiment);
   EvidenceFiles evidence = arguments.evidence.Read();
-  const std::vector<compare::Run> approved = ReadApproved(arguments.against);
+  const std::vector<compare::Run> approved = ReadRunsIn(arguments.against);
   const std::vector<std::string> candidates =
       CandidatesOf(experiment, approved);
+  const std::string& baseline_arm = experiment.arms.front().name;
+  CheckEvidenceIsUsed(
+      evidence,
+      approved.empty() ? policy.question : compare::Question::kRegression,
+      candidates, approved.empty() ? baseline_arm : "");
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
   // An earlier verdict must not stand beside logs that it was not given on.
   const auto remove_verdicts = [&] {
@@ -144,8 +114,8 @@ ExitCode Verify(const VerifyArguments& arguments) {
   const bool alone = !approved.empty() && candidates.size() == 1;
   std::optional<EarlyAbort> watch;
   if (arguments.abort_early) {
-    watch.emplace(experiment.arms.front().name, policy,
-                  SpreadOf(evidence, policy));
+    watch.emplace(baseline_arm, policy,
+                  SpreadsOf(evidence, experiment, candidates, policy));
   }
   const ExecutedRuns executed =
       TrainArms(experiment, folder,
@@ -155,25 +125,28 @@ ExitCode Verify(const VerifyArguments& arguments) {
                  .why_stop = WhyStop(watch)});
   if (!SpeaksForTheJob()) return ExitCode::kPass;
   if (executed.stopped_because) {
-    return ReportEarlyAbort(*executed.stopped_because, folder);
+    return ReportVerdicts(
+        JudgeStopped(*watch->hopeless(), ReadStopped(executed.logs),
+                     baseline_arm, candidates, evidence, policy, folder),
+        arguments.report, folder);
   }
   if (executed.interrupted) return ExitCode::kInterrupted;
+  std::vector<compare::Run> runs = ReadRuns(executed.logs);
   // The oracle needs all ranks in one process.
   const bool asked = !approved.empty() || arguments.oracle;
   if (asked && evidence.probes.empty() &&
       transport::DetectLaunch().processes == 1) {
     ProbeSettings settings;
-    if (approved.empty()) settings.reference = experiment.arms.front().name;
+    if (approved.empty()) settings.reference = baseline_arm;
+    settings.plain_steps = FindPartingSteps(runs, approved);
     const ProbedRuns probed =
         ProbeArms(experiment, candidates, folder, settings);
     if (probed.interrupted) return ExitCode::kInterrupted;
     ReadProbes(probed.files, evidence);
   }
-  std::vector<compare::Run> runs = ReadRuns(executed.logs);
   if (approved.empty()) {
-    return ReportVerdicts(
-        JudgeArms(runs, experiment.arms.front().name, policy, evidence),
-        arguments.report, folder);
+    return ReportVerdicts(JudgeArms(runs, baseline_arm, policy, evidence),
+                          arguments.report, folder);
   }
   std::erase_if(runs, [&](const compare::Run& run) {
     return std::ranges::count(candidates, run.log.provenance.arm) == 0;

@@ -362,6 +362,8 @@ constexpr IntegrityRule kRules[] = {
      &CheckConfiguration},
     {"steps", "all runs are whole and saw the same batches", &CheckSteps},
     {"finite", "every recorded number is finite", &CheckFinite},
+    {"schedule", "both runs of a pair had the same learning rates",
+     &CheckSchedule},
     {"statistics", "the statistics of each tensor fit each other",
      &CheckStatistics},
     {"recipe_ran", "each arm ran its recipe in every step", &CheckRecipeRan},

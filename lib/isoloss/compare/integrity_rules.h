@@ -19,6 +19,7 @@ void Report(Findings& findings, Severity severity,
       {severity, fmt::format(format, std::forward<Args>(args)...)});
 }
 
+Findings CheckSchedule(const Pairing& pairing, Question question);
 Findings CheckStatistics(const Pairing& pairing, Question question);
 Findings CheckRecipeRan(const Pairing& pairing, Question question);
 Findings CheckDeclaredChange(const Pairing& pairing, Question question);

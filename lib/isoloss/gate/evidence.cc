@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -70,6 +72,36 @@ void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
   }
 }
 
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+/// The first step in which the probe's plain case is not the run, as far as
+/// both went; "" if there is none.
+std::string UnlikeStep(const runlog::PlainStepColumns& probed,
+                       const runlog::StepColumns& run) {
+  bool shared = false;
+  for (size_t i = 0; i < probed.step.size(); ++i) {
+    const auto at = std::ranges::find(run.step, probed.step[i]);
+    const auto row = static_cast<size_t>(at - run.step.begin());
+    if (row >= run.loss_nats.size() || row >= run.grad_norm.size()) continue;
+    shared = true;
+    const auto unlike = [&](const char* what, double a, double b) {
+      return fmt::format(
+          "{} of step {} is {:.17g} in the probe and {:.17g} in "
+          "the run, but they must have the same bits",
+          what, probed.step[i], a, b);
+    };
+    if (!SameBits(probed.loss_nats[i], run.loss_nats[row])) {
+      return unlike("loss", probed.loss_nats[i], run.loss_nats[row]);
+    }
+    if (!SameBits(probed.grad_norm[i], run.grad_norm[row])) {
+      return unlike("gradient norm", probed.grad_norm[i], run.grad_norm[row]);
+    }
+  }
+  return shared ? "" : "they have no step in common";
+}
+
 }  // namespace
 
 std::string Label(const Probe& probe) {
@@ -105,10 +137,21 @@ Differences Mismatches(const Probe& probe,
   Compare(label, found, owner, expected, kSameExperiment, differences);
   Compare(label, found, owner, expected, kSameArm, differences);
   Compare(label, found, owner, expected, kSameBuild, differences);
-  if (!found.initial_weights_digest.empty()) {
-    constexpr Shared kWeights[] = {
-        {"initial_weights_digest", &Provenance::initial_weights_digest}};
-    Compare(label, found, owner, expected, kWeights, differences);
+  constexpr Shared kWeights[] = {
+      {"initial_weights_digest", &Provenance::initial_weights_digest}};
+  Compare(label, found, owner, expected, kWeights, differences);
+  if (found.initial_weights_digest.empty()) {
+    differences.push_back(
+        fmt::format("{}: initial_weights_digest is empty, but it must name the "
+                    "weights that "
+                    "were probed",
+                    label));
+  }
+  const std::string unlike =
+      UnlikeStep(probe.log.plain_steps, (*run)->log.steps);
+  if (!unlike.empty()) {
+    differences.push_back(fmt::format(
+        "{}: the probe is not of this run ({}): {}", label, owner, unlike));
   }
   return differences;
 }

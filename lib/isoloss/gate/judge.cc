@@ -40,6 +40,18 @@ std::string TwoChangesWarning(const compare::ArmSummary& baseline,
       candidate.arm, baseline.arm);
 }
 
+/// Bugs that were planted on purpose (isoloss run --mutant).
+void AppendPlanted(const std::vector<const compare::Run*>& runs,
+                   std::vector<std::string>& warnings) {
+  for (const compare::Run* run : runs) {
+    for (const runlog::Event& event : run->log.events) {
+      if (event.kind != "mutant") continue;
+      warnings.push_back(fmt::format("{}: this run has `{}` planted in it",
+                                     compare::Label(*run), event.text));
+    }
+  }
+}
+
 std::vector<std::string> EvidenceList(const Evidence& evidence) {
   std::vector<std::string> list;
   for (const auto& probes :
@@ -69,7 +81,8 @@ void ApplyPower(const PowerRecord* record, Judgement& judgement) {
       if (level.outcome.has_value()) levels.push_back(level.id);
     }
   }
-  judgement.power_unknown = WhyNotApplicable(*record, judgement.policy, levels);
+  judgement.power_unknown = WhyNotApplicable(
+      *record, judgement.policy, judgement.candidate.recipe, levels);
   if (judgement.power_unknown.empty()) judgement.power = *record;
 }
 
@@ -100,6 +113,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   judgement.candidate = compare::SummarizeArm(
       pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = compare::RoutingWarnings(all, policy.window_share);
+  AppendPlanted(all, judgement.warnings);
   for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
     std::string warning = compare::LearningWarning(*arm);
     if (!warning.empty()) judgement.warnings.push_back(std::move(warning));

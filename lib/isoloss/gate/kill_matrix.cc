@@ -56,17 +56,9 @@ Rate RateOfBugCells(const std::vector<KillRow>& rows, const Predicate& caught) {
 
 template <typename Predicate>
 Rate RateOfBenign(const KillMatrix& matrix, const Predicate& alarm) {
-  int64_t count = 0;
-  int64_t of = 0;
-  const auto add = [&](const std::vector<KillCell>& cells) {
-    of += static_cast<int64_t>(cells.size());
-    count += std::count_if(cells.begin(), cells.end(), alarm);
-  };
-  add(matrix.benign);
-  for (const KillRow& row : matrix.rows) {
-    if (row.mutant_class == MutantClass::kBenign) add(row.cells);
-  }
-  return MakeRate(count, of);
+  return MakeRate(
+      std::count_if(matrix.benign.begin(), matrix.benign.end(), alarm),
+      static_cast<int64_t>(matrix.benign.size()));
 }
 
 }  // namespace

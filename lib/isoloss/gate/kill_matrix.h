@@ -83,8 +83,8 @@ struct KillMatrix {
   Rate ScoreOfLevel(size_t level) const;
   Rate ScoreOfPeer(size_t peer) const;
   Rate ScoreOfMlperf() const;
-  /// Benign runs, among `benign` and rows of that class, that did not pass;
-  /// an inconclusive verdict counts as an alarm.
+  /// Of `benign`, those that did not pass; an inconclusive verdict counts as an
+  /// alarm. Rows of class benign are left out: ensembles hold such runs.
   Rate FalseAlarms() const;
   Rate FalseAlarmsOfLevel(size_t level) const;
   Rate FalseAlarmsOfPeer(size_t peer) const;

@@ -73,10 +73,44 @@ void ReportMissing(const Level& level, Judgement& judgement) {
                               .next = std::string(level.remedy)});
 }
 
+/// L0 asks whether runs may be compared at all; equal bits and deviations from
+/// BF16 answer one of the two questions each.
+bool CanDecide(std::string_view id, const Judgement& judgement) {
+  if (id == "L0") return false;
+  if (id == "L1") return IsRegression(judgement);
+  if (id == "L3") return !IsRegression(judgement);
+  return true;
+}
+
+/// A list of levels that can't decide the question must not pass.
+void ReportUndecided(Judgement& judgement) {
+  const auto& listed = judgement.policy.levels;
+  if (listed.empty()) return;
+  const bool none = std::none_of(
+      listed.begin(), listed.end(),
+      [&](const std::string& id) { return CanDecide(id, judgement); });
+  for (const std::string& id : listed) {
+    // L0 may stand beside others.
+    if (CanDecide(id, judgement) || (id == "L0" && !none)) continue;
+    judgement.checks.push_back(
+        {.level = id,
+         .name = "levels",
+         .outcome = Outcome::kInconclusive,
+         .quantity = fmt::format("{} alone does not answer the question `{}`",
+                                 id, QuestionName(judgement.policy.question)),
+         .next = IsRegression(judgement)
+                     ? "list one of L1, L2, L4 and L5 in `levels`"
+                     : "list one of L2, L3, L4 and L5 in `levels`, without L1, "
+                       "or ask for regression"});
+  }
+}
+
 /// Which levels were enough for a regression; says what is missing if none.
 void Decide(Judgement& judgement) {
+  ReportUndecided(judgement);
   for (const Level& level : kLadder) {
-    const bool listed = AskedByName(level.id, judgement.policy);
+    const bool listed = AskedByName(level.id, judgement.policy) &&
+                        CanDecide(level.id, judgement);
     if (listed && !level.remedy.empty() && !judgement.bit_equal) {
       ReportMissing(level, judgement);
     }

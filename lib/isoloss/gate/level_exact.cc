@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/gate/ladder.h"
@@ -20,14 +22,35 @@ const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
   return earliest;
 }
 
-/// No loss shows what the last update did.
+/// No loss shows what the last update did. Weights that nobody recorded are
+/// not known to be equal.
 bool SameFinalWeights(const compare::Pairing& pairing) {
   return std::all_of(
       pairing.pairs.begin(), pairing.pairs.end(),
       [](const compare::SeedPair& pair) {
-        return pair.baseline->log.provenance.final_weights_digest ==
-               pair.candidate->log.provenance.final_weights_digest;
+        const std::string& digest =
+            pair.baseline->log.provenance.final_weights_digest;
+        return !digest.empty() &&
+               digest == pair.candidate->log.provenance.final_weights_digest;
       });
+}
+
+/// For a policy that lets L1 decide.
+Check BitsDiffer(const SeedDivergence* earliest) {
+  Check check{.level = "L1",
+              .name = "bit_equal",
+              .outcome = Outcome::kFail,
+              .quantity = "final weights differ, or are not recorded",
+              .evidence = "losses and gradient norms have the same bits",
+              .next = "isoloss compare the two logs"};
+  if (earliest == nullptr) return check;
+  const compare::Divergence& at = *earliest->first;
+  check.quantity = fmt::format("{} differs first at step", at.quantity);
+  check.value = static_cast<double>(at.step);
+  check.evidence =
+      fmt::format("seed {}: {:.9g} in the baseline, {:.9g} in the candidate",
+                  earliest->seed, at.baseline, at.candidate);
+  return check;
 }
 
 Check BitEqual(const Judgement& judgement) {
@@ -52,6 +75,32 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
 
 }  // namespace
 
+/// All steps are equal to the bit, but an evaluation is not: no order of
+/// summation explains that, for the same weights met the same sequences.
+/// Of the last step it may, if the last update differed.
+std::optional<Check> OtherEvaluation(const Judgement& judgement,
+                                     bool same_final_weights) {
+  for (const SeedDivergence& divergence : judgement.divergences) {
+    if (!divergence.first.has_value() ||
+        !divergence.first->quantity.starts_with("held-out") ||
+        (divergence.first->step >= judgement.steps_planned &&
+         !same_final_weights)) {
+      continue;
+    }
+    return Check{
+        .level = "L1",
+        .name = "held_out_bits",
+        .outcome = Outcome::kFail,
+        .quantity = fmt::format(
+            "all steps are equal, but the held-out loss at step {} of seed {} "
+            "is {:.9g} in the approved run and {:.9g} here",
+            divergence.first->step, divergence.seed, divergence.first->baseline,
+            divergence.first->candidate),
+        .next = "look at how held-out sequences are chosen and averaged"};
+  }
+  return std::nullopt;
+}
+
 Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::SeedPair& pair : pairing.pairs) {
@@ -62,15 +111,21 @@ Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
     judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
-    return Climb::kGoOn;
   }
-  judgement.bit_equal = SameFinalWeights(pairing);
-  if (judgement.policy.question == compare::Question::kPrecision ||
-      !judgement.bit_equal) {
-    return Climb::kGoOn;
+  judgement.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
+  const Policy& policy = judgement.policy;
+  if (policy.question == compare::Question::kPrecision) return Climb::kGoOn;
+  if (judgement.bit_equal) {
+    judgement.checks.push_back(BitEqual(judgement));
+    return Climb::kSettled;
   }
-  judgement.checks.push_back(BitEqual(judgement));
-  return Climb::kSettled;
+  if (auto check = OtherEvaluation(judgement, SameFinalWeights(pairing))) {
+    judgement.checks.push_back(std::move(*check));
+  }
+  if (std::ranges::count(policy.levels, "L1") != 0) {
+    judgement.checks.push_back(BitsDiffer(earliest));
+  }
+  return Climb::kGoOn;
 }
 
 }  // namespace isoloss::gate

@@ -5,10 +5,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <tuple>
 
 #include "isoloss/gate/ladder.h"
+#include "isoloss/gate/probe_completeness.h"
 #include "isoloss/stats/poisson_limit.h"
 
 namespace isoloss::gate {
@@ -16,136 +16,6 @@ namespace {
 
 using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
-
-constexpr std::string_view kPlainCase = "plain";
-
-// ---- is the probe whole? ---------------------------------------------------
-
-/// The GEMM sites of a resolved recipe: the first word of each line.
-std::vector<std::string> SitesOf(const std::string& resolved_recipe) {
-  std::vector<std::string> sites;
-  std::istringstream lines(resolved_recipe);
-  for (std::string line; std::getline(lines, line);) {
-    const std::string site = line.substr(0, line.find(' '));
-    if (!site.empty()) sites.push_back(site);
-  }
-  return sites;
-}
-
-/// Tensors without which a GEMM of the recipe went unprobed.
-void ReportMissingTensors(const ProbeLog& log, Findings& findings) {
-  const std::set<std::string> known(log.tensors.begin(), log.tensors.end());
-  for (const std::string& site : SitesOf(log.provenance.resolved_recipe)) {
-    for (const char* kind : {"_output", "_dgrad", "_wgrad"}) {
-      if (known.contains(site + kind)) continue;
-      findings.push_back(fmt::format(
-          "tensor {}{} is missing, but each GEMM of the recipe must be probed",
-          site, kind));
-    }
-  }
-}
-
-/// Which tensors each step of each case compared; every one of them once.
-void ReportMissingRows(const ProbeLog& log, Findings& findings) {
-  const auto& oracle = log.oracle;
-  std::map<std::pair<int64_t, int64_t>, std::set<int64_t>> steps;
-  std::set<int64_t> cases;
-  // A reference arm may know more tensors than the oracle.
-  std::set<int64_t> tensors(log.precision.tensor.begin(),
-                            log.precision.tensor.end());
-  for (size_t i = 0; i < oracle.step.size(); ++i) {
-    cases.insert(oracle.probe_case[i]);
-    tensors.insert(oracle.tensor[i]);
-    if (!steps[{oracle.probe_case[i], oracle.step[i]}]
-             .insert(oracle.tensor[i])
-             .second) {
-      findings.push_back(fmt::format(
-          "{} occurs twice in step {} of case {}",
-          log.tensors[static_cast<size_t>(oracle.tensor[i])], oracle.step[i],
-          log.cases[static_cast<size_t>(oracle.probe_case[i])]));
-    }
-  }
-  for (size_t i = 0; i < log.cases.size(); ++i) {
-    if (cases.contains(static_cast<int64_t>(i))) continue;
-    findings.push_back(fmt::format("case {} has no row", log.cases[i]));
-  }
-  for (size_t i = 0; i < log.tensors.size(); ++i) {
-    if (tensors.contains(static_cast<int64_t>(i))) continue;
-    findings.push_back(fmt::format("tensor {} has no row", log.tensors[i]));
-  }
-  for (auto at = steps.begin(); at != steps.end(); ++at) {
-    const auto first = steps.lower_bound({at->first.first, INT64_MIN});
-    if (first->second == at->second) continue;
-    findings.push_back(fmt::format(
-        "step {} of case {} has {} tensors, step {} has {}", at->first.second,
-        log.cases[static_cast<size_t>(at->first.first)], at->second.size(),
-        first->first.second, first->second.size()));
-  }
-}
-
-bool CountsFit(const runlog::OracleColumns& oracle, size_t i) {
-  const int64_t parts[] = {oracle.equal[i], oracle.flips[i], oracle.other[i]};
-  const bool negative = std::any_of(std::begin(parts), std::end(parts),
-                                    [](int64_t count) { return count < 0; });
-  const double expected = oracle.expected_flips[i];
-  return !negative && oracle.elements[i] > 0 &&
-         parts[0] + parts[1] + parts[2] == oracle.elements[i] &&
-         std::isfinite(expected) && expected >= 0 &&
-         !std::isnan(oracle.worst_ratio[i]) &&
-         (parts[2] > 0 || oracle.worst_ratio[i] <= 1);
-}
-
-void ReportBadCounts(const ProbeLog& log, Findings& findings) {
-  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
-    if (CountsFit(log.oracle, i)) continue;
-    findings.push_back(
-        fmt::format("counts of {} in step {} do not add up",
-                    log.tensors[static_cast<size_t>(log.oracle.tensor[i])],
-                    log.oracle.step[i]));
-  }
-  for (size_t i = 0; i < log.routing.step.size(); ++i) {
-    const auto& routing = log.routing;
-    if (routing.flips[i] >= 0 && routing.other[i] >= 0 &&
-        routing.flips[i] + routing.other[i] <= routing.tokens[i]) {
-      continue;
-    }
-    findings.push_back(
-        fmt::format("counts of MoE layer {} in step {} do not "
-                    "add up",
-                    routing.layer[i], routing.step[i]));
-  }
-}
-
-bool HasOthers(const ProbeLog& log) {
-  return std::any_of(log.oracle.other.begin(), log.oracle.other.end(),
-                     [](int64_t others) { return others > 0; });
-}
-
-Findings Incompleteness(const ProbeLog& log) {
-  Findings findings;
-  if (log.oracle.step.empty()) {
-    findings.push_back("it holds no comparison with the oracle");
-    return findings;
-  }
-  // A run that its own numbers ended early leaves others; those are the fault.
-  if (!log.provenance.complete && !HasOthers(log)) {
-    findings.push_back("it is not marked as complete");
-  }
-  if (std::ranges::count(log.cases, kPlainCase) == 0) {
-    findings.push_back(fmt::format("case {} is missing", kPlainCase));
-  }
-  ReportMissingTensors(log, findings);
-  ReportMissingRows(log, findings);
-  ReportBadCounts(log, findings);
-  const bool routes = std::any_of(
-      log.tensors.begin(), log.tensors.end(), [](const std::string& name) {
-        return name.find(".router.") != std::string::npos;
-      });
-  if (routes && log.routing.step.empty()) {
-    findings.push_back("there are routers, but /routing has no row");
-  }
-  return findings;
-}
 
 /// Probes of two arms must have asked the same.
 void ReportUnlike(const Probe& probe, const Probe& other, Findings& findings) {
@@ -160,6 +30,17 @@ void ReportUnlike(const Probe& probe, const Probe& other, Findings& findings) {
   compare("tensors", probe.log.tensors, other.log.tensors);
 }
 
+/// Names that the probed run recorded; none if it did not, or is not there.
+std::vector<std::string> ParametersOf(
+    const Probe& probe, const std::vector<const compare::Run*>& runs) {
+  for (const compare::Run* run : runs) {
+    if (run->log.provenance.seed == probe.log.provenance.seed) {
+      return run->log.parameters.names;
+    }
+  }
+  return {};
+}
+
 Check CheckProbes(const Evidence& evidence) {
   Check check{.level = "L2",
               .name = "probe",
@@ -171,7 +52,8 @@ Check CheckProbes(const Evidence& evidence) {
       for (std::string& mismatch : Mismatches(probe, runs)) {
         check.findings.push_back(std::move(mismatch));
       }
-      for (const std::string& gap : Incompleteness(probe.log)) {
+      for (const std::string& gap :
+           ProbeGaps(probe.log, ParametersOf(probe, runs))) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
       ReportUnlike(probe, probes.front(), check.findings);
@@ -188,6 +70,28 @@ Check CheckProbes(const Evidence& evidence) {
   check.evidence = fmt::format("one of {} findings", check.findings.size());
   check.next = "probe again: isoloss probe";
   return check;
+}
+
+/// Appends a check if a probe lacks what the policy asks for.
+void RequireCases(const Evidence& evidence, Judgement& judgement) {
+  Check check{.level = "L2",
+              .name = "cases",
+              .outcome = Outcome::kInconclusive,
+              .next =
+                  "probe every case: isoloss probe without --case and "
+                  "--steps"};
+  for (const auto& probes :
+       {evidence.candidate_probes, evidence.baseline_probes}) {
+    for (const Probe& probe : probes) {
+      for (const std::string& gap : MissingCases(probe.log, judgement.policy)) {
+        check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
+      }
+    }
+  }
+  if (check.findings.empty()) return;
+  check.quantity = check.findings[0];
+  check.evidence = fmt::format("one of {} findings", check.findings.size());
+  judgement.checks.push_back(std::move(check));
 }
 
 // ---- what the oracle says --------------------------------------------------
@@ -427,6 +331,37 @@ Check CheckRouting(const Probes& probes) {
 
 }  // namespace
 
+/// What makes two runs part shows in the step in which they part: a probe that
+/// ends before says nothing about it.
+std::optional<Check> EndsTooEarly(const Evidence& evidence,
+                                  const Judgement& judgement) {
+  if (judgement.policy.question != compare::Question::kRegression) {
+    return std::nullopt;
+  }
+  for (const Probe& probe : evidence.candidate_probes) {
+    for (const SeedDivergence& divergence : judgement.divergences) {
+      const auto& steps = probe.log.plain_steps.step;
+      const int64_t last = steps.empty() ? 0 : steps.back();
+      if (divergence.seed != probe.log.provenance.seed || !divergence.first ||
+          divergence.first->step <= last ||
+          divergence.first->quantity.starts_with("held-out")) {
+        continue;
+      }
+      return Check{
+          .level = "L2",
+          .name = "parting",
+          .outcome = Outcome::kInconclusive,
+          .quantity = fmt::format(
+              "the runs of seed {} part in step {}, but {} looked at steps 1 "
+              "to {} of case plain",
+              divergence.seed, divergence.first->step, Label(probe), last),
+          .next = fmt::format("isoloss probe --plain-steps {}",
+                              divergence.first->step)};
+    }
+  }
+  return std::nullopt;
+}
+
 Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
   if (evidence.candidate_probes.empty() && evidence.baseline_probes.empty()) {
     return Climb::kGoOn;
@@ -447,6 +382,10 @@ Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
          .outcome = Outcome::kInconclusive,
          .quantity = "only the baseline was probed",
          .next = "probe the candidate, too: isoloss probe"});
+  }
+  RequireCases(evidence, judgement);
+  if (auto check = EndsTooEarly(evidence, judgement)) {
+    judgement.checks.push_back(std::move(*check));
   }
   judgement.checks.push_back(CheckElements(all));
   judgement.checks.push_back(CheckFlips(all, judgement.policy));

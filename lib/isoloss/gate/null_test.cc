@@ -28,6 +28,13 @@ size_t FirstExcess(const std::vector<NullStatistic>& statistics,
   return first;
 }
 
+/// Where the factor of the tolerance limit has flattened; if that was not
+/// enough, twice as many.
+size_t SuggestedMembers(size_t members) {
+  constexpr size_t kUsual = 40;
+  return members < kUsual ? kUsual : 2 * members;
+}
+
 void AppendNormality(std::string_view name, const stats::MaxT& test,
                      Judgement& judgement) {
   if (!test.normality().has_value()) return;
@@ -88,6 +95,19 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
     check.next = fmt::format("the first excess of {} is {}", run->label,
                              Describe(statistics[first], worst.z[first]));
   }
+  // An excess counts all the more if the limit is too wide; its absence says
+  // nothing.
+  if (check.outcome == Outcome::kPass &&
+      test.threshold() > policy.null_limit_ceiling) {
+    check.outcome = Outcome::kInconclusive;
+    check.quantity = fmt::format(
+        "the limit is wider than {:g} sd, so that bugs lie below "
+        "it; largest of all standardised deviations:",
+        policy.null_limit_ceiling);
+    check.next = fmt::format(
+        "more members make it narrower: isoloss ensemble build --runs {}",
+        SuggestedMembers(test.null_maxima().size()));
+  }
   judgement.checks.push_back(std::move(check));
   AppendNormality(name, test, judgement);
   return worst;
@@ -120,7 +140,8 @@ Check TooFewMembers(std::string_view level, const NullEnsemble& ensemble,
           .limit = static_cast<double>(policy.min_members),
           .evidence = fmt::format("{} of {}", Label(ensemble),
                                   ensemble.ensemble.members.size()),
-          .next = "add members: isoloss ensemble build"};
+          .next = fmt::format("add members: isoloss ensemble build --runs {}",
+                              policy.min_members)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

@@ -31,7 +31,9 @@ struct Observed {
 
 /// Judges all of `observed` against the members' values, [members, statistics],
 /// and appends the check `name` of `level`: it fails if any statistic of any
-/// run lies beyond the threshold. Returns the result of the run furthest out.
+/// run lies beyond the threshold, and is inconclusive if none does but the
+/// threshold is above policy.null_limit_ceiling. Returns the result of the run
+/// furthest out.
 /// Requires at least policy.min_members members, all finite, and one run.
 stats::MaxTResult JudgeAgainstNull(std::string_view level,
                                    std::string_view name,

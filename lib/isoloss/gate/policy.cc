@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 #include <variant>
 #include <vector>
 
@@ -43,6 +44,7 @@ constexpr PolicyKey kKeys[] = {
     {"one_sided", &Policy::one_sided, 0, 0, false, "true or false"},
     {"gross_factor", &Policy::gross_factor, 1, 1000, false, "x"},
     {"levels", &Policy::levels, 0, 0, false, "names of levels"},
+    {"probe_cases", &Policy::probe_cases, 0, 0, false, "names of cases"},
     {"flip_factor", &Policy::flip_factor, 1, 1000, false, "x"},
     {"flip_alpha", &Policy::flip_alpha, 0, 0.5, true, "probability"},
     {"noise_ratio_limit", &Policy::noise_ratio_limit, 1, 1e6, false, "x"},
@@ -51,6 +53,8 @@ constexpr PolicyKey kKeys[] = {
      "2^-24 of the value"},
     {"null_coverage", &Policy::null_coverage, 0.5, 1, true, "probability"},
     {"null_confidence", &Policy::null_confidence, 0.5, 1, true, "probability"},
+    {"null_limit_ceiling", &Policy::null_limit_ceiling, 1, 1e9, false,
+     "standard deviations"},
     {"min_members", &Policy::min_members, 8, kInfinity, false, "good runs"},
     {"sequential_batch", &Policy::sequential_batch, 2, kInfinity, false,
      "steps"},
@@ -114,19 +118,25 @@ class Assign {
     InRange(static_cast<double>(value));
     policy_.*field = value;
   }
-  /// "auto" or a list without repetitions.
+  /// A list without repetitions; of levels also "auto".
   void operator()(std::vector<std::string> Policy::*field) const {
-    constexpr std::string_view kRule =
-        "must be \"auto\" or a list of L0, L1, L2, L3, L4 and L5, each once";
+    const bool levels = field == &Policy::levels;
+    const std::vector<std::string> choices =
+        levels ? std::vector<std::string>(std::begin(kChoosable),
+                                          std::end(kChoosable))
+               : Policy{}.probe_cases;
+    const std::string rule =
+        fmt::format("must be {}a list of some of {}, each once",
+                    levels ? "\"auto\" or " : "", fmt::join(choices, ", "));
     (policy_.*field).clear();
-    if (node_.value_exact<std::string>() == "auto") return;
+    if (levels && node_.value_exact<std::string>() == "auto") return;
     const toml::array* names = node_.as_array();
-    if (names == nullptr || names->empty()) Reject(std::string(kRule));
+    if (names == nullptr || names->empty()) Reject(rule);
     for (const toml::node& entry : *names) {
       const auto name = entry.value_exact<std::string>();
-      if (!name || std::ranges::count(kChoosable, *name) == 0 ||
+      if (!name || std::ranges::count(choices, *name) == 0 ||
           std::ranges::count(policy_.*field, *name) != 0) {
-        Reject(std::string(kRule));
+        Reject(rule);
       }
       (policy_.*field).push_back(*name);
     }
@@ -142,15 +152,17 @@ class Assign {
                                   : key_.least <= value && value <= key_.most;
     if (inside) return value;
     if (key_.most == kInfinity) {
-      Reject(fmt::format("is {}, but must be at least {}", value, key_.least));
+      Reject(fmt::format("must be at least {}", key_.least));
     }
-    Reject(fmt::format("is {}, but must lie between {} and {}{}", value,
-                       key_.least, key_.most,
+    Reject(fmt::format("must lie between {} and {}{}", key_.least, key_.most,
                        key_.open ? ", both excluded" : ""));
   }
   [[noreturn]] void Reject(const std::string& rule) const {
+    std::ostringstream given;
+    node_.visit([&given](const auto& node) { given << node; });
     FailAt(file_, node_.source(),
-           fmt::format("`{}` {}. Unit: {}.", key_.name, rule, key_.unit));
+           fmt::format("`{}` is {}, but {}. Unit: {}.", key_.name, given.str(),
+                       rule, key_.unit));
   }
 
   const PolicyKey& key_;

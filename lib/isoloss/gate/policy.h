@@ -26,14 +26,19 @@ struct Policy {
   double gross_factor = 4;
   /// Levels that decide, "L1" to "L5" (L0 always does). Empty: "auto".
   std::vector<std::string> levels = {};
-  double flip_factor = 10;
+  /// Cases that a probe must hold; `exchange` only if the model has routers.
+  std::vector<std::string> probe_cases = {
+      "plain",       "hot_row",  "zero_block", "scale_edge",
+      "router_ties", "exchange", "tails"};
+  double flip_factor = 3;
   double flip_alpha = 0.001;
   double noise_ratio_limit = 4;
   int64_t early_steps = 20;
   double resolution_ulps = 256;
   double null_coverage = 0.9999;
   double null_confidence = 0.95;
-  int64_t min_members = 12;
+  double null_limit_ceiling = 100;
+  int64_t min_members = 40;
   int64_t sequential_batch = 20;
   double sequential_alpha = 0.01;
   double cusum_limit = 8;

@@ -24,6 +24,9 @@ template <typename Visit, typename Record>
 void VisitRecord(const Visit& visit, Record& record) {
   visit("tool_version", record.tool_version);
   visit("policy_digest", record.policy_digest);
+  visit("experiment", record.experiment);
+  visit("recipe", record.recipe);
+  visit("arm", record.arm);
   visit("levels", record.levels);
   visit("bugs", record.bugs);
   visit("bugs_caught", record.bugs_caught);
@@ -75,13 +78,16 @@ double PowerRecord::FalseAlarmBound() const {
 std::string PowerRecord::Sentence() const {
   const stats::BinomialInterval caught = CaughtInterval();
   return fmt::format(
-      "{} of {} planted bugs caught (95 % interval {:.1f} to {:.1f} %), {} "
+      "{} of {} planted bugs caught in arm {} of {} (95 % interval {:.1f} to "
+      "{:.1f} %), {} "
       "false alarm{} in {} benign runs (rate below {:.2g} % at 95 %)",
-      bugs_caught, bugs, 100 * caught.lower, 100 * caught.upper, false_alarms,
-      false_alarms == 1 ? "" : "s", benign_runs, 100 * FalseAlarmBound());
+      bugs_caught, bugs, arm, experiment, 100 * caught.lower,
+      100 * caught.upper, false_alarms, false_alarms == 1 ? "" : "s",
+      benign_runs, 100 * FalseAlarmBound());
 }
 
 std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
+                             std::string_view recipe,
                              const std::vector<std::string_view>& levels) {
   const std::string version = "isoloss " + GetBuildInfo().version;
   if (record.tool_version != version) {
@@ -90,6 +96,10 @@ std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
   }
   if (record.policy_digest != PolicyDigest(policy)) {
     return "it was measured with another policy";
+  }
+  if (record.recipe != recipe) {
+    return fmt::format("it was measured with recipe {}, this is {}",
+                       record.recipe, recipe);
   }
   for (const std::string& level : record.levels) {
     if (std::ranges::count(levels, level) != 0) continue;

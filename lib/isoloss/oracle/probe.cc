@@ -18,6 +18,8 @@
 namespace isoloss::oracle {
 namespace {
 
+constexpr std::string_view kPlainCase = "plain";
+
 /// One step of a probed run, kept until the run has ended.
 struct RecordedStep {
   StepRecord record;
@@ -97,9 +99,12 @@ class LogBuilder {
  public:
   void BeginCase(const std::string& name) { log_.cases.push_back(name); }
 
-  /// By the run of the first case.
-  void Describe(const runlog::Provenance& provenance) {
-    if (log_.cases.size() == 1) log_.provenance = provenance;
+  /// By the run of the first case; steps are those of the unshaped one.
+  void Describe(const ProbeCase& probe_case, const runlog::RunLog& run) {
+    if (log_.cases.size() == 1) log_.provenance = run.provenance;
+    if (probe_case.name != kPlainCase) return;
+    log_.plain_steps = {run.steps.step, run.steps.loss_nats,
+                        run.steps.grad_norm};
   }
 
   void Add(int64_t step, const ReportSink& sink) {
@@ -260,7 +265,7 @@ bool ProbeExchange(const train::Experiment& original, const train::Arm& arm,
   ExchangeListener listener(experiment, arm, steps, caller, builder);
   const runlog::RunLog log =
       Train(options, experiment, arm, seed, corpus, team, listener.hooks());
-  builder.Describe(log.provenance);
+  builder.Describe(probe_case, log);
   return ReachedItsEnd(log, steps);
 }
 
@@ -270,13 +275,16 @@ bool ProbeOneCase(const train::Experiment& original, const train::Arm& arm,
                   const ProbeOptions& options, const ProbeCase& probe_case,
                   LogBuilder& builder) {
   const train::Experiment experiment = Prepare(original, probe_case);
-  const int64_t steps = std::min(options.steps, experiment.train.steps);
+  const int64_t wanted = probe_case.name == kPlainCase
+                             ? std::max(options.steps, options.plain_steps)
+                             : options.steps;
+  const int64_t steps = std::min(wanted, experiment.train.steps);
   const train::RunHooks caller = HooksOf(options, experiment, arm, seed);
   RunRecorder recorder(experiment, steps, probe_case, caller);
   const runlog::RunLog log =
       Train(options, experiment, arm, seed, corpus, team, recorder.hooks());
   builder.BeginCase(probe_case.name);
-  builder.Describe(log.provenance);
+  builder.Describe(probe_case, log);
 
   StepOracle oracle(experiment, arm, recorder.initial());
   const corpus::Batches batches(corpus, experiment.data.sequence_length,

@@ -26,6 +26,8 @@ struct ProbeOptions {
   /// Steps of each case, from the first one; at most train.steps. A state that
   /// is one step old shows from step 2 on.
   int64_t steps = 3;
+  /// Of case `plain`, if more: two runs that part later part for a reason.
+  int64_t plain_steps = 0;
   /// Of cases that check the exchange alone.
   int64_t exchange_steps = 32;
   /// Names of ProbeCases; empty: all.

@@ -11,6 +11,7 @@
 #include "isoloss/oracle/attention_check.h"
 #include "isoloss/oracle/elementwise_check.h"
 #include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/formats_check.h"
 #include "isoloss/oracle/known_recipes.h"
 #include "isoloss/oracle/linear_check.h"
 #include "isoloss/oracle/loss_check.h"
@@ -80,6 +81,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
                              .mesh = mesh_,
                              .expert_rows = expert_rows,
                              .loss = outcome.row.loss_nats};
+  CheckFormats(sink);
   // Without all of them no check knows what it reads.
   if (!HasAllTensors(inputs, sink)) return;
   RunParts(Parts(inputs, outcome), inputs, team, sink);

@@ -54,20 +54,24 @@ KillTable::Row MakeRow(const KillMatrix& matrix, const KillRow& from) {
 std::vector<KillTable::Column> MakeColumns(const KillMatrix& matrix) {
   std::vector<KillTable::Column> columns;
   for (size_t i = 0; i < matrix.levels.size(); ++i) {
-    columns.push_back({matrix.levels[i], "", matrix.ScoreOfLevel(i),
+    const bool judged = std::any_of(
+        matrix.rows.begin(), matrix.rows.end(), [&](const KillRow& row) {
+          return MarkOfLevel(row, i) != KillMark::kNotJudged;
+        });
+    columns.push_back({matrix.levels[i], "", judged, matrix.ScoreOfLevel(i),
                        matrix.FalseAlarmsOfLevel(i)});
   }
-  columns.push_back({"gate", "", matrix.Score(), matrix.FalseAlarms()});
+  columns.push_back({"gate", "", true, matrix.Score(), matrix.FalseAlarms()});
   const auto letter = [&] {
     const size_t peer = columns.size() - matrix.levels.size() - 1;
     return std::string(1, static_cast<char>('a' + peer));
   };
   for (size_t i = 0; i < matrix.peers.size(); ++i) {
-    columns.push_back({letter(), matrix.peers[i], matrix.ScoreOfPeer(i),
+    columns.push_back({letter(), matrix.peers[i], true, matrix.ScoreOfPeer(i),
                        matrix.FalseAlarmsOfPeer(i)});
   }
   // It judges a set of runs, so no single benign one.
-  columns.push_back({letter(), kMlperf, matrix.ScoreOfMlperf(), {}});
+  columns.push_back({letter(), kMlperf, true, matrix.ScoreOfMlperf(), {}});
   return columns;
 }
 
@@ -118,7 +122,8 @@ std::string CountsText(const KillTable& table, const std::string& title,
   std::string line = "  " + Pad(title, title.size(), names + 2);
   for (const KillTable::Column& column : table.columns) {
     const gate::Rate& of = column.*rate;
-    const std::string count = of.of == 0 ? "-" : fmt::format("{}", of.count);
+    const std::string count =
+        of.of == 0 || !column.judged ? "-" : fmt::format("{}", of.count);
     line += Pad(count, count.size(), kColumnWidth);
   }
   line.erase(line.find_last_not_of(' ') + 1);

@@ -18,6 +18,7 @@ struct KillTable {
   struct Column {
     std::string title;        ///< "L2", "gate", "a"
     std::string rule;         ///< of a peer: its name; else ""
+    bool judged = true;       ///< in any row
     gate::Rate score;         ///< bugs caught
     gate::Rate false_alarms;  ///< benign runs caught
   };
@@ -44,9 +45,11 @@ std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix);
 /// All of the matrix; "score" and "false_alarms" are there for readers only.
 std::string RenderKillMatrixJson(const gate::KillMatrix& matrix);
 
-/// One cell as JSON and back: how a matrix is kept while it grows.
-std::string RenderKillCell(const gate::KillCell& cell);
-/// Errors   FormatError naming `name`, which stands for the text.
-gate::KillCell ParseKillCell(const std::string& text, const std::string& name);
+/// One cell as JSON and back: how a matrix is kept while it grows. `name` says
+/// which cell it is.
+std::string RenderKillCell(const gate::KillCell& cell, const std::string& name);
+/// Errors   FormatError naming `file` if the text is no cell, or another one.
+gate::KillCell ParseKillCell(const std::string& text, const std::string& name,
+                             const std::string& file);
 
 }  // namespace isoloss::report

@@ -89,13 +89,21 @@ std::string RenderKillMatrixJson(const gate::KillMatrix& matrix) {
   return json.dump(1) + "\n";
 }
 
-std::string RenderKillCell(const gate::KillCell& cell) {
-  return CellJson(cell).dump() + "\n";
+std::string RenderKillCell(const gate::KillCell& cell,
+                           const std::string& name) {
+  Json json = CellJson(cell);
+  json["cell"] = name;
+  return json.dump() + "\n";
 }
 
-gate::KillCell ParseKillCell(const std::string& text, const std::string& name) {
+gate::KillCell ParseKillCell(const std::string& text, const std::string& name,
+                             const std::string& file) {
   try {
     const Json json = Json::parse(text);
+    if (json.at("cell").get<std::string>() != name) {
+      ThrowError(ErrorKind::kFormat, "it is cell {}, not {}",
+                 json.at("cell").get<std::string>(), name);
+    }
     gate::KillCell cell;
     json.at("seed").get_to(cell.seed);
     for (const Json& level : json.at("levels")) {
@@ -117,9 +125,9 @@ gate::KillCell ParseKillCell(const std::string& text, const std::string& name) {
     return cell;
   } catch (const std::exception& error) {
     ThrowError(ErrorKind::kFormat,
-               "{}: it is no cell of a kill matrix: {}. Remove the file; the "
-               "cell is then computed again.",
-               name, error.what());
+               "{}: it is no cell of this kill matrix: {}. Remove the file; "
+               "the cell is then computed again.",
+               file, error.what());
   }
 }
 

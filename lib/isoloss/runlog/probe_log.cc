@@ -46,6 +46,19 @@ void CheckPlaces(ErrorKind error, const std::string& file,
               log.tensors.size());
 }
 
+/// Each element flips with a probability.
+void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    const double expected = oracle.expected_flips[i];
+    const auto elements = static_cast<double>(oracle.elements[i]);
+    if (0 <= expected && expected <= elements) continue;
+    ThrowError(ErrorKind::kFormat,
+               "{}: /oracle/expected_flips in row {} is {}, but it must lie "
+               "between 0 and the {} elements of the tensor. Probe again.",
+               file, i, expected, oracle.elements[i]);
+  }
+}
+
 }  // namespace
 
 void OracleColumns::Append(const OracleRow& row) {
@@ -75,6 +88,7 @@ ProbeLog ReadProbeLog(const std::filesystem::path& path) {
     VisitProbeLog(reader, log);
   });
   CheckPlaces(ErrorKind::kFormat, path.string(), log);
+  CheckExpectedFlips(path.string(), log.oracle);
   return log;
 }
 

@@ -101,11 +101,20 @@ struct RoutingFlipColumns {
   std::vector<double> flip_share;
 };
 
+/// What the run of case plain logged: it binds the probe to the run that it
+/// speaks for, which has the same bits in these steps.
+struct PlainStepColumns {
+  std::vector<int64_t> step;
+  std::vector<double> loss_nats;
+  std::vector<double> grad_norm;
+};
+
 struct ProbeLog {
   /// Of the probed arm; `complete` if all cases were probed.
   Provenance provenance;
   std::vector<std::string> cases;    ///< "plain", "hot_row", …
   std::vector<std::string> tensors;  ///< "<module>_<tensor>"
+  PlainStepColumns plain_steps;
   OracleColumns oracle;
   OracleRoutingColumns routing;
   /// Empty unless probed against a BF16 reference.
@@ -120,8 +129,9 @@ struct ProbeLog {
 void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path);
 
 /// Errors   IoError if it can't be read; FormatError, naming the dataset, if it
-///          is damaged, of a newer version, or columns disagree. NaN and
-///          infinity are values for the judge, not errors.
+///          is damaged, of a newer version, columns disagree, or expected
+///          flips are not between 0 and the number of elements. NaN and
+///          infinity of other columns are values for the judge, not errors.
 ProbeLog ReadProbeLog(const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog

@@ -91,6 +91,16 @@ void VisitRoutingFlips(Visit&& visit, Rows&... rows) {
         rows.flip_share...);
 }
 
+template <typename Visit, typename... Rows>
+void VisitPlainSteps(Visit&& visit, Rows&... rows) {
+  visit(Field{"step", "step", "Number of the optimizer step, from 1"},
+        rows.step...);
+  visit(Field{"loss_nats", "nat", "Mean training loss, as in the run log"},
+        rows.loss_nats...);
+  visit(Field{"grad_norm", "1", "Global gradient norm, as in the run log"},
+        rows.grad_norm...);
+}
+
 /// Walks the layout in its order on disk. Besides what VisitRunLog asks of a
 /// visitor:
 ///   LayoutVersion(field, newest)   version of this layout; Version is then
@@ -116,6 +126,8 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   required(Field{"name", "", "Case of the inputs"}, log.cases);
   visitor.Group("tensors", "Tensors of a step, in order of computation", 1);
   required(Field{"name", "", "<module>_<tensor>"}, log.tensors);
+  visitor.Group("plain_steps", "Each step of the run of case plain", 1);
+  VisitPlainSteps(required, log.plain_steps);
   visitor.Group("oracle", "Each tensor of each probed step against the oracle",
                 1);
   VisitOracle(required, log.oracle);

@@ -1,0 +1,381 @@
+#include "isoloss/gate/probe_completeness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+namespace isoloss::gate {
+namespace {
+
+using runlog::ProbeLog;
+using Findings = std::vector<std::string>;
+
+constexpr std::string_view kPlainCase = "plain";
+/// Checks what was sent and received only.
+constexpr std::string_view kExchangeCase = "exchange";
+constexpr std::string_view kRouterSuffix = ".router.gate_output";
+
+/// What a step computes besides its parameters, by a tensor that says that it
+/// has the part: `<part><anchor>` needs each `<part><companion>`.
+struct Companions {
+  std::string_view anchor;
+  std::vector<std::string_view> names;
+};
+
+const std::vector<Companions>& AllCompanions() {
+  static const std::vector<Companions> kCompanions = {
+      {kRouterSuffix,
+       {".router.scores_output", ".router.topk_weights_output",
+        ".router_expert_bias", ".router_tokens_per_expert",
+        ".routed_experts_output"}},
+      {".attention.wo_output",
+       {".attention.inner_attention_output",
+        ".attention.inner_attention.q_gradient",
+        ".attention.inner_attention.k_gradient",
+        ".attention.q_pe_rotated_output", ".attention.k_pe_rotated_output",
+        ".attention_residual_output", "_output", "_gradient"}},
+  };
+  return kCompanions;
+}
+
+/// What every training step has, whatever the model.
+constexpr std::string_view kOfEveryStep[] = {"loss_output", "loss_mean",
+                                             "grad_norm", "lr"};
+
+/// What an exchange carries, of each MoE layer.
+constexpr std::string_view kExchanged[] = {
+    ".moe.routed_experts.w1_activation", ".moe.routed_experts.w3_activation",
+    ".moe.routed_experts.w2_gradient", ".moe.routed_experts_output",
+    ".moe.router.topk_weights_gradient"};
+
+/// Rows of /oracle of one step of one case, by tensor.
+using StepRows = std::map<int64_t, size_t>;
+/// By case and step.
+using Steps = std::map<std::pair<int64_t, int64_t>, StepRows>;
+
+const std::string& TensorOf(const ProbeLog& log, size_t row) {
+  return log.tensors[static_cast<size_t>(log.oracle.tensor[row])];
+}
+
+const std::string& CaseOf(const ProbeLog& log, int64_t probe_case) {
+  return log.cases[static_cast<size_t>(probe_case)];
+}
+
+bool IsExchange(const ProbeLog& log, int64_t probe_case) {
+  return CaseOf(log, probe_case) == kExchangeCase;
+}
+
+/// Sorts the rows; a tensor that occurs twice is a finding.
+Steps SortRows(const ProbeLog& log, Findings& findings) {
+  Steps steps;
+  const auto& oracle = log.oracle;
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    StepRows& rows = steps[{oracle.probe_case[i], oracle.step[i]}];
+    if (rows.emplace(oracle.tensor[i], i).second) continue;
+    findings.push_back(fmt::format("{} occurs twice in step {} of case {}",
+                                   TensorOf(log, i), oracle.step[i],
+                                   CaseOf(log, oracle.probe_case[i])));
+  }
+  return steps;
+}
+
+// ---- tensors ---------------------------------------------------------------
+
+/// The GEMM sites of a resolved recipe: the first word of each line.
+std::vector<std::string> SitesOf(const std::string& resolved_recipe) {
+  std::vector<std::string> sites;
+  std::istringstream lines(resolved_recipe);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string site = line.substr(0, line.find(' '));
+    if (!site.empty()) sites.push_back(site);
+  }
+  return sites;
+}
+
+/// Reports what is absent of the tensors that a step of this model computes.
+class TensorList {
+ public:
+  TensorList(const ProbeLog& log, Findings& findings)
+      : known_(log.tensors.begin(), log.tensors.end()), findings_(findings) {}
+
+  void Require(const std::string& name, std::string_view rule) {
+    if (known_.contains(name)) return;
+    findings_.push_back(
+        fmt::format("tensor {} is missing, but {}", name, rule));
+  }
+
+  void RequireParts(const std::vector<std::string>& tensors) {
+    for (const std::string& name : tensors) {
+      for (const Companions& part : AllCompanions()) {
+        if (!name.ends_with(part.anchor)) continue;
+        const std::string owner =
+            name.substr(0, name.size() - part.anchor.size());
+        for (const std::string_view companion : part.names) {
+          Require(owner + std::string(companion),
+                  fmt::format("{} is there and needs it", name));
+        }
+      }
+    }
+  }
+
+ private:
+  std::set<std::string> known_;
+  Findings& findings_;
+};
+
+void ReportMissingTensors(const ProbeLog& log,
+                          const std::vector<std::string>& parameters,
+                          Findings& findings) {
+  TensorList tensors(log, findings);
+  for (const std::string& site : SitesOf(log.provenance.resolved_recipe)) {
+    for (const char* kind :
+         {"_output", "_dgrad", "_wgrad", "_weight", "_parameter", "_update"}) {
+      tensors.Require(site + kind, "each GEMM of the recipe must be probed");
+    }
+  }
+  constexpr std::string_view kWeight = ".weight";
+  for (const std::string& parameter : parameters) {
+    // Experts' names say their layout; they are sites of the recipe, too.
+    if (!parameter.ends_with(kWeight)) continue;
+    const std::string module =
+        parameter.substr(0, parameter.size() - kWeight.size());
+    for (const char* kind :
+         {"_output", "_wgrad", "_weight", "_parameter", "_update"}) {
+      tensors.Require(module + kind, "each parameter must be probed");
+    }
+  }
+  for (const std::string_view name : kOfEveryStep) {
+    tensors.Require(std::string(name), "every step has it");
+  }
+  tensors.RequireParts(log.tensors);
+}
+
+// ---- rows ------------------------------------------------------------------
+
+/// Every case and every tensor that the log lists.
+void ReportListedWithoutRows(const ProbeLog& log, Findings& findings) {
+  const auto& oracle = log.oracle;
+  const std::set<int64_t> cases(oracle.probe_case.begin(),
+                                oracle.probe_case.end());
+  // A reference arm may know more tensors than the oracle.
+  std::set<int64_t> tensors(log.precision.tensor.begin(),
+                            log.precision.tensor.end());
+  tensors.insert(oracle.tensor.begin(), oracle.tensor.end());
+  for (size_t i = 0; i < log.cases.size(); ++i) {
+    if (cases.contains(static_cast<int64_t>(i))) continue;
+    findings.push_back(fmt::format("case {} has no row", log.cases[i]));
+  }
+  for (size_t i = 0; i < log.tensors.size(); ++i) {
+    if (tensors.contains(static_cast<int64_t>(i))) continue;
+    findings.push_back(fmt::format("tensor {} has no row", log.tensors[i]));
+  }
+}
+
+/// Of all tensors, those that a step of this case must compare.
+bool IsDue(const ProbeLog& log, int64_t probe_case, const std::string& tensor) {
+  if (!IsExchange(log, probe_case)) return true;
+  return std::any_of(std::begin(kExchanged), std::end(kExchanged),
+                     [&](auto suffix) { return tensor.ends_with(suffix); });
+}
+
+/// Each step of each case compares what the first step of case plain does.
+void ReportMissingRows(const ProbeLog& log, const Steps& steps,
+                       Findings& findings) {
+  const auto plain =
+      std::find_if(steps.begin(), steps.end(), [&](const auto& of_step) {
+        return CaseOf(log, of_step.first.first) == kPlainCase;
+      });
+  if (plain == steps.end()) return;
+  for (const auto& [place, rows] : steps) {
+    const auto& [probe_case, step] = place;
+    for (const auto& [tensor, row] : plain->second) {
+      const std::string& name = TensorOf(log, row);
+      if (rows.contains(tensor) || !IsDue(log, probe_case, name)) continue;
+      findings.push_back(fmt::format("{} has no row in step {} of case {}",
+                                     name, step, CaseOf(log, probe_case)));
+    }
+    for (const auto& [tensor, row] : rows) {
+      if (plain->second.contains(tensor)) continue;
+      findings.push_back(fmt::format(
+          "{} in step {} of case {} has no row in step {} of case {}",
+          TensorOf(log, row), step, CaseOf(log, probe_case),
+          plain->first.second, kPlainCase));
+    }
+  }
+}
+
+/// Each router in each step of each case that checks routing, once.
+void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
+                          Findings& findings) {
+  const auto layers =
+      std::count_if(log.tensors.begin(), log.tensors.end(),
+                    [](const auto& t) { return t.ends_with(kRouterSuffix); });
+  std::map<std::pair<int64_t, int64_t>, std::multiset<int64_t>> routed;
+  const auto& routing = log.routing;
+  for (size_t i = 0; i < routing.step.size(); ++i) {
+    routed[{routing.probe_case[i], routing.step[i]}].insert(routing.layer[i]);
+  }
+  std::multiset<int64_t> due;
+  for (int64_t layer = 0; layer < layers; ++layer) due.insert(layer);
+  for (const auto& [place, rows] : steps) {
+    if (IsExchange(log, place.first) || routed[place] == due) continue;
+    findings.push_back(fmt::format(
+        "/routing has {} rows in step {} of case {}, but there are {} routers "
+        "and each must have one",
+        routed[place].size(), place.second, CaseOf(log, place.first), layers));
+  }
+}
+
+// ---- counts ----------------------------------------------------------------
+
+bool CountsFit(const runlog::OracleColumns& oracle, size_t i) {
+  const int64_t parts[] = {oracle.equal[i], oracle.flips[i], oracle.other[i]};
+  const bool negative = std::any_of(std::begin(parts), std::end(parts),
+                                    [](int64_t count) { return count < 0; });
+  const double expected = oracle.expected_flips[i];
+  return !negative && oracle.elements[i] > 0 &&
+         parts[0] + parts[1] + parts[2] == oracle.elements[i] &&
+         0 <= expected && expected <= static_cast<double>(oracle.elements[i]) &&
+         !std::isnan(oracle.worst_ratio[i]) &&
+         (parts[2] > 0 || oracle.worst_ratio[i] <= 1) &&
+         !(oracle.noise_ratio[i] < 0);
+}
+
+void ReportBadCounts(const ProbeLog& log, Findings& findings) {
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    if (CountsFit(log.oracle, i)) continue;
+    findings.push_back(fmt::format("counts of {} in step {} do not add up",
+                                   TensorOf(log, i), log.oracle.step[i]));
+  }
+  for (size_t i = 0; i < log.routing.step.size(); ++i) {
+    const auto& routing = log.routing;
+    if (routing.tokens[i] > 0 && routing.flips[i] >= 0 &&
+        routing.other[i] >= 0 &&
+        routing.flips[i] + routing.other[i] <= routing.tokens[i]) {
+      continue;
+    }
+    findings.push_back(
+        fmt::format("counts of MoE layer {} in step {} do not add up",
+                    routing.layer[i], routing.step[i]));
+  }
+}
+
+/// Gradients of weights are FP32, so they have a noise; those without any
+/// rounding are equal in every bit.
+void ReportMissingNoise(const ProbeLog& log, Findings& findings) {
+  const auto& oracle = log.oracle;
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    // What has others fails by them.
+    if (!TensorOf(log, i).ends_with("_wgrad") || oracle.other[i] > 0 ||
+        oracle.equal[i] == oracle.elements[i] ||
+        !std::isnan(oracle.noise_ratio[i])) {
+      continue;
+    }
+    findings.push_back(fmt::format(
+        "{} in step {} has no noise_ratio, but it is FP32 and {} of its {} "
+        "elements differ",
+        TensorOf(log, i), oracle.step[i], oracle.elements[i] - oracle.equal[i],
+        oracle.elements[i]));
+  }
+}
+
+/// A weight, its gradient, its update and itself after it have one size, and
+/// those of case plain together that of the model.
+void ReportBadSizes(const ProbeLog& log, const Steps& steps,
+                    Findings& findings) {
+  constexpr std::string_view kGradient = "_wgrad";
+  const auto& elements = log.oracle.elements;
+  for (const auto& [place, rows] : steps) {
+    std::map<std::string_view, int64_t> sizes;
+    for (const auto& [tensor, row] : rows) {
+      sizes[TensorOf(log, row)] = elements[row];
+    }
+    int64_t parameters = 0;
+    for (const auto& [name, size] : sizes) {
+      if (!name.ends_with(kGradient)) continue;
+      parameters += size;
+      const std::string module(name.substr(0, name.size() - kGradient.size()));
+      for (const char* kind : {"_parameter", "_update", "_weight"}) {
+        const auto like = sizes.find(module + kind);
+        if (like == sizes.end() || like->second == size) continue;
+        findings.push_back(fmt::format(
+            "{} has {} elements in step {} of case {}, but {} has {}", name,
+            size, place.second, CaseOf(log, place.first), like->first,
+            like->second));
+      }
+    }
+    if (CaseOf(log, place.first) == kPlainCase &&
+        parameters != log.provenance.parameters) {
+      findings.push_back(fmt::format(
+          "gradients of weights have {} elements in step {} of case {}, but "
+          "the model has {} parameters",
+          parameters, place.second, kPlainCase, log.provenance.parameters));
+    }
+  }
+}
+
+bool HasOthers(const ProbeLog& log) {
+  return std::any_of(log.oracle.other.begin(), log.oracle.other.end(),
+                     [](int64_t others) { return others > 0; });
+}
+
+}  // namespace
+
+std::vector<std::string> ProbeGaps(const ProbeLog& log,
+                                   const std::vector<std::string>& parameters) {
+  Findings findings;
+  if (log.oracle.step.empty()) {
+    findings.push_back("it holds no comparison with the oracle");
+    return findings;
+  }
+  // A run that its own numbers ended early leaves others; those are the fault.
+  if (!log.provenance.complete && !HasOthers(log)) {
+    findings.push_back("it is not marked as complete");
+  }
+  if (std::ranges::count(log.cases, kPlainCase) == 0) {
+    findings.push_back(fmt::format("case {} is missing", kPlainCase));
+  }
+  ReportMissingTensors(log, parameters, findings);
+  ReportListedWithoutRows(log, findings);
+  const Steps steps = SortRows(log, findings);
+  ReportMissingRows(log, steps, findings);
+  ReportMissingRouting(log, steps, findings);
+  ReportBadCounts(log, findings);
+  ReportMissingNoise(log, findings);
+  ReportBadSizes(log, steps, findings);
+  return findings;
+}
+
+std::vector<std::string> MissingCases(const ProbeLog& log,
+                                      const Policy& policy) {
+  constexpr int64_t kLeastSteps = 2;
+  const int64_t due = std::min(kLeastSteps, log.provenance.steps_planned);
+  const bool routes =
+      std::any_of(log.tensors.begin(), log.tensors.end(), [](const auto& name) {
+        return name.find(".router.") != std::string::npos;
+      });
+  std::map<std::string_view, std::set<int64_t>> steps;
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    steps[CaseOf(log, log.oracle.probe_case[i])].insert(log.oracle.step[i]);
+  }
+  Findings findings;
+  for (const std::string& name : policy.probe_cases) {
+    if (name == kExchangeCase && !routes) continue;
+    const auto found = static_cast<int64_t>(steps[name].size());
+    if (found >= due) continue;
+    findings.push_back(
+        found == 0 ? fmt::format("case {} was not probed", name)
+                   : fmt::format("case {} was probed for {} step, but at least "
+                                 "{} are due",
+                                 name, found, due));
+  }
+  return findings;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,24 @@
+// Whether a probe log holds all that level L2 needs: what is absent would
+// otherwise count as right.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/policy.h"
+#include "isoloss/runlog/probe_log.h"
+
+namespace isoloss::gate {
+
+/// What makes a probe no whole one: tensors, rows or counts that are absent or
+/// contradict each other. `parameters` are the names that the probed run
+/// recorded (may be empty). Empty if it is whole.
+std::vector<std::string> ProbeGaps(const runlog::ProbeLog& log,
+                                   const std::vector<std::string>& parameters);
+
+/// Cases that the policy asks for and the log lacks, or holds for fewer than
+/// two steps (one, if the run has one): a stale state shows in the second.
+std::vector<std::string> MissingCases(const runlog::ProbeLog& log,
+                                      const Policy& policy);
+
+}  // namespace isoloss::gate
