@@ -53,6 +53,7 @@ constexpr PolicyKey kKeys[] = {
      "2^-24 of the value"},
     {"null_coverage", &Policy::null_coverage, 0.5, 1, true, "probability"},
     {"null_confidence", &Policy::null_confidence, 0.5, 1, true, "probability"},
+    {"null_headroom", &Policy::null_headroom, 1, 1000, false, "x"},
     {"null_limit_ceiling", &Policy::null_limit_ceiling, 1, 1e9, false,
      "standard deviations"},
     {"min_members", &Policy::min_members, 8, kInfinity, false, "good runs"},

@@ -37,6 +37,7 @@ struct Policy {
   double resolution_ulps = 256;
   double null_coverage = 0.9999;
   double null_confidence = 0.95;
+  double null_headroom = 3;
   double null_limit_ceiling = 100;
   int64_t min_members = 40;
   int64_t sequential_batch = 20;
