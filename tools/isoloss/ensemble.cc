@@ -15,6 +15,7 @@
 #include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/gate/policy.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::cli {
@@ -23,8 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using runlog::EnsembleKind;
 
-/// Policy key early_steps: the window that level L4 looks at.
-constexpr int64_t kEarlySteps = 20;
 /// Far from the seeds that people choose, so that none is judged by itself.
 constexpr uint64_t kFirstNewSeed = 1'000'001;
 /// As many as the limits of docs/gate.md rest on.
@@ -37,7 +36,8 @@ struct BuildArguments {
   std::string kind = "benign";
   std::string arm;
   size_t runs = kDefaultRuns;
-  int64_t steps = kEarlySteps;
+  /// The window that level L4 looks at.
+  int64_t steps = gate::Policy{}.early_steps;
   uint64_t first_seed = kFirstNewSeed;
   std::vector<int64_t> probe_steps;
   std::string out;

@@ -19,6 +19,7 @@
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/runlog/ensemble.h"
+#include "isoloss/train/runner.h"
 #include "judge.h"
 #include "kill_matrix_run.h"
 #include "mutants_command.h"
@@ -42,15 +43,8 @@ struct MutantsRunArguments {
 /// The named arm; without a name the last one: what is to be verified.
 const train::Arm& ArmOf(const train::Experiment& experiment,
                         const std::string& name) {
-  if (name.empty()) return experiment.arms.back();
-  std::vector<std::string> names;
-  for (const train::Arm& arm : experiment.arms) {
-    if (arm.name == name) return arm;
-    names.push_back(arm.name);
-  }
-  ThrowError(ErrorKind::kConfig, "{}: --arm {}: the arms are {}.{}",
-             experiment.path.string(), name, fmt::join(names, ", "),
-             DidYouMean(name, names));
+  return name.empty() ? experiment.arms.back()
+                      : *train::PlanRuns(experiment, name).front().arm;
 }
 
 std::vector<mutants::Mutant> ChosenMutants(

@@ -21,6 +21,9 @@ struct Divergence {
   std::string quantity;  ///< "loss_nats", "grad_norm" or "held-out loss_nats"
   double baseline = 0;
   double candidate = 0;
+
+  /// Of an evaluation, behind equal steps.
+  bool IsHeldOut() const { return quantity.starts_with("held-out"); }
 };
 
 /// The first step at which the loss or, failing that, the gradient norm

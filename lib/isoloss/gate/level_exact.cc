@@ -81,8 +81,7 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
 std::optional<Check> OtherEvaluation(const Judgement& judgement,
                                      bool same_final_weights) {
   for (const SeedDivergence& divergence : judgement.divergences) {
-    if (!divergence.first.has_value() ||
-        !divergence.first->quantity.starts_with("held-out") ||
+    if (!divergence.first.has_value() || !divergence.first->IsHeldOut() ||
         (divergence.first->step >= judgement.steps_planned &&
          !same_final_weights)) {
       continue;

@@ -343,8 +343,7 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
       const auto& steps = probe.log.plain_steps.step;
       const int64_t last = steps.empty() ? 0 : steps.back();
       if (divergence.seed != probe.log.provenance.seed || !divergence.first ||
-          divergence.first->step <= last ||
-          divergence.first->quantity.starts_with("held-out")) {
+          divergence.first->step <= last || divergence.first->IsHeldOut()) {
         continue;
       }
       return Check{
