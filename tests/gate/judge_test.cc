@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "isoloss/compare/integrity.h"
 #include "isoloss/gate/ladder.h"
 #include "judged_runs.h"
+#include "sample_evidence.h"
 
 namespace isoloss::gate {
 namespace {
@@ -174,6 +176,26 @@ TEST(JudgeRegression, PassesAndSettlesOnEqualBits) {
   EXPECT_EQ(judgement.checks.back().name, "bit_equal");
 }
 
+TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
+  Runs runs = TwoVersions(0);
+  for (auto& run : runs) {
+    const bool now = run.log.provenance.arm == "mxfp8";
+    run.log.parameters = {.step = {1},
+                          .count = 1,
+                          .names = {"w"},
+                          .grad_norm = {1.0},
+                          .update_ratio = {now ? 0.2 : 0.1}};
+  }
+
+  const Judgement judgement = JudgeRuns(runs, Regression());
+
+  EXPECT_TRUE(judgement.bit_equal);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_EQ(LevelOf(judgement, "L1"), Outcome::kFail);
+  EXPECT_THAT(CheckNamed(judgement, "recorded_statistics").quantity,
+              HasSubstr("update_ratio of w at step 1"));
+}
+
 TEST(JudgeRegression, DoesNotSettleWhenHeldOutLossesDiffer) {
   Runs runs = TwoVersions(0);
   for (auto& run : runs) {
@@ -254,6 +276,23 @@ TEST(Judge, WarnsWhenRecipeAndExchangeBothDiffer) {
   ASSERT_EQ(judgement.warnings.size(), warnings + 1);
   EXPECT_THAT(judgement.warnings.back(),
               HasSubstr("differs from bf16 in its exchange, too"));
+}
+
+TEST(Judge, WarnsOnceOfABuildThatNobodyCanMakeAgain) {
+  for (const char* commit : {"1a2b3c4-dirty", "unknown", ""}) {
+    Runs runs = HealthyRuns();
+    for (compare::Run& run : runs) run.log.provenance.commit = commit;
+
+    const auto warnings = JudgeRuns(runs).warnings;
+
+    EXPECT_EQ(std::count_if(warnings.begin(), warnings.end(),
+                            [](const std::string& warning) {
+                              return warning.find("does not pin") !=
+                                     std::string::npos;
+                            }),
+              1)
+        << commit;
+  }
 }
 
 TEST(Judge, WarnsOfAPlantedBug) {

@@ -45,8 +45,8 @@ std::optional<Outcome> OutcomeOf(std::string_view id,
     if (check.level != id) continue;
     outcome = std::max(outcome.value_or(Outcome::kPass), check.outcome);
   }
-  if (id == "L1" && IsRegression(judgement)) {
-    outcome = judgement.bit_equal ? Outcome::kPass : Outcome::kFail;
+  if (id == "L1" && IsRegression(judgement) && !judgement.bit_equal) {
+    outcome = Outcome::kFail;
   }
   return outcome;
 }

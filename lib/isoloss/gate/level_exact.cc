@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/recorded_difference.h"
 #include "isoloss/gate/ladder.h"
 
 namespace isoloss::gate {
@@ -100,6 +101,26 @@ std::optional<Check> OtherEvaluation(const Judgement& judgement,
   return std::nullopt;
 }
 
+/// Equal training whose recorded statistics differ: what measures has changed.
+std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const auto difference = compare::FirstRecordedDifference(
+        pair.baseline->log, pair.candidate->log);
+    if (!difference) continue;
+    return Check{
+        .level = "L1",
+        .name = "recorded_statistics",
+        .outcome = Outcome::kFail,
+        .quantity = fmt::format(
+            "the training has equal bits, but {} at step {} of seed {} was "
+            "recorded as {:.9g} in the approved run and {:.9g} here",
+            difference->quantity, difference->step, pair.seed,
+            difference->baseline, difference->candidate),
+        .next = "look at what computes this statistic"};
+  }
+  return std::nullopt;
+}
+
 Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::SeedPair& pair : pairing.pairs) {
@@ -116,6 +137,9 @@ Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   if (policy.question == compare::Question::kPrecision) return Climb::kGoOn;
   if (judgement.bit_equal) {
     judgement.checks.push_back(BitEqual(judgement));
+    if (auto check = OtherStatistics(pairing)) {
+      judgement.checks.push_back(std::move(*check));
+    }
     return Climb::kSettled;
   }
   if (auto check = OtherEvaluation(judgement, SameFinalWeights(pairing))) {

@@ -1,0 +1,28 @@
+// Statistics that two logs of the same training disagree about.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::compare {
+
+struct RecordedDifference {
+  std::string quantity;  ///< "update_ratio of layers.0.attention.wo.weight"
+  int64_t step = 0;
+  double baseline = 0;
+  double candidate = 0;
+};
+
+/// The first value of /parameters, /tensors and /moe, in this order, that two
+/// logs of bit-equal training disagree about: what computed the statistics has
+/// changed then, not the training. Real numbers may differ by 1e-9 of the
+/// larger, since mathematical libraries differ in last places.
+/// Special  NaN equals NaN. Columns that only one log has, or that hold other
+///          steps, names or extents, are not compared.
+std::optional<RecordedDifference> FirstRecordedDifference(
+    const runlog::RunLog& baseline, const runlog::RunLog& candidate);
+
+}  // namespace isoloss::compare

@@ -1,0 +1,87 @@
+#include "isoloss/compare/recorded_difference.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+namespace isoloss::compare {
+namespace {
+
+runlog::RunLog Log() {
+  runlog::RunLog log;
+  log.parameters.step = {1, 2};
+  log.parameters.count = 2;
+  log.parameters.names = {"w", "v"};
+  log.parameters.grad_norm = {1, 2, 3, 4};
+  log.parameters.update_ratio = {0.1, 0.2, 0.3, 0.4};
+  log.tensors.step = {2};
+  log.tensors.count = 2;
+  log.tensors.names = {"w_output", "v_output"};
+  log.tensors.digest = {11, 12};
+  log.tensors.statistics[runlog::kStat_mean] = {
+      0.5, std::numeric_limits<double>::quiet_NaN()};
+  log.moe.step = {1, 2};
+  log.moe.layers = 1;
+  log.moe.experts = 2;
+  log.moe.tokens_per_expert = {3, 5, 4, 4};
+  log.moe.router_entropy = {0.25, 0.5};
+  return log;
+}
+
+TEST(RecordedDifference, IsNoneBetweenEqualLogs) {
+  EXPECT_FALSE(FirstRecordedDifference(Log(), Log()).has_value());
+}
+
+struct Change {
+  const char* quantity;
+  int64_t step;
+  std::function<void(runlog::RunLog&)> make;
+};
+
+TEST(RecordedDifference, NamesWhatDiffersFirst) {
+  const Change changes[] = {
+      {"grad_norm of v", 2, [](auto& log) { log.parameters.grad_norm[3] = 5; }},
+      {"update_ratio of w", 2,
+       [](auto& log) { log.parameters.update_ratio[2] *= 1 + 1e-8; }},
+      {"digest of v_output", 2, [](auto& log) { ++log.tensors.digest[1]; }},
+      {"mean of v_output", 2,
+       [](auto& log) { log.tensors.statistics[runlog::kStat_mean][1] = 0; }},
+      {"tokens_per_expert of MoE layer 0, expert 1", 1,
+       [](auto& log) { ++log.moe.tokens_per_expert[1]; }},
+      {"router_entropy of MoE layer 0", 2,
+       [](auto& log) { log.moe.router_entropy[1] = 0.75; }},
+  };
+  for (const Change& change : changes) {
+    runlog::RunLog changed = Log();
+    change.make(changed);
+
+    const auto difference = FirstRecordedDifference(Log(), changed);
+
+    ASSERT_TRUE(difference.has_value()) << change.quantity;
+    EXPECT_EQ(difference->quantity, change.quantity);
+    EXPECT_EQ(difference->step, change.step);
+    EXPECT_NE(difference->baseline, difference->candidate);
+  }
+}
+
+TEST(RecordedDifference, AllowsForOtherMathematicalLibraries) {
+  runlog::RunLog other = Log();
+  other.moe.router_entropy[0] = std::nextafter(0.25, 1);
+
+  EXPECT_FALSE(FirstRecordedDifference(Log(), other).has_value());
+}
+
+TEST(RecordedDifference, ComparesOnlyWhatBothRecorded) {
+  runlog::RunLog less = Log();
+  less.tensors.digest.clear();
+  less.tensors.statistics[runlog::kStat_mean].clear();
+  less.parameters.names = {"u", "v"};
+  less.parameters.grad_norm[0] = 9;
+
+  EXPECT_FALSE(FirstRecordedDifference(Log(), less).has_value());
+}
+
+}  // namespace
+}  // namespace isoloss::compare
