@@ -157,7 +157,9 @@ class Verdict(ProgramTest):
 
     def test_runs_that_have_learnt_nothing_are_warned_about(self):
         # 20 steps leave the loss above the entropy of single tokens.
-        warnings = self.verdict("passed")["warnings"]
+        # A build of a modified tree is warned about as well.
+        warnings = [w for w in self.verdict("passed")["warnings"]
+                    if "does not pin" not in w]
 
         self.assertEqual(len(warnings), 2)
         for arm, warning in zip(("bf16", "mxfp8"), warnings):

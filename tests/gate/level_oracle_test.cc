@@ -12,7 +12,9 @@ namespace isoloss::gate {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class OracleTest : public ::testing::Test {
  protected:
@@ -127,6 +129,18 @@ TEST_F(OracleTest, FailsOnATokenThatWentElsewhere) {
                         "probe_seed1.h5: 1 of 256 tokens"));
 }
 
+// 1 is allowed for; P(Poisson(1) > 5) = 6e-4 < 0.001 <= P(Poisson(1) > 4).
+TEST_F(OracleTest, FailsOnManyChoicesWithinRounding) {
+  probes_[0].log.routing.flips[2] = 5;
+  EXPECT_EQ(Judged().outcome, Outcome::kPass);
+
+  probes_[0].log.routing.flips[1] = 1;
+  const Judgement judgement = Judged();
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_THAT(CheckNamed(judgement, "routing").evidence,
+              HasSubstr("6 chosen within rounding, at most 5"));
+}
+
 TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
   const auto oracle = probes_[0].log.oracle;
   policy_.probe_cases = {"plain", "tails"};
@@ -148,6 +162,67 @@ TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
     }
   }
   EXPECT_NE(Judged().outcome, Outcome::kPass);
+}
+
+/// Runs that are not bit-equal, 50 steps long, and a probe of the new one.
+class PartingTest : public ::testing::Test {
+ protected:
+  TwoVersions versions_{1};
+  std::vector<Probe> probes_;
+  Policy policy_ = Regression();
+
+  void ProbeUpTo(size_t steps) {
+    probes_ = {SampleProbe(versions_.now[0])};
+    runlog::PlainStepColumns& plain = probes_[0].log.plain_steps;
+    plain.step.resize(steps);
+    plain.loss_nats.resize(steps);
+    plain.grad_norm.resize(steps);
+  }
+  std::vector<std::string> Partings() const {
+    const compare::Pairing pairing = versions_.Pair();
+    const Judgement judgement =
+        Judge({.pairing = &pairing, .candidate_probes = probes_}, policy_);
+    std::vector<std::string> found;
+    for (const Check& check : judgement.checks) {
+      if (check.name == "parting") found.push_back(check.next);
+    }
+    return found;
+  }
+};
+
+TEST_F(PartingTest, NeedsAProbeOfAllSteps) {
+  ProbeUpTo(50);
+  EXPECT_THAT(Partings(), IsEmpty());
+
+  ProbeUpTo(49);
+  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 50"));
+}
+
+TEST_F(PartingTest, NeedsNoMoreThanThePolicyAsks) {
+  policy_.parted_steps = 30;
+  ProbeUpTo(30);
+  EXPECT_THAT(Partings(), IsEmpty());
+
+  ProbeUpTo(29);
+  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 30"));
+}
+
+TEST_F(PartingTest, NeedsTheStepInWhichTheRunsPart) {
+  versions_ = TwoVersions(1, /*equal=*/true);
+  versions_.now[0].log.steps.loss_nats[39] *= 1.01;
+  policy_.parted_steps = 1;
+  ProbeUpTo(39);
+  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 40"));
+}
+
+TEST_F(PartingTest, NeedsAllStepsWhereTheLastUpdateDiffers) {
+  versions_ = TwoVersions(1, /*equal=*/true);
+  policy_.parted_steps = 1;
+  ProbeUpTo(3);
+  EXPECT_THAT(Partings(), IsEmpty());
+
+  versions_.now[0].log.provenance.final_weights_digest = "other";
+  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 50"));
 }
 
 TEST_F(OracleTest, JudgesTheBaselinesProbeToo) {
@@ -233,7 +308,7 @@ const BadProbe kBadProbes[] = {
          column->pop_back();
        }
      },
-     "/routing has 0 rows in step 4 of case tails, but there are 1 routers"},
+     "/routing has 0 rows in step 4 of case branches, but there are 1 routers"},
     {"NoTokens",
      [](auto& log) { log.routing.tokens[0] = log.routing.flips[0] = 0; },
      "counts of MoE layer 0"},

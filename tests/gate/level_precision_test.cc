@@ -85,6 +85,20 @@ const Fault kFaults[] = {
 INSTANTIATE_TEST_SUITE_P(Faults, PrecisionFaultTest,
                          ::testing::ValuesIn(kFaults), NameOf<Fault>);
 
+TEST_F(PrecisionTest, CountsSmallSharesInElements) {
+  for (auto& member : seeds_.ensemble.members) {
+    member.precision.underflows[0] = 0;
+  }
+  const auto one =
+      100.0 / static_cast<double>(probes_[0].log.oracle.elements[0]);
+
+  probes_[0].log.precision.underflows[0] = one;
+  EXPECT_EQ(Judged().outcome, Outcome::kPass);
+
+  probes_[0].log.precision.underflows[0] = 100 * one;
+  EXPECT_EQ(Judged().outcome, Outcome::kFail);
+}
+
 TEST_F(PrecisionTest, IsAMeasureWithoutAnEnsemble) {
   const Judgement judgement =
       Judge({.pairing = &pairing_, .candidate_probes = probes_}, {});

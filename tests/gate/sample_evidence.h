@@ -148,8 +148,8 @@ inline Probe SampleProbe(const compare::Run& run) {
   runlog::ProbeLog& log = probe.log;
   log.provenance = run.log.provenance;
   log.provenance.parameters = 1000;
-  log.cases = {"plain",       "hot_row",  "zero_block", "scale_edge",
-               "router_ties", "exchange", "tails"};
+  log.cases = {"plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
+               "exchange", "tails",   "branches",   "evaluation"};
   log.tensors = {"layers.0.wq_output",
                  "layers.0.wq_dgrad",
                  "layers.0.wq_wgrad",
@@ -165,9 +165,10 @@ inline Probe SampleProbe(const compare::Run& run) {
                  "loss_output",
                  "loss_mean",
                  "grad_norm",
-                 "lr"};
+                 "lr",
+                 "held_out_loss"};
   const auto& steps = run.log.steps;
-  for (size_t i = 0; i < 4 && i < steps.step.size(); ++i) {
+  for (size_t i = 0; i < steps.step.size(); ++i) {
     log.plain_steps.step.push_back(steps.step[i]);
     log.plain_steps.loss_nats.push_back(steps.loss_nats[i]);
     log.plain_steps.grad_norm.push_back(steps.grad_norm[i]);
@@ -183,7 +184,7 @@ inline Probe SampleProbe(const compare::Run& run) {
       log.oracle.Append(row);
     }
   }
-  for (int64_t probe_case = 0; probe_case < 7; ++probe_case) {
+  for (int64_t probe_case = 0; probe_case < 8; ++probe_case) {
     const bool exchange =
         log.cases[static_cast<size_t>(probe_case)] == "exchange";
     for (const int64_t step : {3, 4}) {
@@ -197,10 +198,11 @@ inline Probe SampleProbe(const compare::Run& run) {
                           .step = step,
                           .layer = 0,
                           .tokens = 256,
-                          .flips = 1,
+                          .flips = 0,
                           .other = 0});
     }
   }
+  log.oracle.Append(SampleRow(8, 4, 16));
   return probe;
 }
 

@@ -69,6 +69,13 @@ TEST(Comparison, NothingExplainsAValueThatIsNotFinite) {
       RowOf(Grid::kFp32, kInfinity, {.exact = 3.4e38, .bound = 1e37}).flips, 1);
 }
 
+TEST(Comparison, WithoutABoundOnlyTheValueItselfIsExplained) {
+  const Estimate unbounded = {.exact = 1.0, .bound = double{kInfinity}};
+
+  EXPECT_EQ(RowOf(Grid::kFp32, 1.0f, unbounded).equal, 1);
+  EXPECT_EQ(RowOf(Grid::kFp32, 2.0f, unbounded).other, 1);
+}
+
 TEST(Comparison, ACopyMustHaveTheBits) {
   Comparison comparison(Grid::kBf16);
   comparison.AddExact(0, 0, 1.0f, 1.0f);

@@ -8,11 +8,13 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/oracle/known_recipes.h"
 #include "isoloss/oracle/probe_cases.h"
+#include "isoloss/runlog/writer.h"
 #include "oracle/trial.h"
 
 namespace isoloss::oracle {
@@ -43,16 +45,24 @@ TEST(Probe, FindsNothingInACorrectArm) {
   EXPECT_EQ(log.provenance.arm, "mxfp8_rceil");
   EXPECT_EQ(log.cases.size(), ProbeCases().size());
   EXPECT_EQ(Others(log), 0);
-  // Every tensor of every step has its row, in all cases but the one that looks
-  // at the exchange alone, for as long as the run goes on.
-  const auto exchange = static_cast<int64_t>(
-      std::ranges::find(log.cases, "exchange") - log.cases.begin());
-  const auto rows = std::ranges::count(log.oracle.probe_case, exchange);
-  const size_t full = log.cases.size() - 1;
-  EXPECT_EQ(log.oracle.step.size() - static_cast<size_t>(rows),
-            full * 2 * log.tensors.size());
+  // Every tensor of every step has its row, in all cases but those that look at
+  // the exchange (for as long as the run goes on) or an evaluation alone.
+  size_t narrow_rows = 0;
+  size_t full = 0;
+  for (size_t i = 0; i < log.cases.size(); ++i) {
+    if (ProbeCases()[i].scope == ProbeScope::kSteps) {
+      ++full;
+      continue;
+    }
+    const auto rows = std::ranges::count(log.oracle.probe_case, i);
+    EXPECT_GT(rows, 0) << log.cases[i];
+    narrow_rows += static_cast<size_t>(rows);
+  }
+  EXPECT_EQ(full, 7);
+  // The held-out loss is none of a step's.
+  EXPECT_EQ(log.oracle.step.size() - narrow_rows,
+            full * 2 * (log.tensors.size() - 1));
   EXPECT_EQ(log.routing.step.size(), full * 2);
-  EXPECT_GT(rows, 0);
 }
 
 TEST(Probe, FollowsThePlainCaseForLonger) {
@@ -117,6 +127,35 @@ TEST(Probe, MakesHooksAnewForEachCase) {
   EXPECT_EQ(Others(log), 2);  // one in each case
 }
 
+// A router that keeps to a recorded routing, and one that does not.
+TEST(Probe, HoldsAReplayedRoutingToItsLog) {
+  const train::Experiment recorded = Trial({"log.routing=true"});
+  const corpus::Corpus corpus = CorpusOf(recorded);
+  ThreadTeam team(1);
+  const std::string file = ::testing::TempDir() + "oracle_replayed.h5";
+  runlog::WriteRunLog(
+      train::TrainRun(recorded, ArmOf(recorded, "bf16"), 1, corpus, team),
+      file);
+  const train::Experiment experiment =
+      Trial({"routing.mode=replay", "routing.replay=\"" + file + "\""});
+  const auto probe = [&](model::RoutingEdit edit) {
+    ProbeOptions options = {.steps = 2};
+    options.hooks.edit_routing = std::move(edit);
+    return ProbeArm(experiment, ArmOf(experiment, "mxfp8_rceil"), 1, corpus,
+                    team, options);
+  };
+
+  const runlog::ProbeLog kept = probe({});
+  EXPECT_EQ(Others(kept), 0);
+  EXPECT_EQ(kept.routing.step.size(), size_t{7} * 2);
+
+  const runlog::ProbeLog left = probe([](const model::RoutedToken& decided) {
+    if (decided.token == 7)
+      std::swap(decided.expert_ids[0], decided.expert_ids[1]);
+  });
+  for (const int64_t other : left.routing.other) EXPECT_EQ(other, 1);
+}
+
 TEST(Probe, FindsAGradientThatIsChangedBehindTheBackwardPass) {
   ProbeOptions options = {.steps = 1, .cases = {"plain"}};
   options.hooks.after_backward = [](int64_t, model::ParameterSet& gradients) {
@@ -142,6 +181,28 @@ TEST(Probe, FindsAWeightThatIsChangedBehindTheUpdate) {
   };
 
   EXPECT_GT(Others(Probe(options)), 0);
+}
+
+// Evaluations announce nothing: combine weights that are wrong only there.
+TEST(Probe, FindsAnEvaluationThatComputesOtherwise) {
+  bool training = false;
+  ProbeOptions options = {.steps = 2, .cases = {"plain", "evaluation"}};
+  options.hooks.before_step = [&](int64_t) { training = true; };
+  options.hooks.after_update = [&](int64_t, model::ParameterSet&,
+                                   MatrixView<float>) { training = false; };
+  options.hooks.edit_routing = [&](const model::RoutedToken& decided) {
+    if (!training && decided.token == 3) decided.weights[0] *= 1.5f;
+  };
+
+  const runlog::ProbeLog log = Probe(options);
+
+  // One sequence of each of two batches, and the mean of all.
+  EXPECT_EQ(Others(log), 3);
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    if (log.oracle.other[i] == 0) continue;
+    EXPECT_EQ(log.tensors[static_cast<size_t>(log.oracle.tensor[i])],
+              "held_out_loss");
+  }
 }
 
 TEST(Probe, ChecksWhatTheGivenFunctionTrains) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -38,8 +39,8 @@ std::function<void(ReportSink&)> CheckOf(
     model::RoutingMode mode = model::RoutingMode::kLearned) {
   return [&step, mode](ReportSink& sink) {
     const std::vector<float> bias(step.config.num_experts, 0.0f);
-    CheckRouter(step.record, step.config, 1, mode, bias, step.tokens_per_expert,
-                sink);
+    CheckRouter(step.record, step.config, 1, {.mode = mode, .bias = bias},
+                step.tokens_per_expert, sink);
   };
 }
 
@@ -85,7 +86,7 @@ TEST(RouterCheck, FindsAnotherBias) {
   bias[0] = 0.5f;
   ReportSink sink;
 
-  CheckRouter(step.record, step.config, 1, model::RoutingMode::kLearned, bias,
+  CheckRouter(step.record, step.config, 1, {.bias = bias},
               step.tokens_per_expert, sink);
 
   EXPECT_GT(sink.routing()[0].other, 0);
@@ -102,16 +103,33 @@ TEST(RouterCheck, FindsWrongCounts) {
             1);
 }
 
-TEST(RouterCheck, ForcedBalanceIsCheckedAndReplayIsNot) {
+TEST(RouterCheck, FindsARouterThatChoseInSpiteOfForcedBalance) {
   const RecordedStep step(SmallConfig(), OneRank(SmallConfig()), "bf16");
-  ReportSink forced;
-  ReportSink replayed;
+  ReportSink sink;
 
-  CheckOf(step, model::RoutingMode::kForcedBalance)(forced);
-  CheckOf(step, model::RoutingMode::kReplay)(replayed);
+  CheckOf(step, model::RoutingMode::kForcedBalance)(sink);
 
-  EXPECT_GT(forced.routing()[0].other, 0);  // the router chose itself
-  EXPECT_TRUE(replayed.routing().empty());
+  EXPECT_GT(sink.routing()[0].other, 0);
+}
+
+TEST(RouterCheck, FindsATokenThatLeftItsReplayedExpert) {
+  const RecordedStep step(SmallConfig(), OneRank(SmallConfig()), "bf16");
+  const MatrixView<const int32_t> chosen = step.record.ExpertIds(kRouter);
+  Matrix<int32_t> ids(chosen.rows(), chosen.cols());
+  for (size_t t = 0; t < ids.rows(); ++t) {
+    std::copy_n(chosen.Row(t), ids.cols(), ids.Row(t));
+  }
+  const auto others = [&] {
+    ReportSink sink;
+    CheckRouter(step.record, step.config, 1,
+                {.mode = model::RoutingMode::kReplay, .replayed = ids.view()},
+                step.tokens_per_expert, sink);
+    return sink.routing()[0].other;
+  };
+  EXPECT_EQ(others(), 0);
+
+  std::swap(ids(20, 0), ids(20, 1));
+  EXPECT_EQ(others(), 1);
 }
 
 // Eight experts; powers of two, so that sums are exact unless said otherwise.

@@ -100,7 +100,7 @@ class FirstStep {
     outcome_.tokens_per_expert = {log_.moe.tokens_per_expert.data(),
                                   experiment_.model.n_moe_layers(),
                                   experiment_.model.num_experts};
-    StepOracle(experiment_, arm_, initial_)
+    StepOracle(experiment_, arm_, 1, initial_)
         .Check(record_, batch_, outcome_, team_, sink);
   }
   /// Elements that no order of sums explains.

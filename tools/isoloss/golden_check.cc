@@ -108,9 +108,9 @@ ExitCode CheckFolder(const fs::path& path, const fs::path& out,
     PrintExact(lane, folder.goldens[i]);
     drift = drift || !lane.Reproduced();
   }
-  const std::optional<EvidenceFiles> evidence =
-      GatherEvidence(folder.experiment, path, out,
-                     FindPartingSteps(rerun.runs, folder.goldens), planted);
+  const std::optional<EvidenceFiles> evidence = GatherEvidence(
+      folder.experiment, path, out,
+      PlainStepsDue(rerun.runs, folder.goldens, policy), planted);
   if (!evidence) return ExitCode::kInterrupted;
   ExitCode code = ExitCode::kPass;
   for (const gate::Judgement& judgement :

@@ -173,12 +173,12 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
 std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const fs::path& golden,
                                             const fs::path& out,
-                                            const PartingSteps& parting,
+                                            const PlainSteps& plain_steps,
                                             const mutants::Mutant* planted) {
   std::vector<std::string> arms;
   for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
   ProbeSettings settings;
-  settings.plain_steps = parting;
+  settings.plain_steps = plain_steps;
   if (planted != nullptr && planted->plant) {
     settings.hooks = [&](const train::Experiment& of_case,
                          const train::Arm& arm, uint64_t seed) {

@@ -76,7 +76,7 @@ Rerun RunAll(const train::Experiment& experiment,
 /// interrupted.
 std::optional<EvidenceFiles> GatherEvidence(
     const train::Experiment& experiment, const std::filesystem::path& golden,
-    const std::filesystem::path& out, const PartingSteps& parting,
+    const std::filesystem::path& out, const PlainSteps& plain_steps,
     const mutants::Mutant* planted = nullptr);
 
 }  // namespace isoloss::cli

@@ -322,7 +322,7 @@ ExitCode UpdateGoldens(const UpdateArguments& arguments) {
 
   const std::optional<EvidenceFiles> evidence =
       GatherEvidence(experiment, folder, temporary.path() / "probes",
-                     FindPartingSteps(rerun.runs, before.goldens));
+                     PlainStepsDue(rerun.runs, before.goldens, policy));
   if (!evidence) return ExitCode::kInterrupted;
   CheckAccepted(*evidence, arguments.accepted);
   const std::vector<Update> updates = FindUpdates(

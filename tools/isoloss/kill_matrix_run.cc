@@ -15,6 +15,7 @@
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
+#include "isoloss/gate/probe_completeness.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/runlog/reader.h"
@@ -36,7 +37,7 @@ constexpr size_t kFirstBenign = 6000;
 constexpr size_t kMlperfReferences = 8;
 constexpr uint64_t kFirstMlperfSeed = 1'000'001;
 
-/// One cell: something planted, or nothing (the reference), with one seed.
+/// One cell: something planted, or nothing (the unchanged run), with one seed.
 struct Job {
   const mutants::Mutant* mutant = nullptr;
   uint64_t seed = 0;
@@ -66,7 +67,9 @@ class KillMatrixRunner {
 
   KillMatrixResult Run() {
     PrepareFolder();
-    if (!MakeReferences()) return {{}, true};
+    if (!MakeUnchanged() || !MakeBaselines() || !MakeMlperfReferences()) {
+      return {{}, true};
+    }
     RequireSoundEvidence();
     if (!MakeCells()) return {{}, true};
     return {Assemble(), false};
@@ -83,15 +86,21 @@ class KillMatrixRunner {
     return plan_.folder / "cells" / (job.Name() + ".json");
   }
 
-  bool MakeReferences();
+  bool MakeUnchanged();
+  bool MakeBaselines();
   bool MakeMlperfReferences();
   void RequireSoundEvidence() const;
   bool MakeCells();
   int64_t PartingStep(const Job& job, const runlog::RunLog& log) const;
+  int64_t PlainSteps(const Job& job, const runlog::RunLog& log) const;
   Traces Make(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
-  const Traces& ReferenceOf(uint64_t seed) const;
+  const train::Arm& BaselineArm() const {
+    return plan_.reference ? *plan_.reference : plan_.arm;
+  }
+  const compare::Run& BaselineOf(uint64_t seed) const;
+  const Traces& UnchangedOf(uint64_t seed) const;
   gate::KillCell ReadCell(const Job& job) const;
   gate::KillMatrix Assemble() const;
   gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
@@ -101,9 +110,10 @@ class KillMatrixRunner {
   const std::atomic<bool>& stop_;
   const corpus::Corpus corpus_;
   std::vector<mutants::Mutant> variants_;
-  std::vector<Traces> references_;                      // of plan_.seeds
+  std::vector<Traces> unchanged_;                       // of plan_.seeds
+  std::vector<compare::Run> baselines_;                 // of the reference arm
   std::vector<std::vector<double>> mlperf_references_;  // loss curves
-  double reference_seconds_ = 0;
+  double unchanged_seconds_ = 0;
 };
 
 double SecondsSince(Clock::time_point start) {
@@ -118,11 +128,11 @@ std::string KillMatrixRunner::PlanText() const {
   digest.Update(plan_.experiment.ResolvedToml());
   digest.Update(gate::FormatPolicy(plan_.policy));
   return fmt::format(
-      "program = \"{}\"\ncommit = \"{}\"\narm = \"{}\"\nplan = \"{}\"\n"
-      "ensemble = \"{}\"\n",
+      "program = \"{}\"\ncommit = \"{}\"\narm = \"{}\"\nbaseline = \"{}\"\n"
+      "plan = \"{}\"\nensemble = \"{}\"\n",
       GetBuildInfo().version, GetBuildInfo().commit, plan_.arm.name,
-      DigestToHex(digest.Value()),
-      plan_.benign ? plan_.benign->ensemble.digest : "");
+      BaselineArm().name, DigestToHex(digest.Value()),
+      plan_.ensemble ? plan_.ensemble->ensemble.digest : "");
 }
 
 void KillMatrixRunner::PrepareFolder() {
@@ -161,8 +171,15 @@ int64_t KillMatrixRunner::PartingStep(const Job& job,
                                       const runlog::RunLog& log) const {
   if (job.mutant == nullptr) return 0;
   const auto first =
-      compare::FirstDivergence(ReferenceOf(job.seed).run.log.steps, log.steps);
+      compare::FirstDivergence(UnchangedOf(job.seed).run.log.steps, log.steps);
   return first ? first->step : 0;
+}
+
+/// As in the gate that is measured; that of precision asks for no more.
+int64_t KillMatrixRunner::PlainSteps(const Job& job,
+                                     const runlog::RunLog& log) const {
+  if (job.mutant == nullptr || plan_.reference) return 0;
+  return gate::PlainStepsDue(UnchangedOf(job.seed).run.log, log, plan_.policy);
 }
 
 Traces Read(const fs::path& run, const fs::path& probe) {
@@ -191,37 +208,53 @@ Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
   runlog::WriteProbeLog(
       oracle::ProbeArm(
           plan_.experiment, plan_.arm, job.seed, corpus_, team,
-          {.plain_steps = PartingStep(job, log), .make_hooks = hooks}),
+          {.plain_steps = PlainSteps(job, log),
+           .make_hooks = hooks,
+           .reference = plan_.reference ? &*plan_.reference : nullptr}),
       probe);
   return Read(run, probe);
 }
 
-const Traces& KillMatrixRunner::ReferenceOf(uint64_t seed) const {
-  const auto found = std::find_if(
-      references_.begin(), references_.end(), [&](const Traces& traces) {
-        return traces.run.log.provenance.seed == static_cast<int64_t>(seed);
-      });
-  ISOLOSS_ASSERT(found != references_.end());
+bool IsOfSeed(const compare::Run& run, uint64_t seed) {
+  return run.log.provenance.seed == static_cast<int64_t>(seed);
+}
+
+const Traces& KillMatrixRunner::UnchangedOf(uint64_t seed) const {
+  const auto found =
+      std::find_if(unchanged_.begin(), unchanged_.end(),
+                   [&](const Traces& t) { return IsOfSeed(t.run, seed); });
+  ISOLOSS_ASSERT(found != unchanged_.end());
   return *found;
 }
 
-/// The first finding of the first check that failed; `folder` is nobody's
-/// business.
-std::string FirstFailure(const gate::Judgement& judgement,
-                         const fs::path& folder) {
-  for (const gate::Check& check : judgement.checks) {
-    if (check.outcome < gate::Outcome::kFail) continue;
-    std::string text = fmt::format(
-        "{} {}: {}", check.level, check.name,
-        check.findings.empty() ? check.quantity : check.findings.front());
-    const std::string prefix = folder.string() + "/";
-    for (size_t at = text.find(prefix); at != std::string::npos;
-         at = text.find(prefix)) {
-      text.erase(at, prefix.size());
-    }
-    return text;
+const compare::Run& KillMatrixRunner::BaselineOf(uint64_t seed) const {
+  if (!plan_.reference) return UnchangedOf(seed).run;
+  const auto found = std::find_if(
+      baselines_.begin(), baselines_.end(),
+      [&](const compare::Run& run) { return IsOfSeed(run, seed); });
+  ISOLOSS_ASSERT(found != baselines_.end());
+  return *found;
+}
+
+/// The first check as severe as the verdict, with its first finding; "" for a
+/// pass. Paths in `folder` are nobody's business.
+std::string Reason(const gate::Judgement& judgement, const fs::path& folder) {
+  if (judgement.outcome == gate::Outcome::kPass) return "";
+  const auto check =
+      std::find_if(judgement.checks.begin(), judgement.checks.end(),
+                   [&](const gate::Check& c) {
+                     return c.gates && c.outcome == judgement.outcome;
+                   });
+  if (check == judgement.checks.end()) return "";
+  std::string text = fmt::format(
+      "{} {}: {}", check->level, check->name,
+      check->findings.empty() ? check->quantity : check->findings.front());
+  const std::string prefix = folder.string() + "/";
+  for (size_t at = text.find(prefix); at != std::string::npos;
+       at = text.find(prefix)) {
+    text.erase(at, prefix.size());
   }
-  return "";
+  return text;
 }
 
 /// The program itself refused: a CI job stops there.
@@ -235,26 +268,38 @@ gate::KillCell Refused(uint64_t seed, const std::string& what) {
       .peer_accepts = std::vector<bool>(compare::PeerRules().size(), false)};
 }
 
+/// Of all that two runs of one arm and seed recorded, and the final weights.
+bool BitEqual(const compare::Run& a, const compare::Run& b) {
+  const std::string& arm = a.log.provenance.arm;
+  gate::Policy exact;
+  exact.question = compare::Question::kRegression;
+  exact.levels = {"L1"};
+  return gate::Judge(compare::PairBySeed(arm, {&a}, arm, {&b}), exact)
+      .bit_equal;
+}
+
 gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
                                              const Traces& traces) const {
-  const Traces& reference = ReferenceOf(job.seed);
+  const compare::Run& baseline = BaselineOf(job.seed);
   const compare::Pairing pairing = compare::PairBySeed(
-      plan_.arm.name, {&reference.run}, plan_.arm.name, {&traces.run});
+      BaselineArm().name, {&baseline}, plan_.arm.name, {&traces.run});
+  gate::Evidence evidence{.pairing = &pairing,
+                          .candidate_probes = {&traces.probe, 1}};
+  if (plan_.ensemble) {
+    (plan_.reference ? evidence.seeds : evidence.benign) = &*plan_.ensemble;
+  }
   const gate::Judgement judgement =
-      gate::Judge({.pairing = &pairing,
-                   .candidate_probes = {&traces.probe, 1},
-                   .benign = plan_.benign ? &*plan_.benign : nullptr},
-                  plan_.policy, {.climb_all = true});
+      gate::Judge(evidence, plan_.policy, {.climb_all = true});
 
   gate::KillCell cell{.seed = static_cast<int64_t>(job.seed)};
   for (const gate::LevelOutcome& level : judgement.levels) {
     cell.levels.push_back(level.outcome);
   }
   cell.verdict = judgement.outcome;
-  cell.bit_equal = judgement.bit_equal;
-  cell.finding = FirstFailure(judgement, plan_.folder / "work");
+  cell.bit_equal = BitEqual(UnchangedOf(job.seed).run, traces.run);
+  cell.finding = Reason(judgement, plan_.folder / "work");
   cell.loss_nats = traces.run.log.steps.loss_nats;
-  const compare::PeerPair curves{reference.run.log.steps.loss_nats,
+  const compare::PeerPair curves{baseline.log.steps.loss_nats,
                                  traces.run.log.steps.loss_nats};
   for (const compare::PeerRule& rule : compare::PeerRules()) {
     cell.peer_accepts.push_back(rule.accepts(curves));
@@ -279,21 +324,32 @@ gate::KillCell KillMatrixRunner::JudgeJob(const Job& job,
 
 // ---- All of them ------------------------------------------------------------
 
-bool KillMatrixRunner::MakeReferences() {
+bool KillMatrixRunner::MakeUnchanged() {
   const size_t count = plan_.seeds.size();
-  references_.resize(count);
+  unchanged_.resize(count);
   std::vector<double> seconds(count);
   const bool done =
       RunJobs("unchanged runs", count, plan_.workers, stop_,
               [&](size_t i, ThreadTeam& team) {
                 const auto start = Clock::now();
-                references_[i] = Make({nullptr, plan_.seeds[i]}, team);
+                unchanged_[i] = Make({nullptr, plan_.seeds[i]}, team);
                 seconds[i] = SecondsSince(start);
               });
   for (const double of_one : seconds) {
-    reference_seconds_ += of_one / static_cast<double>(count);
+    unchanged_seconds_ += of_one / static_cast<double>(count);
   }
-  return done && MakeMlperfReferences();
+  return done;
+}
+
+bool KillMatrixRunner::MakeBaselines() {
+  if (!plan_.reference) return true;
+  baselines_.resize(plan_.seeds.size());
+  return RunJobs("runs of arm " + BaselineArm().name, baselines_.size(),
+                 plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
+                   baselines_[i].log =
+                       train::TrainRun(plan_.experiment, BaselineArm(),
+                                       plan_.seeds[i], corpus_, team);
+                 });
 }
 
 /// Its rule rests on the spread between seeds.
@@ -303,7 +359,7 @@ bool KillMatrixRunner::MakeMlperfReferences() {
                  [&](size_t i, ThreadTeam& team) {
                    const uint64_t seed = kFirstMlperfSeed + i;
                    mlperf_references_[i] =
-                       train::TrainRun(plan_.experiment, plan_.arm, seed,
+                       train::TrainRun(plan_.experiment, BaselineArm(), seed,
                                        corpus_, team)
                            .steps.loss_nats;
                  });
@@ -311,9 +367,9 @@ bool KillMatrixRunner::MakeMlperfReferences() {
 
 /// Otherwise whatever is wrong with the evidence would count as a catch.
 void KillMatrixRunner::RequireSoundEvidence() const {
-  for (size_t i = 0; i < references_.size(); ++i) {
+  for (size_t i = 0; i < unchanged_.size(); ++i) {
     const gate::KillCell cell =
-        JudgeTraces({nullptr, plan_.seeds[i]}, references_[i]);
+        JudgeTraces({nullptr, plan_.seeds[i]}, unchanged_[i]);
     if (cell.verdict == gate::Outcome::kPass) continue;
     ThrowError(ErrorKind::kConfig,
                "mutants run: the unchanged run of seed {} gets {}, but what is "
@@ -390,6 +446,7 @@ bool KillMatrixRunner::MlperfAccepts(const gate::KillRow& row) const {
 
 gate::KillMatrix KillMatrixRunner::Assemble() const {
   gate::KillMatrix matrix;
+  matrix.question = gate::QuestionName(plan_.policy.question);
   for (const gate::Level& level : gate::Ladder()) {
     matrix.levels.emplace_back(level.id);
   }
@@ -403,7 +460,7 @@ gate::KillMatrix KillMatrixRunner::Assemble() const {
   for (size_t i = 0; i < variants_.size(); ++i) {
     matrix.benign.push_back(ReadCell({&variants_[i], BenignSeed(i)}));
   }
-  matrix.reference_seconds = reference_seconds_;
+  matrix.reference_seconds = unchanged_seconds_;
   return matrix;
 }
 

@@ -22,13 +22,17 @@ namespace isoloss::cli {
 
 struct KillMatrixPlan {
   train::Experiment experiment;
-  train::Arm arm;               ///< in which things are planted
+  train::Arm arm;  ///< in which things are planted
+  /// Question precision: the arm that it is compared with. Without one the
+  /// question is regression: against the unchanged run of `arm`.
+  std::optional<train::Arm> reference;
   std::vector<uint64_t> seeds;  ///< of each mutant
   std::vector<mutants::Mutant> mutants;
   size_t benign_runs = 0;  ///< BenignVariant(0), (1), …; seeds in turn
-  gate::Policy policy;     ///< its question is regression
-  std::optional<gate::NullEnsemble> benign;  ///< of the gate's fourth level
-  std::filesystem::path folder;              ///< keeps finished cells
+  gate::Policy policy;     ///< its question fits `reference`
+  /// Of benign runs or, with a reference, of seeds.
+  std::optional<gate::NullEnsemble> ensemble;
+  std::filesystem::path folder;  ///< keeps finished cells
   int workers = 0;
 };
 

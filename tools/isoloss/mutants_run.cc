@@ -30,6 +30,7 @@ namespace {
 struct MutantsRunArguments {
   ExperimentSource experiment;
   std::string arm;
+  std::string reference;
   std::string out;
   std::string ensemble;
   std::string policy;
@@ -70,10 +71,39 @@ std::vector<mutants::Mutant> ChosenMutants(
   return chosen;
 }
 
+void RequireOtherArm(const KillMatrixPlan& plan) {
+  if (plan.reference->name != plan.arm.name) return;
+  ThrowError(ErrorKind::kConfig,
+             "mutants run: --reference {} is the arm in which things are "
+             "planted, but it must be another one. Name that with --arm, or "
+             "leave --reference out for the question of regression.",
+             plan.arm.name);
+}
+
+/// Without one most verdicts would be inconclusive, which count as alarms.
+void RequireEnsemble(const KillMatrixPlan& plan) {
+  if (plan.ensemble || (plan.benign_runs == 0 && !plan.reference)) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "mutants run: {} without --ensemble, but good runs are "
+      "inconclusive without one. Make one with `isoloss ensemble build "
+      "--arm {}{}`.",
+      plan.reference ? fmt::format("--reference {}", plan.reference->name)
+                     : fmt::format("--benign {}", plan.benign_runs),
+      plan.arm.name,
+      plan.reference
+          ? fmt::format(" --kind seeds --steps {}", plan.experiment.train.steps)
+          : "");
+}
+
 KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
   KillMatrixPlan plan;
   plan.experiment = arguments.experiment.Load();
   plan.arm = ArmOf(plan.experiment, arguments.arm);
+  if (!arguments.reference.empty()) {
+    plan.reference = ArmOf(plan.experiment, arguments.reference);
+    RequireOtherArm(plan);
+  }
   for (size_t i = 0; i < arguments.seeds; ++i) {
     plan.seeds.push_back(plan.experiment.train.seeds.front() + i);
   }
@@ -82,22 +112,21 @@ KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
   if (!arguments.policy.empty()) {
     plan.policy = gate::ReadPolicy(arguments.policy);
   }
-  plan.policy.question = compare::Question::kRegression;
+  // One pair per cell seldom settles the final window.
+  if (plan.reference && plan.policy.levels.empty()) {
+    plan.policy.levels = {"L2", "L3", "L4"};
+  }
+  plan.policy.question = plan.reference ? compare::Question::kPrecision
+                                        : compare::Question::kRegression;
   if (!arguments.ensemble.empty()) {
-    plan.benign = gate::NullEnsemble{arguments.ensemble,
-                                     runlog::ReadEnsemble(arguments.ensemble)};
+    plan.ensemble = gate::NullEnsemble{
+        arguments.ensemble, runlog::ReadEnsemble(arguments.ensemble)};
   }
   plan.folder = arguments.out.empty() ? std::filesystem::path("runs") /
                                             (plan.experiment.name + "-mutants")
                                       : std::filesystem::path(arguments.out);
   plan.workers = plan.experiment.parallel.workers;
-  if (plan.benign_runs > 0 && !plan.benign) {
-    ThrowError(ErrorKind::kConfig,
-               "mutants run: --benign {} without --ensemble: a benign run is "
-               "inconclusive without one, so all would be alarms. Make one "
-               "with `isoloss ensemble build`.",
-               plan.benign_runs);
-  }
+  RequireEnsemble(plan);
   return plan;
 }
 
@@ -184,8 +213,12 @@ Action DeclareMutantsRun(CLI::App& app) {
   arguments->experiment.Declare(app);
   app.add_option("--arm", arguments->arm,
                  "Arm in which they are planted (default: the last one)");
+  app.add_option("--reference", arguments->reference,
+                 "Ask the question of precision: compare with this arm, not "
+                 "with the unchanged runs of the same arm");
   app.add_option("--ensemble", arguments->ensemble,
-                 "Benign ensemble of that arm (isoloss ensemble build)");
+                 "Benign ensemble of that arm (isoloss ensemble build); with "
+                 "--reference one of seeds with all steps");
   app.add_option("--policy", arguments->policy, "Gate policy (TOML)");
   app.add_option("--mutants", arguments->mutants,
                  "Only mutants whose name matches one of these patterns")

@@ -180,7 +180,13 @@ ExitCode Probe(const Arguments& arguments) {
   const std::chrono::duration<double> seconds =
       std::chrono::steady_clock::now() - start;
   fmt::print("{} ({:.1f} s)\n", path.string(), seconds.count());
-  return IsExplained(log) ? ExitCode::kPass : ExitCode::kFail;
+  if (!log.provenance.complete) {
+    fmt::print(stderr,
+               "isoloss: the probe is incomplete: its own numbers ended a run "
+               "before its last step.\n");
+  }
+  return log.provenance.complete && IsExplained(log) ? ExitCode::kPass
+                                                     : ExitCode::kFail;
 }
 
 }  // namespace
@@ -220,7 +226,8 @@ Action DeclareProbe(CLI::App& app) {
       "tensor with a scalar computation in double precision from the tensors "
       "that its operation read, and write a log for the gate. Flips are "
       "explained by the order of FP32 sums, others are not: exit code 1 if "
-      "there are others, of elements or of routed tokens");
+      "there are others, of elements or of routed tokens, or if a run ended "
+      "before its last step");
   return [arguments] { return Probe(*arguments); };
 }
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "interrupt.h"
-#include "isoloss/compare/first_divergence.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/gate/probe_completeness.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/probe_log.h"
 #include "isoloss/train/runner.h"
@@ -16,9 +16,10 @@ namespace isoloss::cli {
 
 namespace fs = std::filesystem;
 
-PartingSteps FindPartingSteps(const std::vector<compare::Run>& runs,
-                              const std::vector<compare::Run>& approved) {
-  PartingSteps steps;
+PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
+                         const std::vector<compare::Run>& approved,
+                         const gate::Policy& policy) {
+  PlainSteps steps;
   for (const compare::Run& run : runs) {
     for (const compare::Run& other : approved) {
       const auto& provenance = run.log.provenance;
@@ -26,10 +27,8 @@ PartingSteps FindPartingSteps(const std::vector<compare::Run>& runs,
           provenance.seed != other.log.provenance.seed) {
         continue;
       }
-      const auto first =
-          compare::FirstDivergence(other.log.steps, run.log.steps);
-      int64_t& latest = steps[provenance.arm];
-      latest = std::max(latest, first ? first->step : 0);
+      int64_t& most = steps[provenance.arm];
+      most = std::max(most, gate::PlainStepsDue(other.log, run.log, policy));
     }
   }
   return steps;
@@ -49,9 +48,9 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
         const train::Run run = train::PlanRuns(experiment, arms[i]).front();
         oracle::ProbeOptions options;
         options.make_hooks = settings.hooks;
-        const auto parting = settings.plain_steps.find(arms[i]);
-        if (parting != settings.plain_steps.end()) {
-          options.plain_steps = parting->second;
+        const auto due = settings.plain_steps.find(arms[i]);
+        if (due != settings.plain_steps.end()) {
+          options.plain_steps = due->second;
         }
         options.hooks.stop = &InterruptFlag();
         if (!settings.reference.empty() && settings.reference != arms[i]) {

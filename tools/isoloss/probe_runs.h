@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
+#include "isoloss/gate/policy.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/train/experiment.h"
 
@@ -18,16 +19,15 @@ struct ProbedRuns {
   bool interrupted = false;
 };
 
-/// For each arm the latest step at which a run of it first differs from the
-/// approved run of its seed; 0: none does.
-using PartingSteps = std::map<std::string, int64_t>;
-PartingSteps FindPartingSteps(const std::vector<compare::Run>& runs,
-                              const std::vector<compare::Run>& approved);
+/// For each arm how many steps of case plain its comparison with the approved
+/// run of its seed needs (gate::PlainStepsDue).
+using PlainSteps = std::map<std::string, int64_t>;
+PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
+                         const std::vector<compare::Run>& approved,
+                         const gate::Policy& policy);
 
 struct ProbeSettings {
-  /// Case plain goes on to the step at which the runs part: what is wrong, if
-  /// anything is, need not show before.
-  PartingSteps plain_steps = {};
+  PlainSteps plain_steps = {};
   /// Arms but this one are compared with it too (level L3); "": none.
   std::string reference = {};
   /// Of each probed run; may be empty.

@@ -138,7 +138,7 @@ ExitCode Verify(const VerifyArguments& arguments) {
       transport::DetectLaunch().processes == 1) {
     ProbeSettings settings;
     if (approved.empty()) settings.reference = baseline_arm;
-    settings.plain_steps = FindPartingSteps(runs, approved);
+    settings.plain_steps = PlainStepsDue(runs, approved, policy);
     const ProbedRuns probed =
         ProbeArms(experiment, candidates, folder, settings);
     if (probed.interrupted) return ExitCode::kInterrupted;

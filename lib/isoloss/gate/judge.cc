@@ -52,6 +52,24 @@ void AppendPlanted(const std::vector<const compare::Run*>& runs,
   }
 }
 
+/// Nobody knows what such a build holds, and two of them look the same.
+bool IsPinned(std::string_view commit) {
+  return !commit.empty() && commit != "unknown" && !commit.ends_with("-dirty");
+}
+
+void AppendUnpinned(const std::vector<const compare::Run*>& runs,
+                    std::vector<std::string>& warnings) {
+  for (const compare::Run* run : runs) {
+    const std::string& commit = run->log.provenance.commit;
+    if (IsPinned(commit)) continue;
+    warnings.push_back(fmt::format(
+        "{}: commit `{}` does not pin the program that made it. Make runs "
+        "with a build of a clean commit.",
+        compare::Label(*run), commit));
+    return;  // one build made the others, too
+  }
+}
+
 std::vector<std::string> EvidenceList(const Evidence& evidence) {
   std::vector<std::string> list;
   for (const auto& probes :
@@ -114,6 +132,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
       pairing.candidate_arm, pairing.candidate, policy.window_share);
   judgement.warnings = compare::RoutingWarnings(all, policy.window_share);
   AppendPlanted(all, judgement.warnings);
+  AppendUnpinned(all, judgement.warnings);
   for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
     std::string warning = compare::LearningWarning(*arm);
     if (!warning.empty()) judgement.warnings.push_back(std::move(warning));

@@ -31,7 +31,7 @@ struct KillCell {
   std::vector<std::optional<Outcome>> levels = {};
   /// Does the ladder as a whole, in its order, let it pass?
   Outcome verdict = Outcome::kInvalid;
-  /// What the first check that failed found; empty if none did.
+  /// What the first check as severe as the verdict found; empty for a pass.
   std::string finding = {};
   /// Of each rule of KillMatrix::peers.
   std::vector<bool> peer_accepts = {};
@@ -71,6 +71,7 @@ struct Rate {
 };
 
 struct KillMatrix {
+  std::string question = {};             ///< QuestionName: what was asked
   std::vector<std::string> levels = {};  ///< "L0", "L1", …
   std::vector<std::string> peers = {};   ///< names of compare::PeerRules()
   std::vector<KillRow> rows = {};        ///< mutants

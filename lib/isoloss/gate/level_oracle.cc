@@ -296,7 +296,20 @@ Check CheckNoise(const Probes& probes, const Policy& policy) {
   return check;
 }
 
-Check CheckRouting(const Probes& probes) {
+std::string RoutingPlace(const Probe& probe, size_t row) {
+  const auto& routing = probe.log.routing;
+  return fmt::format(
+      "MoE layer {} in case {}, step {} of {}: {} of {} tokens unexplained, {} "
+      "within rounding",
+      routing.layer[row],
+      probe.log.cases[static_cast<size_t>(routing.probe_case[row])],
+      routing.step[row], Label(probe), routing.other[row], routing.tokens[row],
+      routing.flips[row]);
+}
+
+/// One sum of two FP32 numbers leaves next to no room for a choice within
+/// rounding, so that these are limited as what no model foresees.
+Check CheckRouting(const Probes& probes, const Policy& policy) {
   Check check{.level = "L2",
               .name = "routing",
               .outcome = Outcome::kPass,
@@ -307,22 +320,23 @@ Check CheckRouting(const Probes& probes) {
               .limit = 0};
   int64_t tokens = 0;
   int64_t others = 0;
+  int64_t flips = 0;
   for (const Probe* probe : probes) {
     const auto& routing = probe->log.routing;
     for (size_t i = 0; i < routing.step.size(); ++i) {
       tokens += routing.tokens[i];
       others += routing.other[i];
-      if (routing.other[i] == 0) continue;
-      check.findings.push_back(fmt::format(
-          "MoE layer {} in case {}, step {} of {}: {} of {} tokens",
-          routing.layer[i],
-          probe->log.cases[static_cast<size_t>(routing.probe_case[i])],
-          routing.step[i], Label(*probe), routing.other[i], routing.tokens[i]));
+      flips += routing.flips[i];
+      if (routing.other[i] + routing.flips[i] == 0) continue;
+      check.findings.push_back(RoutingPlace(*probe, i));
     }
   }
+  const int64_t limit =
+      stats::PoissonUpperLimit(kUnforeseenFlips, policy.flip_alpha);
   check.value = static_cast<double>(others);
-  check.evidence = fmt::format("{} tokens", tokens);
-  if (check.findings.empty()) return check;
+  check.evidence = fmt::format(
+      "{} tokens; {} chosen within rounding, at most {}", tokens, flips, limit);
+  if (others == 0 && flips <= limit) return check;
   check.outcome = Outcome::kFail;
   check.evidence += "; " + check.findings[0];
   check.next = "look at the router's scores, bias and choice of experts";
@@ -331,31 +345,27 @@ Check CheckRouting(const Probes& probes) {
 
 }  // namespace
 
-/// What makes two runs part shows in the step in which they part: a probe that
-/// ends before says nothing about it.
+/// A probe that ends too early says nothing about what makes two runs part, or
+/// hides behind it.
 std::optional<Check> EndsTooEarly(const Evidence& evidence,
-                                  const Judgement& judgement) {
-  if (judgement.policy.question != compare::Question::kRegression) {
-    return std::nullopt;
-  }
+                                  const Policy& policy) {
+  if (policy.question != compare::Question::kRegression) return std::nullopt;
   for (const Probe& probe : evidence.candidate_probes) {
-    for (const SeedDivergence& divergence : judgement.divergences) {
-      const auto& steps = probe.log.plain_steps.step;
-      const int64_t last = steps.empty() ? 0 : steps.back();
-      if (divergence.seed != probe.log.provenance.seed || !divergence.first ||
-          divergence.first->step <= last || divergence.first->IsHeldOut()) {
-        continue;
-      }
-      return Check{
-          .level = "L2",
-          .name = "parting",
-          .outcome = Outcome::kInconclusive,
-          .quantity = fmt::format(
-              "the runs of seed {} part in step {}, but {} looked at steps 1 "
-              "to {} of case plain",
-              divergence.seed, divergence.first->step, Label(probe), last),
-          .next = fmt::format("isoloss probe --plain-steps {}",
-                              divergence.first->step)};
+    const auto& steps = probe.log.plain_steps.step;
+    const int64_t last = steps.empty() ? 0 : steps.back();
+    for (const compare::SeedPair& pair : evidence.pairing->pairs) {
+      if (pair.seed != probe.log.provenance.seed) continue;
+      const int64_t due =
+          PlainStepsDue(pair.baseline->log, pair.candidate->log, policy);
+      if (due <= last) continue;
+      return Check{.level = "L2",
+                   .name = "parting",
+                   .outcome = Outcome::kInconclusive,
+                   .quantity = fmt::format(
+                       "the runs of seed {} are not bit-equal, so {} steps of "
+                       "case plain are due, but {} looked at {}",
+                       pair.seed, due, Label(probe), last),
+                   .next = fmt::format("isoloss probe --plain-steps {}", due)};
     }
   }
   return std::nullopt;
@@ -383,7 +393,7 @@ Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
          .next = "probe the candidate, too: isoloss probe"});
   }
   RequireCases(evidence, judgement);
-  if (auto check = EndsTooEarly(evidence, judgement)) {
+  if (auto check = EndsTooEarly(evidence, judgement.policy)) {
     judgement.checks.push_back(std::move(*check));
   }
   judgement.checks.push_back(CheckElements(all));
@@ -392,7 +402,7 @@ Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
   if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
         return !probe->log.routing.step.empty();
       })) {
-    judgement.checks.push_back(CheckRouting(all));
+    judgement.checks.push_back(CheckRouting(all, judgement.policy));
   }
   return Climb::kGoOn;
 }

@@ -14,14 +14,15 @@ namespace isoloss::gate {
 namespace {
 
 using runlog::PrecisionColumns;
+using runlog::ProbeLog;
 using runlog::RoutingFlipColumns;
 
 // Smallest scales, in the unit of each statistic: what lies below changes no
 // conclusion even if all good pairs agree to the last bit.
 constexpr double kErrorFloor = 0.005;  // of a logarithm: half a percent
 constexpr double kGainFloor = 1e-5;    // some 100 roundings of FP32
-constexpr double kShareFloor = 0.001;  // %: one element in 100 000
-constexpr double kFlipFloor = 0.001;   // one pair in 1000
+constexpr double kShareFloor = 0.001;  // %; at least one element
+constexpr double kFlipFloor = 0.001;   // at least one token
 /// A relative error below this is no error: far below a rounding of FP32.
 constexpr double kNoError = 1e-9;
 
@@ -39,19 +40,23 @@ struct Kind {
   double floor;
   bool logarithm;
   bool optional;  ///< NaN where the tensor is not quantised
+  /// What a change of all elements adds, so that one of n adds whole / n; 0:
+  /// errors of single elements say nothing.
+  double whole;
 };
 
 constexpr Kind kKinds[] = {
     {"relative error", &PrecisionColumns::relative_error, kErrorFloor, true,
-     false},
-    {"gain", &PrecisionColumns::gain, kGainFloor, false, false},
+     false, 0},
+    {"gain", &PrecisionColumns::gain, kGainFloor, false, false, 1},
     {"error of the worst group", &PrecisionColumns::worst_group_error,
-     kErrorFloor, true, false},
+     kErrorFloor, true, false, 0},
     {"share of saturated elements", &PrecisionColumns::saturated, kShareFloor,
-     false, true},
+     false, true, 100},
     {"share of underflows", &PrecisionColumns::underflows, kShareFloor, false,
-     true},
+     true, 100},
 };
+constexpr double kWholeFlips = 1;
 
 /// Where a value belongs: equal keys can be compared.
 struct Key {
@@ -61,6 +66,10 @@ struct Key {
 
   auto operator<=>(const Key&) const = default;
 };
+
+std::string LayerName(int64_t layer) {
+  return fmt::format("MoE layer {}", layer);
+}
 
 double Transformed(const Kind& kind, double value) {
   if (!kind.logarithm || std::isnan(value)) return value;
@@ -81,22 +90,61 @@ std::map<Key, double> ValuesOf(const PrecisionTable& table) {
     }
   }
   for (size_t i = 0; i < table.flips.step.size(); ++i) {
-    values[{table.flips.step[i],
-            fmt::format("MoE layer {}", table.flips.layer[i]),
+    values[{table.flips.step[i], LayerName(table.flips.layer[i]),
             std::size(kKinds)}] = table.flips.flip_share[i];
   }
   return values;
 }
 
-std::vector<NullStatistic> StatisticsOf(const std::map<Key, double>& values) {
+/// A single element must not be as significant as its tensor is small: one
+/// underflow where good runs show none, or one update whose sign is in doubt.
+class CountFloors {
+ public:
+  explicit CountFloors(const ProbeLog& log) {
+    const auto& oracle = log.oracle;
+    for (size_t i = 0; i < oracle.step.size(); ++i) {
+      if (!IsPlain(log, oracle.probe_case[i])) continue;
+      counts_[log.tensors[static_cast<size_t>(oracle.tensor[i])]] =
+          static_cast<double>(oracle.elements[i]);
+    }
+    const auto& routing = log.routing;
+    for (size_t i = 0; i < routing.step.size(); ++i) {
+      if (!IsPlain(log, routing.probe_case[i])) continue;
+      counts_[LayerName(routing.layer[i])] =
+          static_cast<double>(routing.tokens[i]);
+    }
+  }
+
+  double Floor(const std::string& subject, double floor, double whole) const {
+    const auto count = counts_.find(subject);
+    if (count == counts_.end() || !(count->second > 0)) return floor;
+    return std::max(floor, whole / count->second);
+  }
+
+ private:
+  static bool IsPlain(const ProbeLog& log, int64_t probe_case) {
+    return log.cases[static_cast<size_t>(probe_case)] == "plain";
+  }
+
+  std::map<std::string, double> counts_;  // elements or tokens, by subject
+};
+
+std::vector<NullStatistic> StatisticsOf(const std::map<Key, double>& values,
+                                        const ProbeLog& log) {
+  const CountFloors counts(log);
   std::vector<NullStatistic> statistics;
   for (const auto& [key, value] : values) {
-    const bool routing = key.kind == std::size(kKinds);
-    statistics.push_back(
-        {fmt::format("{} of {}",
-                     routing ? "share of routing flips" : kKinds[key.kind].name,
-                     key.subject),
-         key.subject, key.step, routing ? kFlipFloor : kKinds[key.kind].floor});
+    const std::string& subject = key.subject;
+    if (key.kind == std::size(kKinds)) {
+      statistics.push_back({"share of routing flips of " + subject, subject,
+                            key.step,
+                            counts.Floor(subject, kFlipFloor, kWholeFlips)});
+      continue;
+    }
+    const Kind& kind = kKinds[key.kind];
+    statistics.push_back({fmt::format("{} of {}", kind.name, subject), subject,
+                          key.step,
+                          counts.Floor(subject, kind.floor, kind.whole)});
   }
   return statistics;
 }
@@ -278,7 +326,7 @@ Climb ClimbPrecision(const Evidence& evidence, Judgement& judgement) {
     observed.push_back({fmt::format("seed {}", probe.log.provenance.seed),
                         Values(ValuesOf(TableOf(probe)))});
   }
-  const auto statistics = StatisticsOf(keys);
+  const auto statistics = StatisticsOf(keys, evidence.candidate_probes[0].log);
   const auto result = JudgeAgainstNull("L3", "precision_probe", statistics,
                                        null, observed, judgement);
   judgement.tensors = Rank(statistics, result);

@@ -34,7 +34,10 @@ Climb ClimbSequential(const Evidence& evidence, Judgement& judgement) {
   }
   std::optional<BatchSpread> spread;
   if (evidence.seeds != nullptr &&
-      policy.question == compare::Question::kPrecision) {
+      policy.question == compare::Question::kPrecision &&
+      Mismatches(*evidence.seeds, runlog::EnsembleKind::kSeeds,
+                 *evidence.pairing)
+          .empty()) {
     spread = SpreadOfBatches(*evidence.seeds, policy);
   }
   int64_t earliest = 0;

@@ -45,6 +45,7 @@ constexpr PolicyKey kKeys[] = {
     {"gross_factor", &Policy::gross_factor, 1, 1000, false, "x"},
     {"levels", &Policy::levels, 0, 0, false, "names of levels"},
     {"probe_cases", &Policy::probe_cases, 0, 0, false, "names of cases"},
+    {"parted_steps", &Policy::parted_steps, 1, kInfinity, false, "steps"},
     {"flip_factor", &Policy::flip_factor, 1, 1000, false, "x"},
     {"flip_alpha", &Policy::flip_alpha, 0, 0.5, true, "probability"},
     {"noise_ratio_limit", &Policy::noise_ratio_limit, 1, 1e6, false, "x"},

@@ -28,8 +28,9 @@ struct Policy {
   std::vector<std::string> levels = {};
   /// Cases that a probe must hold; `exchange` only if the model has routers.
   std::vector<std::string> probe_cases = {
-      "plain",       "hot_row",  "zero_block", "scale_edge",
-      "router_ties", "exchange", "tails"};
+      "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
+      "exchange", "tails",   "branches",   "evaluation"};
+  int64_t parted_steps = 256;
   double flip_factor = 3;
   double flip_alpha = 0.001;
   double noise_ratio_limit = 4;
@@ -38,7 +39,7 @@ struct Policy {
   double null_coverage = 0.9999;
   double null_confidence = 0.95;
   double null_headroom = 3;
-  double null_limit_ceiling = 100;
+  double null_limit_ceiling = 300;
   int64_t min_members = 40;
   int64_t sequential_batch = 20;
   double sequential_alpha = 0.01;

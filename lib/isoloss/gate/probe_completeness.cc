@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "isoloss/compare/first_divergence.h"
+
 namespace isoloss::gate {
 namespace {
 
@@ -17,8 +19,8 @@ using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
 
 constexpr std::string_view kPlainCase = "plain";
-/// Checks what was sent and received only.
 constexpr std::string_view kExchangeCase = "exchange";
+constexpr std::string_view kEvaluationCase = "evaluation";
 constexpr std::string_view kRouterSuffix = ".router.gate_output";
 
 /// What a step computes besides its parameters, by a tensor that says that it
@@ -48,11 +50,23 @@ const std::vector<Companions>& AllCompanions() {
 constexpr std::string_view kOfEveryStep[] = {"loss_output", "loss_mean",
                                              "grad_norm", "lr"};
 
-/// What an exchange carries, of each MoE layer.
-constexpr std::string_view kExchanged[] = {
-    ".moe.routed_experts.w1_activation", ".moe.routed_experts.w3_activation",
-    ".moe.routed_experts.w2_gradient", ".moe.routed_experts_output",
-    ".moe.router.topk_weights_gradient"};
+/// A case that looks at few tensors, by the ends of their names.
+struct NarrowCase {
+  std::string_view name;
+  std::vector<std::string_view> tensors;
+};
+
+const std::vector<NarrowCase>& NarrowCases() {
+  static const std::vector<NarrowCase> kCases = {
+      // What an exchange carries, of each MoE layer.
+      {kExchangeCase,
+       {".moe.routed_experts.w1_activation",
+        ".moe.routed_experts.w3_activation", ".moe.routed_experts.w2_gradient",
+        ".moe.routed_experts_output", ".moe.router.topk_weights_gradient"}},
+      {kEvaluationCase, {"held_out_loss"}},
+  };
+  return kCases;
+}
 
 /// Rows of /oracle of one step of one case, by tensor.
 using StepRows = std::map<int64_t, size_t>;
@@ -67,8 +81,11 @@ const std::string& CaseOf(const ProbeLog& log, int64_t probe_case) {
   return log.cases[static_cast<size_t>(probe_case)];
 }
 
-bool IsExchange(const ProbeLog& log, int64_t probe_case) {
-  return CaseOf(log, probe_case) == kExchangeCase;
+/// Null for a case that looks at all tensors.
+const NarrowCase* NarrowCaseOf(const ProbeLog& log, int64_t probe_case) {
+  const auto found = std::ranges::find(NarrowCases(), CaseOf(log, probe_case),
+                                       &NarrowCase::name);
+  return found == NarrowCases().end() ? nullptr : &*found;
 }
 
 /// Sorts the rows; a tensor that occurs twice is a finding.
@@ -179,9 +196,19 @@ void ReportListedWithoutRows(const ProbeLog& log, Findings& findings) {
 
 /// Of all tensors, those that a step of this case must compare.
 bool IsDue(const ProbeLog& log, int64_t probe_case, const std::string& tensor) {
-  if (!IsExchange(log, probe_case)) return true;
-  return std::any_of(std::begin(kExchanged), std::end(kExchanged),
-                     [&](auto suffix) { return tensor.ends_with(suffix); });
+  const NarrowCase* narrow = NarrowCaseOf(log, probe_case);
+  return narrow == nullptr ||
+         std::ranges::any_of(narrow->tensors, [&](auto suffix) {
+           return tensor.ends_with(suffix);
+         });
+}
+
+/// Case evaluation asks for a number that no training step has.
+bool IsKnown(const ProbeLog& log, const StepRows& plain, int64_t probe_case,
+             int64_t tensor) {
+  return plain.contains(tensor) ||
+         (NarrowCaseOf(log, probe_case) != nullptr &&
+          IsDue(log, probe_case, log.tensors[static_cast<size_t>(tensor)]));
 }
 
 /// Each step of each case compares what the first step of case plain does.
@@ -201,7 +228,7 @@ void ReportMissingRows(const ProbeLog& log, const Steps& steps,
                                      name, step, CaseOf(log, probe_case)));
     }
     for (const auto& [tensor, row] : rows) {
-      if (plain->second.contains(tensor)) continue;
+      if (IsKnown(log, plain->second, probe_case, tensor)) continue;
       findings.push_back(fmt::format(
           "{} in step {} of case {} has no row in step {} of case {}",
           TensorOf(log, row), step, CaseOf(log, probe_case),
@@ -224,7 +251,9 @@ void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
   std::multiset<int64_t> due;
   for (int64_t layer = 0; layer < layers; ++layer) due.insert(layer);
   for (const auto& [place, rows] : steps) {
-    if (IsExchange(log, place.first) || routed[place] == due) continue;
+    if (NarrowCaseOf(log, place.first) != nullptr || routed[place] == due) {
+      continue;
+    }
     findings.push_back(fmt::format(
         "/routing has {} rows in step {} of case {}, but there are {} routers "
         "and each must have one",
@@ -355,7 +384,6 @@ std::vector<std::string> ProbeGaps(const ProbeLog& log,
 std::vector<std::string> MissingCases(const ProbeLog& log,
                                       const Policy& policy) {
   constexpr int64_t kLeastSteps = 2;
-  const int64_t due = std::min(kLeastSteps, log.provenance.steps_planned);
   const bool routes =
       std::any_of(log.tensors.begin(), log.tensors.end(), [](const auto& name) {
         return name.find(".router.") != std::string::npos;
@@ -367,6 +395,11 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
   Findings findings;
   for (const std::string& name : policy.probe_cases) {
     if (name == kExchangeCase && !routes) continue;
+    // An evaluation lies behind training steps, but is one by itself.
+    const int64_t due =
+        name == kEvaluationCase
+            ? 1
+            : std::min(kLeastSteps, log.provenance.steps_planned);
     const auto found = static_cast<int64_t>(steps[name].size());
     if (found >= due) continue;
     findings.push_back(
@@ -376,6 +409,19 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
                                  name, found, due));
   }
   return findings;
+}
+
+int64_t PlainStepsDue(const runlog::RunLog& approved,
+                      const runlog::RunLog& judged, const Policy& policy) {
+  const int64_t all = judged.steps.step.empty() ? 0 : judged.steps.step.back();
+  const std::string& weights = judged.provenance.final_weights_digest;
+  const auto first = compare::FirstDivergence(approved, judged);
+  if (first.has_value()) {
+    return std::min(all, std::max(first->step, policy.parted_steps));
+  }
+  const bool equal =
+      !weights.empty() && weights == approved.provenance.final_weights_digest;
+  return equal ? 0 : all;
 }
 
 }  // namespace isoloss::gate

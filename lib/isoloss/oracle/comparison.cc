@@ -56,9 +56,9 @@ void Comparison::Add(size_t row, size_t column, float value,
     return;
   }
   double ratio = kInfinity;
-  // Without a bound (infinite) anything but NaN is explained.
+  // What has no bound has no explanation either.
   const bool comparable = std::isfinite(expected.exact) &&
-                          !std::isnan(expected.bound) && !std::isnan(value);
+                          std::isfinite(expected.bound) && !std::isnan(value);
   bool flip = false;
   if (comparable) {
     const float low = RoundTo(grid_, expected.exact - expected.bound);

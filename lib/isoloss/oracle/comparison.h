@@ -19,7 +19,7 @@ class Comparison {
   ///   equal  value has want's bits, both are zero, or both are NaN
   ///   flip   kBf16: the value lies between exact - bound and exact + bound,
   ///          both rounded; kFp32: |value - exact| <= bound + half an ulp
-  ///   other  neither
+  ///   other  neither; any other value than want if there is no finite bound
   void Add(size_t row, size_t column, float value, const Estimate& expected);
   void Add(size_t row, size_t column, float value, double exact, double bound,
            double noise) {

@@ -2,149 +2,25 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/batches.h"
+#include "isoloss/oracle/evaluation_check.h"
 #include "isoloss/oracle/exact_dot.h"
 #include "isoloss/oracle/moe_check.h"
 #include "isoloss/oracle/precision_probe.h"
 #include "isoloss/oracle/probe_cases.h"
+#include "isoloss/oracle/probe_log_builder.h"
 #include "isoloss/oracle/step_oracle.h"
+#include "isoloss/train/step_columns.h"
 
 namespace isoloss::oracle {
 namespace {
-
-constexpr std::string_view kPlainCase = "plain";
-
-/// One step of a probed run, kept until the run has ended.
-struct RecordedStep {
-  StepRecord record;
-  runlog::StepRow row;
-  Matrix<float> expert_bias;  // after the update, [MoE layers, E]
-};
-
-/// Listens to a run, and stops it after `steps` steps.
-class RunRecorder {
- public:
-  RunRecorder(const train::Experiment& experiment, int64_t steps,
-              const ProbeCase& probe_case, const train::RunHooks& caller)
-      : steps_(steps),
-        caller_(caller),
-        initial_(experiment.model),
-        expert_bias_(experiment.model.n_moe_layers(),
-                     experiment.model.num_experts) {
-    hooks_ = caller;
-    hooks_.stop = &stop_;
-    hooks_.edit_initial_weights = [&](model::ParameterSet& weights) {
-      if (probe_case.edit != nullptr) {
-        probe_case.edit(experiment.model, weights);
-      }
-      if (caller_.edit_initial_weights) caller_.edit_initial_weights(weights);
-      KeepWeights(weights);
-    };
-    hooks_.on_tensor = [&](int64_t step, const model::Tensor& tensor) {
-      if (caller_.on_tensor) caller_.on_tensor(step, tensor);
-      Step(step).record.OnTensor(tensor);
-    };
-    hooks_.on_routing = [&](int64_t step, std::string_view module,
-                            MatrixView<const int32_t> ids) {
-      if (caller_.on_routing) caller_.on_routing(step, module, ids);
-      Step(step).record.OnRouting(module, ids, 0);
-    };
-    hooks_.after_update = [&](int64_t step, model::ParameterSet& weights,
-                              MatrixView<float> bias) {
-      if (caller_.after_update) caller_.after_update(step, weights, bias);
-      for (size_t layer = 0; layer < bias.rows(); ++layer) {
-        std::copy_n(bias.Row(layer), bias.cols(), expert_bias_.Row(layer));
-      }
-    };
-    hooks_.on_step = [&](const runlog::StepRow& row) {
-      if (caller_.on_step) caller_.on_step(row);
-      RecordedStep& step = Step(row.step);
-      step.row = row;
-      step.expert_bias.CopyFrom(expert_bias_);
-      stop_.store(row.step >= steps_ ||
-                  (caller_.stop != nullptr && caller_.stop->load()));
-    };
-  }
-
-  const train::RunHooks& hooks() const { return hooks_; }
-  const model::ParameterSet& initial() const { return initial_; }
-  std::map<int64_t, RecordedStep>& steps() { return recorded_; }
-
- private:
-  RecordedStep& Step(int64_t step) { return recorded_[step]; }
-
-  void KeepWeights(const model::ParameterSet& weights) {
-    for (size_t i = 0; i < weights.parameters().size(); ++i) {
-      initial_.parameters()[i].values.CopyFrom(weights.parameters()[i].values);
-    }
-  }
-
-  const int64_t steps_;
-  const train::RunHooks& caller_;
-  train::RunHooks hooks_;
-  model::ParameterSet initial_;
-  Matrix<float> expert_bias_;
-  std::map<int64_t, RecordedStep> recorded_;
-  std::atomic<bool> stop_{false};
-};
-
-/// Fills a log with the rows of one step after the other.
-class LogBuilder {
- public:
-  void BeginCase(const std::string& name) { log_.cases.push_back(name); }
-
-  /// By the run of the first case; steps are those of the unshaped one.
-  void Describe(const ProbeCase& probe_case, const runlog::RunLog& run) {
-    if (log_.cases.size() == 1) log_.provenance = run.provenance;
-    if (probe_case.name != kPlainCase) return;
-    log_.plain_steps = {run.steps.step, run.steps.loss_nats,
-                        run.steps.grad_norm};
-  }
-
-  void Add(int64_t step, const ReportSink& sink) {
-    for (const auto& [tensor, comparison] : sink.comparisons()) {
-      runlog::OracleRow row = comparison.Row();
-      row.probe_case = Case();
-      row.step = step;
-      row.tensor = Place(tensor);
-      log_.oracle.Append(row);
-    }
-    for (runlog::OracleRoutingRow row : sink.routing()) {
-      row.probe_case = Case();
-      row.step = step;
-      log_.routing.Append(row);
-    }
-  }
-
-  void Add(const PrecisionFindings& findings) {
-    for (const std::string& tensor : findings.tensors) Place(tensor);
-    log_.precision = findings.precision;
-    for (int64_t& tensor : log_.precision.tensor) {
-      tensor = Place(findings.tensors[static_cast<size_t>(tensor)]);
-    }
-    log_.routing_flips = findings.routing_flips;
-  }
-
-  runlog::ProbeLog& log() { return log_; }
-
- private:
-  int64_t Case() const { return static_cast<int64_t>(log_.cases.size()) - 1; }
-  int64_t Place(const std::string& tensor) {
-    const auto [place, is_new] =
-        places_.try_emplace(tensor, static_cast<int64_t>(places_.size()));
-    if (is_new) log_.tensors.push_back(tensor);
-    return place->second;
-  }
-
-  runlog::ProbeLog log_;
-  std::map<std::string, int64_t> places_;
-};
 
 /// Statistics would listen too, and no bit depends on them.
 train::Experiment Prepare(train::Experiment experiment,
@@ -158,23 +34,6 @@ train::Experiment Prepare(train::Experiment experiment,
   return experiment;
 }
 
-/// Counts of each step, [MoE layers, E].
-MatrixView<const int64_t> CountsOf(const runlog::RunLog& log, size_t step_place,
-                                   const model::ModelConfig& config) {
-  const size_t layers = config.n_moe_layers();
-  const size_t of_step = layers * config.num_experts;
-  if (log.moe.tokens_per_expert.size() < (step_place + 1) * of_step) {
-    ThrowError(ErrorKind::kFormat,
-               "probe: the run logged {} counts of tokens, but {} steps of {} "
-               "layers and {} experts need {}. Record them (train/"
-               "step_columns.h).",
-               log.moe.tokens_per_expert.size(), step_place + 1, layers,
-               config.num_experts, (step_place + 1) * of_step);
-  }
-  return {log.moe.tokens_per_expert.data() + step_place * of_step, layers,
-          config.num_experts};
-}
-
 train::RunHooks HooksOf(const ProbeOptions& options,
                         const train::Experiment& experiment,
                         const train::Arm& arm, uint64_t seed) {
@@ -184,18 +43,15 @@ train::RunHooks HooksOf(const ProbeOptions& options,
   return hooks;
 }
 
-/// Listens to a run, checks what its exchange did as each step ends, and stops
-/// it after `steps` steps.
-class ExchangeListener {
+/// Listens to a run, has `check` look at each step as it ends, and stops the
+/// run after `steps` steps.
+class StepListener {
  public:
-  ExchangeListener(const train::Experiment& experiment, const train::Arm& arm,
-                   int64_t steps, const train::RunHooks& caller,
-                   LogBuilder& builder)
-      : config_(experiment.model),
-        mesh_(MeshOf(experiment, arm)),
-        activations_(ActivationGrid(train::RecipeOf(arm))),
-        builder_(builder) {
-    hooks_ = caller;
+  using Check =
+      std::function<void(const StepRecord& record, const runlog::RunLog& rows)>;
+
+  StepListener(int64_t steps, const train::RunHooks& caller, Check check)
+      : hooks_(caller) {
     hooks_.stop = &stop_;
     hooks_.on_tensor = [&](int64_t step, const model::Tensor& tensor) {
       if (caller.on_tensor) caller.on_tensor(step, tensor);
@@ -206,35 +62,52 @@ class ExchangeListener {
       if (caller.on_routing) caller.on_routing(step, module, ids);
       record_.OnRouting(module, ids, 0);
     };
+    hooks_.on_rows = [this, &caller,
+                      check = std::move(check)](const runlog::RunLog& rows) {
+      if (caller.on_rows) caller.on_rows(rows);
+      if (rows.steps.step.empty()) return;  // an evaluation before training
+      check(record_, rows);
+      record_.Clear();
+    };
     hooks_.on_step = [this, steps, &caller](const runlog::StepRow& row) {
       if (caller.on_step) caller.on_step(row);
-      CheckStep(row.step);
       stop_.store(row.step >= steps ||
                   (caller.stop != nullptr && caller.stop->load()));
     };
   }
 
-  const train::RunHooks& hooks() const { return hooks_; }
+  /// To add some.
+  train::RunHooks& hooks() { return hooks_; }
 
  private:
-  void CheckStep(int64_t step) {
-    ReportSink sink;
-    for (size_t layer = config_.n_dense_layers; layer < config_.n_layers;
-         ++layer) {
-      CheckMoe(record_, config_, layer, mesh_, activations_, sink);
-    }
-    builder_.Add(step, sink);
-    record_ = StepRecord();
-  }
-
-  const model::ModelConfig& config_;
-  const expert_parallel::MeshConfig mesh_;
-  const Grid activations_;
-  LogBuilder& builder_;
   StepRecord record_;
   train::RunHooks hooks_;
   std::atomic<bool> stop_{false};
 };
+
+/// The counts that one step logged, [MoE layers, E].
+MatrixView<const int64_t> CountsOf(const runlog::MoeColumns& moe,
+                                   const model::ModelConfig& config) {
+  const size_t layers = config.n_moe_layers();
+  if (moe.tokens_per_expert.size() != layers * config.num_experts) {
+    ThrowError(ErrorKind::kFormat,
+               "probe: the step logged {} counts of tokens, but {} layers of "
+               "{} experts need {}. Record them (train/step_columns.h).",
+               moe.tokens_per_expert.size(), layers, config.num_experts,
+               layers * config.num_experts);
+  }
+  return {moe.tokens_per_expert.data(), layers, config.num_experts};
+}
+
+/// Expert biases after the update, [MoE layers, E], as logged.
+Matrix<float> BiasesOf(const runlog::MoeColumns& moe,
+                       const model::ModelConfig& config) {
+  Matrix<float> biases(config.n_moe_layers(), config.num_experts);
+  ISOLOSS_ASSERT(moe.expert_bias.size() == biases.size());
+  std::ranges::transform(moe.expert_bias, biases.data(),
+                         [](double bias) { return static_cast<float>(bias); });
+  return biases;
+}
 
 bool ReachedItsEnd(const runlog::RunLog& log, int64_t steps) {
   const bool aborted = !log.events.empty() && log.events.back().kind == "abort";
@@ -250,61 +123,138 @@ runlog::RunLog Train(const ProbeOptions& options,
              : train::TrainRun(experiment, arm, seed, corpus, team, hooks);
 }
 
-/// Returns whether the run finished its last step with finite numbers.
-bool ProbeExchange(const train::Experiment& original, const train::Arm& arm,
-                   uint64_t seed, const corpus::Corpus& corpus,
-                   ThreadTeam& team, const ProbeOptions& options,
-                   const ProbeCase& probe_case, LogBuilder& builder) {
-  if (original.model.n_moe_layers() == 0) return true;
-  const train::Experiment experiment = Prepare(original, probe_case);
+/// What is probed, and by whom.
+struct Subject {
+  const train::Experiment& original;
+  const train::Arm& arm;
+  uint64_t seed;
+  const corpus::Corpus& corpus;
+  ThreadTeam& team;
+  const ProbeOptions& options;
+};
+
+/// Each returns whether the run finished its last step with finite numbers.
+using CaseFunction = bool (*)(const Subject& subject,
+                              const ProbeCase& probe_case,
+                              ProbeLogBuilder& builder);
+
+/// Only what an exchange moves.
+bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
+                   ProbeLogBuilder& builder) {
+  const ProbeOptions& options = subject.options;
+  if (subject.original.model.n_moe_layers() == 0) return true;
+  const train::Experiment experiment = Prepare(subject.original, probe_case);
+  const model::ModelConfig& config = experiment.model;
+  const expert_parallel::MeshConfig mesh = MeshOf(experiment, subject.arm);
+  const Grid activations = ActivationGrid(train::RecipeOf(subject.arm));
   const int64_t steps =
       std::min(options.exchange_steps, experiment.train.steps);
   if (options.on_step) options.on_step(probe_case.name, steps);
   builder.BeginCase(probe_case.name);
-  const train::RunHooks caller = HooksOf(options, experiment, arm, seed);
-  ExchangeListener listener(experiment, arm, steps, caller, builder);
+  const train::RunHooks caller =
+      HooksOf(options, experiment, subject.arm, subject.seed);
+  StepListener listener(
+      steps, caller, [&](const StepRecord& record, const runlog::RunLog& rows) {
+        ReportSink sink;
+        for (size_t layer = config.n_dense_layers; layer < config.n_layers;
+             ++layer) {
+          CheckMoe(record, config, layer, mesh, activations, sink);
+        }
+        builder.Add(rows.steps.step.back(), sink);
+      });
   const runlog::RunLog log =
-      Train(options, experiment, arm, seed, corpus, team, listener.hooks());
-  builder.Describe(probe_case, log);
+      Train(options, experiment, subject.arm, subject.seed, subject.corpus,
+            subject.team, listener.hooks());
+  builder.EndCase(log);
   return ReachedItsEnd(log, steps);
 }
 
-/// Returns whether the run finished its last step with finite numbers.
-bool ProbeOneCase(const train::Experiment& original, const train::Arm& arm,
-                  uint64_t seed, const corpus::Corpus& corpus, ThreadTeam& team,
-                  const ProbeOptions& options, const ProbeCase& probe_case,
-                  LogBuilder& builder) {
-  const train::Experiment experiment = Prepare(original, probe_case);
+/// Every tensor of every step.
+bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
+                ProbeLogBuilder& builder) {
+  const ProbeOptions& options = subject.options;
+  const train::Experiment experiment = Prepare(subject.original, probe_case);
   const int64_t wanted = probe_case.name == kPlainCase
                              ? std::max(options.steps, options.plain_steps)
                              : options.steps;
   const int64_t steps = std::min(wanted, experiment.train.steps);
-  const train::RunHooks caller = HooksOf(options, experiment, arm, seed);
-  RunRecorder recorder(experiment, steps, probe_case, caller);
-  const runlog::RunLog log =
-      Train(options, experiment, arm, seed, corpus, team, recorder.hooks());
-  builder.BeginCase(probe_case.name);
-  builder.Describe(probe_case, log);
-
-  StepOracle oracle(experiment, arm, recorder.initial());
-  const corpus::Batches batches(corpus, experiment.data.sequence_length,
+  std::optional<ThreadTeam> own_team;
+  if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
+  ThreadTeam& team = own_team ? *own_team : subject.team;
+  const train::RunHooks caller =
+      HooksOf(options, experiment, subject.arm, subject.seed);
+  const corpus::Batches batches(subject.corpus, experiment.data.sequence_length,
                                 experiment.log.eval_sequences);
   corpus::Batch batch;
-  for (size_t i = 0; i < log.steps.step.size(); ++i) {
-    const int64_t step = log.steps.step[i];
-    const RecordedStep& recorded = recorder.steps()[step];
-    if (options.on_step) options.on_step(probe_case.name, step);
-    batches.Training(seed, step, experiment.train.sequences_per_batch, batch);
-    ReportSink sink;
-    oracle.Check(recorded.record, batch,
-                 {.row = recorded.row,
-                  .expert_bias = recorded.expert_bias.view(),
-                  .tokens_per_expert = CountsOf(log, i, experiment.model)},
-                 team, sink);
-    builder.Add(step, sink);
-    recorder.steps().erase(step);
-  }
+  std::optional<StepOracle> oracle;
+  builder.BeginCase(probe_case.name);
+  StepListener listener(
+      steps, caller, [&](const StepRecord& record, const runlog::RunLog& rows) {
+        const runlog::StepRow row = train::LastRow(rows.steps);
+        if (options.on_step) options.on_step(probe_case.name, row.step);
+        batches.Training(subject.seed, row.step,
+                         experiment.train.sequences_per_batch, batch);
+        const Matrix<float> biases = BiasesOf(rows.moe, experiment.model);
+        ReportSink sink;
+        oracle->Check(
+            record, batch,
+            {.row = row,
+             .expert_bias = biases.view(),
+             .tokens_per_expert = CountsOf(rows.moe, experiment.model)},
+            team, sink);
+        builder.Add(row.step, sink);
+      });
+  listener.hooks().edit_initial_weights = [&](model::ParameterSet& weights) {
+    if (probe_case.edit != nullptr) probe_case.edit(experiment.model, weights);
+    if (caller.edit_initial_weights) caller.edit_initial_weights(weights);
+    oracle.emplace(experiment, subject.arm, subject.seed, weights);
+  };
+  const runlog::RunLog log =
+      Train(options, experiment, subject.arm, subject.seed, subject.corpus,
+            team, listener.hooks());
+  builder.EndCase(log);
   return ReachedItsEnd(log, steps);
+}
+
+/// Only the held-out loss before the last step.
+bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
+                     ProbeLogBuilder& builder) {
+  const ProbeOptions& options = subject.options;
+  const train::Experiment experiment =
+      EvaluatingBatches(Prepare(subject.original, probe_case));
+  const int64_t steps = std::min(options.steps, experiment.train.steps);
+  const corpus::Corpus corpus =
+      HoldingOutBatch(subject.corpus, experiment, subject.seed, steps);
+  if (options.on_step) options.on_step(probe_case.name, steps);
+  builder.BeginCase(probe_case.name);
+  const train::RunHooks caller =
+      HooksOf(options, experiment, subject.arm, subject.seed);
+  Matrix<float> losses;
+  StepListener listener(steps, caller,
+                        [&](const StepRecord& record, const runlog::RunLog&) {
+                          losses.CopyFrom(record.At("loss_output").values);
+                        });
+  const runlog::RunLog log =
+      Train(options, experiment, subject.arm, subject.seed, corpus,
+            subject.team, listener.hooks());
+  ReportSink sink;
+  CheckEvaluation(log, steps, {losses.data(), losses.size()}, sink);
+  builder.Add(steps, sink);
+  builder.EndCase(log);
+  return ReachedItsEnd(log, steps);
+}
+
+CaseFunction FunctionOf(const ProbeCase& probe_case) {
+  switch (probe_case.scope) {
+    case ProbeScope::kSteps:
+      return &ProbeSteps;
+    case ProbeScope::kExchange:
+      return &ProbeExchange;
+    case ProbeScope::kEvaluation:
+      return &ProbeEvaluation;
+  }
+  ISOLOSS_ASSERT(false);
+  return nullptr;
 }
 
 }  // namespace
@@ -327,13 +277,11 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
       cases.push_back(&probe_case);
     }
   }
-  LogBuilder builder;
+  const Subject subject = {experiment, arm, seed, corpus, team, options};
+  ProbeLogBuilder builder;
   bool complete = true;
   for (const ProbeCase* probe_case : cases) {
-    const auto probe =
-        probe_case->exchange_only ? &ProbeExchange : &ProbeOneCase;
-    complete &= probe(experiment, arm, seed, corpus, team, options, *probe_case,
-                      builder);
+    complete &= FunctionOf(*probe_case)(subject, *probe_case, builder);
   }
   if (options.reference != nullptr) {
     if (options.on_step) options.on_step("reference", 0);

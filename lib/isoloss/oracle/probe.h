@@ -26,7 +26,8 @@ struct ProbeOptions {
   /// Steps of each case, from the first one; at most train.steps. A state that
   /// is one step old shows from step 2 on.
   int64_t steps = 3;
-  /// Of case `plain`, if more: two runs that part later part for a reason.
+  /// Of case `plain`, if more: what makes two runs part, and what hides behind
+  /// that, need not show in the first ones.
   int64_t plain_steps = 0;
   /// Of cases that check the exchange alone.
   int64_t exchange_steps = 32;
@@ -58,7 +59,7 @@ struct ProbeOptions {
 ///          do not fit the experiment; as ProbePrecision.
 /// Exact    rows depend on the experiment, the arm, the seed, the corpus and
 ///          what `hooks` do; not on the team.
-/// Cost     memory: all tensors of `steps` steps.
+/// Cost     memory: all tensors of one step.
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
                           const corpus::Corpus& corpus, ThreadTeam& team,

@@ -117,16 +117,68 @@ void TieRouterRows(const model::ModelConfig& config,
   }
 }
 
-/// A replayed routing fits only the sequences that it was recorded with.
+/// May a token have one expert more?
+bool HasRoomForAnother(const model::ModelConfig& model) {
+  const size_t offered = model.num_expert_groups == 0
+                             ? model.num_experts
+                             : model.num_experts / model.num_expert_groups *
+                                   model.num_limited_groups;
+  return model.top_k < offered;
+}
+
+/// More steps than the products' kernels add up in one go (kernels/gemm-inl.h),
+/// and no multiple of 32.
+constexpr size_t kDeepWidth = 1064;
+
+/// Sequences are longer than a block of the attention's queries
+/// (model/attention_core.h), and no multiple; experts get no whole number of
+/// tokens on average. A replayed routing fits only the sequences and slots that
+/// it was recorded with.
 void MakeTails(train::Experiment& experiment) {
   model::ModelConfig& model = experiment.model;
   model.moe_hidden_dim += 16;
-  model.dense_hidden_dim += 8;
+  model.dense_hidden_dim = std::max(model.dense_hidden_dim + 8, kDeepWidth);
   model.dim += 24;
   if (experiment.routing.mode != train::RoutingMode::kReplay) {
-    experiment.data.sequence_length = 40;
+    experiment.data.sequence_length = 99;
+    if (HasRoomForAnother(model)) ++model.top_k;
   }
   model::Validate(model, "probe case tails:");
+}
+
+/// Far below the norm of any gradient of the first steps.
+constexpr double kClipNorm = 0x1p-6;
+/// Of the size of a score's spread, so that biases decide.
+constexpr double kLoadBalanceCoeff = 0.05;
+
+/// Groups of two experts, as many as top-k needs and one that stays out where
+/// there is another; none if there were groups.
+void ToggleExpertGroups(model::ModelConfig& model) {
+  if (model.num_expert_groups > 0) {
+    model.num_expert_groups = model.num_limited_groups = 0;
+    return;
+  }
+  if (model.num_experts % 2 != 0) return;
+  model.num_expert_groups = model.num_experts / 2;
+  model.num_limited_groups = (model.top_k + 1) / 2;
+}
+
+/// What a model of the same tensors may do otherwise. YaRN with some
+/// frequencies stretched, some not and some between, whatever the sequences'
+/// length.
+void TakeOtherBranches(train::Experiment& experiment) {
+  model::ModelConfig& model = experiment.model;
+  const bool softmax = model.score_function == model::ScoreFunction::kSoftmax;
+  model.score_function =
+      softmax ? model::ScoreFunction::kSigmoid : model::ScoreFunction::kSoftmax;
+  model.route_norm = !model.route_norm;
+  ToggleExpertGroups(model);
+  model.yarn = !model.yarn;
+  model.rope_factor = 4.0;
+  model.original_seq_len = 4096.0;
+  model::Validate(model, "probe case branches:");
+  experiment.train.clip_norm = kClipNorm;
+  experiment.train.load_balance_coeff = kLoadBalanceCoeff;
 }
 
 }  // namespace
@@ -143,8 +195,14 @@ const std::vector<ProbeCase>& ProbeCases() {
       {"router_ties", "experts that tie exactly or that nobody chooses",
        nullptr, TieRouterRows},
       {"exchange", "the experiment as it is, for longer: the exchange alone",
-       nullptr, nullptr, true},
-      {"tails", "sizes that 32 does not divide", MakeTails, nullptr},
+       nullptr, nullptr, ProbeScope::kExchange},
+      {"tails", "sizes that 32 does not divide, three threads", MakeTails,
+       nullptr, ProbeScope::kSteps, 3},
+      {"branches",
+       "the other kind of scores, expert groups, positions; clipping",
+       TakeOtherBranches, nullptr},
+      {"evaluation", "held-out losses, of sequences that are trained on",
+       nullptr, nullptr, ProbeScope::kEvaluation},
   };
   return kCases;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/model/parameters.h"
@@ -10,17 +11,26 @@
 
 namespace isoloss::oracle {
 
+/// The experiment as it is.
+inline constexpr std::string_view kPlainCase = "plain";
+
+/// What a case checks.
+enum class ProbeScope {
+  kSteps,       ///< every tensor of every step
+  kExchange,    ///< what the exchange moves; none in models without experts
+  kEvaluation,  ///< held-out losses
+};
+
 struct ProbeCase {
   std::string name;
   std::string purpose;  ///< one line for lists
-  /// Changes sizes; null: as they are.
+  /// Changes sizes and switches; null: as they are.
   void (*shape)(train::Experiment& experiment) = nullptr;
   /// Changes the initial weights; null: as they are.
   void (*edit)(const model::ModelConfig& config,
                model::ParameterSet& weights) = nullptr;
-  /// Checks only what the exchange moves, in more steps. Left out of models
-  /// without experts.
-  bool exchange_only = false;
+  ProbeScope scope = ProbeScope::kSteps;
+  int threads = 0;  ///< of the team that trains; 0: the caller's
 };
 
 /// plain        as the experiment is
@@ -33,7 +43,13 @@ struct ProbeCase {
 ///              two that nearly nobody chooses
 /// exchange     as plain, for longer: a faulty exchange may spoil a row once in
 ///              a while (DeepEP issue 700: in 3 % of combines)
-/// tails        widths and lengths that 32 does not divide
+/// tails        widths and lengths that 32 does not divide; sequences of more
+///              than one block of queries; one slot more per token; dense
+///              layers deeper than a block of a product's sums; three threads
+/// branches     the other kind of scores (softmax or sigmoid), with or without
+///              their sum, expert groups and YaRN, whichever the model is not;
+///              gradients that are clipped, expert biases that outweigh scores
+/// evaluation   as plain, but what is held out is a batch of training
 const std::vector<ProbeCase>& ProbeCases();
 
 /// Errors   ConfigError that lists the names.

@@ -206,8 +206,7 @@ class RouterOracle {
         ids_(record.ExpertIds(name_)) {}
 
   void CheckScores() const;
-  void CheckChoice(model::RoutingMode routing,
-                   std::span<const float> bias) const;
+  void CheckChoice(const RoutingRule& rule) const;
   /// False if ids are out of range: nothing can be computed with them.
   bool IdsAreValid() const;
   void CheckWeights() const;
@@ -225,8 +224,9 @@ class RouterOracle {
     return Exactly(
         static_cast<double>(scores_(t, static_cast<size_t>(ids_(t, slot)))));
   }
-  ChoiceClass Classify(model::RoutingMode routing, size_t t,
-                       std::span<const float> bias) const;
+  /// Where nobody chooses: the id that the rule gives.
+  int32_t RequiredId(const RoutingRule& rule, size_t t, size_t slot) const;
+  ChoiceClass Classify(const RoutingRule& rule, size_t t) const;
   /// What a token's scores are divided by.
   Estimate Divisor(size_t t) const;
   std::vector<Estimate> LogitGradients(size_t t) const;
@@ -260,26 +260,28 @@ void RouterOracle::CheckScores() const {
   sink_.Add(name_ + ".scores_output", comparison);
 }
 
-ChoiceClass RouterOracle::Classify(model::RoutingMode routing, size_t t,
-                                   std::span<const float> bias) const {
-  if (routing == model::RoutingMode::kLearned) {
-    return ClassifyChoice(c_, ScoresOf(t), bias, IdsOf(t));
+int32_t RouterOracle::RequiredId(const RoutingRule& rule, size_t t,
+                                 size_t slot) const {
+  if (rule.mode == model::RoutingMode::kReplay) return rule.replayed(t, slot);
+  return static_cast<int32_t>((t * c_.top_k + slot) % c_.num_experts);
+}
+
+ChoiceClass RouterOracle::Classify(const RoutingRule& rule, size_t t) const {
+  if (rule.mode == model::RoutingMode::kLearned) {
+    return ClassifyChoice(c_, ScoresOf(t), rule.bias, IdsOf(t));
   }
   for (size_t k = 0; k < c_.top_k; ++k) {
-    const size_t forced = (t * c_.top_k + k) % c_.num_experts;
-    if (ids_(t, k) != static_cast<int32_t>(forced)) return ChoiceClass::kOther;
+    if (ids_(t, k) != RequiredId(rule, t, k)) return ChoiceClass::kOther;
   }
   return ChoiceClass::kEqual;
 }
 
-void RouterOracle::CheckChoice(model::RoutingMode routing,
-                               std::span<const float> bias) const {
-  if (routing == model::RoutingMode::kReplay) return;  // not the router's
+void RouterOracle::CheckChoice(const RoutingRule& rule) const {
   runlog::OracleRoutingRow row = {
       .layer = static_cast<int64_t>(layer_ - c_.n_dense_layers),
       .tokens = static_cast<int64_t>(ids_.rows())};
   for (size_t t = 0; t < ids_.rows(); ++t) {
-    const ChoiceClass choice = Classify(routing, t, bias);
+    const ChoiceClass choice = Classify(rule, t);
     if (choice == ChoiceClass::kFlip) ++row.flips;
     if (choice == ChoiceClass::kOther) ++row.other;
   }
@@ -399,12 +401,11 @@ ChoiceClass ClassifyChoice(const model::ModelConfig& config,
 }
 
 void CheckRouter(const StepRecord& record, const model::ModelConfig& config,
-                 size_t layer, model::RoutingMode routing,
-                 std::span<const float> bias,
+                 size_t layer, const RoutingRule& rule,
                  std::span<const int64_t> tokens_per_expert, ReportSink& sink) {
   const RouterOracle oracle(record, config, layer, sink);
   oracle.CheckScores();
-  oracle.CheckChoice(routing, bias);
+  oracle.CheckChoice(rule);
   if (!oracle.IdsAreValid()) return;
   oracle.CheckWeights();
   oracle.CheckGradient();

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "isoloss/base/matrix.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/routing_mode.h"
 #include "isoloss/oracle/report_sink.h"
@@ -38,15 +39,22 @@ ChoiceClass ClassifyChoice(const model::ModelConfig& config,
                            std::span<const float> bias,
                            std::span<const int32_t> expert_ids);
 
+/// What decides which experts the tokens of a step go to.
+struct RoutingRule {
+  model::RoutingMode mode = model::RoutingMode::kLearned;
+  /// [E], before the step's update; kLearned only.
+  std::span<const float> bias = {};
+  /// [T, K], of the log; kReplay only.
+  MatrixView<const int32_t> replayed = {};
+};
+
 /// What the router of "layers.<layer>.moe" announced: scores, expert ids (a row
-/// of the routing columns, unless they were replayed), topk_weights, the gate's
-/// gradient; and the counts that were logged, as tensor
-/// "<router>_tokens_per_expert".
-/// Shapes   bias, tokens_per_expert [E]: biases before the step's update.
+/// of the routing columns), topk_weights, the gate's gradient; and the counts
+/// that were logged, as tensor "<router>_tokens_per_expert".
+/// Shapes   tokens_per_expert [E].
 /// Errors   FormatError if the step did not announce one of them.
 void CheckRouter(const StepRecord& record, const model::ModelConfig& config,
-                 size_t layer, model::RoutingMode routing,
-                 std::span<const float> bias,
+                 size_t layer, const RoutingRule& rule,
                  std::span<const int64_t> tokens_per_expert, ReportSink& sink);
 
 }  // namespace isoloss::oracle

@@ -16,7 +16,6 @@
 #include "isoloss/oracle/linear_check.h"
 #include "isoloss/oracle/loss_check.h"
 #include "isoloss/oracle/norm_check.h"
-#include "isoloss/oracle/router_check.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::oracle {
@@ -55,7 +54,7 @@ expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
 }
 
 StepOracle::StepOracle(const train::Experiment& experiment,
-                       const train::Arm& arm,
+                       const train::Arm& arm, uint64_t seed,
                        const model::ParameterSet& initial)
     : config_(experiment.model),
       routing_(experiment.routing.mode),
@@ -63,7 +62,11 @@ StepOracle::StepOracle(const train::Experiment& experiment,
               model::GemmSites(experiment.model)),
       activations_(ActivationGrid(recipe_.recipe())),
       mesh_(MeshOf(experiment, arm)),
-      update_(experiment.model, experiment.train, initial) {}
+      update_(experiment.model, experiment.train, initial) {
+  if (routing_ == model::RoutingMode::kReplay) {
+    replay_.emplace(experiment.ReplayPath(seed), train::ShapeOf(experiment));
+  }
+}
 
 void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
                        const StepOutcome& outcome, ThreadTeam& team,
@@ -125,19 +128,25 @@ std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
                sink);
     });
     const size_t moe_layer = layer - config_.n_dense_layers;
-    const size_t experts = config_.num_experts;
-    const std::span bias(update_.expert_bias().Row(moe_layer), experts);
-    const std::span counts(outcome.tokens_per_expert.Row(moe_layer), experts);
-    parts.emplace_back(
-        [this, layer, bias, counts](const StepInputs& step, ReportSink& sink) {
-          CheckRouter(step.record, step.config, layer, routing_, bias, counts,
-                      sink);
-        });
+    const std::span counts(outcome.tokens_per_expert.Row(moe_layer),
+                           config_.num_experts);
+    parts.emplace_back([layer, rule = RuleOf(moe_layer, outcome.row.step),
+                        counts](const StepInputs& step, ReportSink& sink) {
+      CheckRouter(step.record, step.config, layer, rule, counts, sink);
+    });
   }
   parts.emplace_back(CheckLoss);
   AddNormParts(inputs, parts);
   AddElementwiseParts(inputs, parts);
   return parts;
+}
+
+RoutingRule StepOracle::RuleOf(size_t moe_layer, int64_t step) const {
+  RoutingRule rule = {
+      .mode = routing_,
+      .bias = {update_.expert_bias().Row(moe_layer), config_.num_experts}};
+  if (replay_) rule.replayed = replay_->Ids(step, moe_layer);
+  return rule;
 }
 
 void StepOracle::RequireAllChecked(const StepInputs& inputs,

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "isoloss/base/threads.h"
@@ -15,11 +16,13 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/oracle/report_sink.h"
+#include "isoloss/oracle/router_check.h"
 #include "isoloss/oracle/step_inputs.h"
 #include "isoloss/oracle/step_record.h"
 #include "isoloss/oracle/update_check.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/experiment.h"
+#include "isoloss/train/routing_replay.h"
 
 namespace isoloss::oracle {
 
@@ -30,10 +33,12 @@ expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
 /// Follows one run from its first step.
 class StepOracle {
  public:
-  /// `initial`: the master weights before the first step.
-  /// Errors   ConfigError if the arm's recipe does not fit the model.
+  /// `initial`: the master weights before the first step. `seed` names the log
+  /// that a replayed routing comes from.
+  /// Errors   ConfigError if the arm's recipe does not fit the model; those of
+  ///          train::RoutingReplay.
   StepOracle(const train::Experiment& experiment, const train::Arm& arm,
-             const model::ParameterSet& initial);
+             uint64_t seed, const model::ParameterSet& initial);
 
   /// Checks the next step, announced as `record` of `batch` by a single
   /// process. A tensor that the model must have and that was not announced, or
@@ -47,6 +52,7 @@ class StepOracle {
   bool HasAllTensors(const StepInputs& inputs, ReportSink& sink) const;
   std::vector<CheckPart> Parts(const StepInputs& inputs,
                                const StepOutcome& outcome) const;
+  RoutingRule RuleOf(size_t moe_layer, int64_t step) const;
   void RequireAllChecked(const StepInputs& inputs, ReportSink& sink) const;
 
   const model::ModelConfig config_;
@@ -55,6 +61,7 @@ class StepOracle {
   const Grid activations_;
   const expert_parallel::MeshConfig mesh_;
   UpdateOracle update_;
+  std::optional<train::RoutingReplay> replay_;
 };
 
 }  // namespace isoloss::oracle

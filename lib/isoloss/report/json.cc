@@ -75,6 +75,9 @@ Json PowerJson(const gate::Judgement& judgement) {
   const gate::PowerRecord& power = *judgement.power;
   const auto caught = power.CaughtInterval();
   return {{"policy_digest", power.policy_digest},
+          {"experiment", power.experiment},
+          {"recipe", power.recipe},
+          {"arm", power.arm},
           {"levels", power.levels},
           {"bugs", power.bugs},
           {"bugs_caught", power.bugs_caught},

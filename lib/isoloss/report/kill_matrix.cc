@@ -137,9 +137,10 @@ std::string Percent(double share) {
 std::string SummaryText(const KillMatrix& matrix) {
   const gate::Rate score = matrix.Score();
   const gate::Rate alarms = matrix.FalseAlarms();
-  std::string text = fmt::format(
-      "bugs caught: {} of {} (95 % interval {} to {})\n", score.count, score.of,
-      Percent(score.lower), Percent(score.upper));
+  std::string text = fmt::format("question: {}\n", matrix.question);
+  text += fmt::format("bugs caught: {} of {} (95 % interval {} to {})\n",
+                      score.count, score.of, Percent(score.lower),
+                      Percent(score.upper));
   text +=
       fmt::format("false alarms: {} in {} benign runs (95 % upper bound {})\n",
                   alarms.count, alarms.of, Percent(alarms.upper_one_sided));

@@ -67,6 +67,7 @@ Json CellsJson(const std::vector<gate::KillCell>& cells) {
 
 std::string RenderKillMatrixJson(const gate::KillMatrix& matrix) {
   Json json{{"schema_version", kKillMatrixSchemaVersion},
+            {"question", matrix.question},
             {"score", RateJson(matrix.Score())},
             {"false_alarms", RateJson(matrix.FalseAlarms())},
             {"columns", ColumnsJson(MakeKillTable(matrix))},

@@ -92,12 +92,13 @@ std::string RowSvg(const KillTable& table, const KillTable::Row& row, int y) {
 std::string Footer(const gate::KillMatrix& matrix, int y) {
   const gate::Rate score = matrix.Score();
   const gate::Rate alarms = matrix.FalseAlarms();
-  std::string svg = Text(
-      kMargin, y,
-      fmt::format("Planted bugs caught by the gate in every seed: {} of {} "
-                  "(95 % interval {:.1f} % to {:.1f} %)",
-                  score.count, score.of, 100 * score.lower, 100 * score.upper),
-      "font-weight=\"bold\"");
+  std::string svg =
+      Text(kMargin, y,
+           fmt::format("Question {}: planted bugs caught by the gate in every "
+                       "seed: {} of {} (95 % interval {:.1f} % to {:.1f} %)",
+                       matrix.question, score.count, score.of,
+                       100 * score.lower, 100 * score.upper),
+           "font-weight=\"bold\"");
   svg +=
       Text(kMargin, y + 20,
            fmt::format("False alarms: {} in {} benign runs (95 % upper "

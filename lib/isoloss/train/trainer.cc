@@ -216,6 +216,7 @@ void Trainer::Keep(int64_t step, runlog::RunLog& rows) {
   if (!keeps_exchange_) rows.exchange = {};
   recorder_->Append(rows);
   recorder_->Refresh(log_.refresh_seconds);
+  if (hooks_.on_rows) hooks_.on_rows(rows);
   if (step > 0 && hooks_.on_step) hooks_.on_step(LastRow(rows.steps));
 }
 

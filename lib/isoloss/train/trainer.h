@@ -39,6 +39,9 @@ struct RunHooks {
   /// After every step, on the training thread, once the step is on disk (if the
   /// run has files). A resumed run may compute steps again.
   std::function<void(const runlog::StepRow&)> on_step = {};
+  /// All that the log gets of a step, before `on_step`; of step 0, the
+  /// evaluation of the initial weights.
+  std::function<void(const runlog::RunLog& rows)> on_rows = {};
   /// What happened besides: resumed, checkpoint, damage that was found, …
   std::function<void(const runlog::Event&)> on_event = {};
   /// When it becomes true the run ends after its current step; may be null. Of

@@ -1,0 +1,44 @@
+#include "isoloss/oracle/probe_log_builder.h"
+
+#include "isoloss/oracle/probe_cases.h"
+
+namespace isoloss::oracle {
+
+void ProbeLogBuilder::Add(int64_t step, const ReportSink& sink) {
+  for (const auto& [tensor, comparison] : sink.comparisons()) {
+    runlog::OracleRow row = comparison.Row();
+    row.probe_case = Case();
+    row.step = step;
+    row.tensor = Place(tensor);
+    log_.oracle.Append(row);
+  }
+  for (runlog::OracleRoutingRow row : sink.routing()) {
+    row.probe_case = Case();
+    row.step = step;
+    log_.routing.Append(row);
+  }
+}
+
+void ProbeLogBuilder::Add(const PrecisionFindings& findings) {
+  for (const std::string& tensor : findings.tensors) Place(tensor);
+  log_.precision = findings.precision;
+  for (int64_t& tensor : log_.precision.tensor) {
+    tensor = Place(findings.tensors[static_cast<size_t>(tensor)]);
+  }
+  log_.routing_flips = findings.routing_flips;
+}
+
+void ProbeLogBuilder::EndCase(const runlog::RunLog& run) {
+  if (log_.cases.size() == 1) log_.provenance = run.provenance;
+  if (log_.cases.back() != kPlainCase) return;
+  log_.plain_steps = {run.steps.step, run.steps.loss_nats, run.steps.grad_norm};
+}
+
+int64_t ProbeLogBuilder::Place(const std::string& tensor) {
+  const auto [place, is_new] =
+      places_.try_emplace(tensor, static_cast<int64_t>(places_.size()));
+  if (is_new) log_.tensors.push_back(tensor);
+  return place->second;
+}
+
+}  // namespace isoloss::oracle
