@@ -92,9 +92,7 @@ class Check(GoldenTest):
 
         result = self.check("golden")
 
-        # Of training with equal bits: what digests it has changed, then.
-        self.assertEqual(result.returncode, FAIL, result.stderr)
-        self.assertIn("recorded_statistics", result.stdout)
+        self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIn(f"exact: drift: step 5: digest of {name}", result.stdout)
 
     def test_honours_the_policy_of_its_experiment(self):

@@ -248,6 +248,24 @@ class ApprovedFolder(ProgramTest):
             self.assertEqual(result.returncode, PASS, result.stdout + result.stderr)
         (self.folder / "approved/oracle.h5").unlink()
 
+    def test_models_of_other_parts_are_judged_too(self):
+        """Nothing is wrong with any: probes and verdicts must say so."""
+        for name, changes in {
+                "tied": ("model.tied_embeddings=true",),
+                "dense": ("model.n_dense_layers=2",),
+                "one_expert": ("model.num_experts=1", "model.top_k=1"),
+                "every_expert": ("model.top_k=4",),
+                "one_step": ("train.steps=1", "train.warmup_steps=0"),
+                "forced": ("routing.mode=forced_balance",)}.items():
+            settings = [word for change in changes for word in ("--set", change)]
+            settings += ["--set", "train.seeds=[1]"]
+            run = self.run_isoloss("run", self.tiny, "--out", name, *settings)
+            self.assertEqual(run.returncode, PASS, run.stderr)
+
+            result = self.verify("--against", name, *settings)
+
+            self.assertEqual(result.returncode, PASS, f"{name}: {result.stdout}{result.stderr}")
+
     def test_a_damaged_log_is_not_passed_over(self):
         folder = self.folder / "damaged"
         shutil.copytree(self.folder / "approved", folder)

@@ -75,6 +75,19 @@ TEST(Integrity, FindsAVarianceThatWasMergedWithTheWrongSign) {
   EXPECT_THAT(findings[0].message, HasSubstr("b.h5: norm_weight in step 1"));
 }
 
+TEST(Integrity, AsksForNoLoadOfExpertsThatAreNotThere) {
+  Two two = Same();
+  two.candidate.log.steps.expert_load_max_over_mean = {NAN, NAN, NAN};
+  EXPECT_THAT(two.Check("finite"), IsEmpty());
+
+  two.candidate.log.steps.expert_load_max_over_mean[1] = 1.5;
+  EXPECT_THAT(two.Check("finite"), SizeIs(1));
+
+  two.candidate.log.steps.expert_load_max_over_mean[1] = NAN;
+  two.candidate.log.moe.layers = 1;
+  EXPECT_THAT(two.Check("finite"), SizeIs(1));
+}
+
 TEST(Integrity, PassesOverStatisticsThatWereNotLogged) {
   Two two = Same();
   two.candidate.log.tensors.statistics[runlog::kStat_l2_norm].clear();

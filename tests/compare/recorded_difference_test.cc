@@ -9,6 +9,8 @@
 namespace isoloss::compare {
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
 runlog::RunLog Log() {
   runlog::RunLog log;
   log.parameters.step = {1, 2};
@@ -20,6 +22,10 @@ runlog::RunLog Log() {
   log.tensors.count = 2;
   log.tensors.names = {"w_output", "v_output"};
   log.tensors.digest = {11, 12};
+  log.tensors.statistics[runlog::kStat_numel] = {4, 4};
+  log.tensors.statistics[runlog::kStat_l1_norm] = {8, 8};
+  log.tensors.statistics[runlog::kStat_sum] = {1e-6, 8};
+  log.tensors.statistics[runlog::kStat_sqnr] = {30, kInfinity};
   log.tensors.statistics[runlog::kStat_mean] = {
       0.5, std::numeric_limits<double>::quiet_NaN()};
   log.moe.step = {1, 2};
@@ -27,6 +33,12 @@ runlog::RunLog Log() {
   log.moe.experts = 2;
   log.moe.tokens_per_expert = {3, 5, 4, 4};
   log.moe.router_entropy = {0.25, 0.5};
+  log.eval.step = {2};
+  log.eval.per_sequence_loss_nats = {2.5, 3.5};
+  log.exchange.step = {1, 2};
+  log.exchange.layers = 1;
+  log.exchange.rank_rows = {7, 6};
+  log.exchange.messages = {12, 12};
   return log;
 }
 
@@ -45,13 +57,26 @@ TEST(RecordedDifference, NamesWhatDiffersFirst) {
       {"grad_norm of v", 2, [](auto& log) { log.parameters.grad_norm[3] = 5; }},
       {"update_ratio of w", 2,
        [](auto& log) { log.parameters.update_ratio[2] *= 1 + 1e-8; }},
-      {"digest of v_output", 2, [](auto& log) { ++log.tensors.digest[1]; }},
       {"mean of v_output", 2,
        [](auto& log) { log.tensors.statistics[runlog::kStat_mean][1] = 0; }},
       {"tokens_per_expert of MoE layer 0, expert 1", 1,
        [](auto& log) { ++log.moe.tokens_per_expert[1]; }},
       {"router_entropy of MoE layer 0", 2,
        [](auto& log) { log.moe.router_entropy[1] = 0.75; }},
+      {"sqnr_db of w_output", 2,
+       [](auto& log) {
+         log.tensors.statistics[runlog::kStat_sqnr][0] = kInfinity;
+       }},
+      {"sqnr_db of v_output", 2,
+       [](auto& log) {
+         log.tensors.statistics[runlog::kStat_sqnr][1] = -kInfinity;
+       }},
+      {"sum of w_output", 2,
+       [](auto& log) { log.tensors.statistics[runlog::kStat_sum][0] += 1e-7; }},
+      {"loss_nats of held-out sequence 1", 2,
+       [](auto& log) { log.eval.per_sequence_loss_nats[1] = 3.25; }},
+      {"rank_rows of MoE layer 0", 1,
+       [](auto& log) { --log.exchange.rank_rows[0]; }},
   };
   for (const Change& change : changes) {
     runlog::RunLog changed = Log();
@@ -66,9 +91,19 @@ TEST(RecordedDifference, NamesWhatDiffersFirst) {
   }
 }
 
-TEST(RecordedDifference, AllowsForOtherMathematicalLibraries) {
+TEST(RecordedDifference, AllowsForOtherLibrariesAndOrders) {
   runlog::RunLog other = Log();
   other.moe.router_entropy[0] = std::nextafter(0.25, 1);
+  // A thousandth of the sum, but 1e-10 of what is summed.
+  other.tensors.statistics[runlog::kStat_sum][0] += 1e-9;
+
+  EXPECT_FALSE(FirstRecordedDifference(Log(), other).has_value());
+}
+
+TEST(RecordedDifference, LeavesDigestsAndMessagesToOthers) {
+  runlog::RunLog other = Log();
+  ++other.tensors.digest[1];
+  other.exchange.messages[1] = 24;
 
   EXPECT_FALSE(FirstRecordedDifference(Log(), other).has_value());
 }

@@ -268,7 +268,7 @@ gate::KillCell Refused(uint64_t seed, const std::string& what) {
       .peer_accepts = std::vector<bool>(compare::PeerRules().size(), false)};
 }
 
-/// Of all that two runs of one arm and seed recorded, and the final weights.
+/// Of losses, gradient norms and final weights.
 bool BitEqual(const compare::Run& a, const compare::Run& b) {
   const std::string& arm = a.log.provenance.arm;
   gate::Policy exact;

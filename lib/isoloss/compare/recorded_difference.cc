@@ -13,12 +13,15 @@ namespace {
 
 constexpr double kTolerance = 1e-9;
 
+/// `scale`: of the summands, where a sum may be far smaller than they are.
 template <typename T>
-bool Agree(T a, T b) {
+bool Agree(T a, T b, double scale) {
   if constexpr (std::is_floating_point_v<T>) {
-    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-    return a == b || std::fabs(a - b) <=
-                         kTolerance * std::max(std::fabs(a), std::fabs(b));
+    if (!std::isfinite(a) || !std::isfinite(b)) {
+      return a == b || (std::isnan(a) && std::isnan(b));
+    }
+    return std::fabs(a - b) <=
+           kTolerance * std::max({std::fabs(a), std::fabs(b), scale});
   } else {
     return a == b;
   }
@@ -29,6 +32,8 @@ struct Layout {
   const std::vector<int64_t>& steps;
   /// What value number i of a step belongs to: " of lm_head.weight".
   std::function<std::string(size_t)> of;
+  /// Of value number i of the column; empty: no more than the value itself.
+  std::function<double(size_t)> scale = {};
 };
 
 /// Keeps the first difference that it meets.
@@ -40,7 +45,7 @@ class Search {
     if (found_ || a.size() != b.size() || layout.steps.empty()) return;
     const size_t per_step = a.size() / layout.steps.size();
     for (size_t i = 0; i < a.size(); ++i) {
-      if (Agree(a[i], b[i])) continue;
+      if (Agree(a[i], b[i], layout.scale ? layout.scale(i) : 0.0)) continue;
       found_ = {fmt::format("{}{}", name, layout.of(i % per_step)),
                 layout.steps[i / per_step], static_cast<double>(a[i]),
                 static_cast<double>(b[i])};
@@ -67,10 +72,20 @@ void Tensors(const runlog::TensorColumns& a, const runlog::TensorColumns& b,
   if (a.step != b.step || a.names != b.names) return;
   const Layout layout = {
       a.step, [&](size_t i) { return fmt::format(" of {}", a.names[i]); }};
-  search.Column("digest", layout, a.digest, b.digest);
+  const std::vector<double>& magnitudes = a.statistics[runlog::kStat_l1_norm];
+  const std::vector<double>& numel = a.statistics[runlog::kStat_numel];
+  Layout sums = layout;
+  Layout means = layout;
+  if (!magnitudes.empty() && magnitudes.size() == numel.size()) {
+    sums.scale = [&](size_t i) { return magnitudes[i]; };
+    means.scale = [&](size_t i) { return magnitudes[i] / numel[i]; };
+  }
   for (size_t k = 0; k < runlog::kTensorStatisticCount; ++k) {
-    search.Column(runlog::kTensorStatistics[k].name, layout, a.statistics[k],
-                  b.statistics[k]);
+    const Layout& of_statistic = k == runlog::kStat_sum    ? sums
+                                 : k == runlog::kStat_mean ? means
+                                                           : layout;
+    search.Column(runlog::kTensorStatistics[k].name, of_statistic,
+                  a.statistics[k], b.statistics[k]);
   }
   const Layout histograms = {
       a.step, [&](size_t i) {
@@ -100,8 +115,39 @@ void Experts(const runlog::MoeColumns& a, const runlog::MoeColumns& b,
   search.Column("expert_bias", of_expert, a.expert_bias, b.expert_bias);
   search.Column("dropped_tokens", of_layer, a.dropped_tokens, b.dropped_tokens);
   search.Column("router_entropy", of_layer, a.router_entropy, b.router_entropy);
-  search.Column("routing_digest", of_layer, a.routing_digest, b.routing_digest);
   search.Column("routing_flips", of_layer, a.routing_flips, b.routing_flips);
+}
+
+void Evaluations(const runlog::EvalColumns& a, const runlog::EvalColumns& b,
+                 Search& search) {
+  if (a.step != b.step) return;
+  const Layout of_sequence = {
+      a.step,
+      [](size_t i) { return fmt::format(" of held-out sequence {}", i); }};
+  search.Column("loss_nats", of_sequence, a.per_sequence_loss_nats,
+                b.per_sequence_loss_nats);
+}
+
+bool SameMesh(const runlog::Provenance& a, const runlog::Provenance& b) {
+  return a.ranks == b.ranks && a.ranks_per_node == b.ranks_per_node &&
+         a.expert_data_parallel == b.expert_data_parallel;
+}
+
+/// How many bytes carry them is the transport's business.
+void Rows(const runlog::ExchangeColumns& a, const runlog::ExchangeColumns& b,
+          Search& search) {
+  if (a.step != b.step || a.layers != b.layers) return;
+  const Layout of_layer = {
+      a.step, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+  search.Column("assignments", of_layer, a.assignments, b.assignments);
+  search.Column("dispatch_rows", of_layer, a.dispatch_rows, b.dispatch_rows);
+  search.Column("rank_rows", of_layer, a.rank_rows, b.rank_rows);
+  search.Column("node_rows", of_layer, a.node_rows, b.node_rows);
+  search.Column("max_rows_per_rank", of_layer, a.max_rows_per_rank,
+                b.max_rows_per_rank);
+  search.Column("max_rows_per_expert", of_layer, a.max_rows_per_expert,
+                b.max_rows_per_expert);
+  search.Column("empty_experts", of_layer, a.empty_experts, b.empty_experts);
 }
 
 }  // namespace
@@ -112,6 +158,10 @@ std::optional<RecordedDifference> FirstRecordedDifference(
   Parameters(baseline.parameters, candidate.parameters, search);
   Tensors(baseline.tensors, candidate.tensors, search);
   Experts(baseline.moe, candidate.moe, search);
+  Evaluations(baseline.eval, candidate.eval, search);
+  if (SameMesh(baseline.provenance, candidate.provenance)) {
+    Rows(baseline.exchange, candidate.exchange, search);
+  }
   return search.found();
 }
 

@@ -16,12 +16,15 @@ struct RecordedDifference {
   double candidate = 0;
 };
 
-/// The first value of /parameters, /tensors and /moe, in this order, that two
-/// logs of bit-equal training disagree about: what computed the statistics has
-/// changed then, not the training. Real numbers may differ by 1e-9 of the
-/// larger, since mathematical libraries differ in last places.
+/// The first statistic of /parameters, /tensors, /moe, the held-out sequences
+/// and the rows (not the bytes) of /exchange, in this order, that two logs of
+/// bit-equal training disagree about: what computed it has changed then, not
+/// the training. Real numbers may differ by 1e-9 of the larger, sums and means
+/// by that of the magnitudes summed, since mathematical libraries and orders of
+/// summation differ. Digests are not compared: the sign of a zero changes them.
 /// Special  NaN equals NaN. Columns that only one log has, or that hold other
-///          steps, names or extents, are not compared.
+///          steps, names or extents, are not compared; nor rows that travelled
+///          over another mesh.
 std::optional<RecordedDifference> FirstRecordedDifference(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate);
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -135,7 +136,11 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   AppendUnpinned(all, judgement.warnings);
   for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
     std::string warning = compare::LearningWarning(*arm);
-    if (!warning.empty()) judgement.warnings.push_back(std::move(warning));
+    // Of a regression both arms bear one name.
+    if (!warning.empty() &&
+        std::ranges::count(judgement.warnings, warning) == 0) {
+      judgement.warnings.push_back(std::move(warning));
+    }
   }
   std::string two_changes =
       TwoChangesWarning(judgement.baseline, judgement.candidate);

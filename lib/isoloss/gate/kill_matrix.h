@@ -36,7 +36,7 @@ struct KillCell {
   /// Of each rule of KillMatrix::peers.
   std::vector<bool> peer_accepts = {};
   std::vector<double> loss_nats = {};  ///< of each step; empty: no run
-  bool bit_equal = false;  ///< all that is recorded, and the final weights
+  bool bit_equal = false;  ///< losses, gradient norms and final weights
   /// First step whose loss or gradient norm differs in any bit; 0: none.
   int64_t first_different_step = 0;
   double seconds = 0;  ///< run, probe and verdict

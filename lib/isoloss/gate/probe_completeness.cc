@@ -21,6 +21,7 @@ using Findings = std::vector<std::string>;
 constexpr std::string_view kPlainCase = "plain";
 constexpr std::string_view kExchangeCase = "exchange";
 constexpr std::string_view kEvaluationCase = "evaluation";
+constexpr std::string_view kHead = "lm_head";
 constexpr std::string_view kRouterSuffix = ".router.gate_output";
 
 /// What a step computes besides its parameters, by a tensor that says that it
@@ -146,13 +147,23 @@ class TensorList {
   Findings& findings_;
 };
 
+/// Its weight is the embedding's, and so are that weight's gradient and update.
+bool HasTiedHead(const std::vector<std::string>& parameters) {
+  return !parameters.empty() &&
+         std::ranges::count(parameters, fmt::format("{}.weight", kHead)) == 0;
+}
+
 void ReportMissingTensors(const ProbeLog& log,
                           const std::vector<std::string>& parameters,
                           Findings& findings) {
   TensorList tensors(log, findings);
+  const bool tied = HasTiedHead(parameters);
   for (const std::string& site : SitesOf(log.provenance.resolved_recipe)) {
-    for (const char* kind :
-         {"_output", "_dgrad", "_wgrad", "_weight", "_parameter", "_update"}) {
+    for (const char* kind : {"_output", "_dgrad"}) {
+      tensors.Require(site + kind, "each GEMM of the recipe must be probed");
+    }
+    if (tied && site == kHead) continue;
+    for (const char* kind : {"_wgrad", "_weight", "_parameter", "_update"}) {
       tensors.Require(site + kind, "each GEMM of the recipe must be probed");
     }
   }

@@ -60,7 +60,7 @@ struct Groups {
 };
 
 Groups GroupsOf(const StepInputs& inputs, const LinearSite& site) {
-  if (site.groups > 1) {
+  if (site.of_experts) {
     const ExpertRows& rows = inputs.expert_rows[site.moe_layer];
     Groups groups = {rows.begins, rows.unit_ends};
     if (!groups.ends.empty()) return groups;
@@ -130,6 +130,7 @@ std::vector<LinearSite> LinearSites(const StepInputs& inputs) {
     const std::string module = site.name.substr(0, site.name.rfind('.'));
     if (EndsWith(module, ".routed_experts")) {
       const size_t layer = std::stoul(module.substr(sizeof("layers.") - 1));
+      site.of_experts = true;
       site.groups = config.num_experts;
       site.moe_layer = layer - config.n_dense_layers;
     }

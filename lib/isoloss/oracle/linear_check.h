@@ -15,7 +15,8 @@ struct LinearSite {
   std::string name;
   std::string weight;  ///< its tensor: "<name>_weight" unless tied
   size_t groups = 1;
-  size_t moe_layer = 0;  ///< of routed experts
+  bool of_experts = false;  ///< routed ones, a group each
+  size_t moe_layer = 0;     ///< theirs
   Grid output = Grid::kBf16;
   /// dx was added to this tensor's values; empty: to nothing.
   std::string dgrad_addend;

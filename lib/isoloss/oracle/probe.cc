@@ -22,7 +22,7 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Statistics would listen too, and no bit depends on them.
+/// Statistics would listen too, and no bit depends on them or on evaluations.
 train::Experiment Prepare(train::Experiment experiment,
                           const ProbeCase& probe_case) {
   experiment.log.statistics_first = 0;
@@ -30,6 +30,8 @@ train::Experiment Prepare(train::Experiment experiment,
   experiment.log.digests_first = 0;
   experiment.log.digests_every = 0;
   experiment.log.dump_tensors.clear();
+  // Sequences may be longer; what case plain is, must show in its digests.
+  if (probe_case.name != kPlainCase) experiment.log.eval_sequences = 1;
   if (probe_case.shape != nullptr) probe_case.shape(experiment);
   return experiment;
 }
@@ -216,13 +218,17 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
   return ReachedItsEnd(log, steps);
 }
 
+/// One update lies before it. After two, expert biases may be back at zero.
+constexpr int64_t kEvaluatedStep = 2;
+
 /// Only the held-out loss before the last step.
 bool ProbeEvaluation(const Subject& subject, const ProbeCase& probe_case,
                      ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
   const train::Experiment experiment =
       EvaluatingBatches(Prepare(subject.original, probe_case));
-  const int64_t steps = std::min(options.steps, experiment.train.steps);
+  const int64_t steps =
+      std::min({kEvaluatedStep, options.steps, experiment.train.steps});
   const corpus::Corpus corpus =
       HoldingOutBatch(subject.corpus, experiment, subject.seed, steps);
   if (options.on_step) options.on_step(probe_case.name, steps);
@@ -281,7 +287,14 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
   ProbeLogBuilder builder;
   bool complete = true;
   for (const ProbeCase* probe_case : cases) {
-    complete &= FunctionOf(*probe_case)(subject, *probe_case, builder);
+    try {
+      complete &= FunctionOf(*probe_case)(subject, *probe_case, builder);
+    } catch (const Error& error) {
+      // Another shape of the experiment than its author gave it.
+      if (error.kind() != ErrorKind::kConfig) throw;
+      ThrowError(ErrorKind::kConfig, "probe case {}: {}", probe_case->name,
+                 error.what());
+    }
   }
   if (options.reference != nullptr) {
     if (options.on_step) options.on_step("reference", 0);

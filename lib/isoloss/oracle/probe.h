@@ -59,7 +59,7 @@ struct ProbeOptions {
 ///          do not fit the experiment; as ProbePrecision.
 /// Exact    rows depend on the experiment, the arm, the seed, the corpus and
 ///          what `hooks` do; not on the team.
-/// Cost     memory: all tensors of one step.
+/// Cost     memory: all tensors of one step, and 8 bytes a token of the corpus.
 runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                           const train::Arm& arm, uint64_t seed,
                           const corpus::Corpus& corpus, ThreadTeam& team,

@@ -38,7 +38,7 @@ void HeatRowAndColumn(const model::ModelConfig& /*config*/,
   constexpr float kHeat = 0x1p12f;
   ForEachMatrix(weights, [](MatrixView<float> matrix) {
     const size_t row = matrix.rows() / 3;
-    const size_t column = matrix.cols() / 2 + 1;
+    const size_t column = std::min(matrix.cols() / 2 + 1, matrix.cols() - 1);
     for (size_t j = 0; j < matrix.cols(); ++j) matrix(row, j) *= kHeat;
     for (size_t i = 0; i < matrix.rows(); ++i) {
       if (i != row) matrix(i, column) *= kHeat;
@@ -51,7 +51,7 @@ void ZeroRowAndBlock(const model::ModelConfig& /*config*/,
   ForEachMatrix(weights, [](MatrixView<float> matrix) {
     std::fill_n(matrix.Row(0), matrix.cols(), 0.0f);
     const size_t block = std::min(kMxBlockSize, matrix.cols());
-    std::fill_n(matrix.Row(1), block, 0.0f);
+    if (matrix.rows() > 1) std::fill_n(matrix.Row(1), block, 0.0f);
   });
 }
 
@@ -143,13 +143,17 @@ void MakeTails(train::Experiment& experiment) {
     experiment.data.sequence_length = 99;
     if (HasRoomForAnother(model)) ++model.top_k;
   }
-  model::Validate(model, "probe case tails:");
+  model::Validate(model, "[model]");
 }
 
 /// Far below the norm of any gradient of the first steps.
 constexpr double kClipNorm = 0x1p-6;
 /// Of the size of a score's spread, so that biases decide.
 constexpr double kLoadBalanceCoeff = 0.05;
+
+void MakeBiasesLarge(train::Experiment& experiment) {
+  experiment.train.load_balance_coeff = kLoadBalanceCoeff;
+}
 
 /// Groups of two experts, as many as top-k needs and one that stays out where
 /// there is another; none if there were groups.
@@ -176,9 +180,11 @@ void TakeOtherBranches(train::Experiment& experiment) {
   model.yarn = !model.yarn;
   model.rope_factor = 4.0;
   model.original_seq_len = 4096.0;
-  model::Validate(model, "probe case branches:");
+  model.beta_fast = 32.0;
+  model.beta_slow = 1.0;
+  model::Validate(model, "[model]");
   experiment.train.clip_norm = kClipNorm;
-  experiment.train.load_balance_coeff = kLoadBalanceCoeff;
+  MakeBiasesLarge(experiment);
 }
 
 }  // namespace
@@ -202,7 +208,7 @@ const std::vector<ProbeCase>& ProbeCases() {
        "the other kind of scores, expert groups, positions; clipping",
        TakeOtherBranches, nullptr},
       {"evaluation", "held-out losses, of sequences that are trained on",
-       nullptr, nullptr, ProbeScope::kEvaluation},
+       MakeBiasesLarge, nullptr, ProbeScope::kEvaluation},
   };
   return kCases;
 }

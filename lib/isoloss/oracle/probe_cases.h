@@ -49,7 +49,8 @@ struct ProbeCase {
 /// branches     the other kind of scores (softmax or sigmoid), with or without
 ///              their sum, expert groups and YaRN, whichever the model is not;
 ///              gradients that are clipped, expert biases that outweigh scores
-/// evaluation   as plain, but what is held out is a batch of training
+/// evaluation   as plain, but what is held out is a batch of training, and
+///              expert biases are large
 const std::vector<ProbeCase>& ProbeCases();
 
 /// Errors   ConfigError that lists the names.
