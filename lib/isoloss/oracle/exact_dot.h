@@ -28,8 +28,9 @@ Grid ActivationGrid(const precision::Recipe& recipe);
 Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride = 1,
              size_t b_stride = 1);
 
-/// Dot products computed at once.
-inline constexpr size_t kDotLanes = 8;
+/// Dot products computed at once: enough to hide how long each step of a chain
+/// takes.
+inline constexpr size_t kDotLanes = 16;
 
 /// As Dot for a and each of `count` <= kDotLanes rows of b.
 void DotRows(const float* a, const float* const* b, size_t count, size_t size,
