@@ -1,5 +1,6 @@
 // Errors in how operands and their copies lie in memory.
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "isoloss/mutants/engine.h"
@@ -53,46 +54,46 @@ void RequantizedTranspose(MutantContext& context) {
            }});
 }
 
-/// Rows are checked against the number of columns and the reverse, so what lies
-/// beyond the smaller one is never stored.
-void StoreMaskSwapped(MutantContext& context) {
+/// Edits the quantised weights of dgrad.
+void EditDgradWeights(MutantContext& context,
+                      std::function<void(Matrix<float>& rows)> edit) {
   context.hooks.gemm_engine = MakeEngine(
       {.touches =
            [](const GemmTask& task) {
              return IsQuantized(task) && task.role == GemmRole::kDgrad;
            },
        .after_quantising =
-           [](const Place& place, Matrix<float>& rows) {
-             if (!place.IsWeight()) return;
-             for (size_t i = 0; i < rows.rows(); ++i) {
-               for (size_t k = 0; k < rows.cols(); ++k) {
-                 if (i >= rows.cols() || k >= rows.rows()) rows(i, k) = 0;
-               }
-             }
+           [edit = std::move(edit)](const Place& place, Matrix<float>& rows) {
+             if (place.IsWeight()) edit(rows);
            }});
+}
+
+/// Rows are checked against the number of columns and the reverse, so what lies
+/// beyond the smaller one is never stored.
+void StoreMaskSwapped(MutantContext& context) {
+  EditDgradWeights(context, [](Matrix<float>& rows) {
+    for (size_t i = 0; i < rows.rows(); ++i) {
+      for (size_t k = 0; k < rows.cols(); ++k) {
+        if (i >= rows.cols() || k >= rows.rows()) rows(i, k) = 0;
+      }
+    }
+  });
 }
 
 /// The last quarter of each tile was transposed within itself once too often.
 void TileTransposeCorrupts(MutantContext& context) {
   constexpr size_t kHalf = kTile / 2;
-  context.hooks.gemm_engine = MakeEngine(
-      {.touches =
-           [](const GemmTask& task) {
-             return IsQuantized(task) && task.role == GemmRole::kDgrad;
-           },
-       .after_quantising =
-           [](const Place& place, Matrix<float>& rows) {
-             if (!place.IsWeight()) return;
-             for (size_t i0 = kHalf; i0 + kHalf <= rows.rows(); i0 += kTile) {
-               for (size_t k0 = kHalf; k0 + kHalf <= rows.cols(); k0 += kTile) {
-                 for (size_t i = 0; i < kHalf; ++i) {
-                   for (size_t k = 0; k < i; ++k) {
-                     std::swap(rows(i0 + i, k0 + k), rows(i0 + k, k0 + i));
-                   }
-                 }
-               }
-             }
-           }});
+  EditDgradWeights(context, [](Matrix<float>& rows) {
+    for (size_t i0 = kHalf; i0 + kHalf <= rows.rows(); i0 += kTile) {
+      for (size_t k0 = kHalf; k0 + kHalf <= rows.cols(); k0 += kTile) {
+        for (size_t i = 0; i < kHalf; ++i) {
+          for (size_t k = 0; k < i; ++k) {
+            std::swap(rows(i0 + i, k0 + k), rows(i0 + k, k0 + i));
+          }
+        }
+      }
+    }
+  });
 }
 
 /// Until the first update writes it, the copy for dgrad is zero.
