@@ -155,7 +155,7 @@ class Ensemble(ProgramTest):
         self.assert_refused(self.build(steps=7), "--steps is 7", "has 6")
 
     def test_ranges_are_those_of_whole_numbers(self):
-        for option in ("--steps", "--workers", "--runs", "--probe-steps"):
+        for option in ("--steps", "--workers", "--runs", "--probe-steps", "--first-seed"):
             with self.subTest(option=option):
                 result = self.build(option, "-1")
                 self.assertEqual(result.returncode, USAGE)

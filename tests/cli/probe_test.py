@@ -37,6 +37,9 @@ class Probe(ProgramTest):
                             "Arms of this experiment: bf16, mxfp8.")
         self.assert_refused(self.run_isoloss("probe", self.tiny, "--case", "plane"),
                             "there is no case `plane`", "plain", "tails")
+        self.assert_refused(self.run_isoloss("probe", self.tiny, "--case", "tails",
+                                             "--case", "tails"),
+                            "case tails is given more than once")
         self.assert_refused(self.probe("--arm", "bf16", "--reference", "mxfp8"), "mxfp8",
                             code=INVALID)
 

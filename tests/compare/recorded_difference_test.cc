@@ -13,6 +13,9 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 runlog::RunLog Log() {
   runlog::RunLog log;
+  log.steps.step = {1, 2};
+  log.steps.expert_load_max_over_mean = {1.25, 1};
+  log.steps.dead_experts = {0, 0};
   log.parameters.step = {1, 2};
   log.parameters.count = 2;
   log.parameters.names = {"w", "v"};
@@ -33,6 +36,7 @@ runlog::RunLog Log() {
   log.moe.experts = 2;
   log.moe.tokens_per_expert = {3, 5, 4, 4};
   log.moe.router_entropy = {0.25, 0.5};
+  log.moe.padding_rows = {8, 8};
   log.eval.step = {2};
   log.eval.per_sequence_loss_nats = {2.5, 3.5};
   log.exchange.step = {1, 2};
@@ -54,6 +58,11 @@ struct Change {
 
 TEST(RecordedDifference, NamesWhatDiffersFirst) {
   const Change changes[] = {
+      {"expert_load_max_over_mean", 2,
+       [](auto& log) { log.steps.expert_load_max_over_mean[1] = 0.9; }},
+      {"dead_experts", 1, [](auto& log) { ++log.steps.dead_experts[0]; }},
+      {"padding_rows of MoE layer 0", 2,
+       [](auto& log) { log.moe.padding_rows[1] = 7; }},
       {"grad_norm of v", 2, [](auto& log) { log.parameters.grad_norm[3] = 5; }},
       {"update_ratio of w", 2,
        [](auto& log) { log.parameters.update_ratio[2] *= 1 + 1e-8; }},

@@ -1,8 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "judged_runs.h"
 #include "sample_evidence.h"
@@ -78,6 +83,66 @@ TEST(EarlyWindow, AllowsAFlipWhereGoodRunsAgree) {
   // The floor is 256 roundings and the threshold then 1.
   EXPECT_EQ(outcome(255.9), Outcome::kPass);
   EXPECT_EQ(outcome(256.1), Outcome::kFail);
+}
+
+/// Good runs that agree to the last bit, and a run of equal bits but for one
+/// figure of its first parameter in step 1.
+struct SmallParameter {
+  /// `parameter` is a name of run logs, `update` that of its update in probes.
+  SmallParameter(const std::string& parameter, const std::string& update) {
+    for (auto& member : early.benign.ensemble.members) {
+      member.reference_parameters.names[0] = parameter;
+      member.steps = member.reference_steps;
+      member.parameters = member.reference_parameters;
+    }
+    early.versions = TwoVersions(1, /*equal=*/true);
+    early.versions.approved[0].log.parameters.names[0] = parameter;
+    compare::Run& run = early.versions.now[0];
+    run.log.parameters.names[0] = parameter;
+    run.log.provenance.final_weights_digest = "other";
+    probe = SampleProbe(run);
+    std::ranges::replace(probe.log.tensors, "layers.0.wq_update", update);
+  }
+
+  /// With that figure times e^`logarithm`.
+  Outcome Judged(std::vector<double> runlog::ParameterColumns::*figure,
+                 double logarithm, bool probed = true) const {
+    TwoVersions versions = early.versions;
+    (versions.now[0].log.parameters.*figure)[0] *= std::exp(logarithm);
+    const compare::Pairing pairing = versions.Pair();
+    const Judgement judgement =
+        Judge({.pairing = &pairing,
+               .candidate_probes = std::span(&probe, probed ? 1 : 0),
+               .benign = &early.benign},
+              Regression(), {.climb_all = true});
+    return CheckNamed(judgement, "early_window").outcome;
+  }
+
+  EarlyCase early;
+  Probe probe;
+};
+
+/// One element of a small tensor moves its norms by more than 256 roundings.
+TEST(EarlyWindow, AllowsASmallParameterWhatOneElementDoes) {
+  const SmallParameter parameters[] = {
+      {"wq.weight", "wq_update"},
+      {"routed_experts.inner_experts.w1_EFD", "routed_experts.w1_update"}};
+  for (const SmallParameter& small : parameters) {
+    constexpr double kElements = 1000;  // of each tensor of SampleProbe
+    const auto gradient = &runlog::ParameterColumns::grad_norm;
+    const auto update = &runlog::ParameterColumns::update_ratio;
+
+    // Floors are 2^-4 / n and 1 / (2 n), and the threshold is 1. Figures near 1
+    // leave errors of some 1e-16 in logarithms of 1e-4, far below 0.1 %.
+    constexpr double kBelow = 0.999 / kElements;
+    constexpr double kAbove = 1.001 / kElements;
+    EXPECT_EQ(small.Judged(gradient, kBelow / 16), Outcome::kPass);
+    EXPECT_EQ(small.Judged(gradient, kAbove / 16), Outcome::kFail);
+    EXPECT_EQ(small.Judged(update, kBelow / 2), Outcome::kPass);
+    EXPECT_EQ(small.Judged(update, kAbove / 2), Outcome::kFail);
+    EXPECT_EQ(small.Judged(update, kBelow / 2, /*probed=*/false),
+              Outcome::kFail);
+  }
 }
 
 TEST(EarlyWindow, JudgesEverySeed) {

@@ -188,7 +188,18 @@ TEST(AttentionCheck, FindsAnotherRotationOrScale) {
   EXPECT_GT(change([](RecordedStep& s) { s.config.rope_factor = 39; }), 0);
   EXPECT_GT(change([](RecordedStep& s) { s.config.mscale = 0.9; }), 0);
   EXPECT_GT(change([](RecordedStep& s) { s.config.yarn = false; }), 0);
-  EXPECT_GT(change([](RecordedStep& s) { ++s.batch.positions[5]; }), 0);
+}
+
+// Positions are what is checked, not what the check goes by.
+TEST(AttentionCheck, FindsAWrongPosition) {
+  const model::ModelConfig config = SmallConfig();
+  const RecordedStep step(config, OneRank(config), "bf16", {70, 1},
+                          [](auto& batch) { --batch.positions[69]; });
+  ReportSink sink;
+
+  CheckOf(step)(sink);
+
+  EXPECT_GT(isoloss::testing::Others(sink), 0);
 }
 
 // DeepSeek-V3's factors: docs/model.md, section 3.

@@ -30,11 +30,13 @@ struct RecordedStep {
   RecordedStep(const model::ModelConfig& model_config,
                const expert_parallel::MeshConfig& mesh_config,
                const std::string& recipe,
-               const std::vector<size_t>& lengths = {70, 1, 33, 24})
+               const std::vector<size_t>& lengths = {70, 1, 33, 24},
+               const std::function<void(SmallBatch&)>& edit_batch = {})
       : config(model_config),
         mesh(mesh_config),
         grid(oracle::ActivationGrid(precision::RecipeByName(recipe))) {
-    const SmallBatch tokens(config, lengths);
+    SmallBatch tokens(config, lengths);
+    if (edit_batch) edit_batch(tokens);
     batch = {.tokens = tokens.tokens,
              .labels = tokens.labels,
              .positions = tokens.positions,

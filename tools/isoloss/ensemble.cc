@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -170,8 +171,10 @@ Action DeclareEnsemble(CLI::App& app) {
                    "First steps of each member (default: 20, the policy's "
                    "early_steps)")
       ->check(CLI::Range(int64_t{1}, kMostSteps));
-  build->add_option("--first-seed", arguments->first_seed,
-                    "Seeds: the first of the new ones (default: 1000001)");
+  build
+      ->add_option("--first-seed", arguments->first_seed,
+                   "Seeds: the first of the new ones (default: 1000001)")
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
   build
       ->add_option("--probe-steps", arguments->probe_steps,
                    "Seeds: steps of the precision probe, ascending (default: "

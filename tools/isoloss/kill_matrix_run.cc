@@ -67,11 +67,9 @@ class KillMatrixRunner {
 
   KillMatrixResult Run() {
     PrepareFolder();
-    if (!MakeUnchanged() || !MakeBaselines() || !MakeMlperfReferences()) {
-      return {{}, true};
-    }
+    if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
     RequireSoundEvidence();
-    if (!MakeCells()) return {{}, true};
+    if (!MakeMlperfReferences() || !MakeCells()) return {{}, true};
     return {Assemble(), false};
   }
 
@@ -139,7 +137,7 @@ void KillMatrixRunner::PrepareFolder() {
   fs::create_directories(plan_.folder / "cells");
   fs::create_directories(plan_.folder / "work");
   const fs::path path = plan_.folder / "plan.toml";
-  if (!fs::exists(path)) {
+  if (!fs::exists(path) || fs::is_empty(plan_.folder / "cells")) {
     WriteFileAtomically(path, PlanText());
     return;
   }
@@ -365,9 +363,25 @@ bool KillMatrixRunner::MakeMlperfReferences() {
                  });
 }
 
-/// Otherwise whatever is wrong with the evidence would count as a catch.
+/// Otherwise whatever is wrong with the evidence would count as a catch. The
+/// ladder itself asks nothing of an ensemble that bit-equal runs do not need.
 void KillMatrixRunner::RequireSoundEvidence() const {
   for (size_t i = 0; i < unchanged_.size(); ++i) {
+    if (plan_.ensemble) {
+      const compare::Run& baseline = BaselineOf(plan_.seeds[i]);
+      const auto mismatches = gate::Mismatches(
+          *plan_.ensemble,
+          plan_.reference ? runlog::EnsembleKind::kSeeds
+                          : runlog::EnsembleKind::kBenign,
+          compare::PairBySeed(BaselineArm().name, {&baseline}, plan_.arm.name,
+                              {&unchanged_[i].run}));
+      if (!mismatches.empty()) {
+        ThrowError(ErrorKind::kConfig,
+                   "mutants run: {}. Make it again for this experiment and "
+                   "arm: isoloss ensemble build.",
+                   mismatches[0]);
+      }
+    }
     const gate::KillCell cell =
         JudgeTraces({nullptr, plan_.seeds[i]}, unchanged_[i]);
     if (cell.verdict == gate::Outcome::kPass) continue;

@@ -229,7 +229,8 @@ Action DeclareMutantsRun(CLI::App& app) {
       ->check(CLI::Range(1, 1000));
   app.add_option("--benign", arguments->benign,
                  "Benign runs besides, which must all pass; 299 without an "
-                 "alarm show a rate below 1 % (default: 0)");
+                 "alarm show a rate below 1 % (default: 0)")
+      ->check(CLI::Range(0, 100'000));
   app.add_option("--out", arguments->out,
                  "Folder that keeps finished cells and gets the matrix "
                  "(default: runs/<experiment name>-mutants)");

@@ -58,6 +58,17 @@ class Search {
   std::optional<RecordedDifference> found_;
 };
 
+void Steps(const runlog::StepColumns& a, const runlog::StepColumns& b,
+           Search& search) {
+  if (a.step != b.step) return;
+  const Layout of_step = {a.step, [](size_t) { return std::string(); }};
+  search.Column("expert_load_max_over_mean", of_step,
+                a.expert_load_max_over_mean, b.expert_load_max_over_mean);
+  search.Column("dead_experts", of_step, a.dead_experts, b.dead_experts);
+  search.Column("nonfinite_gradients", of_step, a.nonfinite_gradients,
+                b.nonfinite_gradients);
+}
+
 void Parameters(const runlog::ParameterColumns& a,
                 const runlog::ParameterColumns& b, Search& search) {
   if (a.step != b.step || a.names != b.names) return;
@@ -133,6 +144,14 @@ bool SameMesh(const runlog::Provenance& a, const runlog::Provenance& b) {
          a.expert_data_parallel == b.expert_data_parallel;
 }
 
+void Padding(const runlog::MoeColumns& a, const runlog::MoeColumns& b,
+             Search& search) {
+  if (a.step != b.step || a.layers != b.layers) return;
+  const Layout of_layer = {
+      a.step, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+  search.Column("padding_rows", of_layer, a.padding_rows, b.padding_rows);
+}
+
 /// How many bytes carry them is the transport's business.
 void Rows(const runlog::ExchangeColumns& a, const runlog::ExchangeColumns& b,
           Search& search) {
@@ -155,11 +174,13 @@ void Rows(const runlog::ExchangeColumns& a, const runlog::ExchangeColumns& b,
 std::optional<RecordedDifference> FirstRecordedDifference(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
   Search search;
+  Steps(baseline.steps, candidate.steps, search);
   Parameters(baseline.parameters, candidate.parameters, search);
   Tensors(baseline.tensors, candidate.tensors, search);
   Experts(baseline.moe, candidate.moe, search);
   Evaluations(baseline.eval, candidate.eval, search);
   if (SameMesh(baseline.provenance, candidate.provenance)) {
+    Padding(baseline.moe, candidate.moe, search);
     Rows(baseline.exchange, candidate.exchange, search);
   }
   return search.found();

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <string_view>
 
+#include "isoloss/gate/count_floors.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/gate/null_test.h"
 
@@ -83,24 +86,46 @@ double LogRatio(double a, double b) {
   return std::clamp(std::log(a / b), -kLargest, kLargest);
 }
 
-/// One element that falls to the other side of a BF16 rounding, 2^-9 of itself,
-/// moves the norm of 2^14 like ones by 2^-16, which is 256 roundings of FP32.
-/// At which step the first one falls is chance: good runs need not show it.
-double Resolution(const Policy& policy) {
-  return policy.resolution_ulps * 0x1p-24;
+// What one of n elements adds to the logarithm of their norm, times n, if the
+// others are like it. At which step the first one moves is chance: good runs
+// need not show it.
+/// Its gradient falls to the other side of a rounding of E4M3: d / n for a
+/// relative change d.
+constexpr double kGradientWhole = 0x1p-4;
+/// Its gradient is 0 or not, so that Adam's first steps are whole or none: the
+/// norm's square changes by 1 / n.
+constexpr double kUpdateWhole = 0.5;
+
+/// The name under which a probe compares the update of parameter `name`:
+/// "wq_update" of "wq.weight", and "routed_experts.w1_update" of
+/// "routed_experts.inner_experts.w1_EFD", which says its layout.
+std::string UpdateOf(std::string_view name) {
+  constexpr std::string_view kWeight = ".weight";
+  constexpr std::string_view kExperts = "inner_experts.";
+  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
+  std::string module(name);
+  if (const size_t at = module.find(kExperts); at != std::string::npos) {
+    module.erase(module.rfind('_'));
+    module.erase(at, kExperts.size());
+  }
+  return module + "_update";
 }
 
 std::vector<NullStatistic> EarlyStatistics(
-    size_t count, const std::vector<std::string>& names, const Policy& policy) {
-  const double floor = Resolution(policy);
+    size_t count, const std::vector<std::string>& names,
+    const CountFloors& counts, const Policy& policy) {
+  const double floor = policy.resolution_ulps * 0x1p-24;
   std::vector<NullStatistic> statistics;
   for (size_t i = 0; i < count; ++i) {
     const int64_t step = static_cast<int64_t>(i) + 1;
     statistics.push_back({"loss", "", step, floor});
     statistics.push_back({"gradient norm", "", step, floor});
     for (const std::string& name : names) {
-      statistics.push_back({"gradient norm of " + name, name, step, floor});
-      statistics.push_back({"update of " + name, name, step, floor});
+      const std::string tensor = UpdateOf(name);
+      statistics.push_back({"gradient norm of " + name, name, step,
+                            counts.Floor(tensor, floor, kGradientWhole)});
+      statistics.push_back({"update of " + name, name, step,
+                            counts.Floor(tensor, floor, kUpdateWhole)});
     }
   }
   return statistics;
@@ -212,8 +237,13 @@ Climb ClimbEarlyWindow(const Evidence& evidence, Judgement& judgement) {
     observed.push_back({fmt::format("seed {}", pair.seed),
                         EarlyValues(PairOf(pair), count, names.size())});
   }
-  JudgeAgainstNull("L4", "early_window", EarlyStatistics(count, names, policy),
-                   null, observed, judgement);
+  const CountFloors counts =
+      evidence.candidate_probes.empty()
+          ? CountFloors()
+          : CountFloors(evidence.candidate_probes[0].log);
+  JudgeAgainstNull("L4", "early_window",
+                   EarlyStatistics(count, names, counts, policy), null,
+                   observed, judgement);
   return Climb::kGoOn;
 }
 

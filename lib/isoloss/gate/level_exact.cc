@@ -74,8 +74,6 @@ Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
                       earliest.seed, at.quantity, at.baseline, at.candidate)};
 }
 
-}  // namespace
-
 /// All steps are equal to the bit, but an evaluation is not: no order of
 /// summation explains that, for the same weights met the same sequences.
 /// Of the last step it may, if the last update differed.
@@ -120,6 +118,8 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;

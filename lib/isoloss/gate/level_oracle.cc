@@ -343,8 +343,6 @@ Check CheckRouting(const Probes& probes, const Policy& policy) {
   return check;
 }
 
-}  // namespace
-
 /// A probe that ends too early says nothing about what makes two runs part, or
 /// hides behind it.
 std::optional<Check> EndsTooEarly(const Evidence& evidence,
@@ -370,6 +368,8 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
   }
   return std::nullopt;
 }
+
+}  // namespace
 
 Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
   if (evidence.candidate_probes.empty() && evidence.baseline_probes.empty()) {

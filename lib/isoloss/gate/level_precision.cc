@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "isoloss/gate/count_floors.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/gate/null_test.h"
 #include "isoloss/stats/false_discovery.h"
@@ -69,10 +70,6 @@ struct Key {
       default;  // NOLINT(modernize-use-nullptr)
 };
 
-std::string LayerName(int64_t layer) {
-  return fmt::format("MoE layer {}", layer);
-}
-
 double Transformed(const Kind& kind, double value) {
   if (!kind.logarithm || std::isnan(value)) return value;
   return std::log(std::max(value, kNoError));
@@ -92,44 +89,11 @@ std::map<Key, double> ValuesOf(const PrecisionTable& table) {
     }
   }
   for (size_t i = 0; i < table.flips.step.size(); ++i) {
-    values[{table.flips.step[i], LayerName(table.flips.layer[i]),
+    values[{table.flips.step[i], RouterSubject(table.flips.layer[i]),
             std::size(kKinds)}] = table.flips.flip_share[i];
   }
   return values;
 }
-
-/// A single element must not be as significant as its tensor is small: one
-/// underflow where good runs show none, or one update whose sign is in doubt.
-class CountFloors {
- public:
-  explicit CountFloors(const ProbeLog& log) {
-    const auto& oracle = log.oracle;
-    for (size_t i = 0; i < oracle.step.size(); ++i) {
-      if (!IsPlain(log, oracle.probe_case[i])) continue;
-      counts_[log.tensors[static_cast<size_t>(oracle.tensor[i])]] =
-          static_cast<double>(oracle.elements[i]);
-    }
-    const auto& routing = log.routing;
-    for (size_t i = 0; i < routing.step.size(); ++i) {
-      if (!IsPlain(log, routing.probe_case[i])) continue;
-      counts_[LayerName(routing.layer[i])] =
-          static_cast<double>(routing.tokens[i]);
-    }
-  }
-
-  double Floor(const std::string& subject, double floor, double whole) const {
-    const auto count = counts_.find(subject);
-    if (count == counts_.end() || !(count->second > 0)) return floor;
-    return std::max(floor, whole / count->second);
-  }
-
- private:
-  static bool IsPlain(const ProbeLog& log, int64_t probe_case) {
-    return log.cases[static_cast<size_t>(probe_case)] == "plain";
-  }
-
-  std::map<std::string, double> counts_;  // elements or tokens, by subject
-};
 
 std::vector<NullStatistic> StatisticsOf(const std::map<Key, double>& values,
                                         const ProbeLog& log) {

@@ -18,7 +18,6 @@ namespace {
 using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
 
-constexpr std::string_view kPlainCase = "plain";
 constexpr std::string_view kExchangeCase = "exchange";
 constexpr std::string_view kEvaluationCase = "evaluation";
 constexpr std::string_view kHead = "lm_head";

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/gate/policy.h"
@@ -11,6 +12,9 @@
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::gate {
+
+/// The case of the run's own steps.
+inline constexpr std::string_view kPlainCase = "plain";
 
 /// What makes a probe no whole one: tensors, rows or counts that are absent or
 /// contradict each other. `parameters` are the names that the probed run

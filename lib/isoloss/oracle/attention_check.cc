@@ -67,6 +67,20 @@ class RowSums {
   size_t terms_ = 0;
 };
 
+/// Of each token in its document. Not batch.positions, which are part of what
+/// is checked.
+std::vector<int32_t> PositionsIn(const std::vector<size_t>& document_ends) {
+  std::vector<int32_t> positions;
+  size_t begin = 0;
+  for (const size_t end : document_ends) {
+    for (size_t t = begin; t < end; ++t) {
+      positions.push_back(static_cast<int32_t>(t - begin));
+    }
+    begin = end;
+  }
+  return positions;
+}
+
 /// One layer's check.
 class AttentionOracle {
  public:
@@ -79,7 +93,8 @@ class AttentionOracle {
         batch_(batch),
         grid_(grid),
         sink_(sink),
-        rotation_(config, batch.positions),
+        positions_(PositionsIn(batch.document_ends)),
+        rotation_(config, positions_),
         scale_(static_cast<double>(OracleSoftmaxScale(config))) {}
 
   void Run() {
@@ -102,7 +117,7 @@ class AttentionOracle {
   MatrixView<const float> Query(const char* kind) const {
     return Of(QuerySite() + "_" + kind);
   }
-  size_t tokens() const { return batch_.positions.size(); }
+  size_t tokens() const { return positions_.size(); }
   size_t value_stride() const { return c_.qk_nope_head_dim + c_.v_head_dim; }
 
   void CheckRotated(const char* tensor, MatrixView<const float> source,
@@ -125,6 +140,7 @@ class AttentionOracle {
   const corpus::Batch& batch_;
   const Grid grid_;
   ReportSink& sink_;
+  std::vector<int32_t> positions_;  // [tokens]
   const Rotation rotation_;
   const double scale_;
 
@@ -159,8 +175,7 @@ void AttentionOracle::CheckRotated(const char* tensor,
       for (size_t i = 0; i < width; ++i) {
         x[i] = Exactly(static_cast<double>(source(t, h * stride + offset + i)));
       }
-      rotation_.Turn(batch_.positions[t], /*inverse=*/false, x.data(),
-                     y.data());
+      rotation_.Turn(positions_[t], /*inverse=*/false, x.data(), y.data());
       for (size_t i = 0; i < width; ++i) {
         comparison.Add(t, h * width + i, values(t, h * width + i), y[i]);
       }
@@ -379,7 +394,7 @@ void AttentionOracle::CheckQueryGradient() {
       for (size_t i = 0; i < rope; ++i) {
         x[i] = Exactly(static_cast<double>(dq(t, first + nope + i)));
       }
-      rotation_.Turn(batch_.positions[t], /*inverse=*/true, x.data(), y.data());
+      rotation_.Turn(positions_[t], /*inverse=*/true, x.data(), y.data());
       for (size_t i = 0; i < rope; ++i) {
         const size_t column = first + nope + i;
         comparison.Add(t, column, values(t, column), y[i]);
@@ -403,7 +418,7 @@ void AttentionOracle::CheckKeyRotaryGradient() {
       x[i] = RoundedOnTheWay(
           grid_, Sum(dk.Row(t) + column, c_.n_heads, c_.qk_head_dim()));
     }
-    rotation_.Turn(batch_.positions[t], /*inverse=*/true, x.data(), y.data());
+    rotation_.Turn(positions_[t], /*inverse=*/true, x.data(), y.data());
     for (size_t i = 0; i < rope; ++i) {
       const size_t column = c_.kv_lora_rank + i;
       comparison.Add(t, column, values(t, column), y[i]);

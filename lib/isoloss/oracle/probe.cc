@@ -277,6 +277,12 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
   std::vector<const ProbeCase*> cases;
   for (const std::string& name : options.cases) {
     cases.push_back(&ProbeCaseByName(name));
+    if (std::ranges::count(options.cases, name) > 1) {
+      ThrowError(ErrorKind::kConfig,
+                 "probe: case {} is given more than once, but a log holds each "
+                 "case once. Give it once.",
+                 name);
+    }
   }
   if (cases.empty()) {
     for (const ProbeCase& probe_case : ProbeCases()) {

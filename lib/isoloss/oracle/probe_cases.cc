@@ -126,9 +126,13 @@ bool HasRoomForAnother(const model::ModelConfig& model) {
   return model.top_k < offered;
 }
 
-/// More steps than the products' kernels add up in one go (kernels/gemm-inl.h),
-/// and no multiple of 32.
-constexpr size_t kDeepWidth = 1064;
+/// A row of 4 KiB, which products pack by another path (kernels/pack-inl.h),
+/// and longer sums than a small model's.
+constexpr size_t kDeepWidth = 1024;
+
+/// Wider than what a combine adds up at once, 8 vectors of 16
+/// (kernels/gather_combine.cc), and no multiple of 32.
+constexpr size_t kWideModel = 136;
 
 /// Sequences are longer than a block of the attention's queries
 /// (model/attention_core.h), and no multiple; experts get no whole number of
@@ -138,7 +142,7 @@ void MakeTails(train::Experiment& experiment) {
   model::ModelConfig& model = experiment.model;
   model.moe_hidden_dim += 16;
   model.dense_hidden_dim = std::max(model.dense_hidden_dim + 8, kDeepWidth);
-  model.dim += 24;
+  model.dim = std::max(model.dim + 24, kWideModel);
   if (experiment.routing.mode != train::RoutingMode::kReplay) {
     experiment.data.sequence_length = 99;
     if (HasRoomForAnother(model)) ++model.top_k;

@@ -45,7 +45,7 @@ struct ProbeCase {
 ///              a while (DeepEP issue 700: in 3 % of combines)
 /// tails        widths and lengths that 32 does not divide; sequences of more
 ///              than one block of queries; one slot more per token; dense
-///              layers deeper than a block of a product's sums; three threads
+///              layers whose rows are a multiple of 4 KiB; three threads
 /// branches     the other kind of scores (softmax or sigmoid), with or without
 ///              their sum, expert groups and YaRN, whichever the model is not;
 ///              gradients that are clipped, expert biases that outweigh scores
