@@ -243,7 +243,7 @@ Climb ClimbEarlyWindow(const Evidence& evidence, Judgement& judgement) {
           : CountFloors(evidence.candidate_probes[0].log);
   JudgeAgainstNull("L4", "early_window",
                    EarlyStatistics(count, names, counts, policy), null,
-                   observed, judgement);
+                   observed, policy.early_headroom, judgement);
   return Climb::kGoOn;
 }
 

@@ -293,8 +293,9 @@ Climb ClimbPrecision(const Evidence& evidence, Judgement& judgement) {
                         Values(ValuesOf(TableOf(probe)))});
   }
   const auto statistics = StatisticsOf(keys, evidence.candidate_probes[0].log);
-  const auto result = JudgeAgainstNull("L3", "precision_probe", statistics,
-                                       null, observed, judgement);
+  const auto result =
+      JudgeAgainstNull("L3", "precision_probe", statistics, null, observed,
+                       judgement.policy.null_headroom, judgement);
   judgement.tensors = Rank(statistics, result);
   return Climb::kGoOn;
 }

@@ -53,7 +53,7 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
-                                   Judgement& judgement) {
+                                   double headroom, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   std::vector<double> floors;
   for (const NullStatistic& statistic : statistics) {
@@ -76,9 +76,8 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
 
   // The tail of what good runs show is heavier than a normal's: one early flip
   // moves a norm by more than any member's did.
-  const double limit =
-      std::max(test.threshold(),
-               policy.null_headroom * std::ranges::max(test.null_maxima()));
+  const double limit = std::max(
+      test.threshold(), headroom * std::ranges::max(test.null_maxima()));
   std::erase_if(worst.exceeding,
                 [&](size_t i) { return std::abs(worst.z[i]) <= limit; });
 

@@ -32,15 +32,16 @@ struct Observed {
 /// Judges all of `observed` against the members' values, [members, statistics],
 /// and appends the check `name` of `level`: it fails if any statistic of any
 /// run lies beyond the threshold, and is inconclusive if none does but the
-/// threshold is above policy.null_limit_ceiling. Returns the result of the run
-/// furthest out.
+/// threshold is above policy.null_limit_ceiling. The threshold is at least
+/// `headroom` times the largest deviation of a member. Returns the result of
+/// the run furthest out.
 /// Requires at least policy.min_members members, all finite, and one run.
 stats::MaxTResult JudgeAgainstNull(std::string_view level,
                                    std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
-                                   Judgement& judgement);
+                                   double headroom, Judgement& judgement);
 
 /// The check that evidence is what the level needs: INVALID with the first of
 /// `findings`, or a pass.

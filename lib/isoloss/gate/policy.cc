@@ -55,6 +55,7 @@ constexpr PolicyKey kKeys[] = {
     {"null_coverage", &Policy::null_coverage, 0.5, 1, true, "probability"},
     {"null_confidence", &Policy::null_confidence, 0.5, 1, true, "probability"},
     {"null_headroom", &Policy::null_headroom, 1, 1000, false, "x"},
+    {"early_headroom", &Policy::early_headroom, 1, 1000, false, "x"},
     {"null_limit_ceiling", &Policy::null_limit_ceiling, 1, 1e9, false,
      "standard deviations"},
     {"min_members", &Policy::min_members, 8, kInfinity, false, "good runs"},

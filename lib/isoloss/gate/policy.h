@@ -39,6 +39,7 @@ struct Policy {
   double null_coverage = 0.9999;
   double null_confidence = 0.95;
   double null_headroom = 3;
+  double early_headroom = 6;
   double null_limit_ceiling = 300;
   int64_t min_members = 40;
   int64_t sequential_batch = 20;
