@@ -64,16 +64,23 @@ TEST(EarlyWindow, NamesTheEarliestExcess) {
   EXPECT_EQ(check.findings.size(), 2);
 }
 
-/// Good runs that agree to the last bit still leave room for one flip.
-TEST(EarlyWindow, AllowsAFlipWhereGoodRunsAgree) {
+/// Good runs that agree to the last bit, and a re-run that differs in its final
+/// weights alone.
+EarlyCase WithoutDrift() {
   EarlyCase early;
   early.versions = TwoVersions(1, /*equal=*/true);
   for (auto& member : early.benign.ensemble.members) {
     member.steps = member.reference_steps;
     member.parameters = member.reference_parameters;
   }
+  early.versions.now[0].log.provenance.final_weights_digest = "other";
+  return early;
+}
+
+/// Good runs that agree to the last bit still leave room for one flip.
+TEST(EarlyWindow, AllowsAFlipWhereGoodRunsAgree) {
+  EarlyCase early = WithoutDrift();
   auto& run = early.versions.now[0].log;
-  run.provenance.final_weights_digest = "other";
   const double loss = run.steps.loss_nats[0];
   const auto outcome = [&](double roundings) {
     run.steps.loss_nats[0] = loss * (1 + roundings * 0x1p-24);
@@ -85,21 +92,17 @@ TEST(EarlyWindow, AllowsAFlipWhereGoodRunsAgree) {
   EXPECT_EQ(outcome(256.1), Outcome::kFail);
 }
 
-/// Good runs that agree to the last bit, and a run of equal bits but for one
-/// figure of its first parameter in step 1.
+/// WithoutDrift, but for one figure of the first parameter in step 1.
 struct SmallParameter {
   /// `parameter` is a name of run logs, `update` that of its update in probes.
   SmallParameter(const std::string& parameter, const std::string& update) {
     for (auto& member : early.benign.ensemble.members) {
       member.reference_parameters.names[0] = parameter;
-      member.steps = member.reference_steps;
-      member.parameters = member.reference_parameters;
+      member.parameters.names[0] = parameter;
     }
-    early.versions = TwoVersions(1, /*equal=*/true);
     early.versions.approved[0].log.parameters.names[0] = parameter;
     compare::Run& run = early.versions.now[0];
     run.log.parameters.names[0] = parameter;
-    run.log.provenance.final_weights_digest = "other";
     probe = SampleProbe(run);
     std::ranges::replace(probe.log.tensors, "layers.0.wq_update", update);
   }
@@ -118,7 +121,7 @@ struct SmallParameter {
     return CheckNamed(judgement, "early_window").outcome;
   }
 
-  EarlyCase early;
+  EarlyCase early = WithoutDrift();
   Probe probe;
 };
 

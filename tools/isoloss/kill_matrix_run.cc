@@ -99,6 +99,12 @@ class KillMatrixRunner {
   }
   const compare::Run& BaselineOf(uint64_t seed) const;
   const Traces& UnchangedOf(uint64_t seed) const;
+  /// Keeps pointers to `run` and the baseline.
+  compare::Pairing PairWithBaseline(uint64_t seed,
+                                    const compare::Run& run) const {
+    return compare::PairBySeed(BaselineArm().name, {&BaselineOf(seed)},
+                               plan_.arm.name, {&run});
+  }
   gate::KillCell ReadCell(const Job& job) const;
   gate::KillMatrix Assemble() const;
   gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
@@ -278,9 +284,7 @@ bool BitEqual(const compare::Run& a, const compare::Run& b) {
 
 gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
                                              const Traces& traces) const {
-  const compare::Run& baseline = BaselineOf(job.seed);
-  const compare::Pairing pairing = compare::PairBySeed(
-      BaselineArm().name, {&baseline}, plan_.arm.name, {&traces.run});
+  const compare::Pairing pairing = PairWithBaseline(job.seed, traces.run);
   gate::Evidence evidence{.pairing = &pairing,
                           .candidate_probes = {&traces.probe, 1}};
   if (plan_.ensemble) {
@@ -297,7 +301,7 @@ gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
   cell.bit_equal = BitEqual(UnchangedOf(job.seed).run, traces.run);
   cell.finding = Reason(judgement, plan_.folder / "work");
   cell.loss_nats = traces.run.log.steps.loss_nats;
-  const compare::PeerPair curves{baseline.log.steps.loss_nats,
+  const compare::PeerPair curves{BaselineOf(job.seed).log.steps.loss_nats,
                                  traces.run.log.steps.loss_nats};
   for (const compare::PeerRule& rule : compare::PeerRules()) {
     cell.peer_accepts.push_back(rule.accepts(curves));
@@ -368,13 +372,11 @@ bool KillMatrixRunner::MakeMlperfReferences() {
 void KillMatrixRunner::RequireSoundEvidence() const {
   for (size_t i = 0; i < unchanged_.size(); ++i) {
     if (plan_.ensemble) {
-      const compare::Run& baseline = BaselineOf(plan_.seeds[i]);
-      const auto mismatches = gate::Mismatches(
-          *plan_.ensemble,
-          plan_.reference ? runlog::EnsembleKind::kSeeds
-                          : runlog::EnsembleKind::kBenign,
-          compare::PairBySeed(BaselineArm().name, {&baseline}, plan_.arm.name,
-                              {&unchanged_[i].run}));
+      const auto mismatches =
+          gate::Mismatches(*plan_.ensemble,
+                           plan_.reference ? runlog::EnsembleKind::kSeeds
+                                           : runlog::EnsembleKind::kBenign,
+                           PairWithBaseline(plan_.seeds[i], unchanged_[i].run));
       if (!mismatches.empty()) {
         ThrowError(ErrorKind::kConfig,
                    "mutants run: {}. Make it again for this experiment and "

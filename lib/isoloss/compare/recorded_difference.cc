@@ -36,6 +36,10 @@ struct Layout {
   std::function<double(size_t)> scale = {};
 };
 
+Layout OfLayers(const std::vector<int64_t>& steps) {
+  return {steps, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+}
+
 /// Keeps the first difference that it meets.
 class Search {
  public:
@@ -119,8 +123,7 @@ void Experts(const runlog::MoeColumns& a, const runlog::MoeColumns& b,
                               return fmt::format(" of MoE layer {}, expert {}",
                                                  i / experts, i % experts);
                             }};
-  const Layout of_layer = {
-      a.step, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+  const Layout of_layer = OfLayers(a.step);
   search.Column("tokens_per_expert", of_expert, a.tokens_per_expert,
                 b.tokens_per_expert);
   search.Column("expert_bias", of_expert, a.expert_bias, b.expert_bias);
@@ -147,8 +150,7 @@ bool SameMesh(const runlog::Provenance& a, const runlog::Provenance& b) {
 void Padding(const runlog::MoeColumns& a, const runlog::MoeColumns& b,
              Search& search) {
   if (a.step != b.step || a.layers != b.layers) return;
-  const Layout of_layer = {
-      a.step, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+  const Layout of_layer = OfLayers(a.step);
   search.Column("padding_rows", of_layer, a.padding_rows, b.padding_rows);
 }
 
@@ -156,8 +158,7 @@ void Padding(const runlog::MoeColumns& a, const runlog::MoeColumns& b,
 void Rows(const runlog::ExchangeColumns& a, const runlog::ExchangeColumns& b,
           Search& search) {
   if (a.step != b.step || a.layers != b.layers) return;
-  const Layout of_layer = {
-      a.step, [](size_t i) { return fmt::format(" of MoE layer {}", i); }};
+  const Layout of_layer = OfLayers(a.step);
   search.Column("assignments", of_layer, a.assignments, b.assignments);
   search.Column("dispatch_rows", of_layer, a.dispatch_rows, b.dispatch_rows);
   search.Column("rank_rows", of_layer, a.rank_rows, b.rank_rows);
