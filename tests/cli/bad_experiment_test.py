@@ -27,7 +27,7 @@ class BadExperiment(ProgramTest):
         self.write("syntax.toml", 'name = "x"\n[model\n')
         for file, words in (("missing.toml", ["No such file"]),
                             (".", ["Is a directory"]),
-                            ("/dev/null", ["`name` is missing"]),
+                            ("/dev/null", ["pipe or device"]),
                             ("bytes.toml", ["bytes.toml:1"]),
                             ("syntax.toml", ["syntax.toml:2"])):
             with self.subTest(file=file):
@@ -76,22 +76,22 @@ class BadExperiment(ProgramTest):
 
     def test_dims_that_break_a_rule_of_the_model(self):
         for settings, words in (
-                (["model.n_heads=0"], ["n_heads is 0"]),
-                (["model.dim=0"], ["dim is 0"]),
-                (["model.kv_lora_rank=0"], ["kv_lora_rank is 0"]),
-                (["model.qk_rope_head_dim=3"], ["qk_rope_head_dim is 3"]),
-                (["model.n_dense_layers=3"], ["n_dense_layers is 3", "2"]),
-                (["model.top_k=0"], ["top_k is 0"]),
-                (["model.top_k=5"], ["top_k is 5", "num_experts = 4"]),
+                (["model.n_heads=0"], ["`model.n_heads` is 0"]),
+                (["model.dim=0"], ["`model.dim` is 0"]),
+                (["model.kv_lora_rank=0"], ["`model.kv_lora_rank` is 0"]),
+                (["model.qk_rope_head_dim=3"], ["`model.qk_rope_head_dim` is 3"]),
+                (["model.n_dense_layers=3"], ["n_dense_layers` is 3", "2"]),
+                (["model.top_k=0"], ["top_k` is 0"]),
+                (["model.top_k=5"], ["top_k` is 5", "num_experts = 4"]),
                 (["model.num_expert_groups=3"],
-                 ["num_expert_groups is 3", "divide num_experts = 4"]),
+                 ["num_expert_groups` is 3", "divide num_experts = 4"]),
                 (["model.num_expert_groups=4", "model.num_limited_groups=2"],
-                 ["num_expert_groups is 4", "1 of 4 experts per group"]),
+                 ["num_expert_groups` is 4", "1 of 4 experts per group"]),
                 (["model.num_expert_groups=2", "model.num_limited_groups=3"],
-                 ["num_limited_groups is 3", "num_expert_groups = 2"]),
+                 ["num_limited_groups` is 3", "num_expert_groups = 2"]),
                 (["model.num_expert_groups=2", "model.num_limited_groups=1",
-                  "model.top_k=3"], ["top_k is 3", "offer only 2"]),
-                (["model.num_limited_groups=1"], ["num_limited_groups is 1"]),
+                  "model.top_k=3"], ["top_k` is 3", "offer only 2"]),
+                (["model.num_limited_groups=1"], ["num_limited_groups` is 1"]),
                 (["data.noise_levels=12"], ["12", "vocab_size = 11"])):
             with self.subTest(settings=settings):
                 self.assert_verify_refuses("tiny.toml", *words,
@@ -114,7 +114,7 @@ class BadExperiment(ProgramTest):
         result = self.run_isoloss("run", "tiny.toml", "--arm", "bf61",
                                   "--out", "out")
 
-        self.assert_refused(result, "`bf61`", "bf16, mxfp8")
+        self.assert_refused(result, "`bf61`", "bf16, mxfp8", "Did you mean `bf16`?")
         self.assert_no_files("out")
 
     def test_a_policy_that_is_missing_or_wrong(self):
@@ -144,6 +144,7 @@ class TensorsToLog(ProgramTest):
     def test_patterns_and_steps_that_nothing_has(self):
         for arguments, words in (
                 (["--dump", "wqq"], ["log.dump_tensors", "`wqq`"]),
+                (["--dump", "a'b\"c\\"], ["log.dump_tensors", "`a'b\"c\\`"]),
                 (["--set", 'log.statistics_tensors=["layers.9"]'],
                  ["log.statistics_tensors", "`layers.9`"]),
                 (["--dump", "wq_", "--dump-steps", "21"],
@@ -164,8 +165,10 @@ class TensorsToLog(ProgramTest):
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertEqual(
             sorted(p.name for p in (self.folder / "dumped").iterdir()),
-            ["mxfp8-seed1.dump-000002.h5", "mxfp8-seed1.dump-000020.h5",
-             "mxfp8-seed1.h5"])
+            ["dumps", "mxfp8-seed1.h5"])
+        self.assertEqual(
+            sorted(p.name for p in (self.folder / "dumped/dumps").iterdir()),
+            ["mxfp8-seed1.dump-000002.h5", "mxfp8-seed1.dump-000020.h5"])
         self.assertIn("% of the run", result.stderr)
 
 

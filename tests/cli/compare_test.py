@@ -18,9 +18,10 @@ class Compare(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.logs = cls.make_logs("logs", *TENSORS, *DUMPS)
-        # Dumps lie beside the logs and are none.
-        cls.dumps = {name.split(".")[0]: cls.logs.pop(name)
-                     for name in list(cls.logs) if ".dump-" in name}
+        # Dumps lie in a folder of their own, so that *.h5 are run logs.
+        assert not [name for name in cls.logs if ".dump-" in name]
+        cls.dumps = {path.name.split(".")[0]: path
+                     for path in (cls.folder / "logs/dumps").iterdir()}
         cls.bf16 = cls.logs["bf16-seed1"]
         cls.mxfp8 = cls.logs["mxfp8-seed1"]
 
@@ -200,7 +201,7 @@ class Compare(ProgramTest):
                      "First tensor that differs: layers.0",
                      "First operation that adds error"):
             self.assertIn(text, result.stdout)
-        self.assertTrue(list((self.folder / "zoomed/A").glob("*.dump-*.h5")))
+        self.assertTrue(list((self.folder / "zoomed/A/dumps").glob("*.dump-*.h5")))
         self.assertTrue(self.bf16.exists() and self.mxfp8.exists())
 
     def test_zoom_names_the_quantised_gemm_as_the_source(self):

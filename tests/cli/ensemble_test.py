@@ -154,6 +154,13 @@ class Ensemble(ProgramTest):
                 self.assert_refused(self.build(*options), *words, code=code)
         self.assert_refused(self.build(steps=7), "--steps is 7", "has 6")
 
+    def test_takes_all_steps_of_a_short_experiment(self):
+        result = self.run_isoloss("ensemble", "build", "short.toml", "--runs",
+                                  "1", "--out", "all_steps.h5")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("1 members of 6 steps", result.stdout)
+
     def test_ranges_are_those_of_whole_numbers(self):
         for option in ("--steps", "--workers", "--runs", "--probe-steps", "--first-seed"):
             with self.subTest(option=option):

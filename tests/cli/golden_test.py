@@ -11,8 +11,10 @@ from program import BINARY, ProgramTest, TINY, FAIL, INVALID, PASS, USAGE
 from sealed_log import edited_log
 
 REASON = "The first goldens of this experiment, for tests"
+# Of the oracle's cases only the experiment as it is: the others are golden/curves/nano's.
 TINY_GOLDEN = (TINY.replace("seeds = [1, 2]", "seeds = [1]")
-               .replace("steps = 20", "steps = 8") + "digests_every = 1\n")
+               .replace("steps = 20", "steps = 8") + "digests_every = 1\n"
+               '[gate]\npolicy = "../gate.toml"\n')
 
 
 class GoldenTest(ProgramTest):
@@ -20,6 +22,7 @@ class GoldenTest(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.write("whole/experiment.toml", TINY_GOLDEN)
+        cls.write("gate.toml", 'probe_cases = ["plain"]\n')
         result = cls.update("whole", "--new")
         if result.returncode != PASS:
             raise AssertionError(result.stderr + result.stdout)
@@ -79,6 +82,7 @@ class Check(GoldenTest):
 
         self.addCleanup(shutil.rmtree, self.folder / "golden")
         shutil.copytree(self.folder / "whole", self.folder / "golden" / "curves" / "tiny")
+        shutil.copy(self.folder / "gate.toml", self.folder / "golden" / "curves")
         result = self.run_isoloss("golden", "check", "--draft")
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIn("golden golden/curves/tiny", result.stdout)
@@ -97,7 +101,7 @@ class Check(GoldenTest):
 
     def test_honours_the_policy_of_its_experiment(self):
         experiment = self.golden / "experiment.toml"
-        experiment.write_text(experiment.read_text() + '[gate]\npolicy = "gate.toml"\n')
+        experiment.write_text(experiment.read_text().replace("../gate.toml", "gate.toml"))
         (self.golden / "gate.toml").write_text("margin_percent = -1\n")
 
         for result in (self.check("golden"), self.update("golden", reason=REASON + " again")):
@@ -124,15 +128,16 @@ class Check(GoldenTest):
         self.assertIn("isoloss golden update golden --reason", result.stdout)
         self.assertEqual(self.check("golden", "--exact").returncode, FAIL)
 
-    def test_another_loss_is_no_pass(self):
+    def test_a_wrong_loss_in_the_golden_is_drift(self):
         with forged(self.golden, "mxfp8-seed1") as log:
             log["steps/loss_nats"][5] *= 1.25
 
         result = self.check("golden")
 
-        self.assertNotEqual(result.returncode, PASS)
+        # The oracle explains all of the new run: no fault of this program.
+        self.assertEqual(result.returncode, PASS, result.stdout)
         self.assertIn("exact: drift: step 6: loss_nats", result.stdout)
-        self.assertNotIn("mxfp8                statistical: pass", result.stdout)
+        self.assertIn("DRIFT", result.stdout)
         self.assertEqual(self.check("golden", "--exact").returncode, FAIL)
 
     def test_a_golden_that_is_not_finite_fails(self):
@@ -153,6 +158,7 @@ class Check(GoldenTest):
         curves = self.folder / "work" / "curves"
         shutil.rmtree(self.folder / "work", ignore_errors=True)
         shutil.copytree(self.golden, curves / "tiny")
+        shutil.copy(self.folder / "gate.toml", curves)
         result = self.run_isoloss(
             "ensemble", "build", curves / "tiny" / "experiment.toml", "--runs", "40",
             "--steps", "8", "--out", self.folder / "work" / "ensembles" / "tiny-mxfp8.h5")
@@ -264,6 +270,107 @@ class Check(GoldenTest):
         self.assertEqual(self.check("golden").returncode, PASS)
 
 
+class Suite(GoldenTest):
+    def suite(self, text):
+        (self.golden / "suite.toml").write_text(text)
+
+    def test_executes_the_experiment_in_further_ways(self):
+        self.suite("""[lanes.kernel]
+each_kernel = true
+[lanes.threads]
+set = ["parallel.workers=4"]
+[lanes.resume]
+stops = [2, 5]
+[lanes.killed]
+stops = [3, 4]
+set = ["log.checkpoint_every=2"]
+loses = ["checkpoint"]
+[lanes.cut]
+stops = [3]
+set = ["log.checkpoint_every=2"]
+loses = ["record"]
+[lanes.damaged]
+stops = [3]
+set = ["log.refresh_seconds=0"]
+loses = ["journal"]
+""")
+
+        result = self.check("golden", "--exact", "--out", "kept")
+
+        self.assertEqual(result.returncode, PASS, result.stderr + result.stdout)
+        for line in ("kernel-scalar        lane: pass", "threads              lane: pass",
+                     "resume               lane: pass", "killed               lane: pass",
+                     "cut                  lane: pass", "damaged              lane: pass"):
+            self.assertIn(line, result.stdout)
+        with h5py.File(self.folder / "kept" / "1-golden" / "lane-resume" /
+                       "mxfp8-seed1.h5") as log:
+            kinds = [kind.decode() for kind in log["events/kind"][()]]
+        self.assertEqual(kinds.count("resume"), 2, kinds)
+        with h5py.File(self.folder / "kept" / "1-golden" / "lane-killed" /
+                       "mxfp8-seed1.h5") as log:
+            texts = [text.decode() for text in log["events/text"][()]]
+        self.assertIn("from step 2; 3 steps were on disk", texts)
+        with h5py.File(self.folder / "kept" / "1-golden" / "lane-cut" /
+                       "mxfp8-seed1.h5") as log:
+            texts = [text.decode() for text in log["events/text"][()]]
+        self.assertTrue(any("is cut off" in text for text in texts), texts)
+        damaged = self.folder / "kept" / "1-golden" / "lane-damaged"
+        self.assertTrue((damaged / "mxfp8-seed1.journal.damaged").exists())
+        with h5py.File(self.folder / "kept" / "1-golden" / "lane-kernel-scalar" /
+                       "mxfp8-seed1.h5") as log:
+            self.assertEqual(log.attrs["cpu_target"], "scalar")
+
+    def test_what_lanes_dump_is_what_the_log_counts_and_the_same_in_each(self):
+        dump = """set = ["parallel.workers=2", "log.dump_tensors=['w2']", "log.dump_steps=[1]"]\n"""
+        self.suite("[lanes.a]\n" + dump + "[lanes.b]\n" + dump)
+
+        result = self.check("golden", "--exact", "--out", "dumping")
+
+        self.assertEqual(result.returncode, PASS, result.stderr + result.stdout)
+        for lane in "ab":
+            self.assertTrue((self.folder / "dumping" / "1-golden" / f"lane-{lane}" / "dumps" /
+                             "mxfp8-seed1.dump-000001.h5").exists())
+
+    def test_a_lane_that_parts_fails_and_says_where(self):
+        self.suite('[lanes.faster]\nset = ["train.lr=0.002"]\n')
+
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertIn("faster               lane: fail: bf16-seed1: step 1: ", result.stdout)
+        self.assertIn("bf16-seed1           exact: pass", result.stdout)
+
+    def test_refuses_what_it_does_not_know(self):
+        for text, word in (("[lanes.x]\nkernel = 'scalar'\n", "unknown key"),
+                           ("abort = true\n", "unknown key"),
+                           ("[lanes.x]\nstops = [3, 2]\n", "must ascend"),
+                           ("[lanes.x]\nprocesses = 1\n", "executes the runs as they are"),
+                           ("[lanes.x]\nset = ['a=1']\nloses = ['record']\n", "needs `stops`"),
+                           ("[lanes.x]\nstops = [1]\nloses = ['journals']\n",
+                            "Did you mean `journal`?"),
+                           ("[lanes.x]\nprocesses = 0\n", "processes"),
+                           ("[lanes.x\n", "Correct the TOML")):
+            with self.subTest(text=text):
+                self.suite(text)
+                self.assert_check_refused("suite.toml", word)
+
+    def test_a_lane_that_does_not_get_to_its_end_fails(self):
+        self.suite('[lanes.unknown]\nset = ["train.step=1"]\n'
+                   '[lanes.late]\nstops = [99]\n[lanes.threads]\nset = ["parallel.workers=2"]\n')
+
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertRegex(result.stdout, r"unknown +lane: fail: .*`step` is no key|train\.step")
+        self.assertRegex(result.stdout, r"late +lane: fail: .*--stop-after 99 ended with exit code 0")
+        self.assertRegex(result.stdout, "threads +lane: pass")
+
+    def test_whole_runs_are_no_goldens_of_runs_that_abort(self):
+        self.suite("aborts = true\n")
+
+        self.assert_check_refused("bf16-seed1.h5", "no event `abort`")
+
+
 class Update(GoldenTest):
     def test_has_nothing_to_do_when_nothing_changed(self):
         history = self.golden / "history.toml"
@@ -327,7 +434,7 @@ class Update(GoldenTest):
                 self.assert_unchanged_by(self.update("golden", reason=reason), word)
 
         result = self.run_isoloss("golden", "update", "golden", "--draft")
-        self.assert_unchanged_by(result, "--reason is required", code=USAGE)
+        self.assert_unchanged_by(result, "`--reason` is missing", code=USAGE)
 
     def test_refuses_a_source_that_is_not_committed(self):
         version = self.run_isoloss("--version").stdout

@@ -1,5 +1,6 @@
 """Runs that are watched, killed and interrupted while they are made."""
 
+import codecs
 import fcntl
 import json
 import os
@@ -12,7 +13,7 @@ import termios
 import time
 import unittest
 
-from program import BINARY, FORBIDDEN, ProgramTest
+from program import BINARY, ENVIRONMENT, FORBIDDEN, ProgramTest
 from terminal import PATIENCE
 
 # Long enough to be killed in the middle on any machine.
@@ -23,14 +24,16 @@ LONG = ("train.steps=100000", "train.seeds=[1]", "log.eval_every=100000",
 def visible(text):
     """What a terminal shows of `text`: colours and cursor steps take no
     room."""
-    return re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", text).replace("\r", "")
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).replace("\r", "")
 
 
 class Background:
     """A program whose standard output is a pipe or a terminal."""
 
-    def __init__(self, folder, *arguments, terminal=None):
+    def __init__(self, folder, *arguments, terminal=None, environment=None):
         self.text = ""
+        # A read may end in the middle of a letter.
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         if terminal:
             try:
                 self._end, other_end = pty.openpty()
@@ -43,7 +46,8 @@ class Background:
         self.process = subprocess.Popen(
             [BINARY, *map(str, arguments)], cwd=folder,
             stdin=subprocess.DEVNULL, stdout=other_end,
-            stderr=subprocess.PIPE, encoding="utf-8")
+            stderr=subprocess.PIPE, encoding="utf-8",
+            env={**ENVIRONMENT, **(environment or {})})
         os.close(other_end)
 
     def __enter__(self):
@@ -60,7 +64,7 @@ class Background:
                 data = os.read(self._end, 65536)
             except OSError:  # Linux: the other end of a terminal is closed
                 return False
-            self.text += data.decode("utf-8", errors="replace")
+            self.text += self._decode(data)
             return bool(data)
         return True
 
@@ -71,15 +75,16 @@ class Background:
                 raise AssertionError(f"no `{text}` in: {self.text[-2000:]!r}")
 
     def end(self, seconds=PATIENCE):
-        """Reads to the end; returns the exit code."""
+        """Reads to the end; returns the exit code. What went to standard error
+        is then in `errors`."""
         deadline = time.monotonic() + seconds
         while self._read():
             if time.monotonic() > deadline:
                 raise AssertionError(f"still running: {self.text[-2000:]!r}")
-        _, errors = self.process.communicate(timeout=seconds)
+        _, self.errors = self.process.communicate(timeout=seconds)
         for word in FORBIDDEN:
-            if word in errors:
-                raise AssertionError(errors)
+            if word in self.errors:
+                raise AssertionError(self.errors)
         return self.process.returncode
 
 

@@ -20,7 +20,7 @@ class Mutants(ProgramTest):
         result = self.run_isoloss("mutants", "list", "--json")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        mutants = {mutant["name"]: mutant for mutant in json.loads(result.stdout)}
+        mutants = {mutant["name"]: mutant for mutant in json.loads(result.stdout)["mutants"]}
         self.assertEqual(mutants["scale_floor"]["class"], "bug")
         self.assertEqual(mutants["scale_floor"]["group"], "scale")
         self.assertEqual(mutants["scale_floor"]["catalogue"], 1)

@@ -26,8 +26,10 @@ class Parity(ProgramTest):
             self.assertTrue(result.stdout.startswith(
                 "PASS  parity          every bit of 2 steps is that of one rank\n"),
                 result.stdout)
-            self.assertIn("arm bf16, seed 1: 4 ranks in 1 expert-parallel group, "
-                          f"transport {transport} over 1 process;", result.stdout)
+            for arm in ("bf16", "mxfp8"):
+                self.assertIn(
+                    f"arm {arm}, seed 1: 4 ranks in 1 expert-parallel group, "
+                    f"transport {transport} over 1 process;", result.stdout)
         self.assertEqual([path.name for path in self.folder.iterdir()],
                          ["tiny.toml"], "it writes no files")
 
@@ -38,7 +40,9 @@ class Parity(ProgramTest):
             options=("--json", "--arm", "mxfp8", "--steps", "3"))
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        report = json.loads(result.stdout)
+        printed = json.loads(result.stdout)
+        self.assertEqual((printed["outcome"], printed["exit_code"]), ("PASS", PASS))
+        report, = printed["arms"]
         self.assertGreater(report.pop("gradients_per_step"), 20)
         self.assertEqual(report, {
             "outcome": "PASS", "arm": "mxfp8", "seed": 1, "ranks": 4,
@@ -83,7 +87,7 @@ class Parity(ProgramTest):
                      "ASAN_OPTIONS": "detect_leaks=0"})
 
             self.assertEqual(result.returncode, PASS, result.stderr)
-            self.assertEqual(result.stdout.count("PASS  parity"), 1, result.stdout)
+            self.assertEqual(result.stdout.count("PASS  parity"), 2, result.stdout)
             self.assertIn("transport mpi over 2 processes", result.stdout)
             ran.append(mpi)
         if not ran:

@@ -1,5 +1,7 @@
 """The oracle probe: its log, its table, what is refused."""
 
+import json
+
 import h5py
 
 from program import ProgramTest, FAIL, INVALID, PASS, USAGE
@@ -14,11 +16,14 @@ class Probe(ProgramTest):
         result = self.probe("--arm", "mxfp8", "--out", "probes")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        header, plain, routing, path = result.stdout.splitlines()
-        self.assertEqual(header.split()[:6],
-                         ["case", "tensors", "elements", "flips", "expected", "other"])
-        self.assertEqual(plain.split()[0], "plain")
-        self.assertEqual(plain.split()[5], "0", "a correct arm has no others")
+        header, plain, routing, path, verdict = result.stdout.splitlines()
+        self.assertEqual(header.split()[:7], ["case", "steps", "tensors", "elements",
+                                              "flips", "expected", "other"])
+        self.assertEqual(plain.split()[:2], ["plain", "2"])
+        self.assertEqual(plain.split()[6], "0", "a correct arm has no others")
+        self.assertNotIn("oracle", plain, "nothing is worst where nothing is wrong")
+        self.assertTrue(verdict.startswith("PASS: arm mxfp8, seed 1: "), verdict)
+        self.assertTrue(verdict.endswith("(exit code 0)"), verdict)
         self.assertEqual(routing, "routing      114 tokens, 0 flips, 0 other")
         self.assertTrue(path.startswith("probes/mxfp8-seed1.probe.h5 ("), path)
         with h5py.File(self.folder / "probes/mxfp8-seed1.probe.h5", "r") as log:
@@ -32,6 +37,22 @@ class Probe(ProgramTest):
         self.assertEqual([path.name for path in (self.folder / "more").iterdir()],
                          ["mxfp8-seed7.probe.h5"])
 
+    def test_probes_all_arms_into_a_folder_of_their_own(self):
+        result = self.probe("--json", "--set=name='all'")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        printed = json.loads(result.stdout)
+        self.assertEqual((printed["outcome"], printed["exit_code"]), ("PASS", PASS))
+        self.assertEqual([probe["arm"] for probe in printed["probes"]],
+                         ["bf16", "mxfp8"])
+        for probe in printed["probes"]:
+            self.assertEqual(probe["outcome"], "PASS")
+            self.assertEqual(probe["total"]["other"], 0)
+            self.assertIsNone(probe["total"]["worst"])
+            self.assertEqual(probe["file"],
+                             f"runs/all/probes/{probe['arm']}-seed1.probe.h5")
+            self.assertTrue((self.folder / probe["file"]).is_file())
+
     def test_names_what_it_does_not_know(self):
         self.assert_refused(self.probe("--arm", "fp8"),
                             "Arms of this experiment: bf16, mxfp8.")
@@ -42,6 +63,16 @@ class Probe(ProgramTest):
                             "case tails is given more than once")
         self.assert_refused(self.probe("--arm", "bf16", "--reference", "mxfp8"), "mxfp8",
                             code=INVALID)
+
+    def test_a_reference_that_quantises_is_refused_before_anything_is_trained(
+            self):
+        # Steps of which the first would take longer than this test.
+        result = self.run_isoloss(
+            "probe", "tiny.toml", "--arm", "bf16", "--reference", "mxfp8",
+            "--set", "train.sequences_per_batch=65536", "--out", "nothing")
+
+        self.assert_refused(result, "`mxfp8`", "quantises", "Name a BF16 arm.")
+        self.assert_no_files("nothing")
 
     def test_steps_must_be_positive(self):
         for option in ("--steps", "--reference-steps"):
@@ -69,6 +100,10 @@ class Probe(ProgramTest):
                                   *(f"--set={setting}" for setting in settings))
 
         self.assertEqual(result.returncode, FAIL, result.stderr)
-        self.assertGreater(int(result.stdout.splitlines()[1].split()[5]), 0)
+        _, plain, _, _, verdict = result.stdout.splitlines()
+        self.assertGreater(int(plain.split()[6]), 0)
+        self.assertIn(", oracle ", plain)
+        self.assertTrue(verdict.startswith("FAIL: arm mxfp8, seed 1: "), verdict)
+        self.assertTrue(verdict.endswith("(exit code 1)"), verdict)
         self.assertTrue((self.folder / "overflow/mxfp8-seed1.probe.h5").is_file())
         self.assertIn("exit code 1", " ".join(self.run_isoloss("probe", "--help").stdout.split()))

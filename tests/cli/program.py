@@ -51,6 +51,9 @@ eval_every = 7
 eval_sequences = 4
 """
 
+# Pictures are drawn as on a terminal of today, whatever started the tests.
+ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm"}
+
 # Words of a program that fell over instead of explaining itself.
 FORBIDDEN = (
     "terminate called", "HDF5-DIAG", "Assertion", "assertion `",
@@ -84,7 +87,7 @@ class ProgramTest(unittest.TestCase):
             cwd=cls.folder, stdin=subprocess.DEVNULL,
             stdout=options.pop("stdout", subprocess.PIPE),
             stderr=subprocess.PIPE, encoding="utf-8", timeout=300,
-            env={**os.environ, **(environment or {})}, **options)
+            env={**ENVIRONMENT, **(environment or {})}, **options)
         for word in FORBIDDEN:
             if word in result.stderr:
                 raise AssertionError(f"`{word}` in: {result.stderr}")
@@ -131,16 +134,30 @@ class ProgramTest(unittest.TestCase):
                 self.assertEqual(sorted(path.iterdir()), [])
 
 
+# Attributes that say who executed a run and how.
+EXECUTION = ("commit", "compiler", "cpu_target", "experiment_digest",
+             "experiment_text", "processes", "tool_version", "transport",
+             "workers")
+# Clocks and accidents: Field::reproducible of runlog/schema.h is false.
+ACCIDENTS = ("crc_failures", "resends", "step_seconds", "tokens_per_second",
+             "wait_seconds")
+
+
 def same_bits(path):
-    """All of a log that no way of executing a run may change, as bytes."""
+    """All of a log that no way of executing a run may change, as bytes: every
+    attribute and dataset but those named above and /events."""
     content = {}
+
+    def add(name, item):
+        if (isinstance(item, h5py.Dataset) and not name.startswith("events/")
+                and name.split("/")[-1] not in ACCIDENTS):
+            values = item[()]
+            content[name] = (values.tolist() if values.dtype == object
+                             else values.tobytes())
+
     with h5py.File(path, "r") as log:
-        for name in ("initial_weights_digest", "final_weights_digest",
-                     "config_digest", "corpus_digest", "resolved_recipe",
-                     "quantized_gemms_per_step", "complete"):
-            content[name] = str(log.attrs[name])
-        for group in ("steps", "eval"):
-            for name, dataset in log[group].items():
-                if name not in ("step_seconds", "tokens_per_second"):
-                    content[f"{group}/{name}"] = dataset[()].tobytes()
+        for name, value in log.attrs.items():
+            if name not in EXECUTION:
+                content[name] = str(value)
+        log.visititems(add)
     return content

@@ -1,5 +1,6 @@
 """The program with a pseudo-terminal as its standard error."""
 
+import codecs
 import fcntl
 import os
 import pty
@@ -11,7 +12,7 @@ import termios
 import time
 import unittest
 
-from program import BINARY
+from program import BINARY, ENVIRONMENT
 
 
 # Seconds until a program counts as hung; sanitizers slow it down fifty times.
@@ -21,9 +22,12 @@ PATIENCE = 300
 class TerminalProgram:
     """Collects what is written to the terminal while the program runs."""
 
-    def __init__(self, folder, *arguments, columns=80, rows=24):
+    def __init__(self, folder, *arguments, columns=80, rows=24,
+                 environment=None):
         self.columns, self.rows = columns, rows
         self.text = ""
+        # A read may end in the middle of a letter.
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         try:
             self._end, other_end = pty.openpty()
         except OSError as error:  # a bare chroot without /dev/pts
@@ -32,7 +36,8 @@ class TerminalProgram:
                     struct.pack("HHHH", rows, columns, 0, 0))
         self._process = subprocess.Popen(
             [BINARY, *map(str, arguments)], cwd=folder, encoding="utf-8",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other_end)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=other_end,
+            env={**ENVIRONMENT, **(environment or {})})
         os.close(other_end)
 
     def __enter__(self):
@@ -50,7 +55,7 @@ class TerminalProgram:
                 data = os.read(self._end, 65536)
             except OSError:  # Linux: the other end is closed
                 return False
-            self.text += data.decode("utf-8", errors="replace")
+            self.text += self._decode(data)
         return True
 
     def wait_for(self, text, seconds=PATIENCE):
@@ -72,21 +77,54 @@ class TerminalProgram:
         return self._process.returncode
 
     def frames(self):
-        """What was drawn between two erasures."""
-        return [frame.replace("\r", "").split("\n")[:-1]
-                for frame in re.split(r"\x1b\[\d+F\x1b\[J", self.text)]
+        """What was drawn between two returns to its begin."""
+        return [frame.replace("\r", "").replace("\x1b[K", "").split("\n")[:-1]
+                for frame in re.split(r"\x1b\[\d+F", self.text)]
 
     def screen(self):
         """What is left on a terminal that never scrolls or wraps."""
-        lines = [""]
-        for token in re.split(r"(\x1b\[\d*[A-Z]|\n)", self.text):
+        assert "\x1b[J" not in self.text, "tmux keeps what is erased at once"
+        lines, row, column = [""], 0, 0
+        text = self.text.replace("\r\n", "\n")
+        for token in re.split(r"(\x1b\[\d*[A-Z]|\n|\r)", text):
             up = re.fullmatch(r"\x1b\[(\d+)F", token)
-            if up:  # to the begin of a line above; erasing follows
-                assert lines[-1] == "" and int(up[1]) < len(lines), self.text
-                del lines[len(lines) - int(up[1]):]
-                lines[-1] = ""
+            if up:  # to the begin of a line above
+                assert int(up[1]) <= row, self.text
+                row, column = row - int(up[1]), 0
             elif token == "\n":
-                lines.append("")
-            elif token != "\x1b[J":
-                lines[-1] += token.replace("\r", "")
+                row, column = row + 1, 0
+                lines += [""] * (row + 1 - len(lines))
+            elif token == "\r":
+                column = 0
+            elif token == "\x1b[K":  # to the end of the line
+                lines[row] = lines[row][:column]
+            else:
+                lines[row] = (lines[row][:column].ljust(column) + token +
+                              lines[row][column + len(token):])
+                column += len(token)
+        while len(lines) > 1 and lines[-1] == lines[-2] == "":
+            lines.pop()
         return "\n".join(lines)
+
+
+def on_terminal(folder, arguments, columns):
+    """What the program writes to a standard output of so many columns."""
+    try:
+        end, other_end = pty.openpty()
+    except OSError as error:  # a bare chroot without /dev/pts
+        raise unittest.SkipTest(f"no pseudo-terminal here: {error}")
+    fcntl.ioctl(other_end, termios.TIOCSWINSZ,
+                struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [BINARY, *map(str, arguments)], cwd=folder, stdin=subprocess.DEVNULL,
+        stdout=other_end, stderr=other_end)
+    os.close(other_end)
+    data = b""
+    try:
+        while part := os.read(end, 65536):
+            data += part
+    except OSError:  # Linux: the other end is closed
+        pass
+    os.close(end)
+    assert process.wait(timeout=PATIENCE) == 0, data
+    return data.decode("utf-8").replace("\r", "")

@@ -1,49 +1,171 @@
 """Command lines: help for all, one message for what is wrong."""
 
-from program import ProgramTest, INVALID, PASS, USAGE
+import pathlib
+import re
+import shlex
 
-COMMANDS = ("verify", "run", "gate", "compare", "show", "watch", "export")
+from program import ProgramTest, INVALID, PASS, USAGE
+from terminal import on_terminal
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+
+COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
+            "watch", "export", "golden", "ensemble", "mutants")
+
+# No value of any option is longer in a message.
+LONGEST = 300
+
+
+def commands_in(help_text):
+    """Names of the sub-commands that a help lists."""
+    _, _, listed = help_text.partition("\nSubcommands:\n")
+    return re.findall(r"^  (\w+)", listed.split("\n\n")[0], re.MULTILINE)
+
+
+def options_in(help_text):
+    """(name, type, what is said) of each option in a help."""
+    listed = help_text.partition("\nOptions:\n")[2].split("\n\n")[0]
+    entries = re.split(r"^  (?=-)", listed, flags=re.MULTILINE)[1:]
+    for entry in entries:
+        name, _, rest = entry.partition("\n")
+        name, *text = re.split(r"\s{2,}", name, maxsplit=1)
+        words = name.split(" ")
+        said = " ".join([*text, rest]).split()
+        yield words[0].split(",")[-1], words[1:], " ".join(said)
 
 
 class Usage(ProgramTest):
-    def test_help_of_each_command_has_an_example_and_the_exit_codes(self):
-        for command in COMMANDS:
-            with self.subTest(command=command):
-                result = self.run_isoloss(command, "--help")
+    def help_of(self, *command):
+        result = self.run_isoloss(*command, "--help")
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertEqual(result.stderr, "")
+        return result.stdout
 
-                self.assertEqual(result.returncode, PASS)
-                self.assertEqual(result.stderr, "")
-                self.assertIn(f"Example:\n  isoloss {command} ", result.stdout)
-                for code in ("0 pass", "1 fail", "2 usage", "3 invalid",
-                             "4 inconclusive", "5 internal", "130 interrupted"):
-                    self.assertIn(code, result.stdout)
+    def all_commands(self):
+        """Each command and sub-command with its help."""
+        for name in commands_in(self.help_of()):
+            text = self.help_of(name)
+            yield (name,), text
+            for sub in commands_in(text):
+                yield (name, sub), self.help_of(name, sub)
 
     def test_help_of_the_program_lists_every_command(self):
-        result = self.run_isoloss("--help")
+        self.assertEqual(sorted(commands_in(self.help_of())), sorted(COMMANDS))
 
-        self.assertEqual(result.returncode, PASS)
-        for command in COMMANDS:
-            self.assertIn(f"\n  {command} ", result.stdout)
+    def test_help_of_each_command_ends_with_the_exit_codes(self):
+        for command, text in self.all_commands():
+            with self.subTest(command=command):
+                for code in ("0 pass", "1 fail", "2 usage", "3 invalid",
+                             "4 inconclusive", "5 internal", "130 interrupted"):
+                    self.assertIn(code, text)
+
+    def test_help_of_each_command_has_an_example_that_is_right_for_it(self):
+        for command, text in self.all_commands():
+            with self.subTest(command=command):
+                example = text.partition("Example:\n")[2].split("\n\n")[0]
+                words = shlex.split(example.replace("\\\n", " "))
+                self.assertEqual(words[:1 + len(command)],
+                                 ["isoloss", *command])
+                for word in words:
+                    if word.startswith(("experiments/", "golden/")):
+                        self.assertTrue((SOURCE / word).exists(), word)
+                # Whatever files it misses here, its words are understood.
+                result = self.run_isoloss(*words[1:])
+
+                self.assertNotEqual(result.returncode, USAGE, result.stderr)
+
+    def test_help_is_no_wider_than_80_columns_or_the_terminal(self):
+        for command, text in self.all_commands():
+            with self.subTest(command=command):
+                longest = max(text.splitlines(), key=len)
+                self.assertLessEqual(len(longest), 80, longest)
+        for columns in (50, 60, 100):  # a word in it has 41
+            with self.subTest(columns=columns):
+                shown = on_terminal(self.folder, ["verify", "--help"], columns)
+                longest = max(shown.splitlines(), key=len)
+                self.assertLessEqual(len(longest), columns, longest)
 
     def test_wrong_arguments_are_usage_errors(self):
         for arguments, words in (
-                ((), ["isoloss --help"]),
+                ((), ["isoloss --help", "verify, run"]),
                 (("veriyf", "tiny.toml"),
                  ["`veriyf`", *COMMANDS, "Did you mean `verify`?"]),
+                (("golden", "chekc"), ["`chekc`", "Did you mean `check`?"]),
+                (("golden",), ["check, update"]),
                 (("--frobnicate",), ["--frobnicate"]),
-                (("verify",), ["experiment", "isoloss verify --help"]),
+                (("verify",), ["`experiment`", "isoloss verify --help"]),
                 (("verify", "tiny.toml", "--frobnicate"), ["--frobnicate"]),
-                (("verify", "tiny.toml", "again.toml"), ["again.toml"]),
-                (("verify", "tiny.toml", "--out"), ["--out"]),
-                (("run", "tiny.toml", "--set"), ["--set"]),
-                (("gate",), ["logs"]),
-                (("compare", "one.h5"), ["logs", "2"]),
-                (("compare", "1.h5", "2.h5", "3.h5"), ["logs", "3"]),
-                (("show",), ["log", "isoloss show --help"])):
+                (("verify", "tiny.toml", "again.toml"),
+                 ["`again.toml`", "it takes experiment"]),
+                (("verify", "tiny.toml", "--out"), ["`--out`", "takes 1"]),
+                (("verify", "tiny.toml", "--oracle=5"), ["`--oracle`", "takes none"]),
+                (("run", "tiny.toml", "--set"), ["`--set`", "takes 1"]),
+                (("run", "tiny.toml", "--resume", "--restart"),
+                 ["`--resume`", "`--restart`", "one of them"]),
+                (("run", "tiny.toml", "--dump-steps", "1"),
+                 ["`--dump-steps`", "without `--dump`"]),
+                (("gate",), ["`logs`", "Run logs"]),
+                (("compare", "one.h5"), ["`logs` has 1 value", "takes 2"]),
+                (("compare", "1.h5", "2.h5", "3.h5"), ["`logs` has 3 values", "takes 2"]),
+                (("show",), ["`logs`", "isoloss show --help"])):
             with self.subTest(arguments=arguments):
                 result = self.run_isoloss(*arguments)
 
                 self.assert_refused(result, *words, code=USAGE)
+                self.assertLess(len(result.stderr), LONGEST)
+
+    def test_an_unknown_option_comes_with_the_nearest_one(self):
+        for arguments, meant in (
+                (("run", "tiny.toml", "--resum"), "`--resume`?"),
+                (("run", "--resum"), "`--resume`?"),  # before what is missing
+                (("probe", "tiny.toml", "--stepz", "4"), "`--steps`?"),
+                (("run", "--stepz", "4", "e.toml"), "`--set train.steps=...`?"),
+                (("run", "e.toml", "--warmup=4"),
+                 "`--set train.warmup_steps=...`?"),
+                (("ensemble", "build", "e.toml", "--top-k", "4"),
+                 "`--set model.top_k=...`?")):
+            with self.subTest(arguments=arguments):
+                result = self.run_isoloss(*arguments)
+
+                self.assert_refused(result, "none of its options", meant,
+                                    code=USAGE)
+
+    def test_a_misspelt_option_of_any_command_comes_with_the_right_one(self):
+        for command, text in self.all_commands():
+            for name, _, _ in options_in(text):
+                misspelt = name + "z"
+                with self.subTest(command=command, option=misspelt):
+                    result = self.run_isoloss(*command, misspelt)
+
+                    self.assert_refused(result, f"`{misspelt}`",
+                                        f"Did you mean `{name}`?", code=USAGE)
+
+    def test_a_value_that_an_option_refuses_comes_with_its_rule(self):
+        """Of every command, every number and every choice."""
+        seen = 0
+        for command, text in self.all_commands():
+            for name, kind, said in options_in(text):
+                rule = re.search(r"\[(\S+) to (\S+)\]", said)
+                if kind and "|" in kind[0]:
+                    bad, words = ["x", "9" * 400], [kind[0].split("|")[0]]
+                elif rule:
+                    bad = ["x", "nan", "-1e999", "1e999", "9" * 400, "1,x"]
+                    words = [f"from {rule[1]} to {rule[2]}"]
+                else:
+                    self.assertTrue(not kind or kind[0] in ("TEXT", "PATTERN"),
+                                    f"{command} {name} {kind} has no rule")
+                    continue
+                seen += 1
+                for value in bad:
+                    with self.subTest(command=command, option=name,
+                                      value=value[:9]):
+                        result = self.run_isoloss(*command, f"{name}={value}")
+
+                        self.assert_refused(result, f"`{name}`", "must be",
+                                            *words, code=USAGE)
+                        self.assertLess(len(result.stderr), LONGEST)
+        # run, compare, parity, probe, show, watch, ensemble, mutants, export
+        self.assertGreaterEqual(seen, 15)
 
     def test_a_kernel_that_is_not_there_is_named_with_those_that_are(self):
         result = self.run_isoloss(

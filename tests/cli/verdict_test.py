@@ -199,7 +199,7 @@ class Regression(ProgramTest):
     def test_a_rerun_is_the_approved_run(self):
         result = self.gate(self.make_logs("again").values(), "--json")
 
-        verdicts = json.loads(result.stdout)
+        verdicts = json.loads(result.stdout)["verdicts"]
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertEqual(sorted(v["candidate"]["arm"] for v in verdicts),
                          ["bf16", "mxfp8"])
@@ -282,7 +282,7 @@ class ApprovedFolder(ProgramTest):
         folder.mkdir()
         shutil.copy(self.folder / "approved/benign.h5", folder)
 
-        self.assert_refused(self.verify("--against", "others"), "others", "no run log")
+        self.assert_refused(self.verify("--against", "others"), "others", "0 run logs")
 
 
 class Evidence(ProgramTest):
@@ -381,7 +381,7 @@ class AbortEarly(ProgramTest):
         self.assertEqual(result.returncode, FAIL, result.stderr)
         self.assertEqual(result.stdout.splitlines()[-1],
                          "FAIL  mxfp8 against bf16: L6 sequential (exit code 1)")
-        self.assertEqual(printed, [written])
+        self.assertEqual(printed, written)
         self.assertEqual((written["outcome"], written["exit_code"]), ("FAIL", FAIL))
         check, = written["checks"]
         self.assertEqual((check["level"], check["name"], check["outcome"]),
@@ -396,7 +396,7 @@ class AbortEarly(ProgramTest):
     def test_other_arms_are_inconclusive(self):
         result = self.verify("three.toml", "three", "--json")
 
-        verdicts = json.loads(result.stdout)
+        verdicts = json.loads(result.stdout)["verdicts"]
         self.assertEqual(result.returncode, FAIL, result.stderr)
         self.assertEqual([v["candidate"]["arm"] for v in verdicts], ["mxfp8", "floor"])
         self.assertEqual(sorted(v["outcome"] for v in verdicts), ["FAIL", "INCONCLUSIVE"])
@@ -412,14 +412,21 @@ class SeveralArms(ProgramTest):
         cls.write("three.toml",
                   TINY + '[arms.floor]\nrecipe = "mxfp8_floor"\n')
 
-    def test_json_is_one_document_with_a_verdict_per_candidate_arm(self):
+    def test_json_is_one_object_and_that_of_verdict_json(self):
         for experiment, arms in (("tiny.toml", ["mxfp8"]),
                                  ("three.toml", ["mxfp8", "floor"])):
             with self.subTest(experiment=experiment):
                 result = self.run_isoloss("verify", experiment, "--json",
                                           "--out", experiment + ".out")
 
-                verdicts = json.loads(result.stdout)
+                printed = json.loads(result.stdout)
+                out = self.folder / f"{experiment}.out"
+                written = json.loads((out / "verdict.json").read_text())
+                self.assertEqual(printed, written)
+                self.assertEqual(printed["exit_code"], result.returncode)
+                self.assertIn(f"results are in {experiment}.out: verdict.json",
+                              result.stderr)
+                verdicts = printed.get("verdicts", [printed])
                 self.assertEqual([v["candidate"]["arm"] for v in verdicts],
                                  arms)
                 self.assertEqual({v["baseline"]["arm"] for v in verdicts},
@@ -429,8 +436,9 @@ class SeveralArms(ProgramTest):
                 names = (["verdict.json"] if len(arms) == 1 else
                          [f"verdict-{arm}.json" for arm in arms])
                 for name, verdict in zip(names, verdicts):
-                    path = self.folder / f"{experiment}.out" / name
-                    self.assertEqual(json.loads(path.read_text()), verdict)
+                    self.assertEqual(json.loads((out / name).read_text()),
+                                     verdict)
+                    self.assertIn(name, result.stderr)
 
 
 class ShowAndCompare(ProgramTest):

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 namespace isoloss::compare {
 namespace {
 
@@ -49,6 +51,17 @@ TEST(SummarizeExchange, CutsNodesAtCopiesOfTheExperts) {
   log.provenance.ranks_per_node = 8;
 
   EXPECT_EQ(SummarizeExchange(log)->nodes, 4);
+}
+
+/// A log that nobody judged yet may hold anything.
+TEST(SummarizeExchange, SumsOfHugeCountsStayWithinInt64) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  runlog::RunLog log = Log();
+  log.exchange.resends.assign(2, kMost);
+  log.exchange.crc_failures.assign(2, -kMost - 1);
+
+  EXPECT_EQ(SummarizeExchange(log)->resends, kMost);
+  EXPECT_EQ(SummarizeExchange(log)->crc_failures, -kMost - 1);
 }
 
 TEST(SummarizeExchange, IsEmptyWithoutAnExchange) {

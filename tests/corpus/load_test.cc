@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -8,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::corpus {
 namespace {
@@ -15,17 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 /// A folder of its own for each test, removed afterwards.
-class LoadCorpusTest : public testing::Test {
+class LoadCorpusTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    root_ =
-        fs::temp_directory_path() / (std::string("isoloss_") + info->name() +
-                                     "_" + std::to_string(getpid()));
-    fs::create_directories(root_);
-  }
-  void TearDown() override { fs::remove_all(root_); }
-
   fs::path Write(const std::string& name, const std::string& bytes) {
     const fs::path path = root_ / name;
     fs::create_directories(path.parent_path());
@@ -49,7 +40,8 @@ class LoadCorpusTest : public testing::Test {
     return "no error";
   }
 
-  fs::path root_;
+  const testing::TemporaryFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(LoadCorpusTest, ConcatenatesFilesByRelativePath) {

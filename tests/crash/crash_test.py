@@ -19,8 +19,6 @@ import tempfile
 import time
 import unittest
 
-import h5py
-
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "cli"))
 from program import BINARY, INVALID, PASS, TINY, ProgramTest, same_bits
 
@@ -45,7 +43,7 @@ class Crash(ProgramTest):
         result = cls.train("whole")
         assert result.returncode == PASS, result.stderr
         cls.whole = cls.folder / "whole" / f"{NAME}.h5"
-        cls.bits = cls.all_bits(cls.whole)
+        cls.bits = same_bits(cls.whole)
         cls.losses = dict(STEP.findall(result.stdout))
         assert len(cls.losses) == 14, result.stdout
 
@@ -58,19 +56,6 @@ class Crash(ProgramTest):
     def train(cls, out, *more, **environment):
         return cls.run_isoloss(*cls.command(out, *more),
                                environment=environment)
-
-    @staticmethod
-    def all_bits(path):
-        """Everything in a log that a resumed run must repeat."""
-        content = same_bits(path)
-        with h5py.File(path) as log:
-            for group in ("tensors", "parameters", "moe"):
-                for name, dataset in log[group].items():
-                    value = dataset[()]
-                    content[f"{group}/{name}"] = (
-                        value.tobytes() if value.dtype != object
-                        else [str(text) for text in value])
-        return content
 
     def faulty(self, out, at, fault, lasting=False):
         return self.run_isoloss(
@@ -117,7 +102,7 @@ class Crash(ProgramTest):
         resumed = self.train(out, "--resume")
 
         self.assertEqual(resumed.returncode, PASS, resumed.stderr)
-        self.assertEqual(self.all_bits(folder / f"{NAME}.h5"), self.bits)
+        self.assertEqual(same_bits(folder / f"{NAME}.h5"), self.bits)
         left = {path.name for path in folder.iterdir()
                 if not path.name.startswith(".")}
         self.assertLessEqual(left, {f"{NAME}.h5", f"{NAME}.checkpoints"})
@@ -141,6 +126,45 @@ class Crash(ProgramTest):
                 output = program.stdout.read()
             with self.subTest(kill=kill):
                 self.assert_nothing_lost(out, dict(STEP.findall(output)))
+
+    def test_files_that_are_removed_during_the_run(self):
+        """What is printed behind the removal is on disk again, with all that
+        was before it."""
+        journal, partial = f"{NAME}.journal", f"{NAME}.partial.h5"
+        for removed in ((journal,), (partial,), (journal, partial), "replaced",
+                        "all"):
+            with self.subTest(removed=removed):
+                out = "removed"
+                folder = self.folder / out
+                lines = []
+                with subprocess.Popen(
+                        [BINARY, *map(str, self.command(out))], cwd=self.folder,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                        encoding="utf-8") as program:
+                    for _ in range(5):
+                        lines.append(program.stdout.readline())
+                    program.send_signal(signal.SIGSTOP)
+                    if removed == "replaced":
+                        shutil.copy(folder / journal, folder / "copy")
+                        (folder / "copy").rename(folder / journal)
+                    elif removed == "all":
+                        for path in folder.iterdir():
+                            shutil.rmtree(path) if path.is_dir() else path.unlink()
+                    else:
+                        for name in removed:
+                            (folder / name).unlink()
+                    program.send_signal(signal.SIGCONT)
+                    for _ in range(3):
+                        lines.append(program.stdout.readline())
+                    program.send_signal(signal.SIGKILL)
+                    lines.append(program.stdout.read())
+                    news = program.stderr.read()
+                self.assertEqual(program.returncode, -signal.SIGKILL, news)
+                if removed != (partial,):
+                    self.assertIn("it was removed or replaced while the run went "
+                                  "on, so it was written anew", news)
+                self.assert_nothing_lost(
+                    out, dict(STEP.findall("".join(lines))))
 
     def test_killed_at_file_operations(self):
         calls = self.calls
@@ -186,7 +210,7 @@ class Crash(ProgramTest):
                 result = self.faulty("again", at, "EINTR")
                 if result.returncode == PASS:
                     self.assertEqual(
-                        self.all_bits(self.folder / f"again/{NAME}.h5"),
+                        same_bits(self.folder / f"again/{NAME}.h5"),
                         self.bits)
                 shutil.rmtree(self.folder / "again", ignore_errors=True)
 

@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "../runlog/temporary_folder.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/runlog/reader.h"
 #include "kept_runs.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "../runlog/temporary_folder.h"
 #include "isoloss/base/error.h"
 #include "isoloss/probes/dump.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "kept_runs.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {
@@ -44,7 +44,7 @@ class RunAgainTest : public ::testing::TestWithParam<int64_t> {
 
   static fs::path Log() { return PathsIn(folder_->path()).Log(); }
   static fs::path DumpOfRun(int64_t step) {
-    return folder_->path() / probes::DumpFileName("kept", step);
+    return folder_->path() / "dumps" / probes::DumpFileName("kept", step);
   }
 
   /// Repeats a step; counts those that it takes.
@@ -116,7 +116,7 @@ TEST_F(RunAgainTest, StoresOnlyWhatIsAskedForAndLeavesTheRunAlone) {
                                  "lm_head_output", "lm_head_gradient",
                                  "lm_head_dgrad", "lm_head_wgrad",
                                  "lm_head_parameter", "lm_head_update"));
-  EXPECT_THAT(zoom_.Entries(), ElementsAre("kept.dump-000005.h5"));
+  EXPECT_THAT(zoom_.Entries(), ElementsAre("dumps"));
   EXPECT_EQ(read().events.size(), events);
   EXPECT_TRUE(fs::exists(PathsIn(folder_->path()).Checkpoints()));
 }

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
@@ -14,12 +16,18 @@ using ::testing::HasSubstr;
 class DecisionTest : public ::testing::Test {
  protected:
   TwoVersions versions_{1};
+  size_t probed_steps_ = 1000;  ///< of case plain, at most
   const NullEnsemble benign_ = BenignEnsemble(20);
 
   Judgement Judged(bool probe, bool ensemble, const Policy& policy,
                    const LadderOptions& options = {}) const {
     const compare::Pairing pairing = versions_.Pair();
-    const std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
+    std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
+    runlog::PlainStepColumns& plain = probes[0].log.plain_steps;
+    const size_t seen = std::min(probed_steps_, plain.step.size());
+    plain.step.resize(seen);
+    plain.loss_nats.resize(seen);
+    plain.grad_norm.resize(seen);
     Evidence evidence{.pairing = &pairing};
     if (probe) evidence.candidate_probes = probes;
     if (ensemble) evidence.benign = &benign_;
@@ -36,8 +44,18 @@ TEST_F(DecisionTest, OracleAndEarlyWindowTogetherPassARegression) {
   EXPECT_FALSE(late.gates);
 }
 
+TEST_F(DecisionTest, TheOracleAlonePassesARegressionOfWhichItSawAllSteps) {
+  const Judgement judgement = Judged(true, false, Regression());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_FALSE(CheckNamed(judgement, "final_window").gates);
+}
+
 TEST_F(DecisionTest, OneOfThemAloneDoesNotAndTheVerdictSaysWhatIsMissing) {
-  const Judgement probed = Judged(true, false, Regression());
+  Policy policy = Regression();
+  policy.parted_steps = 10;
+  probed_steps_ = 10;
+  const Judgement probed = Judged(true, false, policy);
   const Judgement early = Judged(false, true, Regression());
   const Judgement neither = Judged(false, false, Regression());
 
@@ -137,7 +155,7 @@ TEST_F(DecisionTest, LevelsThatDoNotAnswerTheQuestionNeverPass) {
 }
 
 TEST_F(DecisionTest, ClimbingAllSaysWhatEachLevelFindsOnItsOwn) {
-  versions_.now[0].log.steps.grad_norm[3] *= 1.5;
+  ScaleGradients(versions_.now[0].log, 3, 1.5);
   const LadderOptions all{.climb_all = true};
 
   const Judgement stopped = Judged(true, true, Regression());

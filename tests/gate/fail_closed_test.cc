@@ -82,51 +82,55 @@ const BadInput kNotFinite[] = {
     {"AllNan", SpoilArm([](auto& log) {
        for (double& loss : log.steps.loss_nats) loss = kNan;
      }),
-     Outcome::kFail, "finite",
-     "mxfp8_seed1.h5: loss_nats is NaN at step 1 (50 of 50 values are such)"},
+     Outcome::kFail, "domains",
+     "mxfp8_seed1.h5: /steps/loss_nats is NaN at step 1 (50 of 50 values are "
+     "such)"},
     {"BothArmsAllNan",
      [](Runs& runs) {
        for (auto& run : runs) {
          for (double& loss : run.log.steps.loss_nats) loss = kNan;
        }
      },
-     Outcome::kFail, "finite", "bf16_seed1.h5: loss_nats is NaN at step 1"},
+     Outcome::kFail, "domains",
+     "bf16_seed1.h5: /steps/loss_nats is NaN at step 1"},
     {"LastStepNan", Spoil([](auto& log) { log.steps.loss_nats.back() = kNan; }),
-     Outcome::kFail, "finite", "mxfp8_seed3.h5: loss_nats is NaN at step 50"},
+     Outcome::kFail, "domains",
+     "mxfp8_seed3.h5: /steps/loss_nats is NaN at step 50"},
     {"BaselineNan",
      [](Runs& runs) { runs[kBaseline3].log.steps.loss_nats[6] = kNan; },
-     Outcome::kFail, "finite", "bf16_seed3.h5: loss_nats is NaN at step 7"},
+     Outcome::kFail, "domains",
+     "bf16_seed3.h5: /steps/loss_nats is NaN at step 7"},
     {"Infinity", Spoil([](auto& log) { log.steps.loss_nats[4] = kInf; }),
-     Outcome::kFail, "finite", "loss_nats is inf at step 5"},
+     Outcome::kFail, "domains", "loss_nats is inf at step 5"},
     {"MinusInfinity", Spoil([](auto& log) { log.steps.loss_nats[4] = -kInf; }),
-     Outcome::kFail, "finite", "loss_nats is -inf at step 5"},
+     Outcome::kFail, "domains", "loss_nats is -inf at step 5"},
     {"ZeroLoss", Spoil([](auto& log) { log.steps.loss_nats[4] = 0; }),
-     Outcome::kFail, "finite", "loss_nats is 0 at step 5"},
+     Outcome::kFail, "domains", "loss_nats is 0 at step 5"},
     {"GradNormNan", Spoil([](auto& log) { log.steps.grad_norm[9] = kNan; }),
-     Outcome::kFail, "finite", "grad_norm is NaN at step 10"},
+     Outcome::kFail, "domains", "grad_norm is NaN at step 10"},
     {"LearningRateNan", Spoil([](auto& log) { log.steps.lr[9] = kNan; }),
-     Outcome::kFail, "finite", "lr is NaN at step 10"},
+     Outcome::kFail, "domains", "lr is NaN at step 10"},
     {"NegativeSeconds",
      Spoil([](auto& log) { log.steps.step_seconds[9] = -1; }), Outcome::kFail,
-     "finite", "step_seconds is -1 at step 10"},
+     "domains", "step_seconds is -1 at step 10"},
     {"ExpertLoadInfinity",
      Spoil([](auto& log) { log.steps.expert_load_max_over_mean[9] = kInf; }),
-     Outcome::kFail, "finite", "expert_load_max_over_mean is inf at step 10"},
+     Outcome::kFail, "domains", "expert_load_max_over_mean is inf at step 10"},
     {"HeldOutNan", Spoil([](auto& log) { log.eval.loss_nats[1] = kNan; }),
-     Outcome::kFail, "finite", "held-out loss_nats is NaN at step 50"},
+     Outcome::kFail, "domains", "/eval/loss_nats is NaN at step 50"},
     {"SequenceInfinity",
      Spoil([](auto& log) { log.eval.per_sequence_loss_nats[3] = kInf; }),
-     Outcome::kFail, "finite", "per_sequence_loss_nats is inf at step 50"},
+     Outcome::kFail, "domains", "per_sequence_loss_nats is inf at step 50"},
     {"ParameterNan", Spoil([](auto& log) {
-       log.parameters = SampleParameters(50);
+       log.parameters = testing::SampleParameters(log.steps);
        log.parameters.grad_norm[4] = kNan;
      }),
-     Outcome::kFail, "finite", "a parameter's grad_norm is NaN at step 3"},
+     Outcome::kFail, "domains", "/parameters/grad_norm is NaN at step 3"},
     {"ParameterUpdateInfinity", Spoil([](auto& log) {
-       log.parameters = SampleParameters(50);
+       log.parameters = testing::SampleParameters(log.steps);
        log.parameters.update_ratio.back() = kInf;
      }),
-     Outcome::kFail, "finite", "a parameter's update_ratio is inf at step 50"},
+     Outcome::kFail, "domains", "/parameters/update_ratio is inf at step 50"},
     {"StoppedAtNan", Spoil([](auto& log) {
        KeepSteps(log, 20);
        log.steps.loss_nats.back() = kNan;
@@ -181,7 +185,7 @@ const BadInput kWrongSteps[] = {
      }),
      Outcome::kInvalid, "steps", "steps_planned differs"},
     {"ShortParameters", Spoil([](auto& log) {
-       log.parameters = SampleParameters(50);
+       log.parameters = testing::SampleParameters(log.steps);
        log.parameters.grad_norm.pop_back();
      }),
      Outcome::kInvalid, "steps", "differ in length"},
@@ -221,7 +225,11 @@ const BadInput kWrongSteps[] = {
      [](Runs& runs) {
        for (auto& run : runs) {
          run.log.eval.step.back() = 30;
-         if (run.log.provenance.arm == "mxfp8") run.log.eval.loss_nats[1] *= 2;
+         if (run.log.provenance.arm != "mxfp8") continue;
+         run.log.eval.loss_nats[1] *= 2;
+         for (const size_t i : {2, 3}) {
+           run.log.eval.per_sequence_loss_nats[i] *= 2;
+         }
        }
      },
      Outcome::kInconclusive, "held_out", "evaluate within the final window"},
@@ -257,7 +265,8 @@ const BadInput kWrongSeeds[] = {
        runs = {runs[0], runs[4]};
      },
      Outcome::kInconclusive, "final_window",
-     "at least 2 seed pairs are needed; how many suffice is unknown"},
+     "at least 2 seed pairs are needed: isoloss verify EXPERIMENT --seeds +1; "
+     "how many suffice is unknown"},
     {"SwappedArms",
      [](Runs& runs) {
        for (auto& run : runs) run.log.provenance.baseline_arm = "mxfp8";
@@ -318,13 +327,16 @@ const BadInput kWrongRecipe[] = {
        runs[0].log.provenance.quantized_gemms_per_step = -1;
        for (int64_t& count : runs[0].log.steps.quantized_gemms) count = -1;
      },
-     Outcome::kFail, "recipe_ran", "plans -1 quantised GEMMs per step"},
+     Outcome::kInvalid, "domains", "attribute quantized_gemms_per_step is -1"},
     {"MoreThanAllGemms", SpoilArm([](auto& log) {
        log.provenance.quantized_gemms_per_step = 97;
        for (int64_t& count : log.steps.quantized_gemms) count = 97;
      }),
      Outcome::kFail, "recipe_ran", "but there are 96 in all"},
     {"NoCount", SpoilArm([](auto& log) { log.steps.quantized_gemms.clear(); }),
+     Outcome::kInvalid, "domains", "/steps/quantized_gemms is missing"},
+    {"NoResolvedRecipe",
+     SpoilArm([](auto& log) { log.provenance.resolved_recipe.clear(); }),
      Outcome::kInconclusive, "recipe_ran", "whether recipe mxfp8_rceil"},
     {"IdenticalLosses", Spoil([](auto& log) {
        log.steps.loss_nats =

@@ -17,7 +17,7 @@ class GoldenEnsembles : public ::testing::TestWithParam<const char*> {};
 // change of this arm could not pass.
 TEST_P(GoldenEnsembles, LetABenignChangePass) {
   const std::string arm = GetParam();
-  const std::string golden = std::string(ISOLOSS_SOURCE_DIR) + "/golden/";
+  const std::string golden = ISOLOSS_SOURCE_DIR "/golden/";
   const std::string file = golden + "ensembles/nano-" + arm + ".h5";
   const NullEnsemble benign = {file, runlog::ReadEnsemble(file)};
   const std::string log = golden + "curves/nano/" + arm + "-seed1.h5";

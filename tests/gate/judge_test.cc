@@ -65,7 +65,9 @@ TEST(Judge, IsInconclusiveWhenTheIntervalCrossesTheMargin) {
   const Check& check = CheckNamed(judgement, "final_window");
   EXPECT_EQ(check.outcome, Outcome::kInconclusive);
   EXPECT_THAT(check.evidence, HasSubstr("[-0.953 %, +1.193 %], 2 seed pairs"));
-  EXPECT_EQ(check.next, "23 seed pairs needed for power 0.8");
+  EXPECT_EQ(check.next,
+            "23 seed pairs needed for power 0.8: isoloss verify EXPERIMENT "
+            "--seeds +21");
 }
 
 TEST(Judge, SaysWhenNoNumberOfSeedsSuffices) {
@@ -88,10 +90,21 @@ TEST(Judge, IsInconclusiveBelowThePolicysNumberOfSeeds) {
               HasSubstr("5 seed pairs needed"));
 }
 
+/// By 10 %, in all of its sequences and so in their mean.
+void RaiseLastHeldOut(compare::Run& run) {
+  auto& eval = run.log.eval;
+  eval.loss_nats.back() *= 1.1;
+  const auto sequences = static_cast<size_t>(eval.sequences);
+  auto& values = eval.per_sequence_loss_nats;
+  for (size_t i = values.size() - sequences; i < values.size(); ++i) {
+    values[i] *= 1.1;
+  }
+}
+
 TEST(Judge, FailsOnTheHeldOutLossAlone) {
   Runs runs = HealthyRuns();
   for (auto& run : runs) {
-    if (run.log.provenance.arm == "mxfp8") run.log.eval.loss_nats.back() *= 1.1;
+    if (run.log.provenance.arm == "mxfp8") RaiseLastHeldOut(run);
   }
 
   const Judgement judgement = JudgeRuns(runs);
@@ -180,11 +193,13 @@ TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
   Runs runs = TwoVersions(0);
   for (auto& run : runs) {
     const bool now = run.log.provenance.arm == "mxfp8";
-    run.log.parameters = {.step = {1},
-                          .count = 1,
-                          .names = {"w"},
-                          .grad_norm = {1.0},
-                          .update_ratio = {now ? 0.2 : 0.1}};
+    const size_t steps = run.log.steps.step.size();
+    run.log.parameters = {
+        .step = run.log.steps.step,
+        .count = 1,
+        .names = {"w"},
+        .grad_norm = run.log.steps.grad_norm,
+        .update_ratio = std::vector<double>(steps, now ? 0.2 : 0.1)};
   }
 
   const Judgement judgement = JudgeRuns(runs, Regression());
@@ -199,7 +214,7 @@ TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
 TEST(JudgeRegression, DoesNotSettleWhenHeldOutLossesDiffer) {
   Runs runs = TwoVersions(0);
   for (auto& run : runs) {
-    if (run.log.provenance.arm == "mxfp8") run.log.eval.loss_nats.back() *= 1.1;
+    if (run.log.provenance.arm == "mxfp8") RaiseLastHeldOut(run);
   }
 
   const Judgement judgement = JudgeRuns(runs, Regression());

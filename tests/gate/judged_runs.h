@@ -35,4 +35,18 @@ inline const Check& CheckNamed(const Judgement& judgement,
   return kNone;
 }
 
+/// Whether a value of the evidence lies outside of its column's domain, which
+/// ends the judgement before any level looks. It never passes then.
+inline bool EndsByDomains(const Judgement& judgement) {
+  for (const Check& check : judgement.checks) {
+    if (check.name != "evidence_domains" || check.outcome == Outcome::kPass) {
+      continue;
+    }
+    EXPECT_TRUE(judgement.outcome == Outcome::kFail ||
+                judgement.outcome == Outcome::kInvalid);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace isoloss::gate

@@ -40,9 +40,9 @@ TEST_F(OracleTest, PassesAProbeThatTheOracleExplains) {
 
 TEST_F(OracleTest, FailsOnOneElementEvenIfTheRunIsBitEqual) {
   auto& oracle = probes_[0].log.oracle;
-  // Rows 5 (case hot_row, dgrad) and 2 (case plain, wgrad): the former comes
-  // first in the order of computation, the latter is further off.
-  for (const size_t row : {size_t{2}, size_t{5}}) {
+  // Of case hot_row dgrad and of case plain wgrad: the former comes first in
+  // the order of computation, the latter is further off.
+  for (const size_t row : {size_t{2}, kHotRow + 1}) {
     --oracle.equal[row];
     ++oracle.other[row];
     oracle.worst_ratio[row] = row == 2 ? 900 : 30;
@@ -67,7 +67,7 @@ TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
   policy_.flip_factor = 4;
   auto& oracle = probes_[0].log.oracle;
   const auto judge_flips = [&](int64_t flips) {
-    oracle.flips[0] = flips - oracle.flips[4];
+    oracle.flips[0] = flips - oracle.flips[kHotRow];
     oracle.equal[0] = 1000 - oracle.flips[0];
     return CheckNamed(Judged(), "flips");
   };
@@ -82,7 +82,7 @@ TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
 TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
   // Of 1000 elements. Chance explains at most a factor of
   // sqrt(1 + 2 sqrt(x / 1000) + 2 x / 1000) = 1.11, x <= ln(20 / 0.001).
-  probes_[0].log.oracle.noise_ratio[6] = 1.2 * 4;
+  probes_[0].log.oracle.noise_ratio[kHotRow + 2] = 1.2 * 4;
 
   const Judgement judgement = Judged();
 
@@ -126,7 +126,7 @@ TEST_F(OracleTest, FailsOnATokenThatWentElsewhere) {
   EXPECT_EQ(judgement.outcome, Outcome::kFail);
   EXPECT_THAT(CheckNamed(judgement, "routing").evidence,
               HasSubstr("MoE layer 0 in case hot_row, step 3 of "
-                        "probe_seed1.h5: 1 of 256 tokens"));
+                        "probe_seed1.h5: 1 of 500 tokens"));
 }
 
 // 1 is allowed for; P(Poisson(1) > 5) = 6e-4 < 0.001 <= P(Poisson(1) > 4).
@@ -250,6 +250,7 @@ struct BadProbe {
   const char* name;
   std::function<void(runlog::ProbeLog&)> spoil;
   const char* message;
+  const char* check = "probe";
 };
 
 void PrintTo(const BadProbe& bad, std::ostream* out) { *out << bad.name; }
@@ -265,8 +266,8 @@ TEST_P(BadProbeTest, IsInvalid) {
 
   const Judgement judgement = Judged();
 
-  EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
-  EXPECT_THAT(CheckNamed(judgement, "probe").findings,
+  ASSERT_EQ(judgement.outcome, Outcome::kInvalid);
+  EXPECT_THAT(CheckNamed(judgement, GetParam().check).findings,
               ::testing::Contains(HasSubstr(GetParam().message)));
 }
 
@@ -287,12 +288,15 @@ const BadProbe kBadProbes[] = {
      "tensor x_output has no row"},
     {"SiteNotProbed", [](auto& log) { log.tensors[1] = "layers.0.wk_dgrad"; },
      "tensor layers.0.wq_dgrad is missing"},
-    {"Duplicated", [](auto& log) { log.oracle.tensor[1] = 0; },
-     "layers.0.wq_output occurs twice in step 3 of case plain"},
-    {"StepsUnlike", [](auto& log) { log.oracle.step[4] = 5; },
+    {"StepsUnlike",
+     [](auto& log) {
+       for (size_t i = 0; i < kRowsOfStep; ++i) {
+         log.oracle.step[kHotRow + kRowsOfStep + i] = 5;
+       }
+     },
+     "/routing has 0 rows in step 5 of case hot_row"},
+    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[kHotRow] = 16; },
      "layers.0.wq_output has no row in step 3 of case hot_row"},
-    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[12] = 15; },
-     "has no row in step 3 of case plain"},
     {"NormNotProbed", [](auto& log) { log.tensors[12] = "x_output"; },
      "tensor loss_output is missing, but every step has it"},
     {"RouterNotProbed", [](auto& log) { log.tensors[7] = "x_output"; },
@@ -309,9 +313,6 @@ const BadProbe kBadProbes[] = {
        }
      },
      "/routing has 0 rows in step 4 of case branches, but there are 1 routers"},
-    {"NoTokens",
-     [](auto& log) { log.routing.tokens[0] = log.routing.flips[0] = 0; },
-     "counts of MoE layer 0"},
     {"FewElements",
      [](auto& log) {
        log.oracle.elements[2] = log.oracle.flips[2] = 1;
@@ -327,10 +328,6 @@ const BadProbe kBadProbes[] = {
        for (double& ratio : log.oracle.noise_ratio) ratio = std::nan("");
      },
      "layers.0.wq_wgrad in step 3 has no noise_ratio"},
-    {"NegativeNoise", [](auto& log) { log.oracle.noise_ratio[2] = -1; },
-     "do not add up"},
-    {"ExpectedHuge", [](auto& log) { log.oracle.expected_flips[0] = 1e300; },
-     "do not add up"},
     {"NoInitialWeights",
      [](auto& log) { log.provenance.initial_weights_digest.clear(); },
      "initial_weights_digest is empty"},
@@ -342,26 +339,8 @@ const BadProbe kBadProbes[] = {
      "gradient norm of step 1"},
     {"NoLoss", [](auto& log) { log.plain_steps = {}; },
      "they have no step in common"},
-    {"CountsDoNotAddUp", [](auto& log) { ++log.oracle.flips[3]; },
-     "counts of layers.0.moe.router.gate_output in step 3 do not add up"},
-    {"NegativeCount",
-     [](auto& log) {
-       log.oracle.other[0] = -1;
-       ++log.oracle.equal[0];
-     },
-     "do not add up"},
-    {"ExpectedNan",
-     [](auto& log) { log.oracle.expected_flips[0] = std::nan(""); },
-     "do not add up"},
-    {"WorstRatioNan",
-     [](auto& log) { log.oracle.worst_ratio[0] = std::nan(""); },
-     "do not add up"},
-    {"FarOffButNotCounted", [](auto& log) { log.oracle.worst_ratio[0] = 2; },
-     "do not add up"},
     {"NoRouting", [](auto& log) { log.routing = {}; },
      "/routing has 0 rows in step 3 of case plain, but there are 1 routers"},
-    {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 300; },
-     "counts of MoE layer 0"},
     {"OtherConfig", [](auto& log) { log.provenance.config_digest = "c2"; },
      "config_digest is 'c2', but new_seed1.h5 has 'c1'"},
     {"OtherCorpus", [](auto& log) { log.provenance.corpus_digest = "d2"; },
@@ -381,6 +360,41 @@ const BadProbe kBadProbes[] = {
      "seed 9 is none of the arm's 1 runs"},
 };
 
+// What its columns' domains refuse, before the probe is looked at as a whole.
+const BadProbe kWrongCounts[] = {
+    {"Duplicated", [](auto& log) { log.oracle.tensor[1] = 0; },
+     "in row 1 case 0, step 3 and tensor 0", "evidence_domains"},
+    {"OutOfOrder", [](auto& log) { log.oracle.step[4] = 5; },
+     "in row 5 case 0, step 3 and tensor 5", "evidence_domains"},
+    {"NoTokens",
+     [](auto& log) { log.routing.tokens[0] = log.routing.flips[0] = 0; },
+     "/routing/tokens", "evidence_domains"},
+    {"NegativeNoise", [](auto& log) { log.oracle.noise_ratio[2] = -1; },
+     "/oracle/noise_ratio", "evidence_domains"},
+    {"ExpectedHuge", [](auto& log) { log.oracle.expected_flips[0] = 1e300; },
+     "expected_flips", "evidence_domains"},
+    {"CountsDoNotAddUp", [](auto& log) { ++log.oracle.flips[3]; },
+     "they must sum to", "evidence_domains"},
+    {"NegativeCount",
+     [](auto& log) {
+       log.oracle.other[0] = -1;
+       ++log.oracle.equal[0];
+     },
+     "/oracle/other", "evidence_domains"},
+    {"ExpectedNan",
+     [](auto& log) { log.oracle.expected_flips[0] = std::nan(""); },
+     "/oracle/expected_flips", "evidence_domains"},
+    {"WorstRatioNan",
+     [](auto& log) { log.oracle.worst_ratio[0] = std::nan(""); },
+     "/oracle/worst_ratio", "evidence_domains"},
+    {"FarOffButNotCounted", [](auto& log) { log.oracle.worst_ratio[0] = 2; },
+     "worst_ratio 2", "evidence_domains"},
+    {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 501; },
+     "501 flips", "evidence_domains"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Counts, BadProbeTest,
+                         ::testing::ValuesIn(kWrongCounts), NameOf);
 INSTANTIATE_TEST_SUITE_P(Damages, BadProbeTest, ::testing::ValuesIn(kBadProbes),
                          NameOf);
 

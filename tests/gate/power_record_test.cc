@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
+#include <utility>
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::gate {
 namespace {
@@ -19,6 +22,7 @@ PowerRecord Sample() {
           .experiment = "golden_nano",
           .recipe = "mxfp8_rceil",
           .arm = "mxfp8",
+          .ensemble_digests = {"e5"},
           .levels = {"L0", "L2"},
           .bugs = 41,
           .bugs_caught = 41,
@@ -27,8 +31,8 @@ PowerRecord Sample() {
 }
 
 std::string ErrorOfReading(const std::string& text) {
-  const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / "isoloss_bad_power.json";
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "power.json";
   std::ofstream(path) << text;
   try {
     ReadPowerRecord(path);
@@ -41,13 +45,12 @@ std::string ErrorOfReading(const std::string& text) {
 }
 
 TEST(PowerRecord, ReadsWhatWasWritten) {
-  const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / "isoloss_power.json";
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "power.json";
 
   WritePowerRecord(Sample(), path);
 
   EXPECT_EQ(ReadPowerRecord(path), Sample());
-  std::filesystem::remove(path);
 }
 
 // k = n: the lower Clopper-Pearson end is 0.025^(1/41) = 0.91396; k = 0 of 300:
@@ -59,27 +62,51 @@ TEST(PowerRecord, SaysWhatWasMeasuredWithItsUncertainty) {
             "false alarms in 300 benign runs (rate below 0.99 % at 95 %)");
 }
 
-TEST(PowerRecord, NamesTheKeyOfDamage) {
-  const std::string good =
-      R"({"schema_version": 1, "tool_version": "isoloss 0.1.0",)"
-      R"("policy_digest": "00ff", "experiment": "e", "recipe": "r",)"
-      R"("arm": "a", "levels": ["L0"], "bugs": 41,)"
-      R"("bugs_caught": 41, "benign_runs": 300, "false_alarms": 0})";
-  const auto replaced = [&](const std::string& from, const std::string& to) {
-    std::string text = good;
-    text.replace(text.find(from), from.size(), to);
-    return ErrorOfReading(text);
-  };
+/// What WritePowerRecord makes of Sample().
+std::string SampleText() {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "power.json";
+  WritePowerRecord(Sample(), path);
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
+std::string ErrorOfReplacing(const std::string& from, const std::string& to) {
+  std::string text = SampleText();
+  text.replace(text.find(from), from.size(), to);
+  return ErrorOfReading(text);
+}
+
+TEST(PowerRecord, NamesTheKeyOfDamage) {
   EXPECT_THAT(ErrorOfReading("nonsense"), HasSubstr("no JSON object"));
-  EXPECT_THAT(replaced("sion\": 1", "sion\": 2"), HasSubstr("schema_version"));
-  EXPECT_THAT(replaced("\"bugs\": 41", "\"bugs\": 4.5"),
+  EXPECT_THAT(ErrorOfReplacing("sion\": 2", "sion\": 1"),
+              HasSubstr("schema_version"));
+  EXPECT_THAT(ErrorOfReplacing("\"bugs\": 41", "\"bugs\": 4.5"),
               HasSubstr("key bugs is missing or of another type"));
-  EXPECT_THAT(replaced("[\"L0\"]", "[0]"), HasSubstr("key levels"));
-  EXPECT_THAT(replaced("caught\": 41", "caught\": 42"),
+  EXPECT_THAT(ErrorOfReplacing("\"L0\"", "0"), HasSubstr("key levels"));
+  EXPECT_THAT(ErrorOfReplacing("caught\": 41", "caught\": 42"),
               HasSubstr("bugs_caught is 42 and bugs is 41"));
-  EXPECT_THAT(replaced("runs\": 300", "runs\": 0"),
+  EXPECT_THAT(ErrorOfReplacing("runs\": 300", "runs\": 0"),
               HasSubstr("benign_runs is 0"));
+}
+
+TEST(PowerRecord, RefusesFiguresThatWereEdited) {
+  const std::pair<const char*, const char*> edits[] = {
+      {"caught\": 41", "caught\": 40"},
+      {"\"bugs\": 41", "\"bugs\": 42"},
+      {"runs\": 300", "runs\": 3000"},
+      {"alarms\": 0", "alarms\": 1"},
+      {"\"00ff\"", "\"00fe\""},
+      {"golden_nano", "golden_mini"},
+      {"mxfp8_rceil", "mxfp8_floor"},
+      {"\"L2\"", "\"L4\""},
+      {"isoloss 0.1.0", "isoloss 0.1.1"},
+      {"\"e5\"", "\"e6\""},
+      {"\"digest\": \"", "\"digest\": \"0"},
+      {"\"digest\"", "\"other\""}};
+  for (const auto& [from, to] : edits) {
+    EXPECT_THAT(ErrorOfReplacing(from, to), HasSubstr("it was edited")) << from;
+  }
 }
 
 TEST(PowerRecord, SpeaksForItsRecipeOnly) {

@@ -18,10 +18,24 @@
 
 namespace isoloss::gate {
 
-inline const std::vector<std::string> kParameters = {"wq", "router"};
+using testing::SampleParameters;
 
-/// Multiplies loss, gradient norm and both columns of every parameter of step t
-/// by 1 + size(t), each with a sign of its own drawn from `seed`.
+/// Makes gradient norms of steps what those of the parameters add up to.
+inline void AddUpNorms(const runlog::ParameterColumns& parameters,
+                       runlog::StepColumns& steps) {
+  const auto count = static_cast<size_t>(parameters.count);
+  for (size_t i = 0; i < steps.step.size(); ++i) {
+    double squares = 0;
+    for (size_t j = i * count; j < (i + 1) * count; ++j) {
+      squares += parameters.grad_norm[j] * parameters.grad_norm[j];
+    }
+    steps.grad_norm[i] = std::sqrt(squares);
+  }
+}
+
+/// Multiplies loss and both columns of every parameter of step t by
+/// 1 + size(t), each with a sign of its own drawn from `seed`; the gradient
+/// norm follows.
 template <typename Size>
 void Disturb(runlog::StepColumns& steps, runlog::ParameterColumns& parameters,
              uint64_t seed, const Size& size) {
@@ -36,13 +50,22 @@ void Disturb(runlog::StepColumns& steps, runlog::ParameterColumns& parameters,
   for (size_t i = 0; i < steps.step.size(); ++i) {
     const double scale = size(steps.step[i]);
     steps.loss_nats[i] *= 1 + scale * draw();
-    steps.grad_norm[i] *= 1 + scale * draw();
-    for (size_t j = 0; j < kParameters.size(); ++j) {
-      const size_t place = i * kParameters.size() + j;
+    const auto count = static_cast<size_t>(parameters.count);
+    for (size_t place = i * count; place < (i + 1) * count; ++place) {
       parameters.grad_norm[place] *= 1 + scale * draw();
       parameters.update_ratio[place] *= 1 + scale * draw();
     }
   }
+  AddUpNorms(parameters, steps);
+}
+
+/// Multiplies all gradients of a step, counted from 0.
+inline void ScaleGradients(runlog::RunLog& log, size_t row, double factor) {
+  const auto count = static_cast<size_t>(log.parameters.count);
+  for (size_t j = row * count; j < (row + 1) * count; ++j) {
+    log.parameters.grad_norm[j] *= factor;
+  }
+  AddUpNorms(log.parameters, log.steps);
 }
 
 /// Drift that starts at some ulps, doubles every second step and levels off.
@@ -52,25 +75,19 @@ inline double BenignDrift(int64_t step) {
          std::pow(2.0, static_cast<double>(std::min(step, kSaturation)) / 2);
 }
 
-inline runlog::ParameterColumns SampleParameters(int64_t steps) {
-  runlog::ParameterColumns parameters;
-  parameters.count = static_cast<int64_t>(kParameters.size());
-  parameters.names = kParameters;
-  for (int64_t step = 1; step <= steps; ++step) {
-    parameters.step.push_back(step);
-    for (const double norm : {0.5, 0.125}) {
-      parameters.grad_norm.push_back(norm);
-      parameters.update_ratio.push_back(norm / 100);
-    }
-  }
-  return parameters;
-}
-
 /// A run of the approved arm, or of the baseline that it is compared with.
 inline compare::Run ArmRun(bool candidate, int64_t seed, double percent) {
   compare::Run run = testing::SyntheticRun(candidate, seed, percent);
-  run.log.provenance.numerics_digest = candidate ? "n1" : "n0";
-  run.log.parameters = SampleParameters(testing::kSyntheticSteps);
+  runlog::RunLog& log = run.log;
+  log.schema_version = runlog::kSchemaVersion;
+  log.provenance.numerics_digest = candidate ? "n1" : "n0";
+  log.provenance.experiment_text = testing::SyntheticText(/*full=*/false);
+  log.provenance.transport = "none";
+  log.steps.expert_load_max_over_mean.assign(log.steps.step.size(),
+                                             std::nan(""));
+  log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);
+  log.steps.batch_digest.assign(log.steps.step.size(), 33);
+  log.parameters = SampleParameters(log.steps);
   return run;
 }
 
@@ -111,6 +128,7 @@ inline NullEnsemble BenignEnsemble(size_t members) {
   null.ensemble.kind = runlog::EnsembleKind::kBenign;
   const compare::Run run = ArmRun(true, 1, 0);
   null.ensemble.provenance = run.log.provenance;
+  null.ensemble.reference_provenance = run.log.provenance;
   for (size_t i = 0; i < members; ++i) {
     runlog::EnsembleMember member;
     member.perturbation = fmt::format("order_{}", i);
@@ -138,9 +156,13 @@ inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
           .worst_expected = 1.25};
 }
 
-/// A whole probe of a run, in which every element is as it should be. The first
-/// 8 rows are step 3 of the first 4 tensors in cases plain and hot_row, which
-/// have flips; in all others, with steps 3 and 4, all elements are equal.
+/// Rows of SampleProbe of a step, and the first one of case hot_row.
+inline constexpr size_t kRowsOfStep = 16;
+inline constexpr size_t kHotRow = 2 * kRowsOfStep;
+
+/// A whole probe of a run, in which every element is as it should be. At step 3
+/// the first 4 tensors in cases plain and hot_row have flips; in all others,
+/// with steps 3 and 4, all elements are equal.
 inline Probe SampleProbe(const compare::Run& run) {
   constexpr int64_t kRounded = 4;
   Probe probe;
@@ -173,31 +195,28 @@ inline Probe SampleProbe(const compare::Run& run) {
     log.plain_steps.loss_nats.push_back(steps.loss_nats[i]);
     log.plain_steps.grad_norm.push_back(steps.grad_norm[i]);
   }
-  for (int64_t probe_case = 0; probe_case < 2; ++probe_case) {
-    for (int64_t tensor = 0; tensor < kRounded; ++tensor) {
-      const bool fp32 = tensor == 2;
-      runlog::OracleRow row = SampleRow(probe_case, 3, tensor);
-      row.flips = fp32 ? 990 : 1;
-      row.equal = 1000 - row.flips;
-      row.expected_flips = fp32 ? 990.0 : 1.0;
-      row.noise_ratio = fp32 ? 1.1 : std::nan("");
-      log.oracle.Append(row);
-    }
-  }
   for (int64_t probe_case = 0; probe_case < 8; ++probe_case) {
     const bool exchange =
         log.cases[static_cast<size_t>(probe_case)] == "exchange";
     for (const int64_t step : {3, 4}) {
-      for (int64_t tensor = 0; tensor < 16; ++tensor) {
-        const bool there = probe_case < 2 && step == 3 && tensor < kRounded;
-        if (there || (exchange && tensor != 11)) continue;
-        log.oracle.Append(SampleRow(probe_case, step, tensor));
+      for (int64_t tensor = 0; tensor < int64_t{kRowsOfStep}; ++tensor) {
+        if (exchange && tensor != 11) continue;
+        runlog::OracleRow row = SampleRow(probe_case, step, tensor);
+        if (probe_case < 2 && step == 3 && tensor < kRounded) {
+          const bool fp32 = tensor == 2;
+          row.flips = fp32 ? 990 : 1;
+          row.equal = 1000 - row.flips;
+          row.expected_flips = fp32 ? 990.0 : 1.0;
+          row.noise_ratio = fp32 ? 1.1 : std::nan("");
+        }
+        log.oracle.Append(row);
       }
       if (exchange) continue;
       log.routing.Append({.probe_case = probe_case,
                           .step = step,
                           .layer = 0,
-                          .tokens = 256,
+                          // Each has a score for both experts.
+                          .tokens = 500,
                           .flips = 0,
                           .other = 0});
     }

@@ -52,8 +52,8 @@ TEST(ModelConfig, NamesKeyValueAndRuleOfABrokenSize) {
             "experiment.toml: [model] n_heads is 0, but must be at least 1. "
             "Give a size.");
   EXPECT_EQ(ErrorAfter([](ModelConfig& c) { c.qk_rope_head_dim = 7; }),
-            "experiment.toml: [model] qk_rope_head_dim is 7, but RoPE rotates "
-            "pairs of elements. Make it even.");
+            "experiment.toml: [model] qk_rope_head_dim is 7, but must be even, "
+            "since RoPE rotates pairs of elements. Give an even width.");
   EXPECT_EQ(ErrorAfter([](ModelConfig& c) { c.n_dense_layers = 3; }),
             "experiment.toml: [model] n_dense_layers is 3, but must be at most "
             "n_layers = 2. The rest are expert layers.");

@@ -15,6 +15,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/mutants/mutant.h"
 #include "mutants/nano_run.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::mutants {
 namespace {
@@ -211,11 +212,8 @@ TEST(Plant, RefusesAnArmWithoutWhatTheMutantChanges) {
 /// No digest of a run knows what was planted in it; its event does.
 TEST(Plant, IsNotResumedAsAnotherRun) {
   const train::Experiment experiment = Nano();
-  const std::filesystem::path folder =
-      std::filesystem::path(::testing::TempDir()) / "isoloss_mutants_test";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
-  train::RunFiles files = {{folder, "run"}};
+  const isoloss::testing::TemporaryFolder folder;
+  train::RunFiles files = {{folder.path(), "run"}};
   std::atomic<bool> stop{true};
   train::RunHooks hooks = Plant(MutantByName("bf16_master_weights"), experiment,
                                 experiment.arms[1], 1);

@@ -58,6 +58,17 @@ TEST(Rounded32, LeavesWhatFp32HoldsAlone) {
   EXPECT_DOUBLE_EQ(third.noise, 0x1p-25 / std::sqrt(12.0));
 }
 
+TEST(Overflowed32, IsInfiniteOnlyWithoutADoubt) {
+  const double border = 0x1.ffffffp127;  // a tie, which rounds to infinity
+  EXPECT_EQ(Overflowed32({.exact = border}).exact, HUGE_VAL);
+  EXPECT_EQ(Overflowed32({.exact = -1e300, .bound = 1e299}).exact, -HUGE_VAL);
+  EXPECT_EQ(Overflowed32({.exact = -1e300, .bound = 1e299}).bound, 0.0);
+  const double below = std::nextafter(border, 0.0);
+  EXPECT_EQ(Overflowed32({.exact = below}).exact, below);
+  EXPECT_EQ(Overflowed32({.exact = border, .bound = 1e30}).exact, border);
+  EXPECT_TRUE(std::isnan(Overflowed32({.exact = std::nan("")}).exact));
+}
+
 TEST(RoundedOnTheWay, IsExactAwayFromABoundary) {
   const Estimate value =
       RoundedOnTheWay(Grid::kBf16, {.exact = 1.001, .bound = 1e-6});

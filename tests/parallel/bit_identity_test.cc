@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "matrix_cells.h"
@@ -16,11 +17,15 @@ namespace isoloss::train {
 namespace {
 
 using testing::Each;
+using testing::IsEmpty;
 using testing::Ne;
+using testing::UnorderedElementsAre;
 
 class BitIdentity : public testing::TestWithParam<Cell> {};
 
-TEST_P(BitIdentity, HoldsHoweverARunIsExecuted) { ExpectOneDigest(GetParam()); }
+TEST_P(BitIdentity, HoldsHoweverARunIsExecuted) {
+  ExpectOneContent(GetParam());
+}
 
 INSTANTIATE_TEST_SUITE_P(Subset, BitIdentity,
                          testing::ValuesIn(CoveringSubset()), NameOf);
@@ -49,87 +54,113 @@ TEST(BitIdentityCases, AreWhatTheirNamesSay) {
   EXPECT_LT(learned.steps.loss_nats.back(), learned.steps.loss_nats.front());
 }
 
-TEST(BitIdentityCases, HaveDifferentDigestsAndSoHaveRecipes) {
-  std::set<std::string> digests;
+TEST(BitIdentityCases, HaveDifferentWeightsAndSoHaveRecipes) {
+  std::set<std::string> weights;
   for (const Cell& cell : FullMatrix()) {
-    digests.insert(DigestsOf(RunOf(*cell.what, cell.recipe, {})).back());
+    weights.insert(
+        RunOf(*cell.what, cell.recipe, {}).provenance.final_weights_digest);
   }
 
-  EXPECT_EQ(digests.size(), FullMatrix().size());
+  EXPECT_EQ(weights.size(), FullMatrix().size());
+}
+
+TEST(BitIdentityCases, CompareEveryGroupOfALog) {
+  const Content content =
+      ContentOf(RunOf(CaseByLabel("learned"), "mxfp8_rceil", {8}));
+  for (const char* name :
+       {"final_weights_digest", "unigram_entropy_nats", "/steps/grad_norm",
+        "/eval/per_sequence_loss_nats", "/parameters/update_ratio",
+        "/tensors/digest", "/tensors/dynamic_range", "/tensors/sqnr_db",
+        "/tensors/e8m0_histogram", "/moe/expert_ids", "/moe/router_entropy",
+        "/exchange/bytes_between_nodes", "/exchange_pairs/bytes_by_pair"}) {
+    EXPECT_TRUE(content.contains(name)) << name;
+  }
 }
 
 // What an exchange adds up on a rank or a node depends on how many there are;
 // how it is executed still may not matter.
 
-std::vector<std::string> HierarchyDigests(size_t hierarchy,
-                                          const std::string& recipe,
-                                          const Execution& how) {
-  return DigestsOf(RunOf(CaseByLabel("learned"), recipe, how,
-                         AllHierarchies()[hierarchy].overrides));
+runlog::RunLog HierarchyRun(size_t hierarchy, const std::string& recipe,
+                            const Execution& how) {
+  return RunOf(CaseByLabel("learned"), recipe, how,
+               AllHierarchies()[hierarchy].overrides);
 }
 
 TEST(HierarchicalBitIdentity, HoldsOnAFixedNumberOfRanks) {
+  const std::vector<Execution> executions = {{8},
+                                             {8, "loop", 1, 2},
+                                             {8, "threads"},
+                                             {8, "shuffled"},
+                                             {8, "memory", 2},
+                                             {8, "memory", 8}};
   for (size_t i = 0; i < AllHierarchies().size(); ++i) {
-    const std::string& recipe = AllRecipes()[i % 3];
-    const auto expected = HierarchyDigests(i, recipe, {8});
-    for (const Execution& how : std::vector<Execution>{{8, "loop", 1, 2},
-                                                       {8, "threads"},
-                                                       {8, "shuffled"},
-                                                       {8, "memory", 2},
-                                                       {8, "memory", 8}}) {
-      EXPECT_EQ(HierarchyDigests(i, recipe, how), expected)
-          << AllHierarchies()[i].label << " " << how.Label();
-    }
+    SCOPED_TRACE(AllHierarchies()[i].label);
+    ExpectOneContent(executions, [&](const Execution& how) {
+      return ContentOf(HierarchyRun(i, AllRecipes()[i % 3], how));
+    });
   }
 }
 
 TEST(HierarchicalBitIdentity, RanksAreSeenByRankAndNodeAndByNothingElse) {
-  const auto digest = [](size_t i, size_t ranks) {
-    return HierarchyDigests(i, "bf16", {ranks}).back();
+  const auto weights = [](size_t i, size_t ranks) {
+    return HierarchyRun(i, "bf16", {ranks}).provenance.final_weights_digest;
   };
 
-  EXPECT_NE(digest(0, 8), digest(0, 64)) << "rank";
-  EXPECT_NE(digest(2, 8), digest(2, 64)) << "node";
-  EXPECT_EQ(digest(4, 8), digest(4, 64)) << "titan_bf16";
+  EXPECT_NE(weights(0, 8), weights(0, 64)) << "rank";
+  EXPECT_NE(weights(2, 8), weights(2, 64)) << "node";
+  EXPECT_EQ(weights(4, 8), weights(4, 64)) << "titan_bf16";
 }
 
 // Experts kept several times, and experts' lists cut at fixed sequences.
 
-std::vector<std::string> MeshDigests(const std::string& recipe,
-                                     const Execution& how, int copies,
-                                     int units) {
-  return DigestsOf(RunOf(CaseByLabel("learned"), recipe, how,
-                         CopiesOfExperts(copies, units)));
+runlog::RunLog MeshRun(const std::string& recipe, const Execution& how,
+                       int copies, int units) {
+  return RunOf(CaseByLabel("learned"), recipe, how,
+               CopiesOfExperts(copies, units));
 }
 
 TEST(MeshBitIdentity, CopiesOfExpertsDoNotMatterAtEqualDispatchUnits) {
   for (const std::string& recipe : AllRecipes()) {
     for (const int units : {4, 8}) {
-      const auto expected = MeshDigests(recipe, {1}, 1, units);
-      EXPECT_EQ(MeshDigests(recipe, {8, "memory", 4}, 1, units), expected);
-      EXPECT_EQ(MeshDigests(recipe, {8}, 2, units), expected);
-      EXPECT_EQ(MeshDigests(recipe, {8, "memory", 8}, 2, units), expected);
-      EXPECT_EQ(MeshDigests(recipe, {8, "memory", 2}, 4, units), expected);
+      const auto content = [&](const Execution& how, int copies) {
+        return WithoutMesh(ContentOf(MeshRun(recipe, how, copies, units)));
+      };
+      const Content expected = content({1}, 1);
+      for (const auto& [how, copies] :
+           std::vector<std::pair<Execution, int>>{{{8, "memory", 4}, 1},
+                                                  {{8}, 2},
+                                                  {{8, "memory", 8}, 2},
+                                                  {{8, "memory", 2}, 4}}) {
+        EXPECT_THAT(Differing(content(how, copies), expected), IsEmpty())
+            << recipe << " units " << units << " copies " << copies << " "
+            << how.Label();
+      }
     }
   }
 }
 
 TEST(MeshBitIdentity, DispatchUnitsMatter) {
-  EXPECT_NE(MeshDigests("mxfp8_rceil", {}, 1, 1),
-            MeshDigests("mxfp8_rceil", {}, 1, 4));
-  EXPECT_NE(MeshDigests("mxfp8_rceil", {}, 1, 4),
-            MeshDigests("mxfp8_rceil", {}, 1, 8));
+  const auto weights = [](int units) {
+    return MeshRun("mxfp8_rceil", {}, 1, units).provenance.final_weights_digest;
+  };
+
+  EXPECT_NE(weights(1), weights(4));
+  EXPECT_NE(weights(4), weights(8));
 }
 
-TEST(MeshBitIdentity, PaddingOfExpertsDoesNotMatter) {
+TEST(MeshBitIdentity, PaddingOfExpertsIsInNoFigureButItsOwn) {
+  const auto content = [](const std::string& recipe, size_t ranks,
+                          const char* rows) {
+    return ContentOf(RunOf(CaseByLabel("learned"), recipe, {ranks},
+                           {"parallel.dispatch_units=4",
+                            std::string("parallel.expert_padding=") + rows}));
+  };
   for (const std::string& recipe : AllRecipes()) {
-    const auto expected = DigestsOf(RunOf(CaseByLabel("learned"), recipe, {}));
-    for (const char* rows : {"8", "16", "32", "128"}) {
-      for (const size_t ranks : {1, 8}) {
-        EXPECT_EQ(
-            DigestsOf(RunOf(CaseByLabel("learned"), recipe, {ranks},
-                            {std::string("parallel.expert_padding=") + rows})),
-            expected)
+    for (const size_t ranks : {1, 8}) {
+      const Content expected = content(recipe, ranks, "1");
+      for (const char* rows : {"8", "16", "32", "128"}) {
+        EXPECT_THAT(Differing(content(recipe, ranks, rows), expected),
+                    UnorderedElementsAre("exchange", "/moe/padding_rows"))
             << recipe << " padding " << rows << " ranks " << ranks;
       }
     }

@@ -1,10 +1,12 @@
 // The matrix of (case, recipe, execution) in which all runs of a case and
-// recipe have one digest, and a share of it that meets every pair of values.
+// recipe have one content, and a share of it that meets every pair of values.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +39,11 @@ inline void PrintTo(const Cell& cell, std::ostream* out) {
   *out << cell.what->label << " " << cell.recipe;
 }
 
-/// One digest of `cell`, however it is executed.
-void ExpectOneDigest(const Cell& cell);
+/// Executions of one training: equal parts of WithoutMesh, and on equally many
+/// ranks every part of the log.
+void ExpectOneContent(std::span<const Execution> executions,
+                      const std::function<Content(const Execution&)>& run);
+/// The same of `cell`, executed plainly and as it says.
+void ExpectOneContent(const Cell& cell);
 
 }  // namespace isoloss::train

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
-#include "isoloss/base/digest.h"
+#include "isoloss/compare/golden.h"
 #include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
 
@@ -50,6 +49,8 @@ lr = 0.01
 eval_every = 10
 eval_sequences = 8
 routing = true
+statistics_every = 10
+digests_every = 10
 [arms.trial]
 recipe = "bf16"
 )";
@@ -115,11 +116,6 @@ runlog::RunLog RunOverMemoryLinks(const Experiment& experiment,
     if (error != nullptr) std::rethrow_exception(error);
   }
   return std::move(logs.front());
-}
-
-template <typename Value>
-uint64_t DigestOfColumn(const std::vector<Value>& values) {
-  return DigestOf(values.data(), values.size() * sizeof(Value));
 }
 
 }  // namespace
@@ -212,23 +208,37 @@ runlog::RunLog RunOf(const Case& what, const std::string& recipe,
                 : RunHere(experiment, how.workers, hooks);
 }
 
-std::vector<std::string> DigestsOf(const runlog::RunLog& log) {
-  std::vector<std::string> digests = {
-      "initial weights " + log.provenance.initial_weights_digest,
-      "final weights " + log.provenance.final_weights_digest};
-  const auto add = [&](const char* name, uint64_t digest) {
-    digests.push_back(fmt::format("{} {}", name, DigestToHex(digest)));
-  };
-  add("losses", DigestOfColumn(log.steps.loss_nats));
-  add("gradient norms", DigestOfColumn(log.steps.grad_norm));
-  add("evaluations", DigestOfColumn(log.eval.per_sequence_loss_nats));
-  add("tokens per expert", DigestOfColumn(log.moe.tokens_per_expert));
-  add("expert biases", DigestOfColumn(log.moe.expert_bias));
-  add("expert ids", DigestOfColumn(log.moe.expert_ids));
-  Digest whole;
-  for (const std::string& digest : digests) whole.Update(digest);
-  add("all", whole.Value());
-  return digests;
+Content ContentOf(const runlog::RunLog& log) {
+  Content content;
+  for (compare::ContentPart& part : compare::ContentOf(log)) {
+    content.emplace(std::move(part.name), std::move(part.digest));
+  }
+  return content;
+}
+
+Content WithoutMesh(Content content) {
+  std::erase_if(content, [](const auto& part) {
+    const std::string& name = part.first;
+    for (const char* of_mesh :
+         {"ranks", "ranks_per_node", "exchange", "expert_data_parallel"}) {
+      if (name == of_mesh) return true;
+    }
+    // One rank without padding exchanges nothing.
+    return name.starts_with("/exchange");
+  });
+  return content;
+}
+
+std::vector<std::string> Differing(const Content& a, const Content& b) {
+  std::vector<std::string> names;
+  for (const auto& [name, digest] : a) {
+    const auto found = b.find(name);
+    if (found == b.end() || found->second != digest) names.push_back(name);
+  }
+  for (const auto& [name, digest] : b) {
+    if (!a.contains(name)) names.push_back(name);
+  }
+  return names;
 }
 
 }  // namespace isoloss::train

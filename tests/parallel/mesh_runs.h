@@ -1,7 +1,8 @@
-// Tiny whole runs of one experiment, executed in many ways, and their digests.
+// Tiny whole runs of one experiment, executed in many ways, and what they log.
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -72,8 +73,15 @@ runlog::RunLog RunOf(const Case& what, const std::string& recipe,
                      const Execution& how,
                      const std::vector<std::string>& more = {});
 
-/// Digests of everything numeric that a run leaves, by name, and of them all:
-/// losses, gradient norms, routing, expert biases, evaluations, weights.
-std::vector<std::string> DigestsOf(const runlog::RunLog& log);
+/// Every dataset and attribute of a log that equal runs have in common
+/// (compare::ContentOf), by name.
+using Content = std::map<std::string, std::string>;
+Content ContentOf(const runlog::RunLog& log);
+
+/// Without what describes the mesh: it holds for one number of ranks.
+Content WithoutMesh(Content content);
+
+/// Names of the parts that only one has or that differ. None: no bit differs.
+std::vector<std::string> Differing(const Content& a, const Content& b);
 
 }  // namespace isoloss::train

@@ -13,7 +13,7 @@
 #include "isoloss/probes/tensor_probe.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "probes/probe_runs.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::probes {
 namespace {

@@ -193,6 +193,33 @@ TEST(TensorAccumulator, BlocksDownColumnsStartAnewAtEachSegmentOfEachGroup) {
   EXPECT_NE(StatisticsOf(tensor).values[kStat_mse_columnwise], other);
 }
 
+TEST(TensorAccumulator, RowsThatFillSegmentsUpAreInNoFigure) {
+  const MxSpec spec = Spec("e4m3");
+  const Matrix<float> values = Noise(150, 40);
+  const std::vector<size_t> begins = {0, 70, 70, 150};
+  const std::vector<size_t> ends = {33, 70, 0, 0, 80, 80};
+  model::Tensor plain = TensorOf(values, &spec, &spec);
+  plain.rows.begins = begins;
+  plain.rows.segment_ends = ends;
+  // Each segment filled up to a multiple of 32 rows: 64 + 64, none, 96 + 0.
+  const std::vector<size_t> padded_begins = {0, 128, 128, 224};
+  const std::vector<size_t> padded_ends = {64, 128, 0, 0, 96, 96};
+  const std::vector<size_t> used = {33, 37, 0, 0, 80, 0};
+  Matrix<float> with_padding(224, 40);
+  std::fill_n(with_padding.data(), with_padding.size(), kNan);
+  for (size_t i = 0; i < values.rows(); ++i) {
+    const size_t row = i < 33 ? i : i < 70 ? i + 31 : i + 58;
+    std::copy_n(values.Row(i), 40, with_padding.Row(row));
+  }
+  model::Tensor padded = TensorOf(with_padding, &spec, &spec);
+  padded.rows = {.begins = padded_begins,
+                 .segment_ends = padded_ends,
+                 .segment_rows = used};
+
+  EXPECT_EQ(Bits(StatisticsOf(padded)), Bits(StatisticsOf(plain)));
+  EXPECT_EQ(Bits(StatisticsOf(padded, 3)), Bits(StatisticsOf(plain)));
+}
+
 TEST(TensorAccumulator, ViewOfAWiderMatrixGivesTheSame) {
   const MxSpec spec = Spec("e4m3");
   const Matrix<float> narrow = Noise(40, 60);

@@ -57,6 +57,24 @@ struct Experts {
   Matrix<float> values = Random(9, 7);
 };
 
+TEST(TensorDigest, OfExpertsLeavesOutRowsThatFillThemUp) {
+  const Experts e;
+  // Units of one expert after the other, filled up to multiples of 4 rows.
+  const std::vector<size_t> begins = {0, 8, 8, 16};
+  const std::vector<size_t> ends = {4, 8, 0, 0, 4, 8};
+  const std::vector<size_t> used = {1, 3, 0, 0, 3, 2};
+  Matrix<float> padded = Random(16, 7, 2);
+  const std::vector<size_t> places = {0, 4, 5, 6, 8, 9, 10, 12, 13};
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::copy_n(e.values.Row(i), 7, padded.Row(places[i]));
+  }
+
+  EXPECT_EQ(
+      Sum(padded.view(),
+          {.begins = begins, .segment_ends = ends, .segment_rows = used}),
+      Sum(e.values.view(), {.begins = e.begins, .segment_ends = e.units}));
+}
+
 TEST(TensorDigest, OfExpertsAddsUpOverProcessesThatHoldThem) {
   const Experts e;
   const uint64_t whole =

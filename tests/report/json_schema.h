@@ -18,8 +18,15 @@ class SchemaCheck {
   using Json = nlohmann::json;
 
   std::vector<std::string> Findings(const Json& schema, const Json& value) {
+    return Findings(schema, schema, value);
+  }
+
+  /// By `part`, one of the definitions of `schema`.
+  std::vector<std::string> Findings(const Json& schema, const Json& part,
+                                    const Json& value) {
     findings_.clear();
-    Check(schema, value, "$");
+    root_ = &schema;
+    Check(part, value, "$");
     return findings_;
   }
 
@@ -65,6 +72,8 @@ class SchemaCheck {
         }
       } else if (keyword == "properties") {
         if (value.is_object()) CheckMembers(schema, value, where);
+      } else if (keyword == "$ref" && rule == "#") {
+        Check(*root_, value, where);
       } else if (!IsNote(keyword)) {
         Report(where, "the schema uses " + keyword);
       }
@@ -95,12 +104,17 @@ class SchemaCheck {
   }
 
   static bool IsNote(const std::string& keyword) {
-    const std::string notes[] = {"$schema", "title", "description",
-                                 "patternProperties", "additionalProperties"};
+    const std::string notes[] = {"$schema",
+                                 "$defs",
+                                 "title",
+                                 "description",
+                                 "patternProperties",
+                                 "additionalProperties"};
     return std::count(std::begin(notes), std::end(notes), keyword) != 0;
   }
 
   inline static const Json kAnything = Json::object();
+  const Json* root_ = nullptr;
   std::vector<std::string> findings_;
 };
 

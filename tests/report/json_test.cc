@@ -6,11 +6,14 @@
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/gate/judge.h"
 #include "json_schema.h"
 #include "support/synthetic_runs.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::report {
 namespace {
@@ -31,9 +34,9 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
   EXPECT_EQ(verdict["exit_code"], 0);
   EXPECT_EQ(verdict["config_digest"], "c1");
   EXPECT_EQ(verdict["policy"]["margin_percent"], 0.25);
-  EXPECT_EQ(verdict["checks"].size(), 10);
-  EXPECT_EQ(verdict["checks"][8]["name"], "final_window");
-  EXPECT_EQ(verdict["checks"][8]["limit"], 0.25);
+  EXPECT_EQ(verdict["checks"].size(), 9);
+  EXPECT_EQ(verdict["checks"][7]["name"], "final_window");
+  EXPECT_EQ(verdict["checks"][7]["limit"], 0.25);
   const json& seeds = verdict["final_window"]["seeds"];
   ASSERT_EQ(seeds.size(), 4);
   EXPECT_EQ(seeds[2]["seed"], 3);
@@ -84,6 +87,23 @@ TEST(RenderJson, HoldsTheOutcomeOfEachLevelAndTheMeasuredPower) {
               1e-8);
 }
 
+TEST(RenderJson, SeveralVerdictsAreAListUnderTheSeverest) {
+  const std::vector<gate::Judgement> judgements = {
+      Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
+      Judged(testing::SyntheticExperiment({5.0, 5.1, 5.2, 5.3}))};
+
+  const json both = json::parse(RenderJson(judgements));
+
+  EXPECT_EQ(both["schema_version"], 2);
+  EXPECT_EQ(both["outcome"], "FAIL");
+  EXPECT_EQ(both["exit_code"], 1);
+  ASSERT_EQ(both["verdicts"].size(), 2U);
+  EXPECT_EQ(both["verdicts"][0], json::parse(RenderJson(judgements[0])));
+  EXPECT_EQ(both["verdicts"][1]["outcome"], "FAIL");
+  EXPECT_EQ(RenderJson(std::span(judgements).first(1)),
+            RenderJson(judgements[0]));
+}
+
 // ---- docs/verdict.schema.json ----------------------------------------------
 
 json Schema() {
@@ -93,6 +113,22 @@ json Schema() {
 
 std::vector<std::string> SchemaFindings(const json& verdict) {
   return testing::SchemaCheck().Findings(Schema(), verdict);
+}
+
+TEST(VerdictSchema, HasADefinitionOfSeveralVerdicts) {
+  const std::vector<gate::Judgement> judgements(
+      2, Judged(testing::SyntheticExperiment({0.05, 0.06})));
+  const json schema = Schema();
+  const auto findings = [&](const json& value) {
+    return testing::SchemaCheck().Findings(schema, schema["$defs"]["several"],
+                                           value);
+  };
+  json both = json::parse(RenderJson(judgements));
+
+  EXPECT_THAT(findings(both), ::testing::IsEmpty());
+  both["verdicts"][1].erase("levels");
+  EXPECT_THAT(findings(both),
+              ::testing::ElementsAre("$.verdicts[1]: \"levels\" is missing"));
 }
 
 TEST(VerdictSchema, AcceptsEveryKindOfVerdict) {
@@ -144,15 +180,14 @@ TEST(RenderJson, IsValidWithoutAnyRun) {
 
 TEST(WriteJson, WritesTheRenderedText) {
   const auto judgement = Judged(testing::SyntheticExperiment({0.05, 0.06}));
-  const std::filesystem::path path =
-      std::filesystem::path(::testing::TempDir()) / "isoloss_verdict.json";
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "verdict.json";
 
   WriteJson(judgement, path);
 
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_EQ(text, RenderJson(judgement));
-  std::filesystem::remove(path);
 }
 
 TEST(WriteJson, NamesAFolderThatIsNotThere) {

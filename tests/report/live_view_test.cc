@@ -46,6 +46,56 @@ TEST(LiveView, DrawsLessRatherThanMoreRows) {
   }
 }
 
+TEST(LiveView, AJobIsTheSumOfItsRuns) {
+  LiveRun finished = RunIn(RunState::kFinished);
+  finished.name = "bf16-seed1";
+
+  const LiveJob job = JobOf({"bf16-seed1", "mxfp8-seed1", "a", "b"}, 200,
+                            {finished, RunIn(RunState::kRunning)});
+
+  EXPECT_EQ(job.runs, 4U);
+  EXPECT_EQ(job.finished, 1U);
+  EXPECT_THAT(job.waiting, ::testing::ElementsAre("a", "b"));
+  // 200 and 50 of 800 steps; the other 550 at 1/8 s each.
+  EXPECT_DOUBLE_EQ(job.done, 250.0 / 800);
+  EXPECT_DOUBLE_EQ(job.seconds_left.value(), 550.0 / 8);
+  EXPECT_EQ(JobLine(job, 80), "31 % done, 1 of 4 runs finished, 1:09 left");
+  EXPECT_EQ(JobLine(job, 30), "31 %, 1 of 4 runs, 1:09 left");
+  EXPECT_EQ(JobLine(job, 16), "31 %, 1:09 left");
+  EXPECT_EQ(JobLine(job, 9), "1:09 left");
+  EXPECT_THAT(LiveLine({finished}, job), HasSubstr("; 31 % done"));
+  const auto lines = DrawLiveRuns({finished}, 40, {}, job);
+  EXPECT_EQ(lines[0], JobLine(job, 80));
+  EXPECT_EQ(lines[1], "2 waiting: a, b");
+}
+
+TEST(LiveView, AJobGoesOnWithWhatWasInterrupted) {
+  const LiveJob job =
+      JobOf({"mxfp8-seed1"}, 200, {RunIn(RunState::kInterrupted)});
+
+  EXPECT_EQ(job.finished, 0U);
+  EXPECT_THAT(job.waiting, ::testing::ElementsAre("mxfp8-seed1"));
+  EXPECT_DOUBLE_EQ(job.done, 0.25);
+}
+
+TEST(LiveView, AJobWithoutARunUnderWayNamesNoTime) {
+  const LiveJob job = JobOf({"a"}, 200, {});
+
+  EXPECT_FALSE(job.seconds_left.has_value());
+  EXPECT_EQ(JobLine(job, 80), "0 % done, 0 of 1 runs finished");
+}
+
+TEST(LiveView, NarrowLinesSayLessAndNeverCutNumbers) {
+  TextStyle style;
+  style.width = 29;
+
+  const auto lines = DrawLiveRuns({RunIn(RunState::kRunning)}, 40, style);
+
+  EXPECT_THAT(lines, Contains(::testing::MatchesRegex(
+                         "  step 50/200  loss [0-9]\\.[0-9]{4}")));
+  EXPECT_THAT(lines, Contains(::testing::EndsWith("  0:19 left")));
+}
+
 TEST(LiveView, RunsThatHaveEndedAreALineEach) {
   auto unreadable = RunIn(RunState::kUnreadable);
   unreadable.note = "it is damaged";

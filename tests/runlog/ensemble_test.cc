@@ -5,7 +5,7 @@
 
 #include "isoloss/base/error.h"
 #include "log_file.h"
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {

@@ -3,7 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <limits>
+#include <vector>
 
 #include "isoloss/base/crc32c.h"
 #include "isoloss/base/error.h"
@@ -12,7 +17,7 @@
 #include "runlog/file_limit.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -317,6 +322,102 @@ TEST(Journal, OnAFullDiskKeepsWholeRecordsAndGoesOnWhenThereIsRoom) {
 
     EXPECT_EQ(Bytes(path), small.bytes) << size;
   }
+}
+
+/// Right CRCs do not make an order: a run would resume behind a wrong step.
+TEST(ReadJournal, RejectsStepsThatAreNotOneAfterTheOther) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.journal";
+  constexpr int64_t kLast = std::numeric_limits<int64_t>::max();
+  const std::vector<std::vector<int64_t>> bad = {
+      {1, 3}, {1, 1}, {2}, {1, 2, 1}, {0}, {-1}, {1, kLast}, {kLast, 1}};
+  for (const std::vector<int64_t>& steps : bad) {
+    JournalWriter writer = JournalWriter::Create(path);
+    for (const int64_t step : steps) {
+      RunLog rows;
+      rows.steps.Append({.step = step, .loss_nats = 1.0});
+      writer.Append(rows);
+    }
+
+    try {
+      ReadJournal(path);
+      ADD_FAILURE() << ::testing::PrintToString(steps) << " was read";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat);
+      EXPECT_THAT(error.what(), HasSubstr("comes behind step"));
+    }
+  }
+}
+
+TEST(ReadJournal, RejectsTimesThatNoCalendarHas) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.journal";
+  for (const double seconds : {std::nan(""), -1.0, 1e300}) {
+    JournalWriter writer = JournalWriter::Create(path);
+    RunLog rows;
+    rows.events = {{.unix_seconds = seconds, .kind = "k", .text = ""}};
+    writer.Append(rows);
+
+    EXPECT_THROW(ReadJournal(path), Error) << seconds;
+  }
+}
+
+TEST(ReadJournal, RejectsPlacesWithoutNames) {
+  const auto read = [](const RunLog& rows) {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "run.journal";
+    JournalWriter::Create(path).Append(rows);
+    try {
+      ReadJournal(path);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  RunLog rows = SampleLog();
+  EXPECT_EQ(read(rows), "");
+  rows.tensors.names.clear();
+  EXPECT_THAT(read(rows), HasSubstr("/tensors/names has 0 names of 2 tensors"));
+  rows = SampleLog();
+  rows.parameters.names.clear();
+  EXPECT_THAT(read(rows),
+              HasSubstr("/parameters/names has 0 names of 3 parameters"));
+}
+
+TEST(ReadJournal, RejectsARecordOfTooManyBytes) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.journal";
+  JournalWriter::Create(path);
+  // Payload bytes, kind and number of a record whose bytes are holes.
+  std::string bytes = Bytes(path);
+  bytes += std::string("\0\0\0\x7f\2\0\0\0\0\0\0\0\0\0\0\0", 16);
+  WriteBytes(path, bytes);
+  std::filesystem::resize_file(path, uint64_t{3} << 30);
+
+  try {
+    ReadJournal(path);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("record 0: has 2130706448 bytes"));
+  }
+}
+
+TEST(ReadJournal, LooksAtTheHeadFirst) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.journal";
+  WriteBytes(path, "isolossJ");
+  std::filesystem::resize_file(path, uint64_t{3} << 30);
+
+  EXPECT_THROW(ReadJournal(path), Error);
+}
+
+TEST(ReadJournal, RefusesASparseFileBeforeItIsLoaded) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "run.journal";
+  JournalWriter::Create(path);
+  std::filesystem::resize_file(path, uint64_t{200} << 30);
+
+  EXPECT_THROW(ReadJournal(path), Error);
 }
 
 }  // namespace

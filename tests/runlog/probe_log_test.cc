@@ -7,10 +7,11 @@
 #include <limits>
 
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/probe_schema.h"
 #include "isoloss/runlog/writer.h"
 #include "log_file.h"
-#include "temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -125,14 +126,12 @@ TEST_F(ProbeLogTest, KeepsAnEmptyLog) {
 TEST_F(ProbeLogTest, DescribesEachColumnInTheFile) {
   WriteProbeLog(Sample(), path_);
 
-  const h5::Session session;
   const std::string bytes = testing::Bytes(path_);
-  const h5::Handle file =
-      h5::OpenImage(testing::AsBytes(testing::Unsealed(bytes)));
-  const h5::Handle dataset =
-      h5::OpenDataset(h5::OpenGroup(file, "precision"), "saturated");
-  const auto text = [&dataset](const char* name) {
-    return h5::ReadAttribute<std::string>(h5::OpenAttribute(dataset, name));
+  const h5::Tree tree(testing::AsBytes(testing::Unsealed(bytes)), "probe.h5");
+  const h5::Object* dataset =
+      tree.root().Member("precision")->Member("saturated");
+  const auto text = [dataset](const char* name) {
+    return h5::One<std::string>(*dataset->Attribute(name));
   };
   EXPECT_EQ(text("unit"), "%");
   EXPECT_THAT(text("description"), HasSubstr("largest code"));
@@ -220,11 +219,11 @@ TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {
 TEST_F(ProbeLogTest, IsNoRunLogNorTheOtherWayRound) {
   WriteProbeLog(Sample(), path_);
   EXPECT_THAT(testing::ErrorOfReading(path_, ErrorKind::kFormat),
-              HasSubstr("attribute schema_version is missing"));
+              HasSubstr("this is a probe log, but a run log is needed"));
 
   WriteRunLog({}, path_);
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
-              HasSubstr("attribute probe_schema_version is missing"));
+              HasSubstr("this is a run log, but a probe log is needed"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 #include "isoloss/runlog/writer.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {

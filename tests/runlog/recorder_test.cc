@@ -11,6 +11,9 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -21,7 +24,7 @@
 #include "runlog/file_limit.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace {
 
@@ -84,6 +87,8 @@ int fsync(int fd) {
 
 namespace isoloss::runlog {
 namespace {
+
+namespace fs = std::filesystem;
 
 using isoloss::testing::Bytes;
 using isoloss::testing::FileLimit;
@@ -309,6 +314,70 @@ TEST(Recorder, LeavesNoTemporaryWhenTheJournalCannotGetItsName) {
   EXPECT_THAT(folder.Entries(), ElementsAre("mxfp8-seed1.journal"));
 }
 
+/// Removes or replaces the journal that a live run appends to.
+using Loss = std::function<void(const RunPaths& paths)>;
+
+TEST(Recorder, WritesAJournalAnewThatWasRemovedOrReplaced) {
+  const Loss losses[] = {
+      [](const RunPaths& paths) { fs::remove(paths.Journal()); },
+      [](const RunPaths& paths) {
+        fs::copy_file(paths.Journal(), paths.folder / "copy");
+        fs::rename(paths.folder / "copy", paths.Journal());
+      },
+      [](const RunPaths& paths) {
+        fs::rename(paths.Journal(), paths.folder / "away");
+        WriteBytes(paths.Journal(), {});
+      }};
+  for (const Loss& lose : losses) {
+    const TemporaryFolder folder;
+    const RunPaths paths = In(folder);
+    Recorder recorder(paths, Named("mxfp8"));
+    int told = 0;
+    recorder.OnJournalLost([&told] { ++told; });
+    recorder.Append(SampleRows(1));
+    recorder.Append(SampleRows(2));
+    lose(paths);
+
+    recorder.Append(SampleRows(3));
+    recorder.Append(SampleRows(4));
+
+    const RunLog kept = ReadJournal(paths.Journal()).log;
+    EXPECT_THAT(kept.steps.step, ElementsAre(1, 2, 3, 4));
+    EXPECT_EQ(FirstDifference(kept, recorder.log()), "");
+    EXPECT_EQ(kept.provenance.arm, "mxfp8");
+    EXPECT_EQ(told, 1);
+    ASSERT_FALSE(kept.events.empty());
+    EXPECT_EQ(kept.events.back().kind, "damage");
+    EXPECT_THAT(kept.events.back().text,
+                HasSubstr("with all rows up to step 3"));
+  }
+}
+
+TEST(Recorder, NamesAFolderThatWasRemovedOrRenamed) {
+  for (const bool removed : {false, true}) {
+    const TemporaryFolder folder;
+    const RunPaths paths = {folder.path() / "runs", "mxfp8-seed1"};
+    fs::create_directories(paths.folder);
+    Recorder recorder(paths, Named("mxfp8"));
+    recorder.Append(SampleRows(1));
+    if (removed) {
+      fs::remove_all(paths.folder);
+    } else {
+      fs::rename(paths.folder, folder.path() / "away");
+    }
+
+    try {
+      recorder.Append(SampleRows(2));
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kIo);
+      EXPECT_THAT(error.what(), AllOf(HasSubstr(paths.folder.string()),
+                                      HasSubstr("was removed or renamed"),
+                                      HasSubstr("--resume")));
+    }
+  }
+}
+
 TEST(Recorder, InMemoryWritesNoFile) {
   Recorder recorder(Named("a"));
 
@@ -321,26 +390,45 @@ TEST(Recorder, InMemoryWritesNoFile) {
   EXPECT_EQ(EncodeRows(recorder.log()), RowsOf(kSteps));
 }
 
+// Each instruction set has another one for 0 / 0.
+TEST(Recorder, RecordsEveryNanAlike) {
+  RunLog positive = SampleRows(1);
+  positive.steps.loss_nats.back() = std::numeric_limits<double>::quiet_NaN();
+  RunLog negative = positive;
+  negative.steps.loss_nats.back() = -positive.steps.loss_nats.back();
+  Recorder a(Named("a"));
+  Recorder b(Named("a"));
+
+  a.Append(positive);
+  b.Append(negative);
+
+  EXPECT_EQ(FirstDifference(a.log(), b.log()), "");
+}
+
 TEST(Recorder, RemovesWhatAnEarlierRunLeft) {
   const TemporaryFolder folder;
   const RunPaths paths = In(folder);
   std::filesystem::create_directory(paths.Checkpoints());
+  const auto dumps = folder.path() / "dumps";
+  std::filesystem::create_directory(dumps);
   for (const auto& path :
        {paths.Log(), paths.PartialLog(), paths.Journal(),
         paths.Checkpoints() / "step-000001", folder.path() / "other.h5",
         folder.path() / ".mxfp8-seed1.partial.h5.77-1.tmp",
         folder.path() / ".mxfp8-seed1.journal.new.tmp",
         folder.path() / "..mxfp8-seed1.journal.new.tmp.77-0.tmp",
-        folder.path() / ".mxfp8-seed1.dump-000004.h5.77-2.tmp",
-        folder.path() / ".mxfp8-seed11.dump-000004.h5.77-2.tmp"}) {
+        dumps / ".mxfp8-seed1.dump-000004.h5.77-2.tmp",
+        dumps / ".mxfp8-seed11.dump-000004.h5.77-2.tmp"}) {
     WriteBytes(path, "old");
   }
 
   const Recorder recorder(paths, Named("a"));
 
   EXPECT_THAT(folder.Entries(),
-              UnorderedElementsAre("mxfp8-seed1.journal", "other.h5",
-                                   ".mxfp8-seed11.dump-000004.h5.77-2.tmp"));
+              UnorderedElementsAre("mxfp8-seed1.journal", "other.h5", "dumps"));
+  const std::filesystem::directory_iterator left(dumps);
+  EXPECT_EQ(left->path().filename(), ".mxfp8-seed11.dump-000004.h5.77-2.tmp");
+  EXPECT_EQ(std::next(left), std::filesystem::directory_iterator());
 }
 
 TEST(Recorder, ResumedFromAnyStepGivesTheSameLog) {

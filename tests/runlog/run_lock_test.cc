@@ -3,14 +3,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "isoloss/base/error.h"
 #include "runlog/log_file.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -46,6 +48,45 @@ TEST(RunLock, LetsOneInAtATime) {
     EXPECT_EQ(Refusal({paths.folder, "mx-seed2"}), "");
   }
   EXPECT_EQ(Refusal(paths), "");
+}
+
+TEST(RunLock, IsTakenAgainUnlessAnotherHasItMeanwhile) {
+  const TemporaryFolder folder;
+  const RunPaths paths = {folder.path(), "mx-seed1"};
+  const std::filesystem::path file = folder.path() / ".mx-seed1.lock";
+  RunLock lock(paths);
+  std::filesystem::remove(file);
+
+  lock.Renew();
+
+  EXPECT_THAT(Refusal(paths), HasSubstr("another process"));
+  std::filesystem::remove(file);
+  const RunLock other(paths);
+  EXPECT_THROW(lock.Renew(), Error);
+}
+
+/// The file gets the id of its holder: nothing else may be overwritten.
+TEST(RunLock, RefusesWhatIsNoFileOfItsOwn) {
+  const TemporaryFolder folder;
+  const RunPaths paths = {folder.path(), "mx-seed1"};
+  const std::filesystem::path victim = folder.path() / "victim";
+  const std::filesystem::path lock = folder.path() / ".mx-seed1.lock";
+  WriteBytes(victim, "precious");
+
+  std::filesystem::create_symlink("victim", lock);
+  EXPECT_THAT(Refusal(paths), HasSubstr(".lock: is a symbolic link"));
+  std::filesystem::remove(lock);
+  std::filesystem::create_symlink("nowhere", lock);
+  EXPECT_THAT(Refusal(paths), HasSubstr(".lock: is a symbolic link"));
+  std::filesystem::remove(lock);
+  std::filesystem::create_hard_link(victim, lock);
+  EXPECT_THAT(Refusal(paths), HasSubstr(".lock: is a second name"));
+  std::filesystem::remove(lock);
+  ASSERT_EQ(::mkfifo(lock.c_str(), 0600), 0);
+  EXPECT_THAT(Refusal(paths), HasSubstr(".lock: is no regular file"));
+
+  EXPECT_EQ(isoloss::testing::Bytes(victim), "precious");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "nowhere"));
 }
 
 TEST(RunLock, EndsWithTheProcessThatHasIt) {

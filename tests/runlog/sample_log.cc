@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <string_view>
 
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
@@ -19,7 +20,11 @@ namespace {
 class Filler {
  public:
   void Attribute(const Field& field, std::string& value) {
-    value = fmt::format("{}: \"größe\"\nline {}", field.name, ++count_);
+    const std::string_view name = field.name;
+    const bool has_lines =
+        name == "experiment_text" || name == "resolved_recipe";
+    value = fmt::format("{}: \"größe\"{}line {}", name, has_lines ? "\n" : ", ",
+                        ++count_);
   }
   void Attribute(const Field&, int64_t& value) {
     value = (int64_t{1} << 40) + ++count_;

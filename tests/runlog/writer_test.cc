@@ -25,7 +25,7 @@
 #include "isoloss/runlog/schema.h"
 #include "runlog/log_file.h"
 #include "runlog/sample_log.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::runlog {
 namespace {

@@ -202,7 +202,7 @@ inline std::string GoldenPath(const std::string& folder,
   if (const char* other = std::getenv(variable)) {
     return std::string(other) + "/" + name;
   }
-  return std::string(ISOLOSS_SOURCE_DIR) + "/golden/" + folder + "/" + name;
+  return ISOLOSS_SOURCE_DIR "/golden/" + folder + "/" + name;
 }
 
 }  // namespace isoloss::testing

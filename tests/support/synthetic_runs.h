@@ -13,11 +13,47 @@ namespace isoloss::testing {
 
 inline constexpr int64_t kSyntheticSteps = 50;
 
-/// A healthy run. Its losses are (1 + percent / 100) times those of the
+/// What an experiment's resolved text says of these runs: 50 steps at 1e-3, an
+/// evaluation of two sequences at the last one, and statistics and digests of
+/// tensors at the first and the last one, if `full`, which has an MoE layer of
+/// 2 experts, one slot a token, and a replayed routing. Else no layer has any.
+inline std::string SyntheticText(bool full) {
+  return fmt::format(
+      "[model]\nn_layers = 2\nn_dense_layers = {}\nnum_experts = 2\n"
+      "top_k = 1\n[train]\nsteps = {}\nlr = 0.001\nwarmup_steps = 0\n"
+      "decay_ratio = 0.0\ndecay_type = \"linear\"\nmin_lr_factor = 0.0\n"
+      "[log]\neval_every = {}\neval_sequences = 2\nrouting = {}\n"
+      "statistics_first = {}\nstatistics_every = {}\n"
+      "digests_first = {}\ndigests_every = {}\n[routing]\nmode = \"{}\"\n",
+      full ? 1 : 2, kSyntheticSteps, kSyntheticSteps, full, full ? 1 : 0,
+      full ? kSyntheticSteps : 0, full ? 1 : 0, full ? kSyntheticSteps : 0,
+      full ? "replay" : "learned");
+}
+
+/// Two parameters whose gradients are together those of each step; the second
+/// one's are small.
+inline runlog::ParameterColumns SampleParameters(
+    const runlog::StepColumns& steps) {
+  runlog::ParameterColumns parameters;
+  parameters.step = steps.step;
+  parameters.count = 2;
+  parameters.names = {"wq", "router"};
+  for (const double norm : steps.grad_norm) {
+    for (const double share : {std::sqrt(1 - 1e-6), 1e-3}) {
+      parameters.grad_norm.push_back(share * norm);
+      parameters.update_ratio.push_back(share * norm / 100);
+    }
+  }
+  return parameters;
+}
+
+/// A healthy run of a program that records little, as schema version 1 has it.
+/// Its losses are (1 + percent / 100) times those of the
 /// baseline's run of the same seed; a baseline's percent is 0.
 inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   compare::Run run;
   run.file = fmt::format("{}_seed{}.h5", candidate ? "mxfp8" : "bf16", seed);
+  run.log.schema_version = 1;
   auto& p = run.log.provenance;
   p.tool_version = "isoloss 0.1.0";
   p.commit = "0123abc";
@@ -37,6 +73,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   p.steps_planned = kSyntheticSteps;
   p.tokens_per_step = 1024;
   p.parameters = 123456;
+  p.workers = 2;
   p.quantized_gemms_per_step = candidate ? 78 : 0;
   p.gemms_per_step = 96;
   p.unigram_entropy_nats = 3.2;

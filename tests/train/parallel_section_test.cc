@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "isoloss/train/experiment.h"
+#include "isoloss/train/mesh_setup.h"
 #include "train/experiment_text.h"
 
 namespace isoloss::train {
 namespace {
 
+using testing::EndsWith;
 using testing::HasSubstr;
-using testing::Not;
 using testing::StartsWith;
 
 TEST(ParallelSection, DefaultMeshIsOneRankWithTheFlatExchange) {
@@ -97,36 +98,32 @@ TEST(ParallelSection, ReplayPathIsRelativeToTheFileAndHoldsTheSeed) {
   EXPECT_EQ(path("one.h5"), "folder/one.h5");
 }
 
-TEST(ParallelSection, ConfigTextIsThatOfEarlierVersionsUnlessBitsDependOnMore) {
+TEST(ParallelSection, ConfigTextHoldsWhatBitsOfAllArmsDependOn) {
   const std::string text = Parse(kText).ConfigText();
 
-  for (const char* key : {"[parallel]", "[routing]", "ranks", "dispatch_units",
-                          "routing =", "mode ="}) {
-    EXPECT_THAT(text, Not(HasSubstr(key))) << key;
-  }
   for (const char* same :
        {"parallel.ranks=8", "parallel.ranks_per_node=2",
         "parallel.transport=threads", "parallel.shuffle_seed=3",
         "parallel.deadline_seconds=5", "parallel.exchange=titan_bf16",
         "parallel.payload=mx1x32", "parallel.expert_padding=32",
-        "arms.mxfp8.exchange=titan_bf16", "arms.zero.payload=mx1x32",
+        "arms.mxfp8.exchange=node", "arms.zero.payload=mx1x32",
         "log.routing=true"}) {
     EXPECT_EQ(With({same}).ConfigText(), text) << same;
   }
   for (const char* different :
-       {"parallel.dispatch_units=2", "routing.mode=forced_balance",
-        "arms.mxfp8.exchange=rank", "arms.mxfp8.exchange=node"}) {
+       {"parallel.dispatch_units=2", "routing.mode=forced_balance"}) {
     EXPECT_NE(With({different}).ConfigText(), text) << different;
   }
 }
 
-TEST(ParallelSection, ConfigTextHoldsTheMeshAsFarAsAnArmSumsByIt) {
-  const auto text = [](std::vector<std::string> overrides) {
+TEST(ParallelSection, AnArmsExchangeHoldsTheMeshAsFarAsTheArmSumsByIt) {
+  const auto text = [](const std::string& exchange,
+                       std::vector<std::string> overrides) {
     overrides.emplace_back("parallel.dispatch_units=2");
-    return With(std::move(overrides)).ConfigText();
+    overrides.push_back("arms.zero.exchange=" + exchange);
+    const Experiment experiment = With(std::move(overrides));
+    return DescribeExchange(experiment, experiment.arms.front());
   };
-  const std::string rank = "arms.again.exchange=rank";
-  const std::string node = "arms.again.exchange=node";
   const std::string ranks4 = "parallel.ranks=4";
   const std::string ranks8 = "parallel.ranks=8";
   const std::string copies2 = "parallel.expert_data_parallel=2";
@@ -134,17 +131,21 @@ TEST(ParallelSection, ConfigTextHoldsTheMeshAsFarAsAnArmSumsByIt) {
   const std::string node2 = "parallel.ranks_per_node=2";
   const std::string node4 = "parallel.ranks_per_node=4";
 
-  EXPECT_NE(text({rank, ranks4}), text({rank, ranks8}));
+  EXPECT_EQ(text("flat", {ranks4}), text("flat", {ranks8, node2}));
+  EXPECT_EQ(text("titan_bf16", {ranks4}), text("titan_bf16", {ranks8, node2}));
+  EXPECT_NE(text("rank", {ranks4}), text("rank", {ranks8}));
   // Two groups of 4 ranks add in each what one of 4 does.
-  EXPECT_EQ(text({rank, ranks4}), text({rank, ranks8, copies2}));
-  EXPECT_EQ(text({rank, ranks8}), text({rank, ranks8, node2}));
-  EXPECT_NE(text({node, ranks8}), text({node, ranks8, node2}));
-  EXPECT_NE(text({node, ranks8, node1}), text({node, ranks8, node2}));
+  EXPECT_EQ(text("rank", {ranks4}), text("rank", {ranks8, copies2}));
+  EXPECT_EQ(text("rank", {ranks8}), text("rank", {ranks8, node2}));
+  EXPECT_NE(text("node", {ranks8}), text("node", {ranks8, node2}));
+  EXPECT_NE(text("node", {ranks8, node1}), text("node", {ranks8, node2}));
   // A node that could hold more than a group holds the group.
-  EXPECT_EQ(text({node, ranks4}), text({node, ranks4, node4}));
-  EXPECT_THAT(text({node, ranks8, node2}),
-              HasSubstr("\n[parallel]\ndispatch_units = 2\nexpert_parallel = "
-                        "8\nnode_ranks = 2\n"));
+  EXPECT_EQ(text("node", {ranks4}), text("node", {ranks4, node4}));
+  EXPECT_THAT(text("node", {ranks8, node2}),
+              EndsWith(", expert_parallel = 8, node_ranks = 2"));
+  // Of another arm's mesh nothing depends.
+  EXPECT_EQ(text("flat", {"arms.again.exchange=node", ranks8}),
+            text("flat", {}));
 }
 
 TEST(ParallelSection, ConfigTextHoldsTheRoutingModeButNotTheReplayedPath) {
@@ -154,7 +155,7 @@ TEST(ParallelSection, ConfigTextHoldsTheRoutingModeButNotTheReplayedPath) {
   };
 
   EXPECT_EQ(text("a.h5"), text("b.h5"));
-  EXPECT_THAT(text("a.h5"), HasSubstr("\n[routing]\nmode = \"replay\"\n"));
+  EXPECT_THAT(text("a.h5"), HasSubstr("routing.mode = \"replay\"\n"));
   EXPECT_NE(text("a.h5"), With({"routing.mode=forced_balance"}).ConfigText());
 }
 

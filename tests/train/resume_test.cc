@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "../runlog/temporary_folder.h"
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/journal.h"
 #include "kept_runs.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {

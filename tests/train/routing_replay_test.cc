@@ -9,7 +9,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/runlog/writer.h"
-#include "runlog/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {
@@ -161,8 +161,7 @@ TEST_F(RoutingReplayTest, RefusesStepsOutOfOrder) {
   log.moe.step = {2, 2};
 
   EXPECT_THAT(ErrorOf(log, kShape, ErrorKind::kFormat),
-              HasSubstr("in /moe/step 2 stands before 2, but steps must "
-                        "ascend"));
+              HasSubstr("/moe/step in row 1 is 2, but must be above 2"));
 }
 
 TEST_F(RoutingReplayTest, PassesOnWhatReadingThrows) {

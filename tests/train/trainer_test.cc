@@ -15,11 +15,12 @@
 #include "isoloss/base/error.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/train/runner.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Awkward sizes: sequences and experts' rows are no whole MX blocks.
 constexpr std::string_view kText = R"(name = "trial"
@@ -79,7 +80,7 @@ std::vector<std::string> TraceOf(const runlog::RunLog& log) {
   return trace;
 }
 
-class TrainRunTest : public testing::TestWithParam<size_t> {
+class TrainRunTest : public ::testing::TestWithParam<size_t> {
  protected:
   ~TrainRunTest() override { kernels::ForceTarget(""); }
 };
@@ -99,17 +100,17 @@ TEST_P(TrainRunTest, ExecutesTheQuantisedProductsThatItsRecipeAsksFor) {
 
   EXPECT_EQ(log.provenance.quantized_gemms_per_step > 0, GetParam() == 1);
   EXPECT_THAT(log.steps.quantized_gemms,
-              testing::Each(log.provenance.quantized_gemms_per_step));
+              ::testing::Each(log.provenance.quantized_gemms_per_step));
 }
 
-INSTANTIATE_TEST_SUITE_P(Arms, TrainRunTest, testing::Values(0, 1));
+INSTANTIATE_TEST_SUITE_P(Arms, TrainRunTest, ::testing::Values(0, 1));
 
 TEST(TrainRun, EvaluatesAtBothEndsAndAtIntervals) {
   const runlog::RunLog log = RunOf(Trial(), 0, 1, 1);
 
   EXPECT_TRUE(log.provenance.complete);
-  EXPECT_THAT(log.steps.step, testing::ElementsAre(1, 2, 3));
-  EXPECT_THAT(log.eval.step, testing::ElementsAre(0, 2, 3));
+  EXPECT_THAT(log.steps.step, ::testing::ElementsAre(1, 2, 3));
+  EXPECT_THAT(log.eval.step, ::testing::ElementsAre(0, 2, 3));
   EXPECT_EQ(log.eval.per_sequence_loss_nats.size(), 3u * 4u);
 }
 
@@ -129,14 +130,14 @@ TEST(TrainRun, EndsAfterTheStepInWhichItIsStopped) {
   const runlog::RunLog log = RunOf(Trial(), 0, 1, 1, hooks);
 
   EXPECT_FALSE(log.provenance.complete);
-  EXPECT_THAT(log.steps.step, testing::ElementsAre(1, 2));
+  EXPECT_THAT(log.steps.step, ::testing::ElementsAre(1, 2));
   EXPECT_EQ(log.events.back().kind, "interrupt");
 }
 
 TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
   const Experiment experiment = Trial({"parallel.workers=3"});
-  const std::filesystem::path folder =
-      std::filesystem::path(testing::TempDir()) / "isoloss_trainer_test";
+  const testing::TemporaryFolder temporary;
+  const std::filesystem::path& folder = temporary.path();
   const auto runs = PlanRuns(experiment);
   std::mutex mutex;
   std::map<size_t, std::vector<std::string>> traces;
@@ -159,7 +160,6 @@ TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
   }
   EXPECT_NE(traces[0], traces[1]) << "arms";
   EXPECT_NE(traces[0], traces[2]) << "seeds";
-  std::filesystem::remove_all(folder);
 }
 
 TEST(PlanRuns, PairsComeSeedBySeedAndUnknownArmsAreNamed) {
@@ -167,10 +167,10 @@ TEST(PlanRuns, PairsComeSeedBySeedAndUnknownArmsAreNamed) {
   std::vector<std::string> names;
   for (const auto& run : PlanRuns(experiment)) names.push_back(run.Name());
 
-  EXPECT_THAT(names, testing::ElementsAre("bf16-seed1", "mxfp8-seed1",
-                                          "bf16-seed2", "mxfp8-seed2"));
+  EXPECT_THAT(names, ::testing::ElementsAre("bf16-seed1", "mxfp8-seed1",
+                                            "bf16-seed2", "mxfp8-seed2"));
   EXPECT_THAT([&] { PlanRuns(experiment, "fp8"); },
-              testing::ThrowsMessage<Error>(
+              ::testing::ThrowsMessage<Error>(
                   HasSubstr("Arms of this experiment: bf16, mxfp8.")));
 }
 

@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -24,12 +23,13 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::train {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr size_t kRanks = 4;
 
@@ -51,28 +51,6 @@ model::ModelConfig Config() {
           .num_shared_experts = 1,
           .top_k = 2};
 }
-
-/// A folder of the running test, removed at the end.
-class TestFolder {
- public:
-  TestFolder() {
-    std::string pattern =
-        (fs::temp_directory_path() / "isoloss-state-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) std::abort();
-    path_ = pattern;
-  }
-  ~TestFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 /// One process's part of a state.
 class Part {
@@ -204,7 +182,7 @@ void ExpectNoErrors(const std::vector<std::optional<Error>>& errors) {
 TEST(TrainingState, GoesThroughACheckpointWhateverTheProcesses) {
   std::vector<uint64_t> digests;
   for (const size_t savers : {1, 2, 4}) {
-    const TestFolder folder;
+    const testing::TemporaryFolder folder;
     ExpectNoErrors(
         InProcesses(savers, [&](size_t process, expert_parallel::Mesh& mesh) {
           Part part(mesh);
@@ -234,7 +212,7 @@ TEST(TrainingState, GoesThroughACheckpointWhateverTheProcesses) {
 
 TEST(TrainingState, DigestChangesWithEveryPartOfTheState) {
   InProcesses(1, [](size_t, expert_parallel::Mesh& mesh) {
-    const TestFolder folder;
+    const testing::TemporaryFolder folder;
     Part part(mesh);
     part.Train(5);
     std::vector<uint64_t> digests = {part.Save(folder.path())};
@@ -265,7 +243,7 @@ TEST(TrainingState, WhatIsNotFiniteIsNeverSavedAndAllProcessesSayTheSame) {
   constexpr float kBad[] = {std::numeric_limits<float>::quiet_NaN(),
                             -std::numeric_limits<float>::infinity()};
   for (const float bad : kBad) {
-    const TestFolder folder;
+    const testing::TemporaryFolder folder;
     const auto errors =
         InProcesses(2, [&](size_t process, expert_parallel::Mesh& mesh) {
           Part part(mesh);
@@ -310,7 +288,7 @@ TEST(TrainingState, AllProcessesLearnThatTheFirstCannotWrite) {
 
 TEST(TrainingState, AStateThatDoesNotFitIsRefusedAndTheOldOneStays) {
   InProcesses(1, [](size_t, expert_parallel::Mesh& mesh) {
-    const TestFolder folder;
+    const testing::TemporaryFolder folder;
     Part part(mesh);
     part.Train(5);
     part.Save(folder.path());

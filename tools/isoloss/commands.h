@@ -44,7 +44,7 @@ inline constexpr Command kCommands[] = {
      "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
      DeclareRun},
     {"gate", "Judge run logs: pass, fail, inconclusive or invalid",
-     "isoloss gate runs/mxfp8_vs_bf16/*.h5 --policy gate.toml", DeclareGate},
+     "isoloss gate runs/mxfp8_vs_bf16/*.h5", DeclareGate},
     {"compare", "Compare two run logs; names the first step that differs",
      "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
      "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
@@ -56,7 +56,7 @@ inline constexpr Command kCommands[] = {
     {"probe", "Compare every tensor of an arm's first steps with an oracle",
      "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
      DeclareProbe},
-    {"show", "Summarise one run log",
+    {"show", "Summarise run logs, probe logs and null ensembles",
      "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", DeclareShow},
     {"watch", "Watch runs while they are made",
      "isoloss watch runs/mxfp8_vs_bf16", DeclareWatch},
@@ -68,7 +68,7 @@ inline constexpr Command kCommands[] = {
      "isoloss golden check --exact", DeclareGolden},
     {"ensemble", "Make a null ensemble: good runs, whose spread sets limits",
      "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
-     "--out golden/ensembles/nano-mxfp8.h5",
+     "--out benign.h5",
      DeclareEnsemble},
     {"mutants", "List the known bugs that can be planted in a run",
      "isoloss mutants list --group scale", DeclareMutants},

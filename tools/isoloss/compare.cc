@@ -1,15 +1,27 @@
 // isoloss compare: two logs or two dumps side by side; differences, no verdict.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
 
+#include "arguments.h"
 #include "commands.h"
 #include "compare_dumps.h"
 #include "compare_text.h"
 #include "compare_zoom.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/runlog/sealed_file.h"
+#include "json_output.h"
+#include "log_files.h"
 #include "open_log.h"
 
 namespace isoloss::cli {
@@ -29,22 +41,146 @@ compare::Run OpenRun(const fs::path& file) {
   if (!opened.note.empty()) {
     fmt::print(stderr, "isoloss: {}\n", opened.note);
   }
-  return {file.string(), std::move(opened.log)};
+  return {Printable(file.string()), std::move(opened.log)};
 }
 
-/// True for two dumps, false for two logs.
-bool AreDumps(const std::vector<fs::path>& files) {
-  const bool first = IsTensorDump(files[0]);
-  const bool second = IsTensorDump(files[1]);
-  if (first == second) return first;
+/// Empty for a dump of tensors.
+std::optional<compare::Run> OpenUnlessDump(const fs::path& file) {
+  try {
+    return OpenRun(file);
+  } catch (const runlog::WrongKindError& error) {
+    if (&error.found() != &runlog::kTensorDumpFile) throw;
+    return std::nullopt;
+  }
+}
+
+/// That both are dumps, or none.
+void CheckSameKind(const std::vector<fs::path>& files, bool first,
+                   bool second) {
+  if (first == second) return;
   ThrowError(ErrorKind::kFormat,
              "compare: {} is a dump of tensors, {} is none, but both must be "
              "run logs or both dumps. Give two of one kind.",
              files[first ? 0 : 1].string(), files[first ? 1 : 0].string());
 }
 
+/// Runs of a folder, by what they are runs of: the arm and its seed.
+std::map<std::string, const compare::Run*> ByName(
+    const std::vector<compare::Run>& runs) {
+  std::map<std::string, const compare::Run*> named;
+  for (const compare::Run& run : runs) {
+    const runlog::Provenance& p = run.log.provenance;
+    const std::string name = fmt::format("{}-seed{}", p.arm, p.seed);
+    const auto [other, is_first] = named.emplace(name, &run);
+    if (is_first) continue;
+    ThrowError(ErrorKind::kConfig,
+               "compare: {} and {} are both of {}, but a folder may hold one "
+               "log of a run to be compared. Give the logs.",
+               other->second->file, run.file, name);
+  }
+  return named;
+}
+
+/// The runs that both folders hold, and which one holds alone.
+struct PairedFolders {
+  std::vector<compare::Run> a;
+  std::vector<compare::Run> b;
+  std::vector<LogComparison> pairs;
+  std::vector<std::string> only_a;
+  std::vector<std::string> only_b;
+
+  bool Equal() const {
+    return only_a.empty() && only_b.empty() &&
+           std::ranges::all_of(
+               pairs, [](const LogComparison& pair) { return pair.Equal(); });
+  }
+};
+
+PairedFolders PairFolders(const CompareArguments& arguments) {
+  PairedFolders folders;
+  folders.a = ReadRuns({arguments.files[0]});
+  folders.b = ReadRuns({arguments.files[1]});
+  const auto a = ByName(folders.a);
+  const auto b = ByName(folders.b);
+  for (const auto& [name, run] : a) {
+    if (const auto other = b.find(name); other != b.end()) {
+      folders.pairs.push_back(
+          CompareLogs(*run, *other->second, {arguments.tolerance}));
+    } else {
+      folders.only_a.push_back(name);
+    }
+  }
+  for (const auto& [name, run] : b) {
+    if (!a.contains(name)) folders.only_b.push_back(name);
+  }
+  if (folders.pairs.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "compare: {} holds {} and {} holds {}, but two folders are "
+               "compared by the runs (arm and seed) that both hold. Give two "
+               "logs.",
+               arguments.files[0].string(), fmt::join(folders.only_a, ", "),
+               arguments.files[1].string(), fmt::join(folders.only_b, ", "));
+  }
+  return folders;
+}
+
+ExitCode CompareFolders(const CompareArguments& arguments) {
+  const PairedFolders folders = PairFolders(arguments);
+  const ExitCode code = folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
+  if (arguments.json) {
+    Json json{{"equal", folders.Equal()},
+              {"only_a", folders.only_a},
+              {"only_b", folders.only_b},
+              {"pairs", Json::array()}};
+    for (const LogComparison& pair : folders.pairs) {
+      json["pairs"].push_back(ComparisonJson(pair));
+    }
+    PrintJson(json);
+    return code;
+  }
+  int64_t equal = 0;
+  for (const LogComparison& pair : folders.pairs) {
+    PrintComparison(pair);
+    fmt::print("\n");
+    equal += pair.Equal() ? 1 : 0;
+  }
+  fmt::print("{} of {} runs that both folders hold are equal\n", equal,
+             folders.pairs.size());
+  for (const auto& [side, names] :
+       {std::pair("A", folders.only_a), std::pair("B", folders.only_b)}) {
+    if (!names.empty()) {
+      fmt::print("Only {} holds {}\n", side, fmt::join(names, ", "));
+    }
+  }
+  return code;
+}
+
+/// True for two folders, false for two files.
+bool AreFolders(const CompareArguments& arguments) {
+  std::error_code error;
+  const std::vector<fs::path>& paths = arguments.files;
+  const bool first = fs::is_directory(paths[0], error);
+  const bool second = fs::is_directory(paths[1], error);
+  if (first != second) {
+    ThrowError(ErrorKind::kConfig,
+               "compare: {} is a folder, {} is none, but both must be files or "
+               "both folders. Give two logs, or the folders of both.",
+               paths[first ? 0 : 1].string(), paths[first ? 1 : 0].string());
+  }
+  if (first && arguments.zoom.zoom) {
+    ThrowError(ErrorKind::kConfig,
+               "compare: --zoom is given with 2 folders, but it looks into 2 "
+               "run logs. Give two of their logs.");
+  }
+  return first;
+}
+
 ExitCode Compare(const CompareArguments& arguments) {
-  if (AreDumps(arguments.files)) {
+  if (AreFolders(arguments)) return CompareFolders(arguments);
+  const std::optional<compare::Run> first = OpenUnlessDump(arguments.files[0]);
+  const std::optional<compare::Run> second = OpenUnlessDump(arguments.files[1]);
+  CheckSameKind(arguments.files, !first, !second);
+  if (!first) {
     if (arguments.zoom.zoom) {
       ThrowError(ErrorKind::kConfig,
                  "compare: --zoom is given with 2 dumps, but it makes dumps of "
@@ -53,13 +189,12 @@ ExitCode Compare(const CompareArguments& arguments) {
     return CompareDumpFiles(arguments.files[0], arguments.files[1],
                             arguments.json);
   }
-  const compare::Run a = OpenRun(arguments.files[0]);
-  const compare::Run b = OpenRun(arguments.files[1]);
-  const LogComparison comparison = CompareLogs(a, b, {arguments.tolerance});
+  const LogComparison comparison =
+      CompareLogs(*first, *second, {arguments.tolerance});
   if (!arguments.json) {
     PrintComparison(comparison);
   } else if (!arguments.zoom.zoom) {
-    PrintComparisonJson(comparison);
+    PrintJson(ComparisonJson(comparison));
   }
   if (arguments.zoom.zoom) {
     return Zoom(comparison, arguments.zoom, arguments.json);
@@ -71,8 +206,10 @@ ExitCode Compare(const CompareArguments& arguments) {
 
 Action DeclareCompare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
-  app.add_option("logs", arguments->files,
-                 "Two run logs (HDF5 or journals), or two dumps of tensors")
+  app.add_option(
+         "logs", arguments->files,
+         "Two run logs (HDF5 or journals), two dumps of tensors, or two "
+         "folders, whose logs of the same arm and seed are compared")
       ->required()
       ->expected(2);
   app.add_option("--tolerance", arguments->tolerance,
@@ -82,10 +219,10 @@ Action DeclareCompare(CLI::App& app) {
                  "std, and if both runs quantise at mse, underflows% and "
                  "saturated% (share of 100), scale_inv_min and scale_inv_max "
                  "(always exact)")
-      ->check(CLI::Range(0.0, 1.0));
-  app.add_flag("--json", arguments->json,
-               "Print a JSON object: of the logs, or with --zoom of the dumps "
-               "if there is anything to zoom into");
+      ->check(NumberIn(0.0, 1.0));
+  DeclareJson(app, arguments->json,
+              "of the logs, or with --zoom of the dumps if there is anything "
+              "to zoom into");
   arguments->zoom.Declare(app);
   app.description(
       "Compare two run logs; names the first step and, in the order of "

@@ -8,7 +8,8 @@
 #include "isoloss/compare/error_growth.h"
 #include "isoloss/report/dump_text.h"
 #include "isoloss/runlog/tensor_dump.h"
-#include "json_numbers.h"
+#include "json_output.h"
+#include "log_files.h"
 
 namespace isoloss::cli {
 namespace {
@@ -129,15 +130,15 @@ void PrintJson(const runlog::TensorDump& a, const runlog::TensorDump& b,
   for (const compare::OperandBlock& block : difference.operands) {
     json["operands"].push_back(OperandJson(block));
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  cli::PrintJson(json);
 }
 
 }  // namespace
 
 ExitCode CompareDumpFiles(const std::filesystem::path& file_a,
                           const std::filesystem::path& file_b, bool json) {
-  const runlog::TensorDump a = runlog::ReadTensorDump(file_a);
-  const runlog::TensorDump b = runlog::ReadTensorDump(file_b);
+  const runlog::TensorDump a = OnOneLine(runlog::ReadTensorDump, file_a);
+  const runlog::TensorDump b = OnOneLine(runlog::ReadTensorDump, file_b);
   const compare::DumpDifference difference = compare::CompareDumps(a, b);
   const compare::ErrorGrowth growth = compare::MeasureErrorGrowth(a, b);
   if (json) {
@@ -145,8 +146,8 @@ ExitCode CompareDumpFiles(const std::filesystem::path& file_a,
   } else {
     fmt::print(
         "A  {}: {}, step {}, {} tensors\nB  {}: {}, step {}, {} tensors\n",
-        file_a.string(), a.run, a.step, a.tensors.size(), file_b.string(),
-        b.run, b.step, b.tensors.size());
+        Printable(file_a.string()), a.run, a.step, a.tensors.size(),
+        Printable(file_b.string()), b.run, b.step, b.tensors.size());
     fmt::print("{}", report::RenderDumpDifference(difference));
     const std::string table = report::RenderErrorGrowth(growth);
     fmt::print("{}{}", table.empty() ? "" : "\n", table);

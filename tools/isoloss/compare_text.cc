@@ -7,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/report/divergence_text.h"
+#include "isoloss/train/run_description.h"
 #include "json_numbers.h"
 
 namespace isoloss::cli {
@@ -63,6 +64,22 @@ void PrintCurves(const LogComparison& comparison) {
   }
 }
 
+/// Of two experiments: in what they differ besides arm and seed.
+std::string ExperimentsText(const LogComparison& comparison) {
+  if (comparison.OneExperiment()) return "";
+  const runlog::Provenance& a = comparison.a->log.provenance;
+  const runlog::Provenance& b = comparison.b->log.provenance;
+  // Of B nothing but its configuration.
+  runlog::Provenance other = a;
+  other.config_digest = b.config_digest;
+  other.experiment_text = b.experiment_text;
+  return fmt::format(
+      "A and B are runs of two experiments, {} (config {}) and {} (config {}), "
+      "so they differ by more than their arms (A `before`, B `now`):\n{}",
+      a.experiment_name, a.config_digest, b.experiment_name, b.config_digest,
+      train::RunDifference(a, other));
+}
+
 Json RunJson(const compare::Run& run) {
   const runlog::Provenance& p = run.log.provenance;
   return {{"file", run.file}, {"experiment", p.experiment_name},
@@ -112,6 +129,10 @@ Json RoutingJson(const std::optional<compare::RoutingDifference>& routing) {
 
 }  // namespace
 
+bool LogComparison::OneExperiment() const {
+  return a->log.provenance.config_digest == b->log.provenance.config_digest;
+}
+
 bool LogComparison::Equal() const {
   const bool curves_equal = options.tolerance || !curves;
   return curves_equal && !report.first &&
@@ -150,6 +171,7 @@ void PrintComparison(const LogComparison& comparison) {
                run == comparison.a ? "A" : "B", run->file, p.arm, p.recipe,
                p.seed, run->log.steps.step.size());
   }
+  fmt::print("{}", ExperimentsText(comparison));
   PrintTable(comparison.a->log.steps, comparison.b->log.steps,
              comparison.steps);
   PrintLargest("Parameters that differ most", comparison.parameters);
@@ -163,10 +185,11 @@ void PrintComparison(const LogComparison& comparison) {
              report::RenderDivergence(comparison.report, comparison.options));
 }
 
-void PrintComparisonJson(const LogComparison& comparison) {
+Json ComparisonJson(const LogComparison& comparison) {
   const compare::DivergenceReport& report = comparison.report;
   Json json{{"a", RunJson(*comparison.a)},
             {"b", RunJson(*comparison.b)},
+            {"one_experiment", comparison.OneExperiment()},
             {"equal", comparison.Equal()},
             {"common_steps", comparison.steps}};
   PutNumber(json, "tolerance", comparison.options.tolerance);
@@ -179,7 +202,7 @@ void PrintComparisonJson(const LogComparison& comparison) {
   json["largest_parameter_differences"] = LargestJson(comparison.parameters);
   json["largest_tensor_differences"] = LargestJson(comparison.tensors);
   json["routing"] = RoutingJson(comparison.routing);
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  return json;
 }
 
 }  // namespace isoloss::cli

@@ -10,6 +10,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/compare/routing_difference.h"
 #include "isoloss/compare/tensor_divergence.h"
+#include "json_numbers.h"
 
 namespace isoloss::cli {
 
@@ -26,6 +27,8 @@ struct LogComparison {
   std::vector<compare::LargestDifference> tensors;
   std::optional<compare::RoutingDifference> routing;
 
+  /// Are both runs of one experiment, though of different arms or seeds?
+  bool OneExperiment() const;
   /// No difference in what both logs hold, and as many steps in both. Which
   /// tensors and parameters a log holds is a setting and no number.
   bool Equal() const;
@@ -36,6 +39,6 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
                           const compare::DivergenceOptions& options);
 
 void PrintComparison(const LogComparison& comparison);
-void PrintComparisonJson(const LogComparison& comparison);
+Json ComparisonJson(const LogComparison& comparison);
 
 }  // namespace isoloss::cli

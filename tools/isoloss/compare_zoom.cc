@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <system_error>
 
+#include "arguments.h"
 #include "compare_dumps.h"
 #include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/run_again.h"
+#include "json_output.h"
 
 namespace isoloss::cli {
 namespace {
@@ -109,7 +111,9 @@ void ZoomArguments::Declare(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("PATTERN")
       ->needs(flag);
-  app.add_option("--step", step, "Look at this step")->needs(flag);
+  app.add_option("--step", step, "Look at this step")
+      ->check(IntegerIn(1, kMostSteps))
+      ->needs(flag);
   app.add_option("--out", out,
                  "Folder for the dumps (default: zoom beside the first log)")
       ->needs(flag);
@@ -120,7 +124,7 @@ ExitCode Zoom(const LogComparison& comparison, const ZoomArguments& arguments,
   const auto& first = comparison.report.first;
   CheckPatterns(comparison, arguments.tensors);
   if (!arguments.step && !first && json) {
-    PrintComparisonJson(comparison);
+    PrintJson(ComparisonJson(comparison));
     return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
   }
   if (!arguments.step && !first) {

@@ -6,18 +6,24 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "arguments.h"
+#include "arms.h"
 #include "commands.h"
 #include "ensemble_build.h"
+#include "evidence_json.h"
 #include "experiment_command.h"
 #include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/transport/launch.h"
+#include "json_output.h"
+#include "usage.h"
 
 namespace isoloss::cli {
 namespace {
@@ -29,7 +35,6 @@ using runlog::EnsembleKind;
 constexpr uint64_t kFirstNewSeed = 1'000'001;
 /// As many as the limits of docs/gate.md rest on.
 constexpr size_t kDefaultRuns = 40;
-constexpr int64_t kMostSteps = 1'000'000'000;
 constexpr int kMostWorkers = 4096;
 
 struct BuildArguments {
@@ -37,20 +42,14 @@ struct BuildArguments {
   std::string kind = "benign";
   std::string arm;
   size_t runs = kDefaultRuns;
-  /// The window that level L4 looks at.
-  int64_t steps = gate::Policy{}.early_steps;
+  /// Empty: the window that level L4 looks at, or all if there are fewer.
+  std::optional<int64_t> steps;
   uint64_t first_seed = kFirstNewSeed;
   std::vector<int64_t> probe_steps;
   std::string out;
   int workers = 0;
+  bool json = false;
 };
-
-/// The second arm of a file is what it is about; a single one is all there is.
-std::string ArmOf(const BuildArguments& arguments,
-                  const train::Experiment& experiment) {
-  if (!arguments.arm.empty()) return arguments.arm;
-  return experiment.arms[experiment.arms.size() > 1 ? 1 : 0].name;
-}
 
 /// Benign members have the experiment's seeds in turn, others new ones.
 std::vector<uint64_t> SeedsOf(const BuildArguments& arguments,
@@ -76,7 +75,7 @@ EnsemblePlan PlanOf(const BuildArguments& arguments) {
   plan.experiment = arguments.source.Load();
   const bool benign = arguments.kind == "benign";
   plan.kind = benign ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
-  plan.arm = ArmOf(arguments, plan.experiment);
+  plan.arm = OneArm(plan.experiment, arguments.arm).name;
   plan.baseline_arm = plan.experiment.arms.front().name;
   if (!benign && plan.arm == plan.baseline_arm) {
     ThrowError(ErrorKind::kConfig,
@@ -84,14 +83,15 @@ EnsemblePlan PlanOf(const BuildArguments& arguments) {
                "{} is the baseline. Give another --arm.",
                plan.experiment.path.string(), plan.arm);
   }
-  if (arguments.steps > plan.experiment.train.steps) {
+  const int64_t own_steps = plan.experiment.train.steps;
+  plan.steps =
+      arguments.steps.value_or(std::min(gate::Policy{}.early_steps, own_steps));
+  if (plan.steps > own_steps) {
     ThrowError(ErrorKind::kConfig,
                "{}: --steps is {}, but the experiment has {}. Give fewer.",
-               plan.experiment.path.string(), arguments.steps,
-               plan.experiment.train.steps);
+               plan.experiment.path.string(), plan.steps, own_steps);
   }
   plan.runs = arguments.runs;
-  plan.steps = arguments.steps;
   plan.seeds = SeedsOf(arguments, plan.experiment, benign);
   if (!benign) plan.probe_steps = arguments.probe_steps;
   plan.folder = arguments.out + ".members";
@@ -138,6 +138,13 @@ ExitCode Build(const BuildArguments& arguments) {
   }
   runlog::WriteEnsemble(result.ensemble, arguments.out);
   RemoveFolder(plan.folder);
+  if (arguments.json) {
+    Json json =
+        EnsembleJson(runlog::ReadEnsemble(arguments.out), arguments.out);
+    json["kept_from_an_earlier_call"] = result.kept;
+    PrintJson(json);
+    return ExitCode::kPass;
+  }
   fmt::print(
       "{}: {} members of {} steps, arm {}, {} of them kept from an "
       "earlier call\n",
@@ -152,38 +159,41 @@ Action DeclareEnsemble(CLI::App& app) {
   auto arguments = std::make_shared<BuildArguments>();
   app.description("Null ensembles: good runs, whose spread sets limits");
   app.require_subcommand(1);
-  CLI::App* build = app.add_subcommand(
-      "build", "Train the members of an ensemble, side by side");
+  CLI::App* build = AddCommand(
+      app, "build", "Train the members of an ensemble, side by side",
+      "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+      "--out benign.h5");
   arguments->source.Declare(*build);
   build
       ->add_option("--kind", arguments->kind,
                    "benign: one arm, perturbed harmlessly (order of "
                    "summation, 1 ulp); seeds: pairs of baseline and arm with "
                    "new seeds")
-      ->check(CLI::IsMember({"benign", "seeds"}));
+      ->check(OneOf({"benign", "seeds"}));
   build->add_option("--runs", arguments->runs, "How many members (default: 40)")
-      ->check(CLI::Range(size_t{1}, size_t{100'000}));
+      ->check(IntegerIn(1, 100'000));
   build->add_option("--out", arguments->out, "The ensemble (HDF5)")->required();
   build->add_option("--arm", arguments->arm,
-                    "Of this arm (default: the second one of the file)");
+                    std::string("Of this arm") + kOneArmHelp);
   build
       ->add_option("--steps", arguments->steps,
                    "First steps of each member (default: 20, the policy's "
-                   "early_steps)")
-      ->check(CLI::Range(int64_t{1}, kMostSteps));
+                   "early_steps, or all if there are fewer)")
+      ->check(IntegerIn(1, kMostSteps));
   build
       ->add_option("--first-seed", arguments->first_seed,
                    "Seeds: the first of the new ones (default: 1000001)")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+      ->check(IntegerIn(0, std::numeric_limits<int64_t>::max()));
   build
       ->add_option("--probe-steps", arguments->probe_steps,
                    "Seeds: steps of the precision probe, ascending (default: "
                    "1 2 3, those of `isoloss probe`)")
-      ->check(CLI::Range(int64_t{1}, kMostSteps));
+      ->check(IntegerIn(1, kMostSteps));
   build
       ->add_option("--workers", arguments->workers,
                    "Members side by side (default: one per processor)")
-      ->check(CLI::Range(0, kMostWorkers));
+      ->check(IntegerIn(0, kMostWorkers));
+  DeclareJson(*build, arguments->json, "the summary of `isoloss show`");
   return [arguments] {
     if (arguments->probe_steps.empty()) arguments->probe_steps = {1, 2, 3};
     return Build(*arguments);

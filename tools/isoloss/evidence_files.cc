@@ -8,8 +8,10 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
+#include "log_files.h"
 
 namespace isoloss::cli {
 namespace {
@@ -66,10 +68,11 @@ void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
 
 void EvidenceArguments::Declare(CLI::App& app) {
   app.add_option("--probe", probes,
-                 "Probe logs (isoloss probe) of the judged runs");
+                 "Probe logs (isoloss probe) of the judged runs, or folders of "
+                 "them");
   app.add_option("--ensemble", ensembles,
-                 "Null ensembles (isoloss ensemble build): benign ones judge "
-                 "regression, those of seeds precision");
+                 "Null ensembles (isoloss ensemble build), or folders of them: "
+                 "benign ones judge regression, those of seeds precision");
   app.add_option("--power", power,
                  "What this gate was measured to catch (isoloss mutants run)");
 }
@@ -77,21 +80,23 @@ void EvidenceArguments::Declare(CLI::App& app) {
 void ReadProbes(const std::vector<std::filesystem::path>& files,
                 EvidenceFiles& evidence) {
   for (const std::filesystem::path& file : files) {
-    evidence.probes.push_back({file.string(), runlog::ReadProbeLog(file)});
+    evidence.probes.push_back(
+        {Printable(file.string()), OnOneLine(runlog::ReadProbeLog, file)});
   }
 }
 
 void ReadEnsembles(const std::vector<std::filesystem::path>& files,
                    EvidenceFiles& evidence) {
   for (const std::filesystem::path& file : files) {
-    evidence.ensembles.push_back({file.string(), runlog::ReadEnsemble(file)});
+    evidence.ensembles.push_back(
+        {Printable(file.string()), OnOneLine(runlog::ReadEnsemble, file)});
   }
 }
 
 EvidenceFiles EvidenceArguments::Read() const {
   EvidenceFiles evidence;
-  ReadProbes(probes, evidence);
-  ReadEnsembles(ensembles, evidence);
+  ReadProbes(ProbeFiles(probes), evidence);
+  ReadEnsembles(EnsembleFiles(ensembles), evidence);
   if (!power.empty()) evidence.power = gate::ReadPowerRecord(power);
   return evidence;
 }

@@ -10,7 +10,7 @@ enum class ExitCode : int {
   kInvalid = 3,  ///< invalid or incomparable input, or a file operation failed
   kInconclusive = 4,
   kInternal = 5,
-  kInterrupted = 130,  ///< SIGINT or SIGTERM; finished runs are kept
+  kInterrupted = 130,  ///< SIGINT, SIGTERM or SIGHUP; finished runs are kept
 };
 
 /// Shown at the end of every --help.

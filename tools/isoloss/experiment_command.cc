@@ -1,17 +1,30 @@
 #include "experiment_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <limits>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "dry_run.h"
 #include "interrupt.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/new_folder.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/runner.h"
+#include "isoloss/train/step_columns.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
+#include "job_file.h"
 #include "progress.h"
 
 namespace isoloss::cli {
@@ -47,6 +60,28 @@ std::string NewsOf(const runlog::Event& event) {
   return event.kind == "resume" ? "resumed " + event.text : event.text;
 }
 
+/// 1,2,9. Its length is the user's, so nothing here descends with it.
+bool IsListOfIntegers(std::string_view text) {
+  bool was_digit = false;
+  for (const char c : text) {
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && (c != ',' || !was_digit)) return false;
+    was_digit = is_digit;
+  }
+  return was_digit;
+}
+
+/// N of +N, from 1 to 9999; empty if the text is something else.
+std::optional<uint64_t> AddedSeeds(std::string_view text) {
+  uint64_t count = 0;
+  if (!text.starts_with('+')) return std::nullopt;
+  const char* end = text.data() + text.size();
+  const auto [last, error] = std::from_chars(text.data() + 1, end, count);
+  const bool fits = error == std::errc{} && last == end && text[1] != '0';
+  if (!fits || count > 9999) return std::nullopt;
+  return count;
+}
+
 }  // namespace
 
 void ExperimentSource::Declare(CLI::App& app) {
@@ -69,16 +104,66 @@ void ExperimentArguments::Declare(CLI::App& app) {
   ExperimentSource::Declare(app);
   app.add_option("--out", out,
                  "Folder for the results (default: runs/<experiment name>)");
-  app.add_flag("--dry-run", dry_run,
-               "Check everything, print the resolved experiment and what each "
-               "GEMM gets, and train nothing");
+  app.add_option("--seeds", seeds,
+                 "+N: train N seeds more than train.seeds and the folder have, "
+                 "numbered from behind the largest of them; or a list such as "
+                 "1,2,9 in place of train.seeds. Seeds that are finished are "
+                 "kept");
+  app.add_flag(
+      "--dry-run", dry_run,
+      "Check everything, print the resolved experiment, what each GEMM "
+      "gets and what the runs take (time, memory, disk), and train "
+      "nothing");
   CLI::Option* again =
       app.add_flag("--resume", resume,
                    "Go on with unfinished runs in the folder, from their last "
-                   "checkpoint, and keep whole ones");
+                   "checkpoint; finished ones are kept in any case");
   app.add_flag("--restart", restart,
-               "Discard unfinished runs in the folder and start anew")
+               "Discard the runs that are in the folder, finished or not, "
+               "and train them anew")
       ->excludes(again);
+}
+
+train::Experiment ExperimentArguments::Load() const {
+  if (seeds.empty()) return ExperimentSource::Load();
+  if (IsListOfIntegers(seeds)) {
+    ExperimentSource source = *this;
+    source.overrides.push_back(fmt::format("train.seeds=[{}]", seeds));
+    return source.Load();
+  }
+  const std::optional<uint64_t> more = AddedSeeds(seeds);
+  if (!more) {
+    ThrowError(ErrorKind::kConfig,
+               "--seeds {}: it must be +N with N from 1 to 9999, or a list of "
+               "integers such as 1,2,9. Correct it.",
+               seeds);
+  }
+  train::Experiment experiment = ExperimentSource::Load();
+  std::set<uint64_t> all(experiment.train.seeds.begin(),
+                         experiment.train.seeds.end());
+  for (const uint64_t seed : train::SeedsIn(Folder(experiment), experiment)) {
+    all.insert(seed);
+  }
+  uint64_t last = *all.rbegin();
+  const uint64_t count = *more;
+  if (last >
+      static_cast<uint64_t>(std::numeric_limits<int64_t>::max()) - count) {
+    ThrowError(ErrorKind::kConfig,
+               "--seeds {}: the largest seed is {}, and no {} larger ones are "
+               "below 2^63. Give a list.",
+               seeds, last, count);
+  }
+  for (uint64_t i = 0; i < count; ++i) {
+    experiment.train.seeds.push_back(++last);
+  }
+  return experiment;
+}
+
+std::string ExperimentArguments::HowToGoOn(
+    const train::Experiment& experiment) const {
+  if (!seeds.starts_with("+")) return "--resume";
+  return fmt::format("--resume, and with --seeds {} in place of --seeds {},",
+                     fmt::join(experiment.train.seeds, ","), seeds);
 }
 
 train::Leftovers ExperimentArguments::leftovers() const {
@@ -94,43 +179,53 @@ std::filesystem::path ExperimentArguments::Folder(
 
 bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
 
-void PrintPlan(const train::Experiment& experiment) {
-  fmt::print("{}", experiment.ResolvedToml());
-  const auto recipes = train::ResolveRecipes(experiment);
-  train::CheckReplays(experiment);
-  for (size_t i = 0; i < recipes.size(); ++i) {
-    fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
-               recipes[i].recipe().name, recipes[i].Describe());
-  }
-}
-
 namespace {
 
 /// Stops all runs on a signal, or once somebody gives a reason.
 class StopFlag {
  public:
-  using Ask = decltype(TrainArmsOptions::why_stop);
+  using Why = decltype(TrainArmsOptions::why_stop);
 
-  explicit StopFlag(const Ask& ask) : ask_(ask), signal_(InterruptFlag()) {}
+  StopFlag(const Why& ask, std::optional<int64_t> last)
+      : ask_(ask), last_(last), signal_(InterruptFlag()) {}
 
-  const std::atomic<bool>* flag() const { return ask_ ? &stop_ : &signal_; }
+  const std::atomic<bool>* flag() const {
+    return ask_ || last_ ? &stop_ : &signal_;
+  }
   bool signalled() const { return signal_.load(); }
   const std::optional<std::string>& reason() const { return reason_; }
 
   void AfterStep(const train::Run& run, const runlog::StepRow& row) {
-    if (!ask_) return;
     const std::lock_guard lock(mutex_);
-    if (auto reason = ask_(run, row); reason && !reason_) reason_ = reason;
-    stop_.store(reason_ || signal_.load());
+    if (row.step == last_ && !reason_) {
+      reason_ = fmt::format("{} has finished step {}", run.Name(), *last_);
+    }
+    Ask(run, row);
+  }
+  /// Of a run that had finished before.
+  void AfterKeptStep(const train::Run& run, const runlog::StepRow& row) {
+    const std::lock_guard lock(mutex_);
+    Ask(run, row);
   }
 
  private:
-  const Ask& ask_;
+  void Ask(const train::Run& run, const runlog::StepRow& row) {
+    if (ask_ && !reason_) reason_ = ask_(run, row);
+    stop_.store(reason_ || signal_.load());
+  }
+
+  const Why& ask_;
+  const std::optional<int64_t> last_;
   const std::atomic<bool>& signal_;
   std::mutex mutex_;
   std::atomic<bool> stop_{false};
   std::optional<std::string> reason_;
 };
+
+std::filesystem::path LogOf(const std::filesystem::path& folder,
+                            const train::Run& run) {
+  return runlog::RunPaths{folder, run.Name()}.Log();
+}
 
 bool IsPartial(const std::filesystem::path& log) {
   return log.empty() || log.stem().extension() == ".partial";
@@ -141,15 +236,21 @@ bool IsPartial(const std::filesystem::path& log) {
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  StopFlag stop(options.why_stop);
+  StopFlag stop(options.why_stop, options.stop_after);
   const std::vector<train::Run> runs =
       train::PlanRuns(experiment, options.only_arm);
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
+  if (options.check_outputs && SpeaksForTheJob()) options.check_outputs(corpus);
+  if (options.dry_run) {
+    DryRun(experiment, runs, corpus, folder, options.run_hooks,
+           options.leftovers);
+    return {};
+  }
 
   std::vector<std::string> names;
   for (const train::Run& run : runs) names.push_back(run.Name());
-  const bool bars = SpeaksForTheJob() && !options.print_steps;
+  const bool bars = SpeaksForTheJob() && !options.print_steps && !options.quiet;
   Progress progress(bars ? names : std::vector<std::string>(),
                     experiment.train.steps);
   train::RunnerHooks hooks;
@@ -157,26 +258,52 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
     stop.AfterStep(runs[run], row);
     if (options.print_steps) {
       PrintStep(names[run], row);
-    } else {
+    } else if (bars) {
       progress.Step(run, row.step, row.loss_nats);
     }
   };
   hooks.on_event = [&](size_t run, const runlog::Event& event) {
-    if (IsNews(event)) progress.Say(names[run] + ": " + NewsOf(event));
+    if (IsNews(event) && !options.quiet)
+      progress.Say(names[run] + ": " + NewsOf(event));
   };
   std::atomic<bool> aborted{false};
-  hooks.on_accepted = options.on_accepted;
-  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
-    if (!log.events.empty() && log.events.back().kind == "abort") {
-      aborted.store(true);
+  std::optional<NewFolder> made;  // goes away after what it holds
+  std::optional<JobFile> job;
+  ExecutedRuns executed;
+  std::vector<std::pair<size_t, std::string>> kept;
+  hooks.on_kept = [&](size_t run, const runlog::RunLog& log) {
+    kept.emplace_back(run, Outcome(log));
+    executed.kept.insert(LogOf(folder, runs[run]));
+    if (train::WasAborted(log)) aborted.store(true);
+    for (size_t i = 0; options.why_stop && i < log.steps.step.size(); ++i) {
+      stop.AfterKeptStep(runs[run], train::RowAt(log.steps, i));
     }
+  };
+  hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
+    if (SpeaksForTheJob() && !options.quiet) {
+      if (!discarded.empty()) {
+        progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
+                                 discarded));
+      }
+      for (const auto& [run, outcome] : kept) {
+        progress.Say(names[run] + ": kept, as it is finished: " + outcome);
+        if (bars) progress.Skip(run);
+      }
+    }
+    if (options.on_accepted) options.on_accepted(missing);
+    if (missing > 0 && SpeaksForTheJob()) {
+      made.emplace(folder, "Choose another one with --out.");
+      job.emplace(folder, JobPlan{experiment.train.steps, names});
+    }
+  };
+  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
+    if (train::WasAborted(log)) aborted.store(true);
     if (bars) progress.Finish(run, Outcome(log));
   };
   hooks.stop = stop.flag();
   if (options.run_hooks) {
     hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
   }
-  ExecutedRuns executed;
   executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder,
                                      options.leftovers, hooks);
   executed.stopped_because = stop.reason();
@@ -188,12 +315,22 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
        std::any_of(executed.logs.begin(), executed.logs.end(), IsPartial));
   executed.aborted = aborted.load();
   progress.Clear();
-  if (executed.interrupted && SpeaksForTheJob()) {
+  if (executed.interrupted && SpeaksForTheJob() && !options.quiet) {
     fmt::print(stderr,
                "isoloss: interrupted by a signal, so no verdict. Finished runs "
                "are in {}/*.h5, what others had in *.partial.h5. The same "
-               "command with --resume goes on.\n",
-               folder.string());
+               "command with {} goes on.\n",
+               folder.string(), options.how_to_go_on);
+  }
+  if (options.with_other_seeds && !executed.interrupted &&
+      !executed.stopped_because && SpeaksForTheJob()) {
+    train::OtherLogs others =
+        train::FindOtherSeeds(experiment, runs, corpus, folder);
+    executed.others = std::move(others.logs);
+    for (const std::string& reason : others.left_out) {
+      fmt::print(stderr, "isoloss: {}: {}.\n", Printable(folder.string()),
+                 reason);
+    }
   }
   return executed;
 }

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "isoloss/corpus/corpus.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/runner.h"
 
@@ -26,18 +28,23 @@ struct ExperimentSource {
 /// Arguments of a command that writes logs.
 struct ExperimentArguments : ExperimentSource {
   std::string out;
+  std::string seeds;  ///< "", "+4" or "1,2,9"
   bool dry_run = false;
   bool resume = false;
   bool restart = false;
 
   void Declare(CLI::App& app);
+  /// With the seeds of --seeds.
+  /// Errors   as ExperimentSource::Load; ConfigError if --seeds is neither
+  /// form.
+  train::Experiment Load() const;
+  /// What makes the same command go on with the seeds that `experiment` has:
+  /// "--resume", and the list of seeds where +N would add others.
+  std::string HowToGoOn(const train::Experiment& experiment) const;
   /// Where results go: --out, else runs/<experiment name>.
   std::filesystem::path Folder(const train::Experiment& experiment) const;
   train::Leftovers leftovers() const;
 };
-
-/// Prints the resolved experiment and what each GEMM of each arm gets.
-void PrintPlan(const train::Experiment& experiment);
 
 /// Logs of the runs that were executed; `interrupted` if a signal came, so that
 /// some may be missing or partial.
@@ -45,7 +52,13 @@ struct ExecutedRuns {
   std::vector<std::filesystem::path> logs;
   bool interrupted = false;
   bool aborted = false;  ///< the numbers of some run were not finite
-  /// What TrainArmsOptions::why_stop said; the runs are partial then.
+  /// Of `logs`, those that were there already.
+  std::set<std::filesystem::path> kept = {};
+  /// With TrainArmsOptions::with_other_seeds: finished logs of the same
+  /// experiment in the folder besides `logs`.
+  std::vector<std::filesystem::path> others = {};
+  /// What TrainArmsOptions::why_stop said, or that a run has finished step
+  /// stop_after; the runs are partial then.
   std::optional<std::string> stopped_because = std::nullopt;
 };
 
@@ -54,12 +67,25 @@ bool SpeaksForTheJob();
 
 /// What TrainArms trains, and how it shows it.
 struct TrainArmsOptions {
+  /// Check all of it and say what it would take, but train nothing (dry_run.h).
+  bool dry_run = false;
   train::Leftovers leftovers = train::Leftovers::kRefuse;
   std::string only_arm = {};
   /// Print each step as torchtitan does, in place of progress bars.
   bool print_steps = false;
-  /// Once, before any file is changed.
-  std::function<void()> on_accepted = {};
+  /// Stop all runs once one of them has finished this step.
+  std::optional<int64_t> stop_after = std::nullopt;
+  /// Show nothing: other runs go on beside these.
+  bool quiet = false;
+  /// Look for what ExecutedRuns::others has.
+  bool with_other_seeds = false;
+  /// Options that make the same command go on, for messages.
+  std::string how_to_go_on = "--resume";
+  /// Once, before anything is computed, also in a dry run: throws if the
+  /// command's other outputs would replace what is not its own.
+  std::function<void(const corpus::Corpus& corpus)> check_outputs = {};
+  /// Once, before any file is changed; how many runs will be trained.
+  std::function<void(size_t runs)> on_accepted = {};
   /// What a run begins with besides (train::RunnerHooks::run_hooks).
   std::function<train::RunHooks(const train::Run& run)> run_hooks = {};
   /// After each step of each run; a reason stops all runs.
@@ -69,7 +95,8 @@ struct TrainArmsOptions {
 };
 
 /// Trains the arms of `experiment` with progress bars. Says on standard error
-/// what was resumed or found damaged, and whether a signal ended it early.
+/// what was resumed or found damaged, and whether a signal ended it early. A
+/// dry run leaves no log.
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options);

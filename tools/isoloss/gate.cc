@@ -20,8 +20,10 @@ Action DeclareGate(CLI::App& app) {
     ReportArguments report;
   };
   auto arguments = std::make_shared<Arguments>();
-  app.add_option("logs", arguments->logs,
-                 "Run logs (HDF5) of two or more arms, one file per seed")
+  app.add_option(
+         "logs", arguments->logs,
+         "Run logs (HDF5) of two or more arms, one file per seed; a folder "
+         "stands for the run logs in it")
       ->required();
   auto* baseline =
       app.add_option("--baseline", arguments->baseline,
@@ -44,7 +46,7 @@ Action DeclareGate(CLI::App& app) {
     const EvidenceFiles evidence = arguments->evidence.Read();
     if (!arguments->against.empty()) {
       return ReportVerdicts(
-          JudgeAgainstApproved(runs, ReadRunsIn(arguments->against), policy,
+          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy,
                                evidence),
           arguments->report, arguments->out);
     }

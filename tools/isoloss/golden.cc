@@ -12,11 +12,14 @@
 #include <span>
 
 #include "isoloss/compare/tensor_divergence.h"
+#include "usage.h"
 
 namespace isoloss::cli {
 namespace {
 
-std::string Where(const compare::TensorDivergence& first) {
+/// `one` and `other` name where the two values are.
+std::string Where(const compare::TensorDivergence& first, const char* one,
+                  const char* other) {
   const std::string what =
       first.name.empty() ? first.quantity
                          : fmt::format("{} of {}", first.quantity, first.name);
@@ -24,8 +27,8 @@ std::string Where(const compare::TensorDivergence& first) {
       first.is_tensor && first.phase
           ? fmt::format(" ({})", compare::PhaseName(*first.phase))
           : "";
-  return fmt::format("step {}: {}{} is {} in the golden, {} now", first.step,
-                     what, phase, first.a, first.b);
+  return fmt::format("step {}: {}{} is {} {}, {} {}", first.step, what, phase,
+                     first.a, one, first.b, other);
 }
 
 std::string ListText(const std::vector<std::string>& names) {
@@ -58,8 +61,39 @@ ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run) {
   if (lane.Reproduced()) return lane;
   const compare::DivergenceReport report =
       compare::FindDivergence(golden.log, run.log);
-  if (report.first) lane.where = Where(*report.first);
+  if (report.first) lane.where = Where(*report.first, "in the golden", "now");
   return lane;
+}
+
+std::string FirstDifference(const std::vector<compare::Run>& runs,
+                            const std::vector<compare::Run>& others) {
+  for (size_t i = 0; i < runs.size(); ++i) {
+    // Where a mesh of one process moves nothing, several ones do: what only the
+    // other run has is no difference.
+    const std::vector<std::string> differing =
+        compare::CompareContent(runs[i].log, others[i].log).differing;
+    if (differing.empty()) continue;
+    const auto report = compare::FindDivergence(runs[i].log, others[i].log);
+    const std::string where =
+        report.first
+            ? Where(*report.first, "in the plain run", "in this one") + "; "
+            : "";
+    return fmt::format("{}: {}differing: {}", GoldenName(runs[i]), where,
+                       ListText(differing));
+  }
+  return "";
+}
+
+std::string FirstUnexplained(const runlog::ProbeLog& probe) {
+  const runlog::OracleColumns& rows = probe.oracle;
+  for (size_t i = 0; i < rows.step.size(); ++i) {
+    if (rows.other[i] == 0) continue;
+    return fmt::format("{} in case {}, step {}: {} of {} elements are wrong",
+                       probe.tensors[static_cast<size_t>(rows.tensor[i])],
+                       probe.cases[static_cast<size_t>(rows.probe_case[i])],
+                       rows.step[i], rows.other[i], rows.elements[i]);
+  }
+  return "";
 }
 
 std::string LaneText(const gate::Judgement& judgement) {
@@ -95,10 +129,13 @@ Action DeclareGolden(CLI::App& app) {
       "Golden runs: check that this program still gives their every bit, or "
       "replace them, with a reason");
   app.require_subcommand(1);
-  CLI::App* check = app.add_subcommand(
-      "check", "Run the experiments of goldens again and compare");
-  CLI::App* update = app.add_subcommand(
-      "update", "Replace goldens by what this program computes");
+  CLI::App* check = AddCommand(
+      app, "check", "Run the experiments of goldens again and compare",
+      "isoloss golden check --exact");
+  CLI::App* update =
+      AddCommand(app, "update", "Replace goldens by what this program computes",
+                 "isoloss golden update golden/curves/nano --reason "
+                 "'sums of the router in another order'");
   const Action run_check = DeclareGoldenCheck(*check);
   const Action run_update = DeclareGoldenUpdate(*update);
   return [=] { return check->parsed() ? run_check() : run_update(); };

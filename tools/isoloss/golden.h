@@ -9,6 +9,7 @@
 #include "golden_folder.h"
 #include "isoloss/compare/golden.h"
 #include "isoloss/gate/verdict.h"
+#include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::cli {
 
@@ -26,6 +27,15 @@ struct ExactLane {
 };
 
 ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run);
+
+/// How `runs` differ from `others`, the same runs executed otherwise: the first
+/// difference in words, "" if none.
+std::string FirstDifference(const std::vector<compare::Run>& runs,
+                            const std::vector<compare::Run>& others);
+
+/// The first tensor of a probe that holds values which no order of summation
+/// explains, in words; "" if there is none.
+std::string FirstUnexplained(const runlog::ProbeLog& probe);
 
 /// "pass", "fail", … and what each level found, on one line.
 std::string LaneText(const gate::Judgement& judgement);

@@ -14,6 +14,7 @@
 #include "isoloss/compare/golden.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/runlog/reader.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
 #include "judge.h"
@@ -70,10 +71,17 @@ compare::Run OpenGolden(const fs::path& folder, const std::string& name,
   return golden;
 }
 
-void CheckWhole(const compare::Run& golden) {
+void CheckWhole(const compare::Run& golden, const Suite& suite) {
   const runlog::Provenance& p = golden.log.provenance;
   const auto steps = static_cast<int64_t>(golden.log.steps.step.size());
-  if (p.complete && steps == p.steps_planned) return;
+  if (suite.aborts && EndedByItsNumbers(golden.log)) return;
+  if (!suite.aborts && p.complete && steps == p.steps_planned) return;
+  if (suite.aborts) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it has {} of {} steps and no event `abort` at its end, but "
+               "{} says that its runs end by their numbers. Restore it.",
+               golden.file, steps, p.steps_planned, kGoldenSuite);
+  }
   ThrowError(ErrorKind::kFormat,
              "{}: it has {} of {} steps, but a golden is a whole run. Restore "
              "it.",
@@ -97,6 +105,7 @@ GoldenFolder OpenGoldenFolder(const fs::path& folder) {
   GoldenFolder opened{folder,
                       LoadGoldenExperiment(folder),
                       History::Read(folder / kGoldenHistory),
+                      ReadSuite(folder),
                       {}};
   std::vector<std::string> names;
   for (const train::Run& run : train::PlanRuns(opened.experiment)) {
@@ -105,7 +114,7 @@ GoldenFolder OpenGoldenFolder(const fs::path& folder) {
   RefuseLeftOver(folder, names);
   for (const std::string& name : names) {
     opened.goldens.push_back(OpenGolden(folder, name, opened.history));
-    CheckWhole(opened.goldens.back());
+    CheckWhole(opened.goldens.back(), opened.suite);
   }
   return opened;
 }
@@ -133,6 +142,10 @@ void CheckConfiguration(const GoldenFolder& folder) {
   }
 }
 
+bool EndedByItsNumbers(const runlog::RunLog& log) {
+  return !log.provenance.complete && train::WasAborted(log);
+}
+
 std::string GoldenName(const compare::Run& golden) {
   return fs::path(golden.file).stem().string();
 }
@@ -149,8 +162,9 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
-             const mutants::Mutant* planted) {
-  TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard};
+             const mutants::Mutant* planted, bool quiet) {
+  TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
+                           .quiet = quiet};
   const auto is_planted = [&](const std::string& arm) {
     return planted != nullptr && IsCandidate(experiment, arm);
   };
@@ -170,37 +184,55 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
   return rerun;
 }
 
-std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
-                                            const fs::path& golden,
-                                            const fs::path& out,
-                                            const PlainSteps& plain_steps,
-                                            const mutants::Mutant* planted) {
-  std::vector<std::string> arms;
-  for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
+ProbeSettings SettingsOf(const train::Experiment& experiment,
+                         const gate::Policy& policy,
+                         const PlainSteps& plain_steps,
+                         const mutants::Mutant* planted) {
   ProbeSettings settings;
   settings.plain_steps = plain_steps;
+  settings.cases = policy.probe_cases;
   if (planted != nullptr && planted->plant) {
-    settings.hooks = [&](const train::Experiment& of_case,
-                         const train::Arm& arm, uint64_t seed) {
+    settings.hooks = [&experiment, planted](const train::Experiment& of_case,
+                                            const train::Arm& arm,
+                                            uint64_t seed) {
       return IsCandidate(experiment, arm.name)
                  ? mutants::Plant(*planted, of_case, arm, seed)
                  : train::RunHooks{};
     };
   }
-  const ProbedRuns probed = ProbeArms(experiment, arms, out, settings);
-  if (probed.interrupted) return std::nullopt;
+  return settings;
+}
+
+EvidenceFiles ReadEvidence(const train::Experiment& experiment,
+                           const fs::path& golden,
+                           const std::vector<fs::path>& probes) {
   EvidenceFiles evidence;
-  ReadProbes(probed.files, evidence);
+  ReadProbes(probes, evidence);
   const fs::path folder = fs::absolute(golden).lexically_normal();
   const fs::path named = folder.has_filename() ? folder : folder.parent_path();
   if (named.parent_path().filename() != "curves") return evidence;
   const fs::path ensembles = named.parent_path().parent_path() / "ensembles";
-  for (const std::string& arm : arms) {
+  for (const train::Arm& arm : experiment.arms) {
     const fs::path file =
-        ensembles / fmt::format("{}-{}.h5", named.filename().string(), arm);
+        ensembles /
+        fmt::format("{}-{}.h5", named.filename().string(), arm.name);
     if (fs::exists(file)) ReadEnsembles({file}, evidence);
   }
   return evidence;
+}
+
+std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
+                                            const gate::Policy& policy,
+                                            const fs::path& golden,
+                                            const fs::path& out,
+                                            const PlainSteps& plain_steps) {
+  std::vector<std::string> arms;
+  for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
+  const ProbedRuns probed =
+      ProbeArms(experiment, arms, out,
+                SettingsOf(experiment, policy, plain_steps, nullptr));
+  if (probed.interrupted) return std::nullopt;
+  return ReadEvidence(experiment, golden, probed.files);
 }
 
 }  // namespace isoloss::cli

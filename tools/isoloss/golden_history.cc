@@ -10,6 +10,7 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/base/toml_text.h"
 
 namespace isoloss::cli {
 namespace {
@@ -115,7 +116,7 @@ History History::Read(const std::filesystem::path& path) {
       path, "Make the goldens with `isoloss golden update FOLDER --new`.");
   History history;
   try {
-    const toml::table root = toml::parse(text, file);
+    const toml::table root = ParseToml(text, file);
     for (const toml::node& node : TableReader(root, file).Array("entry")) {
       const toml::table* entry = node.as_table();
       if (entry != nullptr) {

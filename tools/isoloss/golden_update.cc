@@ -23,6 +23,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/compare/golden.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/sealed_file.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/transport/launch.h"
 #include "judge.h"
@@ -79,10 +80,14 @@ struct Before {
 void RefuseExisting(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const fs::path name = entry.path().filename();
-    if (name == kGoldenExperiment) continue;
+    if (name != kGoldenHistory && name.extension() != ".h5" &&
+        name.extension() != ".txt") {
+      continue;
+    }
     ThrowError(ErrorKind::kConfig,
                "{}: --new makes the first goldens of a folder that holds {} "
-               "alone, but this is there. Leave out --new, or remove it.",
+               "and what it reads, but this is there. Leave out --new, or "
+               "remove it.",
                entry.path().string(), kGoldenExperiment);
   }
 }
@@ -196,6 +201,14 @@ std::span<const std::byte> Bytes(const std::string& text) {
 /// history last: an error leaves the folder as it was.
 void Write(const fs::path& folder, const std::vector<Update>& updates,
            const History& history) {
+  for (const Update& update : updates) {
+    const fs::path twin = folder / (update.change.golden + ".txt");
+    if (!update.change.before.empty() || !fs::exists(twin)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is the twin of no golden, so it is not replaced. Remove "
+               "it or give it another name.",
+               twin.string());
+  }
   const fs::path staged = folder / ".update";
   RemoveFolder(staged);
   fs::create_directory(staged);
@@ -203,9 +216,9 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
     for (const Update& update : updates) {
       if (update.run == nullptr) continue;
       const std::string& name = update.change.golden;
-      WriteFileAtomically(
-          staged / (name + ".h5"),
-          Bytes(ReadTextFile(update.run->file, "Run it again.")));
+      WriteFileAtomically(staged / (name + ".h5"),
+                          Bytes(ReadTextFile(update.run->file, "Run it again.",
+                                             runlog::kMaxSealedBytes)));
       WriteFileAtomically(staged / (name + ".txt"), Bytes(update.text));
     }
     WriteFileAtomically(staged / kGoldenHistory, Bytes(history.Text()));
@@ -232,9 +245,18 @@ void Write(const fs::path& folder, const std::vector<Update>& updates,
 /// the same. Prints the verdict otherwise.
 ExitCode JudgeRepeated(const std::vector<compare::Run>& runs,
                        const std::vector<compare::Run>& again,
-                       const gate::Policy& policy) {
+                       const gate::Policy& policy, const Suite& suite) {
+  if (suite.aborts) {
+    for (const compare::Run& run : runs) {
+      if (EndedByItsNumbers(run.log)) continue;
+      fmt::print("REFUSED: {} does not end by its numbers, as {} says.\n",
+                 GoldenName(run), kGoldenSuite);
+      return ExitCode::kFail;
+    }
+  }
   for (const gate::Judgement& judgement :
-       JudgeAgainstApproved(again, runs, policy)) {
+       suite.aborts ? std::vector<gate::Judgement>()
+                    : JudgeAgainstApproved(again, runs, policy)) {
     if (judgement.outcome == gate::Outcome::kPass) continue;
     fmt::print("{}: {}\n", judgement.candidate.arm, LaneText(judgement));
     fmt::print("REFUSED: these runs are no goldens.\n");
@@ -307,6 +329,7 @@ ExitCode UpdateGoldens(const UpdateArguments& arguments) {
   const fs::path folder = arguments.folder;
   const train::Experiment experiment = LoadGoldenExperiment(folder);
   const gate::Policy policy = PolicyOf("", experiment);
+  const Suite suite = ReadSuite(folder);
   Before before = Open(arguments);
   CheckReason(arguments.reason, before.history);
   if (!arguments.draft) CheckSourceIsCommitted(folder);
@@ -317,11 +340,12 @@ ExitCode UpdateGoldens(const UpdateArguments& arguments) {
   const Rerun again =
       RunAll(OnOneThread(experiment), temporary.path() / "again");
   if (again.interrupted) return ExitCode::kInterrupted;
-  const ExitCode repeated = JudgeRepeated(rerun.runs, again.runs, policy);
+  const ExitCode repeated =
+      JudgeRepeated(rerun.runs, again.runs, policy, suite);
   if (repeated != ExitCode::kPass) return repeated;
 
   const std::optional<EvidenceFiles> evidence =
-      GatherEvidence(experiment, folder, temporary.path() / "probes",
+      GatherEvidence(experiment, policy, folder, temporary.path() / "probes",
                      PlainStepsDue(rerun.runs, before.goldens, policy));
   if (!evidence) return ExitCode::kInterrupted;
   CheckAccepted(*evidence, arguments.accepted);

@@ -1,7 +1,6 @@
 #include "job_queue.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,6 +9,8 @@
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "heartbeat.h"
 
 namespace isoloss::cli {
 namespace {
@@ -24,14 +25,15 @@ class JobQueue {
         jobs_(jobs),
         stop_(stop),
         job_(job),
-        terminal_(isatty(STDERR_FILENO) == 1) {}
+        terminal_(DrawsOnErrors()) {}
 
   bool Run(int workers) {
+    const Heartbeat heartbeat([this] { return Beat(); });
     std::vector<std::thread> threads;
     for (int i = 1; i < workers; ++i) threads.emplace_back([this] { Work(); });
     Work();
     for (std::thread& thread : threads) thread.join();
-    if (terminal_ && jobs_ > 0) fmt::print(stderr, "\r\033[K");
+    if (terminal_ && jobs_ > 0) fmt::print(stderr, "\r\x1b[K");
     if (error_ != nullptr) std::rethrow_exception(error_);
     return done_ == jobs_;
   }
@@ -56,22 +58,32 @@ class JobQueue {
   void Show() {
     const std::lock_guard lock(mutex_);
     ++done_;
-    const auto now = Clock::now();
-    const double seconds = Seconds(now - start_);
-    constexpr double kQuiet = 2;  // short work needs no progress
-    constexpr double kLine = 30;  // between lines of a file
-    if (seconds < kQuiet && done_ < jobs_) return;
-    if (!terminal_ && Seconds(now - shown_) < kLine && done_ < jobs_) return;
-    shown_ = now;
-    const auto left =
-        static_cast<int64_t>(seconds * static_cast<double>(jobs_ - done_) /
-                             static_cast<double>(done_));
-    fmt::print(stderr, "{}{}: {} of {}, {}:{:02} left{}",
-               terminal_ ? "\r\033[K" : "", title_, done_, jobs_, left / 60,
-               left % 60, terminal_ ? "" : "\n");
-    std::fflush(stderr);
+    const bool last = done_ == jobs_;
+    // Short work needs no progress.
+    if (Seconds(Clock::now() - start_) < kQuiet) return;
+    if (terminal_) {
+      fmt::print(stderr, "\r\x1b[K{}", Line());
+      std::fflush(stderr);
+    } else if (last) {
+      fmt::print(stderr, "{}\n", Line());
+    }
   }
 
+  /// "members: 3 of 40, 1:20 left".
+  std::string Line() const {
+    const std::string left =
+        TimeLeft(Seconds(Clock::now() - start_), static_cast<double>(done_),
+                 static_cast<double>(jobs_ - done_));
+    return fmt::format("{}: {} of {}{}{}", title_, done_, jobs_,
+                       left.empty() ? "" : ", ", left);
+  }
+
+  std::string Beat() {
+    const std::lock_guard lock(mutex_);
+    return done_ < jobs_ ? Line() : "";
+  }
+
+  static constexpr double kQuiet = 2;
   static double Seconds(Clock::duration duration) {
     return std::chrono::duration<double>(duration).count();
   }
@@ -86,7 +98,6 @@ class JobQueue {
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   size_t done_ = 0;
-  Clock::time_point shown_ = start_;
   std::exception_ptr error_;
 };
 

@@ -14,8 +14,8 @@ namespace isoloss::cli {
 /// Calls job(i, team) once for each i in [0, jobs), side by side on `workers`
 /// threads (0: one per available processor), and returns whether all were done:
 /// not if `stop` became true. Shows `title`, how many are done and the time
-/// left on standard error: in place on a terminal, elsewhere a line now and
-/// then. The first exception ends the others and is rethrown.
+/// left on standard error: in place on a terminal, elsewhere
+/// Heartbeat's lines. The first exception ends the others and is rethrown.
 /// Exact    nothing may depend on which thread runs a job, or when.
 bool RunJobs(const std::string& title, size_t jobs, int workers,
              const std::atomic<bool>& stop,

@@ -4,20 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
-#include <iterator>
-#include <optional>
+#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
-#include "isoloss/runlog/ensemble.h"
-#include "isoloss/runlog/probe_log.h"
-#include "isoloss/runlog/reader.h"
-#include "isoloss/runlog/tensor_dump.h"
+#include "json_output.h"
+#include "output_file.h"
 #include "terminal_width.h"
 
 namespace isoloss::cli {
@@ -28,59 +28,8 @@ namespace fs = std::filesystem;
 constexpr int kNarrowest = 60;
 constexpr int kWidest = 120;
 constexpr int kWidthOfFiles = 80;
-
-/// By their names, as commands give them: <run>.probe.h5, <run>.dump-3.h5 and
-/// what an unfinished run left.
-bool IsNamedAsOther(const fs::path& file) {
-  const std::string kind = file.stem().extension().string();
-  return kind == ".probe" || kind == ".partial" || kind.starts_with(".dump-");
-}
-
-/// Whether `file` is whole, but something else that isoloss writes.
-bool IsOtherKind(const fs::path& file) {
-  const auto is = [&](auto read) {
-    try {
-      read(file);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  };
-  return is(runlog::ReadEnsemble) || is(runlog::ReadProbeLog) ||
-         is(runlog::ReadTensorDump);
-}
-
-/// Empty if it is of another kind.
-std::optional<compare::Run> ReadIfRun(const fs::path& file) {
-  try {
-    return compare::Run{file.string(), runlog::ReadRunLog(file)};
-  } catch (const Error&) {
-    if (IsOtherKind(file)) return std::nullopt;
-    throw;
-  }
-}
-
-std::vector<compare::Run> ReadFolder(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const fs::path& file = entry.path();
-    if (file.extension() == ".h5" && !IsNamedAsOther(file)) {
-      files.push_back(file);
-    }
-  }
-  std::ranges::sort(files);
-  std::vector<compare::Run> runs;
-  for (const fs::path& file : files) {
-    if (auto run = ReadIfRun(file)) runs.push_back(std::move(*run));
-  }
-  if (runs.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: the folder holds no run log (NAME.h5). Give another one, "
-               "or the logs.",
-               folder.string());
-  }
-  return runs;
-}
+/// Of several candidates it holds all verdicts.
+constexpr const char* kVerdictFile = "verdict.json";
 
 /// Arms in the order of their first run.
 std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
@@ -112,7 +61,7 @@ void CheckArms(const std::vector<compare::Run>& runs,
 
 /// Logs may come from anywhere: an arm's name must not lead out of the folder.
 std::string VerdictName(const std::string& candidate, size_t candidates) {
-  if (candidates == 1) return "verdict.json";
+  if (candidates == 1) return kVerdictFile;
   if (candidate.find('/') != std::string::npos) {
     ThrowError(ErrorKind::kConfig,
                "gate: an arm is named `{}`, but verdict-ARM.json is a file of "
@@ -120,6 +69,39 @@ std::string VerdictName(const std::string& candidate, size_t candidates) {
                candidate);
   }
   return fmt::format("verdict-{}.json", candidate);
+}
+
+/// What WriteVerdicts writes.
+std::vector<std::string> VerdictFiles(
+    const std::vector<gate::Judgement>& judgements) {
+  std::vector<std::string> files = {kVerdictFile};
+  if (judgements.size() == 1) return files;
+  for (const gate::Judgement& judgement : judgements) {
+    files.push_back(VerdictName(judgement.candidate.arm, judgements.size()));
+  }
+  return files;
+}
+
+bool IsVerdict(const std::filesystem::path& file) {
+  const auto json = nlohmann::json::parse(
+      ReadTextFile(file, "Choose another folder."), nullptr, false);
+  return json.is_object() && json.contains("schema_version") &&
+         json.contains("outcome") && json.contains("exit_code");
+}
+
+/// What RemoveVerdicts and WriteVerdicts may take away.
+void CheckVerdict(const std::filesystem::path& file) {
+  CheckOutput(file, {}, "verdict", IsVerdict);
+}
+
+/// Every file that ReportVerdicts may have written for these arms.
+std::vector<std::filesystem::path> VerdictsBelow(
+    const train::Experiment& experiment, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = {folder / kVerdictFile};
+  for (const train::Arm& arm : experiment.arms) {
+    files.push_back(folder / VerdictName(arm.name, 2));
+  }
+  return files;
 }
 
 /// Makes `folder` if need be.
@@ -133,62 +115,35 @@ void WriteVerdicts(const std::vector<gate::Judgement>& judgements,
                "another one with --out.",
                folder.string(), error.message());
   }
+  for (const std::string& file : VerdictFiles(judgements)) {
+    CheckVerdict(folder / file);
+  }
   for (const gate::Judgement& judgement : judgements) {
     report::WriteJson(judgement, folder / VerdictName(judgement.candidate.arm,
                                                       judgements.size()));
   }
-}
-
-/// One document however many arms there are.
-void PrintJson(const std::vector<gate::Judgement>& judgements) {
-  std::vector<std::string> objects;
-  for (const gate::Judgement& judgement : judgements) {
-    std::string object = report::RenderJson(judgement);
-    object.pop_back();  // its line end
-    objects.push_back(std::move(object));
+  if (judgements.size() > 1) {
+    report::WriteJson(judgements, folder / kVerdictFile);
   }
-  fmt::print("[{}]\n", fmt::join(objects, ",\n"));
 }
 
 }  // namespace
 
 void ReportArguments::Declare(CLI::App& app) {
   app.add_flag("--ascii", ascii, "Draw with 7-bit characters only");
-  app.add_flag("--json", json,
-               "Print a JSON array with one verdict per candidate arm in place "
-               "of the report");
+  DeclareJson(app, json, "that of verdict.json");
 }
 
 report::TextStyle ReportArguments::Style() const {
   report::TextStyle style;
-  style.ascii = ascii;
+  style.ascii = ascii || LocaleIsAscii();
   style.width = kWidthOfFiles;
-  if (isatty(STDOUT_FILENO) == 1) {
-    if (const auto columns = TerminalWidth()) {
-      style.width = std::clamp(*columns, kNarrowest, kWidest);
-    }
-    style.color = std::getenv("NO_COLOR") == nullptr;  // https://no-color.org
+  if (const auto columns = TerminalWidth()) {
+    style.width = std::clamp(*columns, kNarrowest, kWidest);
   }
+  style.color = KnowsEscapes(STDOUT_FILENO) &&
+                std::getenv("NO_COLOR") == nullptr;  // https://no-color.org
   return style;
-}
-
-std::vector<compare::Run> ReadRuns(
-    const std::vector<std::filesystem::path>& files) {
-  std::vector<compare::Run> runs;
-  for (const std::filesystem::path& file : files) {
-    runs.push_back({file.string(), runlog::ReadRunLog(file)});
-  }
-  return runs;
-}
-
-std::vector<compare::Run> ReadRunsIn(const std::vector<fs::path>& paths) {
-  std::vector<compare::Run> runs;
-  for (const fs::path& path : paths) {
-    std::vector<compare::Run> found =
-        fs::is_directory(path) ? ReadFolder(path) : ReadRuns({path});
-    std::ranges::move(found, std::back_inserter(runs));
-  }
-  return runs;
 }
 
 gate::Policy PolicyOf(const std::string& file,
@@ -199,11 +154,16 @@ gate::Policy PolicyOf(const std::string& file,
                           experiment.gate.policy);
 }
 
-void RemoveVerdicts(const std::vector<std::string>& candidates,
+void CheckVerdicts(const train::Experiment& experiment,
+                   const std::filesystem::path& folder) {
+  for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
+}
+
+void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder) {
-  std::error_code error;
-  for (const std::string& candidate : candidates) {
-    const auto file = folder / VerdictName(candidate, candidates.size());
+  CheckVerdicts(experiment, folder);
+  for (const auto& file : VerdictsBelow(experiment, folder)) {
+    std::error_code error;
     std::filesystem::remove(file, error);
     if (error == std::errc::not_a_directory) return;  // said when logs are due
     if (error) {
@@ -264,11 +224,17 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   // First, lest a verdict be printed that is then said not to be written.
   if (!folder.empty()) WriteVerdicts(judgements, folder);
   if (arguments.json) {
-    PrintJson(judgements);
+    PrintJsonText(report::RenderJson(judgements));
   } else {
     for (const gate::Judgement& judgement : judgements) {
       fmt::print("{}", report::RenderTerminal(judgement, arguments.Style()));
     }
+  }
+  if (!folder.empty()) {
+    std::fflush(stdout);
+    fmt::print(stderr, "isoloss: results are in {}: {}.\n",
+               Printable(folder.string()),
+               fmt::join(VerdictFiles(judgements), ", "));
   }
   gate::Outcome severest = gate::Outcome::kPass;
   for (const gate::Judgement& judgement : judgements) {

@@ -13,6 +13,7 @@
 #include "isoloss/gate/verdict.h"
 #include "isoloss/report/chart.h"
 #include "isoloss/train/experiment.h"
+#include "log_files.h"
 
 namespace isoloss::cli {
 
@@ -25,17 +26,6 @@ struct ReportArguments {
   /// Width and colours of standard output.
   report::TextStyle Style() const;
 };
-
-/// Errors   as runlog::ReadRunLog.
-std::vector<compare::Run> ReadRuns(
-    const std::vector<std::filesystem::path>& files);
-
-/// As ReadRuns; a folder stands for the run logs in it: no probes, dumps,
-/// ensembles or partial logs.
-/// Errors   as ReadRuns, so that a damaged log is never passed over;
-///          ConfigError if a folder holds none.
-std::vector<compare::Run> ReadRunsIn(
-    const std::vector<std::filesystem::path>& paths);
 
 /// That of `file`, or else the experiment's, or else the default.
 /// Errors   as gate::ReadPolicy.
@@ -57,14 +47,21 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
     const std::vector<compare::Run>& approved, gate::Policy policy,
     const EvidenceFiles& evidence = {});
 
-/// Removes what ReportVerdicts wrote to `folder` for these candidate arms.
-/// Errors   IoError if a file is there and can't be removed.
-void RemoveVerdicts(const std::vector<std::string>& candidates,
+/// Errors   ConfigError if RemoveVerdicts would remove what is no verdict.
+void CheckVerdicts(const train::Experiment& experiment,
+                   const std::filesystem::path& folder);
+
+/// Removes what ReportVerdicts wrote to `folder` for any of these arms, alone
+/// or beside others: a verdict must not stand beside logs that it was not given
+/// on.
+/// Errors   as CheckVerdicts; IoError if a file can't be removed.
+void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder);
 
-/// Writes verdict.json (verdict-ARM.json if there are several) to `folder`
-/// unless that is empty, then prints each report, or with --json one array of
-/// the same objects. Returns the severest outcome.
+/// Writes verdict.json to `folder` unless that is empty, and if there are
+/// several candidates a verdict-ARM.json each. Prints each report, or with
+/// --json what verdict.json holds; says on standard error where the files are.
+/// Returns the severest outcome.
 /// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name.
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,

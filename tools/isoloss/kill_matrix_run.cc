@@ -22,6 +22,7 @@
 #include "isoloss/runlog/writer.h"
 #include "isoloss/train/trainer.h"
 #include "job_queue.h"
+#include "output_file.h"
 
 namespace isoloss::cli {
 namespace {
@@ -140,9 +141,19 @@ std::string KillMatrixRunner::PlanText() const {
 }
 
 void KillMatrixRunner::PrepareFolder() {
+  const fs::path path = plan_.folder / "plan.toml";
+  CheckOutput(path, {}, "plan of a kill matrix", HasSettingsOf(PlanText()));
+  for (const char* result :
+       {"kill_matrix.json", "kill_matrix.svg", "power.json"}) {
+    if (fs::exists(path) || !fs::exists(plan_.folder / result)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is there without the plan.toml of a kill matrix that it "
+               "would be of, so it is not replaced. Give another folder with "
+               "--out.",
+               (plan_.folder / result).string());
+  }
   fs::create_directories(plan_.folder / "cells");
   fs::create_directories(plan_.folder / "work");
-  const fs::path path = plan_.folder / "plan.toml";
   if (!fs::exists(path) || fs::is_empty(plan_.folder / "cells")) {
     WriteFileAtomically(path, PlanText());
     return;

@@ -11,15 +11,17 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <vector>
 
 #include "commands.h"
 #include "exit_code.h"
+#include "experiment_command.h"
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/transport/launch.h"
+#include "json_output.h"
+#include "usage.h"
 
 namespace isoloss::cli {
 namespace {
@@ -28,28 +30,6 @@ std::string VersionText() {
   const BuildInfo build = GetBuildInfo();
   return fmt::format("isoloss {} ({}, {}, kernels: {})", build.version,
                      build.commit, build.compiler, kernels::ActiveTarget());
-}
-
-/// What is wrong with the command line, and where to read what is right.
-std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
-  std::string command = "isoloss";
-  while (!app->get_subcommands().empty()) {
-    app = app->get_subcommands().front();
-    command += " " + app->get_name();
-  }
-  std::vector<std::string> names;
-  for (const CLI::App* sub :
-       app->get_subcommands([](const CLI::App* /*any*/) { return true; })) {
-    names.push_back(sub->get_name());
-  }
-  const std::vector<std::string> unknown = app->remaining();
-  if (!names.empty() && !unknown.empty()) {
-    return fmt::format("{}: `{}` is no sub-command. Sub-commands: {}.{}\n",
-                       command, unknown.front(), fmt::join(names, ", "),
-                       DidYouMean(unknown.front(), names));
-  }
-  return fmt::format("{}: {}. Run `{} --help`.\n", command, error.what(),
-                     command);
 }
 
 /// Text that could not be written is a failed file operation, not a success.
@@ -70,40 +50,94 @@ ExitCode Run(int argc, char** argv) {
   app.set_version_flag("--version", VersionText);
   app.require_subcommand(1);
   app.footer(kExitCodeHelp);
+  UseHelpFormat(app);
   app.failure_message(UsageMessage);
   // Exactly one action: that of the sub-command that was given.
   Action chosen;
   for (const Command& command : kCommands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer(
-        fmt::format("Example:\n  {}\n\n{}", command.example, kExitCodeHelp));
+    CLI::App* sub =
+        AddCommand(app, command.name, command.summary, command.example);
     const Action action = command.declare(*sub);
     sub->parse_complete_callback([&chosen, action] { chosen = action; });
   }
+  RefuseFlagValues(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? ExitCode::kPass : ExitCode::kUsage;
+    if (app.exit(error) == 0) return ExitCode::kPass;
+    if (AsksForJson(argc, argv)) {
+      std::string message = UsageMessage(&app, error);
+      message.pop_back();  // its line end
+      PrintJsonError("usage", message, ExitCode::kUsage);
+    }
+    return ExitCode::kUsage;
   }
-  return chosen();
+  const ExitCode code = chosen();
+  if (code == ExitCode::kInterrupted && AsksForJson(argc, argv) &&
+      SpeaksForTheJob()) {
+    PrintJsonError("interrupted", "A signal ended it before a result.", code);
+  }
+  return code;
+}
+
+/// Why the program ends.
+struct Failure {
+  ExitCode code;
+  const char* kind;  ///< in JSON
+  std::string message;
+  int job_code;  ///< with which the whole job ends
+};
+
+/// That of the exception being handled.
+Failure FailureOf() {
+  const auto failure = [](ExitCode code, const char* kind,
+                          const std::string& message) {
+    return Failure{code, kind, message, static_cast<int>(code)};
+  };
+  try {
+    throw;
+  } catch (const Error& error) {
+    const char* kind = ErrorKindName(error.kind());
+    // Ranks that lose each other, or whose rows change on the way, are no
+    // mistake of the caller's.
+    if (error.kind() == ErrorKind::kTransport) {
+      return {ExitCode::kInternal, kind, error.what(), transport::kStartAgain};
+    }
+    return failure(ExitCode::kInvalid, kind, error.what());
+  } catch (const std::system_error& error) {
+    return failure(
+        ExitCode::kInvalid, "system",
+        fmt::format("the system refused an operation: {}", error.what()));
+  } catch (const std::bad_alloc&) {
+    return failure(ExitCode::kInvalid, "memory",
+                   "out of memory. Lower the sizes of the experiment or "
+                   "parallel.workers.");
+  } catch (const std::exception& error) {
+    return failure(ExitCode::kInternal, "internal",
+                   fmt::format("internal error: {}", error.what()));
+  }
 }
 
 /// Says why the program ends. Where other processes wait for this one, the
-/// whole job ends, with `job_code`.
-int Fail(ExitCode code, const std::string& message, int job_code) {
+/// whole job ends.
+int Fail(Failure failure, bool json) {
+  // It names files and what is in them.
+  failure.message = PrintableLines(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
   if (launch.processes > 1) {
     fmt::print(stderr, "isoloss, process {} of {}: {}\n", launch.process,
-               launch.processes, message);
+               launch.processes, failure.message);
   } else {
-    fmt::print(stderr, "isoloss: {}\n", message);
+    fmt::print(stderr, "isoloss: {}\n", failure.message);
   }
-  if (transport::JobHasPeers()) transport::EndJob(message, job_code);
-  return static_cast<int>(code);
-}
-
-int Fail(ExitCode code, const std::string& message) {
-  return Fail(code, message, static_cast<int>(code));
+  if (json && launch.process == 0) {
+    PrintJsonError(failure.kind, failure.message, failure.code);
+    std::fflush(stdout);
+  }
+  if (transport::JobHasPeers()) {
+    transport::EndJob(failure.message, failure.job_code);
+  }
+  return static_cast<int>(failure.code);
 }
 
 }  // namespace
@@ -115,26 +149,12 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     const ExitCode code = isoloss::cli::Run(argc, argv);
-    isoloss::cli::FlushStandardOutput();
+    // A terminal that was closed takes no text, and that is what ended the
+    // work: no reason to say anything else.
+    if (code != ExitCode::kInterrupted) isoloss::cli::FlushStandardOutput();
     return static_cast<int>(code);
-  } catch (const isoloss::Error& error) {
-    // Ranks that lose each other, or whose rows change on the way, are no
-    // mistake of the caller's.
-    if (error.kind() == isoloss::ErrorKind::kTransport) {
-      return isoloss::cli::Fail(ExitCode::kInternal, error.what(),
-                                isoloss::transport::kStartAgain);
-    }
-    return isoloss::cli::Fail(ExitCode::kInvalid, error.what());
-  } catch (const std::system_error& error) {
-    return isoloss::cli::Fail(
-        ExitCode::kInvalid,
-        fmt::format("the system refused an operation: {}", error.what()));
-  } catch (const std::bad_alloc&) {
-    return isoloss::cli::Fail(ExitCode::kInvalid,
-                              "out of memory. Lower the sizes of the "
-                              "experiment or parallel.workers.");
-  } catch (const std::exception& error) {
-    return isoloss::cli::Fail(ExitCode::kInternal,
-                              fmt::format("internal error: {}", error.what()));
+  } catch (...) {
+    return isoloss::cli::Fail(isoloss::cli::FailureOf(),
+                              isoloss::cli::AsksForJson(argc, argv));
   }
 }

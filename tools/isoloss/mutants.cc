@@ -10,8 +10,9 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/mutants/mutant.h"
-#include "json_numbers.h"
+#include "json_output.h"
 #include "mutants_command.h"
+#include "usage.h"
 
 namespace isoloss::cli {
 namespace {
@@ -80,9 +81,11 @@ ExitCode List(const ListArguments& arguments) {
     PrintText(chosen);
     return ExitCode::kPass;
   }
-  Json json = Json::array();
-  for (const mutants::Mutant& mutant : chosen) json.push_back(ToJson(mutant));
-  fmt::print("{}\n", json.dump(2));
+  Json json{{"mutants", Json::array()}};
+  for (const mutants::Mutant& mutant : chosen) {
+    json["mutants"].push_back(ToJson(mutant));
+  }
+  PrintJson(json);
   return ExitCode::kPass;
 }
 
@@ -91,7 +94,7 @@ ExitCode List(const ListArguments& arguments) {
 Action DeclareMutantsList(CLI::App& app) {
   auto arguments = std::make_shared<ListArguments>();
   app.add_option("--group", arguments->group, "Of this group only");
-  app.add_flag("--json", arguments->json, "Print JSON");
+  DeclareJson(app, arguments->json, "with the list `mutants`");
   return [arguments] { return List(*arguments); };
 }
 
@@ -100,16 +103,16 @@ Action DeclareMutants(CLI::App& app) {
       "Known bugs that `isoloss run --mutant NAME` plants in a run, to measure "
       "what a gate finds");
   app.require_subcommand(1);
-  CLI::App* list = app.add_subcommand(
-      "list", "Print name, class, what it is and who reported it");
+  CLI::App* list = AddCommand(
+      app, "list", "Print name, class, what it is and who reported it",
+      "isoloss mutants list --group scale");
   const Action print = DeclareMutantsList(*list);
-  CLI::App* run = app.add_subcommand(
-      "run",
+  CLI::App* run = AddCommand(
+      app, "run",
       "Plant each in runs of an experiment and print which levels of the gate "
-      "catch it: the kill matrix");
-  run->footer(
-      "Example:\n  isoloss mutants run golden/curves/nano/experiment.toml "
-      "--ensemble golden/ensembles/nano-benign.h5 --benign 300");
+      "catch it: the kill matrix",
+      "isoloss mutants run golden/curves/nano/experiment.toml --ensemble "
+      "golden/ensembles/nano-mxfp8.h5 --benign 300");
   const Action measure = DeclareMutantsRun(*run);
   return
       [list, print, measure] { return list->parsed() ? print() : measure(); };

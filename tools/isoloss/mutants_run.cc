@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "arguments.h"
+#include "arms.h"
 #include "commands.h"
 #include "experiment_command.h"
 #include "interrupt.h"
@@ -19,7 +21,7 @@
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/runlog/ensemble.h"
-#include "isoloss/train/runner.h"
+#include "json_output.h"
 #include "judge.h"
 #include "kill_matrix_run.h"
 #include "mutants_command.h"
@@ -40,13 +42,6 @@ struct MutantsRunArguments {
   bool ascii = false;
   bool json = false;
 };
-
-/// The named arm; without a name the last one: what is to be verified.
-const train::Arm& ArmOf(const train::Experiment& experiment,
-                        const std::string& name) {
-  return name.empty() ? experiment.arms.back()
-                      : *train::PlanRuns(experiment, name).front().arm;
-}
 
 std::vector<mutants::Mutant> ChosenMutants(
     const std::vector<std::string>& patterns) {
@@ -99,9 +94,9 @@ void RequireEnsemble(const KillMatrixPlan& plan) {
 KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
   KillMatrixPlan plan;
   plan.experiment = arguments.experiment.Load();
-  plan.arm = ArmOf(plan.experiment, arguments.arm);
+  plan.arm = OneArm(plan.experiment, arguments.arm);
   if (!arguments.reference.empty()) {
-    plan.reference = ArmOf(plan.experiment, arguments.reference);
+    plan.reference = OneArm(plan.experiment, arguments.reference);
     RequireOtherArm(plan);
   }
   for (size_t i = 0; i < arguments.seeds; ++i) {
@@ -138,6 +133,9 @@ gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
   gate::PowerRecord record;
   record.tool_version = fmt::format("isoloss {}", GetBuildInfo().version);
   record.policy_digest = gate::PolicyDigest(plan.policy);
+  if (plan.ensemble) {
+    record.ensemble_digests = {plan.ensemble->ensemble.digest};
+  }
   for (size_t level = 0; level < matrix.levels.size(); ++level) {
     const bool judged = std::any_of(
         matrix.rows.begin(), matrix.rows.end(), [&](const gate::KillRow& row) {
@@ -192,7 +190,7 @@ ExitCode MutantsRun(const MutantsRunArguments& arguments) {
     gate::WritePowerRecord(PowerOf(plan, matrix), plan.folder / "power.json");
   }
   if (arguments.json) {
-    fmt::print("{}", report::RenderKillMatrixJson(matrix));
+    PrintJsonText(report::RenderKillMatrixJson(matrix));
   } else {
     ReportArguments style;
     style.ascii = arguments.ascii;
@@ -212,7 +210,7 @@ Action DeclareMutantsRun(CLI::App& app) {
   auto arguments = std::make_shared<MutantsRunArguments>();
   arguments->experiment.Declare(app);
   app.add_option("--arm", arguments->arm,
-                 "Arm in which they are planted (default: the last one)");
+                 std::string("Arm in which they are planted") + kOneArmHelp);
   app.add_option("--reference", arguments->reference,
                  "Ask the question of precision: compare with this arm, not "
                  "with the unchanged runs of the same arm");
@@ -226,16 +224,16 @@ Action DeclareMutantsRun(CLI::App& app) {
   app.add_option("--seeds", arguments->seeds,
                  "Seeds of each mutant, from the experiment's first one on "
                  "(default: 2)")
-      ->check(CLI::Range(1, 1000));
+      ->check(IntegerIn(1, 1000));
   app.add_option("--benign", arguments->benign,
                  "Benign runs besides, which must all pass; 299 without an "
                  "alarm show a rate below 1 % (default: 0)")
-      ->check(CLI::Range(0, 100'000));
+      ->check(IntegerIn(0, 100'000));
   app.add_option("--out", arguments->out,
                  "Folder that keeps finished cells and gets the matrix "
                  "(default: runs/<experiment name>-mutants)");
   app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
-  app.add_flag("--json", arguments->json, "Print the matrix as JSON");
+  DeclareJson(app, arguments->json, "that of kill_matrix.json");
   return [arguments] { return MutantsRun(*arguments); };
 }
 

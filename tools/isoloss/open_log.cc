@@ -2,17 +2,14 @@
 
 #include <array>
 #include <fstream>
-#include <span>
 #include <string_view>
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/text_file.h"
-#include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recorder.h"
-#include "isoloss/runlog/trailer.h"
+#include "log_files.h"
 
 namespace isoloss::cli {
 namespace {
@@ -31,6 +28,16 @@ void CheckPresent(const fs::path& file) {
              file.string(), journal.string());
 }
 
+OpenedLog Open(const fs::path& file) {
+  CheckPresent(file);
+  // An empty or cut journal must be refused as what its name says it is.
+  if (!IsJournal(file) && file.extension() != ".journal") {
+    return {runlog::ReadRunLog(file), false, ""};
+  }
+  runlog::JournalContent content = runlog::ReadJournal(file);
+  return {std::move(content.log), true, Printable(content.note)};
+}
+
 }  // namespace
 
 bool IsJournal(const fs::path& file) {
@@ -43,31 +50,6 @@ bool IsJournal(const fs::path& file) {
          std::string_view(head.data(), head.size()) == runlog::kJournalMagic;
 }
 
-bool IsTensorDump(const fs::path& file) {
-  std::error_code error;
-  if (!fs::is_regular_file(file, error)) return false;
-  try {
-    const std::string bytes = ReadTextFile(file, "Check the path.");
-    const auto data =
-        runlog::CheckedData(std::as_bytes(std::span(bytes)), file.string());
-    const runlog::h5::Session session;
-    return runlog::h5::HasAttribute(runlog::h5::OpenImage(data),
-                                    "dump_version");
-  } catch (const Error&) {
-    return false;
-  } catch (const runlog::h5::Failure&) {
-    return false;
-  }
-}
-
-OpenedLog OpenLog(const fs::path& file) {
-  CheckPresent(file);
-  // An empty or cut journal must be refused as what its name says it is.
-  if (!IsJournal(file) && file.extension() != ".journal") {
-    return {runlog::ReadRunLog(file), false, ""};
-  }
-  runlog::JournalContent content = runlog::ReadJournal(file);
-  return {std::move(content.log), true, std::move(content.note)};
-}
+OpenedLog OpenLog(const fs::path& file) { return OnOneLine(Open, file); }
 
 }  // namespace isoloss::cli

@@ -11,10 +11,6 @@ namespace isoloss::cli {
 /// Does the file begin as a journal?
 bool IsJournal(const std::filesystem::path& file);
 
-/// Is it a dump of tensors (HDF5 with attribute `dump_version`)? False for what
-/// can't be read: who reads it next says why.
-bool IsTensorDump(const std::filesystem::path& file);
-
 struct OpenedLog {
   runlog::RunLog log;
   bool journal = false;

@@ -5,16 +5,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "arguments.h"
+#include "arms.h"
 #include "commands.h"
 #include "experiment_command.h"
+#include "heartbeat.h"
 #include "interrupt.h"
 #include "isoloss/base/error.h"
-#include "isoloss/train/runner.h"
 #include "isoloss/transport/launch.h"
+#include "json_output.h"
 
 namespace isoloss::cli {
 namespace {
@@ -28,34 +34,28 @@ struct Arguments {
   bool json = false;
 };
 
-/// null where JSON has no such number; `message` has it in words.
-nlohmann::ordered_json NumberOrNull(double value) {
-  if (std::isfinite(value)) return value;
-  return nullptr;
-}
-
-void PrintJson(const ParityReport& report) {
-  nlohmann::ordered_json json{{"outcome", report.first ? "FAIL" : "PASS"},
-                              {"arm", report.arm},
-                              {"seed", report.seed},
-                              {"ranks", report.ranks},
-                              {"expert_data_parallel", report.replicas},
-                              {"transport", report.transport},
-                              {"processes", report.processes},
-                              {"steps", report.steps},
-                              {"gradients_per_step", report.gradients},
-                              {"first_difference", nullptr}};
+Json ToJson(const ParityReport& report) {
+  Json json{{"outcome", report.first ? "FAIL" : "PASS"},
+            {"arm", report.arm},
+            {"seed", report.seed},
+            {"ranks", report.ranks},
+            {"expert_data_parallel", report.replicas},
+            {"transport", report.transport},
+            {"processes", report.processes},
+            {"steps", report.steps},
+            {"gradients_per_step", report.gradients},
+            {"first_difference", nullptr}};
   if (report.first) {
-    json["first_difference"] = {
-        {"step", report.first->step},
-        {"what", report.first->what},
-        {"of_tensor", report.first->of_tensor},
-        {"one_rank", NumberOrNull(report.first->one_rank)},
-        {"meshed", NumberOrNull(report.first->meshed)},
-        {"process", report.first->process},
-        {"message", report.first->Describe()}};
+    Json first{{"step", report.first->step},
+               {"what", report.first->what},
+               {"of_tensor", report.first->of_tensor}};
+    PutNumber(first, "one_rank", report.first->one_rank);
+    PutNumber(first, "meshed", report.first->meshed);
+    first["process"] = report.first->process;
+    first["message"] = report.first->Describe();
+    json["first_difference"] = std::move(first);
   }
-  fmt::print("{}\n", json.dump(2));
+  return json;
 }
 
 /// Processes of one job may share a machine; two steps need no more than that.
@@ -67,29 +67,50 @@ int Workers(const train::Experiment& experiment) {
 
 ExitCode Parity(const Arguments& arguments) {
   const train::Experiment experiment = arguments.source.Load();
-  // Checks all recipes and the name of the arm.
-  const train::Run run = train::PlanRuns(experiment, arguments.arm).front();
+  const std::vector<const train::Arm*> arms =
+      ArmsNamed(experiment, arguments.arm);
   const corpus::Corpus corpus = corpus::LoadCorpus(
       experiment.corpus_source, experiment.data.held_out_share);
   ThreadTeam team(Workers(experiment));
-  train::RunHooks hooks;
-  hooks.stop = &InterruptFlag();
-  const ParityReport report = train::CompareWithOneRank(
-      experiment, *run.arm, run.seed, corpus, team, arguments.steps, hooks);
-  if (report.interrupted) {
-    if (SpeaksForTheJob()) {
-      fmt::print(stderr, "isoloss: interrupted by a signal, so no verdict.\n");
+  Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"arms", Json::array()}};
+  ExitCode code = ExitCode::kPass;
+  std::optional<Heartbeat> heartbeat;
+  if (SpeaksForTheJob()) heartbeat.emplace();
+  for (const train::Arm* arm : arms) {
+    train::RunHooks hooks;
+    hooks.stop = &InterruptFlag();
+    if (heartbeat) {
+      heartbeat->Set(fmt::format("parity {}: on one rank, then on {}",
+                                 arm->name, experiment.parallel.mesh.ranks));
+      hooks.on_step = [&](const runlog::StepRow& row) {
+        heartbeat->Set(fmt::format("parity {}: on the mesh, step {} of {}",
+                                   arm->name, row.step, arguments.steps));
+      };
     }
-    return ExitCode::kInterrupted;
-  }
-  if (SpeaksForTheJob()) {
-    if (arguments.json) {
-      PrintJson(report);
-    } else {
+    const ParityReport report = train::CompareWithOneRank(
+        experiment, *arm, experiment.train.seeds.front(), corpus, team,
+        arguments.steps, hooks);
+    if (heartbeat) heartbeat->Clear();
+    if (report.interrupted) {
+      if (SpeaksForTheJob()) {
+        fmt::print(stderr,
+                   "isoloss: interrupted by a signal, so no verdict.\n");
+      }
+      return ExitCode::kInterrupted;
+    }
+    if (!report.passed()) code = ExitCode::kFail;
+    json["arms"].push_back(ToJson(report));
+    if (SpeaksForTheJob() && !arguments.json) {
       fmt::print("{}", report.Verdict());
+      std::fflush(stdout);
     }
   }
-  return report.passed() ? ExitCode::kPass : ExitCode::kFail;
+  if (SpeaksForTheJob() && arguments.json) {
+    if (code != ExitCode::kPass) json["outcome"] = "FAIL";
+    json["exit_code"] = static_cast<int>(code);
+    PrintJson(json);
+  }
+  return code;
 }
 
 }  // namespace
@@ -98,14 +119,13 @@ Action DeclareParity(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   arguments->source.Declare(app);
   app.add_option("--arm", arguments->arm,
-                 "Train this arm (default: the first of the file)");
+                 std::string("Train this arm") + kAllArmsHelp);
   app.add_option("--steps", arguments->steps,
                  "How many steps to compare (default: 2)")
-      ->check(CLI::PositiveNumber);
-  app.add_flag("--json", arguments->json,
-               "Print a JSON object in place of the verdict");
+      ->check(IntegerIn(1, kMostSteps));
+  DeclareJson(app, arguments->json, "with a report of each arm");
   app.description(
-      "Train an arm on the mesh of [parallel] and on one rank, and compare "
+      "Train arms on the mesh of [parallel] and on one rank, and compare "
       "losses, gradients, routing, biases and weights to the bit. Writes no "
       "files. Exit code 0 if equal, 1 if not, 3 if the exchange is "
       "hierarchical: its bits depend on the ranks by design");

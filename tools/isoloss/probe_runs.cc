@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "interrupt.h"
+#include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/probe_completeness.h"
 #include "isoloss/oracle/probe.h"
 #include "isoloss/runlog/probe_log.h"
+#include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
 #include "job_queue.h"
+#include "log_files.h"
+#include "output_file.h"
 
 namespace isoloss::cli {
 
@@ -34,6 +40,61 @@ PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
   return steps;
 }
 
+void CheckProbeOutput(const fs::path& file, runlog::Provenance planned) {
+  std::optional<runlog::ProbeLog> found;
+  CheckOutput(file, {}, "probe log", [&found](const fs::path& existing) {
+    found = runlog::ReadProbeLog(existing);
+    return true;
+  });
+  if (!found) return;
+  planned.numerics_digest = found->provenance.numerics_digest;
+  const std::string difference =
+      train::RunDifference(found->provenance, planned);
+  if (difference.empty()) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is the probe log of another run, which this one would "
+             "overwrite:\n{}Choose another folder with --out, or remove it.",
+             file.string(), difference);
+}
+
+void CheckProbeOutputs(const train::Experiment& experiment,
+                       const std::vector<std::string>& arms,
+                       const corpus::Corpus& corpus, const fs::path& folder) {
+  for (const std::string& arm : arms) {
+    const train::Run run = train::PlanRuns(experiment, arm).front();
+    const fs::path file = folder / kProbeFolder / (run.Name() + ".probe.h5");
+    if (!fs::exists(file)) continue;
+    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
+                                                     run.seed, corpus));
+  }
+}
+
+fs::path ProbeOneArm(const train::Experiment& experiment,
+                     const std::string& arm, const corpus::Corpus& corpus,
+                     const fs::path& folder, const ProbeSettings& settings,
+                     ThreadTeam& team) {
+  const train::Run run = train::PlanRuns(experiment, arm).front();
+  oracle::ProbeOptions options;
+  options.cases = settings.cases;
+  options.make_hooks = settings.hooks;
+  const auto due = settings.plain_steps.find(arm);
+  if (due != settings.plain_steps.end()) options.plain_steps = due->second;
+  options.hooks.stop = &InterruptFlag();
+  if (!settings.reference.empty() && settings.reference != arm) {
+    options.reference =
+        train::PlanRuns(experiment, settings.reference).front().arm;
+  }
+  const fs::path file = folder / (run.Name() + ".probe.h5");
+  if (!settings.discard && fs::exists(file)) {
+    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
+                                                     run.seed, corpus));
+  }
+  runlog::WriteProbeLog(
+      oracle::ProbeArm(experiment, *run.arm, run.seed, corpus, team, options),
+      file);
+  return file;
+}
+
 ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const std::vector<std::string>& arms,
                      const fs::path& folder, const ProbeSettings& settings) {
@@ -41,27 +102,14 @@ ProbedRuns ProbeArms(const train::Experiment& experiment,
       experiment.corpus_source, experiment.data.held_out_share);
   ProbedRuns probed;
   probed.files.resize(arms.size());
-  fs::create_directories(folder);
-  const bool done = RunJobs(
-      "probes", arms.size(), experiment.parallel.workers, InterruptFlag(),
-      [&](size_t i, ThreadTeam& team) {
-        const train::Run run = train::PlanRuns(experiment, arms[i]).front();
-        oracle::ProbeOptions options;
-        options.make_hooks = settings.hooks;
-        const auto due = settings.plain_steps.find(arms[i]);
-        if (due != settings.plain_steps.end()) {
-          options.plain_steps = due->second;
-        }
-        options.hooks.stop = &InterruptFlag();
-        if (!settings.reference.empty() && settings.reference != arms[i]) {
-          options.reference =
-              train::PlanRuns(experiment, settings.reference).front().arm;
-        }
-        probed.files[i] = folder / (run.Name() + ".probe.h5");
-        runlog::WriteProbeLog(oracle::ProbeArm(experiment, *run.arm, run.seed,
-                                               corpus, team, options),
-                              probed.files[i]);
-      });
+  const fs::path probes = folder / kProbeFolder;
+  fs::create_directories(probes);
+  const bool done = RunJobs("probes", arms.size(), experiment.parallel.workers,
+                            InterruptFlag(), [&](size_t i, ThreadTeam& team) {
+                              probed.files[i] =
+                                  ProbeOneArm(experiment, arms[i], corpus,
+                                              probes, settings, team);
+                            });
   probed.interrupted = !done || InterruptFlag().load();
   return probed;
 }

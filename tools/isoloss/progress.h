@@ -4,14 +4,17 @@
 #include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "heartbeat.h"
 
 namespace isoloss::cli {
 
 /// One bar per run in progress with its loss, and the time left for all of
 /// them. Redrawn in place on a terminal, within its width and height; elsewhere
-/// one line when a run ends. Thread-safe.
+/// a line when a run ends, and a heartbeat. Thread-safe.
 class Progress {
  public:
   /// `names` of the runs, in the order of their bars; `steps` each will take.
@@ -24,6 +27,8 @@ class Progress {
   void Step(size_t run, int64_t step, double loss_nats);
   /// Run number `run` has ended, for whatever reason.
   void Finish(size_t run, const std::string& outcome);
+  /// Run number `run` was finished before.
+  void Skip(size_t run);
   /// Prints a line above the bars.
   void Say(const std::string& text);
   /// Erases the bars, so that other text can follow.
@@ -38,20 +43,27 @@ class Progress {
     bool finished = false;
   };
 
+  /// Line by line, and never from the top left corner to the end of the
+  /// screen: tmux takes that for a screen that is left, and keeps it.
   void Redraw();
   void Erase();
   /// At most `columns` wide, without a line end.
   std::string BarLine(const Bar& bar, size_t columns) const;
-  std::string TotalLine() const;
+  std::string TotalLine(size_t columns) const;
+  /// What runs now, for a line of a file.
+  std::string Beat();
 
   const bool terminal_;
+  const bool ascii_;
   const int64_t steps_;
   const Clock::time_point start_;
   std::mutex mutex_;
   std::vector<Bar> bars_;
   size_t name_width_ = 0;
+  int64_t skipped_ = 0;  // steps that took none of the time
   Clock::time_point last_draw_;
   size_t lines_drawn_ = 0;
+  std::optional<Heartbeat> heartbeat_;  // last: it asks the others
 };
 
 }  // namespace isoloss::cli

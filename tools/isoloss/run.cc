@@ -10,23 +10,41 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
+#include "arms.h"
 #include "commands.h"
 #include "experiment_command.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
+#include "json_output.h"
+#include "judge.h"
 
 namespace isoloss::cli {
 namespace {
 
 /// As if the tool that wrote them had been faulty.
-void EditLogs(const mutants::Mutant& mutant,
-              const std::vector<std::filesystem::path>& logs) {
-  for (const std::filesystem::path& path : logs) {
+void EditLogs(const mutants::Mutant& mutant, const ExecutedRuns& executed) {
+  for (const std::filesystem::path& path : executed.logs) {
+    if (executed.kept.contains(path)) continue;  // they were edited then
     runlog::RunLog log = runlog::ReadRunLog(path);
     mutant.edit_log(log);
     runlog::WriteRunLog(log, path);
   }
+}
+
+Json RunJson(const ExecutedRuns& executed, const std::filesystem::path& folder,
+             ExitCode code) {
+  Json json{{"exit_code", static_cast<int>(code)},
+            {"interrupted", executed.interrupted},
+            {"diverged", executed.aborted},
+            {"folder", folder.string()},
+            {"logs", Json::array()}};
+  for (const std::filesystem::path& log : executed.logs) {
+    if (!log.empty()) json["logs"].push_back(log.string());
+  }
+  return json;
 }
 
 }  // namespace
@@ -35,29 +53,38 @@ Action DeclareRun(CLI::App& app) {
   struct Arguments : ExperimentArguments {
     std::string arm;
     bool print_steps = false;
+    std::optional<int64_t> stop_after;
     std::string mutant;
     std::vector<std::string> dump;
     std::vector<uint64_t> dump_steps;
+    bool json = false;
   };
   auto arguments = std::make_shared<Arguments>();
   arguments->Declare(app);
-  CLI::Option* arm =
-      app.add_option("--arm", arguments->arm, "Train this arm only");
+  CLI::Option* arm = app.add_option(
+      "--arm", arguments->arm, std::string("Train this arm") + kAllArmsHelp);
   app.add_flag(
       "--print-steps", arguments->print_steps,
       "Print each step as torchtitan does (step, loss, grad_norm, tps) "
       "instead of progress bars; a printed step is on disk");
+  app.add_option("--stop-after", arguments->stop_after,
+                 "Stop once a run has finished this step, as an interrupt "
+                 "would: exit code 130; --resume goes on")
+      ->check(IntegerIn(1, kMostSteps));
   CLI::Option* dump =
       app.add_option("--dump", arguments->dump,
                      "Store whole the tensors whose names this pattern matches "
-                     "(log.dump_tensors), in NAME.dump-STEP.h5; repeatable")
+                     "(log.dump_tensors), in dumps/NAME.dump-STEP.h5; "
+                     "repeatable")
           ->allow_extra_args(false);
   app.add_option("--dump-steps", arguments->dump_steps,
                  "Steps to store them at (log.dump_steps), default 1; "
                  "repeatable")
       ->allow_extra_args(false)
-      ->check(CLI::PositiveNumber)
+      ->check(IntegerIn(1, kMostSteps))
       ->needs(dump);
+  DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`");
+  app.get_option("--json")->excludes("--print-steps")->excludes("--dry-run");
   app.add_option("--mutant", arguments->mutant,
                  "Plant this known bug in the arm (isoloss mutants list); the "
                  "log names it in an event")
@@ -66,8 +93,11 @@ Action DeclareRun(CLI::App& app) {
   return [arguments] {
     // As overrides, so that they are checked like the file.
     if (!arguments->dump.empty()) {
-      arguments->overrides.push_back(fmt::format(
-          "log.dump_tensors=['{}']", fmt::join(arguments->dump, "', '")));
+      // JSON's strings are TOML's, whatever the patterns hold.
+      arguments->overrides.push_back(
+          "log.dump_tensors=" +
+          Json(arguments->dump)
+              .dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     if (!arguments->dump_steps.empty()) {
       arguments->overrides.push_back(fmt::format(
@@ -78,29 +108,49 @@ Action DeclareRun(CLI::App& app) {
     if (!arguments->mutant.empty()) {
       mutant = mutants::MutantByName(arguments->mutant);
     }
-    if (arguments->dry_run) {
-      PrintPlan(experiment);
-      return ExitCode::kPass;
-    }
-    TrainArmsOptions options = {.leftovers = arguments->leftovers(),
-                                .only_arm = arguments->arm,
-                                .print_steps = arguments->print_steps};
+    TrainArmsOptions options = {
+        .dry_run = arguments->dry_run,
+        .leftovers = arguments->leftovers(),
+        .only_arm = arguments->arm,
+        .print_steps = arguments->print_steps,
+        .stop_after = arguments->stop_after,
+        .how_to_go_on = arguments->HowToGoOn(experiment)};
+    const std::filesystem::path folder = arguments->Folder(experiment);
+    options.check_outputs = [&](const corpus::Corpus&) {
+      CheckVerdicts(experiment, folder);
+    };
+    // An earlier verdict must not stand beside logs that it was not given on.
+    options.on_accepted = [&](size_t runs) {
+      if (runs > 0 && SpeaksForTheJob()) RemoveVerdicts(experiment, folder);
+    };
     if (mutant) {
       options.run_hooks = [&](const train::Run& run) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
-    const ExecutedRuns executed =
-        TrainArms(experiment, arguments->Folder(experiment), options);
-    if (!SpeaksForTheJob()) return ExitCode::kPass;
+    const ExecutedRuns executed = TrainArms(experiment, folder, options);
+    if (arguments->dry_run || !SpeaksForTheJob()) return ExitCode::kPass;
     if (mutant && mutant->edit_log && !executed.interrupted) {
-      EditLogs(*mutant, executed.logs);
+      EditLogs(*mutant, executed);
+    }
+    const bool stopped = executed.interrupted || executed.stopped_because;
+    const ExitCode code = stopped            ? ExitCode::kInterrupted
+                          : executed.aborted ? ExitCode::kFail
+                                             : ExitCode::kPass;
+    if (executed.stopped_because) {
+      fmt::print(stderr,
+                 "isoloss: stopped, since {}. The same command with {} "
+                 "instead of --stop-after goes on.\n",
+                 *executed.stopped_because, options.how_to_go_on);
+    }
+    if (arguments->json) {
+      PrintJson(RunJson(executed, arguments->Folder(experiment), code));
+      return code;
     }
     for (const std::filesystem::path& log : executed.logs) {
-      if (!log.empty()) fmt::print("{}\n", log.string());
+      if (!log.empty()) fmt::print("{}\n", Printable(log.string()));
     }
-    if (executed.interrupted) return ExitCode::kInterrupted;
-    return executed.aborted ? ExitCode::kFail : ExitCode::kPass;
+    return code;
   };
 }
 

@@ -1,35 +1,44 @@
-// isoloss show: one run log at a glance.
+// isoloss show: logs, probes and ensembles at a glance.
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <filesystem>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
+#include "arguments.h"
 #include "commands.h"
+#include "evidence_json.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/compare/exchange_summary.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/chart.h"
+#include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/run_summary.h"
-#include "isoloss/runlog/schema.h"
-#include "json_numbers.h"
+#include "isoloss/runlog/sealed_file.h"
+#include "json_output.h"
 #include "judge.h"
+#include "log_files.h"
 #include "open_log.h"
 #include "terminal_width.h"
 
 namespace isoloss::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Columns below which lines are cut.
 constexpr int kNarrow = 60;
 
 struct ShowArguments {
-  std::filesystem::path log;
+  std::vector<fs::path> logs;
   bool ascii = false;
   bool recipe = false;
   bool json = false;
@@ -111,19 +120,6 @@ std::string LossText(const runlog::RunLog& log,
   return text;
 }
 
-/// Visitor of the schema that turns provenance into JSON.
-struct ProvenanceJson {
-  template <typename T>
-  void Attribute(const runlog::Field& field, const T& value) {
-    if constexpr (std::is_same_v<T, double>) {
-      PutNumber(object, field.name, value);
-    } else {
-      object[field.name] = value;
-    }
-  }
-  Json object = Json::object();
-};
-
 Json TopJson(const std::vector<report::NamedValue>& values) {
   Json list = Json::array();
   for (const report::NamedValue& value : values) {
@@ -160,11 +156,12 @@ Json TensorsJson(const std::vector<report::TensorSummary>& tensors) {
   return list;
 }
 
-void PrintJson(const runlog::RunLog& log, const report::RunSummary& summary,
-               const OpenedLog& opened) {
-  ProvenanceJson provenance;
-  runlog::VisitProvenance(provenance, log.provenance);
-  Json json{{"provenance", provenance.object},
+Json RunJson(const std::string& file, const OpenedLog& opened,
+             const report::RunSummary& summary) {
+  const runlog::RunLog& log = opened.log;
+  Json json{{"kind", "run log"},
+            {"file", file},
+            {"provenance", ProvenanceJson(log.provenance)},
             {"is_journal", opened.journal},
             {"note", opened.note},
             {"steps", summary.steps},
@@ -187,7 +184,7 @@ void PrintJson(const runlog::RunLog& log, const report::RunSummary& summary,
     PutNumber(entry, "unix_seconds", event.unix_seconds);
     json["events"].push_back(entry);
   }
-  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+  return json;
 }
 
 report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
@@ -213,21 +210,19 @@ void Print(const std::string& text, int columns) {
   }
 }
 
-ExitCode Show(const ShowArguments& arguments) {
-  const OpenedLog opened = OpenLog(arguments.log);
+/// What is shown of one file: text, or an object.
+struct Shown {
+  std::string text;
+  Json json;
+};
+
+Shown ShowRun(const std::string& file, const OpenedLog& opened,
+              const ShowArguments& arguments, const report::TextStyle& style) {
   const runlog::RunLog& log = opened.log;
   const report::RunSummary summary =
       report::SummarizeRun(log, SummaryOptions(arguments));
-  if (arguments.json) {
-    PrintJson(log, summary, opened);
-    return ExitCode::kPass;
-  }
-  ReportArguments report;
-  report.ascii = arguments.ascii;
-  report::TextStyle style = report.Style();
-  const int columns = TerminalWidth().value_or(style.width);
-  style.width = std::min(style.width, columns);
-  std::string text = ProvenanceText(arguments.log.string(), log);
+  if (arguments.json) return {"", RunJson(file, opened, summary)};
+  std::string text = ProvenanceText(file, log);
   if (!opened.note.empty()) {
     text += fmt::format("  journal     {}\n", opened.note);
   }
@@ -238,7 +233,109 @@ ExitCode Show(const ShowArguments& arguments) {
   if (!log.events.empty()) {
     text += "\nevents (UTC)\n" + report::RenderEvents(log.events, style);
   }
-  Print(text, columns);
+  return {text, {}};
+}
+
+std::string MadeByText(const runlog::Provenance& p) {
+  return fmt::format(
+      "  experiment  {} (config {})\n"
+      "  made by     {} ({}, {}, kernels: {})\n",
+      p.experiment_name, p.config_digest, p.tool_version, p.commit, p.compiler,
+      p.cpu_target);
+}
+
+Shown ShowProbe(const std::string& file, const runlog::ProbeLog& log,
+                const ShowArguments& arguments) {
+  if (arguments.json) return {"", ProbeJson(log, file)};
+  const runlog::Provenance& p = log.provenance;
+  const report::ProbeSummary summary = report::SummarizeProbe(log);
+  std::string text =
+      fmt::format("{}: a probe log\n  arm         {}, recipe {}, seed {}\n{}",
+                  file, p.arm, p.recipe, p.seed, MadeByText(p));
+  if (!log.reference_recipe.empty()) {
+    text += fmt::format("  reference   recipe {}, {} tensors compared\n",
+                        log.reference_recipe, log.precision.step.size());
+  }
+  text += "\n" + report::RenderProbe(summary);
+  text += report::ProbeVerdict(summary,
+                               fmt::format("arm {}, seed {}", p.arm, p.seed));
+  return {text, {}};
+}
+
+Shown ShowEnsemble(const std::string& file, const runlog::Ensemble& ensemble,
+                   const ShowArguments& arguments) {
+  if (arguments.json) return {"", EnsembleJson(ensemble, file)};
+  const runlog::Provenance& p = ensemble.provenance;
+  const bool benign = ensemble.kind == runlog::EnsembleKind::kBenign;
+  return {
+      fmt::format("{}: a null ensemble of kind {} (digest {})\n"
+                  "  judges      {}: arm {}, recipe {}, against {}\n{}{}",
+                  file, EnsembleKindName(ensemble.kind), ensemble.digest,
+                  benign ? "regression" : "precision", p.arm, p.recipe,
+                  benign ? "its approved runs"
+                         : "arm " + ensemble.reference_provenance.arm,
+                  MadeByText(p),
+                  report::RenderEnsemble(report::SummarizeEnsemble(ensemble))),
+      {}};
+}
+
+/// Of a run log alone.
+void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
+  const char* option = arguments.recipe             ? "--recipe"
+                       : !arguments.tensors.empty() ? "--tensors"
+                       : arguments.step             ? "--step"
+                                                    : nullptr;
+  if (option == nullptr) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} is given, but it is of a run log, and this is none. Leave "
+             "it out.",
+             file, option);
+}
+
+Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
+               const report::TextStyle& style) {
+  const std::string name = Printable(file.string());
+  try {
+    return ShowRun(name, OpenLog(file), arguments, style);
+  } catch (const runlog::WrongKindError& error) {
+    const bool is_probe = &error.found() == &runlog::kProbeLogFile;
+    if (!is_probe && &error.found() != &runlog::kEnsembleFile) throw;
+    RefuseRunOptions(name, arguments);
+    return is_probe ? ShowProbe(name, runlog::ReadProbeLog(file), arguments)
+                    : ShowEnsemble(name, runlog::ReadEnsemble(file), arguments);
+  }
+}
+
+ExitCode Show(const ShowArguments& arguments) {
+  ReportArguments report;
+  report.ascii = arguments.ascii;
+  report::TextStyle style = report.Style();
+  const int columns = TerminalWidth().value_or(style.width);
+  style.width = std::min(style.width, columns);
+  std::vector<Shown> all;
+  for (const fs::path& path : arguments.logs) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      all.push_back(ShowFile(path, arguments, style));
+      continue;
+    }
+    for (compare::Run& run : ReadRuns({path})) {
+      all.push_back(
+          ShowRun(run.file, {std::move(run.log), false, ""}, arguments, style));
+    }
+  }
+  if (arguments.json && all.size() == 1) {
+    PrintJson(all.front().json);
+  } else if (arguments.json) {
+    Json json{{"logs", Json::array()}};
+    for (Shown& shown : all) json["logs"].push_back(std::move(shown.json));
+    PrintJson(json);
+  } else {
+    for (const Shown& shown : all) {
+      if (&shown != &all.front()) fmt::print("\n");
+      Print(shown.text, columns);
+    }
+  }
   return ExitCode::kPass;
 }
 
@@ -246,12 +343,15 @@ ExitCode Show(const ShowArguments& arguments) {
 
 Action DeclareShow(CLI::App& app) {
   auto arguments = std::make_shared<ShowArguments>();
-  app.add_option("log", arguments->log,
-                 "Run log (HDF5), or the journal of a run that has not ended")
+  app.add_option("logs", arguments->logs,
+                 "Run logs, probe logs or null ensembles (HDF5), the journal "
+                 "of a run that has not ended, or a folder, which stands for "
+                 "the run logs in it")
       ->required();
   app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
   app.add_flag("--recipe", arguments->recipe, "Print what each GEMM got");
-  app.add_flag("--json", arguments->json, "Print a JSON object");
+  DeclareJson(app, arguments->json,
+              "of the log, or of several their list `logs`");
   app.add_option("--tensors", arguments->tensors,
                  "List statistics of tensors whose name holds this; `*` stands "
                  "for any characters; repeatable")
@@ -261,7 +361,8 @@ Action DeclareShow(CLI::App& app) {
   app.add_option("--step", arguments->step,
                  "Parameters, MoE layers and tensors at this step; without it "
                  "at the last one logged, tensors at the last one with "
-                 "statistics");
+                 "statistics")
+      ->check(IntegerIn(0, kMostSteps));
   return [arguments] { return Show(*arguments); };
 }
 

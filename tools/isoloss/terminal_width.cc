@@ -3,15 +3,57 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-namespace isoloss::cli {
+#include <cctype>
+#include <cstdlib>
+#include <string>
+#include <string_view>
 
-std::optional<int> TerminalWidth() {
+namespace isoloss::cli {
+namespace {
+
+std::optional<winsize> SizeOf(int descriptor) {
   winsize size = {};
-  if (isatty(STDOUT_FILENO) != 1 ||
-      ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
+  if (isatty(descriptor) != 1 || ioctl(descriptor, TIOCGWINSZ, &size) != 0) {
     return std::nullopt;
   }
-  return size.ws_col;
+  return size;
+}
+
+}  // namespace
+
+std::optional<int> TerminalWidth(int descriptor) {
+  const auto size = SizeOf(descriptor);
+  if (!size || size->ws_col == 0) return std::nullopt;
+  return size->ws_col;
+}
+
+std::optional<int> TerminalHeight(int descriptor) {
+  const auto size = SizeOf(descriptor);
+  if (!size || size->ws_row == 0) return std::nullopt;
+  return size->ws_row;
+}
+
+bool KnowsEscapes(int descriptor) {
+  const char* term = std::getenv("TERM");
+  return isatty(descriptor) == 1 &&
+         (term == nullptr || std::string_view(term) != "dumb");
+}
+
+bool LocaleIsAscii() {
+  // The first that is set decides (POSIX, 8.2).
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    std::string lower;
+    for (const char* c = value; *c != '\0'; ++c) {
+      if (*c != '-') {
+        lower +=
+            static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
+      }
+    }
+    return lower.find("utf8") == std::string::npos;
+  }
+  return false;
 }
 
 }  // namespace isoloss::cli

@@ -51,6 +51,23 @@ std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
   return ReadRuns(logs);
 }
 
+/// Seeds that were trained before count like those of now; of approved runs
+/// only those with a run of their own can be judged.
+void AddOthers(const std::vector<std::filesystem::path>& others,
+               const std::vector<compare::Run>& approved,
+               std::vector<compare::Run>& runs) {
+  for (compare::Run& run : ReadRuns(others)) {
+    const auto& p = run.log.provenance;
+    const bool judged =
+        approved.empty() ||
+        std::ranges::any_of(approved, [&](const compare::Run& other) {
+          return other.log.provenance.arm == p.arm &&
+                 other.log.provenance.seed == p.seed;
+        });
+    if (judged) runs.push_back(std::move(run));
+  }
+}
+
 std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
   std::vector<std::string> names;
   for (const train::Arm& arm : experiment.arms) names.push_back(arm.name);
@@ -92,13 +109,9 @@ void RequireSecondArm(const train::Experiment& experiment) {
 ExitCode Verify(const VerifyArguments& arguments) {
   const train::Experiment experiment = arguments.experiment.Load();
   const gate::Policy policy = PolicyOf(arguments.policy, experiment);
-  if (arguments.experiment.dry_run) {
-    PrintPlan(experiment);
-    return ExitCode::kPass;
-  }
   if (arguments.against.empty()) RequireSecondArm(experiment);
   EvidenceFiles evidence = arguments.evidence.Read();
-  const std::vector<compare::Run> approved = ReadRunsIn(arguments.against);
+  const std::vector<compare::Run> approved = ReadRuns(arguments.against);
   const std::vector<std::string> candidates =
       CandidatesOf(experiment, approved);
   const std::string& baseline_arm = experiment.arms.front().name;
@@ -108,10 +121,20 @@ ExitCode Verify(const VerifyArguments& arguments) {
       candidates, approved.empty() ? baseline_arm : "");
   const std::filesystem::path folder = arguments.experiment.Folder(experiment);
   // An earlier verdict must not stand beside logs that it was not given on.
-  const auto remove_verdicts = [&] {
-    if (SpeaksForTheJob()) RemoveVerdicts(candidates, folder);
+  const auto remove_verdicts = [&](size_t) {
+    if (SpeaksForTheJob()) RemoveVerdicts(experiment, folder);
   };
   const bool alone = !approved.empty() && candidates.size() == 1;
+  // The oracle needs all ranks in one process.
+  const bool probes = (!approved.empty() || arguments.oracle) &&
+                      evidence.probes.empty() &&
+                      transport::DetectLaunch().processes == 1;
+  const auto check_outputs = [&](const corpus::Corpus& corpus) {
+    CheckVerdicts(experiment, folder);
+    if (probes && !arguments.experiment.restart) {
+      CheckProbeOutputs(experiment, candidates, corpus, folder);
+    }
+  };
   std::optional<EarlyAbort> watch;
   if (arguments.abort_early) {
     watch.emplace(baseline_arm, policy,
@@ -119,11 +142,17 @@ ExitCode Verify(const VerifyArguments& arguments) {
   }
   const ExecutedRuns executed =
       TrainArms(experiment, folder,
-                {.leftovers = arguments.experiment.leftovers(),
+                {.dry_run = arguments.experiment.dry_run,
+                 .leftovers = arguments.experiment.leftovers(),
                  .only_arm = alone ? candidates.front() : "",
+                 .with_other_seeds = true,
+                 .how_to_go_on = arguments.experiment.HowToGoOn(experiment),
+                 .check_outputs = check_outputs,
                  .on_accepted = remove_verdicts,
                  .why_stop = WhyStop(watch)});
-  if (!SpeaksForTheJob()) return ExitCode::kPass;
+  if (arguments.experiment.dry_run || !SpeaksForTheJob()) {
+    return ExitCode::kPass;
+  }
   if (executed.stopped_because) {
     return ReportVerdicts(
         JudgeStopped(*watch->hopeless(), ReadStopped(executed.logs),
@@ -132,11 +161,10 @@ ExitCode Verify(const VerifyArguments& arguments) {
   }
   if (executed.interrupted) return ExitCode::kInterrupted;
   std::vector<compare::Run> runs = ReadRuns(executed.logs);
-  // The oracle needs all ranks in one process.
-  const bool asked = !approved.empty() || arguments.oracle;
-  if (asked && evidence.probes.empty() &&
-      transport::DetectLaunch().processes == 1) {
+  AddOthers(executed.others, approved, runs);
+  if (probes) {
     ProbeSettings settings;
+    settings.discard = arguments.experiment.restart;
     if (approved.empty()) settings.reference = baseline_arm;
     settings.plain_steps = PlainStepsDue(runs, approved, policy);
     const ProbedRuns probed =
@@ -161,6 +189,7 @@ Action DeclareVerify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app);
+  app.get_option("--json")->excludes("--dry-run");
   app.add_option("--against", arguments->against,
                  "Approved logs, or folders of them: is each arm still what it "
                  "was (question `regression`)? Judged by the oracle, the first "

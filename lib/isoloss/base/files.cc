@@ -60,6 +60,28 @@ Descriptor OpenFile(const fs::path& path) {
   return file;
 }
 
+Descriptor OpenOwnFile(const fs::path& path, const char* kind) {
+  Descriptor file(::open(path.c_str(),
+                         O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+                         0666));
+  struct stat status = {};
+  const bool is_link = file.get() < 0 && errno == ELOOP;
+  if (file.get() < 0 && !is_link) ThrowErrno(path, "open");
+  if (!is_link && ::fstat(file.get(), &status) != 0) {
+    ThrowErrno(path, "look at");
+  }
+  if (is_link || !S_ISREG(status.st_mode) || status.st_nlink > 1) {
+    ThrowError(ErrorKind::kIo,
+               "{}: is {}, but a {} is a file of its own. Remove it.",
+               path.string(),
+               is_link                   ? "a symbolic link"
+               : S_ISREG(status.st_mode) ? "a second name of another file"
+                                         : "no regular file",
+               kind);
+  }
+  return file;
+}
+
 Descriptor OpenFolder(const fs::path& path) {
   return Open(path, O_RDONLY | O_DIRECTORY, path, "open");
 }
@@ -121,6 +143,15 @@ void SyncFolder(const Descriptor& folder, const fs::path& path) {
 }
 
 void SyncFolder(const fs::path& path) { SyncFolder(OpenFolder(path), path); }
+
+bool IsStillAt(int file, const fs::path& path) {
+  struct stat open_file = {};
+  struct stat named_file = {};
+  return ::fstat(file, &open_file) == 0 &&
+         ::lstat(path.c_str(), &named_file) == 0 &&
+         open_file.st_dev == named_file.st_dev &&
+         open_file.st_ino == named_file.st_ino;
+}
 
 void Rename(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) ThrowErrno(to, "rename to it");

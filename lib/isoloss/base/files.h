@@ -38,6 +38,11 @@ Descriptor CreateFile(const std::filesystem::path& path,
                       const std::filesystem::path& shown = {});
 /// Refuses what is no regular file.
 Descriptor OpenFile(const std::filesystem::path& path);
+/// Opens or makes a file whose content is about to be replaced where it is, so
+/// that it must be nobody else's: refuses what is behind a symbolic link,
+/// another name of a file, a pipe or device. `kind` completes "a … is a file of
+/// its own".
+Descriptor OpenOwnFile(const std::filesystem::path& path, const char* kind);
 Descriptor OpenFolder(const std::filesystem::path& path);
 
 uint64_t FileSize(const Descriptor& file, const std::filesystem::path& path);
@@ -53,6 +58,9 @@ void ReadAll(const Descriptor& file, uint64_t offset,
 void SyncAndClose(Descriptor file, const std::filesystem::path& path);
 void SyncFolder(const Descriptor& folder, const std::filesystem::path& path);
 void SyncFolder(const std::filesystem::path& path);
+/// Whether `path` names the open file itself: it was neither removed nor
+/// replaced. Throws nothing.
+bool IsStillAt(int file, const std::filesystem::path& path);
 void Rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// A file that may be missing.
 void RemoveFile(const std::filesystem::path& path);

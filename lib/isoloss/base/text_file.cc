@@ -1,35 +1,63 @@
 #include "isoloss/base/text_file.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <array>
 #include <cerrno>
-#include <cstdio>
-#include <memory>
 #include <system_error>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
 
 namespace isoloss {
+namespace {
 
-// Not a std::ifstream: its iterators throw when they meet a folder.
-std::string ReadTextFile(const std::filesystem::path& path,
-                         std::string_view remedy) {
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  errno = 0;
-  const std::unique_ptr<std::FILE, Close> file(std::fopen(path.c_str(), "rb"));
-  std::string text;
-  std::array<char, 4096> chunk;
-  size_t count = 0;
-  do {
-    count = file ? std::fread(chunk.data(), 1, chunk.size(), file.get()) : 0;
-    text.append(chunk.data(), count);
-  } while (count > 0);
-  if (file == nullptr || std::ferror(file.get()) != 0) {
-    ThrowError(ErrorKind::kIo, "{}: cannot be read: {}. {}", path.string(),
-               std::generic_category().message(errno), remedy);
+[[noreturn]] void ThrowUnreadable(const std::filesystem::path& path, int error,
+                                  std::string_view remedy) {
+  ThrowError(ErrorKind::kIo, "{}: cannot be read: {}. {}", path.string(),
+             std::generic_category().message(error), remedy);
+}
+
+/// Nothing that could block, or never end.
+void CheckRegular(const Descriptor& file, const std::filesystem::path& path,
+                  std::string_view remedy) {
+  struct stat status = {};
+  if (::fstat(file.get(), &status) != 0) ThrowUnreadable(path, errno, remedy);
+  if (S_ISDIR(status.st_mode)) ThrowUnreadable(path, EISDIR, remedy);
+  if (!S_ISREG(status.st_mode)) {
+    ThrowError(ErrorKind::kIo,
+               "{}: cannot be read: it is a pipe or device, but a file is "
+               "needed. {}",
+               path.string(), remedy);
   }
-  return text;
+}
+
+}  // namespace
+
+std::string ReadTextFile(const std::filesystem::path& path,
+                         std::string_view remedy, size_t max_bytes) {
+  // O_NONBLOCK: a pipe of that name shall be refused, not waited for.
+  const Descriptor file(
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) ThrowUnreadable(path, errno, remedy);
+  CheckRegular(file, path, remedy);
+  std::string text;
+  std::array<char, 1 << 16> chunk;
+  for (;;) {
+    const ssize_t count = ::read(file.get(), chunk.data(), chunk.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) ThrowUnreadable(path, errno, remedy);
+    if (count == 0) return text;
+    text.append(chunk.data(), static_cast<size_t>(count));
+    if (text.size() > max_bytes) {
+      ThrowError(ErrorKind::kFormat,
+                 "{}: has more than {} bytes, but a file of its kind has less. "
+                 "{}",
+                 path.string(), max_bytes, remedy);
+    }
+  }
 }
 
 }  // namespace isoloss

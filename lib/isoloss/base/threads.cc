@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -15,6 +16,8 @@
 
 namespace isoloss {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// How long a thread looks for a change before it sleeps. To be woken costs
 /// some 50 microseconds; what threads of a training step wait for each other
@@ -44,21 +47,57 @@ uint32_t AwaitChange(const std::atomic<uint32_t>& word, uint32_t old,
     return false;
   };
   if (!changed() && patience.count() > 0) {
-    const auto end = std::chrono::steady_clock::now() + patience;
-    while (!changed() && std::chrono::steady_clock::now() < end) {
+    const auto end = Clock::now() + patience;
+    while (!changed() && Clock::now() < end) {
     }
   }
   word.wait(old, std::memory_order_acquire);
   return word.load(std::memory_order_acquire);
 }
 
+/// Keeps account of what waiting for other threads costs and of what they do
+/// meanwhile. On a busy machine the system lets a thread wait for milliseconds
+/// with its share half done. Then the caller works alone for a multiple of the
+/// time that was lost: a team loses 1 / kTimesAlone of its time at most.
+class Account {
+ public:
+  bool IsAlone(Clock::time_point now) const { return now < alone_until_; }
+
+  /// A loop that ended at `now` lost time on threads that were announced to and
+  /// waited for, and gained the time for which they worked.
+  void Add(Clock::duration lost, Clock::duration gained,
+           Clock::time_point now) {
+    debt_ = std::max(debt_ + lost - gained, -kReserve);
+    if (debt_ <= kPatience) return;
+    alone_until_ = now + kTimesAlone * debt_;
+    debt_ = {};
+  }
+
+ private:
+  static constexpr int kTimesAlone = 8;
+  /// What good times save up for an interruption now and then.
+  static constexpr Clock::duration kReserve = std::chrono::milliseconds(1);
+
+  Clock::duration debt_{};
+  Clock::time_point alone_until_;
+};
+
 }  // namespace
 
 struct ThreadTeam::Shared {
+  /// One of the parts of a loop. Part i is thread i's unless the caller is done
+  /// before that thread has begun: then the caller takes it.
+  struct alignas(kCacheLine) Share {
+    /// Generation of the last loop whose share someone took.
+    std::atomic<uint32_t> taken{0};
+    /// How long thread i worked on it; none if the caller took it.
+    Clock::duration time{};
+    std::exception_ptr error = nullptr;
+  };
+
   explicit Shared(int size)
-      : patience(size <= AvailableProcessors() ? kPatience : kPatience.zero()) {
-    errors.resize(static_cast<size_t>(size));
-  }
+      : patience(size <= AvailableProcessors() ? kPatience : kPatience.zero()),
+        shares(static_cast<size_t>(size)) {}
 
   /// Here, not in ~ThreadTeam: the constructor may fail with threads running.
   ~Shared() {
@@ -73,16 +112,25 @@ struct ThreadTeam::Shared {
     generation.notify_all();
   }
 
-  /// Runs the share of thread `index` and reports it done.
   void RunShare(size_t index) {
-    const size_t size = errors.size();
+    const size_t size = shares.size();
     try {
       loop.run(loop.body, loop.tasks * index / size,
                loop.tasks * (index + 1) / size);
     } catch (...) {
-      errors[index] = std::current_exception();
+      shares[index].error = std::current_exception();
       failed.store(true, std::memory_order_relaxed);
     }
+  }
+
+  /// False if someone else has it already, or the loop is over. All shares of a
+  /// loop are taken before the next one begins.
+  bool Take(size_t index, uint32_t loop_generation) {
+    uint32_t before = loop_generation - 1;
+    return shares[index].taken.compare_exchange_strong(before, loop_generation);
+  }
+
+  void ReportDone() {
     if (busy.fetch_sub(1) == 1) busy.notify_one();
   }
 
@@ -90,8 +138,41 @@ struct ThreadTeam::Shared {
     for (uint32_t seen = 0;;) {
       seen = AwaitChange(generation, seen, patience);
       if (stopping) return;
+      if (!Take(index, seen)) continue;
+      const auto start = Clock::now();
       RunShare(index);
+      shares[index].time = Clock::now() - start;
+      ReportDone();
     }
+  }
+
+  void RunAlone() {
+    for (size_t i = 0; i < shares.size(); ++i) RunShare(i);
+  }
+
+  void RunTogether(Clock::time_point start) {
+    busy.store(static_cast<uint32_t>(shares.size()), std::memory_order_relaxed);
+    Announce();
+    const uint32_t mine = generation.load(std::memory_order_relaxed);
+    const auto announced = Clock::now();
+    RunShare(0);
+    const auto own_end = Clock::now();
+    ReportDone();
+    for (size_t i = shares.size() - 1; i > 0; --i) {
+      if (!Take(i, mine)) continue;
+      RunShare(i);
+      shares[i].time = {};
+      ReportDone();
+    }
+    const auto wait = Clock::now();
+    AwaitEnd();
+    const auto end = Clock::now();
+    // A thread that was kept from its share did no more than the caller.
+    Clock::duration gained{};
+    for (size_t i = 1; i < shares.size(); ++i) {
+      gained += std::min(shares[i].time, own_end - announced);
+    }
+    account.Add((announced - start) + (end - wait), gained, end);
   }
 
   void AwaitEnd() {
@@ -103,9 +184,9 @@ struct ThreadTeam::Shared {
   void RethrowFirst() {
     failed.store(false, std::memory_order_relaxed);
     std::exception_ptr first;
-    for (std::exception_ptr& error : errors) {
-      if (first == nullptr) first = error;
-      error = nullptr;
+    for (Share& share : shares) {
+      if (first == nullptr) first = share.error;
+      share.error = nullptr;
     }
     std::rethrow_exception(first);
   }
@@ -117,9 +198,10 @@ struct ThreadTeam::Shared {
   /// None if there are more threads than processors: to look for work would
   /// keep others from it.
   const std::chrono::microseconds patience;
-  std::vector<std::exception_ptr> errors;  // one per thread
+  Account account;  // the caller's
+  std::vector<Share> shares;
 
-  /// Threads that have not finished the loop, the caller included.
+  /// Shares of the loop that are not done.
   alignas(kCacheLine) std::atomic<uint32_t> busy{0};
   std::atomic<bool> failed{false};
   std::vector<std::thread> threads;
@@ -152,10 +234,12 @@ void ThreadTeam::Run(const Loop& loop) {
   Shared& shared = *shared_;
   ISOLOSS_ASSERT(shared.busy.load(std::memory_order_relaxed) == 0);
   shared.loop = loop;
-  shared.busy.store(static_cast<uint32_t>(size_), std::memory_order_relaxed);
-  shared.Announce();
-  shared.RunShare(0);
-  shared.AwaitEnd();
+  const auto start = Clock::now();
+  if (shared.account.IsAlone(start)) {
+    shared.RunAlone();
+  } else {
+    shared.RunTogether(start);
+  }
   if (shared.failed.load(std::memory_order_relaxed)) shared.RethrowFirst();
 }
 

@@ -12,8 +12,10 @@ namespace isoloss {
 ///
 /// Cost     below a microsecond per loop while loops follow each other closely:
 ///          threads that wait look for work for 0.2 ms before they sleep,
-///          unless there are more threads than processors. No memory is
-///          allocated.
+///          unless there are more threads than processors. Where the machine is
+///          so busy that waiting costs more than other threads do meanwhile,
+///          the caller runs loops alone for a while: a team is at most 1.3
+///          times as slow as one thread. No memory is allocated.
 class ThreadTeam {
  public:
   /// `size` >= 1 threads in all; size 1 starts none and runs loops in place.
@@ -27,9 +29,10 @@ class ThreadTeam {
   int size() const { return size_; }
 
   /// Calls body(task) once for each task in [0, tasks) and returns when all are
-  /// done. Thread i of n takes tasks [tasks * i / n, tasks * (i + 1) / n) in
-  /// ascending order; the caller is thread 0. So give tasks about equal work.
-  /// If a body throws, its thread skips the rest of its tasks; of several
+  /// done. Share i of n is tasks [tasks * i / n, tasks * (i + 1) / n), which
+  /// one thread runs in ascending order: thread i, or the caller (thread 0) if
+  /// thread i is late. So give tasks about equal work, and let none wait for
+  /// another. If a body throws, the rest of its share is skipped; of several
   /// exceptions that of the lowest task is rethrown here. Not reentrant: a body
   /// may not call it on the same team.
   template <typename Body>

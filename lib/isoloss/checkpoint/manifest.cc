@@ -22,6 +22,8 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::string_view kFormat = "isoloss-checkpoint";
 constexpr int64_t kVersion = 1;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
+/// Steps can be counted on without an overflow.
+constexpr uint64_t kMaxStep = uint64_t{1} << 53;
 
 const char* TypeName(DataType type) {
   return type == DataType::kF32 ? "F32" : "I64";
@@ -239,8 +241,9 @@ Manifest ParseManifest(std::string_view text, const fs::path& path) {
   }
   Manifest manifest;
   const uint64_t step = reader.Count(json, "step");
-  if (step > static_cast<uint64_t>(INT64_MAX))
-    reader.Fail("`step` is {}", step);
+  if (step > kMaxStep) {
+    reader.Fail("`step` is {}, but must be at most {}", step, kMaxStep);
+  }
   manifest.step = static_cast<int64_t>(step);
   const Json& facts = reader.Member(json, "facts", Json::value_t::object);
   for (const auto& [name, fact] : facts.items()) {

@@ -5,13 +5,16 @@
 #include <numeric>
 #include <vector>
 
+#include "isoloss/base/saturating.h"
+
 namespace isoloss::compare {
 namespace {
 
 using Column = std::vector<int64_t>;
 
 int64_t Sum(const Column& values) {
-  return std::accumulate(values.begin(), values.end(), int64_t{0});
+  return std::accumulate(values.begin(), values.end(), int64_t{0},
+                         &SaturatingAdd);
 }
 
 double Real(int64_t value) { return static_cast<double>(value); }

@@ -10,6 +10,9 @@
 namespace isoloss::compare {
 namespace {
 
+/// Others call a difference by that many steps.
+constexpr size_t kLastSteps = 100;
+
 double MeanOfLast(const std::vector<double>& values, size_t count) {
   return stats::Mean(std::span(values).last(std::min(count, values.size())));
 }
@@ -37,7 +40,7 @@ SeedDifference Compare(const SeedPair& pair, size_t window) {
   }
   result.final_window = MeanOfLast(relative, window);
   result.final_window_nats = MeanOfLast(gap, window);
-  result.last_100_nats = MeanOfLast(gap, 100);
+  result.last_100_nats = MeanOfLast(gap, kLastSteps);
   result.trajectory_rmse_nats = std::sqrt(stats::Mean(squared));
   if (!baseline.eval.loss_nats.empty()) {
     const double held_out = baseline.eval.loss_nats.back();
@@ -61,6 +64,7 @@ FinalWindow CompareFinalWindow(const Pairing& pairing, double window_share) {
   FinalWindow result;
   result.first_step = steps[steps.size() - window];
   result.last_step = steps.back();
+  result.last_100_steps = std::min(kLastSteps, steps.size());
   if (!first.eval.step.empty()) result.held_out_step = first.eval.step.back();
   for (const SeedPair& pair : pairing.pairs) {
     result.seeds.push_back(Compare(pair, window));

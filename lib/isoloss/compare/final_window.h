@@ -36,6 +36,7 @@ struct FinalWindow {
   int64_t last_step = 0;
   /// Step of the last held-out evaluation; empty if there is none.
   std::optional<int64_t> held_out_step;
+  size_t last_100_steps = 0;          ///< that last_100_nats is of
   std::vector<SeedDifference> seeds;  ///< ascending seed
 };
 

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <type_traits>
 
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/integrity_rules.h"
+#include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::compare {
@@ -303,64 +303,17 @@ Findings CheckSteps(const Pairing& pairing, Question) {
   return findings;
 }
 
-// ---- finite ----------------------------------------------------------------
+// ---- domains ---------------------------------------------------------------
 
-/// Reports the first value of a column that no healthy run can hold.
-/// `positive`: a cross-entropy is above zero.
-void ReportBadValues(const Run& run, std::string_view name,
-                     std::span<const double> values, bool positive,
-                     const std::vector<int64_t>& steps, size_t per_step,
-                     Findings& findings) {
-  const auto bad = [&](double value) {
-    return !std::isfinite(value) || value < 0 || (positive && value == 0);
-  };
-  const auto first = std::find_if(values.begin(), values.end(), bad);
-  if (first == values.end()) return;
-  const size_t index = static_cast<size_t>(first - values.begin());
-  const int64_t step = steps.at(index / per_step);
-  Report(findings, Severity::kBad,
-         "{}: {} is {} at step {} ({} of {} values are such), but it must be "
-         "finite and {}. The run diverged or computed garbage.",
-         Label(run), name,
-         std::isnan(*first) ? std::string("NaN") : fmt::format("{}", *first),
-         step, std::count_if(values.begin(), values.end(), bad), values.size(),
-         positive ? "positive" : "not negative");
-}
-
-bool AllNan(const std::vector<double>& values) {
-  return std::ranges::all_of(values, [](double x) { return std::isnan(x); });
-}
-
-Findings CheckFinite(const Pairing& pairing, Question) {
+Findings CheckDomains(const Pairing& pairing, Question) {
   Findings findings;
   for (const Run* run : pairing.All()) {
-    const auto& steps = run->log.steps;
-    const auto& eval = run->log.eval;
-    runlog::VisitSteps(
-        [&](const runlog::Field& field, const auto& column) {
-          if constexpr (std::is_same_v<decltype(column),
-                                       const std::vector<double>&>) {
-            // Without experts there is no load.
-            if (&column == &steps.expert_load_max_over_mean &&
-                run->log.moe.layers == 0 && AllNan(column)) {
-              return;
-            }
-            const bool positive = &column == &steps.loss_nats;
-            ReportBadValues(*run, field.name, column, positive, steps.step, 1,
-                            findings);
-          }
-        },
-        steps);
-    ReportBadValues(*run, "held-out loss_nats", eval.loss_nats, true, eval.step,
-                    1, findings);
-    ReportBadValues(*run, "per_sequence_loss_nats", eval.per_sequence_loss_nats,
-                    true, eval.step, static_cast<size_t>(eval.sequences),
-                    findings);
-    const auto& p = run->log.parameters;
-    ReportBadValues(*run, "a parameter's grad_norm", p.grad_norm, false, p.step,
-                    p.names.size(), findings);
-    ReportBadValues(*run, "a parameter's update_ratio", p.update_ratio, false,
-                    p.step, p.names.size(), findings);
+    for (const runlog::Violation& violation : runlog::CheckDomains(run->log)) {
+      Report(findings,
+             violation.fault == runlog::Fault::kRun ? Severity::kBad
+                                                    : Severity::kIncomparable,
+             "{}: {}", Label(*run), violation.message);
+    }
   }
   return findings;
 }
@@ -370,11 +323,10 @@ constexpr IntegrityRule kRules[] = {
     {"configuration", "all but the declared change is equal",
      &CheckConfiguration},
     {"steps", "all runs are whole and saw the same batches", &CheckSteps},
-    {"finite", "every recorded number is finite", &CheckFinite},
-    {"schedule", "both runs of a pair had the same learning rates",
+    {"domains", "every column is there, every value in its domain",
+     &CheckDomains},
+    {"schedule", "each run had the learning rates of its schedule",
      &CheckSchedule},
-    {"statistics", "the statistics of each tensor fit each other",
-     &CheckStatistics},
     {"recipe_ran", "each arm ran its recipe in every step", &CheckRecipeRan},
     {"declared_change", "the arms differ by what was declared",
      &CheckDeclaredChange},

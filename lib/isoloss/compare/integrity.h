@@ -1,6 +1,7 @@
 // May these runs be compared at all, and is each what it claims to be?
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,5 +38,10 @@ struct IntegrityRule {
 };
 
 std::span<const IntegrityRule> IntegrityRules();
+
+/// Where the learning rates of a run's first steps are not those of the
+/// schedule in its experiment_text; the message names no run.
+std::optional<Finding> WrongRate(const runlog::Provenance& provenance,
+                                 const runlog::StepColumns& steps);
 
 }  // namespace isoloss::compare

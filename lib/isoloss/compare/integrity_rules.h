@@ -20,7 +20,6 @@ void Report(Findings& findings, Severity severity,
 }
 
 Findings CheckSchedule(const Pairing& pairing, Question question);
-Findings CheckStatistics(const Pairing& pairing, Question question);
 Findings CheckRecipeRan(const Pairing& pairing, Question question);
 Findings CheckDeclaredChange(const Pairing& pairing, Question question);
 

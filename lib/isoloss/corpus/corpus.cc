@@ -1,24 +1,23 @@
 #include "isoloss/corpus/corpus.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/portable_math.h"
 
 namespace isoloss::corpus {
 namespace {
 
-/// Token frequencies of a share -> entropy. libm's log is welcome: the value is
-/// reported, no training step reads it.
+/// Token frequencies of a share -> entropy.
 double EntropyNats(std::span<const uint64_t> counts, size_t total) {
   double entropy = 0;
   for (const uint64_t count : counts) {
     if (count == 0) continue;
     const double p = static_cast<double>(count) / static_cast<double>(total);
-    entropy -= p * std::log(p);
+    entropy -= p * portable::Log(p);
   }
   return total > 0 ? entropy : std::numeric_limits<double>::quiet_NaN();
 }

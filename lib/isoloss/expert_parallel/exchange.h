@@ -57,6 +57,9 @@ class Exchange {
   /// Ends of the dispatch units within each expert's rows, counted from its
   /// first row, [experts * units]; empty if there is one unit.
   virtual std::span<const size_t> unit_ends() const = 0;
+  /// Rows of each dispatch unit that are no padding, [experts * units]; empty
+  /// if the options ask for none.
+  virtual std::span<const size_t> unit_rows() const = 0;
   /// The combine weight of each row, [R]; 0 for padding. For
   /// WeightSite::kBeforeFc2, where the experts apply it.
   virtual std::span<const float> row_weights() const = 0;

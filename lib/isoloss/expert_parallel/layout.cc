@@ -168,6 +168,7 @@ void Layout::AddUpSource(size_t source, size_t slots) {
 /// Lists in the order (expert, unit, source), each unit padded.
 void Layout::PlaceLists() {
   unit_ends_.clear();
+  unit_rows_.clear();
   padding_runs_.clear();
   size_t next = 0;
   for (size_t e = 0; e < local_experts_; ++e) {
@@ -187,6 +188,7 @@ void Layout::PlaceLists() {
       }
       const size_t end = unit_begin + Padded(next - unit_begin);
       if (end > next) padding_runs_.push_back({next, end});
+      if (padding_ > 1) unit_rows_.push_back(next - unit_begin);
       next = unit_begin = end;
       if (units_.units > 1) unit_ends_.push_back(next - begin);
     }

@@ -67,6 +67,8 @@ class Layout {
 
   std::span<const size_t> expert_begins() const { return expert_begins_; }
   std::span<const size_t> unit_ends() const { return unit_ends_; }
+  /// Rows of each unit of each expert without padding; empty if there is none.
+  std::span<const size_t> unit_rows() const { return unit_rows_; }
   size_t rows() const { return expert_begins_.back(); }
   /// Runs of padding rows, [first, end).
   struct Run {
@@ -134,6 +136,7 @@ class Layout {
   Matrix<uint32_t> rows_per_unit_;  // [U, E]
   std::vector<size_t> expert_begins_;
   std::vector<size_t> unit_ends_;
+  std::vector<size_t> unit_rows_;
   std::vector<Run> padding_runs_;
   std::vector<uint32_t> list_begins_;  // [local experts, sources, slices]
   std::vector<uint32_t> next_row_;     // the same, moved on by Place

@@ -35,6 +35,7 @@ class LocalExchange : public Exchange {
     return plan_.expert_begins();
   }
   std::span<const size_t> unit_ends() const override { return {}; }
+  std::span<const size_t> unit_rows() const override { return {}; }
   std::span<const float> row_weights() const override { return {}; }
   std::span<float> row_weight_gradients() override { return {}; }
   void Combine(MatrixView<const float> expert_out,

@@ -54,6 +54,9 @@ class RankedExchange : public Exchange {
   std::span<const size_t> unit_ends() const override {
     return layout_.unit_ends();
   }
+  std::span<const size_t> unit_rows() const override {
+    return layout_.unit_rows();
+  }
   std::span<const float> row_weights() const override { return row_weights_; }
   std::span<float> row_weight_gradients() override {
     return row_weight_gradients_;

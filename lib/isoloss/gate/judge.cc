@@ -8,6 +8,8 @@
 
 #include "isoloss/compare/routing_health.h"
 #include "isoloss/gate/ladder.h"
+#include "isoloss/runlog/content_digester.h"
+#include "isoloss/runlog/probe_schema.h"
 
 namespace isoloss::gate {
 namespace {
@@ -75,13 +77,22 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   std::vector<std::string> list;
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
-    for (const Probe& probe : probes) list.push_back("probe " + Label(probe));
+    for (const Probe& probe : probes) {
+      runlog::ContentDigester digester;
+      runlog::VisitProbeLog(digester, probe.log);
+      list.push_back(
+          fmt::format("probe {} (digest {})", Label(probe), digester.Hex()));
+    }
   }
   for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
     if (ensemble == nullptr) continue;
     list.push_back(fmt::format(
         "ensemble {} ({} members, digest {})", Label(*ensemble),
         ensemble->ensemble.members.size(), ensemble->ensemble.digest));
+  }
+  if (evidence.power != nullptr) {
+    list.push_back(
+        fmt::format("power record (digest {})", evidence.power->Digest()));
   }
   return list;
 }

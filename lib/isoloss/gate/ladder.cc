@@ -105,8 +105,23 @@ void ReportUndecided(Judgement& judgement) {
   }
 }
 
+/// Has the oracle looked at every step of every judged run? Then no step is
+/// left to which only statistics could speak.
+bool OracleSawAllSteps(const Evidence& evidence) {
+  return std::ranges::all_of(
+      evidence.pairing->pairs, [&](const compare::SeedPair& pair) {
+        const auto& steps = pair.candidate->log.steps.step;
+        return std::ranges::any_of(
+            evidence.candidate_probes, [&](const Probe& probe) {
+              const auto& seen = probe.log.plain_steps.step;
+              return probe.log.provenance.seed == pair.seed && !steps.empty() &&
+                     !seen.empty() && seen.back() >= steps.back();
+            });
+      });
+}
+
 /// Which levels were enough for a regression; says what is missing if none.
-void Decide(Judgement& judgement) {
+void Decide(const Evidence& evidence, Judgement& judgement) {
   ReportUndecided(judgement);
   for (const Level& level : kLadder) {
     const bool listed = AskedByName(level.id, judgement.policy) &&
@@ -118,6 +133,9 @@ void Decide(Judgement& judgement) {
   if (!judgement.policy.levels.empty() || !IsRegression(judgement)) return;
   if (judgement.bit_equal) return;
   if (Passed("L2", judgement) && Passed("L4", judgement)) {
+    Release("L5", judgement);
+  } else if (Passed("L2", judgement) && OracleSawAllSteps(evidence)) {
+    Release("L4", judgement);
     Release("L5", judgement);
   } else if (Passed("L5", judgement)) {
     Release("L2", judgement);
@@ -163,7 +181,7 @@ std::span<const Level> Ladder() { return kLadder; }
 void RunLadder(const Evidence& evidence, Judgement& judgement,
                const LadderOptions& options) {
   Climbing(evidence, options, judgement);
-  if (Severest(judgement.checks) < Outcome::kFail) Decide(judgement);
+  if (Severest(judgement.checks) < Outcome::kFail) Decide(evidence, judgement);
   judgement.outcome = Severest(judgement.checks);
 }
 

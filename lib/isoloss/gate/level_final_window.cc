@@ -24,22 +24,28 @@ stats::EquivalenceOptions OptionsOf(const Policy& policy) {
           .one_sided = policy.one_sided};
 }
 
+/// ": COMMAND" that trains what is missing; "" if nothing is.
+std::string HowToAdd(int64_t needed, int64_t pairs) {
+  if (needed <= pairs) return "";
+  return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
+}
+
 /// What to do about too little evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
                         const stats::EquivalenceResult& result,
                         const Policy& policy) {
   if (differences.count < 2) {
     return fmt::format(
-        "at least {} seed pairs are needed; how many suffice is unknown until "
-        "two show the spread",
-        policy.min_seeds);
+        "at least {} seed pairs are needed{}; how many suffice is unknown "
+        "until two show the spread",
+        policy.min_seeds, HowToAdd(policy.min_seeds, differences.count));
   }
   if (!result.required_pairs.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  return fmt::format("{} seed pairs needed for power {:g}",
-                     std::max(*result.required_pairs, policy.min_seeds),
-                     policy.power);
+  const int64_t needed = std::max(*result.required_pairs, policy.min_seeds);
+  return fmt::format("{} seed pairs needed for power {:g}{}", needed,
+                     policy.power, HowToAdd(needed, differences.count));
 }
 
 std::string IntervalText(const stats::EquivalenceResult& result,
@@ -282,7 +288,8 @@ void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
   measures.push_back({"final_window_nats", stats::Mean(window_nats), "nats",
                       "mean paired difference; 0.01 nats is a common line"});
   measures.push_back({"last_100_nats", stats::Mean(last_100), "nats",
-                      "mean paired difference of the last 100 steps"});
+                      fmt::format("mean paired difference of the last {} steps",
+                                  window.last_100_steps)});
   measures.push_back({"trajectory_rmse", stats::Mean(rmse), "nats",
                       "root mean square over all steps, mean over seeds"});
   measures.push_back({"max_step_gap", largest->max_gap_nats, "nats",

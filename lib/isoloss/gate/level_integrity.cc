@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <utility>
 
 #include "isoloss/compare/integrity.h"
 #include "isoloss/gate/ladder.h"
+#include "isoloss/runlog/domain_check.h"
 
 namespace isoloss::gate {
 namespace {
@@ -20,19 +21,23 @@ Outcome OutcomeOf(compare::Severity severity) {
   return Outcome::kInvalid;
 }
 
-Check CheckOf(const compare::IntegrityRule& rule,
-              const std::vector<compare::Finding>& findings,
-              const compare::Pairing& pairing) {
+using compare::Finding;
+using compare::Severity;
+
+/// The severest of the findings; a pass if there are none. `passed` is what
+/// holds then, `of` what it holds of.
+Check CheckOf(std::string_view name, std::string_view passed, std::string of,
+              const std::vector<Finding>& findings) {
   Check check{.level = "L0",
-              .name = std::string(rule.name),
+              .name = std::string(name),
               .outcome = Outcome::kPass,
-              .quantity = std::string(rule.promise)};
+              .quantity = std::string(passed)};
   if (findings.empty()) {
-    check.evidence = fmt::format("{} runs", pairing.All().size());
+    check.evidence = std::move(of);
     return check;
   }
-  const compare::Finding* worst = &findings[0];
-  for (const compare::Finding& finding : findings) {
+  const Finding* worst = &findings[0];
+  for (const Finding& finding : findings) {
     check.findings.push_back(finding.message);
     if (OutcomeOf(finding.severity) > OutcomeOf(worst->severity)) {
       worst = &finding;
@@ -46,15 +51,65 @@ Check CheckOf(const compare::IntegrityRule& rule,
   return check;
 }
 
+/// Of the first run that did not follow its schedule.
+void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
+  const runlog::Ensemble& ensemble = null.ensemble;
+  for (const runlog::EnsembleMember& member : ensemble.members) {
+    for (const auto& wrong :
+         {compare::WrongRate(ensemble.provenance, member.steps),
+          compare::WrongRate(ensemble.reference_provenance,
+                             member.reference_steps)}) {
+      if (!wrong) continue;
+      findings.push_back({Severity::kIncomparable,
+                          fmt::format("{}: {}", Label(null), wrong->message)});
+      return;
+    }
+  }
+}
+
+/// Probes and ensembles hold numbers too. What is wrong in an ensemble, whose
+/// members are good runs, makes it unfit to judge by.
+void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
+  std::vector<Finding> findings;
+  size_t files = 0;
+  const auto add = [&](const auto& file, const auto& content, bool is_good) {
+    ++files;
+    for (const runlog::Violation& violation : runlog::CheckDomains(content)) {
+      const bool bad = violation.fault == runlog::Fault::kRun && !is_good;
+      findings.push_back({bad ? Severity::kBad : Severity::kIncomparable,
+                          Label(file) + ": " + violation.message});
+    }
+  };
+  for (const auto& probes :
+       {evidence.candidate_probes, evidence.baseline_probes}) {
+    for (const Probe& probe : probes) add(probe, probe.log, false);
+  }
+  for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
+    if (ensemble == nullptr) continue;
+    add(*ensemble, ensemble->ensemble, true);
+    AddWrongRates(*ensemble, findings);
+  }
+  if (files == 0) return;
+  judgement.checks.push_back(
+      CheckOf("evidence_domains",
+              "probes and ensembles are whole, every value in its domain",
+              fmt::format("{} files", files), findings));
+}
+
 }  // namespace
 
 Climb ClimbIntegrity(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
-    judgement.checks.push_back(CheckOf(rule, findings, pairing));
-    if (judgement.checks.back().outcome == Outcome::kInvalid) break;
+    judgement.checks.push_back(
+        CheckOf(rule.name, rule.promise,
+                fmt::format("{} runs", pairing.All().size()), findings));
+    if (judgement.checks.back().outcome == Outcome::kInvalid) {
+      return Climb::kGoOn;
+    }
   }
+  CheckEvidence(evidence, judgement);
   return Climb::kGoOn;
 }
 

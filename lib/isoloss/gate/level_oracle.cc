@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "isoloss/base/saturating.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/gate/probe_completeness.h"
 #include "isoloss/stats/poisson_limit.h"
@@ -148,8 +149,8 @@ Check CheckElements(const Probes& probes) {
   for (const Probe* probe : probes) {
     const auto& oracle = probe->log.oracle;
     for (size_t i = 0; i < oracle.step.size(); ++i) {
-      elements += oracle.elements[i];
-      others += oracle.other[i];
+      elements = SaturatingAdd(elements, oracle.elements[i]);
+      others = SaturatingAdd(others, oracle.other[i]);
       if (oracle.other[i] > 0) wrong.push_back({probe, i});
     }
   }
@@ -196,7 +197,7 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
       const auto& name =
           probe->log.tensors[static_cast<size_t>(oracle.tensor[i])];
       for (FlipCount* count : {&counts[name], &total}) {
-        count->flips += oracle.flips[i];
+        count->flips = SaturatingAdd(count->flips, oracle.flips[i]);
         count->expected += oracle.expected_flips[i];
       }
     }
@@ -324,9 +325,9 @@ Check CheckRouting(const Probes& probes, const Policy& policy) {
   for (const Probe* probe : probes) {
     const auto& routing = probe->log.routing;
     for (size_t i = 0; i < routing.step.size(); ++i) {
-      tokens += routing.tokens[i];
-      others += routing.other[i];
-      flips += routing.flips[i];
+      tokens = SaturatingAdd(tokens, routing.tokens[i]);
+      others = SaturatingAdd(others, routing.other[i]);
+      flips = SaturatingAdd(flips, routing.flips[i]);
       if (routing.other[i] + routing.flips[i] == 0) continue;
       check.findings.push_back(RoutingPlace(*probe, i));
     }

@@ -14,6 +14,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/base/toml_text.h"
 
 namespace isoloss::gate {
 namespace {
@@ -189,7 +190,7 @@ Policy ReadPolicy(const std::filesystem::path& path) {
 Policy ParsePolicy(std::string_view text, std::string_view name) {
   Policy policy;
   try {
-    const toml::table table = toml::parse(text, name);
+    const toml::table table = ParseToml(text, name);
     for (const auto& [given, node] : table) {
       const PolicyKey& key = FindKey(given, name);
       std::visit(Assign(key, node, name, policy), key.field);

@@ -9,6 +9,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/build_info.h"
+#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 
@@ -27,11 +28,21 @@ void VisitRecord(const Visit& visit, Record& record) {
   visit("experiment", record.experiment);
   visit("recipe", record.recipe);
   visit("arm", record.arm);
+  visit("ensemble_digests", record.ensemble_digests);
   visit("levels", record.levels);
   visit("bugs", record.bugs);
   visit("bugs_caught", record.bugs_caught);
   visit("benign_runs", record.benign_runs);
   visit("false_alarms", record.false_alarms);
+}
+
+/// All but the digest.
+Json ContentOf(const PowerRecord& record) {
+  Json json{{"schema_version", kPowerSchemaVersion}};
+  VisitRecord(
+      [&json](const char* key, const auto& value) { json[key] = value; },
+      record);
+  return json;
 }
 
 [[noreturn]] void Reject(const std::filesystem::path& path,
@@ -66,6 +77,10 @@ void CheckCounts(const std::filesystem::path& path, const PowerRecord& record) {
 }
 
 }  // namespace
+
+std::string PowerRecord::Digest() const {
+  return DigestToHex(DigestOf(ContentOf(*this).dump()));
+}
 
 stats::BinomialInterval PowerRecord::CaughtInterval() const {
   return stats::ClopperPearson(bugs_caught, bugs, kConfidence);
@@ -112,10 +127,8 @@ std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
 
 void WritePowerRecord(const PowerRecord& record,
                       const std::filesystem::path& path) {
-  Json json{{"schema_version", kPowerSchemaVersion}};
-  VisitRecord(
-      [&json](const char* key, const auto& value) { json[key] = value; },
-      record);
+  Json json = ContentOf(record);
+  json["digest"] = record.Digest();
   const std::string text = json.dump(2) + "\n";
   WriteFileAtomically(path, text);
 }
@@ -141,6 +154,12 @@ PowerRecord ReadPowerRecord(const std::filesystem::path& path) {
       },
       record);
   CheckCounts(path, record);
+  const std::string digest = record.Digest();
+  if (!json.contains("digest") || json["digest"] != digest) {
+    Reject(path, fmt::format(
+                     "its digest is {}, that of its figures {}: it was edited",
+                     json.value("digest", Json()).dump(), digest));
+  }
   return record;
 }
 

@@ -12,15 +12,17 @@
 
 namespace isoloss::gate {
 
-inline constexpr int64_t kPowerSchemaVersion = 1;
+inline constexpr int64_t kPowerSchemaVersion = 2;
 
 /// One measurement: planted bugs and benign runs under one policy.
 struct PowerRecord {
-  std::string tool_version;         ///< "isoloss 0.1.0", of the gate
-  std::string policy_digest;        ///< PolicyDigest of the policy it ran with
-  std::string experiment = {};      ///< name of the experiment it ran
-  std::string recipe = {};          ///< of the arm that bugs were planted in
-  std::string arm = {};             ///< name of that arm
+  std::string tool_version;     ///< "isoloss 0.1.0", of the gate
+  std::string policy_digest;    ///< PolicyDigest of the policy it ran with
+  std::string experiment = {};  ///< name of the experiment it ran
+  std::string recipe = {};      ///< of the arm that bugs were planted in
+  std::string arm = {};         ///< name of that arm
+  /// Digests of the null ensembles that it judged by.
+  std::vector<std::string> ensemble_digests = {};
   std::vector<std::string> levels;  ///< that had evidence, "L0", …
   int64_t bugs = 0;                 ///< planted bugs
   int64_t bugs_caught = 0;          ///< in every seed
@@ -28,6 +30,9 @@ struct PowerRecord {
   int64_t false_alarms = 0;  ///< benign runs that did not pass
 
   bool operator==(const PowerRecord&) const = default;
+
+  /// Of all of the above, 16 hexadecimal digits.
+  std::string Digest() const;
 
   /// Two-sided 95 % limits of the share caught.
   stats::BinomialInterval CaughtInterval() const;
@@ -45,13 +50,14 @@ std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
                              std::string_view recipe,
                              const std::vector<std::string_view>& levels);
 
-/// JSON; replaces `path` in one step.
+/// JSON with the digest of its content; replaces `path` in one step.
 /// Errors   IoError naming the path and the system's reason.
 void WritePowerRecord(const PowerRecord& record,
                       const std::filesystem::path& path);
 
 /// Errors   IoError if it can't be read; FormatError naming the key if it is
-///          not what WritePowerRecord writes or counts contradict each other.
+///          not what WritePowerRecord writes, counts contradict each other or
+///          the digest is not that of the content.
 PowerRecord ReadPowerRecord(const std::filesystem::path& path);
 
 }  // namespace isoloss::gate

@@ -1,6 +1,8 @@
 #include "isoloss/model/config.h"
 
 #include <cmath>
+#include <functional>
+#include <string>
 #include <string_view>
 
 #include "isoloss/base/error.h"
@@ -9,16 +11,17 @@
 namespace isoloss::model {
 namespace {
 
-/// Checks the values of one config; every message starts with `where`.
+using Fail = std::function<void(std::string_view key, const std::string&)>;
+
+/// Checks the values of one config.
 class Checker {
  public:
-  explicit Checker(const char* where) : where_(where) {}
+  explicit Checker(const Fail& fail) : fail_(fail) {}
 
   void Require(bool holds, std::string_view key, auto value,
                std::string_view rule, std::string_view remedy) const {
     if (holds) return;
-    ThrowError(ErrorKind::kConfig, "{} {} is {}, but {}. {}.", where_, key,
-               value, rule, remedy);
+    fail_(key, fmt::format("is {}, but {}. {}.", value, rule, remedy));
   }
   void NotZero(std::string_view key, size_t value) const {
     Require(value > 0, key, value, "must be at least 1", "Give a size");
@@ -29,7 +32,7 @@ class Checker {
   }
 
  private:
-  const char* where_;
+  const Fail& fail_;
 };
 
 void CheckAttention(const ModelConfig& c, const Checker& check) {
@@ -38,8 +41,9 @@ void CheckAttention(const ModelConfig& c, const Checker& check) {
   check.NotZero("qk_nope_head_dim", c.qk_nope_head_dim);
   check.NotZero("qk_rope_head_dim", c.qk_rope_head_dim);
   check.Require(c.qk_rope_head_dim % 2 == 0, "qk_rope_head_dim",
-                c.qk_rope_head_dim, "RoPE rotates pairs of elements",
-                "Make it even");
+                c.qk_rope_head_dim,
+                "must be even, since RoPE rotates pairs of elements",
+                "Give an even width");
   check.NotZero("v_head_dim", c.v_head_dim);
   check.Require(std::isfinite(c.rope_theta) && c.rope_theta > 1, "rope_theta",
                 c.rope_theta, "must be finite and above 1",
@@ -109,7 +113,13 @@ double ModelConfig::SoftmaxScale() const {
 }
 
 void Validate(const ModelConfig& config, const char* where) {
-  const Checker check(where);
+  Validate(config, [where](std::string_view key, const std::string& message) {
+    ThrowError(ErrorKind::kConfig, "{} {} {}", where, key, message);
+  });
+}
+
+void Validate(const ModelConfig& config, const Fail& fail) {
+  const Checker check(fail);
   check.NotZero("vocab_size", config.vocab_size);
   check.NotZero("dim", config.dim);
   check.NotZero("n_layers", config.n_layers);

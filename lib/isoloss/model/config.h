@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
 
 namespace isoloss::model {
 
@@ -58,7 +61,12 @@ struct ModelConfig {
 };
 
 /// Throws ConfigError at the first broken rule; the message starts with
-/// `where` (say "experiment.toml: [model]") and names key, value and rule.
+/// `where` and names key, value and rule.
 void Validate(const ModelConfig& config, const char* where);
+
+/// As above, but `fail` throws: it gets the key and "is 0, but must be ...".
+void Validate(const ModelConfig& config,
+              const std::function<void(std::string_view key,
+                                       const std::string& message)>& fail);
 
 }  // namespace isoloss::model

@@ -63,6 +63,7 @@ TensorRows LayerContext::RowsInBatch(const RowGroups& groups) const {
   }
   return {.begins = groups.begins,
           .segment_ends = groups.leaf_ends,
+          .segment_rows = groups.leaf_rows,
           .first_group = mesh.experts().first,
           .first_segment = mesh.first_unit()};
 }

@@ -66,6 +66,9 @@ struct RowGroups {
   /// Ends of the leaves of the weight gradient's sum over rows, counted from
   /// the group's first row, [groups * leaves]; empty: each group is one leaf.
   std::span<const size_t> leaf_ends;
+  /// Rows of each leaf (of each group, if it is one leaf) that are no padding,
+  /// which comes last; empty: all.
+  std::span<const size_t> leaf_rows = {};
   /// Rows that the exchange brought to this process's experts, not its tokens'.
   bool of_experts = false;
 };

@@ -56,6 +56,7 @@ class MixtureOfExperts {
   RowGroups ExpertRows() const {
     return {.begins = exchange_->expert_begins(),
             .leaf_ends = exchange_->unit_ends(),
+            .leaf_rows = exchange_->unit_rows(),
             .of_experts = true};
   }
   /// Do the experts weigh their rows themselves?

@@ -145,6 +145,8 @@ std::vector<RouterFigures> MergeRouterFigures(
             0, mesh.processes(),
             [&](size_t process) { return of(process).entropy; }) /
         static_cast<double>(tokens);
+    // Of one expert it is zero but for rounding.
+    if (figures[layer].entropy_nats < 0) figures[layer].entropy_nats = 0;
   }
   return figures;
 }

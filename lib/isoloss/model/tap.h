@@ -33,10 +33,12 @@ std::string_view TensorKindName(TensorKind kind);
 /// counted from its first row, S segments a group; none: one segment a group.
 /// Empty begins: rows of tokens, all in one group. Groups are experts
 /// otherwise, also if this process has only one. Sequences and units are never
-/// split, so segments are whole.
+/// split, so segments are whole. Of segment i only the first segment_rows[i]
+/// rows are the batch's, the rest fills it up; none: all are.
 struct TensorRows {
   std::span<const size_t> begins = {};
   std::span<const size_t> segment_ends = {};
+  std::span<const size_t> segment_rows = {};
   /// Of begins[0], in the whole model (experts of lower processes).
   size_t first_group = 0;
   /// Of a group's first segment, in the whole batch (dispatch units of lower

@@ -46,6 +46,9 @@ class ExchangeProxy : public expert_parallel::Exchange {
   std::span<const size_t> unit_ends() const override {
     return inner_->unit_ends();
   }
+  std::span<const size_t> unit_rows() const override {
+    return inner_->unit_rows();
+  }
   std::span<const float> row_weights() const override {
     return inner_->row_weights();
   }

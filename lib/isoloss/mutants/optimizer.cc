@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/formats/bf16.h"
 #include "isoloss/mutants/groups.h"
 
@@ -35,7 +36,8 @@ void BiasCorrectionLost(MutantContext& context) {
   const double beta2 = context.experiment.train.beta2;
   context.hooks.before_optimizer = [=](int64_t step, OptimizerInputs& inputs) {
     const auto t = static_cast<double>(step);
-    inputs.lr *= (1 - std::pow(beta1, t)) / std::sqrt(1 - std::pow(beta2, t));
+    inputs.lr *=
+        (1 - portable::Pow(beta1, t)) / std::sqrt(1 - portable::Pow(beta2, t));
   };
 }
 

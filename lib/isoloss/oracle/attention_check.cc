@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
@@ -277,6 +278,7 @@ void AttentionOracle::DotsWith(const float* left, size_t width, size_t keys,
   for (size_t j = 0; j < keys; j += kDotLanes) {
     DotRows(left, &rows[j], std::min(kDotLanes, keys - j), width, &dots[j]);
   }
+  for (Estimate& dot : dots) dot = Overflowed32(dot);
 }
 
 /// p_ of one query. That all exponents are shifted alike cancels; what remains
@@ -284,24 +286,35 @@ void AttentionOracle::DotsWith(const float* left, size_t width, size_t keys,
 void AttentionOracle::Probabilities(size_t begin, size_t query, size_t head) {
   const size_t keys = query - begin + 1;
   const size_t width = c_.qk_head_dim();
+  DotsWith(queries_.Row(query) + head * width, width, keys, key_rows_, dots_);
+  double max = -HUGE_VAL;
+  bool has_nan = false;
+  for (const Estimate& dot : dots_) {
+    max = std::max(max, dot.exact);
+    has_nan = has_nan || std::isnan(dot.exact);
+  }
+  if (has_nan || std::isinf(max)) {  // infinity less itself is NaN
+    p_.assign(keys, Uncertain(Exactly(std::nan(""))));
+    return;
+  }
   if (keys == 1) {
     p_.assign(1, Uncertain(Exactly(1.0)));
     return;
   }
-  DotsWith(queries_.Row(query) + head * width, width, keys, key_rows_, dots_);
-  double max = dots_[0].exact;
-  for (const Estimate& dot : dots_) max = std::max(max, dot.exact);
-
   p_.resize(keys);
   double sum = 0.0;
   double sum_error = 0.0;
   double sum_variance = 0.0;
   for (size_t j = 0; j < keys; ++j) {
     const double x = (dots_[j].exact - max) * scale_;
-    const double e = std::exp(x);
+    if (std::isinf(x)) {
+      p_[j] = Uncertain(Exactly(0.0));
+      continue;
+    }
+    const double e = portable::Exp(x);
     // Subtraction, scaling, Exp.
-    const double error = std::expm1(dots_[j].bound * scale_ +
-                                    Gamma(2) * std::fabs(x) + kExpError);
+    const double error = portable::Expm1(dots_[j].bound * scale_ +
+                                         Gamma(2) * std::fabs(x) + kExpError);
     const double spread = dots_[j].noise * scale_;
     p_[j].exact = e;
     p_[j].bound = error;
@@ -327,11 +340,12 @@ void AttentionOracle::Probabilities(size_t begin, size_t query, size_t head) {
 void AttentionOracle::ScoreGradients(size_t begin, size_t query, size_t head) {
   const size_t keys = query - begin + 1;
   const size_t width = c_.v_head_dim;
-  if (keys == 1) {  // its probability is 1, its dp the mean: no rounding
+  DotsWith(dout_.Row(query) + head * width, width, keys, value_rows_, dots_);
+  // Its probability is 1, its dp the mean: no rounding.
+  if (keys == 1 && std::isfinite(p_[0].exact * dots_[0].exact)) {
     ds_.assign(1, {});
     return;
   }
-  DotsWith(dout_.Row(query) + head * width, width, keys, value_rows_, dots_);
   Estimate mean;
   double size = 0.0;
   double variance = 0.0;
@@ -432,7 +446,8 @@ void AttentionOracle::CheckKeyRotaryGradient() {
 float OracleSoftmaxScale(const model::ModelConfig& config) {
   double scale = 1.0 / std::sqrt(static_cast<double>(config.qk_head_dim()));
   if (config.yarn && config.rope_factor > 1.0) {
-    const double m = 0.1 * config.mscale * std::log(config.rope_factor) + 1.0;
+    const double m =
+        0.1 * config.mscale * portable::Log(config.rope_factor) + 1.0;
     scale *= m * m;
   }
   return static_cast<float>(scale);

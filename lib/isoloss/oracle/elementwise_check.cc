@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
 #include "isoloss/oracle/linear_check.h"
@@ -23,8 +24,8 @@ constexpr double kSigmoidUlps = 3.0;
 
 /// Without overflow, and with all of its digits at both ends.
 double ExactSigmoid(double z) {
-  return z >= 0.0 ? 1.0 / (1.0 + std::exp(-z))
-                  : std::exp(z) / (1.0 + std::exp(z));
+  return z >= 0.0 ? 1.0 / (1.0 + portable::Exp(-z))
+                  : portable::Exp(z) / (1.0 + portable::Exp(z));
 }
 
 Estimate Input(float value) { return Exactly(static_cast<double>(value)); }

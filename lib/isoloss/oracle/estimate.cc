@@ -2,6 +2,8 @@
 
 #include <limits>
 
+#include "isoloss/base/portable_math.h"
+
 namespace isoloss::oracle {
 namespace {
 
@@ -16,9 +18,6 @@ float Beyond(float value, bool up, int shift) {
   const bool away = up == ((bits & 0x80000000) == 0);
   return std::bit_cast<float>(away ? bits + step : bits - step);
 }
-
-/// Without std::hypot's care: squares of FP32 numbers are far inside double.
-double RootOfSquares(double a, double b) { return std::sqrt(a * a + b * b); }
 
 }  // namespace
 
@@ -60,7 +59,7 @@ double Ulp(double value) {
 
 double TailProbability(double distance, double noise) {
   if (distance >= 8.0 * noise) return 0.0;  // below 1e-15, or no noise
-  return 0.5 * std::erfc(distance / (std::sqrt(2.0) * noise));
+  return 0.5 * portable::Erfc(distance / (std::sqrt(2.0) * noise));
 }
 
 Estimate operator+(const Estimate& a, const Estimate& b) {
@@ -81,7 +80,17 @@ Estimate operator*(const Estimate& a, double factor) {
           .jump = a.jump * factor};
 }
 
-Estimate Rounded32(const Estimate& a, size_t roundings) {
+Estimate Overflowed32(const Estimate& a) {
+  // Halfway from the largest FP32 number to the next power of two.
+  constexpr double kFirstInfinite = 0x1.ffffffp127;
+  if (!std::isfinite(a.exact)) return {.exact = a.exact};
+  if (std::fabs(a.exact) - a.bound < kFirstInfinite) return a;
+  return {.exact = std::copysign(HUGE_VAL, a.exact)};
+}
+
+Estimate Rounded32(const Estimate& unbounded, size_t roundings) {
+  const Estimate a = Overflowed32(unbounded);
+  if (!std::isfinite(a.exact)) return a;
   const bool representable =
       roundings == 1 && a.noise == 0.0 &&
       static_cast<double>(static_cast<float>(a.exact)) == a.exact;

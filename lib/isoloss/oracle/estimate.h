@@ -34,6 +34,10 @@ float Neighbour(Grid grid, float value, bool up);
 double Boundary(Grid grid, float value, bool up);
 /// Spacing of FP32 numbers at `value`; that of the largest for infinity.
 double Ulp(double value);
+/// sqrt(a^2 + b^2); squares of what FP32 computes with are far inside double.
+inline double RootOfSquares(double a, double b) {
+  return std::sqrt(a * a + b * b);
+}
 /// P(N(0, noise^2) > distance), distance >= 0.
 double TailProbability(double distance, double noise);
 
@@ -53,6 +57,10 @@ struct Estimate {
 /// In exact arithmetic; errors add up.
 Estimate operator+(const Estimate& a, const Estimate& b);
 Estimate operator*(const Estimate& a, double factor);
+
+/// `a`, but an infinity or NaN without any error where no FP32 arithmetic can
+/// give a finite number.
+Estimate Overflowed32(const Estimate& a);
 
 /// `a` after `roundings` roundings to FP32 at about its own size. One rounding
 /// of an exact FP32 number changes nothing, and most likely nothing if only a

@@ -25,7 +25,7 @@ inline Estimate Product(const Estimate& a, const Estimate& b) {
   const bool of_a = a.jump_probability >= b.jump_probability;
   return {.exact = a.exact * b.exact,
           .bound = size_a * b.bound + size_b * a.bound + a.bound * b.bound,
-          .noise = std::hypot(size_a * b.noise, size_b * a.noise),
+          .noise = RootOfSquares(size_a * b.noise, size_b * a.noise),
           .jump_probability = std::max(a.jump_probability, b.jump_probability),
           .jump = of_a ? a.jump * b.exact : b.jump * a.exact};
 }
@@ -48,7 +48,7 @@ inline Estimate Quotient(const Estimate& a, const Estimate& b) {
                      ? (a.bound + std::fabs(result.exact) * b.bound) / room
                      : HUGE_VAL;
   result.noise =
-      std::hypot(a.noise, std::fabs(result.exact) * b.noise) / size_b;
+      RootOfSquares(a.noise, std::fabs(result.exact) * b.noise) / size_b;
   return result;
 }
 
@@ -117,7 +117,7 @@ class Sum32 {
     Estimate result = sum_;
     result.bound +=
         Gamma(terms_ + roundings) * size_ + static_cast<double>(terms_) * kTiny;
-    result.noise = std::hypot(sum_.noise, std::sqrt(variance_));
+    result.noise = RootOfSquares(sum_.noise, std::sqrt(variance_));
     return result;
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/estimate_math.h"
 
 namespace isoloss::oracle {
@@ -26,14 +27,14 @@ class LossRow {
   }
 
   Estimate Loss(size_t label) const {
-    const double log = std::log(sum_.exact);
+    const double log = portable::Log(sum_.exact);
     // d ln S = dS / S; S >= 1, so the bound is far below 1.
     const double relative = sum_.bound / (sum_.exact - sum_.bound);
     const double ulp = Ulp(log);
     const Estimate of_log = {
         .exact = log,
         .bound = relative + kElementaryUlps * (ulp + relative * kUnitRoundoff),
-        .noise = std::hypot(sum_.noise / sum_.exact, 0.3 * ulp)};
+        .noise = RootOfSquares(sum_.noise / sum_.exact, 0.3 * ulp)};
     const Estimate gap = Rounded32(Exactly(
         static_cast<double>(max_) - static_cast<double>(logits_[label])));
     return of_log + gap;
@@ -50,13 +51,13 @@ class LossRow {
   Estimate Exponential(size_t j) const {
     const double exponent =
         static_cast<double>(logits_[j]) - static_cast<double>(max_);
-    const double value = std::exp(exponent);
+    const double value = portable::Exp(exponent);
     const Estimate argument = Rounded32(Exactly(exponent));
     const double ulp = Ulp(value);
     return {.exact = value,
-            .bound = value * std::expm1(argument.bound) +
+            .bound = value * portable::Expm1(argument.bound) +
                      kElementaryUlps * (2.0 * kUnitRoundoff * value + kTiny),
-            .noise = std::hypot(value * argument.noise, 0.3 * ulp)};
+            .noise = RootOfSquares(value * argument.noise, 0.3 * ulp)};
   }
 
   const float* logits_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/portable_math.h"
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
@@ -86,7 +87,7 @@ void PassScaled(const float* row, size_t width, bool power_of_two, Grid grid,
 /// row weights.
 Estimate Hidden(float gate, float up, Grid grid) {
   const auto z = static_cast<double>(gate);
-  const double s = 1.0 / (1.0 + std::exp(-z));
+  const double s = 1.0 / (1.0 + portable::Exp(-z));
   const Estimate sigmoid = {
       .exact = s, .bound = kSigmoidError * s + kTiny, .noise = 0.3 * Ulp(s)};
   const Estimate silu = RoundedOnTheWay(grid, Rounded32(sigmoid * z));

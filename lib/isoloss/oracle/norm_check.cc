@@ -18,7 +18,7 @@ MatrixView<const float> ColumnsOf(const StepInputs& inputs,
 /// r of one row.
 Estimate InverseRoot(const float* x, size_t width, float eps) {
   const auto d = static_cast<double>(width);
-  const Estimate squares = Dot(x, x, width);
+  const Estimate squares = Overflowed32(Dot(x, x, width));
   const Estimate mean = Rounded32(squares * (1.0 / d));
   const Estimate inside = Rounded32(mean + Exactly(static_cast<double>(eps)));
   return Rounded32(Quotient(Exactly(1.0), Rounded32(SquareRoot(inside))));

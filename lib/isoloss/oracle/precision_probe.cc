@@ -338,6 +338,17 @@ runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
   return row;
 }
 
+void CheckReference(const train::Experiment& experiment,
+                    const train::Arm& reference,
+                    std::span<const int64_t> steps) {
+  CheckSteps(experiment, steps);
+  if (!train::RecipeOf(reference).quantizes()) return;
+  ThrowError(ErrorKind::kConfig,
+             "precision probe: the reference `{}` has the recipe {}, which "
+             "quantises, but it must be in high precision. Name a BF16 arm.",
+             reference.name, reference.recipe);
+}
+
 PrecisionFindings ProbePrecision(const train::Experiment& experiment,
                                  const train::Arm& candidate,
                                  const train::Arm& reference, uint64_t seed,
@@ -345,13 +356,7 @@ PrecisionFindings ProbePrecision(const train::Experiment& experiment,
                                  std::span<const int64_t> steps,
                                  ThreadTeam& team,
                                  const train::RunHooks& hooks) {
-  CheckSteps(experiment, steps);
-  if (train::RecipeOf(reference).quantizes()) {
-    ThrowError(ErrorKind::kConfig,
-               "precision probe: the reference `{}` has the recipe {}, which "
-               "quantises, but it must be in high precision. Name a BF16 arm.",
-               reference.name, reference.recipe);
-  }
+  CheckReference(experiment, reference, steps);
   const model::ModelConfig& config = experiment.model;
   ProbedArm teacher(experiment, reference, seed, corpus, team, {});
   const RecordedRouting routing(teacher.record(), config.n_dense_layers);

@@ -40,6 +40,11 @@ struct PrecisionFindings {
   runlog::RoutingFlipColumns routing_flips;
 };
 
+/// Throws what ProbePrecision would before it trains anything.
+void CheckReference(const train::Experiment& experiment,
+                    const train::Arm& reference,
+                    std::span<const int64_t> steps);
+
 /// Trains `reference` (its recipe must not quantise) with `seed` up to the last
 /// of `steps` (from 1, ascending). Before each of them the candidate gets its
 /// weights and biases, computes forward and backward pass of the same batch

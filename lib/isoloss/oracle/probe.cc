@@ -17,6 +17,7 @@
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/oracle/probe_log_builder.h"
 #include "isoloss/oracle/step_oracle.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/step_columns.h"
 
 namespace isoloss::oracle {
@@ -112,7 +113,7 @@ Matrix<float> BiasesOf(const runlog::MoeColumns& moe,
 }
 
 bool ReachedItsEnd(const runlog::RunLog& log, int64_t steps) {
-  const bool aborted = !log.events.empty() && log.events.back().kind == "abort";
+  const bool aborted = train::WasAborted(log);
   return !aborted && !log.steps.step.empty() && log.steps.step.back() >= steps;
 }
 
@@ -175,10 +176,16 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
 bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
                 ProbeLogBuilder& builder) {
   const ProbeOptions& options = subject.options;
-  const train::Experiment experiment = Prepare(subject.original, probe_case);
-  const int64_t wanted = probe_case.name == kPlainCase
-                             ? std::max(options.steps, options.plain_steps)
-                             : options.steps;
+  train::Experiment experiment = Prepare(subject.original, probe_case);
+  const bool plain = probe_case.name == kPlainCase;
+  // What the log says of tensors is looked at in the first steps only.
+  const int64_t logged = plain ? options.steps : 0;
+  experiment.log.statistics_first = logged;
+  experiment.log.statistics_tensors = {"*"};
+  experiment.log.digests_first = logged;
+  experiment.log.routing = plain;
+  const int64_t wanted =
+      plain ? std::max(options.steps, options.plain_steps) : options.steps;
   const int64_t steps = std::min(wanted, experiment.train.steps);
   std::optional<ThreadTeam> own_team;
   if (probe_case.threads > 0) own_team.emplace(probe_case.threads);
@@ -202,7 +209,8 @@ bool ProbeSteps(const Subject& subject, const ProbeCase& probe_case,
             record, batch,
             {.row = row,
              .expert_bias = biases.view(),
-             .tokens_per_expert = CountsOf(rows.moe, experiment.model)},
+             .tokens_per_expert = CountsOf(rows.moe, experiment.model),
+             .log = row.step <= logged ? &rows : nullptr},
             team, sink);
         builder.Add(row.step, sink);
       });
@@ -273,6 +281,10 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
     ThrowError(ErrorKind::kConfig,
                "probe: {} steps were asked for, but it needs at least 1.",
                options.steps);
+  }
+  // What the last case would refuse, before the first one.
+  if (options.reference != nullptr) {
+    CheckReference(experiment, *options.reference, options.reference_steps);
   }
   std::vector<const ProbeCase*> cases;
   for (const std::string& name : options.cases) {

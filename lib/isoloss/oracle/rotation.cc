@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/estimate_math.h"
 
 namespace isoloss::oracle {
@@ -30,16 +31,16 @@ std::vector<float> OracleRopeFrequencies(const model::ModelConfig& config) {
   const auto width = static_cast<double>(config.qk_rope_head_dim);
   std::vector<float> frequencies;
   for (size_t i = 0; i < config.qk_rope_head_dim / 2; ++i) {
-    frequencies.push_back(static_cast<float>(
-        std::pow(config.rope_theta, -2.0 * static_cast<double>(i) / width)));
+    frequencies.push_back(static_cast<float>(portable::Pow(
+        config.rope_theta, -2.0 * static_cast<double>(i) / width)));
   }
   if (!config.yarn || config.rope_factor <= 1.0) return frequencies;
 
   const auto correction = [&](double rotations) {
     return width *
-           std::log(config.original_seq_len /
-                    (2.0 * std::numbers::pi * rotations)) /
-           (2.0 * std::log(config.rope_theta));
+           portable::Log(config.original_seq_len /
+                         (2.0 * std::numbers::pi * rotations)) /
+           (2.0 * portable::Log(config.rope_theta));
   };
   const double low = std::max(std::floor(correction(config.beta_fast)), 0.0);
   double high = std::min(std::ceil(correction(config.beta_slow)), width - 1.0);
@@ -62,8 +63,9 @@ Rotation::Rotation(const model::ModelConfig& config,
   for (int32_t position = 0; position <= last; ++position) {
     for (const float frequency : frequencies_) {
       const float angle = static_cast<float>(position) * frequency;
-      entries_.push_back({TableEntry(std::cos(static_cast<double>(angle))),
-                          TableEntry(std::sin(static_cast<double>(angle)))});
+      entries_.push_back(
+          {TableEntry(portable::Cos(static_cast<double>(angle))),
+           TableEntry(portable::Sin(static_cast<double>(angle)))});
     }
   }
 }

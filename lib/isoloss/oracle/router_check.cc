@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
 
@@ -164,7 +165,7 @@ class Choice {
 };
 
 Estimate Sigmoid(float logit) {
-  const double s = 1.0 / (1.0 + std::exp(-static_cast<double>(logit)));
+  const double s = 1.0 / (1.0 + portable::Exp(-static_cast<double>(logit)));
   return {
       .exact = s, .bound = kSigmoidError * s + kTiny, .noise = 0.3 * Ulp(s)};
 }
@@ -177,7 +178,7 @@ std::vector<Estimate> Softmax(std::span<const float> logits) {
   Sum32 sum;
   for (const float logit : logits) {
     const double x = static_cast<double>(logit) - max;
-    const double e = std::exp(x);
+    const double e = portable::Exp(x);
     const double error = Gamma(1) * std::fabs(x) + kExpError;
     scores.push_back(
         {.exact = e, .bound = e * error + kTiny, .noise = 0.3 * Ulp(e)});
@@ -345,7 +346,7 @@ std::vector<Estimate> RouterOracle::LogitGradients(size_t t) const {
     Estimate& gradient = gradients[e];
     if (!sigmoid) {
       gradient = Product(score, Rounded32(Difference(gradient, dot.Value(1))));
-    } else if (gradient.exact != 0.0 || gradient.bound != 0.0) {
+    } else {
       const Estimate rest = Rounded32(Difference(Exactly(1.0), score));
       gradient = Product(gradient, Rounded32(Product(score, rest)));
     }

@@ -14,6 +14,7 @@
 #include "isoloss/oracle/formats_check.h"
 #include "isoloss/oracle/known_recipes.h"
 #include "isoloss/oracle/linear_check.h"
+#include "isoloss/oracle/log_check.h"
 #include "isoloss/oracle/loss_check.h"
 #include "isoloss/oracle/norm_check.h"
 #include "isoloss/train/trainer.h"
@@ -89,6 +90,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
   if (!HasAllTensors(inputs, sink)) return;
   RunParts(Parts(inputs, outcome), inputs, team, sink);
   update_.Check(record, outcome, activations_, team, sink);
+  if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
   RequireAllChecked(inputs, sink);
 }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/portable_math.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
@@ -74,7 +75,7 @@ double OracleLearningRate(const train::TrainConfig& train, int64_t step) {
         shape = 1.0 - std::sqrt(progress);
         break;
       case optim::DecayShape::kCosine:
-        shape = (1.0 + std::cos(std::numbers::pi * progress)) / 2.0;
+        shape = (1.0 + portable::Cos(std::numbers::pi * progress)) / 2.0;
         break;
     }
     factor = train.min_lr_factor + (1.0 - train.min_lr_factor) * shape;
@@ -227,9 +228,10 @@ Estimate UpdateOracle::Updated(const Scalars& s, float parameter,
     return Number{a.exact + b.exact, a.bound + b.bound,
                   a.variance + b.variance};
   };
-  // An operation of FP32.
+  // An operation of FP32, or some, of which the first gives this.
   const auto rounded = [](const Number& a, double roundings = 1) {
     const double size = std::fabs(a.exact) + a.bound;
+    if (size <= kTiny / 2) return Number{};  // underflows, without any doubt
     return Number{
         a.exact,
         a.bound + roundings * (1 + 0x1p-20) * kUnitRoundoff * size + kTiny,

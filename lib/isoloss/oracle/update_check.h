@@ -29,6 +29,8 @@ struct StepOutcome {
   /// After the update, and the counts of the step, [MoE layers, E].
   MatrixView<const float> expert_bias;
   MatrixView<const int64_t> tokens_per_expert;
+  /// The rows that the log got of it, to be checked too; may be null.
+  const runlog::RunLog* log = nullptr;
 };
 
 /// Follows a run from its first step. Weights and biases are those that the run

@@ -29,7 +29,8 @@ class TensorDumper {
   /// order of the tensor behind it: no tensor of the model, it takes no place.
   void AddRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                   size_t first_token, expert_parallel::Mesh& mesh);
-  /// In process 0, if there is any tensor: folder/run.dump-000120.h5.
+  /// In process 0, if there is any tensor: folder/run.dump-000120.h5. Makes the
+  /// folder if need be.
   /// Errors   IoError naming the file.
   void Write(const std::filesystem::path& folder, const std::string& run) const;
 

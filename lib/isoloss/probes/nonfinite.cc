@@ -5,6 +5,9 @@
 #include <bit>
 #include <cstring>
 #include <type_traits>
+#include <vector>
+
+#include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
 namespace {
@@ -18,6 +21,16 @@ int64_t CountIn(const float* row, size_t cols) {
   int32_t count = 0;
   for (size_t i = 0; i < cols; ++i) count += IsNonFinite(row[i]) ? 1 : 0;
   return count;
+}
+
+/// Number of row `row` (of `runs`) among the rows that are no padding.
+size_t NumberOfRow(const std::vector<RowRun>& runs, size_t row) {
+  size_t before = 0;
+  for (const RowRun& run : runs) {
+    if (row < run.end) return before + row - run.begin;
+    before += run.end - run.begin;
+  }
+  return before;
 }
 
 /// What processes tell each other of a tensor.
@@ -45,27 +58,32 @@ void NonFiniteCounter::OnTensor(const model::Tensor& tensor) {
   if (!tensor.rows.counts) return;
   Count& count = counts_.back();
   const MatrixView<const float> values = tensor.values;
-  count.elements = static_cast<int64_t>(values.rows() * values.cols());
+  const std::vector<RowRun> runs = RunsOf(tensor.rows, values.rows());
   struct Share {
+    int64_t rows = 0;
     int64_t count = 0;
     size_t first_row = 0;
   };
   std::vector<Share> shares(static_cast<size_t>(team_.size()));
   team_.ParallelFor(shares.size(), [&](size_t i) {
+    const size_t first = values.rows() * i / shares.size();
     const size_t end = values.rows() * (i + 1) / shares.size();
     Share& share = shares[i];
-    for (size_t row = values.rows() * i / shares.size(); row < end; ++row) {
-      const int64_t found = CountIn(values.Row(row), values.cols());
-      if (share.count == 0) share.first_row = row;
-      share.count += found;
-    }
+    ForEachPlace(
+        runs, first, end, [&](size_t row, const RowPlace&, const RowRun&) {
+          const int64_t found = CountIn(values.Row(row), values.cols());
+          if (share.count == 0) share.first_row = row;
+          share.count += found;
+          ++share.rows;
+        });
   });
   for (const Share& share : shares) {
     if (count.count == 0 && share.count > 0) {
-      count.row = share.first_row;
-      while (!IsNonFinite(values(count.row, count.col))) ++count.col;
+      count.row = NumberOfRow(runs, share.first_row);
+      while (!IsNonFinite(values(share.first_row, count.col))) ++count.col;
     }
     count.count += share.count;
+    count.elements += share.rows * static_cast<int64_t>(values.cols());
   }
 }
 

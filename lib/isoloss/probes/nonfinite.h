@@ -20,7 +20,7 @@ struct NonFinite {
   int64_t count = 0;  ///< in all processes
   int64_t elements = 0;
   /// The first process that has one, and the first one's place in that
-  /// process's rows.
+  /// process's rows, padding left out.
   size_t process = 0;
   size_t row = 0;
   size_t col = 0;

@@ -10,6 +10,8 @@ std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count) {
   const bool whole_groups = rows.segment_ends.empty();
   const size_t segments =
       whole_groups || groups == 0 ? 1 : rows.segment_ends.size() / groups;
+  ISOLOSS_ASSERT(rows.segment_rows.empty() ||
+                 rows.segment_rows.size() == groups * segments);
   std::vector<RowRun> runs;
   size_t next = 0;
   for (size_t g = 0; g < groups; ++g) {
@@ -24,7 +26,11 @@ std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count) {
                                  ? RowPlace{.position = rows.first_row + next}
                                  : RowPlace{.group = rows.first_group + g,
                                             .segment = rows.first_segment + s};
-      if (segment_end > next) runs.push_back({next, segment_end, first});
+      const size_t used = rows.segment_rows.empty()
+                              ? segment_end
+                              : next + rows.segment_rows[g * segments + s];
+      ISOLOSS_ASSERT(used <= segment_end);
+      if (used > next) runs.push_back({next, used, first});
       next = segment_end;
     }
     ISOLOSS_ASSERT(next == end);

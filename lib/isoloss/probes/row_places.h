@@ -29,8 +29,9 @@ struct RowRun {
   RowPlace first = {};
 };
 
-/// The segments of all groups that have rows, in the order of rows.
-/// Errors   none; asserts that they cover `row_count` rows.
+/// The segments of all groups that have rows besides padding, in the order of
+/// rows and without padding: what fills lists up is in no figure.
+/// Errors   none; asserts that segments with padding cover `row_count` rows.
 std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count);
 
 /// Calls visit(row, place, run) for rows [first, end) in order.

@@ -6,6 +6,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/matrix.h"
+#include "isoloss/base/portable_math.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/quantize.h"
 #include "isoloss/kernels/row_tasks.h"
@@ -186,13 +187,13 @@ double Spread(std::span<const int64_t> places) {
   double entropy = 0;
   for (const int64_t count : places) {
     const auto here = static_cast<double>(count);
-    if (count > 0) entropy += here / all * std::log2(all / here);
+    if (count > 0) entropy += here / all * portable::Log2(all / here);
   }
-  return entropy / std::log2(static_cast<double>(places.size()));
+  return entropy / portable::Log2(static_cast<double>(places.size()));
 }
 
 double RangeInBits(const DirectionSums& sums) {
-  return sums.blocks.range > 0 ? std::log2(sums.blocks.range) : kNan;
+  return sums.blocks.range > 0 ? portable::Log2(sums.blocks.range) : kNan;
 }
 
 /// Distance between the statistics of the two directions.
@@ -220,7 +221,7 @@ void FinishErrors(const DirectionSums& sums, double elements, size_t offset,
   const double products = sums.products.Value();
   stat(runlog::kStat_mse) = errors / static_cast<double>(sums.pairs);
   stat(runlog::kStat_sqnr) =
-      squares > 0 ? 10 * std::log10(squares / errors) : kNan;
+      squares > 0 ? 10 * portable::Log10(squares / errors) : kNan;
   stat(runlog::kStat_signed_gain) = products / squares;
   // By Cauchy and Schwarz at most 1, but for the rounding.
   const double norms = std::sqrt(squares * sums.quantized.Value());
@@ -335,7 +336,7 @@ TensorStatistics TensorAccumulator::Finish() const {
     stat(runlog::kStat_cur_amax) = amax;
     if (amax > 0) {
       stat(runlog::kStat_dynamic_range) =
-          std::log2(amax / -sums_.negated_smallest);
+          portable::Log2(amax / -sums_.negated_smallest);
     }
   }
   stat(runlog::kStat_max_blockwise_dynamic_range) = RangeInBits(sums_.rowwise);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
 
 namespace isoloss::report {
 namespace {
@@ -127,15 +126,15 @@ struct Range {
 
 void DrawLine(const std::vector<double>& columns, const Range& range,
               Canvas& canvas) {
-  std::optional<int> previous;
+  int previous = -1;  // none
   for (int x = 0; x < canvas.width(); ++x) {
     const double value = columns[static_cast<size_t>(x)];
     if (!std::isfinite(value)) {
-      previous.reset();
+      previous = -1;
       continue;
     }
     const int y = range.Place(value, canvas.height());
-    const int from = previous.value_or(y);
+    const int from = previous < 0 ? y : previous;
     // Join steps of the curve, leaving the previous column's own dot alone.
     for (int dot = y; dot != from; dot += from > y ? 1 : -1) {
       canvas.Dot(x, dot, kLine);

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 #include <variant>
 
 #include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
 
 namespace isoloss::report {
 namespace {
@@ -74,7 +77,9 @@ Json PowerJson(const gate::Judgement& judgement) {
   }
   const gate::PowerRecord& power = *judgement.power;
   const auto caught = power.CaughtInterval();
-  return {{"policy_digest", power.policy_digest},
+  return {{"digest", power.Digest()},
+          {"policy_digest", power.policy_digest},
+          {"ensemble_digests", power.ensemble_digests},
           {"experiment", power.experiment},
           {"recipe", power.recipe},
           {"arm", power.arm},
@@ -216,19 +221,41 @@ Json JudgementJson(const gate::Judgement& judgement) {
   return json;
 }
 
+/// File names are bytes of the system's choice: what is not UTF-8 is replaced.
+std::string TextOf(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 std::string RenderJson(const gate::Judgement& judgement) {
-  // File names are bytes of the system's choice: replace what is not UTF-8.
-  return JudgementJson(judgement).dump(2, ' ', false,
-                                       Json::error_handler_t::replace) +
-         "\n";
+  return TextOf(JudgementJson(judgement));
+}
+
+std::string RenderJson(std::span<const gate::Judgement> judgements) {
+  ISOLOSS_ASSERT(!judgements.empty());
+  if (judgements.size() == 1) return RenderJson(judgements.front());
+  gate::Outcome severest = gate::Outcome::kPass;
+  Json verdicts = Json::array();
+  for (const gate::Judgement& judgement : judgements) {
+    severest = std::max(severest, judgement.outcome);
+    verdicts.push_back(JudgementJson(judgement));
+  }
+  return TextOf({{"schema_version", kVerdictSchemaVersion},
+                 {"outcome", gate::OutcomeName(severest)},
+                 {"exit_code", gate::ExitCode(severest)},
+                 {"verdicts", std::move(verdicts)}});
+}
+
+void WriteJson(std::span<const gate::Judgement> judgements,
+               const std::filesystem::path& path) {
+  const std::string text = RenderJson(judgements);
+  WriteFileAtomically(path, text);
 }
 
 void WriteJson(const gate::Judgement& judgement,
                const std::filesystem::path& path) {
-  const std::string text = RenderJson(judgement);
-  WriteFileAtomically(path, text);
+  WriteJson(std::span(&judgement, 1), path);
 }
 
 }  // namespace isoloss::report

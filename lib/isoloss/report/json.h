@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "isoloss/gate/verdict.h"
@@ -17,8 +18,15 @@ inline constexpr int64_t kVerdictSchemaVersion = 2;
 /// second key ending in `_text`, so that the text is valid JSON.
 std::string RenderJson(const gate::Judgement& judgement);
 
+/// As RenderJson of one judgement. Several, one for each candidate arm, are the
+/// list `verdicts` of an object that has the severest outcome and exit code.
+/// Requires at least one.
+std::string RenderJson(std::span<const gate::Judgement> judgements);
+
 /// Writes RenderJson to `path`, completely or not at all.
 /// Errors   IoError naming the path and the system's reason.
+void WriteJson(std::span<const gate::Judgement> judgements,
+               const std::filesystem::path& path);
 void WriteJson(const gate::Judgement& judgement,
                const std::filesystem::path& path);
 

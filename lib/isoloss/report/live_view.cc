@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
+#include <limits>
 #include <numeric>
 
 namespace isoloss::report {
@@ -18,6 +19,9 @@ constexpr int kLinesBesides = 6;
 constexpr int kHighestChart = 8;
 constexpr int kLowestChart = 3;
 constexpr int kNarrowestChart = 30;
+constexpr int kNarrowestBar = 10;
+/// "  42 %  ", before the bar.
+constexpr int kBarHead = 8;
 /// A journal that was quiet for this many steps, and this long, is remarkable:
 /// the run may have been killed.
 constexpr double kQuietSteps = 10;
@@ -85,12 +89,28 @@ std::string LeftText(const LiveRun& run, const Pace& pace) {
   return DurationText(std::max(left, 0.0) * pace.step_seconds);
 }
 
-/// "step 120 of 600  loss 3.2145 nats  grad norm 0.8123".
-std::string NumbersText(const LiveRun& run) {
+/// The first of `lines` that fits; else the last, cut.
+std::string FirstThatFits(const std::vector<std::string>& lines, int columns) {
+  for (const std::string& line : lines) {
+    if (ClipLine(line, columns) == line) return line;
+  }
+  return ClipLine(lines.back(), columns);
+}
+
+/// "step 120 of 600  loss 3.2145 nats  grad norm 0.8123", or less of it.
+std::string NumbersText(const LiveRun& run,
+                        int columns = std::numeric_limits<int>::max()) {
   const auto& s = run.log.steps;
-  return fmt::format("step {} of {}  loss {} nats  grad norm {}",
-                     LastStep(run.log), run.log.provenance.steps_planned,
-                     LastText(s.loss_nats), LastText(s.grad_norm));
+  const int64_t step = LastStep(run.log);
+  const int64_t planned = run.log.provenance.steps_planned;
+  const std::string loss = LastText(s.loss_nats);
+  return FirstThatFits(
+      {fmt::format("step {} of {}  loss {} nats  grad norm {}", step, planned,
+                   loss, LastText(s.grad_norm)),
+       fmt::format("step {} of {}  loss {} nats", step, planned, loss),
+       fmt::format("step {}/{}  loss {}", step, planned, loss),
+       fmt::format("step {}/{}", step, planned)},
+      columns);
 }
 
 std::string Bar(const LiveRun& run, const TextStyle& style) {
@@ -101,13 +121,21 @@ std::string Bar(const LiveRun& run, const TextStyle& style) {
                                         0.0, 1.0)
                            : 0.0;
   const auto pace = PaceOf(run.log.steps);
-  const std::string speed =
-      pace ? fmt::format("  {} token/s  {} left",
-                         ThousandsText(pace->tokens_per_second),
-                         LeftText(run, *pace))
-           : "";
+  std::string speed;
+  if (pace) {
+    const std::string left = LeftText(run, *pace);
+    speed = fmt::format("  {} token/s  {} left",
+                        ThousandsText(pace->tokens_per_second), left);
+    // The time left is worth more than the speed.
+    if (style.width - kBarHead - static_cast<int>(speed.size()) <
+        kNarrowestBar) {
+      speed = fmt::format("  {} left", left);
+    }
+  }
   const int width =
-      std::max(10, style.width - 8 - static_cast<int>(speed.size()));
+      std::max(0, style.width - kBarHead - static_cast<int>(speed.size()));
+  const double percent = std::floor(100 * share);
+  if (width < 1) return fmt::format("{:.0f} %{}", percent, speed);
   const int filled = static_cast<int>(share * width);
   std::string cells;
   for (int i = 0; i < width; ++i) {
@@ -117,7 +145,7 @@ std::string Bar(const LiveRun& run, const TextStyle& style) {
       cells += i < filled ? "█" : "░";
     }
   }
-  return fmt::format("{:>4.0f} %  {}{}", std::floor(100 * share), cells, speed);
+  return fmt::format("{:>4.0f} %  {}{}", percent, cells, speed);
 }
 
 std::string QuietText(const LiveRun& run) {
@@ -149,7 +177,7 @@ void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
   lines.push_back(Paint(ClipLine(run.name, style.width), kBold, style) +
                   ClipLine(QuietText(run),
                            style.width - static_cast<int>(run.name.size())));
-  lines.push_back(ClipLine("  " + NumbersText(run), style.width));
+  lines.push_back("  " + NumbersText(run, style.width - 2));
   lines.push_back(Bar(run, style));
   if (chart_rows >= kLowestChart && style.width >= kNarrowestChart &&
       run.log.steps.step.size() > 1) {
@@ -169,11 +197,12 @@ void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
 std::string EndedLine(const LiveRun& run, size_t name_width,
                       const TextStyle& style) {
   const std::string state = fmt::format("{:<11}", StateName(run.state));
-  const std::string rest = run.note.empty() ? NumbersText(run) : run.note;
-  const int room = style.width - static_cast<int>(name_width) - 15;
+  const int room =
+      std::max(10, style.width - static_cast<int>(name_width) - 15);
+  const std::string rest = run.note.empty() ? NumbersText(run, room) : run.note;
   return fmt::format("{:<{}}  {}  {}", run.name, name_width,
                      Paint(state, StateColor(run.state), style),
-                     ClipLine(rest, std::max(room, 10)));
+                     ClipLine(rest, room));
 }
 
 }  // namespace
@@ -201,10 +230,11 @@ std::optional<Pace> PaceOf(const runlog::StepColumns& steps) {
                       steps.step_seconds.end(), 0.0);
   if (!(seconds > 0)) return std::nullopt;
   const size_t before = steps.tokens_seen.size() - count;
-  const int64_t tokens = steps.tokens_seen.back() -
-                         (before == 0 ? 0 : steps.tokens_seen[before - 1]);
-  return Pace{static_cast<double>(tokens) / seconds,
-              seconds / static_cast<double>(count)};
+  // FP64 does not overflow, whatever the log holds.
+  const double tokens =
+      static_cast<double>(steps.tokens_seen.back()) -
+      (before == 0 ? 0 : static_cast<double>(steps.tokens_seen[before - 1]));
+  return Pace{tokens / seconds, seconds / static_cast<double>(count)};
 }
 
 std::string DurationText(double seconds) {
@@ -233,8 +263,56 @@ std::string ClipLine(std::string_view line, int columns) {
   return clipped;
 }
 
+LiveJob JobOf(const std::vector<std::string>& planned, int64_t steps,
+              const std::vector<LiveRun>& runs) {
+  LiveJob job{.runs = planned.size()};
+  const auto all = static_cast<double>(steps);
+  double left = all * static_cast<double>(planned.size());
+  double steps_per_second = 0;
+  for (const std::string& name : planned) {
+    const auto run = std::ranges::find(runs, name, &LiveRun::name);
+    if (run == runs.end()) {
+      job.waiting.push_back(name);
+      continue;
+    }
+    if (!UnderWay(run->state) && run->state != RunState::kInterrupted) {
+      ++job.finished;
+      left -= all;
+      continue;
+    }
+    left -= std::min(static_cast<double>(LastStep(run->log)), all);
+    // The job goes on with it, when its turn comes.
+    if (!UnderWay(run->state)) {
+      job.waiting.push_back(name);
+    } else if (const auto pace = PaceOf(run->log.steps)) {
+      steps_per_second += 1 / pace->step_seconds;
+    }
+  }
+  if (job.runs > 0 && steps > 0) {
+    job.done = 1 - left / (all * static_cast<double>(job.runs));
+  }
+  if (steps_per_second > 0) job.seconds_left = left / steps_per_second;
+  return job;
+}
+
+std::string JobLine(const LiveJob& job, int columns) {
+  const std::string left =
+      job.seconds_left ? DurationText(*job.seconds_left) + " left" : "";
+  const std::string comma = left.empty() ? "" : ", ";
+  const double percent = std::floor(100 * job.done);
+  return FirstThatFits(
+      {fmt::format("{:.0f} % done, {} of {} runs finished{}{}", percent,
+                   job.finished, job.runs, comma, left),
+       fmt::format("{:.0f} %, {} of {} runs{}{}", percent, job.finished,
+                   job.runs, comma, left),
+       fmt::format("{:.0f} %{}{}", percent, comma, left),
+       left.empty() ? fmt::format("{:.0f} %", percent) : left},
+      columns);
+}
+
 std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
-                                      int rows, const TextStyle& style) {
+                                      int rows, const TextStyle& style,
+                                      const std::optional<LiveJob>& job) {
   int live = 0;
   int events = 0;
   size_t name_width = 0;
@@ -246,13 +324,22 @@ std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
       name_width = std::max(name_width, run.name.size());
     }
   }
-  const int ended = static_cast<int>(runs.size()) - live;
+  int ended = static_cast<int>(runs.size()) - live;
+  std::vector<std::string> lines;
+  if (job) {
+    lines.push_back(Paint(JobLine(*job, style.width), kBold, style));
+    if (!job->waiting.empty()) {
+      lines.push_back(fmt::format("{} waiting: {}", job->waiting.size(),
+                                  fmt::join(job->waiting, ", ")));
+    }
+    lines.emplace_back();
+    ended += static_cast<int>(lines.size());
+  }
   int chart_rows = 0;
   if (live > 0) {
     chart_rows = std::min(
         kHighestChart, (rows - ended - events - kLinesBesides * live) / live);
   }
-  std::vector<std::string> lines;
   for (const LiveRun& run : runs) {
     if (UnderWay(run.state)) AppendRun(run, chart_rows, style, lines);
   }
@@ -266,12 +353,16 @@ std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
   return lines;
 }
 
-std::string LiveLine(const std::vector<LiveRun>& runs) {
+std::string LiveLine(const std::vector<LiveRun>& runs,
+                     const std::optional<LiveJob>& job) {
   std::vector<std::string> texts;
   for (const LiveRun& run : runs) {
     texts.push_back(
         fmt::format("{}: {}, {}", run.name, StateName(run.state),
                     run.note.empty() ? NumbersText(run) : run.note));
+  }
+  if (job) {
+    texts.push_back(JobLine(*job, std::numeric_limits<int>::max()));
   }
   return fmt::format("{}", fmt::join(texts, "; "));
 }

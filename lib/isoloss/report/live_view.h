@@ -49,13 +49,35 @@ std::string DurationText(double seconds);
 /// none and are kept.
 std::string ClipLine(std::string_view line, int columns);
 
-/// Lines without line ends, none wider than style.width, at most `rows` if they
-/// can be fewer by drawing less: runs that are under way with numbers, bar,
-/// loss curve and last events, then a line for each other one.
-std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
-                                      int rows, const TextStyle& style);
+/// A job of several runs, of which some have not begun.
+struct LiveJob {
+  size_t runs = 0;      ///< that it makes
+  size_t finished = 0;  ///< that have ended, for whatever reason
+  std::vector<std::string> waiting = {};  ///< that have not begun
+  double done = 0;                        ///< share of all steps
+  /// At the speed of the runs that are under way; empty if none is, or none
+  /// has a clock.
+  std::optional<double> seconds_left = {};
+};
 
-/// All runs on one line, for output that is no terminal.
-std::string LiveLine(const std::vector<LiveRun>& runs);
+/// The job that makes the runs `planned`, of `steps` each, of which `runs` are
+/// there.
+LiveJob JobOf(const std::vector<std::string>& planned, int64_t steps,
+              const std::vector<LiveRun>& runs);
+
+/// "42 % done, 3 of 20 runs finished, 1:02 left", or less of it, the time left
+/// to the last, in at most `columns`.
+std::string JobLine(const LiveJob& job, int columns);
+
+/// Lines without line ends, none wider than style.width, at most `rows` if they
+/// can be fewer by drawing less: the job, runs that are under way with numbers,
+/// bar, loss curve and last events, then a line for each other one.
+std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
+                                      int rows, const TextStyle& style,
+                                      const std::optional<LiveJob>& job = {});
+
+/// All runs and the job on one line, for output that is no terminal.
+std::string LiveLine(const std::vector<LiveRun>& runs,
+                     const std::optional<LiveJob>& job = {});
 
 }  // namespace isoloss::report

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/saturating.h"
 #include "isoloss/compare/tensor_divergence.h"
 
 namespace isoloss::report {
@@ -248,7 +249,8 @@ void AppendTensors(const RunSummary& summary, std::string& text) {
 
 std::optional<double> LoadMaxOverMean(const int64_t* tokens, size_t experts) {
   const std::span<const int64_t> counts(tokens, experts);
-  const int64_t all = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  const int64_t all =
+      std::accumulate(counts.begin(), counts.end(), int64_t{0}, &SaturatingAdd);
   if (all == 0) return std::nullopt;
   return static_cast<double>(std::ranges::max(counts)) *
          static_cast<double>(experts) / static_cast<double>(all);

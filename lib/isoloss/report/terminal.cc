@@ -95,6 +95,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
   for (const std::string& item : judgement.evidence) {
     text += Field("evidence", item, style);
   }
+  text += Field("policy",
+                fmt::format("digest {}", gate::PolicyDigest(judgement.policy)),
+                style);
   text += Field(
       "program",
       fmt::format("{}, commit {}", judgement.tool_version, judgement.commit),

@@ -1,13 +1,17 @@
 #include "isoloss/runlog/ensemble.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <set>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
-#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/content_digester.h"
+#include "isoloss/runlog/domain_visitor.h"
 #include "isoloss/runlog/probe_schema.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/schema_writer.h"
@@ -16,7 +20,9 @@
 namespace isoloss::runlog {
 namespace {
 
-constexpr FileKind kEnsembleFile = {"null ensemble", "isoloss ensemble build"};
+/// Of what each member has of its own: far above that of any ensemble, whose
+/// members are some dozens.
+constexpr size_t kMaxMemberBytes = size_t{128} << 20;
 
 /// Rows of all members below each other, with the member of each: a few long
 /// datasets instead of many short ones.
@@ -29,6 +35,7 @@ struct Stacked {
 /// An ensemble as it is on disk.
 struct Tables {
   std::string kind;
+  int64_t run_schema_version = kSchemaVersion;
   Provenance provenance;
   Provenance reference_provenance;
   std::vector<std::string> tensors;
@@ -60,9 +67,7 @@ void VisitColumns(Visit&& visit, const RoutingFlipColumns& /*kind*/,
 template <typename Visit, typename... Rows>
 void VisitColumns(Visit&& visit, const ParameterColumns& /*kind*/,
                   Rows&... rows) {
-  visit(Field{"step", "step", ""}, rows.step...);
-  visit(Field{"grad_norm", "1", ""}, rows.grad_norm...);
-  visit(Field{"update_ratio", "1", ""}, rows.update_ratio...);
+  VisitParameterColumns(visit, rows...);
 }
 
 [[noreturn]] void RejectMember(size_t member, const char* column,
@@ -109,6 +114,7 @@ void Stack(const Columns& from, size_t member, Stacked<Columns>& to) {
 Tables TablesOf(const Ensemble& ensemble) {
   Tables tables;
   tables.kind = EnsembleKindName(ensemble.kind);
+  tables.run_schema_version = ensemble.run_schema_version;
   tables.provenance = ensemble.provenance;
   tables.reference_provenance = ensemble.reference_provenance;
   tables.tensors = ensemble.tensors;
@@ -158,6 +164,7 @@ Columns Unstack(const Stacked<Columns>& from, size_t member) {
 Ensemble EnsembleOf(const Tables& tables, EnsembleKind kind) {
   Ensemble ensemble;
   ensemble.kind = kind;
+  ensemble.run_schema_version = tables.run_schema_version;
   ensemble.provenance = tables.provenance;
   ensemble.reference_provenance = tables.reference_provenance;
   ensemble.tensors = tables.tensors;
@@ -183,8 +190,9 @@ class ReferenceAttributes {
   template <typename T>
   void Attribute(const Field& field, T& value) {
     const std::string name = std::string("reference_") + field.name;
-    visitor_.Attribute(
-        Field{name.c_str(), field.unit, field.description, field.since}, value);
+    visitor_.Attribute(Field{name.c_str(), field.unit, field.description,
+                             field.domain, field.since},
+                       value);
   }
 
  private:
@@ -200,7 +208,8 @@ void VisitTables(Visitor& visitor, TablesT& tables) {
   const auto group = [&](const char* name, const char* description,
                          auto& table) {
     visitor.Group(name, description, 1);
-    required(Field{"member", "1", "Place in /members"}, table.member);
+    required(Field{"member", "1", "Place in /members", Domain::Count()},
+             table.member);
   };
   const auto step_table = [&](const char* name, const char* description,
                               auto& table) {
@@ -212,36 +221,30 @@ void VisitTables(Visitor& visitor, TablesT& tables) {
   const auto parameter_table = [&](const char* name, const char* description,
                                    auto& table) {
     group(name, description, table);
-    required(Field{"step", "step", "Number of the optimizer step, from 1"},
-             table.columns.step);
-    visitor.Labels(Field{"names", "", "Parameters, torchtitan's names"},
-                   table.columns.names, {"parameters", table.columns.count});
-    visitor.Array(
-        Field{"grad_norm", "1", "L2 norm of the gradient before clipping"},
-        table.columns.grad_norm, {{"parameters", table.columns.count}});
-    visitor.Array(
-        Field{"update_ratio", "1",
-              "L2 norm of the update over that of the weights before"},
-        table.columns.update_ratio, {{"parameters", table.columns.count}});
+    VisitParameters(visitor, required, table.columns);
   };
 
-  visitor.LayoutVersion(
-      Field{"ensemble_schema_version", "1", "Version of this layout"},
-      kEnsembleSchemaVersion);
+  visitor.LayoutVersion(Field{"ensemble_schema_version", "1",
+                              "Version of this layout", Domain::Count(1)},
+                        kEnsembleSchemaVersion);
   visitor.Version(Field{"run_schema_version", "1",
                         "Version of the run log's layout that attributes and "
-                        "/steps follow"},
+                        "/steps follow",
+                        Domain::Count(1)},
                   kSchemaVersion);
-  visitor.Attribute(Field{"kind", "", "`benign` or `seeds`"}, tables.kind);
+  visitor.Attribute(Field{"kind", "", "`benign` or `seeds`", Domain::Text()},
+                    tables.kind);
   VisitProvenance(visitor, tables.provenance);
   ReferenceAttributes reference(visitor);
   VisitProvenance(reference, tables.reference_provenance);
   visitor.Group("members", "One row per good run", 1);
-  required(Field{"seed", "1", "Seed of the run"}, tables.seeds);
-  required(Field{"perturbation", "", "What the run differs in; empty: seed"},
+  required(Field{"seed", "1", "Seed of the run", Domain::Seed()}, tables.seeds);
+  required(Field{"perturbation", "", "What the run differs in; empty: seed",
+                 Domain::Text()},
            tables.perturbations);
   visitor.Group("tensors", "Tensors that /precision refers to", 1);
-  required(Field{"name", "", "<module>_<tensor>"}, tables.tensors);
+  required(Field{"name", "", "<module>_<tensor>", Domain::Text()},
+           tables.tensors);
   step_table("steps", "First steps of each member", tables.steps);
   step_table("reference_steps", "First steps of what it is compared with",
              tables.reference_steps);
@@ -257,55 +260,8 @@ void VisitTables(Visitor& visitor, TablesT& tables) {
   VisitRoutingFlips(required, tables.routing_flips.columns);
 }
 
-/// Visitor that digests what is neither empty, 0 nor a clock.
-class Digester {
- public:
-  void LayoutVersion(const Field&, int64_t) {}
-  void Version(const Field&, int64_t) {}
-  void Group(const char* name, const char*, int64_t) { Add(name); }
-  template <typename T>
-  void Attribute(const Field& field, const T& value) {
-    if (value == T{}) return;
-    Add(field.name);
-    Add(value);
-  }
-  template <typename T>
-  void RequiredColumn(const Field& field, const std::vector<T>& values) {
-    Column(field, values);
-  }
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& values) {
-    if (values.empty() || !field.reproducible) return;
-    Add(field.name);
-    Add(static_cast<int64_t>(values.size()));
-    for (const T& value : values) Add(value);
-  }
-  template <typename T>
-  void Array(const Field& field, const std::vector<T>& values,
-             std::initializer_list<Axis<const int64_t>>) {
-    Column(field, values);
-  }
-  void Labels(const Field& field, const std::vector<std::string>& names,
-              const Axis<const int64_t>&) {
-    Column(field, names);
-  }
-
-  std::string Hex() const { return DigestToHex(digest_.Value()); }
-
- private:
-  /// The terminating 0 keeps one text from running into the next.
-  void Add(const std::string& text) {
-    digest_.Update(text.c_str(), text.size() + 1);
-  }
-  template <typename T>
-  requires std::is_arithmetic_v<T>
-  void Add(T value) { digest_.Update(&value, sizeof(value)); }
-
-  Digest digest_;
-};
-
 std::string DigestOfTables(const Tables& tables) {
-  Digester digester;
+  ContentDigester digester;
   VisitTables(digester, tables);
   return digester.Hex();
 }
@@ -330,6 +286,13 @@ void CheckMembers(const std::string& path, const char* group, size_t members,
          fmt::format("ascending within the {} members", members));
 }
 
+bool CountsFromOne(const std::vector<int64_t>& steps) {
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i] != static_cast<int64_t>(i) + 1) return false;
+  }
+  return true;
+}
+
 EnsembleKind CheckedKind(const std::string& path, const Tables& tables) {
   for (const auto kind : {EnsembleKind::kBenign, EnsembleKind::kSeeds}) {
     if (tables.kind == EnsembleKindName(kind)) return kind;
@@ -338,8 +301,24 @@ EnsembleKind CheckedKind(const std::string& path, const Tables& tables) {
          "`benign` or `seeds`");
 }
 
+/// Each member gets the labels of all.
+void CheckLabels(const std::string& path, const Tables& tables) {
+  size_t bytes = sizeof(EnsembleMember);
+  for (const auto* names : {&tables.parameters.columns.names,
+                            &tables.reference_parameters.columns.names}) {
+    for (const std::string& name : *names) bytes += sizeof(name) + name.size();
+  }
+  const size_t members = tables.seeds.size();
+  if (members <= kMaxMemberBytes / bytes) return;
+  Reject(path, "the number of members", fmt::to_string(members),
+         fmt::format("at most {}, which with their names of parameters take "
+                     "{} MiB",
+                     kMaxMemberBytes / bytes, kMaxMemberBytes >> 20));
+}
+
 void Check(const std::string& path, const Tables& tables,
            const std::string& digest) {
+  CheckLabels(path, tables);
   const size_t members = tables.seeds.size();
   CheckMembers(path, "steps", members, tables.steps);
   CheckMembers(path, "reference_steps", members, tables.reference_steps);
@@ -358,12 +337,107 @@ void Check(const std::string& path, const Tables& tables,
   if (found != digest) Reject(path, "the digest", found, digest);
 }
 
-constexpr Field kDigest = {"digest", "", "Digest of all but clocks"};
+constexpr Field kDigest = {"digest", "", "Digest of all but clocks",
+                           Domain::Text()};
 
 }  // namespace
 
 std::string_view EnsembleKindName(EnsembleKind kind) {
   return kind == EnsembleKind::kBenign ? "benign" : "seeds";
+}
+
+namespace {
+
+/// What does not fit in the first steps of one run.
+std::vector<std::string> BrokenRun(const StepColumns& steps,
+                                   const ParameterColumns& parameters,
+                                   const Provenance& provenance) {
+  if (parameters.step != steps.step) {
+    return {
+        fmt::format("/parameters has {} rows, which are not those of the "
+                    "{} in /steps",
+                    parameters.step.size(), steps.step.size())};
+  }
+  RunLog log;
+  log.provenance = provenance;
+  log.steps = steps;
+  log.parameters = parameters;
+  std::vector<std::string> broken = BrokenInSteps(log);
+  const int64_t planned = provenance.quantized_gemms_per_step;
+  for (size_t i = 0; i < steps.quantized_gemms.size(); ++i) {
+    if (steps.quantized_gemms[i] == planned) continue;
+    broken.push_back(fmt::format(
+        "/steps/quantized_gemms is {} at step {}, but the recipe asks for {}",
+        steps.quantized_gemms[i], steps.step[i], planned));
+    break;
+  }
+  return broken;
+}
+
+/// Rows of teacher-forced steps: each place once, within the run.
+std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
+  const auto wrong = [&](const char* group, const std::vector<int64_t>& step,
+                         const std::vector<int64_t>& place) -> std::string {
+    std::set<std::pair<int64_t, int64_t>> seen;
+    for (size_t i = 0; i < step.size(); ++i) {
+      if (step[i] <= steps_planned && seen.emplace(step[i], place[i]).second) {
+        continue;
+      }
+      return fmt::format("/{} has place {} of step {} of {} {}", group,
+                         place[i], step[i], steps_planned,
+                         step[i] > steps_planned ? "" : "twice");
+    }
+    return "";
+  };
+  const std::string text =
+      wrong("precision", member.precision.step, member.precision.tensor);
+  return text.empty() ? wrong("routing_flips", member.routing_flips.step,
+                              member.routing_flips.layer)
+                      : text;
+}
+
+}  // namespace
+
+std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
+  const Tables tables = TablesOf(ensemble);
+  DomainVisitor visitor(ensemble.run_schema_version, [](When) { return true; });
+  VisitTables(visitor, tables);
+  if (!visitor.violations.empty()) return std::move(visitor.violations);
+  for (size_t i = 0; i < ensemble.members.size(); ++i) {
+    const EnsembleMember& member = ensemble.members[i];
+    bool counts = true;
+    for (const auto& [group, step] :
+         {std::pair("steps", &member.steps.step),
+          std::pair("reference_steps", &member.reference_steps.step),
+          std::pair("parameters", &member.parameters.step),
+          std::pair("reference_parameters",
+                    &member.reference_parameters.step)}) {
+      if (CountsFromOne(*step)) continue;
+      visitor.violations.push_back(
+          {Fault::kFile,
+           fmt::format("/{}/step of member {} does not count 1, 2, 3, but "
+                       "these are a run's first steps. {}",
+                       group, i, RemedyOf(Fault::kFile))});
+      counts = false;
+    }
+    if (!counts) continue;
+    std::vector<std::string> broken =
+        BrokenRun(member.steps, member.parameters, ensemble.provenance);
+    for (const std::string& text :
+         BrokenRun(member.reference_steps, member.reference_parameters,
+                   ensemble.reference_provenance)) {
+      broken.push_back("reference: " + text);
+    }
+    const std::string probe =
+        BrokenProbe(member, ensemble.provenance.steps_planned);
+    if (!probe.empty()) broken.push_back(probe);
+    for (const std::string& text : broken) {
+      visitor.violations.push_back(
+          {Fault::kFile,
+           fmt::format("member {}: {}. {}", i, text, RemedyOf(Fault::kFile))});
+    }
+  }
+  return std::move(visitor.violations);
 }
 
 std::string DigestOfEnsemble(const Ensemble& ensemble) {
@@ -383,15 +457,18 @@ void WriteEnsemble(const Ensemble& ensemble,
 Ensemble ReadEnsemble(const std::filesystem::path& path) {
   Tables tables;
   std::string digest;
-  ReadSealedFile(path, kEnsembleFile, [&](const h5::Handle& file) {
-    SchemaReader reader(file, path, kEnsembleFile);
-    VisitTables(reader, tables);
-    reader.Attribute(kDigest, digest);
-  });
+  ReadCharge charge =
+      ReadSealedFile(path, kEnsembleFile, [&](const h5::Object& file) {
+        SchemaReader reader(file, path, kEnsembleFile);
+        VisitTables(reader, tables);
+        tables.run_schema_version = reader.version();
+        reader.Attribute(kDigest, digest);
+      });
   const EnsembleKind kind = CheckedKind(path.string(), tables);
   Check(path.string(), tables, digest);
   Ensemble ensemble = EnsembleOf(tables, kind);
   ensemble.digest = std::move(digest);
+  ensemble.charge = std::move(charge);
   return ensemble;
 }
 

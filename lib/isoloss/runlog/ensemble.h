@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/runlog/probe_log.h"
+#include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -39,6 +40,8 @@ struct EnsembleMember {
 
 struct Ensemble {
   EnsembleKind kind = EnsembleKind::kBenign;
+  /// Of the run logs' layout that attributes and steps of its file follow.
+  int64_t run_schema_version = kSchemaVersion;
   /// Of the runs it was made from; names, recipe, config_digest and
   /// numerics_digest say what it holds for.
   Provenance provenance;
@@ -47,6 +50,7 @@ struct Ensemble {
   std::vector<EnsembleMember> members;
   /// Of all of the above but clocks; set by ReadEnsemble.
   std::string digest;
+  ReadCharge charge = {};
 };
 
 /// The digest of `ensemble`, 16 hexadecimal digits. What is empty or 0 has no

@@ -14,6 +14,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/runlog/probe_schema.h"
 #include "isoloss/runlog/schema.h"
 
 namespace isoloss::runlog {
@@ -90,6 +91,7 @@ class Collector {
       : wanted_(group), format_(format) {}
 
   void Version(const Field& /*field*/, int64_t /*version*/) {}
+  void LayoutVersion(const Field& /*field*/, int64_t /*newest*/) {}
   template <typename T>
   void Attribute(const Field& /*field*/, const T& /*value*/) {}
 
@@ -104,6 +106,11 @@ class Collector {
   void Column(const Field& field, const std::vector<T>& values) {
     CountRows(values.size());
     Add(field, values, {});
+  }
+
+  template <typename T>
+  void RequiredColumn(const Field& field, const std::vector<T>& values) {
+    Column(field, values);
   }
 
   template <typename T>
@@ -288,19 +295,28 @@ void AppendJsonRow(const std::vector<Dataset>& datasets, size_t row,
   line += "}\n";
 }
 
-}  // namespace
-
-std::vector<GroupRows> GroupsOf(const RunLog& log) {
-  Collector collector("", ExportFormat::kCsv);
+void Walk(Collector& collector, const RunLog& log) {
   VisitRunLog(collector, log);
+}
+
+void Walk(Collector& collector, const ProbeLog& log) {
+  VisitProbeLog(collector, log);
+}
+
+template <typename Log>
+std::vector<GroupRows> Groups(const Log& log) {
+  Collector collector("", ExportFormat::kCsv);
+  Walk(collector, log);
   return collector.known();
 }
 
-size_t ExportGroup(const RunLog& log, std::string_view group,
-                   ExportFormat format,
-                   const std::function<void(std::string_view line)>& write) {
+/// `kind` of log is for messages: "run log".
+template <typename Log>
+size_t Export(const Log& log, const char* kind, std::string_view group,
+              ExportFormat format,
+              const std::function<void(std::string_view line)>& write) {
   Collector collector(group, format);
-  VisitRunLog(collector, log);
+  Walk(collector, log);
   size_t rows = 0;
   std::vector<std::string> names;
   for (const GroupRows& known : collector.known()) {
@@ -309,7 +325,7 @@ size_t ExportGroup(const RunLog& log, std::string_view group,
   }
   if (collector.datasets().empty()) {
     ThrowError(ErrorKind::kConfig,
-               "export: `{}` is no group of a run log. Groups: {}.{}", group,
+               "export: `{}` is no group of a {}. Groups: {}.{}", group, kind,
                fmt::join(names, ", "), DidYouMean(std::string(group), names));
   }
   if (format == ExportFormat::kCsv) write(CsvHead(collector.datasets()));
@@ -325,6 +341,23 @@ size_t ExportGroup(const RunLog& log, std::string_view group,
     ++lines;
   }
   return lines;
+}
+
+}  // namespace
+
+std::vector<GroupRows> GroupsOf(const RunLog& log) { return Groups(log); }
+std::vector<GroupRows> GroupsOf(const ProbeLog& log) { return Groups(log); }
+
+size_t ExportGroup(const RunLog& log, std::string_view group,
+                   ExportFormat format,
+                   const std::function<void(std::string_view line)>& write) {
+  return Export(log, "run log", group, format, write);
+}
+
+size_t ExportGroup(const ProbeLog& log, std::string_view group,
+                   ExportFormat format,
+                   const std::function<void(std::string_view line)>& write) {
+  return Export(log, "probe log", group, format, write);
 }
 
 }  // namespace isoloss::runlog

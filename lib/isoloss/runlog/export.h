@@ -1,4 +1,5 @@
-// A run log as text for other programs: one group as CSV or as JSON lines.
+// A run log or probe log as text for other programs: one group as CSV or as
+// JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/runlog/probe_log.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -24,6 +26,7 @@ struct GroupRows {
 
 /// All groups, in the order of the schema.
 std::vector<GroupRows> GroupsOf(const RunLog& log);
+std::vector<GroupRows> GroupsOf(const ProbeLog& log);
 
 /// Passes the text of group `group` to `write`, a line with its end at a time.
 /// It walks the schema: what a log does not hold is left out.
@@ -45,6 +48,9 @@ std::vector<GroupRows> GroupsOf(const RunLog& log);
 ///        survives.
 /// Errors ConfigError that lists the groups if there is no such one.
 size_t ExportGroup(const RunLog& log, std::string_view group,
+                   ExportFormat format,
+                   const std::function<void(std::string_view line)>& write);
+size_t ExportGroup(const ProbeLog& log, std::string_view group,
                    ExportFormat format,
                    const std::function<void(std::string_view line)>& write);
 

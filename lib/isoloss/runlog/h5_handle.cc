@@ -1,13 +1,13 @@
 #include "isoloss/runlog/h5_handle.h"
 
 #include <fmt/format.h>
-#include <hdf5.h>
 
 #include <algorithm>
 #include <bit>
-#include <memory>
 #include <type_traits>
 #include <utility>
+
+#include "isoloss/runlog/h5_check.h"
 
 namespace isoloss::runlog::h5 {
 namespace {
@@ -24,20 +24,6 @@ std::mutex& LibraryMutex() {
 herr_t AppendReason(unsigned /*depth*/, const H5E_error2_t* entry, void* out) {
   static_cast<std::string*>(out)->append(": ").append(entry->desc);
   return 0;
-}
-
-[[noreturn]] void ThrowFailure(const char* call, std::string_view object) {
-  std::string reasons;
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &AppendReason, &reasons);
-  H5Eclear2(H5E_DEFAULT);
-  throw Failure(fmt::format("{}({}){}", call, object, reasons));
-}
-
-/// HDF5 reports every failure as a negative number.
-template <typename Result>
-Result Check(Result result, const char* call, std::string_view object = "") {
-  if (result < 0) ThrowFailure(call, object);
-  return result;
 }
 
 Handle PropertyList(hid_t list_class) {
@@ -65,16 +51,6 @@ std::string NameOf(const Handle& object) {
   return name;
 }
 
-/// Frees what HDF5 allocated for variable-length strings.
-struct LibraryFree {
-  void operator()(char* text) const { H5free_memory(text); }
-};
-using LibraryString = std::unique_ptr<char, LibraryFree>;
-
-std::string ToString(const LibraryString& text) {
-  return text ? std::string(text.get()) : std::string();
-}
-
 /// A NUL would end the string for every reader.
 const char* ToPointer(const std::string& text) {
   if (text.find('\0') != std::string::npos) {
@@ -87,6 +63,13 @@ const char* ToPointer(const std::string& text) {
 }
 
 }  // namespace
+
+void ThrowFailure(const char* call, std::string_view object) {
+  std::string reasons;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_DOWNWARD, &AppendReason, &reasons);
+  H5Eclear2(H5E_DEFAULT);
+  throw Failure(fmt::format("{}({}){}", call, object, reasons));
+}
 
 Session::Session() : lock_(LibraryMutex()) {
   Check(H5open(), "H5open");
@@ -123,11 +106,30 @@ Handle OpenImage(std::span<const std::byte> image) {
   const Handle access = PropertyList(H5P_FILE_ACCESS);
   Check(H5Pset_fapl_core(access.get(), image.size(), /*backing_store=*/false),
         "H5Pset_fapl_core");
-  // HDF5 copies the bytes, but its prototype lacks a const.
+  // HDF5 would copy the bytes twice. Of a file that is open for reading it asks
+  // for memory of that size, to which it copies them, and gives it back.
+  H5FD_file_image_callbacks_t in_place = {};
+  in_place.udata = const_cast<std::byte*>(image.data());
+  in_place.image_malloc = [](size_t, H5FD_file_image_op_t, void* bytes) {
+    return bytes;
+  };
+  in_place.image_memcpy = [](void* to, const void* from, size_t,
+                             H5FD_file_image_op_t, void*) -> void* {
+    return to == from ? to : nullptr;
+  };
+  in_place.image_realloc = [](void*, size_t, H5FD_file_image_op_t,
+                              void*) -> void* { return nullptr; };
+  in_place.image_free = [](void*, H5FD_file_image_op_t, void*) -> herr_t {
+    return 0;
+  };
+  in_place.udata_copy = [](void* bytes) { return bytes; };
+  in_place.udata_free = [](void*) -> herr_t { return 0; };
+  Check(H5Pset_file_image_callbacks(access.get(), &in_place),
+        "H5Pset_file_image_callbacks");
   Check(H5Pset_file_image(access.get(), const_cast<std::byte*>(image.data()),
                           image.size()),
         "H5Pset_file_image");
-  return {Check(H5Fopen("run log in memory", H5F_ACC_RDONLY, access.get()),
+  return {Check(H5Fopen("/run log in memory", H5F_ACC_RDONLY, access.get()),
                 "H5Fopen"),
           &H5Fclose};
 }
@@ -142,15 +144,6 @@ Handle CreateGroup(const Handle& parent, const char* name) {
 Handle OpenGroup(const Handle& parent, const char* name) {
   return {Check(H5Gopen2(parent.get(), name, H5P_DEFAULT), "H5Gopen2", name),
           &H5Gclose};
-}
-
-bool HasLink(const Handle& parent, const char* name) {
-  return Check(H5Lexists(parent.get(), name, H5P_DEFAULT), "H5Lexists", name) >
-         0;
-}
-
-bool HasAttribute(const Handle& object, const char* name) {
-  return Check(H5Aexists(object.get(), name), "H5Aexists", name) > 0;
 }
 
 template <>
@@ -270,21 +263,6 @@ Handle OpenDataset(const Handle& parent, const char* name) {
           &H5Dclose};
 }
 
-Handle DatasetType(const Handle& dataset) {
-  return {Check(H5Dget_type(dataset.get()), "H5Dget_type"), &H5Tclose};
-}
-
-std::vector<uint64_t> DatasetExtent(const Handle& dataset) {
-  const Handle space{Check(H5Dget_space(dataset.get()), "H5Dget_space"),
-                     &H5Sclose};
-  const int rank = Check(H5Sget_simple_extent_ndims(space.get()),
-                         "H5Sget_simple_extent_ndims");
-  std::vector<hsize_t> extent(static_cast<size_t>(rank));
-  Check(H5Sget_simple_extent_dims(space.get(), extent.data(), nullptr),
-        "H5Sget_simple_extent_dims");
-  return {extent.begin(), extent.end()};
-}
-
 template <typename T>
 void WriteDataset(const Handle& dataset, std::span<const T> values) {
   const Handle type = TypeOf<T>();
@@ -298,24 +276,6 @@ void WriteDataset(const Handle& dataset, std::span<const T> values) {
   Check(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                  source),
         "H5Dwrite", NameOf(dataset));
-}
-
-template <typename T>
-void ReadDataset(const Handle& dataset, std::span<T> values) {
-  const Handle type = TypeOf<T>();
-  void* target = values.data();
-  std::vector<LibraryString> texts;
-  if constexpr (std::is_same_v<T, std::string>) {
-    static_assert(sizeof(LibraryString) == sizeof(char*));
-    texts.resize(values.size());
-    target = texts.data();
-  }
-  Check(
-      H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, target),
-      "H5Dread", NameOf(dataset));
-  if constexpr (std::is_same_v<T, std::string>) {
-    std::transform(texts.begin(), texts.end(), values.begin(), &ToString);
-  }
 }
 
 template <typename T>
@@ -335,59 +295,15 @@ void WriteAttribute(const Handle& object, const char* name, const T& value) {
   }
 }
 
-Handle OpenAttribute(const Handle& object, const char* name) {
-  return {Check(H5Aopen(object.get(), name, H5P_DEFAULT), "H5Aopen", name),
-          &H5Aclose};
-}
-
-Handle AttributeType(const Handle& attribute) {
-  return {Check(H5Aget_type(attribute.get()), "H5Aget_type"), &H5Tclose};
-}
-
-bool IsScalar(const Handle& attribute) {
-  const Handle space{Check(H5Aget_space(attribute.get()), "H5Aget_space"),
-                     &H5Sclose};
-  return H5Sget_simple_extent_type(space.get()) == H5S_SCALAR;
-}
-
-template <typename T>
-T ReadAttribute(const Handle& attribute) {
-  const Handle type = TypeOf<T>();
-  if constexpr (std::is_same_v<T, std::string>) {
-    char* text = nullptr;
-    Check(H5Aread(attribute.get(), type.get(), &text), "H5Aread");
-    return ToString(LibraryString(text));
-  } else if constexpr (std::is_same_v<T, bool>) {
-    // Bytes other than 0 and 1 are not values of a C++ bool.
-    int8_t value = 0;
-    Check(H5Aread(attribute.get(), type.get(), &value), "H5Aread");
-    return value != 0;
-  } else {
-    T value{};
-    Check(H5Aread(attribute.get(), type.get(), &value), "H5Aread");
-    return value;
-  }
-}
-
 template void WriteDataset(const Handle&, std::span<const uint8_t>);
 template void WriteDataset(const Handle&, std::span<const float>);
 template void WriteDataset(const Handle&, std::span<const int32_t>);
 template void WriteDataset(const Handle&, std::span<const int64_t>);
 template void WriteDataset(const Handle&, std::span<const double>);
 template void WriteDataset(const Handle&, std::span<const std::string>);
-template void ReadDataset(const Handle&, std::span<uint8_t>);
-template void ReadDataset(const Handle&, std::span<float>);
-template void ReadDataset(const Handle&, std::span<int32_t>);
-template void ReadDataset(const Handle&, std::span<int64_t>);
-template void ReadDataset(const Handle&, std::span<double>);
-template void ReadDataset(const Handle&, std::span<std::string>);
 template void WriteAttribute(const Handle&, const char*, const int64_t&);
 template void WriteAttribute(const Handle&, const char*, const double&);
 template void WriteAttribute(const Handle&, const char*, const bool&);
 template void WriteAttribute(const Handle&, const char*, const std::string&);
-template int64_t ReadAttribute(const Handle&);
-template double ReadAttribute(const Handle&);
-template bool ReadAttribute(const Handle&);
-template std::string ReadAttribute(const Handle&);
 
 }  // namespace isoloss::runlog::h5

@@ -1,6 +1,6 @@
 // HDF5 for the run log: one checked function per C call, ids that close
 // themselves, and the library's error stack as an exception instead of text on
-// stderr.
+// stderr. Files are read through h5_tree.h.
 #pragma once
 
 #include <cstddef>
@@ -67,14 +67,12 @@ class Handle {
 Handle CreateFileInMemory();
 /// The bytes of a file, as they would stand on disk.
 std::vector<std::byte> FileImage(const Handle& file);
-/// Opens the bytes of a file for reading; keeps a copy of them.
+/// Opens the bytes of a file, which must outlive it, for reading. HDF5 can
+/// crash on bytes that it did not write.
 Handle OpenImage(std::span<const std::byte> image);
 
 Handle CreateGroup(const Handle& parent, const char* name);
 Handle OpenGroup(const Handle& parent, const char* name);
-/// Whether `parent` has an object or attribute called `name`.
-bool HasLink(const Handle& parent, const char* name);
-bool HasAttribute(const Handle& object, const char* name);
 
 /// The types of our files, with one type in memory and on disk: uint8_t, float
 /// and int32_t (datasets only), int64_t, double, bool (as h5py stores it),
@@ -90,23 +88,12 @@ std::string Describe(const Handle& type);
 Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
                      std::span<const uint64_t> extent);
 Handle OpenDataset(const Handle& parent, const char* name);
-Handle DatasetType(const Handle& dataset);
-/// Empty for a scalar.
-std::vector<uint64_t> DatasetExtent(const Handle& dataset);
 
-/// Whole datasets. `values` has as many elements as the dataset.
+/// A whole dataset. `values` has as many elements.
 template <typename T>
 void WriteDataset(const Handle& dataset, std::span<const T> values);
-template <typename T>
-void ReadDataset(const Handle& dataset, std::span<T> values);
 
 template <typename T>
 void WriteAttribute(const Handle& object, const char* name, const T& value);
-Handle OpenAttribute(const Handle& object, const char* name);
-Handle AttributeType(const Handle& attribute);
-/// Whether it holds one value, not an array.
-bool IsScalar(const Handle& attribute);
-template <typename T>
-T ReadAttribute(const Handle& attribute);
 
 }  // namespace isoloss::runlog::h5

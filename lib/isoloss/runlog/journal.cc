@@ -9,15 +9,20 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <system_error>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/crc32c.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/read_limit.h"
+#include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
 
 namespace isoloss::runlog {
@@ -30,6 +35,9 @@ static_assert(std::endian::native == std::endian::little);
 constexpr size_t kCrcBytes = sizeof(uint32_t);
 constexpr size_t kHeadBytes =
     kJournalMagic.size() + sizeof(uint32_t) + kCrcBytes;
+
+/// Far above that of any run, whose log must be readable too.
+constexpr uint64_t kMaxBytes = uint64_t{8} << 30;
 
 enum Kind : uint32_t { kProvenance = 1, kRows = 2 };
 
@@ -88,41 +96,118 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
   }
 }
 
-/// Length of the whole record at the front of `bytes`; 0 if it is cut off,
-/// damaged or not the one with `number`, and `note` says which.
-size_t WholeRecord(std::span<const std::byte> bytes, uint64_t number,
-                   std::string& note) {
-  if (bytes.size() < sizeof(RecordHead) + kCrcBytes) {
+/// A journal in memory or on disk, of which one piece is held at a time.
+struct Source {
+  uint64_t size;
+  /// The bytes [offset, offset + count), until the next call.
+  std::function<std::span<const std::byte>(uint64_t offset, uint64_t count)>
+      fetch;
+};
+
+/// The whole record at `begin`; empty if it is cut off, damaged or not the one
+/// with `number`, and `note` says which.
+/// Errors   FormatError if no record of ours is as long as it says.
+std::span<const std::byte> WholeRecord(const Source& source, uint64_t begin,
+                                       uint64_t number, std::string& note) {
+  const uint64_t left = source.size - begin;
+  if (left < sizeof(RecordHead) + kCrcBytes) {
     note = "is cut off";
-    return 0;
+    return {};
   }
-  const auto head = Load<RecordHead>(bytes);
-  const size_t checked = sizeof(RecordHead) + size_t{head.payload_bytes};
-  if (bytes.size() < checked + kCrcBytes) {
-    note = fmt::format("is cut off: {} of {} bytes are there", bytes.size(),
+  const auto head = Load<RecordHead>(source.fetch(begin, sizeof(RecordHead)));
+  const uint64_t checked = sizeof(RecordHead) + uint64_t{head.payload_bytes};
+  if (left < checked + kCrcBytes) {
+    note = fmt::format("is cut off: {} of {} bytes are there", left,
                        checked + kCrcBytes);
-    return 0;
+    return {};
   }
-  if (Crc32c(bytes.first(checked)) != Load<uint32_t>(bytes.subspan(checked))) {
+  if (checked > ReadLimit()) {
+    ThrowError(ErrorKind::kFormat,
+               "has {} bytes, but a record has at most {}, or as many MiB as "
+               "ISOLOSS_MEMORY_MIB says. Set it, or start the run again with "
+               "--restart.",
+               checked, ReadLimit());
+  }
+  const auto record = source.fetch(begin, checked + kCrcBytes);
+  if (Crc32c(record.first(checked)) !=
+      Load<uint32_t>(record.subspan(checked))) {
     note = "is damaged: its CRC32C is wrong";
-    return 0;
+    return {};
   }
   if (head.number != number) {
     note = fmt::format("has number {}: another program wrote to the file",
                        head.number);
-    return 0;
+    return {};
   }
-  return checked + kCrcBytes;
+  return record;
 }
 
-void Apply(uint32_t kind, std::span<const std::byte> payload, RunLog& log) {
+/// That no step is missing: a run resumes behind the last one.
+void CheckNoGap(const RunLog& rows, const RunLog& log) {
+  const std::vector<int64_t>& before = log.steps.step;
+  int64_t last = before.empty() ? 0 : before.back();
+  for (const int64_t step : rows.steps.step) {
+    if (step != last + 1) {
+      ThrowError(ErrorKind::kFormat,
+                 "step {} comes behind step {}, but a journal holds each step "
+                 "once, in order, from 1. Start the run again with --restart.",
+                 step, last);
+    }
+    last = step;
+  }
+}
+
+/// That each axis with rows has names for its places, as HDF5 files have.
+void CheckLabels(const RunLog& log) {
+  for (const Group<const RunLog>& group : Groups(log)) {
+    if (group.steps() == nullptr || group.steps()->empty()) continue;
+    for (const Dataset<const RunLog>& dataset : group.datasets) {
+      if (dataset.shape != Shape::kLabels) continue;
+      const auto& names =
+          *std::get<const std::vector<std::string>*>(dataset.values);
+      const int64_t size = dataset.axes.front().size;
+      if (size > 0 && names.size() == static_cast<size_t>(size)) continue;
+      ThrowError(ErrorKind::kFormat,
+                 "/{}/{} has {} names of {} {}, but each has one, from the "
+                 "first row on. Start the run again with --restart.",
+                 group.name, dataset.field.name, names.size(), size,
+                 dataset.axes.front().name);
+    }
+  }
+}
+
+/// Texts count over all records: those of one are few.
+void CheckEvents(const std::vector<Event>& events, size_t& text_bytes) {
+  for (const Event& event : events) {
+    text_bytes += event.kind.size() + event.text.size();
+    if (text_bytes > kMaxTextBytes) {
+      ThrowError(ErrorKind::kFormat,
+                 "all texts of events have more than {} bytes, but a journal "
+                 "has fewer. Start the run again with --restart.",
+                 kMaxTextBytes);
+    }
+    if (IsCalendarTime(event.unix_seconds)) continue;
+    ThrowError(ErrorKind::kFormat,
+               "an event is at {} s, but a time is from 0 to the end of year "
+               "9999. Start the run again with --restart.",
+               event.unix_seconds);
+  }
+}
+
+void Apply(uint32_t kind, std::span<const std::byte> payload, RunLog& log,
+           size_t& text_bytes) {
   switch (kind) {
     case kProvenance:
       log.provenance = DecodeProvenance(payload);
       return;
-    case kRows:
-      AppendRows(DecodeRows(payload), log);
+    case kRows: {
+      const RunLog rows = DecodeRows(payload);
+      CheckNoGap(rows, log);
+      CheckEvents(rows.events, text_bytes);
+      AppendRows(rows, log);
+      CheckLabels(log);
       return;
+    }
     default:
       ThrowError(ErrorKind::kFormat,
                  "kind {} is unknown, but a record is of kind 1 or 2. Start "
@@ -131,11 +216,37 @@ void Apply(uint32_t kind, std::span<const std::byte> payload, RunLog& log) {
   }
 }
 
-std::vector<std::byte> ReadBytes(const fs::path& path) {
-  const Descriptor file = OpenFile(path);
-  std::vector<std::byte> bytes(FileSize(file, path));
-  ReadAll(file, 0, bytes, path);
-  return bytes;
+JournalContent Parse(const Source& source, const std::string& name) {
+  CheckHead(source.fetch(0, std::min<uint64_t>(source.size, kHeadBytes)), name);
+  JournalContent content;
+  uint64_t begin = kHeadBytes;
+  size_t text_bytes = 0;
+  std::string problem;
+  while (begin < source.size) {
+    try {
+      const auto record = WholeRecord(source, begin, content.records, problem);
+      if (record.empty()) break;
+      const auto head = Load<RecordHead>(record);
+      Apply(head.kind, record.subspan(sizeof(head), head.payload_bytes),
+            content.log, text_bytes);
+      begin += record.size();
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kIo) throw;
+      ThrowError(ErrorKind::kFormat, "{}: record {}: {}", name, content.records,
+                 error.what());
+    }
+    ++content.records;
+  }
+  content.valid_bytes = begin;
+  content.torn_bytes = source.size - begin;
+  if (content.torn_bytes > 0) {
+    content.note = fmt::format(
+        "{}: record {} at byte {} {}; the last {} bytes are left out, {} whole "
+        "records are before them.",
+        name, content.records, begin, problem, content.torn_bytes,
+        content.records);
+  }
+  return content;
 }
 
 template <typename Call>
@@ -246,6 +357,8 @@ void JournalWriter::Sync() {
   if (Uninterrupted([this] { return ::fsync(fd_); }) != 0) Throw("sync", errno);
 }
 
+bool JournalWriter::IsInPlace() const { return IsStillAt(fd_, path_); }
+
 void JournalWriter::Rename(const fs::path& path) {
   if (::rename(path_.c_str(), path.c_str()) != 0) {
     Throw("rename it", errno);
@@ -270,40 +383,30 @@ void JournalWriter::Throw(const char* action, int error) const {
 
 JournalContent ParseJournal(std::span<const std::byte> bytes,
                             const std::string& name) {
-  CheckHead(bytes, name);
-  JournalContent content;
-  size_t begin = kHeadBytes;
-  std::string problem;
-  while (begin < bytes.size()) {
-    const size_t length =
-        WholeRecord(bytes.subspan(begin), content.records, problem);
-    if (length == 0) break;
-    const auto record = bytes.subspan(begin, length);
-    const auto head = Load<RecordHead>(record);
-    try {
-      Apply(head.kind, record.subspan(sizeof(head), head.payload_bytes),
-            content.log);
-    } catch (const Error& error) {
-      ThrowError(ErrorKind::kFormat, "{}: record {}: {}", name, content.records,
-                 error.what());
-    }
-    ++content.records;
-    begin += length;
-  }
-  content.valid_bytes = begin;
-  content.torn_bytes = bytes.size() - begin;
-  if (content.torn_bytes > 0) {
-    content.note = fmt::format(
-        "{}: record {} at byte {} {}; the last {} bytes are left out, {} whole "
-        "records are before them.",
-        name, content.records, begin, problem, content.torn_bytes,
-        content.records);
-  }
-  return content;
+  const auto fetch = [bytes](uint64_t offset, uint64_t count) {
+    return bytes.subspan(offset, count);
+  };
+  return Parse({bytes.size(), fetch}, name);
 }
 
 JournalContent ReadJournal(const fs::path& path) {
-  return ParseJournal(ReadBytes(path), path.string());
+  const Descriptor file = OpenFile(path);
+  const uint64_t size = FileSize(file, path);
+  if (size > kMaxBytes) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: has {} bytes, but a journal has at most {}. Start the run "
+               "again with --restart.",
+               path.string(), size, kMaxBytes);
+  }
+  std::vector<std::byte> piece;
+  const auto fetch = [&](uint64_t offset, uint64_t count) {
+    piece.resize(count);
+    ReadAll(file, offset, piece, path);
+    return std::span<const std::byte>(piece);
+  };
+  JournalContent content = Parse({size, fetch}, path.string());
+  content.log.charge = Charge(path.string(), size, ValueBytesOf(content.log));
+  return content;
 }
 
 bool HasJournalHead(const fs::path& path) {

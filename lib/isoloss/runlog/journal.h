@@ -57,6 +57,9 @@ class JournalWriter {
   /// The rows of `rows` (its provenance is ignored).
   void Append(const RunLog& rows);
   void Sync();
+  /// Whether the file still has its name: what is appended to one that was
+  /// removed or replaced is lost with this process.
+  bool IsInPlace() const;
 
   /// Gives the file another name in its folder, for good; replaces one of that
   /// name.

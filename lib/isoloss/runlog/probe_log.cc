@@ -12,8 +12,6 @@
 namespace isoloss::runlog {
 namespace {
 
-constexpr FileKind kProbeLogFile = {"probe log", "isoloss probe"};
-
 constexpr auto kAppendValue = [](const Field&, auto& column,
                                  const auto& value) {
   column.push_back(value);
@@ -83,7 +81,7 @@ void WriteProbeLog(const ProbeLog& log, const std::filesystem::path& path) {
 
 ProbeLog ReadProbeLog(const std::filesystem::path& path) {
   ProbeLog log;
-  ReadSealedFile(path, kProbeLogFile, [&](const h5::Handle& file) {
+  log.charge = ReadSealedFile(path, kProbeLogFile, [&](const h5::Object& file) {
     SchemaReader reader(file, path, kProbeLogFile);
     VisitProbeLog(reader, log);
   });

@@ -121,6 +121,7 @@ struct ProbeLog {
   std::string reference_recipe;
   PrecisionColumns precision;
   RoutingFlipColumns routing_flips;
+  ReadCharge charge = {};
 };
 
 /// Writes `log` to `path`, which appears only when it is whole.

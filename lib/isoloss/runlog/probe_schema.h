@@ -11,93 +11,124 @@ namespace isoloss::runlog {
 /// OracleColumns, OracleRows or both; likewise below.
 template <typename Visit, typename... Rows>
 void VisitOracle(Visit&& visit, Rows&... rows) {
-  visit(Field{"probe_case", "1", "Place in /cases"}, rows.probe_case...);
-  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+  visit(Field{"probe_case", "1", "Place in /cases", Domain::Count()},
+        rows.probe_case...);
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1",
+              Domain::Count(1)},
         rows.step...);
-  visit(Field{"tensor", "1", "Place in /tensors"}, rows.tensor...);
-  visit(Field{"elements", "1", "Elements of the tensor"}, rows.elements...);
-  visit(Field{"equal", "1", "Elements with the bits of the oracle's value"},
+  visit(Field{"tensor", "1", "Place in /tensors", Domain::Count()},
+        rows.tensor...);
+  visit(Field{"elements", "1", "Elements of the tensor", Domain::Count(1)},
+        rows.elements...);
+  visit(Field{"equal", "1", "Elements with the bits of the oracle's value",
+              Domain::Count()},
         rows.equal...);
   visit(Field{"flips", "1",
-              "Elements that rounding noise of FP32 accumulation explains"},
+              "Elements that rounding noise of FP32 accumulation explains",
+              Domain::Count()},
         rows.flips...);
-  visit(Field{"other", "1", "Elements that no order of accumulation explains"},
+  visit(Field{"other", "1", "Elements that no order of accumulation explains",
+              Domain::Count()},
         rows.other...);
   visit(Field{"expected_flips", "1",
-              "Flips that accumulation in ascending order leads one to expect"},
+              "Flips that accumulation in ascending order leads one to expect",
+              Domain::Real(0).Accusing(Fault::kFile)},
         rows.expected_flips...);
   visit(Field{"noise_ratio", "1",
               "Root mean square error over that of FP32 accumulation in "
-              "ascending order; NaN for a tensor rounded to fewer bits"},
+              "ascending order; NaN for a tensor rounded to fewer bits",
+              Domain::Real(0).OrNan().OrInfinity().Accusing(Fault::kFile)},
         rows.noise_ratio...);
   visit(Field{"worst_ratio", "1",
               "Largest error over its bound; infinite where only one of value "
-              "and oracle is finite"},
+              "and oracle is finite",
+              Domain::Real(0).OrInfinity().Accusing(Fault::kFile)},
         rows.worst_ratio...);
-  visit(Field{"worst_row", "1", "Row of that element; -1 if all are equal"},
+  visit(Field{"worst_row", "1", "Row of that element; -1 if all are equal",
+              Domain::Count(-1)},
         rows.worst_row...);
-  visit(Field{"worst_column", "1", "Column of that element"},
+  visit(Field{"worst_column", "1", "Column of that element", Domain::Count(-1)},
         rows.worst_column...);
-  visit(Field{"worst_value", "1", "Value of that element"},
+  visit(Field{"worst_value", "1", "Value of that element",
+              Domain::Fp32().OrNan().OrAnyInfinity()},
         rows.worst_value...);
-  visit(Field{"worst_expected", "1", "The oracle's value of that element"},
+  visit(Field{"worst_expected", "1", "The oracle's value of that element",
+              Domain::Real().OrNan().OrAnyInfinity()},
         rows.worst_expected...);
 }
 
 template <typename Visit, typename... Rows>
 void VisitOracleRouting(Visit&& visit, Rows&... rows) {
-  visit(Field{"probe_case", "1", "Place in /cases"}, rows.probe_case...);
-  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+  visit(Field{"probe_case", "1", "Place in /cases", Domain::Count()},
+        rows.probe_case...);
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1",
+              Domain::Count(1)},
         rows.step...);
-  visit(Field{"layer", "1", "Number of the MoE layer, from 0"}, rows.layer...);
-  visit(Field{"tokens", "token", "Tokens that were routed"}, rows.tokens...);
+  visit(Field{"layer", "1", "Number of the MoE layer, from 0", Domain::Count()},
+        rows.layer...);
+  visit(Field{"tokens", "token", "Tokens that were routed", Domain::Count(1)},
+        rows.tokens...);
   visit(Field{"flips", "token",
-              "Tokens sent elsewhere by scores within rounding noise"},
+              "Tokens sent elsewhere by scores within rounding noise",
+              Domain::Count()},
         rows.flips...);
-  visit(Field{"other", "token", "Tokens sent elsewhere without explanation"},
+  visit(Field{"other", "token", "Tokens sent elsewhere without explanation",
+              Domain::Count()},
         rows.other...);
 }
 
 template <typename Visit, typename... Rows>
 void VisitPrecision(Visit&& visit, Rows&... rows) {
-  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1",
+              Domain::Count(1)},
         rows.step...);
-  visit(Field{"tensor", "1", "Place in /tensors"}, rows.tensor...);
+  visit(Field{"tensor", "1", "Place in /tensors", Domain::Count()},
+        rows.tensor...);
   visit(Field{"relative_error", "1",
-              "Norm of the difference over that of the reference"},
+              "Norm of the difference over that of the reference",
+              Domain::Ratio()},
         rows.relative_error...);
   visit(Field{"gain", "1",
-              "Projection on the reference over the reference, minus 1"},
+              "Projection on the reference over the reference, minus 1",
+              Domain::Ratio(-1)},
         rows.gain...);
   visit(Field{"worst_group_error", "1",
-              "Largest relative error of a group of rows"},
+              "Largest relative error of a group of rows", Domain::Ratio()},
         rows.worst_group_error...);
   visit(Field{"saturated", "%",
-              "Elements at the largest code; NaN if not quantised"},
+              "Elements at the largest code; NaN if not quantised",
+              Domain::Real(0, 100).OrNan()},
         rows.saturated...);
   visit(Field{"underflows", "%",
-              "Elements not zero that became zero; NaN if not quantised"},
+              "Elements not zero that became zero; NaN if not quantised",
+              Domain::Real(0, 100).OrNan()},
         rows.underflows...);
 }
 
 template <typename Visit, typename... Rows>
 void VisitRoutingFlips(Visit&& visit, Rows&... rows) {
-  visit(Field{"step", "step", "Number of the probed optimizer step, from 1"},
+  visit(Field{"step", "step", "Number of the probed optimizer step, from 1",
+              Domain::Count(1)},
         rows.step...);
-  visit(Field{"layer", "1", "Number of the MoE layer, from 0"}, rows.layer...);
+  visit(Field{"layer", "1", "Number of the MoE layer, from 0", Domain::Count()},
+        rows.layer...);
   visit(Field{"flip_share", "1",
               "Replayed (token, slot) pairs that the candidate's own router "
-              "would have sent elsewhere, over all"},
+              "would have sent elsewhere, over all",
+              Domain::Real(0, 1)},
         rows.flip_share...);
 }
 
 template <typename Visit, typename... Rows>
 void VisitPlainSteps(Visit&& visit, Rows&... rows) {
-  visit(Field{"step", "step", "Number of the optimizer step, from 1"},
+  visit(Field{"step", "step", "Number of the optimizer step, from 1",
+              Domain::Step()},
         rows.step...);
-  visit(Field{"loss_nats", "nat", "Mean training loss, as in the run log"},
+  visit(Field{"loss_nats", "nat", "Mean training loss, as in the run log",
+              Domain::Positive(FLT_MAX)},
         rows.loss_nats...);
-  visit(Field{"grad_norm", "1", "Global gradient norm, as in the run log"},
+  visit(Field{"grad_norm", "1", "Global gradient norm, as in the run log",
+              Domain::Norm()},
         rows.grad_norm...);
 }
 
@@ -111,21 +142,23 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   const auto required = [&visitor](const Field& field, auto& values) {
     visitor.RequiredColumn(field, values);
   };
-  visitor.LayoutVersion(
-      Field{"probe_schema_version", "1", "Version of this layout"},
-      kProbeSchemaVersion);
+  visitor.LayoutVersion(Field{"probe_schema_version", "1",
+                              "Version of this layout", Domain::Count(1)},
+                        kProbeSchemaVersion);
   visitor.Version(Field{"run_schema_version", "1",
                         "Version of the run log's layout that attributes "
-                        "follow"},
+                        "follow",
+                        Domain::Count(1)},
                   kSchemaVersion);
   VisitProvenance(visitor, log.provenance);
-  visitor.Attribute(Field{"reference_recipe", "",
-                          "Recipe of the arm that /precision compares with"},
-                    log.reference_recipe);
+  visitor.Attribute(
+      Field{"reference_recipe", "",
+            "Recipe of the arm that /precision compares with", Domain::Text()},
+      log.reference_recipe);
   visitor.Group("cases", "What was probed", 1);
-  required(Field{"name", "", "Case of the inputs"}, log.cases);
+  required(Field{"name", "", "Case of the inputs", Domain::Text()}, log.cases);
   visitor.Group("tensors", "Tensors of a step, in order of computation", 1);
-  required(Field{"name", "", "<module>_<tensor>"}, log.tensors);
+  required(Field{"name", "", "<module>_<tensor>", Domain::Text()}, log.tensors);
   visitor.Group("plain_steps", "Each step of the run of case plain", 1);
   VisitPlainSteps(required, log.plain_steps);
   visitor.Group("oracle", "Each tensor of each probed step against the oracle",

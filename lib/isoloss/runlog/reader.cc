@@ -1,16 +1,66 @@
 #include "isoloss/runlog/reader.h"
 
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/schema_reader.h"
 #include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
+namespace {
 
-RunLog ReadRunLog(const std::filesystem::path& path) {
+template <typename T>
+[[noreturn]] void Reject(const std::string& path, const std::string& column,
+                         size_t row, const T& found, const std::string& rule) {
+  ThrowError(ErrorKind::kFormat,
+             "{}: {} in row {} is {}, but must be {} (docs/run-log.md). The "
+             "file is damaged or no run log; make it again.",
+             path, column, row, found, rule);
+}
+
+/// All that search a log by step rely on it.
+void CheckSteps(const std::string& path, const Group<const RunLog>& group) {
+  if (group.steps() == nullptr) return;
+  const std::vector<int64_t>& steps = *group.steps();
+  for (size_t i = 1; i < steps.size(); ++i) {
+    if (steps[i] > steps[i - 1]) continue;
+    Reject(path, fmt::format("/{}/step", group.name), i, steps[i],
+           fmt::format("above {}", steps[i - 1]));
+  }
+}
+
+void CheckTimes(const std::string& path, const std::vector<Event>& events) {
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (IsCalendarTime(events[i].unix_seconds)) continue;
+    Reject(path, "/events/unix_seconds", i, events[i].unix_seconds,
+           "from 0 to the end of year 9999");
+  }
+}
+
+}  // namespace
+
+bool IsCalendarTime(double unix_seconds) {
+  constexpr double kYear10000 = 253402300800.0;
+  return 0 <= unix_seconds && unix_seconds < kYear10000;
+}
+
+RunLog ReadRunLog(const std::filesystem::path& path, Maker maker) {
   RunLog log;
-  ReadSealedFile(path, kRunLogFile, [&](const h5::Handle& file) {
+  const auto decode = [&](const h5::Object& file) {
     SchemaReader reader(file, path);
     VisitRunLog(reader, log);
-  });
+    log.schema_version = reader.version();
+  };
+  log.charge = ReadSealedFile(path, kRunLogFile, decode, maker);
+  for (const auto& group : Groups(std::as_const(log))) {
+    CheckSteps(path.string(), group);
+  }
+  CheckTimes(path.string(), log.events);
   return log;
 }
 

@@ -15,6 +15,7 @@
 #include "isoloss/base/files.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
+#include "isoloss/runlog/tensor_dump.h"
 #include "isoloss/runlog/writer.h"
 
 namespace isoloss::runlog {
@@ -30,15 +31,11 @@ fs::path NextJournal(const RunPaths& paths) {
   return paths.folder / fmt::format(".{}.journal.new.tmp", paths.name);
 }
 
-/// Those of WriteFileAtomically and NextJournal that a killed process has left.
-void RemoveTemporaries(const RunPaths& paths) {
-  std::vector<std::string> fronts = {fmt::format(".{}.dump-", paths.name)};
-  for (const fs::path& path :
-       {paths.Log(), paths.PartialLog(), paths.Journal(), NextJournal(paths)}) {
-    fronts.push_back(fmt::format(".{}.", path.filename().string()));
-  }
+/// Removes hidden temporary files whose names begin with one of `fronts`.
+void RemoveTemporaries(const fs::path& folder,
+                       const std::vector<std::string>& fronts) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(paths.folder, ignored)) {
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const std::string file = entry.path().filename().string();
     if (file.ends_with(".tmp") &&
         std::any_of(fronts.begin(), fronts.end(), [&](const auto& front) {
@@ -47,6 +44,18 @@ void RemoveTemporaries(const RunPaths& paths) {
       RemoveFile(entry.path());
     }
   }
+}
+
+/// Those of WriteFileAtomically and NextJournal that a killed process has left.
+void RemoveTemporaries(const RunPaths& paths) {
+  std::vector<std::string> fronts;
+  for (const fs::path& path :
+       {paths.Log(), paths.PartialLog(), paths.Journal(), NextJournal(paths)}) {
+    fronts.push_back(fmt::format(".{}.", path.filename().string()));
+  }
+  RemoveTemporaries(paths.folder, fronts);
+  RemoveTemporaries(paths.folder / kDumpFolder,
+                    {fmt::format(".{}.dump-", paths.name)});
 }
 
 /// Removes a file at the end, which then may be missing.
@@ -88,6 +97,15 @@ int64_t LastStep(const RunLog& log) {
   return log.steps.step.empty() ? 0 : log.steps.step.back();
 }
 
+/// A journal of all of `log`, on disk under the name NextJournal().
+JournalWriter MakeWhole(const RunPaths& paths, const RunLog& log) {
+  JournalWriter journal = JournalWriter::Create(NextJournal(paths));
+  journal.Append(log.provenance);
+  journal.Append(log);
+  journal.Sync();
+  return journal;
+}
+
 /// Opens the journal to go on with `log`, of which it must have all steps.
 JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
   if (HasJournalHead(paths.Journal())) {
@@ -98,12 +116,8 @@ JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
       return journal;
     }
   }
-  const fs::path next = NextJournal(paths);
-  const Remover remover(next);
-  JournalWriter journal = JournalWriter::Create(next);
-  journal.Append(log.provenance);
-  journal.Append(log);
-  journal.Sync();
+  const Remover remover(NextJournal(paths));
+  JournalWriter journal = MakeWhole(paths, log);
   // A copy: a kill must not leave the run without a journal.
   std::error_code error;
   fs::copy_file(paths.Journal(), paths.DamagedJournal(),
@@ -117,14 +131,15 @@ JournalWriter Continue(const RunPaths& paths, const RunLog& log) {
 }
 
 bool AreOfOneRun(const Provenance& a, const Provenance& b) {
-  return a.experiment_digest == b.experiment_digest && a.arm == b.arm &&
+  return a.config_digest == b.config_digest &&
+         a.corpus_digest == b.corpus_digest && a.arm == b.arm &&
          a.seed == b.seed;
 }
 
 /// That the file is what was to be written, for it is about to be all that is
 /// left of the run.
 void CheckWritten(const RunLog& log, const fs::path& path) {
-  const RunLog written = ReadRunLog(path);
+  const RunLog written = ReadRunLog(path, Maker::kThisRun);
   const std::string difference = FirstDifference(log, written);
   if (difference.empty() && written.steps.step == log.steps.step) return;
   ThrowError(ErrorKind::kIo,
@@ -223,7 +238,9 @@ Recorder::Recorder(RunPaths paths, Provenance provenance, RunLog recorded,
 
 void Recorder::Append(const RunLog& rows) {
   CheckAppend(rows, log_);
-  const std::string difference = FirstDifference(rows, log_);
+  RunLog fresh = rows;
+  UnifyNans(fresh);
+  const std::string difference = FirstDifference(fresh, log_);
   if (!difference.empty()) {
     ThrowError(ErrorKind::kFormat,
                "{}: a step computed again differs from the recorded one: {}. "
@@ -231,14 +248,40 @@ void Recorder::Append(const RunLog& rows) {
                "the run again with --restart.",
                paths_ ? paths_->Journal().string() : "run log", difference);
   }
-  RunLog fresh = rows;
   DropRowsOf(log_, fresh);
   if (HasNoRows(fresh)) return;
   // Before the journal has it: a step that the log can't take would be lost
   // with all before it.
+  CheckOrder(fresh, log_);
   CheckSize(fresh, log_);
   if (journal_) journal_->Append(fresh);
   AppendRows(fresh, log_);
+  KeepJournalInPlace();
+}
+
+/// Behind each append, so that what is acknowledged stands in a file that the
+/// next execution finds.
+void Recorder::KeepJournalInPlace() {
+  if (!journal_ || journal_->IsInPlace()) return;
+  if (!fs::is_directory(paths_->folder)) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder was removed or renamed while run {} wrote to "
+               "it, at step {}. Rename it back and resume the run with "
+               "--resume, or start it again.",
+               paths_->folder.string(), paths_->name, last_step());
+  }
+  if (on_journal_lost_) on_journal_lost_();
+  RunLog note;
+  note.events.push_back(
+      {UnixSeconds(), "damage",
+       fmt::format("{}: it was removed or replaced while the run went on, so "
+                   "it was written anew with all rows up to step {}",
+                   paths_->Journal().string(), last_step())});
+  AppendRows(note, log_);
+  const Remover remover(NextJournal(*paths_));
+  JournalWriter journal = MakeWhole(*paths_, log_);
+  journal.Rename(paths_->Journal());
+  journal_.emplace(std::move(journal));
 }
 
 void Recorder::AddEvent(const std::string& kind, const std::string& text) {
@@ -256,6 +299,7 @@ void Recorder::Refresh(double seconds) {
 }
 
 void Recorder::SyncJournal() {
+  KeepJournalInPlace();
   if (journal_) journal_->Sync();
 }
 

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/run_log.h"
@@ -63,13 +65,21 @@ class Recorder {
            int64_t step);
 
   /// What one step adds; rows of `rows` have steps above those given before.
-  /// Returns when the journal has it. Rows of a step that the journal already
-  /// has are compared instead. After an error the log is as before.
-  /// Errors   FormatError if a step that is computed again differs
+  /// Returns when the journal has it, and has its name: one that was removed or
+  /// replaced meanwhile is written anew whole, which an event of kind "damage"
+  /// tells. Rows of a step that the journal already has are compared instead.
+  /// After an error the log is as before.
+  /// Errors   IoError if the folder was removed or renamed;
+  ///           FormatError if a step that is computed again differs
   ///          (FirstDifference): the program or the machine does not compute
   ///          what it did; ShapeError as AppendRows; IoError as JournalWriter.
   void Append(const RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
+  /// `call` is called before a journal that was removed is written anew; what
+  /// it throws ends that.
+  void OnJournalLost(std::function<void()> call) {
+    on_journal_lost_ = std::move(call);
+  }
 
   /// Builds PartialLog() if it was built `seconds` ago or longer, and at least
   /// 20 times as long ago as that took: the whole log is built each time, which
@@ -95,11 +105,13 @@ class Recorder {
   using Clock = std::chrono::steady_clock;
 
   void BuildPartialLog();
+  void KeepJournalInPlace();
 
   std::optional<RunPaths> paths_;  // none: in memory only
   // Equal to what the journal holds: it gets everything first.
   RunLog log_;
   std::optional<JournalWriter> journal_;
+  std::function<void()> on_journal_lost_;
   Clock::time_point refreshed_ = Clock::now();  // end of the last build
   Clock::duration refresh_time_{};              // what that took
 };

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <type_traits>
 #include <variant>
 
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -23,6 +26,17 @@ template <typename Log>
 size_t Length(const Dataset<Log>& dataset) {
   return std::visit([](const auto* values) { return values->size(); },
                     dataset.values);
+}
+
+/// As a reader counts them (read_limit.h).
+template <typename Log>
+size_t ValueBytes(const Dataset<Log>& dataset) {
+  return std::visit(
+      [](const auto* values) {
+        using T = typename std::remove_cvref_t<decltype(*values)>::value_type;
+        return std::is_same_v<T, std::string> ? kTextBytes : sizeof(T);
+      },
+      dataset.values);
 }
 
 /// Values in one row. An axis that nothing is known of has none.
@@ -87,6 +101,23 @@ void CheckDataset(const std::string& name, const Dataset<const RunLog>& rows,
                "none.",
                name, length == 0 ? "the log" : "new rows",
                length == 0 ? "new rows" : "the log");
+  }
+}
+
+/// That steps ascend over both, which all that search a log by step rely on.
+void CheckSteps(const Group<const RunLog>& rows,
+                const Group<const RunLog>& log) {
+  if (rows.steps() == nullptr) return;
+  int64_t last = log.steps()->empty() ? -1 : log.steps()->back();
+  for (const int64_t step : *rows.steps()) {
+    if (step <= last || step > kMaxCounted) {
+      ThrowError(
+          ErrorKind::kShape,
+          "run log: /{}/step is {} in new rows, but must be above {} and "
+          "at most {}. Append each step once, in order.",
+          rows.name, step, last, kMaxCounted);
+    }
+    last = step;
   }
 }
 
@@ -251,6 +282,22 @@ void CheckAppend(const RunLog& rows, const RunLog& log) {
   }
 }
 
+void CheckOrder(const RunLog& rows, const RunLog& log) {
+  const auto from = Groups(rows);
+  const auto to = Groups(log);
+  for (size_t g = 0; g < from.size(); ++g) CheckSteps(from[g], to[g]);
+}
+
+size_t ValueBytesOf(const RunLog& log) {
+  size_t bytes = log.events.size() * (sizeof(double) + 2 * kTextBytes);
+  for (const Group<const RunLog>& group : Groups(log)) {
+    for (const Dataset<const RunLog>& dataset : group.datasets) {
+      bytes += Length(dataset) * ValueBytes(dataset);
+    }
+  }
+  return bytes;
+}
+
 void CheckSize(const RunLog& rows, const RunLog& log, int64_t limit) {
   const auto check = [limit](const std::string& name, size_t values) {
     if (values <= static_cast<size_t>(limit)) return;
@@ -277,10 +324,20 @@ void CheckSize(const RunLog& rows, const RunLog& log, int64_t limit) {
             replaces ? std::max(added, held) : added + held);
     }
   }
+  const size_t bytes = ValueBytesOf(rows) + ValueBytesOf(log);
+  if (bytes <= ReadLimit()) return;
+  ThrowError(ErrorKind::kConfig,
+             "run log: with this step it would have {} MiB of values, but a "
+             "log may hold {} MiB. Record tensors at fewer steps "
+             "(log.statistics_every, log.digests_every), no routing "
+             "(log.routing), train for fewer steps, or set ISOLOSS_MEMORY_MIB "
+             "to more.",
+             bytes >> 20, ReadLimit() >> 20);
 }
 
 void AppendRows(const RunLog& rows, RunLog& log) {
   CheckAppend(rows, log);
+  CheckOrder(rows, log);
   CheckSize(rows, log);
   const auto from = Groups(rows);
   const auto to = Groups(log);
@@ -291,6 +348,18 @@ void AppendRows(const RunLog& rows, RunLog& log) {
     }
     for (size_t i = 0; i < from[g].datasets.size(); ++i) {
       Take(from[g].datasets[i], to[g].datasets[i]);
+    }
+  }
+}
+
+void UnifyNans(RunLog& rows) {
+  for (const Group<RunLog>& group : Groups(rows)) {
+    for (const Dataset<RunLog>& dataset : group.datasets) {
+      auto* const* values = std::get_if<std::vector<double>*>(&dataset.values);
+      if (values == nullptr) continue;
+      for (double& value : **values) {
+        if (std::isnan(value)) value = std::numeric_limits<double>::quiet_NaN();
+      }
     }
   }
 }

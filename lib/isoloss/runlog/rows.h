@@ -14,17 +14,27 @@ namespace isoloss::runlog {
 /// Appends every row of `rows` to `log`. Labels and sizes of axes are taken
 /// over by a log that has none. /exchange_pairs is cumulative: a matrix in
 /// `rows` replaces the log's. Provenance is left alone.
-/// Errors   ShapeError if labels or sizes of axes differ, or a column is in one
-///          of them only; ConfigError as CheckSize. `log` is then as it was.
+/// Errors   ShapeError if labels or sizes of axes differ, a column is in one
+///          of them only, or steps do not ascend; ConfigError as CheckSize.
+///          `log` is then as it was.
 void AppendRows(const RunLog& rows, RunLog& log);
 
-/// Throws what AppendRows would, but for sizes.
+/// Throws what AppendRows would, but for sizes and the order of steps: rows of
+/// steps that `log` has already fit too.
 void CheckAppend(const RunLog& rows, const RunLog& log);
 
+/// That steps ascend over both logs, from 0 to kMaxCounted, in each group.
+/// Errors   ShapeError naming the group and the step.
+void CheckOrder(const RunLog& rows, const RunLog& log);
+
 /// That no dataset of `log` would have more than `limit` values with those of
-/// `rows`: a reader would refuse the log. Errors   ConfigError naming it.
+/// `rows`, nor all together more bytes than ReadLimit(): a reader would refuse
+/// the log. Errors   ConfigError naming it.
 void CheckSize(const RunLog& rows, const RunLog& log,
                int64_t limit = kMaxValues);
+
+/// What all values of `log` count for in ReadLimit().
+size_t ValueBytesOf(const RunLog& log);
 
 /// Removes the rows of steps above `step`. /exchange_pairs, which can't be
 /// divided into steps, becomes empty if it had any of them. Events stay: they
@@ -34,6 +44,10 @@ void KeepRowsUpTo(int64_t step, RunLog& log);
 /// Removes from `rows` what `log` has already: labels, and of each group the
 /// rows of steps up to its last one there. Events stay.
 void DropRowsOf(const RunLog& log, RunLog& rows);
+
+/// Makes every NaN the positive one without payload: which of them comes out
+/// of an operation is an accident of compiler and instruction set.
+void UnifyNans(RunLog& rows);
 
 /// Whether there is nothing in `rows` to append.
 bool HasNoRows(const RunLog& rows);

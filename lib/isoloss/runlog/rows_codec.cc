@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/rows.h"
 
@@ -97,6 +98,12 @@ class Decoder {
   }
   std::string TakeText(std::string_view what) {
     const auto bytes = Bytes(Take<uint64_t>(what), what);
+    if (bytes.size() > texts_left_) {
+      Reject(what, fmt::format("all texts have more than {} bytes, but a "
+                               "record has fewer",
+                               kMaxTextBytes));
+    }
+    texts_left_ -= bytes.size();
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
   /// Nothing is allocated before it is known that the bytes are there.
@@ -108,10 +115,12 @@ class Decoder {
     }
     if constexpr (std::is_same_v<T, std::string>) {
       CheckRest(count * sizeof(uint64_t), what);
+      Spend(count * kTextBytes, what);
       values.resize(count);
-      for (std::string& value : values) value = TakeText(what);
+      for (std::string& value : values) value = Printable(TakeText(what));
     } else {
       const auto bytes = Bytes(count * sizeof(T), what);
+      Spend(bytes.size(), what);
       values.resize(count);
       // No bytes have no address, which memcpy must not get.
       if (count > 0) std::memcpy(values.data(), bytes.data(), bytes.size());
@@ -126,6 +135,7 @@ class Decoder {
       Reject(what, fmt::format("{} entries of {} values in {} bytes", entries,
                                count, rest_.size()));
     }
+    Spend(count * sizeof(int32_t), what);
     values.assign(count, 0);
     uint64_t next = 0;  // the lowest place that has not been passed
     uint64_t named = kNamedEvery - 1;
@@ -142,6 +152,16 @@ class Decoder {
       named = next / kNamedEvery * kNamedEvery + kNamedEvery - 1;
     }
     if (named < count) Reject(what, fmt::format("place {} is missing", named));
+  }
+  /// Counts the memory of what is about to be taken.
+  void Spend(uint64_t bytes, std::string_view what) {
+    if (bytes > memory_left_) {
+      Reject(what, fmt::format("the record holds more than {} MiB of values, "
+                               "but a log may hold so many, or as "
+                               "ISOLOSS_MEMORY_MIB says",
+                               ReadLimit() >> 20));
+    }
+    memory_left_ -= bytes;
   }
   void ExpectEnd() const {
     if (!rest_.empty()) {
@@ -173,6 +193,8 @@ class Decoder {
 
   std::span<const std::byte> rest_;
   size_t size_;
+  uint64_t memory_left_ = ReadLimit();
+  uint64_t texts_left_ = kMaxTextBytes;
 };
 
 Form FormOf(const std::vector<int32_t>& values, uint64_t& entries) {
@@ -289,10 +311,11 @@ void DecodeGroup(const Group<RunLog>& group, Decoder& in) {
   if (group.events != nullptr) {
     const auto count = in.Take<uint64_t>(group.name);
     for (uint64_t i = 0; i < count; ++i) {
+      in.Spend(sizeof(double) + 2 * kTextBytes, group.name);
       Event event;
       event.unix_seconds = in.Take<double>(group.name);
-      event.kind = in.TakeText(group.name);
-      event.text = in.TakeText(group.name);
+      event.kind = Printable(in.TakeText(group.name));
+      event.text = Printable(in.TakeText(group.name));
       group.events->push_back(std::move(event));
     }
   }
@@ -322,7 +345,7 @@ struct AttributeDecoder {
     value = in.TakeFlag(field.name);
   }
   void Attribute(const Field& field, std::string& value) {
-    value = in.TakeText(field.name);
+    value = ShownText(field, in.TakeText(field.name));
   }
   Decoder in;
 };

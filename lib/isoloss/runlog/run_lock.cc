@@ -36,16 +36,6 @@ void NameHolder(const Descriptor& file) {
       ::pwrite(file.get(), pid.data(), pid.size(), 0);
 }
 
-/// Is the open file the one that has this name?
-bool IsStill(const Descriptor& file, const fs::path& path) {
-  struct stat open_file = {};
-  struct stat named_file = {};
-  return ::fstat(file.get(), &open_file) == 0 &&
-         ::stat(path.c_str(), &named_file) == 0 &&
-         open_file.st_dev == named_file.st_dev &&
-         open_file.st_ino == named_file.st_ino;
-}
-
 }  // namespace
 
 RunLock::RunLock(const RunPaths& paths) {
@@ -55,31 +45,41 @@ RunLock::RunLock(const RunPaths& paths) {
     errno = error.value();
     ThrowErrno(paths.folder, "create the folder");
   }
-  const fs::path path = paths.folder / fmt::format(".{}.lock", paths.name);
-  path_ = path;
+  path_ = paths.folder / fmt::format(".{}.lock", paths.name);
+  run_ = paths.folder / paths.name;
+  Take();
+}
+
+void RunLock::Renew() {
+  if (!IsStillAt(file_.get(), path_)) Take();
+}
+
+void RunLock::Take() {
   int result = 0;
   // A holder that ends removes the file: then this one is on a removed file.
   do {
-    file_ =
-        Descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
-    if (file_.get() < 0) ThrowErrno(path, "open");
+    file_ = OpenOwnFile(path_, "lock");
     do {
       result = ::flock(file_.get(), LOCK_EX | LOCK_NB);
     } while (result != 0 && errno == EINTR);
-  } while (result == 0 && !IsStill(file_, path));
+  } while (result == 0 && !IsStillAt(file_.get(), path_));
   if (result == 0) {
     NameHolder(file_);
   } else if (errno == EWOULDBLOCK) {
+    const std::string holder = Holder(file_);
+    file_ = Descriptor();  // what is not held is not removed at the end
     ThrowError(ErrorKind::kIo,
                "{}: another process works on this run{}. Wait for it, or "
                "choose another folder with --out.",
-               (paths.folder / paths.name).string(), Holder(file_));
+               run_.string(), holder);
   } else if (errno != ENOLCK && errno != ENOSYS && errno != EOPNOTSUPP) {
-    ThrowErrno(path, "lock");
+    ThrowErrno(path_, "lock");
   }
 }
 
 /// While it is held, so that nobody has got it in between.
-RunLock::~RunLock() { ::unlink(path_.c_str()); }
+RunLock::~RunLock() {
+  if (IsStillAt(file_.get(), path_)) ::unlink(path_.c_str());
+}
 
 }  // namespace isoloss::runlog

@@ -16,11 +16,18 @@ class RunLock {
   /// Errors   IoError if another process has it, or the file can't be opened.
   explicit RunLock(const RunPaths& paths);
   ~RunLock();
+  /// Takes it again if its file was removed from under it.
+  /// Errors   IoError if another process has got it since.
+  void Renew();
+
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
  private:
+  void Take();
+
   std::filesystem::path path_;
+  std::filesystem::path run_;  // for messages
   Descriptor file_;
 };
 

@@ -11,6 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/runlog/domain.h"
+#include "isoloss/runlog/read_limit.h"
+
 namespace isoloss::runlog {
 
 /// Version of the layout on disk, attribute `schema_version`. Older ones are
@@ -76,16 +79,17 @@ struct ParameterColumns {
   std::vector<double> update_ratio;
 };
 
-/// One statistic of /tensors: its dataset, unit and meaning.
+/// One statistic of /tensors: its dataset, unit, meaning and values.
 struct TensorStatistic {
   const char* name;
   const char* unit;
   const char* description;
+  Domain domain;
 };
 
 /// Places in kTensorStatistics: kStat_min, kStat_max, ...
 enum TensorStatisticIndex : size_t {
-#define ISOLOSS_STATISTIC(id, name, unit, description) kStat_##id,
+#define ISOLOSS_STATISTIC(id, name, unit, description, domain) kStat_##id,
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
   kTensorStatisticCount
@@ -93,8 +97,8 @@ enum TensorStatisticIndex : size_t {
 
 /// All statistics, in the order of tensor_statistics.def.
 inline constexpr TensorStatistic kTensorStatistics[] = {
-#define ISOLOSS_STATISTIC(id, name, unit, description) \
-  {name, unit, description},
+#define ISOLOSS_STATISTIC(id, name, unit, description, domain) \
+  {name, unit, description, domain},
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
 };
@@ -189,7 +193,7 @@ struct Provenance {
   std::string compiler;
   std::string cpu_target;  ///< kernel target that ran
   std::string experiment_name;
-  std::string experiment_text;    ///< the resolved experiment, TOML
+  std::string experiment_text;    ///< resolved, without train.seeds, TOML
   std::string experiment_digest;  ///< of experiment_text
   /// Digest of the resolved experiment without its arms and without what only
   /// says how to execute it (workers, output, gate).
@@ -228,6 +232,8 @@ struct Provenance {
 };
 
 struct RunLog {
+  /// Of the file that it was read from; later versions' columns are empty.
+  int64_t schema_version = kSchemaVersion;
   Provenance provenance;
   StepColumns steps;
   EvalColumns eval;
@@ -236,6 +242,7 @@ struct RunLog {
   MoeColumns moe;
   ExchangeColumns exchange;
   std::vector<Event> events;
+  ReadCharge charge = {};  ///< of a log that was read
 };
 
 }  // namespace isoloss::runlog

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "isoloss/base/printable.h"
+
 namespace isoloss::runlog {
 namespace {
 
@@ -69,12 +71,16 @@ class MarkdownTable {
 
  private:
   void Head(std::string_view kind) {
-    text_ += fmt::format("| {} | type | unit | meaning |\n|---|---|---|---|\n",
-                         kind);
+    text_ += fmt::format(
+        "| {} | type | unit | values | meaning |\n|---|---|---|---|---|\n",
+        kind);
   }
   void Row(const Field& field, std::string_view type) {
-    text_ += fmt::format("| `{}` | {} | {} | {}{} |\n", field.name, type,
-                         field.unit, field.description, Since(field.since));
+    const std::string_view when = Describe(field.when);
+    text_ +=
+        fmt::format("| `{}` | {} | {} | {} | {}{}{}{} |\n", field.name, type,
+                    field.unit, field.domain.Describe(), field.description,
+                    when.empty() ? "" : "; ", when, Since(field.since));
   }
 
   static std::string Since(int64_t version) {
@@ -85,6 +91,39 @@ class MarkdownTable {
 };
 
 }  // namespace
+
+std::string_view Describe(When when) {
+  switch (when) {
+    case When::kAlways:
+      return "";
+    case When::kExperts:
+      return "only with MoE layers";
+    case When::kTransport:
+      return "only if rows travel between ranks";
+    case When::kPairs:
+      return "only if rows travel between ranks, from an evaluation behind "
+             "step 0 on";
+    case When::kDigests:
+      return "only with `log.digests_*`";
+    case When::kStatistics:
+      return "only with `log.statistics_*`";
+    case When::kTensors:
+      return "only with `log.digests_*` or `log.statistics_*`";
+    case When::kRouting:
+      return "only with `log.routing`";
+    case When::kReplay:
+      return "only with `routing.mode = \"replay\"`";
+  }
+  return "";
+}
+
+std::string ShownText(const Field& field, std::string_view text) {
+  const std::string_view name = field.name;
+  // An ensemble has a second set, of its reference.
+  const bool has_lines =
+      name.ends_with("experiment_text") || name.ends_with("resolved_recipe");
+  return has_lines ? PrintableLines(text) : Printable(text);
+}
 
 std::string SchemaMarkdown() {
   MarkdownTable table;

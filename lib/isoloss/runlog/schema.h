@@ -3,20 +3,52 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <type_traits>
 
+#include "isoloss/runlog/domain.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
 
-/// What a dataset or attribute is called, counted in and stands for.
+/// Which runs record a column; recording.h tells whether one does.
+enum class When {
+  kAlways,
+  kExperts,     ///< there are MoE layers
+  kTransport,   ///< rows travel between ranks
+  kPairs,       ///< kTransport, and an evaluation lies behind a step
+  kDigests,     ///< `log.digests_*` ask for some
+  kStatistics,  ///< `log.statistics_*` ask for some
+  kTensors,     ///< one of the two
+  kRouting,     ///< `log.routing`
+  kReplay,      ///< `routing.mode = "replay"`
+};
+
+/// "only with MoE layers" and the like; "" for kAlways.
+std::string_view Describe(When when);
+
+/// What a dataset or attribute is called, counted in, stands for and may hold.
 struct Field {
   const char* name;
   const char* unit;
   const char* description;
+  Domain domain;
   int64_t since = 1;  ///< version of the layout that brought it
   /// A clock or an accident: equal runs need not have equal values.
   bool reproducible = true;
+  When when = When::kAlways;
+
+  Field Only(When condition) const {
+    Field field = *this;
+    field.when = condition;
+    return field;
+  }
 };
+
+/// Text of an attribute of a file as it may be shown: Printable, on one line
+/// but where many belong to it. A line end elsewhere would forge lines of a
+/// report.
+std::string ShownText(const Field& field, std::string_view text);
 
 /// An extent of an array besides its rows, and its place in memory.
 template <typename Size>
@@ -29,196 +61,252 @@ struct Axis {
 /// `steps` are StepColumns, StepRows or both.
 template <typename Visit, typename... Steps>
 void VisitSteps(Visit&& visit, Steps&... steps) {
-  visit(Field{"step", "step", "Number of the optimizer step, from 1"},
+  visit(Field{"step", "step", "Number of the optimizer step, from 1",
+              Domain::Step()},
         steps.step...);
-  visit(Field{"tokens_seen", "token", "Tokens trained on after this step"},
+  visit(Field{"tokens_seen", "token", "Tokens trained on after this step",
+              Domain::Count(1).With(Relation::kTokensSeen)},
         steps.tokens_seen...);
   visit(Field{"loss_nats", "nat",
-              "Mean training loss over the step's labels, before its update"},
+              "Mean training loss over the step's labels, before its update",
+              Domain::Positive(FLT_MAX)},
         steps.loss_nats...);
   visit(
-      Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping"},
+      Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping",
+            Domain::Norm().With(Relation::kNorms)},
       steps.grad_norm...);
-  visit(Field{"lr", "1", "Learning rate of the update"}, steps.lr...);
-  visit(Field{"step_seconds", "s", "Wall-clock time of the step", 1, false},
+  visit(Field{"lr", "1", "Learning rate of the update", Domain::Real(0, 1)},
+        steps.lr...);
+  visit(Field{"step_seconds", "s", "Wall-clock time of the step",
+              Domain::Seconds().With(Relation::kThroughput), 1, false},
         steps.step_seconds...);
-  visit(Field{"tokens_per_second", "token/s",
-              "Tokens of the step over its time", 1, false},
-        steps.tokens_per_second...);
+  visit(
+      Field{"tokens_per_second", "token/s", "Tokens of the step over its time",
+            Domain::Real(0).With(Relation::kThroughput), 1, false},
+      steps.tokens_per_second...);
   visit(Field{"expert_load_max_over_mean", "1",
-              "Busiest expert's tokens over the mean, in the worst MoE layer"},
+              "Busiest expert's tokens over the mean, in the worst MoE layer",
+              Domain::Real(1).OrNan().With(Relation::kLoad)},
         steps.expert_load_max_over_mean...);
   visit(Field{"dead_experts", "expert",
-              "Experts without a token, summed over MoE layers"},
+              "Experts without a token, summed over MoE layers",
+              Domain::Count().With(Relation::kDeadExperts)},
         steps.dead_experts...);
   visit(Field{"quantized_gemms", "call",
               "GEMM calls with a quantised operand that were executed; what "
-              "processes repeat counts once"},
+              "processes repeat counts once",
+              Domain::Count()},
         steps.quantized_gemms...);
-  visit(
-      Field{"nonfinite_gradients", "1",
-            "Gradient elements that are NaN or infinite, of all parameters", 3},
-      steps.nonfinite_gradients...);
+  visit(Field{"nonfinite_gradients", "1",
+              "Gradient elements that are NaN or infinite, of all parameters",
+              Domain::Zero(), 3},
+        steps.nonfinite_gradients...);
   visit(
       Field{"batch_digest", "1",
             "Digest of the step's tokens and labels: equal data, equal digest",
-            4},
+            Domain::Digest(), 4},
       steps.batch_digest...);
 }
 
 template <typename Visitor, typename ProvenanceT>
 void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
-  const auto visit = [&visitor](const char* name, const char* unit,
-                                const char* description, auto& value) {
-    visitor.Attribute(Field{name, unit, description}, value);
+  const auto text = [&visitor](const char* name, const char* description,
+                               auto& value, int64_t since = 1) {
+    visitor.Attribute(Field{name, "", description, Domain::Text(), since},
+                      value);
   };
-  visit("tool_version", "", "Program and version that made the run",
-        p.tool_version);
-  visit("commit", "",
-        "Commit of its source, `-dirty` if modified, or `unknown`", p.commit);
-  visit("compiler", "", "Compiler that built it", p.compiler);
-  visit("cpu_target", "", "Instruction set the kernels ran on", p.cpu_target);
-  visit("experiment_name", "", "Name of the experiment", p.experiment_name);
-  visit("experiment_text", "", "The resolved experiment, TOML",
-        p.experiment_text);
-  visit("experiment_digest", "", "Digest of `experiment_text`",
-        p.experiment_digest);
-  visit(
-      "config_digest", "",
-      "Digest of all that must agree between two arms but the declared change",
-      p.config_digest);
-  visit("arm", "", "Name of the arm", p.arm);
-  visit("baseline_arm", "", "The experiment's first arm", p.baseline_arm);
-  visit("recipe", "", "Name of the arm's precision recipe", p.recipe);
-  visit("resolved_recipe", "", "What each GEMM site got, one line per site",
-        p.resolved_recipe);
-  visit("corpus_description", "", "Where the training text came from",
-        p.corpus_description);
-  visit("corpus_digest", "", "Digest of the training text", p.corpus_digest);
-  visit("initial_weights_digest", "", "Digest of the weights before step 1",
-        p.initial_weights_digest);
-  visit("final_weights_digest", "", "Digest of the weights after the last step",
-        p.final_weights_digest);
-  visit("seed", "1", "Seed of the run", p.seed);
-  visit("steps_planned", "step", "Optimizer steps the experiment asks for",
-        p.steps_planned);
-  visit("tokens_per_step", "token", "Tokens in each step", p.tokens_per_step);
-  visit("parameters", "1", "Number of trained values", p.parameters);
-  visit("workers", "thread", "Threads of the run; no result depends on it",
-        p.workers);
-  const auto visit2 = [&visitor](const char* name, const char* unit,
-                                 const char* description, auto& value) {
-    visitor.Attribute(Field{name, unit, description, 2}, value);
+  const auto number = [&visitor](const char* name, const char* unit,
+                                 const char* description, const Domain& domain,
+                                 auto& value, int64_t since = 1) {
+    visitor.Attribute(Field{name, unit, description, domain, since}, value);
   };
-  visit2("transport", "", "How bytes travelled; no result depends on it",
-         p.transport);
-  visit2("processes", "process",
+  text("tool_version", "Program and version that made the run", p.tool_version);
+  text("commit", "Commit of its source, `-dirty` if modified, or `unknown`",
+       p.commit);
+  text("compiler", "Compiler that built it", p.compiler);
+  text("cpu_target", "Instruction set the kernels ran on", p.cpu_target);
+  text("experiment_name", "Name of the experiment", p.experiment_name);
+  text("experiment_text", "The resolved experiment without `train.seeds`, TOML",
+       p.experiment_text);
+  text("experiment_digest", "Digest of `experiment_text`", p.experiment_digest);
+  text("config_digest",
+       "Digest of the configuration that two runs must share to be compared; "
+       "neither seed nor arm is part of it",
+       p.config_digest);
+  text("arm", "Name of the arm", p.arm);
+  text("baseline_arm", "The experiment's first arm", p.baseline_arm);
+  text("recipe", "Name of the arm's precision recipe", p.recipe);
+  text("resolved_recipe", "What each GEMM site got, one line per site",
+       p.resolved_recipe);
+  text("corpus_description", "Where the training text came from",
+       p.corpus_description);
+  text("corpus_digest", "Digest of the training text", p.corpus_digest);
+  text("initial_weights_digest", "Digest of the weights before step 1",
+       p.initial_weights_digest);
+  text("final_weights_digest", "Digest of the weights after the last step",
+       p.final_weights_digest);
+  number("seed", "1", "Seed of the run", Domain::Seed(), p.seed);
+  number("steps_planned", "step", "Optimizer steps the experiment asks for",
+         Domain::Count(1), p.steps_planned);
+  number("tokens_per_step", "token", "Tokens in each step", Domain::Count(1),
+         p.tokens_per_step);
+  number("parameters", "1", "Number of trained values", Domain::Count(1),
+         p.parameters);
+  number("workers", "thread", "Threads of the run; no result depends on it",
+         Domain::Count(1), p.workers);
+  text("transport", "How bytes travelled; no result depends on it", p.transport,
+       2);
+  number("processes", "process",
          "Processes that shared the ranks; no result depends on it",
-         p.processes);
-  visit2("ranks", "rank", "Virtual ranks", p.ranks);
-  visit2("expert_data_parallel", "1", "Copies of each expert",
-         p.expert_data_parallel);
-  visit2("ranks_per_node", "rank", "Ranks of a modelled node",
-         p.ranks_per_node);
-  visit2("exchange", "", "The arm's exchange options, one line", p.exchange);
-  visit2("routing", "", "Who chose the experts", p.routing);
-  visitor.Attribute(
-      Field{"numerics_digest", "",
-            "Digest of a small fixed training with the arm's recipe and "
-            "exchange: equal numerics, equal digest",
-            3},
-      p.numerics_digest);
-  visit("quantized_gemms_per_step", "call",
-        "GEMM calls with a quantised operand that the recipe asks for per "
-        "step, counted alike",
-        p.quantized_gemms_per_step);
-  visit("gemms_per_step", "call", "GEMM calls per step in all, counted alike",
-        p.gemms_per_step);
-  visit("unigram_entropy_nats", "nat",
-        "Unigram entropy of the training share; NaN if unknown",
-        p.unigram_entropy_nats);
-  visit("entropy_floor_nats", "nat",
-        "Entropy rate of a synthetic source; NaN if unknown",
-        p.entropy_floor_nats);
-  visit("complete", "", "True if all planned steps were run", p.complete);
+         Domain::Count(1), p.processes, 2);
+  number("ranks", "rank", "Virtual ranks", Domain::Count(1), p.ranks, 2);
+  number("expert_data_parallel", "1", "Copies of each expert", Domain::Count(1),
+         p.expert_data_parallel, 2);
+  number("ranks_per_node", "rank", "Ranks of a modelled node", Domain::Count(1),
+         p.ranks_per_node, 2);
+  text("exchange", "The arm's exchange options, one line", p.exchange, 2);
+  text("routing", "Who chose the experts", p.routing, 2);
+  text("numerics_digest",
+       "Digest of a small fixed training with the arm's recipe and "
+       "exchange: equal numerics, equal digest",
+       p.numerics_digest, 3);
+  number("quantized_gemms_per_step", "call",
+         "GEMM calls with a quantised operand that the recipe asks for per "
+         "step, counted alike",
+         Domain::Count(), p.quantized_gemms_per_step);
+  number("gemms_per_step", "call", "GEMM calls per step in all, counted alike",
+         Domain::Count(), p.gemms_per_step);
+  number("unigram_entropy_nats", "nat",
+         "Unigram entropy of the training share; NaN if unknown",
+         Domain::Real(0, 1e3).OrNan(), p.unigram_entropy_nats);
+  number("entropy_floor_nats", "nat",
+         "Entropy rate of a synthetic source; NaN if unknown",
+         Domain::Real(0, 1e3).OrNan(), p.entropy_floor_nats);
+  text("complete", "True if all planned steps were run", p.complete);
+}
+
+/// The index of a group that has a row for every step, or for some.
+inline Field StepIndex(Relation relation) {
+  return {"step", "step", "Number of the optimizer step, from 1",
+          Domain::Step().With(relation)};
 }
 
 template <typename Visitor, typename MoeT>
 void VisitMoe(Visitor& visitor, MoeT& moe) {
+  const auto by_expert = [&](const Field& field, auto& values) {
+    visitor.Array(field.Only(When::kExperts), values,
+                  {{"layers", moe.layers}, {"experts", moe.experts}});
+  };
+  const auto by_layer = [&](const Field& field, auto& values,
+                            When when = When::kExperts) {
+    visitor.Array(field.Only(when), values, {{"layers", moe.layers}});
+  };
   visitor.Group("moe", "Routing of each optimizer step", 2);
-  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
-                 moe.step);
+  visitor.Column(StepIndex(Relation::kStepRows).Only(When::kExperts), moe.step);
+  by_expert(Field{"tokens_per_expert", "token", "Tokens that chose the expert",
+                  Domain::Count()
+                      .With(Relation::kRouted)
+                      .With(Relation::kLoad)
+                      .With(Relation::kDeadExperts)
+                      .With(Relation::kExpertIds)
+                      .With(Relation::kAssignments)
+                      .With(Relation::kBusiest)},
+            moe.tokens_per_expert);
+  by_expert(Field{"expert_bias", "1",
+                  "Bias of the expert's score after the step's update",
+                  Domain::Fp32()},
+            moe.expert_bias);
+  // No exchange of this program has a capacity that could drop any.
+  by_layer(
+      Field{"dropped_tokens", "token", "(token, slot) pairs without an expert",
+            Domain::Zero().With(Relation::kRouted)},
+      moe.dropped_tokens);
+  by_layer(Field{"padding_rows", "row",
+                 "Zero rows that fill up the experts' lists", Domain::Count()},
+           moe.padding_rows);
   visitor.Array(
-      Field{"tokens_per_expert", "token", "Tokens that chose the expert"},
-      moe.tokens_per_expert,
-      {{"layers", moe.layers}, {"experts", moe.experts}});
-  visitor.Array(Field{"expert_bias", "1",
-                      "Bias of the expert's score after the step's update"},
-                moe.expert_bias,
-                {{"layers", moe.layers}, {"experts", moe.experts}});
-  visitor.Array(
-      Field{"dropped_tokens", "token", "(token, slot) pairs without an expert"},
-      moe.dropped_tokens, {{"layers", moe.layers}});
-  visitor.Array(
-      Field{"padding_rows", "row", "Zero rows that fill up the experts' lists"},
-      moe.padding_rows, {{"layers", moe.layers}});
-  visitor.Array(
-      Field{"expert_ids", "1",
-            "Experts of each token in slot order; only with `log.routing`"},
+      Field{"expert_ids", "1", "Experts of each token in slot order",
+            Domain::Count().With(Relation::kExpertIds)}
+          .Only(When::kRouting),
       moe.expert_ids,
       {{"layers", moe.layers}, {"tokens", moe.tokens}, {"slots", moe.top_k}});
-  visitor.Array(
-      Field{"router_entropy", "nat",
-            "Mean over tokens of the entropy of the scores over their sum", 3},
-      moe.router_entropy, {{"layers", moe.layers}});
-  visitor.Array(
-      Field{"routing_digest", "1",
-            "Digest of who chose whom: equal routing, equal digest", 3},
-      moe.routing_digest, {{"layers", moe.layers}});
-  visitor.Array(Field{"routing_flips", "1",
-                      "Replayed (token, slot) pairs whose expert the router "
-                      "would not have chosen",
-                      3},
-                moe.routing_flips, {{"layers", moe.layers}});
+  by_layer(Field{"router_entropy", "nat",
+                 "Mean over tokens of the entropy of the scores over their sum",
+                 Domain::Real(0).With(Relation::kEntropy), 3},
+           moe.router_entropy);
+  by_layer(Field{"routing_digest", "1",
+                 "Digest of who chose whom: equal routing, equal digest",
+                 Domain::Digest(), 3},
+           moe.routing_digest);
+  by_layer(Field{"routing_flips", "1",
+                 "Replayed (token, slot) pairs whose expert the router "
+                 "would not have chosen",
+                 Domain::Count().With(Relation::kFlips), 3},
+           moe.routing_flips, When::kReplay);
 }
 
-template <typename Visitor, typename ParametersT>
-void VisitParameters(Visitor& visitor, ParametersT& parameters) {
-  visitor.Group("parameters", "Each parameter in each optimizer step", 3);
-  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
-                 parameters.step);
-  visitor.Labels(Field{"names", "", "Parameters, torchtitan's names"},
-                 parameters.names, {"parameters", parameters.count});
-  visitor.Array(
-      Field{"grad_norm", "1", "L2 norm of the gradient before clipping"},
-      parameters.grad_norm, {{"parameters", parameters.count}});
-  visitor.Array(Field{"update_ratio", "1",
-                      "L2 norm of the update over that of the weights before"},
-                parameters.update_ratio, {{"parameters", parameters.count}});
+/// The columns of a table of parameters, names aside: visit(field, part of each
+/// of `parameters`...).
+template <typename Visit, typename... Parameters>
+void VisitParameterColumns(Visit&& visit, Parameters&... parameters) {
+  visit(StepIndex(Relation::kStepRows), parameters.step...);
+  visit(Field{"grad_norm", "1", "L2 norm of the gradient before clipping",
+              Domain::Norm().With(Relation::kNorms)},
+        parameters.grad_norm...);
+  visit(Field{"update_ratio", "1",
+              "L2 norm of the update over that of the weights before",
+              Domain::Ratio()},
+        parameters.update_ratio...);
+}
+
+/// As above for a visitor of VisitRunLog; index(field, steps) takes the first.
+template <typename Visitor, typename Index, typename ParametersT>
+void VisitParameters(Visitor& visitor, const Index& index,
+                     ParametersT& parameters) {
+  VisitParameterColumns(
+      [&](const Field& field, auto& values) {
+        if constexpr (std::is_same_v<decltype(values),
+                                     decltype((parameters.step))>) {
+          index(field, values);
+          visitor.Labels(Field{"names", "", "Parameters, torchtitan's names",
+                               Domain::Text()},
+                         parameters.names, {"parameters", parameters.count});
+        } else {
+          visitor.Array(field, values, {{"parameters", parameters.count}});
+        }
+      },
+      parameters);
 }
 
 template <typename Visitor, typename TensorsT>
 void VisitTensors(Visitor& visitor, TensorsT& tensors) {
   visitor.Group("tensors", "Tensors at chosen steps, in order of computation",
                 3);
-  visitor.Column(Field{"step", "step", "Number of the optimizer step, from 1"},
+  visitor.Column(StepIndex(Relation::kSomeSteps).Only(When::kTensors),
                  tensors.step);
-  visitor.Labels(Field{"names", "", "<module>_<tensor>"}, tensors.names,
-                 {"tensors", tensors.count});
-  visitor.Array(Field{"digest", "1",
-                      "Digest of the content; 0 for a tensor that had none"},
-                tensors.digest, {{"tensors", tensors.count}});
+  visitor.Labels(Field{"names", "", "<module>_<tensor>", Domain::Text()},
+                 tensors.names, {"tensors", tensors.count});
+  visitor.Array(
+      Field{"digest", "1", "Digest of the content; 0 at a step without digests",
+            Domain::Whole().With(Relation::kDigests)}
+          .Only(When::kDigests),
+      tensors.digest, {{"tensors", tensors.count}});
   for (size_t i = 0; i < kTensorStatisticCount; ++i) {
     const TensorStatistic& s = kTensorStatistics[i];
-    visitor.Array(Field{s.name, s.unit, s.description}, tensors.statistics[i],
-                  {{"tensors", tensors.count}});
+    visitor.Array(
+        Field{s.name, s.unit, s.description, s.domain}.Only(When::kStatistics),
+        tensors.statistics[i], {{"tensors", tensors.count}});
   }
   visitor.Array(
-      Field{"e8m0_histogram", "block", "Blocks along rows with each E8M0 byte"},
+      Field{"e8m0_histogram", "block", "Blocks along rows with each E8M0 byte",
+            Domain::Count().With(Relation::kScales)}
+          .Only(When::kStatistics),
       tensors.e8m0_histogram,
       {{"tensors", tensors.count}, {"bytes", tensors.scale_bytes}});
   visitor.Array(Field{"e8m0_histogram_columnwise", "block",
-                      "Blocks down columns with each E8M0 byte"},
+                      "Blocks down columns with each E8M0 byte",
+                      Domain::Count().With(Relation::kScales)}
+                    .Only(When::kStatistics),
                 tensors.e8m0_histogram_columnwise,
                 {{"tensors", tensors.count}, {"bytes", tensors.scale_bytes}});
 }
@@ -227,62 +315,74 @@ template <typename Visitor, typename ExchangeT>
 void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   const auto column = [&visitor](const char* name, const char* unit,
                                  const char* description, auto& values,
-                                 bool reproducible = true) {
-    visitor.Column(Field{name, unit, description, 1, reproducible}, values);
+                                 Relation relation, bool reproducible = true) {
+    visitor.Column(Field{name, unit, description,
+                         Domain::Count().With(relation), 1, reproducible}
+                       .Only(When::kTransport),
+                   values);
   };
-  const auto by_rank = [&](const char* name, const char* unit,
-                           const char* description, auto& values,
-                           bool reproducible = true) {
-    visitor.Array(Field{name, unit, description, 1, reproducible}, values,
-                  {{"ranks", exchange.ranks}});
+  const auto by_rank = [&](const Field& field, auto& values,
+                           When when = When::kTransport) {
+    visitor.Array(field.Only(when), values, {{"ranks", exchange.ranks}});
   };
   const auto by_layer = [&](const char* name, const char* unit,
-                            const char* description, auto& values) {
-    visitor.Array(Field{name, unit, description}, values,
-                  {{"layers", exchange.layers}});
+                            const char* description, const Domain& domain,
+                            auto& values) {
+    visitor.Array(Field{name, unit, description, domain}.Only(When::kTransport),
+                  values, {{"layers", exchange.layers}});
   };
+  const Domain bytes =
+      Domain::Count().With(Relation::kBytes).With(Relation::kPairs);
+  const Domain rows = Domain::Count().With(Relation::kRowOrder);
+  const Domain busiest = Domain::Count().With(Relation::kBusiest);
   visitor.Group("exchange",
                 "What each optimizer step moved between ranks, payload bytes "
                 "without headers",
                 2);
-  column("step", "step", "Number of the optimizer step, from 1", exchange.step);
-  by_rank("bytes_sent", "byte", "Bytes the rank sent, to itself too",
-          exchange.bytes_sent);
-  by_rank("bytes_received", "byte", "Bytes the rank received",
+  visitor.Column(StepIndex(Relation::kStepRows).Only(When::kTransport),
+                 exchange.step);
+  by_rank(
+      Field{"bytes_sent", "byte", "Bytes the rank sent, to itself too", bytes},
+      exchange.bytes_sent);
+  by_rank(Field{"bytes_received", "byte", "Bytes the rank received", bytes},
           exchange.bytes_received);
   column("bytes_to_self", "byte", "Bytes of ranks to themselves",
-         exchange.bytes_to_self);
+         exchange.bytes_to_self, Relation::kBytes);
   column("bytes_within_nodes", "byte", "Bytes between two ranks of one node",
-         exchange.bytes_within_nodes);
+         exchange.bytes_within_nodes, Relation::kBytes);
   column("bytes_between_nodes", "byte", "Bytes between ranks of two nodes",
-         exchange.bytes_between_nodes);
-  column("messages", "message", "Messages received", exchange.messages);
+         exchange.bytes_between_nodes, Relation::kBytes);
+  column("messages", "message", "Messages received", exchange.messages,
+         Relation::kMessages);
   column("crc_failures", "message", "Messages whose first copy was damaged",
-         exchange.crc_failures, false);
+         exchange.crc_failures, Relation::kMessages, false);
   column("resends", "message", "Of those, repaired by a second copy",
-         exchange.resends, false);
+         exchange.resends, Relation::kMessages, false);
   by_layer("assignments", "row", "(token, slot) pairs with an expert",
-           exchange.assignments);
+           rows.With(Relation::kAssignments), exchange.assignments);
   by_layer("dispatch_rows", "row", "Rows that travelled to experts' ranks",
-           exchange.dispatch_rows);
-  by_layer("rank_rows", "row", "Distinct (token, rank) pairs",
+           rows, exchange.dispatch_rows);
+  by_layer("rank_rows", "row", "Distinct (token, rank) pairs", rows,
            exchange.rank_rows);
-  by_layer("node_rows", "row", "Distinct (token, node) pairs",
+  by_layer("node_rows", "row", "Distinct (token, node) pairs", rows,
            exchange.node_rows);
   by_layer("max_rows_per_rank", "row", "Rows of the busiest rank's experts",
-           exchange.max_rows_per_rank);
-  by_layer("max_rows_per_expert", "row", "Rows of the busiest expert",
+           busiest, exchange.max_rows_per_rank);
+  by_layer("max_rows_per_expert", "row", "Rows of the busiest expert", busiest,
            exchange.max_rows_per_expert);
-  by_layer("empty_experts", "expert", "Experts without a row",
+  by_layer("empty_experts", "expert", "Experts without a row", busiest,
            exchange.empty_experts);
-  by_rank("wait_seconds", "s", "Time that receivers waited for the rank",
-          exchange.wait_seconds, false);
+  by_rank(Field{"wait_seconds", "s", "Time that receivers waited for the rank",
+                Domain::Seconds(), 1, false},
+          exchange.wait_seconds);
 
   visitor.Group("exchange_pairs", "What all steps moved between each two ranks",
                 2);
-  visitor.Count(Field{"rank", "rank", "Sending rank, from 0"}, exchange.ranks);
-  by_rank("bytes_by_pair", "byte", "Bytes to each receiving rank",
-          exchange.bytes_by_pair);
+  visitor.Count(Field{"rank", "rank", "Sending rank, from 0", Domain::Count()},
+                exchange.ranks);
+  by_rank(Field{"bytes_by_pair", "byte", "Bytes to each receiving rank",
+                Domain::Count().With(Relation::kPairs)},
+          exchange.bytes_by_pair, When::kPairs);
 }
 
 /// Walks the whole layout in its order on disk. A visitor has
@@ -300,8 +400,9 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
 ///                                 all columns of the group are required
 template <typename Visitor, typename RunLogT>
 void VisitRunLog(Visitor& visitor, RunLogT& log) {
-  visitor.Version(Field{"schema_version", "1", "Version of this layout"},
-                  kSchemaVersion);
+  visitor.Version(
+      Field{"schema_version", "1", "Version of this layout", Domain::Count(1)},
+      kSchemaVersion);
   VisitProvenance(visitor, log.provenance);
 
   const auto column = [&visitor](const Field& field, auto& values) {
@@ -312,16 +413,20 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
 
   visitor.Group("eval", "Held-out evaluation on fixed batches", 1);
   column(
-      Field{"step", "step", "Updates made before it; 0: before the first one"},
+      Field{"step", "step", "Updates made before it; 0: before the first one",
+            Domain::Step(0).With(Relation::kEvaluations)},
       log.eval.step);
-  column(Field{"loss_nats", "nat", "Mean over sequences of equal length"},
+  column(Field{"loss_nats", "nat", "Mean over sequences of equal length",
+               Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)},
          log.eval.loss_nats);
-  visitor.Array(Field{"per_sequence_loss_nats", "nat",
-                      "Mean loss of each held-out sequence"},
-                log.eval.per_sequence_loss_nats,
-                {{"sequences", log.eval.sequences}});
+  visitor.Array(
+      Field{"per_sequence_loss_nats", "nat",
+            "Mean loss of each held-out sequence",
+            Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)},
+      log.eval.per_sequence_loss_nats, {{"sequences", log.eval.sequences}});
 
-  VisitParameters(visitor, log.parameters);
+  visitor.Group("parameters", "Each parameter in each optimizer step", 3);
+  VisitParameters(visitor, column, log.parameters);
   VisitTensors(visitor, log.tensors);
   VisitMoe(visitor, log.moe);
   VisitExchange(visitor, log.exchange);
@@ -330,13 +435,17 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
   const auto member = [&](const Field& field, auto pointer) {
     visitor.Member(field, log.events, pointer);
   };
-  member(Field{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC"},
+  // Until the year 10000.
+  member(Field{"unix_seconds", "s", "Time since 1970-01-01 00:00 UTC",
+               Domain::Real(0, 253402300799).Accusing(Fault::kFile)},
          &Event::unix_seconds);
   member(Field{"kind", "",
                "`start`, `resume`, `mesh`, `checkpoint`, `damage`, `cost`, "
-               "`abort`, `interrupt` or `finish`"},
+               "`abort`, `interrupt` or `finish`",
+               Domain::Text()},
          &Event::kind);
-  member(Field{"text", "", "What happened, in words"}, &Event::text);
+  member(Field{"text", "", "What happened, in words", Domain::Text()},
+         &Event::text);
 }
 
 /// The layout as Markdown tables, as docs/run-log.md shows it.

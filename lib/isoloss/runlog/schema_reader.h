@@ -1,4 +1,4 @@
-// The visitor of a schema (schema.h) that reads what it meets from HDF5.
+// The visitor of a schema (schema.h) that reads what it meets from a file.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,10 +9,11 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/runlog/schema.h"
 #include "isoloss/runlog/sealed_file.h"
@@ -23,7 +24,7 @@ namespace isoloss::runlog {
 /// Errors   FormatError naming the file and the object.
 class SchemaReader {
  public:
-  SchemaReader(const h5::Handle& file, const std::filesystem::path& path,
+  SchemaReader(const h5::Object& file, const std::filesystem::path& path,
                const FileKind& kind = kRunLogFile)
       : file_(file), path_(path.string()), kind_(kind) {}
 
@@ -38,10 +39,19 @@ class SchemaReader {
     CheckVersion(field, newest, version_);
   }
 
+  /// Of the file; known once Version was visited.
+  int64_t version() const { return version_; }
+
   template <typename T>
   void Attribute(const Field& field, T& value) {
     if (field.since > version_) return;
-    value = ReadAttribute<T>(file_, field.name, "attribute ");
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = ShownText(field, h5::RawText(FindAttribute<T>(file_, field.name,
+                                                            "attribute ")));
+    } else {
+      value = ReadAttribute<T>(file_, field.name, "attribute ");
+    }
+    if constexpr (std::is_same_v<T, int64_t>) CheckAttribute(field, value);
   }
 
   void Group(const char* name, const char* /*description*/, int64_t since) {
@@ -49,10 +59,11 @@ class SchemaReader {
     index_ = nullptr;
     group_is_newer_ = since > version_;
     if (group_is_newer_) return;
-    if (!h5::HasLink(file_, name)) {
-      Reject(fmt::format("group /{}", name), "missing", "present");
+    group_ = file_.Member(name);
+    if (group_ == nullptr || !group_->is_group) {
+      Reject(fmt::format("group /{}", name),
+             group_ == nullptr ? "missing" : "a dataset", "present");
     }
-    group_ = h5::OpenGroup(file_, name);
     rows_ = 0;
   }
 
@@ -60,7 +71,7 @@ class SchemaReader {
   void Column(const Field& field, std::vector<T>& values) {
     values.clear();
     if (IsNewer(field)) return;
-    if (index_ == nullptr || h5::HasLink(group_, field.name)) {
+    if (index_ == nullptr || HasMember(field)) {
       ReadColumn(field, values);
     }
   }
@@ -75,9 +86,9 @@ class SchemaReader {
   void Array(const Field& field, std::vector<T>& values,
              std::initializer_list<Axis<int64_t>> axes) {
     values.clear();
-    if (IsNewer(field) || !h5::HasLink(group_, field.name)) return;
-    const h5::Handle dataset = Open<T>(field);
-    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    if (IsNewer(field) || !HasMember(field)) return;
+    const h5::Values& dataset = Open<T>(field);
+    const std::vector<uint64_t>& extent = dataset.extent;
     CheckExtent(field, extent, axes);
     uint64_t count = rows_;
     size_t column = 1;
@@ -86,24 +97,22 @@ class SchemaReader {
       CheckCount(field, count);
       axis.size = static_cast<int64_t>(extent[column++]);
     }
-    values.resize(count);
-    h5::ReadDataset<T>(dataset, values);
+    values = h5::Copied<T>(dataset);
   }
 
   void Labels(const Field& field, std::vector<std::string>& names,
               const Axis<int64_t>& axis) {
     names.clear();
     if (IsNewer(field)) return;
-    if (rows_ == 0 && !h5::HasLink(group_, field.name)) return;
-    const h5::Handle dataset = Open<std::string>(field);
-    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    if (rows_ == 0 && !HasMember(field)) return;
+    const h5::Values& dataset = Open<std::string>(field);
+    const std::vector<uint64_t>& extent = dataset.extent;
     if (extent.size() != 1 || extent[0] < 1) {
       RejectExtent(field, extent, "[at least 1]");
     }
     CheckCount(field, extent[0]);
     axis.size = static_cast<int64_t>(extent[0]);
-    names.resize(extent[0]);
-    h5::ReadDataset<std::string>(dataset, names);
+    names = h5::Copied<std::string>(dataset);
   }
 
   void Count(const Field& field, int64_t& rows) {
@@ -171,6 +180,26 @@ class SchemaReader {
     if (!fits) RejectExtent(field, extent, expected + "]");
   }
 
+  /// That no reader can overflow when it counts with it.
+  void CheckCountable(std::string_view object, int64_t value) const {
+    if (value >= 0 && value <= kMaxCounted) return;
+    Reject(object, fmt::to_string(value),
+           fmt::format("from 0 to {}", kMaxCounted));
+  }
+
+  void CheckAttribute(const Field& field, int64_t value) const {
+    if (std::string_view(field.name).ends_with("seed")) return;
+    CheckCountable(fmt::format("attribute {}", field.name), value);
+  }
+
+  void CheckSteps(const Field& field,
+                  const std::vector<int64_t>& values) const {
+    if (std::string_view(field.unit) != "step") return;
+    for (size_t i = 0; i < values.size(); ++i) {
+      CheckCountable(fmt::format("{} in row {}", Name(field), i), values[i]);
+    }
+  }
+
   /// Whether the file's version does not know it yet.
   bool IsNewer(const Field& field) const {
     return group_is_newer_ || field.since > version_;
@@ -180,10 +209,10 @@ class SchemaReader {
     return fmt::format("/{}/{}", group_name_, field.name);
   }
 
-  void CheckType(std::string_view object, const h5::Handle& found,
-                 const h5::Handle& expected) const {
-    if (!h5::SameType(found, expected)) {
-      Reject(fmt::format("the type of {}", object), h5::Describe(found),
+  void CheckType(std::string_view object, const h5::Values& found,
+                 h5::ValueType expected) const {
+    if (found.type != expected) {
+      Reject(fmt::format("the type of {}", object), found.type_name,
              h5::Describe(expected));
     }
   }
@@ -196,38 +225,46 @@ class SchemaReader {
   }
 
   template <typename T>
-  T ReadAttribute(const h5::Handle& object, const char* name,
-                  std::string_view owner) const {
+  const h5::Values& FindAttribute(const h5::Object& object, const char* name,
+                                  std::string_view owner) const {
     const std::string full_name = fmt::format("{}{}", owner, name);
-    if (!h5::HasAttribute(object, name))
-      Reject(full_name, "missing", "present");
-    const h5::Handle attribute = h5::OpenAttribute(object, name);
-    CheckType(full_name, h5::AttributeType(attribute), h5::TypeOf<T>());
-    if (!h5::IsScalar(attribute)) Reject(full_name, "an array", "one value");
-    return h5::ReadAttribute<T>(attribute);
+    const h5::Values* attribute = object.Attribute(name);
+    if (attribute == nullptr) Reject(full_name, "missing", "present");
+    CheckType(full_name, *attribute, h5::ValueTypeOf<T>());
+    if (!attribute->IsScalar()) Reject(full_name, "an array", "one value");
+    return *attribute;
   }
 
   template <typename T>
-  h5::Handle Open(const Field& field) const {
-    if (!h5::HasLink(group_, field.name)) {
-      Reject(Name(field), "missing", "present");
-    }
-    h5::Handle dataset = h5::OpenDataset(group_, field.name);
-    CheckType(Name(field), h5::DatasetType(dataset), h5::TypeOf<T>());
+  T ReadAttribute(const h5::Object& object, const char* name,
+                  std::string_view owner) const {
+    return h5::One<T>(FindAttribute<T>(object, name, owner));
+  }
+
+  bool HasMember(const Field& field) const {
+    return group_->Member(field.name) != nullptr;
+  }
+
+  template <typename T>
+  const h5::Values& Open(const Field& field) const {
+    const h5::Object* dataset = group_->Member(field.name);
+    if (dataset == nullptr) Reject(Name(field), "missing", "present");
+    if (dataset->is_group) Reject(Name(field), "a group", "a dataset");
+    CheckType(Name(field), dataset->values, h5::ValueTypeOf<T>());
     const std::string unit_name = fmt::format("attribute {}:", Name(field));
     const std::string unit =
-        ReadAttribute<std::string>(dataset, "unit", unit_name);
+        ReadAttribute<std::string>(*dataset, "unit", unit_name);
     if (unit != field.unit) {
       Reject(unit_name + "unit", fmt::format("`{}`", unit),
              fmt::format("`{}`", field.unit));
     }
-    return dataset;
+    return dataset->values;
   }
 
   template <typename T>
   void ReadColumn(const Field& field, std::vector<T>& values) {
-    const h5::Handle dataset = Open<T>(field);
-    const std::vector<uint64_t> extent = h5::DatasetExtent(dataset);
+    const h5::Values& dataset = Open<T>(field);
+    const std::vector<uint64_t>& extent = dataset.extent;
     if (extent.size() != 1) RejectExtent(field, extent, "[rows]");
     if (index_ == nullptr) {
       CheckCount(field, extent[0]);
@@ -239,15 +276,15 @@ class SchemaReader {
           field, extent,
           fmt::format("[{}] as that of /{}/{}", rows_, group_name_, index_));
     }
-    values.resize(rows_);
-    h5::ReadDataset<T>(dataset, values);
+    values = h5::Copied<T>(dataset);
+    if constexpr (std::is_same_v<T, int64_t>) CheckSteps(field, values);
   }
 
-  const h5::Handle& file_;
+  const h5::Object& file_;
   std::string path_;
   FileKind kind_;
   int64_t version_ = 1;
-  h5::Handle group_;
+  const h5::Object* group_ = nullptr;
   bool group_is_newer_ = false;  // than the file: nothing of it is there
   const char* group_name_ = nullptr;
   const char* index_ = nullptr;  // the group's first column, once read

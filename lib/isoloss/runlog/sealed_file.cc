@@ -2,54 +2,84 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <fstream>
-#include <span>
-#include <system_error>
+#include <array>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
 
 namespace isoloss::runlog {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// HDF5 would not return from a pipe.
-void CheckReadable(const fs::path& path, const FileKind& kind) {
-  std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (!fs::exists(status)) {
-    ThrowError(ErrorKind::kIo, "{}: can't open: {}. Check the path.",
-               path.string(), error.message());
-  }
-  if (!fs::is_regular_file(status)) {
-    ThrowError(ErrorKind::kIo,
-               "{}: is a folder or device, but a {} is a file. Pass the path "
-               "of an .h5 file.",
-               path.string(), kind.name);
-  }
-}
+/// Of files without a trailer, which are old or cut off.
+constexpr uint64_t kMaxUnsealedBytes = uint64_t{64} << 20;
 
 /// The whole file: what was checked is what HDF5 reads, whatever happens to the
-/// file meanwhile.
-std::vector<std::byte> ReadBytes(const fs::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) {
-    ThrowError(ErrorKind::kIo, "{}: can't open: {}. Check its permissions.",
-               path.string(), std::generic_category().message(errno));
+/// file meanwhile. A large one is not loaded before its ends look right.
+std::vector<std::byte> ReadBytes(const fs::path& path, const FileKind& kind) {
+  const Descriptor file = OpenFile(path);
+  const uint64_t size = FileSize(file, path);
+  const auto read = [&](uint64_t offset, uint64_t count) {
+    std::vector<std::byte> bytes(count);
+    ReadAll(file, offset, bytes, path);
+    return bytes;
+  };
+  if (size > kMaxUnsealedBytes) {
+    const bool is_sealed =
+        HasSignature(read(0, kSignatureBytes)) &&
+        HasTrailer(read(size - kTrailerBytes, kTrailerBytes), size);
+    const uint64_t limit = is_sealed ? kMaxSealedBytes : kMaxUnsealedBytes;
+    if (size > limit) {
+      ThrowError(ErrorKind::kFormat,
+                 "{}: has {} bytes {} its end, but a {} has at most {} bytes. "
+                 "Pass a file that `{}` wrote.",
+                 path.string(), size,
+                 is_sealed ? "with a trailer at" : "without a trailer at",
+                 kind.name, limit, kind.maker);
+    }
   }
-  std::vector<std::byte> bytes(static_cast<size_t>(file.tellg()));
-  file.seekg(0);
-  file.read(reinterpret_cast<char*>(bytes.data()),
-            static_cast<std::streamsize>(bytes.size()));
-  if (!file) {
-    ThrowError(ErrorKind::kIo, "{}: can't read: {}. Read it once more.",
-               path.string(), std::generic_category().message(errno));
+  return read(0, size);
+}
+
+constexpr std::array kKinds = {&kRunLogFile, &kProbeLogFile, &kEnsembleFile,
+                               &kTensorDumpFile};
+
+const FileKind* KindOf(const h5::Object& root) {
+  const FileKind* found = nullptr;
+  for (const FileKind* kind : kKinds) {
+    if (root.Attribute(kind->version) == nullptr) continue;
+    if (found != nullptr) return nullptr;
+    found = kind;
   }
-  return bytes;
+  return found;
+}
+
+void CheckKind(const h5::Object& root, const fs::path& path,
+               const FileKind& wanted) {
+  const FileKind* found = KindOf(root);
+  if (found == nullptr || found->version == wanted.version) return;
+  throw WrongKindError(
+      *found,
+      fmt::format("{}: this is a {}, but a {} is needed here. Pass a "
+                  "file that `{}` wrote.",
+                  path.string(), found->name, wanted.name, wanted.maker));
+}
+
+/// Calls use(tree, bytes of the file).
+template <typename Use>
+auto WithTree(const fs::path& path, const FileKind& kind, h5::Part part,
+              const Use& use) {
+  std::vector<std::byte> bytes = ReadBytes(path, kind);
+  const size_t size = bytes.size();
+  const h5::Tree tree(CheckedData(bytes, path.string(), kind), path.string(),
+                      part);
+  bytes = {};  // the tree has what it needs of them
+  return use(tree, size);
 }
 
 }  // namespace
@@ -68,23 +98,38 @@ void WriteSealedFile(
                path.string(), kind.name, failure.what());
   }
   AppendTrailer(image);
+  if (image.size() > kMaxSealedBytes) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the {} would have {} bytes, but one of more than {} is not "
+               "read. Record fewer tensors or steps.",
+               path.string(), kind.name, image.size(), kMaxSealedBytes);
+  }
   WriteFileAtomically(path, image);
 }
 
-void ReadSealedFile(const fs::path& path, const FileKind& kind,
-                    const std::function<void(const h5::Handle& file)>& decode) {
-  CheckReadable(path, kind);
-  const std::vector<std::byte> bytes = ReadBytes(path);
-  const std::span<const std::byte> data =
-      CheckedData(bytes, path.string(), kind);
-  const h5::Session session;
+ReadCharge ReadSealedFile(
+    const fs::path& path, const FileKind& kind,
+    const std::function<void(const h5::Object& root)>& decode, Maker maker) {
+  return WithTree(
+      path, kind, h5::Part::kAll, [&](const h5::Tree& tree, size_t file_bytes) {
+        CheckKind(tree.root(), path, kind);
+        ReadCharge charge;
+        if (maker == Maker::kAnybody) {
+          charge = Charge(path.string(), file_bytes, tree.value_bytes());
+        }
+        decode(tree.root());
+        return charge;
+      });
+}
+
+const FileKind* KindOf(const fs::path& path) {
   try {
-    decode(h5::OpenImage(data));
-  } catch (const h5::Failure& failure) {
-    ThrowError(ErrorKind::kFormat,
-               "{}: HDF5 can't read it: {}. The file is truncated or damaged; "
-               "make it again.",
-               path.string(), failure.what());
+    return WithTree(path, kRunLogFile, h5::Part::kAttributes,
+                    [](const h5::Tree& tree, size_t /*file_bytes*/) {
+                      return KindOf(tree.root());
+                    });
+  } catch (const Error&) {
+    return nullptr;
   }
 }
 

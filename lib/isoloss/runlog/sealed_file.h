@@ -2,25 +2,64 @@
 // only if no byte has changed.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 
+#include "isoloss/base/error.h"
 #include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/h5_tree.h"
+#include "isoloss/runlog/read_limit.h"
 #include "isoloss/runlog/trailer.h"
 
 namespace isoloss::runlog {
 
+/// Largest step and number in an attribute that a reader takes: every double up
+/// to it is exact, and sums of a few can't overflow.
+inline constexpr int64_t kMaxCounted = int64_t{1} << 53;
+
+/// A larger file is neither written nor read: far above any log of ours.
+inline constexpr size_t kMaxSealedBytes = size_t{256} << 20;
+
+/// The file is of another kind than the reader's, and says so.
+class WrongKindError : public Error {
+ public:
+  WrongKindError(const FileKind& found, const std::string& message)
+      : Error(ErrorKind::kFormat, message), found_(&found) {}
+
+  /// One of trailer.h.
+  const FileKind& found() const { return *found_; }
+
+ private:
+  const FileKind* found_;
+};
+
+/// Who made a file.
+enum class Maker {
+  kAnybody,
+  kThisRun,  ///< in this process: its memory is not counted (read_limit.h)
+};
+
 /// Lets `encode` fill a file in memory and writes it under a temporary name,
 /// then renames it.
-/// Errors   IoError naming the path and the reason; what `encode` throws.
-/// Nothing is left.
+/// Errors   IoError naming the path and the reason, also if no reader would
+///          take so large a file; what `encode` throws. Nothing is left.
 void WriteSealedFile(const std::filesystem::path& path, const FileKind& kind,
                      const std::function<void(const h5::Handle& file)>& encode);
 
-/// Lets `decode` read the file.
-/// Errors   IoError if it can't be read; FormatError if it was changed, or if
-///          HDF5 refuses a call of `decode`.
-void ReadSealedFile(const std::filesystem::path& path, const FileKind& kind,
-                    const std::function<void(const h5::Handle& file)>& decode);
+/// The one way to what is in an HDF5 file. Lets `decode` read the tree of its
+/// groups. What it returns is to be kept with what was read.
+/// Errors   IoError if it can't be read; WrongKindError if it is of another
+///          kind; FormatError if it was changed, breaks a rule of h5_tree.h, is
+///          too large, or holds too much.
+ReadCharge ReadSealedFile(
+    const std::filesystem::path& path, const FileKind& kind,
+    const std::function<void(const h5::Object& root)>& decode,
+    Maker maker = Maker::kAnybody);
+
+/// The kind whose version, and no other, is among the attributes of the file's
+/// root. Null: there is no such kind, or the file can't be read.
+const FileKind* KindOf(const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog

@@ -5,15 +5,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <span>
+#include <set>
 #include <string_view>
 
-#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/runlog/h5_handle.h"
+#include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/run_log.h"
-#include "isoloss/runlog/trailer.h"
+#include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -129,75 +128,61 @@ class GroupWriter {
 
 template <typename T>
 T ReadAttribute(const std::string& path, const std::string& where,
-                const h5::Handle& object, const char* name) {
+                const h5::Object& object, const char* name) {
   const std::string what = fmt::format("{}attribute {}", where, name);
-  if (!h5::HasAttribute(object, name)) Reject(path, what, "missing", "present");
-  const h5::Handle attribute = h5::OpenAttribute(object, name);
-  const h5::Handle type = h5::AttributeType(attribute);
-  const h5::Handle expected = h5::TypeOf<T>();
-  if (!h5::SameType(type, expected) || !h5::IsScalar(attribute)) {
-    Reject(path, what,
-           h5::IsScalar(attribute) ? h5::Describe(type) : "an array",
-           h5::Describe(expected));
+  const h5::Values* attribute = object.Attribute(name);
+  if (attribute == nullptr) Reject(path, what, "missing", "present");
+  const bool is_scalar = attribute->IsScalar();
+  if (attribute->type != h5::ValueTypeOf<T>() || !is_scalar) {
+    Reject(path, what, is_scalar ? attribute->type_name : "an array",
+           std::string(h5::Describe(h5::ValueTypeOf<T>())));
   }
-  return h5::ReadAttribute<T>(attribute);
+  return h5::One<T>(*attribute);
 }
 
 /// Reads a dataset of the given extent; empty: of any length.
 template <typename T>
 std::vector<T> ReadArray(const std::string& path, const std::string& where,
-                         const h5::Handle& parent, const char* name,
+                         const h5::Object& parent, const char* name,
                          const Extent& extent) {
   const std::string what = where + name;
-  if (!h5::HasLink(parent, name)) Reject(path, what, "missing", "present");
-  const h5::Handle dataset = h5::OpenDataset(parent, name);
-  const h5::Handle type = h5::DatasetType(dataset);
-  const h5::Handle expected = h5::TypeOf<T>();
-  if (!h5::SameType(type, expected)) {
-    Reject(path, what, h5::Describe(type), h5::Describe(expected));
+  const h5::Object* dataset = parent.Member(name);
+  if (dataset == nullptr) Reject(path, what, "missing", "present");
+  const h5::Values& values = dataset->values;
+  if (values.type != h5::ValueTypeOf<T>()) {
+    Reject(path, what, dataset->is_group ? "a group" : values.type_name,
+           std::string(h5::Describe(h5::ValueTypeOf<T>())));
   }
-  const Extent found = h5::DatasetExtent(dataset);
+  const Extent& found = values.extent;
   const bool fits = extent.empty() ? found.size() == 1 : found == extent;
   if (!fits) {
     Reject(
         path, what, fmt::format("[{}]", fmt::join(found, ", ")),
         extent.empty() ? "[n]" : fmt::format("[{}]", fmt::join(extent, ", ")));
   }
-  uint64_t values = 1;
-  for (const uint64_t size : found) {
-    if (size != 0 && values > kMaxValues / size) {
-      Reject(path, what, "too large", "at most 2^28 values");
-    }
-    values *= size;
-  }
-  std::vector<T> read(values);
-  h5::ReadDataset<T>(dataset, read);
-  return read;
+  return h5::Copied<T>(values);
 }
 
 class GroupReader {
  public:
-  GroupReader(const std::string& path, const h5::Handle& file,
+  GroupReader(const std::string& path, const h5::Object& file,
               const std::string& name)
-      : path_(path), where_(name + "/") {
-    if (!h5::HasLink(file, name.c_str())) {
-      Reject(path, "group " + name, "missing", "present");
-    }
-    group_ = h5::OpenGroup(file, name.c_str());
+      : path_(path), where_(name + "/"), group_(file.Member(name)) {
+    if (group_ == nullptr) Reject(path, "group " + name, "missing", "present");
   }
 
   void Text(const char* name, std::string& text) {
-    text = ReadAttribute<std::string>(path_, where_, group_, name);
+    text = ReadAttribute<std::string>(path_, where_, *group_, name);
   }
   void Number(const char* name, int64_t& number) {
-    number = ReadAttribute<int64_t>(path_, where_, group_, name);
+    number = ReadAttribute<int64_t>(path_, where_, *group_, name);
     if (number < 0 || number > kMaxValues) {
       Reject(path_, where_ + name, std::to_string(number), "from 0 to 2^28");
     }
   }
   template <typename T>
   void Array(const char* name, std::vector<T>& values, const Extent& extent) {
-    values = ReadArray<T>(path_, where_, group_, name, extent);
+    values = ReadArray<T>(path_, where_, *group_, name, extent);
   }
   void CheckSegments(const DumpedTensor& tensor) const {
     if (SegmentsFit(tensor)) return;
@@ -209,10 +194,10 @@ class GroupReader {
  private:
   const std::string& path_;
   std::string where_;
-  h5::Handle group_;
+  const h5::Object* group_;
 };
 
-TensorDump Read(const h5::Handle& file, const std::string& path) {
+TensorDump Read(const h5::Object& file, const std::string& path) {
   const auto version = ReadAttribute<int64_t>(path, "", file, "dump_version");
   if (version != kDumpVersion) {
     Reject(path, "attribute dump_version", std::to_string(version),
@@ -221,8 +206,16 @@ TensorDump Read(const h5::Handle& file, const std::string& path) {
   TensorDump dump;
   dump.run = ReadAttribute<std::string>(path, "", file, "run");
   dump.step = ReadAttribute<int64_t>(path, "", file, "step");
+  if (dump.step < 0 || dump.step > kMaxCounted) {
+    Reject(path, "attribute step", std::to_string(dump.step), "from 0 to 2^53");
+  }
+  std::set<std::string> known;
   for (const std::string& name :
        ReadArray<std::string>(path, "/", file, "names", {})) {
+    if (!known.insert(name).second) {
+      Reject(path, "/names", fmt::format("`{}` twice", name),
+             "a list in which each tensor stands once");
+    }
     DumpedTensor tensor = {.name = name};
     GroupReader reader(path, file, name);
     VisitTensor(reader, tensor);
@@ -234,10 +227,7 @@ TensorDump Read(const h5::Handle& file, const std::string& path) {
 }  // namespace
 
 void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
-  std::vector<std::byte> image;
-  try {
-    const h5::Session session;
-    const h5::Handle file = h5::CreateFileInMemory();
+  WriteSealedFile(path, kTensorDumpFile, [&dump](const h5::Handle& file) {
     h5::WriteAttribute(file, "dump_version", kDumpVersion);
     h5::WriteAttribute(file, "run", dump.run);
     h5::WriteAttribute(file, "step", dump.step);
@@ -250,26 +240,16 @@ void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
     const h5::Handle list = h5::CreateDataset(
         file, "names", h5::TypeOf<std::string>(), Extent{names.size()});
     h5::WriteDataset<std::string>(list, names);
-    image = h5::FileImage(file);
-  } catch (const h5::Failure& failure) {
-    ThrowError(ErrorKind::kIo, "{}: HDF5 can't hold this tensor dump: {}.",
-               path.string(), failure.what());
-  }
-  AppendTrailer(image);
-  WriteFileAtomically(path, image);
+  });
 }
 
 TensorDump ReadTensorDump(const fs::path& path) {
-  const std::string bytes = ReadTextFile(path, "Check the path.");
-  const std::span<const std::byte> data =
-      CheckedData(std::as_bytes(std::span(bytes)), path.string());
-  const h5::Session session;
-  try {
-    return Read(h5::OpenImage(data), path.string());
-  } catch (const h5::Failure& failure) {
-    ThrowError(ErrorKind::kFormat, "{}: HDF5 can't read it: {}. Make it again.",
-               path.string(), failure.what());
-  }
+  TensorDump dump;
+  ReadCharge charge = ReadSealedFile(
+      path, kTensorDumpFile,
+      [&](const h5::Object& root) { dump = Read(root, path.string()); });
+  dump.charge = std::move(charge);
+  return dump;
 }
 
 }  // namespace isoloss::runlog

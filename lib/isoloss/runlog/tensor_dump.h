@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/runlog/read_limit.h"
+
 namespace isoloss::runlog {
 
 /// A tensor of the whole batch, row-major, rows in an order that does not
@@ -39,9 +41,15 @@ struct TensorDump {
   std::string run = {};
   int64_t step = 0;
   std::vector<DumpedTensor> tensors = {};  ///< order ascending
+  ReadCharge charge = {};                  ///< no part of what is compared
 
-  bool operator==(const TensorDump&) const = default;
+  bool operator==(const TensorDump& other) const {
+    return run == other.run && step == other.step && tensors == other.tensors;
+  }
 };
+
+/// Below the folder of the run log, so that the *.h5 there are run logs only.
+inline constexpr const char* kDumpFolder = "dumps";
 
 /// Replaces an existing file in one step.
 /// Errors   ShapeError if an array does not have the extent given above;

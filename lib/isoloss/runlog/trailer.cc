@@ -29,6 +29,20 @@ struct Trailer {
   uint64_t digest;
 };
 static_assert(sizeof(Trailer) == kTrailerBytes);
+static_assert(kSignature.size() == kSignatureBytes);
+
+/// What stands where a trailer would; zeros if nothing does.
+Trailer TrailerOf(std::span<const std::byte> bytes) {
+  Trailer trailer{};
+  if (bytes.size() >= kTrailerBytes) {
+    std::memcpy(&trailer, bytes.last(kTrailerBytes).data(), kTrailerBytes);
+  }
+  return trailer;
+}
+
+bool HasMagic(const Trailer& trailer) {
+  return std::string_view(trailer.magic.data(), trailer.magic.size()) == kMagic;
+}
 
 std::string_view Text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -79,20 +93,26 @@ void AppendTrailer(std::vector<std::byte>& image) {
   image.insert(image.end(), bytes.begin(), bytes.end());
 }
 
+bool HasSignature(std::span<const std::byte> bytes) {
+  return Text(bytes).starts_with(kSignature);
+}
+
+bool HasTrailer(std::span<const std::byte> bytes, uint64_t file_bytes) {
+  const Trailer trailer = TrailerOf(bytes);
+  return HasMagic(trailer) && trailer.length == file_bytes - kTrailerBytes;
+}
+
 std::span<const std::byte> CheckedData(std::span<const std::byte> bytes,
                                        const std::string& name,
                                        const FileKind& kind) {
-  if (!Text(bytes).starts_with(kSignature)) {
+  if (!HasSignature(bytes)) {
     ThrowError(ErrorKind::kFormat,
                "{}: the first {} bytes are not the HDF5 signature, but a {} is "
                "an HDF5 file. Pass a file that `{}` wrote.",
                name, kSignature.size(), kind.name, kind.maker);
   }
-  Trailer trailer{};
-  if (bytes.size() >= kTrailerBytes) {
-    std::memcpy(&trailer, bytes.last(kTrailerBytes).data(), kTrailerBytes);
-  }
-  if (std::string_view(trailer.magic.data(), trailer.magic.size()) != kMagic) {
+  const Trailer trailer = TrailerOf(bytes);
+  if (!HasMagic(trailer)) {
     const std::optional<int64_t> version = VersionWithoutHdf5(Text(bytes));
     if (version.has_value() && *version >= 1 && *version < kSince) {
       return bytes;

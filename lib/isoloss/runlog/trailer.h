@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,16 +17,31 @@
 namespace isoloss::runlog {
 
 inline constexpr size_t kTrailerBytes = 24;
+inline constexpr size_t kSignatureBytes = 8;
 
-/// What a file is, for messages.
+/// What a file is.
 struct FileKind {
-  std::string_view name;   ///< "run log"
-  std::string_view maker;  ///< the command that writes it
+  std::string_view name;     ///< "run log"
+  std::string_view maker;    ///< the command that writes it
+  std::string_view version;  ///< the attribute that only files of it have
 };
-inline constexpr FileKind kRunLogFile = {"run log", "isoloss run"};
+inline constexpr FileKind kRunLogFile = {"run log", "isoloss run",
+                                         "schema_version"};
+inline constexpr FileKind kProbeLogFile = {"probe log", "isoloss probe",
+                                           "probe_schema_version"};
+inline constexpr FileKind kEnsembleFile = {
+    "null ensemble", "isoloss ensemble build", "ensemble_schema_version"};
+inline constexpr FileKind kTensorDumpFile = {
+    "tensor dump", "isoloss run --dump", "dump_version"};
 
 /// Appends the trailer of `image`.
 void AppendTrailer(std::vector<std::byte>& image);
+
+/// Whether a file begins as HDF5 does.
+bool HasSignature(std::span<const std::byte> bytes);
+/// Whether `bytes` end with the trailer of a file of `file_bytes`, its digest
+/// aside.
+bool HasTrailer(std::span<const std::byte> bytes, uint64_t file_bytes);
 
 /// The HDF5 data of the `bytes` of a file of that kind. `name` is for messages.
 /// Errors   FormatError if it does not begin as HDF5, or its trailer does not

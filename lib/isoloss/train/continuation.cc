@@ -110,6 +110,36 @@ void RequireSame(const runlog::RunPaths& paths, const OnDisk& found,
 
 }  // namespace
 
+bool WasAborted(const runlog::RunLog& log) {
+  return !log.events.empty() && log.events.back().kind == "abort";
+}
+
+std::string PerturbationOf(const runlog::RunLog& log) {
+  std::string perturbation;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind == kPerturbationEvent) perturbation = event.text;
+  }
+  return perturbation;
+}
+
+runlog::RunLog ReadFinished(const runlog::RunPaths& paths,
+                            const runlog::Provenance& now,
+                            const std::string& perturbation) {
+  runlog::RunLog log = runlog::ReadRunLog(paths.Log());
+  std::string difference = FinishedDifference(log.provenance, now);
+  if (const std::string was = PerturbationOf(log); was != perturbation) {
+    difference += fmt::format("  perturbed: {} before, {} now\n",
+                              was.empty() ? "nothing" : was,
+                              perturbation.empty() ? "nothing" : perturbation);
+  }
+  if (difference.empty()) return log;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is the finished log of another run, which this one would "
+             "overwrite:\n{}Choose another folder with --out, or discard it "
+             "with --restart.",
+             paths.Log().string(), difference);
+}
+
 std::map<std::string, std::string> CheckpointFacts(
     const runlog::Provenance& provenance) {
   const runlog::Provenance& p = provenance;

@@ -14,6 +14,9 @@
 
 namespace isoloss::train {
 
+/// Kind of the event that names what a run perturbs (RunHooks).
+inline constexpr const char* kPerturbationEvent = "mutant";
+
 /// Has a run begun in these files, but not ended?
 bool IsUnfinished(const runlog::RunPaths& paths);
 
@@ -41,6 +44,20 @@ Continuation FindContinuation(const runlog::RunPaths& paths,
 /// FindContinuation.
 std::map<std::string, std::string> CheckpointFacts(
     const runlog::Provenance& provenance);
+
+/// The log of a run that has ended, to be kept.
+/// Errors   ConfigError with FinishedDifference, or with what was perturbed, if
+///          it is not that of the run that `now` describes (DescribePlannedRun)
+///          with `perturbation` (RunHooks); as runlog::ReadRunLog.
+runlog::RunLog ReadFinished(const runlog::RunPaths& paths,
+                            const runlog::Provenance& now,
+                            const std::string& perturbation = {});
+
+/// Whether the run ended by a loss, gradient or weight that is not finite.
+bool WasAborted(const runlog::RunLog& log);
+
+/// What the log says was perturbed on purpose (RunHooks); "" if nothing.
+std::string PerturbationOf(const runlog::RunLog& log);
 
 /// Throws what FindContinuation would for a run that `planned` describes
 /// (DescribePlannedRun), as far as that is known before its first step.

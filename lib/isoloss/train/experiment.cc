@@ -7,11 +7,16 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/base/toml_text.h"
+#include "isoloss/model/gemm_sites.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment_corpus.h"
+#include "isoloss/train/experiment_keys.h"
 #include "isoloss/train/experiment_sections.h"
 #include "isoloss/train/presets.h"
 #include "isoloss/train/toml_fields.h"
+#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 namespace {
@@ -104,6 +109,38 @@ void ReadRouting(FieldReader fields, RoutingConfig& routing) {
 void RequireRule(const FieldReader& fields, bool holds, std::string_view key,
                  size_t value, const std::string& rule) {
   if (!holds) fields.Fail(key, fmt::format("is {}, but {}", value, rule));
+}
+
+/// With the place of the key that breaks a rule.
+void CheckModel(const FieldReader& fields, const model::ModelConfig& config) {
+  model::Validate(config, [&](std::string_view key, const std::string& rule) {
+    fields.Fail(key, rule);
+  });
+}
+
+/// Each arm's patterns must fit the model.
+void CheckRecipes(FieldReader& arms, const Experiment& experiment) {
+  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  const auto resolve = [&](const Arm& arm) {
+    precision::ResolvedRecipe(RecipeOf(arm), sites);
+  };
+  for (const Arm& arm : experiment.arms) {
+    try {
+      resolve(arm);
+    } catch (const Error& error) {
+      // Which of the two lists it is about.
+      const char* key = "exclude";
+      try {
+        Arm including = arm;
+        including.exclude.reset();
+        resolve(including);
+      } catch (const Error&) {
+        key = "include";
+      }
+      ThrowError(error.kind(), "{}: {}",
+                 arms.Table(arm.name).Where({key, "recipe"}), error.what());
+    }
+  }
 }
 
 /// The mesh must carry the model's experts. `fields` is [parallel].
@@ -201,6 +238,22 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
                          "of one kind. Choose fewer steps or tensors.",
                          scale_bytes, limit));
   }
+  // Both orientations' histograms, the statistics and a digest of each tensor.
+  const double tensor_bytes =
+      2 * scale_bytes * sizeof(int32_t) +
+      EstimatedTensorRows(experiment) *
+          real(sizeof(double) * (runlog::kTensorStatisticCount + 1));
+  const double bytes = tensor_bytes + 2 * columns * sizeof(int64_t) +
+                       (experiment.log.routing ? ids * sizeof(int32_t) : 0);
+  const double most = real(runlog::ReadLimit());
+  if (bytes <= most) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: [log] and train.steps = {} give a log of some {:.3g} MiB of "
+             "values, but it may hold {:.3g}. Train for fewer steps, log less "
+             "(log.statistics_every, log.routing), or set ISOLOSS_MEMORY_MIB "
+             "to more.",
+             experiment.path.string(), experiment.train.steps, bytes / 0x1p20,
+             most / 0x1p20);
 }
 
 void CheckName(const FieldReader& top, const std::string& name) {
@@ -239,36 +292,18 @@ Section WithWeightSite(Section section) {
   return section;
 }
 
-void WriteConfig(FieldWriter& writer, const Experiment& experiment) {
+void WriteExperiment(FieldWriter& writer, const Experiment& experiment) {
+  writer.Text("name", experiment.name);
   WriteSection(writer, "model", experiment.model);
   WriteSection(writer, "data", experiment.data);
   WriteSection(writer, "train", experiment.train);
   WriteSection(writer, "log", experiment.log);
-}
-
-/// What bits depend on outside WriteConfig's sections, and only where it is not
-/// the default, so that logs stay comparable with those of earlier versions.
-void WriteMeshThatMatters(FieldWriter& writer, const Experiment& experiment) {
-  const ParallelConfig& parallel = experiment.parallel;
-  bool sums_by_rank = false;
-  bool sums_by_node = false;
+  WriteSection(writer, "parallel", WithWeightSite(experiment.parallel));
+  WriteSection(writer, "routing", experiment.routing);
   for (const Arm& arm : experiment.arms) {
-    const Algorithm algorithm = arm.exchange.options.algorithm;
-    sums_by_node = sums_by_node || algorithm == Algorithm::kNode;
-    sums_by_rank = sums_by_rank || algorithm == Algorithm::kRank;
+    WriteSection(writer, "arms." + arm.name, WithWeightSite(arm));
   }
-  std::vector<std::pair<const char*, size_t>> keys;
-  if (parallel.dispatch_units != 1) {
-    keys.emplace_back("dispatch_units", parallel.dispatch_units);
-  }
-  // Which experts of a token share a rank or a node is a matter of one group of
-  // ranks; how many groups there are changes nothing.
-  if (sums_by_rank || sums_by_node) {
-    keys.emplace_back("expert_parallel", parallel.mesh.group_ranks());
-  }
-  if (sums_by_node) keys.emplace_back("node_ranks", parallel.mesh.node_ranks());
-  if (!keys.empty()) writer.Section("parallel");
-  for (const auto& [key, value] : keys) writer.Integer(key, value, 0, 0);
+  WriteSection(writer, "gate", experiment.gate);
 }
 
 /// A dump that no step makes would be missed at the end only.
@@ -288,34 +323,44 @@ void CheckDumpSteps(const FieldReader& log, const Experiment& experiment) {
 
 std::string Experiment::ResolvedToml() const {
   FieldWriter writer;
-  writer.Text("name", name);
-  WriteConfig(writer, *this);
-  WriteSection(writer, "parallel", WithWeightSite(parallel));
-  WriteSection(writer, "routing", routing);
-  for (const Arm& arm : arms) {
-    WriteSection(writer, "arms." + arm.name, WithWeightSite(arm));
-  }
-  WriteSection(writer, "gate", gate);
+  WriteExperiment(writer, *this);
+  return writer.text();
+}
+
+std::string Experiment::TomlWithoutSeeds() const {
+  FieldWriter writer;
+  writer.Omit("seeds");
+  WriteExperiment(writer, *this);
   return writer.text();
 }
 
 std::string Experiment::ConfigText() const {
-  FieldWriter writer;
-  writer.Omit("paths");
-  writer.Omit("replay");
-  // Of [log]: what is kept changes no bit.
-  for (const char* key :
-       {"routing", "statistics_first", "statistics_every", "statistics_tensors",
-        "digests_first", "digests_every", "dump_tensors", "dump_steps",
-        "checkpoint_every", "checkpoint_minutes", "refresh_seconds"}) {
-    writer.Omit(key);
+  constexpr std::string_view kSource = "data.source";
+  Experiment plain;
+  plain.data.source = data.source;  // for the defaults of its keys
+  const auto defaults = KeysOf(plain.ResolvedToml());
+  std::string text;
+  for (const auto& [key, value] : KeysOf(ResolvedToml())) {
+    const auto found = defaults.find(key);
+    const bool is_default = found != defaults.end() && found->second == value;
+    if (IsOfConfig(key) && (!is_default || key == kSource)) {
+      text += fmt::format("{} = {}\n", key, value);
+    }
   }
-  WriteConfig(writer, *this);
-  WriteMeshThatMatters(writer, *this);
-  if (routing.mode != RoutingMode::kLearned) {
-    WriteSection(writer, "routing", routing);
+  return text;
+}
+
+bool IsOfConfig(std::string_view key) {
+  for (const std::string_view apart : {"data.paths", "train.seeds"}) {
+    if (key == apart) return false;
   }
-  return writer.text();
+  for (const std::string_view alone :
+       {"log.eval_every", "log.eval_sequences", "parallel.dispatch_units",
+        "routing.mode"}) {
+    if (key == alone) return true;
+  }
+  return key.starts_with("model.") || key.starts_with("data.") ||
+         key.starts_with("train.");
 }
 
 std::filesystem::path Experiment::ReplayPath(uint64_t seed) const {
@@ -333,13 +378,14 @@ Experiment ParseExperiment(std::string_view text,
                            const ExperimentInputs& inputs) {
   toml::table root;
   try {
-    root = toml::parse(text);
+    root = ParseToml(text);
   } catch (const toml::parse_error& error) {
     ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}. Correct the TOML.",
                path.string(), error.source().begin.line,
                error.source().begin.column, error.description());
   }
   Origin origin(path.string());
+  origin.SetKnownKeys(ExperimentKeyNames());
   for (const std::string& text_override : inputs.overrides) {
     ApplyOverride(text_override, root, origin);
   }
@@ -353,7 +399,7 @@ Experiment ParseExperiment(std::string_view text,
   const FieldReader train = top.Table("train");
   const FieldReader parallel = top.Table("parallel");
   const FieldReader routing = top.Table("routing");
-  const FieldReader arms = top.Table("arms");
+  FieldReader arms = top.Table("arms");
   const FieldReader log = top.Table("log");
   const FieldReader gate = top.Table("gate");
   // First, lest a misspelt table be reported as one that lacks its keys.
@@ -376,7 +422,8 @@ Experiment ParseExperiment(std::string_view text,
   CheckDumpSteps(log, experiment);
   ReadSection(gate, experiment.gate);
 
-  model::Validate(experiment.model, (path.string() + ": [model]").c_str());
+  CheckModel(model, experiment.model);
+  CheckRecipes(arms, experiment);
   CheckMesh(parallel, experiment);
   CheckShares(parallel, experiment);
   CheckLogSize(log, experiment);

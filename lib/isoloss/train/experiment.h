@@ -43,15 +43,25 @@ struct Experiment {
   /// The whole experiment, defaults and presets written out, as TOML that
   /// parses back to the same.
   std::string ResolvedToml() const;
-  /// The part that two arms must have in common to be compared: model, data
-  /// without paths (the corpus digest stands for them), train and log, and of
-  /// [parallel] and [routing] what the bits of some arm depend on. Left out are
-  /// the name, the gate, how to execute a run and what arms are made to differ
-  /// in: their recipes and exchanges.
+  /// As ResolvedToml, but without train.seeds: the same for each of its runs,
+  /// whichever others are trained.
+  std::string TomlWithoutSeeds() const;
+  /// What two runs must have in common besides seed, arm and corpus to be
+  /// compared: the keys of IsOfConfig that differ from their defaults, and
+  /// data.source, sorted, one "section.key = value" a line. A preset counts as
+  /// the values it stands for. A key that is added later leaves the text as it
+  /// is while it has its default; so no default may ever change.
   std::string ConfigText() const;
   /// The log that routing.replay names for a seed.
   std::filesystem::path ReplayPath(uint64_t seed) const;
 };
+
+/// Whether ConfigText covers a "section.key": model, data without paths (the
+/// corpus digest stands for them), train without seeds (each run has its own),
+/// evaluations, and of [parallel] and [routing] what all runs' bits depend on.
+/// Left out are the name, the gate, what else is logged, how to execute a run,
+/// and what arms are made to differ in: their recipes and exchanges.
+bool IsOfConfig(std::string_view key);
 
 /// What the caller adds to an experiment file.
 struct ExperimentInputs {

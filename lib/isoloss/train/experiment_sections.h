@@ -73,25 +73,29 @@ inline constexpr Named<RoutingMode> kRoutingModes[] = {
 template <typename Fields>
 void Visit(Fields& fields, ModelConfig& model) {
   const auto size = [&](std::string_view key, size_t& value) {
+    fields.Integer(key, value, 1, kMaxSize);
+  };
+  // 0 says that there is none, which other keys may rule out.
+  const auto optional_size = [&](std::string_view key, size_t& value) {
     fields.Integer(key, value, 0, kMaxSize);
   };
   size("vocab_size", model.vocab_size);
   size("dim", model.dim);
-  fields.Integer("n_layers", model.n_layers, 0, kMaxLayers);
+  fields.Integer("n_layers", model.n_layers, 1, kMaxLayers);
   fields.Integer("n_dense_layers", model.n_dense_layers, 0, kMaxLayers);
   size("n_heads", model.n_heads);
-  size("q_lora_rank", model.q_lora_rank);
+  optional_size("q_lora_rank", model.q_lora_rank);
   size("kv_lora_rank", model.kv_lora_rank);
   size("qk_nope_head_dim", model.qk_nope_head_dim);
   size("qk_rope_head_dim", model.qk_rope_head_dim);
   size("v_head_dim", model.v_head_dim);
-  size("dense_hidden_dim", model.dense_hidden_dim);
-  size("moe_hidden_dim", model.moe_hidden_dim);
-  size("num_experts", model.num_experts);
-  size("num_shared_experts", model.num_shared_experts);
-  size("top_k", model.top_k);
-  size("num_expert_groups", model.num_expert_groups);
-  size("num_limited_groups", model.num_limited_groups);
+  optional_size("dense_hidden_dim", model.dense_hidden_dim);
+  optional_size("moe_hidden_dim", model.moe_hidden_dim);
+  optional_size("num_experts", model.num_experts);
+  optional_size("num_shared_experts", model.num_shared_experts);
+  optional_size("top_k", model.top_k);
+  optional_size("num_expert_groups", model.num_expert_groups);
+  optional_size("num_limited_groups", model.num_limited_groups);
   fields.Choice("score_function", model.score_function, kScoreFunctions);
   fields.Flag("route_norm", model.route_norm);
   fields.Real("route_scale", model.route_scale, kPositive);

@@ -193,7 +193,7 @@ void Learner::CheckAgreement(const Experiment& experiment, const Arm& arm,
   digest.Update(experiment.ConfigText());
   digest.Update(RecipeOf(arm).name);
   digest.Update(transformer_.recipe().Describe());
-  digest.Update(DescribeExchange(arm.exchange.Resolved()));
+  digest.Update(DescribeExchange(experiment, arm));
   for (const uint64_t number :
        {seed_, corpus.digest(), replay_ ? replay_->digest() : 0}) {
     digest.Update(&number, sizeof(number));

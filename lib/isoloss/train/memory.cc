@@ -1,9 +1,10 @@
-// EstimatedBytes of experiment.h.
+// EstimatedBytes of experiment.h, and FlopsPerToken of cost.h.
 #include <algorithm>
 #include <string>
 #include <vector>
 
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::train {
@@ -115,6 +116,24 @@ double EstimatedTensorRows(const Experiment& experiment) {
 
 double EstimatedParameters(const model::ModelConfig& config) {
   return Parameters(Sizes(config));
+}
+
+double FlopsPerToken(const Experiment& experiment) {
+  const Sizes s(experiment.model);
+  const double layers = s.dense_layers + s.moe_layers;
+  // Of a layer's experts a token meets top_k and the shared ones; of the
+  // embedding it only copies a row.
+  const double weights =
+      s.vocab * s.dim + layers * AttentionParameters(s) +
+      s.dense_layers * 3 * s.dim * s.dense_hidden +
+      s.moe_layers *
+          (s.experts * s.dim + 3 * s.dim * s.moe_hidden * (s.top_k + s.shared));
+  // Scores and values of the tokens before it, half of the sequence on average.
+  const double attention = layers * s.heads * (s.nope + s.rope + s.value) *
+                           Sizes::Real(experiment.data.sequence_length) / 2;
+  constexpr double kForwardAndBackward = 3;
+  constexpr double kMultiplyAndAdd = 2;
+  return kForwardAndBackward * kMultiplyAndAdd * (weights + attention);
 }
 
 double EstimatedBytes(const Experiment& experiment) {

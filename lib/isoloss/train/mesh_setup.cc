@@ -153,6 +153,21 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
                                                  team);
 }
 
+std::string DescribeExchange(const Experiment& experiment, const Arm& arm) {
+  const expert_parallel::Topology& mesh = experiment.parallel.mesh;
+  const auto algorithm = arm.exchange.options.algorithm;
+  const bool by_node = algorithm == expert_parallel::Algorithm::kNode;
+  const bool by_rank = algorithm == expert_parallel::Algorithm::kRank;
+  std::string text = DescribeExchange(arm.exchange.Resolved());
+  // Which experts of a token share a rank or a node is a matter of one group of
+  // ranks; how many groups there are changes nothing.
+  if (by_rank || by_node) {
+    text += fmt::format(", expert_parallel = {}", mesh.group_ranks());
+  }
+  if (by_node) text += fmt::format(", node_ranks = {}", mesh.node_ranks());
+  return text;
+}
+
 void DescribeMesh(const Experiment& experiment, const Arm& arm,
                   const expert_parallel::Mesh& mesh,
                   runlog::Provenance& provenance) {
@@ -163,8 +178,7 @@ void DescribeMesh(const Experiment& experiment, const Arm& arm,
   provenance.ranks = static_cast<int64_t>(topology.ranks);
   provenance.expert_data_parallel = static_cast<int64_t>(topology.replicas);
   provenance.ranks_per_node = static_cast<int64_t>(topology.node_ranks());
-  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
-  provenance.routing = RoutingModeName(experiment.routing.mode);
+  provenance.exchange = DescribeExchange(experiment, arm);
 }
 
 }  // namespace isoloss::train

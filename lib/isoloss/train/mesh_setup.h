@@ -36,6 +36,12 @@ std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const std::string& reason_folder, ThreadTeam& team,
     const TransportFactory& make_transport = {});
 
+/// The arm's exchange options on one line, as keys of [parallel], and of the
+/// mesh what the arm's bits depend on: how many ranks share its experts
+/// (`expert_parallel`) if it sums by rank or node, and how many of them a node
+/// has (`node_ranks`) if by node.
+std::string DescribeExchange(const Experiment& experiment, const Arm& arm);
+
 /// What a log says of the mesh and what travels on it.
 void DescribeMesh(const Experiment& experiment, const Arm& arm,
                   const expert_parallel::Mesh& mesh,

@@ -1,7 +1,6 @@
 #include "isoloss/train/routing_replay.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "isoloss/base/digest.h"
@@ -54,14 +53,6 @@ RoutingReplay::RoutingReplay(const std::filesystem::path& path,
   RequireShape(path, moe, needed);
   step_ = std::move(moe.step);
   ids_ = std::move(moe.expert_ids);
-  const auto fault =
-      std::adjacent_find(step_.begin(), step_.end(), std::greater_equal<>());
-  if (fault != step_.end()) {
-    ThrowError(ErrorKind::kFormat,
-               "{}: in /moe/step {} stands before {}, but steps must ascend. "
-               "The log is damaged; make it again.",
-               path.string(), fault[0], fault[1]);
-  }
   CheckIds();
 }
 

@@ -5,9 +5,11 @@
 #include <algorithm>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/new_folder.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/probes/dump.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
@@ -56,9 +58,17 @@ fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
   };
   const runlog::RunPaths recorded_paths = runlog::RunPaths::Of(log_file);
   const std::string& name = recorded_paths.name;
-  fs::create_directories(folder);
+  const runlog::RunPaths paths = {folder, name};
+  if (fs::exists(paths.Log()) || IsUnfinished(paths) ||
+      fs::exists(paths.Checkpoints())) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: it holds files of a run {}, which running it again here "
+               "would remove. Choose another folder with --out.",
+               folder.string(), name);
+  }
+  const NewFolder made(folder, "Choose another one with --out.");
   const RunFiles files = {
-      .paths = {folder, name},
+      .paths = paths,
       .origin = RunOrigin{.log = log_file,
                           .recorded = recorded,
                           .checkpoints = recorded_paths.Checkpoints(),
@@ -69,7 +79,9 @@ fs::path RunAgain(const Experiment& experiment, const corpus::Corpus& corpus,
            run_hooks, files);
   runlog::RemoveLiveFiles(files.paths);
   fs::remove(files.paths.Log());
-  return reached ? folder / probes::DumpFileName(name, step) : fs::path();
+  return reached
+             ? folder / runlog::kDumpFolder / probes::DumpFileName(name, step)
+             : fs::path();
 }
 
 }  // namespace isoloss::train

@@ -14,6 +14,7 @@
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
 #include "isoloss/train/process_sums.h"
+#include "isoloss/train/toml_fields.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
@@ -29,7 +30,7 @@ void DescribeBuild(runlog::Provenance& provenance) {
 
 void DescribeExperiment(const Experiment& experiment, const Arm& arm,
                         runlog::Provenance& provenance) {
-  const std::string text = experiment.ResolvedToml();
+  const std::string text = experiment.TomlWithoutSeeds();
   provenance.experiment_name = experiment.name;
   provenance.experiment_text = text;
   provenance.experiment_digest = DigestToHex(DigestOf(text));
@@ -68,42 +69,14 @@ int64_t GemmsPerStep(const model::ModelConfig& config,
   return count;
 }
 
-/// "section.key" and value of each line of a resolved experiment, as
-/// Experiment::ResolvedToml writes them.
-std::map<std::string, std::string> KeysOf(const std::string& toml) {
-  std::map<std::string, std::string> keys;
-  std::istringstream lines(toml);
-  std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    const size_t equals = line.find(" = ");
-    if (line.starts_with("[") && line.ends_with("]")) {
-      section = line.substr(1, line.size() - 2) + ".";
-    } else if (equals != std::string::npos) {
-      keys[section + line.substr(0, equals)] = line.substr(equals + 3);
-    }
-  }
-  return keys;
-}
-
-/// Keys of what a run's configuration digest covers, at least in part.
-bool MayMatter(std::string_view key) {
-  for (const std::string_view execution :
-       {"data.paths", "parallel.workers", "parallel.transport",
-        "parallel.deadline_seconds", "parallel.shuffle_seed"}) {
-    if (key == execution) return false;
-  }
-  for (const std::string_view section :
-       {"model.", "data.", "train.", "log.eval", "routing.", "parallel."}) {
-    if (key.starts_with(section)) return true;
-  }
-  return false;
-}
-
 /// Keys that say which columns and rows a log has.
 bool IsLogged(std::string_view key) {
   return key == "log.routing" || key.starts_with("log.statistics_") ||
          key.starts_with("log.digests_");
 }
+
+/// Keys that say which tensors are stored whole.
+bool IsDumped(std::string_view key) { return key.starts_with("log.dump_"); }
 
 /// The keys in which two experiments differ, as lines of RunDifference.
 std::string KeyDifferences(const std::string& before, const std::string& now,
@@ -145,6 +118,13 @@ std::string LineDifference(const std::string& name, const std::string& before,
 
 }  // namespace
 
+std::string DescribeRouting(const Experiment& experiment,
+                            const RoutingReplay* replay) {
+  std::string text = RoutingModeName(experiment.routing.mode);
+  if (replay != nullptr) text += ", ids " + DigestToHex(replay->digest());
+  return text;
+}
+
 runlog::Provenance DescribePlannedRun(const Experiment& experiment,
                                       const Arm& arm, uint64_t seed,
                                       const corpus::Corpus& corpus) {
@@ -157,7 +137,7 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
   provenance.recipe = recipe.recipe().name;
   provenance.resolved_recipe = recipe.Describe();
   provenance.seed = static_cast<int64_t>(seed);
-  provenance.exchange = DescribeExchange(arm.exchange.Resolved());
+  provenance.exchange = DescribeExchange(experiment, arm);
   // Too small to share.
   ThreadTeam alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
@@ -181,9 +161,7 @@ runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
       DigestToHex(WholeDigest(experiment.model, initial, mesh));
   provenance.workers = workers;
   DescribeMesh(experiment, arm, mesh, provenance);
-  if (replay != nullptr) {
-    provenance.routing += ", ids " + DigestToHex(replay->digest());
-  }
+  provenance.routing = DescribeRouting(experiment, replay);
   return provenance;
 }
 
@@ -192,7 +170,7 @@ std::string RunDifference(const runlog::Provenance& before,
   std::string lines;
   if (before.config_digest != now.config_digest) {
     lines +=
-        KeyDifferences(before.experiment_text, now.experiment_text, MayMatter);
+        KeyDifferences(before.experiment_text, now.experiment_text, IsOfConfig);
     if (lines.empty()) {
       lines += fmt::format("  configuration digest: {} before, {} now\n",
                            before.config_digest, now.config_digest);
@@ -204,6 +182,8 @@ std::string RunDifference(const runlog::Provenance& before,
       lines += fmt::format("  {}: {} before, {} now\n", name, was, is);
     }
   };
+  compare("name", before.experiment_name, now.experiment_name);
+  compare("first arm", before.baseline_arm, now.baseline_arm);
   compare("arm", before.arm, now.arm);
   if (before.seed != now.seed) {
     lines += fmt::format("  seed: {} before, {} now\n", before.seed, now.seed);
@@ -234,6 +214,16 @@ std::string RunDifference(const runlog::Provenance& before,
 std::string LogDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now) {
   return KeyDifferences(before.experiment_text, now.experiment_text, IsLogged);
+}
+
+std::string FinishedDifference(const runlog::Provenance& before,
+                               const runlog::Provenance& now) {
+  std::string lines = RunDifference(before, now) + LogDifference(before, now);
+  if (KeysOf(now.experiment_text)["log.dump_tensors"] != "[]") {
+    lines +=
+        KeyDifferences(before.experiment_text, now.experiment_text, IsDumped);
+  }
+  return lines;
 }
 
 }  // namespace isoloss::train

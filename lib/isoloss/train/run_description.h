@@ -27,10 +27,16 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
                                       const Arm& arm, uint64_t seed,
                                       const corpus::Corpus& corpus);
 
+/// Who chooses the experts, with the digest of replayed ids; `replay` may be
+/// null.
+std::string DescribeRouting(const Experiment& experiment,
+                            const RoutingReplay* replay);
+
 /// What keeps `now` from going on with the run that `before` describes, one
 /// line for each difference: "data.sequence_length: 128 before, 256 now". ""
-/// if their bits are the same. How a run is executed, and what of it is logged,
-/// makes no difference; nor does what `now` leaves empty.
+/// if their bits are the same and the gate takes them for runs of one
+/// experiment (name, first arm). How a run is executed, and what of it is
+/// logged, makes no difference; nor does what `now` leaves empty.
 std::string RunDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now);
 
@@ -38,5 +44,11 @@ std::string RunDifference(const runlog::Provenance& before,
 /// columns.
 std::string LogDifference(const runlog::Provenance& before,
                           const runlog::Provenance& now);
+
+/// What keeps a finished log from being that of the run that `now` describes
+/// and whose log has all that is asked for: RunDifference, LogDifference, and
+/// tensors to dump.
+std::string FinishedDifference(const runlog::Provenance& before,
+                               const runlog::Provenance& now);
 
 }  // namespace isoloss::train

@@ -7,18 +7,29 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <system_error>
 #include <thread>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/new_folder.h"
 #include "isoloss/base/threads.h"
+#include "isoloss/probes/dump.h"
+#include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/run_lock.h"
 #include "isoloss/train/continuation.h"
+#include "isoloss/train/cost.h"
 #include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/routing_replay.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"
@@ -28,18 +39,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Creates `folder` and reserves `bytes` in it once, so that a read-only or
+/// Where `folder` is or would be made.
+fs::path ExistingPartOf(const fs::path& folder) {
+  fs::path part = fs::absolute(folder).lexically_normal();
+  std::error_code error;
+  while (part.has_relative_path() && !fs::exists(part, error) && !error) {
+    part = part.parent_path();
+  }
+  return part;
+}
+
+/// Reserves `bytes` once where `folder` is or will be, so that a read-only or
 /// full disk is found before hours of training, not after.
 void CheckFolderTakes(const fs::path& folder, size_t bytes) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) {
-    ThrowError(ErrorKind::kIo,
-               "{}: the folder for the logs can't be made: {}. Choose another "
-               "one with --out.",
-               folder.string(), error.message());
-  }
-  std::string probe = (folder / ".isoloss-probe-XXXXXX").string();
+  std::string probe =
+      (ExistingPartOf(folder) / ".isoloss-probe-XXXXXX").string();
   const int file = mkstemp(probe.data());
   int reason = file < 0 ? errno : 0;
   if (file >= 0) {
@@ -60,7 +74,11 @@ void CheckFolderTakes(const fs::path& folder, size_t bytes) {
 void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
   std::vector<std::string> names;
   for (const Run& run : runs) {
-    if (IsUnfinished({folder, run.Name()})) names.push_back(run.Name());
+    const runlog::RunPaths paths = {folder, run.Name()};
+    if (!IsUnfinished(paths)) continue;
+    // One that is under way must be neither resumed nor discarded.
+    if (transport::DetectLaunch().process == 0) runlog::RunLock not_live(paths);
+    names.push_back(run.Name());
   }
   if (names.empty()) return;
   ThrowError(ErrorKind::kConfig,
@@ -69,6 +87,137 @@ void RefuseUnfinished(const std::vector<Run>& runs, const fs::path& folder) {
              "choose another folder with --out.",
              folder.string(), names.size(), names.size() == 1 ? "" : "s",
              fmt::join(names, ", "));
+}
+
+size_t MissingOf(const std::vector<bool>& kept) {
+  return static_cast<size_t>(std::count(kept.begin(), kept.end(), false));
+}
+
+/// DescribePlannedRun, with what it costs paid once for each arm.
+class Planner {
+ public:
+  Planner(const Experiment& experiment, const corpus::Corpus& corpus)
+      : experiment_(experiment), corpus_(corpus) {}
+
+  runlog::Provenance Of(const Run& run) {
+    auto found = arms_.find(run.arm);
+    if (found == arms_.end()) {
+      found = arms_
+                  .emplace(run.arm, DescribePlannedRun(experiment_, *run.arm,
+                                                       run.seed, corpus_))
+                  .first;
+    }
+    runlog::Provenance planned = found->second;
+    planned.seed = static_cast<int64_t>(run.seed);
+    if (experiment_.routing.mode == RoutingMode::kReplay) {
+      const RoutingReplay replay(experiment_.ReplayPath(run.seed),
+                                 ShapeOf(experiment_));
+      planned.routing = DescribeRouting(experiment_, &replay);
+    }
+    return planned;
+  }
+
+ private:
+  const Experiment& experiment_;
+  const corpus::Corpus& corpus_;
+  std::map<const Arm*, runlog::Provenance> arms_;
+};
+
+/// The gate judges precision between logs of one build, which would be said
+/// when all are trained. Who resumes has been told of it.
+void RequireSameBuild(const fs::path& log, const runlog::Provenance& kept,
+                      const runlog::Provenance& now, size_t runs) {
+  if (kept.commit == now.commit && kept.tool_version == now.tool_version) {
+    return;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: it was made by {}, commit {}, but {} more runs are to be "
+             "trained by {}, commit {}, and arms are judged between logs of "
+             "one build. Choose another folder with --out, keep it all the "
+             "same with --resume, or discard it with --restart.",
+             log.string(), kept.tool_version, kept.commit, runs,
+             now.tool_version, now.commit);
+}
+
+/// Dumps of a run whose log is gone are a user's too.
+void RefuseDumps(const Experiment& experiment, const runlog::RunPaths& paths) {
+  if (experiment.log.dump_tensors.empty()) return;
+  for (const uint64_t step : experiment.log.dump_steps) {
+    const fs::path dump =
+        paths.folder / runlog::kDumpFolder /
+        probes::DumpFileName(paths.name, static_cast<int64_t>(step));
+    if (!fs::exists(dump)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is there without the log of its run, and this one would "
+               "overwrite it. Choose another folder with --out, or discard it "
+               "with --restart.",
+               dump.string());
+  }
+}
+
+/// Which runs have logs in the folder that are kept; throws if something is
+/// there that may neither be kept nor overwritten.
+std::vector<bool> FindKept(const Experiment& experiment,
+                           const std::vector<Run>& runs,
+                           const corpus::Corpus& corpus, const fs::path& folder,
+                           Leftovers leftovers, const RunnerHooks& hooks) {
+  std::vector<bool> kept(runs.size());
+  if (leftovers == Leftovers::kDiscard) return kept;
+  if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
+  Planner planner(experiment, corpus);
+  std::vector<std::function<void(size_t)>> checks;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const runlog::RunPaths paths = {folder, runs[i].Name()};
+    if (IsUnfinished(paths)) {
+      CheckContinuation(paths, planner.Of(runs[i]));
+      continue;
+    }
+    if (!fs::exists(paths.Log())) {
+      RefuseDumps(experiment, paths);
+      continue;
+    }
+    const runlog::Provenance now = planner.Of(runs[i]);
+    const runlog::RunLog log = ReadFinished(
+        paths, now,
+        hooks.run_hooks ? hooks.run_hooks(i).perturbation : std::string());
+    kept[i] = true;
+    if (leftovers == Leftovers::kRefuse) {
+      checks.emplace_back(
+          [paths, now, before = log.provenance](size_t missing) {
+            RequireSameBuild(paths.Log(), before, now, missing);
+          });
+    }
+    if (hooks.on_kept) hooks.on_kept(i, log);
+  }
+  if (const size_t missing = MissingOf(kept); missing > 0) {
+    for (const auto& check : checks) check(missing);
+  }
+  return kept;
+}
+
+/// "2 finished runs (a-seed1, b-seed1) and 1 unfinished (a-seed2)"; "" if there
+/// is nothing to discard.
+std::string DescribeLeftovers(const std::vector<Run>& runs,
+                              const fs::path& folder) {
+  std::vector<std::string> finished;
+  std::vector<std::string> unfinished;
+  for (const Run& run : runs) {
+    const runlog::RunPaths paths = {folder, run.Name()};
+    if (IsUnfinished(paths)) {
+      unfinished.push_back(run.Name());
+    } else if (fs::exists(paths.Log())) {
+      finished.push_back(run.Name());
+    }
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, names] :
+       {std::pair("finished", finished), std::pair("unfinished", unfinished)}) {
+    if (names.empty()) continue;
+    parts.push_back(fmt::format("{} {} run{} ({})", names.size(), what,
+                                names.size() == 1 ? "" : "s",
+                                fmt::join(names, ", ")));
+  }
+  return fmt::format("{}", fmt::join(parts, " and "));
 }
 
 /// Why an earlier job ended would be read as this one's reason.
@@ -83,89 +232,29 @@ void RemoveReasons(const fs::path& folder) {
   for (const fs::path& reason : reasons) fs::remove(reason);
 }
 
-/// Refuses what the machine can't hold; it would end in swapping or a kill.
-void CheckMemory(const Experiment& experiment, size_t side_by_side) {
-  const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                           static_cast<double>(sysconf(_SC_PAGESIZE));
-  const double needed =
-      EstimatedBytes(experiment) * static_cast<double>(side_by_side);
-  if (needed <= available) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: {} runs side by side need at least {:.1f} GiB, but this "
-             "machine has {:.1f} GiB. Lower the sizes of [model], "
-             "train.sequences_per_batch, data.sequence_length or "
-             "parallel.workers.",
-             experiment.path.string(), side_by_side, needed / 0x1p30,
-             available / 0x1p30);
-}
-
-/// Threads in all, and how many runs share them.
-struct Crew {
-  int workers;
-  int side_by_side;
-};
-
-/// Processes of one job run one run after the other, all in the same order; a
-/// job of one does too, because MPI is for one thread. Processes that the
-/// launcher did not bind to processors of their own are taken to share the
-/// machine's.
-Crew CrewFor(const Experiment& experiment, size_t runs) {
-  const int processes = transport::DetectLaunch().processes;
-  const int requested = experiment.parallel.workers;
-  int workers = requested > 0 ? requested : AvailableProcessors();
-  if (processes == 1 && experiment.parallel.transport != "mpi") {
-    return {workers, std::min(workers, static_cast<int>(runs))};
-  }
-  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  if (requested == 0 && workers >= online) {
-    workers = std::max(1, workers / processes);
-  }
-  return {workers, 1};
-}
-
-/// Upper estimate of what the logs take: columns of 8 bytes, texts, headers;
-/// twice, for the journal.
-size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
-  constexpr size_t kTexts = size_t{256} * 1024;
-  const auto steps = static_cast<size_t>(experiment.train.steps);
-  const model::ModelConfig& model = experiment.model;
-  const size_t layers = model.n_moe_layers();
-  const size_t ranks = experiment.parallel.mesh.ranks;
-  size_t bytes_per_step =
-      128 + layers * (model.num_experts * 16 + 128) + ranks * 24;
-  if (experiment.log.routing) {
-    bytes_per_step += layers * experiment.train.sequences_per_batch *
-                      experiment.data.sequence_length * model.top_k *
-                      sizeof(int32_t);
-  }
-  const size_t evaluations =
-      steps / static_cast<size_t>(experiment.log.eval_every) + 2;
-  // Histograms are mostly zeros; on disk they nearly vanish.
-  const auto tensors =
-      static_cast<size_t>(EstimatedTensorRows(experiment) * 320);
-  return 2 * runs *
-         (kTexts + tensors + ranks * ranks * sizeof(int64_t) +
-          steps * bytes_per_step +
-          evaluations * experiment.log.eval_sequences * sizeof(double));
-}
-
 /// Hands out runs to executing threads and collects what they leave.
 class Runner {
  public:
   Runner(const Experiment& experiment, const std::vector<Run>& runs,
          const corpus::Corpus& corpus, const fs::path& folder,
-         Leftovers leftovers, const RunnerHooks& hooks)
+         Leftovers leftovers, const std::vector<bool>& kept,
+         const RunnerHooks& hooks)
       : experiment_(experiment),
         runs_(runs),
         corpus_(corpus),
         folder_(folder),
         leftovers_(leftovers),
+        kept_(kept),
         hooks_(hooks),
         speaks_(transport::DetectLaunch().process == 0),
-        paths_(runs.size()) {}
+        paths_(runs.size()) {
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (kept[i]) paths_[i] = runlog::RunPaths{folder, runs[i].Name()}.Log();
+    }
+  }
 
   std::vector<fs::path> Execute() {
-    const auto [workers, side_by_side] = CrewFor(experiment_, runs_.size());
+    const auto [workers, side_by_side] = CrewFor(experiment_, MissingOf(kept_));
     std::vector<std::thread> threads;
     try {
       for (int i = 0; i < side_by_side; ++i) {
@@ -193,12 +282,15 @@ class Runner {
            (transport::DetectLaunch().processes == 1 && Stopped());
   }
 
+  /// Several processes agree on each run, also on one that is whole.
+  static bool IsShared() { return transport::DetectLaunch().processes > 1; }
+
   void Work(int team_size) {
     try {
       ThreadTeam team(team_size);
       for (size_t run = next_.fetch_add(1); run < runs_.size() && !NoMoreRuns();
            run = next_.fetch_add(1)) {
-        ExecuteOne(run, team);
+        if (!kept_[run] || IsShared()) ExecuteOne(run, team);
       }
     } catch (...) {
       Fail();
@@ -220,13 +312,13 @@ class Runner {
     hooks.stop = &stop;
     hooks.reason_folder = folder_.string();
     hooks.on_step = [&](const runlog::StepRow& row) {
-      stop.store(Stopped());
       if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
+      stop.store(Stopped());  // behind it, as it may be what stops the runs
     };
     hooks.on_event = [&](const runlog::Event& event) {
       if (speaks_ && hooks_.on_event) hooks_.on_event(run, event);
     };
-    const RunFiles files = {paths, leftovers_ == Leftovers::kResume};
+    const RunFiles files = {paths, leftovers_ != Leftovers::kDiscard};
     const runlog::RunLog log = TrainRun(experiment_, *what.arm, what.seed,
                                         corpus_, team, hooks, files);
     // By the log, not by this process's flag: another one may have voted.
@@ -248,6 +340,7 @@ class Runner {
   const corpus::Corpus& corpus_;
   const fs::path& folder_;
   const Leftovers leftovers_;
+  const std::vector<bool>& kept_;
   const RunnerHooks& hooks_;
   const bool speaks_;  // of several processes, the first one
   std::vector<fs::path> paths_;
@@ -281,10 +374,27 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
     std::vector<std::string> names;
     for (const Arm& arm : experiment.arms) names.push_back(arm.name);
     ThrowError(ErrorKind::kConfig,
-               "{}: there is no arm `{}`. Arms of this experiment: {}.",
-               experiment.path.string(), only_arm, fmt::join(names, ", "));
+               "{}: there is no arm `{}`. Arms of this experiment: {}.{}",
+               experiment.path.string(), only_arm, fmt::join(names, ", "),
+               DidYouMean(only_arm, names));
   }
   return runs;
+}
+
+std::vector<bool> CheckRuns(const Experiment& experiment,
+                            const std::vector<Run>& runs,
+                            const corpus::Corpus& corpus,
+                            const fs::path& folder, Leftovers leftovers,
+                            const RunnerHooks& hooks) {
+  std::vector<bool> kept =
+      FindKept(experiment, runs, corpus, folder, leftovers, hooks);
+  const size_t missing = MissingOf(kept);
+  if (missing == 0) return kept;
+  CheckMemory(experiment, CrewFor(experiment, missing));
+  if (transport::DetectLaunch().process == 0) {
+    CheckFolderTakes(folder, EstimatedLogBytes(experiment, missing));
+  }
+  return kept;
 }
 
 std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
@@ -292,22 +402,94 @@ std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
                                   const corpus::Corpus& corpus,
                                   const fs::path& folder, Leftovers leftovers,
                                   const RunnerHooks& hooks) {
-  if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
-  if (leftovers == Leftovers::kResume) {
-    // All of them before the first one changes a file.
-    for (const Run& run : runs) {
-      CheckContinuation(
-          {folder, run.Name()},
-          DescribePlannedRun(experiment, *run.arm, run.seed, corpus));
-    }
+  // All of it before the first run changes a file.
+  const std::vector<bool> kept =
+      CheckRuns(experiment, runs, corpus, folder, leftovers, hooks);
+  const size_t missing = MissingOf(kept);
+  if (hooks.on_accepted) {
+    hooks.on_accepted(missing, leftovers == Leftovers::kDiscard
+                                   ? DescribeLeftovers(runs, folder)
+                                   : std::string());
   }
-  CheckMemory(experiment, CrewFor(experiment, runs.size()).side_by_side);
-  if (transport::DetectLaunch().process == 0) {
-    CheckFolderTakes(folder, EstimatedLogBytes(experiment, runs.size()));
+  std::optional<NewFolder> made;
+  if (missing > 0 && transport::DetectLaunch().process == 0) {
+    made.emplace(folder, "Choose another one with --out.");
     RemoveReasons(folder);
   }
-  if (hooks.on_accepted) hooks.on_accepted();
-  return Runner(experiment, runs, corpus, folder, leftovers, hooks).Execute();
+  return Runner(experiment, runs, corpus, folder, leftovers, kept, hooks)
+      .Execute();
+}
+
+std::vector<uint64_t> SeedsIn(const fs::path& folder,
+                              const Experiment& experiment) {
+  std::set<uint64_t> seeds;
+  std::error_code none;  // a folder that is not there yet
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder, none)) {
+    const fs::path file = entry.path().filename();
+    if (file.extension() != ".h5" && file.extension() != ".journal") continue;
+    const std::string name = file.stem().string();
+    for (const Arm& arm : experiment.arms) {
+      const std::string front = arm.name + "-seed";
+      if (!name.starts_with(front)) continue;
+      uint64_t seed = 0;
+      const char* end = name.data() + name.size();
+      const auto parsed =
+          std::from_chars(name.data() + front.size(), end, seed);
+      if (parsed.ec == std::errc() && parsed.ptr == end &&
+          Run{&arm, seed}.Name() == name) {
+        seeds.insert(seed);
+      }
+    }
+  }
+  return {seeds.begin(), seeds.end()};
+}
+
+OtherLogs FindOtherSeeds(const Experiment& experiment,
+                         const std::vector<Run>& runs,
+                         const corpus::Corpus& corpus, const fs::path& folder) {
+  std::set<uint64_t> planned;
+  std::vector<const Arm*> arms;
+  for (const Run& run : runs) {
+    planned.insert(run.seed);
+    if (std::ranges::count(arms, run.arm) == 0) arms.push_back(run.arm);
+  }
+  OtherLogs others;
+  Planner planner(experiment, corpus);
+  for (const uint64_t seed : SeedsIn(folder, experiment)) {
+    if (planned.contains(seed)) continue;
+    std::vector<fs::path> logs;
+    std::string reason;
+    for (const Arm* arm : arms) {
+      const Run run = {arm, seed};
+      const runlog::RunPaths paths = {folder, run.Name()};
+      if (IsUnfinished(paths) || !fs::exists(paths.Log())) {
+        reason = fmt::format("{} is not finished", run.Name());
+        continue;
+      }
+      logs.push_back(paths.Log());
+      try {
+        const runlog::RunLog log = runlog::ReadRunLog(paths.Log());
+        runlog::Provenance now = planner.Of(run);
+        const std::string difference = RunDifference(log.provenance, now);
+        if (!difference.empty() || !PerturbationOf(log).empty()) {
+          reason = fmt::format(
+              "{} is of another run:{}", run.Name(),
+              difference.empty() ? "  " + PerturbationOf(log)
+                                 : difference.substr(0, difference.find('\n')));
+        }
+      } catch (const Error& error) {
+        reason = error.what();
+      }
+    }
+    if (reason.empty()) {
+      others.logs.insert(others.logs.end(), logs.begin(), logs.end());
+    } else {
+      others.left_out.push_back(
+          fmt::format("seed {} is not judged: {}", seed, reason));
+    }
+  }
+  return others;
 }
 
 }  // namespace isoloss::train

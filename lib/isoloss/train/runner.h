@@ -35,8 +35,12 @@ std::vector<Run> PlanRuns(const Experiment& experiment,
 /// How a caller watches the runs and ends them early. Called from several
 /// threads at once; `run` counts in PlanRuns' order.
 struct RunnerHooks {
-  /// Once, when everything was checked and before any file is changed.
-  std::function<void()> on_accepted = {};
+  /// A run that need not be executed: its log is there. Before on_accepted.
+  std::function<void(size_t run, const runlog::RunLog& log)> on_kept = {};
+  /// Once, when everything was checked and before any file is changed: how many
+  /// runs are executed, and a sentence on what is discarded, or "".
+  std::function<void(size_t runs, const std::string& discarded)> on_accepted =
+      {};
   std::function<void(size_t run, const runlog::StepRow& row)> on_step = {};
   std::function<void(size_t run, const runlog::Event& event)> on_event = {};
   std::function<void(size_t run, const runlog::RunLog& log)> on_finish = {};
@@ -47,10 +51,40 @@ struct RunnerHooks {
 
 /// What to do with what an earlier execution left in the folder.
 enum class Leftovers {
-  kRefuse,   ///< an unfinished run is an error; logs of whole ones are replaced
-  kResume,   ///< go on with unfinished runs, keep whole ones
+  /// Keep finished runs if they are those to be executed, else refuse; refuse
+  /// unfinished ones.
+  kRefuse,
+  kResume,   ///< the same, but go on with unfinished ones
   kDiscard,  ///< start all runs anew
 };
+
+/// Throws what ExecuteRuns would before any run starts, and returns which runs
+/// are finished in the folder and kept. Changes no file; of `hooks` it calls
+/// on_kept and run_hooks.
+std::vector<bool> CheckRuns(const Experiment& experiment,
+                            const std::vector<Run>& runs,
+                            const corpus::Corpus& corpus,
+                            const std::filesystem::path& folder,
+                            Leftovers leftovers, const RunnerHooks& hooks = {});
+
+/// Seeds that some arm of `experiment` has files of in `folder`, ascending: a
+/// finished log or a journal.
+std::vector<uint64_t> SeedsIn(const std::filesystem::path& folder,
+                              const Experiment& experiment);
+
+/// Finished logs besides those of a plan.
+struct OtherLogs {
+  std::vector<std::filesystem::path> logs;
+  /// A sentence for each that is left out.
+  std::vector<std::string> left_out;
+};
+
+/// Logs in `folder` of the arms of `runs` with other seeds, as far as they are
+/// of the same experiment and corpus and each arm has one.
+OtherLogs FindOtherSeeds(const Experiment& experiment,
+                         const std::vector<Run>& runs,
+                         const corpus::Corpus& corpus,
+                         const std::filesystem::path& folder);
 
 /// Executes the runs. Each one's files are in `folder` under its name
 /// (runlog::RunPaths): a journal, NAME.partial.h5 and checkpoints while it
@@ -58,8 +92,8 @@ enum class Leftovers {
 /// asks for them. Returns the paths of the logs, in order: NAME.partial.h5 of a
 /// run that was stopped, an empty path for one that was not started.
 /// Errors   IoError before any run starts if the folder can't take the files;
-///          ConfigError before any run starts if an unfinished run is refused
-///          or was another run;
+///          ConfigError before any run starts if a run in the folder is refused
+///          or was another run, or is of another build than those to come;
 ///          the first error of a run stops the others.
 std::vector<std::filesystem::path> ExecuteRuns(
     const Experiment& experiment, const std::vector<Run>& runs,

@@ -150,12 +150,18 @@ void RecordParameters(int64_t step, const model::ParameterSet& parameters,
                               update_ratios.end());
 }
 
-runlog::StepRow LastRow(const runlog::StepColumns& steps) {
-  runlog::StepRow row;
-  runlog::VisitSteps([](const runlog::Field&, const auto& column,
-                        auto& value) { value = column.back(); },
-                     steps, row);
+runlog::StepRow RowAt(const runlog::StepColumns& steps, size_t index) {
+  runlog::StepRow row{};
+  runlog::VisitSteps(
+      [index](const runlog::Field&, const auto& column, auto& value) {
+        if (index < column.size()) value = column[index];
+      },
+      steps, row);
   return row;
+}
+
+runlog::StepRow LastRow(const runlog::StepColumns& steps) {
+  return RowAt(steps, steps.step.size() - 1);
 }
 
 double LoadMaxOverMean(MatrixView<const int64_t> counts) {

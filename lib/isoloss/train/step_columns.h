@@ -40,6 +40,8 @@ void RecordParameters(int64_t step, const model::ParameterSet& parameters,
                       std::span<const double> update_ratios,
                       runlog::ParameterColumns& columns);
 
+/// Row `index` of every column; zero in one that is shorter.
+runlog::StepRow RowAt(const runlog::StepColumns& steps, size_t index);
 /// The last row of every column.
 runlog::StepRow LastRow(const runlog::StepColumns& steps);
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <sstream>
 #include <tuple>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/toml_text.h"
 
 namespace isoloss::train {
 namespace {
@@ -38,9 +40,30 @@ std::string RealText(double value) {
   return text;
 }
 
-/// A value as a message shows it.
+std::string Shown(const toml::node& node);
+
+/// The first elements of a list; tables and lists in it by kind.
+std::string ShownList(const toml::array& list) {
+  constexpr size_t kMost = 8;
+  std::vector<std::string> elements;
+  for (const toml::node& element : list) {
+    if (elements.size() == kMost) {
+      elements.push_back("...");
+      break;
+    }
+    elements.push_back(element.is_array() ? "a list" : Shown(element));
+  }
+  return fmt::format("[{}]", fmt::join(elements, ", "));
+}
+
+/// A value as a message shows it; long ones only in part.
 std::string Shown(const toml::node& node) {
-  if (const auto* text = node.as_string()) return Quoted(text->get());
+  if (const auto* text = node.as_string()) {
+    constexpr size_t kMost = 60;
+    const std::string& all = text->get();
+    return all.size() <= kMost ? Quoted(all)
+                               : Quoted(all.substr(0, kMost)) + "...";
+  }
   if (const auto* value = node.as_integer()) {
     return fmt::format("{}", value->get());
   }
@@ -50,7 +73,7 @@ std::string Shown(const toml::node& node) {
   if (const auto* value = node.as_boolean()) {
     return value->get() ? "true" : "false";
   }
-  if (node.is_array()) return "a list";
+  if (const auto* list = node.as_array()) return ShownList(*list);
   return node.is_table() ? "a table" : "a date or time";
 }
 
@@ -71,7 +94,7 @@ std::unique_ptr<toml::table> ParseOverrideValue(std::string_view value) {
   if (value.find_first_of("\r\n") != std::string_view::npos) return nullptr;
   auto holder = std::make_unique<toml::table>();
   try {
-    *holder = toml::parse(fmt::format("value = {}", value));
+    *holder = ParseToml(fmt::format("value = {}", value));
     return holder;
   } catch (const toml::parse_error&) {
     const bool bare_word =
@@ -112,6 +135,13 @@ std::string Origin::Describe(const std::string& key,
   }
   const size_t index = OverrideIndex(key);
   return index < overrides_.size() ? "--set " + overrides_[index].text : file_;
+}
+
+std::string Origin::DidYouMeanElsewhere(std::string_view name,
+                                        std::string_view dotted) const {
+  const std::string key = NearestKey(name, known_);
+  if (key == dotted) return " It goes with another value of a key beside it.";
+  return key.empty() ? "" : fmt::format(" Did you mean `{}`?", key);
 }
 
 size_t Origin::OverrideIndex(const std::string& key) const {
@@ -181,11 +211,14 @@ void FieldReader::RejectUnknown() const {
   for (const std::string& key : KeysInOrder()) {
     if (std::find(known_.begin(), known_.end(), key) != known_.end()) continue;
     const std::string dotted = Dotted(key);
+    // A key by its very name, in another section, before one that looks alike.
+    const std::string elsewhere = origin_.DidYouMeanElsewhere(key, dotted);
+    const std::string here = DidYouMean(key, known_);
     ThrowError(ErrorKind::kConfig,
                "{}: unknown key `{}`. Known keys{}{}: {}.{}",
                origin_.Describe(dotted, table_.find(key)->first.source()),
                dotted, section_.empty() ? "" : " of ", section_,
-               fmt::join(known_, ", "), DidYouMean(key, known_));
+               fmt::join(known_, ", "), here.empty() ? elsewhere : here);
   }
 }
 
@@ -336,8 +369,11 @@ void FieldReader::Seeds(std::string_view key, std::vector<uint64_t>& values) {
   constexpr std::string_view kRemedy = "Write for example [1, 2, 3, 4].";
   const auto* list = node->as_array();
   if (list == nullptr || list->empty()) {
-    FailRule(key, *node, list ? "a list of at least 1 integer" : kRule,
-             kRemedy);
+    Fail(key, list ? fmt::format("holds no number, but must be {}, at least "
+                                 "one. {}",
+                                 kRule, kRemedy)
+                   : fmt::format("is {}, but must be {}. {}", Shown(*node),
+                                 kRule, kRemedy));
   }
   values.clear();
   for (const toml::node& element : *list) {
@@ -399,26 +435,53 @@ void FieldWriter::Seeds(std::string_view key,
   Line(key, fmt::format("[{}]", fmt::join(values, ", ")));
 }
 
+std::string NearestKey(std::string_view name,
+                       std::span<const std::string> keys) {
+  std::vector<std::string> last_parts;
+  for (const std::string& key : keys) {
+    last_parts.push_back(key.substr(key.rfind('.') + 1));
+  }
+  const std::string nearest = NearestName(name, last_parts);
+  const auto found = std::find(last_parts.begin(), last_parts.end(), nearest);
+  return found == last_parts.end() ? "" : keys[found - last_parts.begin()];
+}
+
+namespace {
+
+/// What to do about a value that is neither TOML nor a bare word.
+std::string ValueRemedy(const std::string& key, const std::string& value) {
+  if (ParseOverrideValue(fmt::format("[{}]", value)) != nullptr) {
+    return fmt::format("A list stands in brackets: --set '{}=[{}]'.", key,
+                       value);
+  }
+  return fmt::format(
+      "Put strings between quotes and quote the whole for the shell: --set "
+      "'{}=\"my text\"'.",
+      key);
+}
+
+}  // namespace
+
 void ApplyOverride(const std::string& text, toml::table& root, Origin& origin) {
   const size_t equals = text.find('=');
   const std::string key = text.substr(0, equals);
   const bool well_formed = equals != std::string::npos && !key.empty() &&
                            key.front() != '.' && key.back() != '.' &&
-                           key.find("..") == std::string::npos;
+                           key.find("..") == std::string::npos &&
+                           std::ranges::count(key, '.') < kMaxKeyParts;
   if (!well_formed) {
     ThrowError(ErrorKind::kConfig,
                "--set {}: an override must have the form section.key=value. "
                "For example --set train.steps=100.",
                text);
   }
-  const auto holder =
-      ParseOverrideValue(std::string_view{text}.substr(equals + 1));
+  const std::string value = text.substr(equals + 1);
+  const auto holder = ParseOverrideValue(value);
   if (holder == nullptr) {
     ThrowError(ErrorKind::kConfig,
-               "--set {}: the value is neither TOML nor one bare word. Put "
-               "strings between quotes and quote the whole for the shell: "
-               "--set 'name=\"my run\"'.",
-               Quoted(text));
+               "--set {}: the value is {}, but must be TOML or one bare word. "
+               "{}",
+               Quoted(text), Quoted(value), ValueRemedy(key, value));
   }
 
   toml::table* table = &root;

@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,6 +25,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "isoloss/runlog/recording.h"
 
 namespace isoloss::train {
 
@@ -56,6 +59,12 @@ class Origin {
   /// `text` is the override as given, "train.steps=5".
   void AddOverride(std::string key, std::string text);
   const std::string& file() const { return file_; }
+  /// Every key of the file in full, for hints at one in another section.
+  void SetKnownKeys(std::vector<std::string> keys) { known_ = std::move(keys); }
+  /// " Did you mean `train.steps`?" for a key that ends like `name`, or nearly
+  /// so; "" if there is none.
+  std::string DidYouMeanElsewhere(std::string_view name,
+                                  std::string_view dotted) const;
   /// "file:line", "--set text" or "file".
   std::string Describe(const std::string& key,
                        const toml::source_region& source) const;
@@ -69,6 +78,7 @@ class Origin {
   };
   std::string file_;
   std::vector<Override> overrides_;
+  std::vector<std::string> known_;
 };
 
 /// Reads typed values out of one table. A value that is absent keeps what it
@@ -146,6 +156,8 @@ class FieldReader {
   void Require(std::string_view key, std::string_view remedy) const;
   /// Throws if the table holds a key that nobody asked for.
   void RejectUnknown() const;
+  /// The keys that were asked for, in order.
+  const std::vector<std::string>& known() const { return known_; }
   /// Throws "<origin>: `<key>` <message>".
   [[noreturn]] void Fail(std::string_view key, std::string_view message) const;
 
@@ -221,6 +233,14 @@ class FieldWriter {
   std::string text_;
   std::vector<std::string> omitted_;
 };
+
+/// "section.key" and value, as written, of each line of a FieldWriter's text.
+using runlog::KeysOf;
+
+/// The one of the dotted `keys` whose last part is `name`, or is nearest to it
+/// (isoloss::NearestName); "" if none is near.
+std::string NearestKey(std::string_view name,
+                       std::span<const std::string> keys);
 
 /// Sets a value of `root` as `text`, "section.key=value", says, and notes it in
 /// `origin`.

@@ -28,8 +28,6 @@ double SecondsSince(Clock::time_point then) {
   return std::chrono::duration<double>(Clock::now() - then).count();
 }
 
-constexpr const char* kPerturbationEvent = "mutant";
-
 /// Before the evaluation of the initial weights, which counts as step 0.
 constexpr int64_t kNothing = -1;
 
@@ -42,7 +40,7 @@ probes::ProbeOptions ProbeOptionsOf(const LogConfig& log,
   if (files) {
     options.dump_tensors = log.dump_tensors;
     options.dump_steps.assign(log.dump_steps.begin(), log.dump_steps.end());
-    options.dump_folder = files->paths.folder;
+    options.dump_folder = files->paths.folder / runlog::kDumpFolder;
     options.run_name = files->paths.name;
   }
   return options;
@@ -86,6 +84,7 @@ class Trainer {
 
   void Keep(int64_t step, runlog::RunLog& rows);
   void AddEvent(const std::string& kind, const std::string& text);
+  void Announce();
   void AddLastEvent(const std::string& kind, const std::string& text);
   Wish Agree(int64_t step);
   bool KeepsCheckpoints() const { return files_ && !files_->origin; }
@@ -107,6 +106,7 @@ class Trainer {
   Learner learner_;
   std::optional<runlog::RunLock> lock_;
   std::optional<runlog::Recorder> recorder_;
+  size_t announced_ = 0;  // events
   bool keeps_exchange_ = true;
   Clock::time_point begin_ = Clock::now();
   Clock::time_point last_checkpoint_ = begin_;
@@ -114,7 +114,15 @@ class Trainer {
 
 void Trainer::AddEvent(const std::string& kind, const std::string& text) {
   recorder_->AddEvent(kind, text);
-  if (hooks_.on_event) hooks_.on_event(recorder_->log().events.back());
+  Announce();
+}
+
+/// Tells of events that nobody was told of yet: the recorder adds its own.
+void Trainer::Announce() {
+  const std::vector<runlog::Event>& events = recorder_->log().events;
+  for (; announced_ < events.size(); ++announced_) {
+    if (hooks_.on_event) hooks_.on_event(events[announced_]);
+  }
 }
 
 /// All processes go on from the same place, and none changes a file before all
@@ -148,10 +156,12 @@ void Trainer::OpenRecorder(Continuation& found) {
     const runlog::Provenance before = found.recorded->provenance;
     recorder_.emplace(files_->paths, learner_.provenance(),
                       std::move(*found.recorded), found.step());
+    announced_ = recorder_->log().events.size();
     CheckMesh(before);
   } else {
     recorder_.emplace(files_->paths, learner_.provenance());
   }
+  if (lock_) recorder_->OnJournalLost([this] { lock_->Renew(); });
   if (!found.recorded) {
     AddEvent("start", fmt::format("{} steps planned", steps_));
     if (!hooks_.perturbation.empty()) {
@@ -167,10 +177,7 @@ void Trainer::OpenRecorder(Continuation& found) {
 
 /// What hooks perturb is in no digest of a run; only its events tell.
 void Trainer::RequireSamePerturbation(const runlog::RunLog& recorded) const {
-  std::string before;
-  for (const runlog::Event& event : recorded.events) {
-    if (event.kind == kPerturbationEvent) before = event.text;
-  }
+  const std::string before = PerturbationOf(recorded);
   if (before == hooks_.perturbation) return;
   const auto name = [](const std::string& what) {
     return what.empty() ? std::string("nothing") : "`" + what + "`";
@@ -215,6 +222,7 @@ Trainer::Wish Trainer::Agree(int64_t step) {
 void Trainer::Keep(int64_t step, runlog::RunLog& rows) {
   if (!keeps_exchange_) rows.exchange = {};
   recorder_->Append(rows);
+  Announce();
   recorder_->Refresh(log_.refresh_seconds);
   if (hooks_.on_rows) hooks_.on_rows(rows);
   if (step > 0 && hooks_.on_step) hooks_.on_step(LastRow(rows.steps));
@@ -222,6 +230,7 @@ void Trainer::Keep(int64_t step, runlog::RunLog& rows) {
 
 void Trainer::SaveCheckpoint(int64_t step) {
   recorder_->SyncJournal();  // of use only with the log up to it
+  Announce();
   const std::string unfit = FirstNonFiniteTensor(learner_.State(), mesh_);
   last_checkpoint_ = Clock::now();
   if (!unfit.empty()) {
@@ -352,6 +361,16 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
     recipes.emplace_back(RecipeOf(arm), sites);
   }
   return recipes;
+}
+
+void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
+                 const corpus::Corpus& corpus, ThreadTeam& team,
+                 const RunHooks& hooks) {
+  const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
+                             hooks.make_transport);
+  mesh->DecorateExchanges(hooks.decorate_exchange);
+  const Learner learner(experiment, arm, seed, corpus, team, hooks,
+                        ProbeOptionsOf(experiment.log, std::nullopt), *mesh);
 }
 
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,

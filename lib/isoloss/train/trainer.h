@@ -119,6 +119,13 @@ void CheckReplays(const Experiment& experiment);
 std::vector<precision::ResolvedRecipe> ResolveRecipes(
     const Experiment& experiment);
 
+/// Does what TrainRun does before its first step, and leaves nothing behind:
+/// what TrainRun would refuse of these, is refused.
+/// Errors   as TrainRun.
+void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
+                 const corpus::Corpus& corpus, ThreadTeam& team,
+                 const RunHooks& hooks = {});
+
 /// Trains `arm` of `experiment` with `seed` (initial weights and batches) and
 /// returns its log. Where several processes share the ranks each calls it; the
 /// log of process 0 is whole, the others' lack what is added up there. The log

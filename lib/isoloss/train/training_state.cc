@@ -27,7 +27,6 @@ constexpr std::string_view kBytesByPair = "exchange.bytes_by_pair";
 struct LocalTensor {
   TensorInfo info;  // of the whole
   std::span<float> values;
-  bool of_experts = false;
   size_t first_element = 0;
 };
 
@@ -45,7 +44,6 @@ std::vector<LocalTensor> LocalTensors(const TrainingState& state,
       LocalTensor tensor = {
           .info = {.name = group + parameter.name, .shape = parameter.shape},
           .values = {values.data(), values.size()},
-          .of_experts = parameter.of_experts,
           .first_element = parameter.first_element};
       if (parameter.of_experts) tensor.info.shape[0] = experts;
       tensors.push_back(std::move(tensor));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace isoloss::transport {
 
@@ -13,6 +14,9 @@ struct Launch {
 
 /// From the environment that mpirun, mpiexec and srun leave; starts nothing.
 Launch DetectLaunch();
+
+/// The MPI libraries that this build can load a module for: "openmpi", "mpich".
+std::vector<std::string> MpiModules();
 
 /// Whether other processes are connected with this one by a transport `mpi` and
 /// would wait for it, were it to end now.

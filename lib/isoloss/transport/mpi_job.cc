@@ -76,8 +76,12 @@ std::vector<std::filesystem::path> ModuleFolders() {
   return folders;
 }
 
+std::string FileOf(const Library& library) {
+  return fmt::format("isoloss_mpi_{}.so", library.module);
+}
+
 const IsolossMpiModule& LoadModule(const Library& library) {
-  const std::string file = fmt::format("isoloss_mpi_{}.so", library.module);
+  const std::string file = FileOf(library);
   std::vector<std::string> tried;
   for (const auto& folder : ModuleFolders()) {
     const std::filesystem::path path = folder / file;
@@ -162,6 +166,18 @@ MpiLink& JoinMpiJob(const TransportOptions& options) {
 }
 
 uint64_t NextMpiRun() { return ++TheJob().runs; }
+
+std::vector<std::string> MpiModules() {
+  std::vector<std::string> modules;
+  for (const Library& library : kLibraries) {
+    for (const auto& folder : ModuleFolders()) {
+      if (!std::filesystem::exists(folder / FileOf(library))) continue;
+      modules.emplace_back(library.module);
+      break;
+    }
+  }
+  return modules;
+}
 
 bool JobHasPeers() {
   const Job& job = TheJob();

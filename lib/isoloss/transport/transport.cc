@@ -23,8 +23,6 @@ constexpr const TransportKind* kTransports[] = {
 #undef ISOLOSS_TRANSPORT
 };
 
-/// Every rank keeps some 50 bytes about every other.
-
 const TransportKind& KindByName(const std::string& name) {
   for (const TransportKind* kind : kTransports) {
     if (kind->name == name) return *kind;

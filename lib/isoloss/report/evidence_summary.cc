@@ -1,0 +1,204 @@
+#include "isoloss/report/evidence_summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <span>
+
+#include "isoloss/base/saturating.h"
+
+namespace isoloss::report {
+namespace {
+
+/// Names of a list, on one line.
+template <typename T>
+std::string ListText(const std::vector<T>& values) {
+  constexpr size_t kListed = 6;
+  if (values.size() <= kListed)
+    return fmt::format("{}", fmt::join(values, " "));
+  return fmt::format("{} … {}",
+                     fmt::join(std::span(values).first(kListed - 1), " "),
+                     values.back());
+}
+
+void AddElements(const runlog::ProbeLog& log, size_t i,
+                 ProbeCaseSummary& summary) {
+  const runlog::OracleColumns& rows = log.oracle;
+  ++summary.tensors;
+  summary.elements = SaturatingAdd(summary.elements, rows.elements[i]);
+  summary.flips = SaturatingAdd(summary.flips, rows.flips[i]);
+  summary.expected_flips += rows.expected_flips[i];
+  summary.other = SaturatingAdd(summary.other, rows.other[i]);
+  if (rows.other[i] == 0) return;
+  ++summary.other_tensors;
+  if (summary.worst && !(rows.worst_ratio[i] > summary.worst->ratio)) return;
+  summary.worst = {log.tensors[static_cast<size_t>(rows.tensor[i])],
+                   rows.step[i],
+                   rows.worst_row[i],
+                   rows.worst_column[i],
+                   rows.worst_value[i],
+                   rows.worst_expected[i],
+                   rows.worst_ratio[i]};
+}
+
+void AddTokens(const runlog::OracleRoutingColumns& rows, size_t i,
+               ProbeCaseSummary& summary) {
+  summary.tokens = SaturatingAdd(summary.tokens, rows.tokens[i]);
+  summary.token_flips = SaturatingAdd(summary.token_flips, rows.flips[i]);
+  summary.token_other = SaturatingAdd(summary.token_other, rows.other[i]);
+}
+
+std::string WorstText(const ProbeCaseSummary& of) {
+  if (!of.worst) return of.flips == 0 ? "all equal" : "rounding explains all";
+  const WorstElement& worst = *of.worst;
+  return fmt::format("{} [{}, {}] at step {}: {:.6g}, oracle {:.6g}",
+                     worst.tensor, worst.row, worst.column, worst.step,
+                     worst.value, worst.expected);
+}
+
+Spread SpreadOf(const runlog::Ensemble& ensemble, const char* quantity,
+                std::vector<double> runlog::StepColumns::*column) {
+  Spread spread{.quantity = quantity};
+  double sum = 0;
+  size_t count = 0;
+  for (const runlog::EnsembleMember& member : ensemble.members) {
+    const std::vector<double>& of = member.steps.*column;
+    const std::vector<double>& reference = member.reference_steps.*column;
+    for (size_t i = 0; i < std::min(of.size(), reference.size()); ++i) {
+      const double share = (of[i] - reference[i]) / reference[i];
+      sum += share;
+      ++count;
+      if (count > 1 && !(std::fabs(share) > std::fabs(spread.largest))) {
+        continue;
+      }
+      spread.largest = share;
+      spread.step = member.steps.step[i];
+      spread.member =
+          member.perturbation.empty()
+              ? fmt::format("seed {}", member.seed)
+              : fmt::format("{}, seed {}", member.perturbation, member.seed);
+    }
+  }
+  if (count > 0) spread.mean = sum / static_cast<double>(count);
+  return spread;
+}
+
+}  // namespace
+
+ProbeSummary SummarizeProbe(const runlog::ProbeLog& log) {
+  ProbeSummary summary;
+  summary.complete = log.provenance.complete;
+  summary.total.name = "all";
+  std::vector<std::set<int64_t>> steps(log.cases.size());
+  for (const std::string& name : log.cases) {
+    summary.cases.emplace_back().name = name;
+  }
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    const auto place = static_cast<size_t>(log.oracle.probe_case[i]);
+    steps[place].insert(log.oracle.step[i]);
+    AddElements(log, i, summary.cases[place]);
+    AddElements(log, i, summary.total);
+  }
+  for (size_t i = 0; i < log.routing.step.size(); ++i) {
+    const auto place = static_cast<size_t>(log.routing.probe_case[i]);
+    AddTokens(log.routing, i, summary.cases[place]);
+    AddTokens(log.routing, i, summary.total);
+  }
+  for (size_t c = 0; c < steps.size(); ++c) {
+    summary.cases[c].steps = static_cast<int64_t>(steps[c].size());
+    summary.total.steps += summary.cases[c].steps;
+  }
+  return summary;
+}
+
+std::string RenderProbe(const ProbeSummary& summary) {
+  std::string text = fmt::format(
+      "{:<12} {:>5} {:>8} {:>11} {:>9} {:>11} {:>6}  {}\n", "case", "steps",
+      "tensors", "elements", "flips", "expected", "other", "worst tensor");
+  for (const ProbeCaseSummary& of : summary.cases) {
+    text += fmt::format("{:<12} {:>5} {:>8} {:>11} {:>9} {:>11.1f} {:>6}  {}\n",
+                        of.name, of.steps, of.tensors, of.elements, of.flips,
+                        of.expected_flips, of.other, WorstText(of));
+  }
+  const ProbeCaseSummary& total = summary.total;
+  return text + fmt::format("routing      {} tokens, {} flips, {} other\n",
+                            total.tokens, total.token_flips, total.token_other);
+}
+
+std::string ProbeVerdict(const ProbeSummary& summary, const std::string& what) {
+  const ProbeCaseSummary& total = summary.total;
+  if (!summary.complete) {
+    return fmt::format(
+        "FAIL: {}: the probe is incomplete, since its own numbers ended a run "
+        "before its last step (exit code 1)\n",
+        what);
+  }
+  if (!summary.passed()) {
+    return fmt::format(
+        "FAIL: {}: rounding does not explain {} elements of {} tensors and the "
+        "experts of {} tokens (exit code 1)\n",
+        what, total.other, total.other_tensors, total.token_other);
+  }
+  return fmt::format(
+      "PASS: {}: rounding explains all {} flips among {} elements of {} "
+      "tensors, and {} among {} tokens (exit code 0)\n",
+      what, total.flips, total.elements, total.tensors, total.token_flips,
+      total.tokens);
+}
+
+EnsembleSummary SummarizeEnsemble(const runlog::Ensemble& ensemble) {
+  EnsembleSummary summary;
+  summary.members = ensemble.members.size();
+  summary.tensors = ensemble.tensors.size();
+  std::set<std::string> perturbations;
+  std::set<int64_t> seeds;
+  std::set<int64_t> probe_steps;
+  for (const runlog::EnsembleMember& member : ensemble.members) {
+    if (!member.perturbation.empty()) perturbations.insert(member.perturbation);
+    seeds.insert(member.seed);
+    probe_steps.insert(member.precision.step.begin(),
+                       member.precision.step.end());
+    summary.steps =
+        std::max(summary.steps, static_cast<int64_t>(member.steps.step.size()));
+    summary.parameters =
+        std::max(summary.parameters, member.parameters.names.size());
+  }
+  summary.perturbations.assign(perturbations.begin(), perturbations.end());
+  summary.seeds.assign(seeds.begin(), seeds.end());
+  summary.probe_steps.assign(probe_steps.begin(), probe_steps.end());
+  if (summary.members == 0) return summary;
+  summary.spreads = {
+      SpreadOf(ensemble, "loss_nats", &runlog::StepColumns::loss_nats),
+      SpreadOf(ensemble, "grad_norm", &runlog::StepColumns::grad_norm)};
+  return summary;
+}
+
+std::string RenderEnsemble(const EnsembleSummary& summary) {
+  std::string text = fmt::format("  members     {} of {} steps, {} seeds: {}\n",
+                                 summary.members, summary.steps,
+                                 summary.seeds.size(), ListText(summary.seeds));
+  if (!summary.perturbations.empty()) {
+    text += fmt::format("  perturbed   in {} ways: {}\n",
+                        summary.perturbations.size(),
+                        ListText(summary.perturbations));
+  }
+  text +=
+      fmt::format("  recorded    norms of {} parameters\n", summary.parameters);
+  if (summary.tensors > 0) {
+    text += fmt::format("  precision   {} tensors at steps {}\n",
+                        summary.tensors, ListText(summary.probe_steps));
+  }
+  text += fmt::format("\n{:<12} {:>14} {:>14}  {}\n", "quantity", "mean, %",
+                      "largest, %", "where");
+  for (const Spread& spread : summary.spreads) {
+    text += fmt::format("{:<12} {:>+14.6f} {:>+14.6f}  {}, step {}\n",
+                        spread.quantity, 100 * spread.mean,
+                        100 * spread.largest, spread.member, spread.step);
+  }
+  return text;
+}
+
+}  // namespace isoloss::report

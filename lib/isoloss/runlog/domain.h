@@ -1,0 +1,176 @@
+// Which values a column of a log may hold. A Field (schema.h) has no default
+// for it, so that a column without a domain does not compile.
+#pragma once
+
+#include <cfloat>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace isoloss::runlog {
+
+/// What a value outside of its domain says.
+enum class Fault {
+  kRun,   ///< the run went wrong: a sound file can hold such a value
+  kFile,  ///< the file is damaged or was edited: no run writes such a value
+};
+
+/// What a column must agree with besides its own range; relations.cc has the
+/// rule and the check of each.
+enum class Relation : uint32_t {
+  kStepRows,
+  kSomeSteps,
+  kEvaluations,
+  kTokensSeen,
+  kThroughput,
+  kNorms,
+  kLoad,
+  kDeadExperts,
+  kEvaluationMean,
+  kRouted,
+  kExpertIds,
+  kEntropy,
+  kAssignments,
+  kFlips,
+  kRowOrder,
+  kBusiest,
+  kBytes,
+  kPairs,
+  kMessages,
+  kDigests,
+  kDefined,
+  kMoments,
+  kShares,
+  kScales,
+  kErrors,
+};
+
+/// Values that a column may hold. Sets of relations are bits by Relation.
+class Domain {
+ public:
+  /// Text, truths: nothing is wrong with any value.
+  static constexpr Domain Text() { return Domain(Kind::kText); }
+  /// Any whole number.
+  static constexpr Domain Whole() { return Domain(Kind::kWhole, Fault::kFile); }
+  /// Any whole number but 0, which stands for none.
+  static constexpr Domain Digest() {
+    Domain domain = Whole();
+    domain.nonzero_ = true;
+    return domain;
+  }
+  /// Any whole number from 0.
+  static constexpr Domain Seed() {
+    Domain domain = Whole();
+    domain.least_ = 0;
+    return domain;
+  }
+  /// A whole number of at least `least` that FP64 holds exactly.
+  static constexpr Domain Count(double least = 0, double most = kMostCount) {
+    Domain domain = Whole();
+    domain.least_ = least;
+    domain.most_ = most;
+    return domain;
+  }
+  /// Numbers of steps: as a group's first column they ascend.
+  static constexpr Domain Step(double first = 1) {
+    Domain domain = Count(first);
+    domain.ascending_ = true;
+    return domain;
+  }
+  /// 0: whatever else a sound run can't have.
+  static constexpr Domain Zero() { return Count(0, 0).Accusing(Fault::kRun); }
+  /// A finite number in [least, most].
+  static constexpr Domain Real(double least = -DBL_MAX, double most = DBL_MAX) {
+    Domain domain(Kind::kReal, Fault::kRun);
+    domain.least_ = least;
+    domain.most_ = most;
+    return domain;
+  }
+  /// A finite number above 0, at most `most`.
+  static constexpr Domain Positive(double most = DBL_MAX) {
+    Domain domain = Real(0, most);
+    domain.nonzero_ = true;
+    return domain;
+  }
+  /// A finite number that FP32 can hold.
+  static constexpr Domain Fp32() { return Real(-FLT_MAX, FLT_MAX); }
+  /// An L2 norm of FP32 numbers, below 2^128 each, at most 2^53 of them.
+  static constexpr Domain Norm() { return Real(0, 0x1p155); }
+  /// A norm, or an inner product over one, over a norm other than 0, which is
+  /// at least 2^-149, FP32's smallest magnitude. The difference of two tensors
+  /// has up to twice their norm.
+  static constexpr Domain Ratio(double least = 0) {
+    return Real(least == 0 ? 0 : -kMostRatio, kMostRatio);
+  }
+  /// A span of time: clocks count nanoseconds in 63 bits.
+  static constexpr Domain Seconds() { return Real(0, 9223372037); }
+
+  constexpr Domain OrNan() const {
+    Domain domain = *this;
+    domain.nan_ = true;
+    return domain;
+  }
+  constexpr Domain OrInfinity() const {
+    Domain domain = *this;
+    domain.infinity_ = true;
+    return domain;
+  }
+  constexpr Domain OrAnyInfinity() const {
+    Domain domain = OrInfinity();
+    domain.minus_infinity_ = true;
+    return domain;
+  }
+  constexpr Domain Accusing(Fault fault) const {
+    Domain domain = *this;
+    domain.fault_ = fault;
+    return domain;
+  }
+  constexpr Domain With(Relation relation) const {
+    Domain domain = *this;
+    domain.relations_ |= Bit(relation);
+    return domain;
+  }
+
+  /// NaN and infinities included.
+  bool Contains(double value) const;
+  bool Contains(int64_t value) const;
+  bool Contains(int32_t value) const { return Contains(int64_t{value}); }
+
+  bool is_text() const { return kind_ == Kind::kText; }
+  bool ascending() const { return ascending_; }
+  Fault fault() const { return fault_; }
+  bool Has(Relation relation) const {
+    return (relations_ & Bit(relation)) != 0;
+  }
+  uint32_t relations() const { return relations_; }
+
+  /// "finite, at least 0": the range alone; "" for text.
+  std::string Range() const;
+  /// The range and the rules of the relations.
+  std::string Describe() const;
+
+ private:
+  /// Whole numbers up to here are exact in FP64.
+  static constexpr double kMostCount = 0x1p53;
+  static constexpr double kMostRatio = 0x1p305;
+
+  enum class Kind { kText, kWhole, kReal };
+  constexpr explicit Domain(Kind kind, Fault fault = Fault::kFile)
+      : kind_(kind), fault_(fault) {}
+  static constexpr uint32_t Bit(Relation relation) {
+    return uint32_t{1} << static_cast<uint32_t>(relation);
+  }
+
+  Kind kind_;
+  Fault fault_;
+  double least_ = -std::numeric_limits<double>::infinity();
+  double most_ = std::numeric_limits<double>::infinity();
+  bool nonzero_ = false;
+  bool nan_ = false;
+  bool infinity_ = false;
+  bool minus_infinity_ = false;
+  bool ascending_ = false;
+  uint32_t relations_ = 0;
+};
+
+}  // namespace isoloss::runlog

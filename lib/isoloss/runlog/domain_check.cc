@@ -1,0 +1,272 @@
+#include "isoloss/runlog/domain_check.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "isoloss/runlog/domain_visitor.h"
+#include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/relations.h"
+#include "isoloss/runlog/step_relations.h"
+
+namespace isoloss::runlog {
+namespace {
+
+// ---- probe logs ------------------------------------------------------------
+
+/// Each element is equal, a flip or another one, and what is said of the worst
+/// one fits. A probe's other rules are the gate's (gate/probe_completeness.h).
+std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
+  const double elements = static_cast<double>(oracle.elements[i]);
+  const double parts = static_cast<double>(oracle.equal[i]) +
+                       static_cast<double>(oracle.flips[i]) +
+                       static_cast<double>(oracle.other[i]);
+  if (parts != elements) {
+    return fmt::format(
+        "{} equal elements, {} flips and {} others, but they "
+        "must sum to its {} elements",
+        oracle.equal[i], oracle.flips[i], oracle.other[i], oracle.elements[i]);
+  }
+  if (!(oracle.expected_flips[i] <= elements)) {
+    return fmt::format(
+        "{} expected_flips, but they must lie between 0 and the "
+        "{} elements of the tensor",
+        oracle.expected_flips[i], oracle.elements[i]);
+  }
+  if (oracle.other[i] > 0) return "";
+  const bool none = oracle.worst_row[i] == -1;
+  if (none != (oracle.worst_column[i] == -1)) {
+    return fmt::format(
+        "worst_row {} and worst_column {}, but both must be -1 "
+        "or neither",
+        oracle.worst_row[i], oracle.worst_column[i]);
+  }
+  // A flip's value may have become infinite, its oracle's is a number.
+  const bool fits = none ? std::isnan(oracle.worst_value[i]) &&
+                               std::isnan(oracle.worst_expected[i])
+                         : !std::isnan(oracle.worst_value[i]) &&
+                               std::isfinite(oracle.worst_expected[i]);
+  if (!fits) {
+    return fmt::format(
+        "worst_value {} and worst_expected {}, but they must be "
+        "NaN where no element differs, and only there",
+        oracle.worst_value[i], oracle.worst_expected[i]);
+  }
+  if (oracle.worst_ratio[i] > 1) {
+    return fmt::format(
+        "worst_ratio {}, but it must be at most 1 without "
+        "others",
+        oracle.worst_ratio[i]);
+  }
+  return "";
+}
+
+std::string WrongRoutingRow(const OracleRoutingColumns& routing, size_t i) {
+  const double parts = static_cast<double>(routing.flips[i]) +
+                       static_cast<double>(routing.other[i]);
+  if (parts <= static_cast<double>(routing.tokens[i])) return "";
+  return fmt::format("{} flips and {} others, but there are {} tokens",
+                     routing.flips[i], routing.other[i], routing.tokens[i]);
+}
+
+template <typename Columns>
+void CheckRows(const char* group, const Columns& columns,
+               std::string (*wrong)(const Columns& columns, size_t row),
+               std::vector<Violation>& violations) {
+  for (size_t i = 0; i < columns.step.size(); ++i) {
+    const std::string text = wrong(columns, i);
+    if (text.empty()) continue;
+    violations.push_back(
+        {Fault::kFile, fmt::format("/{} has in row {} {}. {}", group, i, text,
+                                   RemedyOf(Fault::kFile))});
+    return;
+  }
+}
+
+void Add(std::vector<Violation>& violations, const std::string& text) {
+  violations.push_back(
+      {Fault::kFile, fmt::format("{}. {}", text, RemedyOf(Fault::kFile))});
+}
+
+/// Reports the first row that does not lie behind the one before it.
+template <typename Key>
+void CheckAscending(const char* group, const char* columns, size_t rows,
+                    const Key& key, std::vector<Violation>& violations) {
+  for (size_t i = 1; i < rows; ++i) {
+    if (key(i - 1) < key(i)) continue;
+    Add(violations, fmt::format("/{} has in row {} the place of row {} or one "
+                                "before it, but rows must ascend by {}",
+                                group, i, i - 1, columns));
+    return;
+  }
+}
+
+/// Rows stand in the order in which the probe met them, so that a step that is
+/// counted twice or for another one shows.
+void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
+  const auto& oracle = log.oracle;
+  const auto cases = static_cast<int64_t>(log.cases.size());
+  const auto place = [&](size_t i) {
+    return std::tuple(oracle.probe_case[i], oracle.step[i]);
+  };
+  std::set<int64_t> tensors;
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    if (i > 0 && place(i) != place(i - 1)) tensors.clear();
+    const bool falls = i > 0 && place(i) < place(i - 1);
+    const bool known =
+        oracle.probe_case[i] < cases &&
+        oracle.tensor[i] < static_cast<int64_t>(log.tensors.size());
+    if (known && !falls && tensors.insert(oracle.tensor[i]).second) continue;
+    Add(violations,
+        fmt::format("/oracle has in row {} case {}, step {} and tensor {}, but "
+                    "cases and steps must ascend, a tensor be there once in "
+                    "each, and /cases and /tensors have both",
+                    i, oracle.probe_case[i], oracle.step[i], oracle.tensor[i]));
+    break;
+  }
+  const auto& routing = log.routing;
+  CheckAscending(
+      "routing", "case, step and layer", routing.step.size(),
+      [&](size_t i) {
+        return std::tuple(routing.probe_case[i], routing.step[i],
+                          routing.layer[i]);
+      },
+      violations);
+  const auto& flips = log.routing_flips;
+  CheckAscending(
+      "routing_flips", "step and layer", flips.step.size(),
+      [&](size_t i) { return std::tuple(flips.step[i], flips.layer[i]); },
+      violations);
+  std::set<std::pair<int64_t, int64_t>> precise;
+  for (size_t i = 0; i < log.precision.step.size(); ++i) {
+    if (precise.emplace(log.precision.step[i], log.precision.tensor[i])
+            .second) {
+      continue;
+    }
+    Add(violations,
+        fmt::format("/precision has tensor {} of step {} again in "
+                    "row {}, but must have it once",
+                    log.precision.tensor[i], log.precision.step[i], i));
+    break;
+  }
+  for (size_t i = 0; i < log.plain_steps.step.size(); ++i) {
+    if (log.plain_steps.step[i] == static_cast<int64_t>(i) + 1) continue;
+    Add(violations, fmt::format("/plain_steps has step {} in row {}, but it "
+                                "must count 1, 2, 3",
+                                log.plain_steps.step[i], i));
+    break;
+  }
+}
+
+/// A router scores each token for each expert.
+void CheckRoutedTokens(const ProbeLog& log,
+                       std::vector<Violation>& violations) {
+  constexpr std::string_view kScores = ".moe.router.scores_output";
+  const Recording recording(log.provenance);
+  if (!recording.missing_keys().empty()) {
+    return Add(
+        violations,
+        fmt::format("attribute experiment_text has no number for {}, but "
+                    "it must say how many experts there are",
+                    recording.missing_keys()));
+  }
+  // By case and step: the tokens of each layer, in the order of the layers.
+  std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> scored;
+  const auto& oracle = log.oracle;
+  for (size_t i = 0; i < oracle.step.size(); ++i) {
+    const auto tensor = static_cast<size_t>(oracle.tensor[i]);
+    if (!log.tensors.at(tensor).ends_with(kScores)) continue;
+    scored[{oracle.probe_case[i], oracle.step[i]}].push_back(
+        oracle.elements[i]);
+  }
+  const auto& routing = log.routing;
+  for (size_t i = 0; i < routing.step.size(); ++i) {
+    const auto& layers = scored[{routing.probe_case[i], routing.step[i]}];
+    if (layers.empty()) continue;  // an incomplete probe, which L2 refuses
+    const auto layer = static_cast<size_t>(routing.layer[i]);
+    const int64_t scores = layer < layers.size() ? layers[layer] : 0;
+    if (static_cast<double>(routing.tokens[i]) *
+            static_cast<double>(recording.experts()) ==
+        static_cast<double>(scores)) {
+      continue;
+    }
+    Add(violations,
+        fmt::format("/routing has {} tokens in row {}, but /oracle has {} "
+                    "scores of {} experts in case {}, step {} and layer {}",
+                    routing.tokens[i], i, scores, recording.experts(),
+                    routing.probe_case[i], routing.step[i], layer));
+    return;
+  }
+}
+
+}  // namespace
+
+std::vector<Violation> CheckDomains(const RunLog& log) {
+  const Recording recording(log.provenance);
+  // Bytes between pairs are written down at evaluations, and only those that
+  // belong to the mesh that /exchange tells of.
+  const bool has_pairs =
+      !log.eval.step.empty() && log.eval.step.back() > 0 && !ChangedMesh(log);
+  DomainVisitor visitor(log.schema_version, [&](When when) {
+    return recording.IsDue(when) && (when != When::kPairs || has_pairs);
+  });
+  VisitRunLog(visitor, log);
+  if (log.schema_version == kSchemaVersion &&
+      !recording.missing_keys().empty()) {
+    visitor.violations.push_back(
+        {Fault::kFile,
+         fmt::format("attribute experiment_text has no number for {}, but it "
+                     "must say what the run records. {}",
+                     recording.missing_keys(), RemedyOf(Fault::kFile))});
+  }
+  if (!visitor.lengths_fit) return std::move(visitor.violations);
+  for (const RelationRule& rule : RelationRules()) {
+    const uint32_t bit = uint32_t{1} << static_cast<uint32_t>(rule.relation);
+    if ((visitor.spoilt_relations & bit) != 0) continue;
+    const std::string broken = rule.broken(log);
+    if (broken.empty()) continue;
+    visitor.violations.push_back(
+        {rule.fault, fmt::format("{}, but the rule is: {}. {}", broken,
+                                 rule.rule, RemedyOf(rule.fault))});
+  }
+  return std::move(visitor.violations);
+}
+
+std::vector<Violation> CheckDomains(const ProbeLog& log) {
+  DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
+  VisitProbeLog(visitor, log);
+  if (visitor.violations.empty()) {
+    CheckRows("oracle", log.oracle, &WrongOracleRow, visitor.violations);
+    CheckRows("routing", log.routing, &WrongRoutingRow, visitor.violations);
+    CheckOrder(log, visitor.violations);
+    if (visitor.violations.empty()) {
+      CheckRoutedTokens(log, visitor.violations);
+    }
+  }
+  return std::move(visitor.violations);
+}
+
+std::vector<std::string> BrokenInSteps(const RunLog& log) {
+  std::vector<std::string> broken;
+  for (const RelationRule& rule : RelationRules()) {
+    const bool of_steps = rule.relation == Relation::kTokensSeen ||
+                          rule.relation == Relation::kThroughput ||
+                          rule.relation == Relation::kNorms ||
+                          rule.relation == Relation::kLoad ||
+                          rule.relation == Relation::kDeadExperts;
+    if (!of_steps) continue;
+    const std::string text = rule.broken(log);
+    if (!text.empty()) {
+      broken.push_back(fmt::format("{}, but the rule is: {}", text, rule.rule));
+    }
+  }
+  return broken;
+}
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,28 @@
+// The part of reading that runs HDF5 on bytes that nobody trusts.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "isoloss/runlog/h5_tree.h"
+
+namespace isoloss::runlog::h5 {
+
+/// What a file may ask for, by its size.
+struct Budget {
+  explicit Budget(size_t file_bytes);
+
+  size_t texts;   ///< bytes of all strings: each stands in the file itself
+  size_t values;  ///< bytes of all values, decompressed; as ReadLimit
+  size_t stream;  ///< of a stream of them
+  size_t memory;  ///< HDF5's own, for it
+  int seconds;    ///< of processor time
+};
+
+/// Walks `file` and leaves a StreamHead with a stream, or with the reason why
+/// the file is refused, in `memory`. Never throws. The library's mutex must be
+/// free or held by the caller; to be called in a process of its own.
+void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
+              std::span<std::byte> memory) noexcept;
+
+}  // namespace isoloss::runlog::h5

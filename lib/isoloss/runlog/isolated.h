@@ -1,0 +1,43 @@
+// Work on bytes that nobody trusts, in a process of its own: it can compute and
+// fill memory that it shares with its parent, and nothing else. A crash in it
+// is a sentence for a message.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace isoloss::runlog {
+
+/// Memory that a process shares with the processes it forks. What nobody writes
+/// takes no place.
+class SharedMemory {
+ public:
+  /// Errors   IoError if the system has no address space for it.
+  explicit SharedMemory(size_t bytes);
+  ~SharedMemory();
+  SharedMemory(SharedMemory&& other) noexcept;
+  SharedMemory& operator=(SharedMemory&& other) noexcept;
+
+  std::span<std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<std::byte> bytes_;
+};
+
+struct IsolationLimits {
+  size_t memory_bytes = 0;  ///< beyond what this process has mapped
+  int seconds = 0;          ///< of processor time; twice as many may pass
+};
+
+/// Lets `work` run in a fork()ed process without files, sockets or children,
+/// and waits for it. Threads of this process that run meanwhile must not hold
+/// what `work` needs; memory may be allocated.
+/// Returns  "" if `work` returned, else how it ended: "was ended by signal 11
+///          (Segmentation fault)".
+/// Errors   IoError if there can't be another process.
+std::string RunIsolated(const IsolationLimits& limits,
+                        const std::function<void()>& work);
+
+}  // namespace isoloss::runlog

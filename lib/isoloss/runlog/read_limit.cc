@@ -1,0 +1,59 @@
+#include "isoloss/runlog/read_limit.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::runlog {
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kUsualMiB = 384;
+constexpr size_t kMostMiB = kMiB;  // a tebibyte
+constexpr const char* kVariable = "ISOLOSS_MEMORY_MIB";
+
+/// Of all files that are held, beyond twice their sizes.
+std::atomic<size_t> held{0};
+
+size_t LimitOf(const char* text) {
+  if (text == nullptr) return kUsualMiB * kMiB;
+  const std::string_view given(text);
+  size_t mebibytes = 0;
+  const auto [end, error] =
+      std::from_chars(given.data(), given.data() + given.size(), mebibytes);
+  if (error != std::errc{} || end != given.data() + given.size() ||
+      mebibytes < 1 || mebibytes > kMostMiB) {
+    ThrowError(ErrorKind::kConfig,
+               "{} is `{}`, but must be a number of MiB from 1 to {}. Correct "
+               "it, or leave it out for {}.",
+               kVariable, given, kMostMiB, kUsualMiB);
+  }
+  return mebibytes * kMiB;
+}
+
+}  // namespace
+
+size_t ReadLimit() { return LimitOf(std::getenv(kVariable)); }
+
+ReadCharge Charge(const std::string& name, size_t file_bytes,
+                  size_t value_bytes) {
+  const size_t bytes = value_bytes - std::min(value_bytes, 2 * file_bytes);
+  const size_t all = held.fetch_add(bytes) + bytes;
+  const auto give_back = [bytes](const void*) { held.fetch_sub(bytes); };
+  ReadCharge charge(&held, give_back);
+  if (all > ReadLimit()) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: holds {} MiB of values in {} KiB, and all files that are "
+               "held here take {} MiB beyond twice their sizes, but may take "
+               "{}. Pass fewer files, or set {} to more if you trust them.",
+               name, value_bytes / kMiB, file_bytes / 1024, all / kMiB,
+               ReadLimit() / kMiB, kVariable);
+  }
+  return charge;
+}
+
+}  // namespace isoloss::runlog

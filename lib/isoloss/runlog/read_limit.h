@@ -1,0 +1,34 @@
+// How much memory files may ask for. Whoever makes a small file can make it say
+// that it holds much: what a command reads is bounded in sum, and so is what a
+// run writes, so that every log of ours can be read.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace isoloss::runlog {
+
+/// Bytes of all values of one file, and of all files that are held at a time,
+/// but for twice their sizes on disk: 384 MiB, or ISOLOSS_MEMORY_MIB.
+/// Errors   ConfigError if that variable is no number of MiB.
+size_t ReadLimit();
+
+/// What one text counts for in it, its characters aside: it stands in several
+/// lists on its way to a screen.
+inline constexpr size_t kTextBytes = 384;
+
+/// Characters of all texts of one file: each is copied and escaped several
+/// times on that way.
+inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
+
+/// The share of one file that is held; shared by the copies of what was read.
+using ReadCharge = std::shared_ptr<const void>;
+
+/// Counts `value_bytes` of a file until the charge is gone. `name` is for
+/// messages.
+/// Errors   FormatError if all that is held then exceeds ReadLimit().
+ReadCharge Charge(const std::string& name, size_t file_bytes,
+                  size_t value_bytes);
+
+}  // namespace isoloss::runlog

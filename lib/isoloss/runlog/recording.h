@@ -1,0 +1,74 @@
+// What a run was asked to record: which columns its log must have, and rows of
+// which steps.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/schema.h"
+
+namespace isoloss::runlog {
+
+/// The keys of a resolved experiment, `section.key`, and their values as they
+/// stand there.
+std::map<std::string, std::string> KeysOf(const std::string& experiment_text);
+
+/// Reads the attributes of a run, its experiment's text above all. What the
+/// text lacks was not asked for, and counts as 0.
+class Recording {
+ public:
+  explicit Recording(const Provenance& provenance);
+
+  /// The keys of the text that are needed to know all of this and are missing
+  /// or no numbers, divided by commas; "" if there are none.
+  const std::string& missing_keys() const { return missing_keys_; }
+
+  /// By the attributes alone; kPairs depends on what was recorded, too.
+  bool IsDue(When when) const;
+  bool HasStatistics(int64_t step) const { return statistics_.Includes(step); }
+  bool HasDigests(int64_t step) const { return digests_.Includes(step); }
+
+  /// Steps of /eval of a run that ended after step `last`: `eval_every`,
+  /// twice as many, ... and the last one planned, from 0.
+  std::vector<int64_t> EvaluatedSteps(int64_t last) const;
+  /// Steps of /tensors likewise.
+  std::vector<int64_t> TensorSteps(int64_t last) const;
+
+  int64_t moe_layers() const { return moe_layers_; }
+  int64_t experts() const { return experts_; }
+  int64_t top_k() const { return top_k_; }
+  int64_t eval_sequences() const { return eval_sequences_; }
+
+ private:
+  /// The first steps, and every few ones.
+  struct Steps {
+    int64_t first = 0;
+    int64_t every = 0;
+    bool Includes(int64_t step) const {
+      return step >= 1 && (step <= first || (every > 0 && step % every == 0));
+    }
+    bool any() const { return first > 0 || every > 0; }
+  };
+
+  int64_t Number(const std::string& key);
+
+  std::map<std::string, std::string> keys_;
+  std::string missing_keys_;
+  bool has_transport_;
+  bool has_routing_;
+  bool has_replay_;
+  int64_t steps_planned_;
+  int64_t moe_layers_;
+  int64_t experts_;
+  int64_t top_k_;
+  int64_t eval_every_;
+  int64_t eval_sequences_;
+  Steps statistics_;
+  Steps digests_;
+};
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,25 @@
+// Rules that a run log's columns obey together.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "isoloss/runlog/domain.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+struct RelationRule {
+  Relation relation;
+  /// What holds, as it stands behind a column's range in docs/run-log.md.
+  const char* rule;
+  Fault fault;
+  /// Where it does not hold first, with numbers; "" if it holds. Columns are as
+  /// long as they must be; what was not recorded is empty, and holds.
+  std::string (*broken)(const RunLog& log);
+};
+
+/// In the order of Relation.
+std::span<const RelationRule> RelationRules();
+
+}  // namespace isoloss::runlog

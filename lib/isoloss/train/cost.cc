@@ -1,0 +1,211 @@
+#include "isoloss/train/cost.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/train/presets.h"
+#include "isoloss/train/trainer.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::train {
+namespace {
+
+/// One step of more products than this is not measured: at the least speed
+/// that was seen, it takes about half a second.
+constexpr double kMostMeasuredFlops = 4e9;
+constexpr int64_t kMeasuredSteps = 3;
+/// No other step begins after so long.
+constexpr double kEnoughSeconds = 0.4;
+
+/// Nothing but steps: no statistics, no evaluation to speak of.
+void LeaveOutExtras(Experiment& experiment) {
+  experiment.train.steps = kMeasuredSteps;
+  experiment.train.warmup_steps = 0;
+  experiment.train.decay_ratio.reset();
+  experiment.log = LogConfig();
+  experiment.log.eval_sequences = 1;
+  experiment.log.statistics_first = experiment.log.statistics_every = 0;
+  experiment.log.digests_first = experiment.log.digests_every = 0;
+  experiment.routing = RoutingConfig();
+}
+
+/// The experiment's own model on as few sequences as its mesh takes.
+Experiment SmallBatch(Experiment experiment) {
+  LeaveOutExtras(experiment);
+  const size_t length = experiment.data.sequence_length;
+  size_t& sequences = experiment.train.sequences_per_batch;
+  const size_t units = experiment.parallel.dispatch_units;
+  const size_t ranks = experiment.parallel.mesh.ranks;
+  sequences = std::min(sequences, units * ((ranks + length - 1) / length));
+  experiment.parallel.transport = "loop";
+  return experiment;
+}
+
+/// A small model in place of one that is too large to be measured.
+Experiment SmallModel(const Experiment& experiment) {
+  const Preset& preset = PresetByName("dsv3-nano");
+  Experiment small;
+  small.path = experiment.path;
+  small.name = experiment.name;
+  small.arms = experiment.arms;  // the first one's name is the baseline's
+  small.model = preset.model;
+  small.train = preset.train;
+  small.parallel = preset.parallel;
+  small.data.sequence_length = preset.sequence_length;
+  small.parallel.mesh.experts = preset.model.num_experts;
+  LeaveOutExtras(small);
+  small.train.sequences_per_batch = 1;
+  return small;
+}
+
+double TokensPerStep(const Experiment& experiment) {
+  return static_cast<double>(experiment.train.sequences_per_batch) *
+         static_cast<double>(experiment.data.sequence_length);
+}
+
+/// Noise; what the tokens are changes no time but that of routing.
+corpus::Corpus SomeCorpus(const Experiment& experiment) {
+  constexpr double kHeldOut = 0.3;
+  const size_t tokens = 10 * (experiment.data.sequence_length + 1);
+  const size_t vocabulary = experiment.model.vocab_size;
+  return corpus::LoadCorpus(
+      corpus::SyntheticSource{vocabulary, 1, std::min<size_t>(vocabulary, 8),
+                              tokens, 0},
+      kHeldOut);
+}
+
+}  // namespace
+
+Crew CrewFor(const Experiment& experiment, size_t runs) {
+  const int processes = transport::DetectLaunch().processes;
+  const int requested = experiment.parallel.workers;
+  int workers = requested > 0 ? requested : AvailableProcessors();
+  if (processes == 1 && experiment.parallel.transport != "mpi") {
+    return {workers, std::min(workers, static_cast<int>(runs))};
+  }
+  const auto online = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
+  if (requested == 0 && workers >= online) {
+    workers = std::max(1, workers / processes);
+  }
+  return {workers, 1};
+}
+
+/// Columns of 8 bytes, texts, headers; twice, for the journal.
+size_t EstimatedLogBytes(const Experiment& experiment, size_t runs) {
+  constexpr size_t kTexts = size_t{256} * 1024;
+  const auto steps = static_cast<size_t>(experiment.train.steps);
+  const model::ModelConfig& model = experiment.model;
+  const size_t layers = model.n_moe_layers();
+  const size_t ranks = experiment.parallel.mesh.ranks;
+  size_t bytes_per_step =
+      128 + layers * (model.num_experts * 16 + 128) + ranks * 24;
+  if (experiment.log.routing) {
+    bytes_per_step += layers * experiment.train.sequences_per_batch *
+                      experiment.data.sequence_length * model.top_k *
+                      sizeof(int32_t);
+  }
+  const size_t evaluations =
+      steps / static_cast<size_t>(experiment.log.eval_every) + 2;
+  // Histograms are mostly zeros; on disk they nearly vanish.
+  const auto tensors =
+      static_cast<size_t>(EstimatedTensorRows(experiment) * 320);
+  return 2 * runs *
+         (kTexts + tensors + ranks * ranks * sizeof(int64_t) +
+          steps * bytes_per_step +
+          evaluations * experiment.log.eval_sequences * sizeof(double));
+}
+
+double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs) {
+  const LogConfig& log = experiment.log;
+  constexpr double kValuesPerParameter = 3;  // the weight and two moments
+  // The newest two, and the one that is being written.
+  double kept = 3;
+  if (log.checkpoint_every == 0 && log.checkpoint_minutes == 0) kept = 1;
+  const double at_once = std::min(
+      static_cast<double>(runs),
+      static_cast<double>(log.checkpoint_every > 0
+                              ? runs
+                              : CrewFor(experiment, runs).side_by_side));
+  return kept * at_once * kValuesPerParameter * sizeof(float) *
+         EstimatedParameters(experiment.model);
+}
+
+void CheckMemory(const Experiment& experiment, const Crew& crew) {
+  const double available = static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                           static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double needed = EstimatedBytes(experiment) * crew.side_by_side;
+  if (needed <= available) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} runs side by side need at least {:.1f} GiB, but this "
+             "machine has {:.1f} GiB. Lower the sizes of [model], "
+             "train.sequences_per_batch, data.sequence_length or "
+             "parallel.workers.",
+             experiment.path.string(), crew.side_by_side, needed / 0x1p30,
+             available / 0x1p30);
+}
+
+MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
+  const Experiment own = SmallBatch(experiment);
+  const bool small_enough =
+      FlopsPerToken(own) * TokensPerStep(own) <= kMostMeasuredFlops;
+  const Experiment measured = small_enough ? own : SmallModel(experiment);
+  Arm subject = arm;
+  if (!small_enough) {
+    subject = {.name = arm.name, .recipe = arm.recipe};
+  }
+  ThreadTeam team(1);
+  std::atomic<bool> enough{false};
+  double seconds_so_far = 0;
+  RunHooks hooks;
+  hooks.stop = &enough;
+  hooks.on_rows = [&](const runlog::RunLog& rows) {
+    for (const double seconds : rows.steps.step_seconds) {
+      seconds_so_far += seconds;
+    }
+    enough.store(seconds_so_far >= kEnoughSeconds);
+  };
+  const runlog::RunLog log =
+      TrainRun(measured, subject, experiment.train.seeds.front(),
+               SomeCorpus(measured), team, hooks);
+  const std::vector<double>& seconds = log.steps.step_seconds;
+  const double least = *std::min_element(seconds.begin(), seconds.end());
+  return {FlopsPerToken(measured) * TokensPerStep(measured) / least,
+          fmt::format("{} steps of {} tokens of {}", seconds.size(),
+                      TokensPerStep(measured),
+                      small_enough ? "this model" : "dsv3-nano")};
+}
+
+double EstimatedSeconds(const Experiment& experiment,
+                        const std::vector<Run>& runs,
+                        const std::vector<double>& flops_per_second) {
+  const double steps = static_cast<double>(experiment.train.steps);
+  // Before step 1, every so many steps, and at the end.
+  const double evaluations =
+      1 + std::ceil(steps / static_cast<double>(experiment.log.eval_every));
+  // Evaluations go forward only, a third of the work.
+  const double tokens =
+      steps * TokensPerStep(experiment) +
+      evaluations / 3 * static_cast<double>(experiment.log.eval_sequences) *
+          static_cast<double>(experiment.data.sequence_length);
+  double thread_seconds = 0;
+  for (const double rate : flops_per_second) {
+    thread_seconds += tokens * FlopsPerToken(experiment) / rate;
+  }
+  const Crew crew = CrewFor(experiment, runs.size());
+  // The last ones do not fill all places.
+  const double rounds = std::ceil(static_cast<double>(runs.size()) /
+                                  static_cast<double>(crew.side_by_side));
+  const double filled =
+      rounds * crew.side_by_side / static_cast<double>(runs.size());
+  return thread_seconds * filled / crew.workers;
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,57 @@
+// What executing runs will take: threads, memory, disk, time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "isoloss/train/runner.h"
+
+namespace isoloss::train {
+
+/// Threads in all, and how many runs share them.
+struct Crew {
+  int workers = 1;
+  int side_by_side = 1;
+};
+
+/// Processes of one job run one run after the other, all in the same order; a
+/// job of one does too, because MPI is for one thread. Processes that the
+/// launcher did not bind to processors of their own are taken to share the
+/// machine's.
+Crew CrewFor(const Experiment& experiment, size_t runs);
+
+/// Upper estimate of what the logs of so many runs take, in bytes, while they
+/// are made.
+size_t EstimatedLogBytes(const Experiment& experiment, size_t runs);
+
+/// Bytes of the checkpoints that stand side by side at most, of all runs.
+double EstimatedCheckpointBytes(const Experiment& experiment, size_t runs);
+
+/// Floating-point operations of the products of one token, forward and
+/// backward: 6 for each weight that it meets, and attention's.
+double FlopsPerToken(const Experiment& experiment);
+
+/// Refuses what the machine can't hold; it would end in swapping or a kill.
+/// Errors   ConfigError.
+void CheckMemory(const Experiment& experiment, const Crew& crew);
+
+/// How fast one thread trains.
+struct MeasuredRate {
+  double flops_per_second = 0;
+  std::string how;  ///< what was measured, for people
+};
+
+/// Trains a few steps of `arm` on a single thread, on a batch so small that it
+/// takes less than about a second, or a small model with the arm's recipe in
+/// place of a large one. Leaves nothing behind. Not for one of several
+/// processes of a job.
+MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm);
+
+/// Seconds that `runs` take with an even share of the threads, by the rate of
+/// each run's arm, evaluations included.
+double EstimatedSeconds(const Experiment& experiment,
+                        const std::vector<Run>& runs,
+                        const std::vector<double>& flops_per_second);
+
+}  // namespace isoloss::train

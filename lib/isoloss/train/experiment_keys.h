@@ -1,0 +1,25 @@
+// Every key of an experiment file, for hints and for the test of its document.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace isoloss::train {
+
+struct ExperimentKey {
+  std::string section;  ///< "train"; "" at the top; "arms.NAME" of any arm
+  std::string name;
+  /// As TOML; empty if a file that leaves it out has none.
+  std::string default_value;
+
+  std::string Dotted() const;  ///< "train.steps"
+};
+
+/// All keys, in the order of Experiment::ResolvedToml, with their defaults
+/// where no preset is given.
+std::vector<ExperimentKey> ExperimentKeys();
+
+/// All of them, dotted.
+const std::vector<std::string>& ExperimentKeyNames();
+
+}  // namespace isoloss::train

@@ -1,0 +1,72 @@
+#include "isoloss/base/toml_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace isoloss {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Dots(int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += ".a";
+  return text;
+}
+
+/// "" or the error, with its line.
+std::string ErrorOf(const std::string& text) {
+  try {
+    ParseToml(text);
+  } catch (const toml::parse_error& error) {
+    return std::to_string(error.source().begin.line) + ": " +
+           std::string(error.description());
+  }
+  return "";
+}
+
+TEST(ParseToml, TakesWhatIsTomlAndNoKey) {
+  const std::string dots = "." + Dots(100);
+  for (const std::string& text :
+       {"x = 1.5 # " + dots, "x = \"" + dots + "\"", "x = '" + dots + "'",
+        "x = \"\"\"\n" + dots + "\n\"\"\"", "x = '''" + dots + "'''",
+        "x = \"\\\"" + dots + "\"", std::string("a.b.c = [1.0, 2.0]"),
+        "a" + Dots(kMaxKeyParts - 1) + " = 1",
+        std::string("x = [1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5, 9.5, 0.5, "
+                    "1.5, 2.5, 3.5, 4.5, 5.5, 6.5, 7.5, 8.5]")}) {
+    EXPECT_EQ(ErrorOf(text), "") << text;
+  }
+}
+
+TEST(ParseToml, RefusesDeepKeysWhereverTheyStand) {
+  const std::string deep = "a" + Dots(kMaxKeyParts);
+  for (const std::string& text :
+       {deep + " = 1", "[" + deep + "]", "[[" + deep + "]]",
+        "x = {" + deep + " = 1}", "\"a\"" + Dots(kMaxKeyParts) + " = 1",
+        "x = {y = \"\"\"a\"\"\"\", " + deep + " = 1}",
+        "x = {y = '''a''''', " + deep + " = 1}",
+        "x = {y = \"\\\\\", " + deep + " = 1}",
+        "x = {y = '\\', " + deep + " = 1}",
+        "x = {y = \"#\", " + deep + " = 1}"}) {
+    EXPECT_THAT(ErrorOf(text), HasSubstr("1: A key has more than 16 parts"))
+        << text;
+  }
+  EXPECT_THAT(ErrorOf("x = \"\"\"\n\n\"\"\"\ny = 1\n" + deep + " = 1"),
+              HasSubstr("5: A key has more than 16 parts"));
+}
+
+TEST(ParseToml, RefusesWhatTheParserWouldDescendInto) {
+  const std::string deep = "a" + Dots(40'000);
+  EXPECT_NE(ErrorOf(deep + " = 1"), "");
+  // Deep values of deep keys: both limits together.
+  std::string nested;
+  for (int i = 0; i < 300; ++i) nested += "{a" + Dots(kMaxKeyParts - 1) + " = ";
+  EXPECT_NE(ErrorOf("x = " + nested + "1"), "");
+  EXPECT_THAT(ErrorOf(std::string(kMaxTomlBytes + 1, '#')),
+              HasSubstr("more than 4 MiB"));
+}
+
+}  // namespace
+}  // namespace isoloss

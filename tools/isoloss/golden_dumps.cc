@@ -1,0 +1,162 @@
+#include "golden_dumps.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "golden_folder.h"
+#include "isoloss/runlog/tensor_dump.h"
+
+namespace isoloss::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::DumpedTensor;
+using runlog::TensorColumns;
+
+/// What the elements themselves say of some statistics; all exact.
+struct Figures {
+  double nonfinite = 0;
+  double zeros = 0;
+  double min = std::numeric_limits<double>::infinity();
+  double max = -std::numeric_limits<double>::infinity();
+};
+
+Figures FiguresOf(std::span<const float> values) {
+  Figures figures;
+  for (const float value : values) {
+    if (!std::isfinite(value)) {
+      ++figures.nonfinite;
+      continue;
+    }
+    if (value == 0) ++figures.zeros;
+    figures.min = std::min<double>(figures.min, value);
+    figures.max = std::max<double>(figures.max, value);
+  }
+  return figures;
+}
+
+std::string StatisticsFault(const DumpedTensor& tensor,
+                            const TensorColumns& logged, size_t at) {
+  const Figures found = FiguresOf(tensor.values);
+  const bool any = found.min <= found.max;
+  const std::pair<size_t, double> figures[] = {
+      {runlog::kStat_numel, static_cast<double>(tensor.values.size())},
+      {runlog::kStat_nonfinite_num, found.nonfinite},
+      {runlog::kStat_zeros_num, found.zeros},
+      {runlog::kStat_min, found.min},
+      {runlog::kStat_max, found.max},
+  };
+  for (const auto& [statistic, figure] : figures) {
+    const std::vector<double>& column = logged.statistics[statistic];
+    // NaN: nothing was logged of this tensor at this step.
+    if (!any || column.empty() || std::isnan(column[at])) continue;
+    if (column[at] == figure) continue;
+    return fmt::format("its {} is {}, but {} in the log",
+                       runlog::kTensorStatistics[statistic].name, figure,
+                       column[at]);
+  }
+  return "";
+}
+
+std::string ScalesFault(std::span<const uint8_t> scales,
+                        std::span<const int32_t> histogram, size_t at) {
+  if (histogram.empty()) return "";
+  const auto logged =
+      histogram.subspan(at * runlog::kScaleBytes, runlog::kScaleBytes);
+  // No block: nothing was logged of this operand at this step.
+  if (std::ranges::all_of(logged, [](int32_t n) { return n == 0; })) return "";
+  std::array<int32_t, runlog::kScaleBytes> found{};
+  for (const uint8_t scale : scales) ++found[scale];
+  for (size_t byte = 0; byte < found.size(); ++byte) {
+    if (found[byte] == logged[byte]) continue;
+    return fmt::format("{} blocks have scale byte {}, but {} in the log",
+                       found[byte], byte, logged[byte]);
+  }
+  return "";
+}
+
+/// That the step's row of the log is of these tensors.
+std::string LogFault(const runlog::TensorDump& dump,
+                     const runlog::RunLog& log) {
+  const TensorColumns& logged = log.tensors;
+  const auto step = std::ranges::find(logged.step, dump.step);
+  if (step == logged.step.end()) return "";
+  const auto row = static_cast<size_t>(step - logged.step.begin());
+  for (const DumpedTensor& tensor : dump.tensors) {
+    const auto name = std::ranges::find(logged.names, tensor.name);
+    if (name == logged.names.end()) {
+      return fmt::format("{}: the log knows no such tensor", tensor.name);
+    }
+    const size_t at = row * logged.names.size() +
+                      static_cast<size_t>(name - logged.names.begin());
+    std::string fault = StatisticsFault(tensor, logged, at);
+    if (fault.empty()) {
+      fault = ScalesFault(tensor.scales_rowwise, logged.e8m0_histogram, at);
+    }
+    if (fault.empty()) {
+      fault = ScalesFault(tensor.scales_columnwise,
+                          logged.e8m0_histogram_columnwise, at);
+    }
+    if (!fault.empty()) return fmt::format("{}: {}", tensor.name, fault);
+  }
+  return "";
+}
+
+/// Elements as bytes: NaN equals itself, and -0 is not 0.
+bool SameBits(const DumpedTensor& a, const DumpedTensor& b) {
+  return a.kind == b.kind && a.order == b.order && a.rows == b.rows &&
+         a.cols == b.cols && a.segment_ends == b.segment_ends &&
+         a.values.size() == b.values.size() &&
+         std::memcmp(a.values.data(), b.values.data(),
+                     a.values.size() * sizeof(float)) == 0 &&
+         a.codes_rowwise == b.codes_rowwise &&
+         a.scales_rowwise == b.scales_rowwise &&
+         a.codes_columnwise == b.codes_columnwise &&
+         a.scales_columnwise == b.scales_columnwise;
+}
+
+/// Both are of one run and step, executed in two ways.
+std::string Difference(const runlog::TensorDump& a,
+                       const runlog::TensorDump& b) {
+  // Of the tensors that both hold; each lane chooses its own.
+  for (const DumpedTensor& tensor : a.tensors) {
+    const auto other =
+        std::ranges::find(b.tensors, tensor.name, &DumpedTensor::name);
+    if (other != b.tensors.end() && !SameBits(tensor, *other)) {
+      return fmt::format("{}: another lane dumped other bits", tensor.name);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string GoldenDumps::Add(const fs::path& out,
+                             const std::vector<compare::Run>& runs) {
+  const fs::path folder = out / runlog::kDumpFolder;
+  if (!fs::is_directory(folder)) return "";
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    const runlog::TensorDump dump = runlog::ReadTensorDump(entry.path());
+    std::string fault;
+    for (const compare::Run& run : runs) {
+      if (GoldenName(run) == dump.run) fault = LogFault(dump, run.log);
+    }
+    const auto [first, is_first] = files_.emplace(name, entry.path());
+    if (fault.empty() && !is_first) {
+      fault = Difference(runlog::ReadTensorDump(first->second), dump);
+    }
+    if (!fault.empty()) return fmt::format("{}: {}", name, fault);
+  }
+  return "";
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,49 @@
+#include "json_output.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::cli {
+namespace {
+
+bool printed = false;
+
+}  // namespace
+
+void DeclareJson(CLI::App& app, bool& json, const std::string& what) {
+  app.add_flag("--json", json,
+               fmt::format("Print one JSON object, {}, in place of text; of an "
+                           "error its kind and message",
+                           what));
+}
+
+bool AsksForJson(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--json") return true;
+  }
+  return false;
+}
+
+void PrintJson(const Json& object) {
+  // Text of files may be in any encoding; JSON is UTF-8.
+  PrintJsonText(object.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+void PrintJsonText(const std::string& text) {
+  ISOLOSS_ASSERT(!printed);
+  printed = true;
+  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+}
+
+void PrintJsonError(const std::string& kind, const std::string& message,
+                    ExitCode code) {
+  if (printed) return;
+  PrintJson({{"error", {{"kind", kind}, {"message", message}}},
+             {"exit_code", static_cast<int>(code)}});
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,30 @@
+// What a command prints with --json: one object on standard output, whatever
+// happens; all else that it has to say goes to standard error.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "exit_code.h"
+#include "json_numbers.h"
+
+namespace isoloss::cli {
+
+/// Declares --json. `what` says what the object holds.
+void DeclareJson(CLI::App& app, bool& json, const std::string& what);
+
+/// Is it among the arguments? Asked of them, since an error may come before
+/// they are parsed.
+bool AsksForJson(int argc, char** argv);
+
+/// The object of this process; called once.
+void PrintJson(const Json& object);
+/// As PrintJson, of text that holds one object.
+void PrintJsonText(const std::string& text);
+
+/// Of a command that ends without one: {"error": {"kind", "message"},
+/// "exit_code"}. Nothing if an object has been printed.
+void PrintJsonError(const std::string& kind, const std::string& message,
+                    ExitCode code);
+
+}  // namespace isoloss::cli
