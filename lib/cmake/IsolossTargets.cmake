@@ -48,12 +48,13 @@ function(isoloss_library name)
     VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
-# isoloss_test(<name> LABELS ... [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])
+# isoloss_test(<name> LABELS ... [LONG regex] [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])
 # Builds <name>.cc with GoogleTest and registers its cases under the labels.
 # Labels: unit, conformance, golden, determinism, cli; `long` marks what the
-# quick tier leaves out.
+# quick tier leaves out, some five seconds and more. LONG: only the cases that
+# match have this label, too.
 function(isoloss_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LABELS;DEPENDS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "TIMEOUT;LONG" "LABELS;DEPENDS;SOURCES" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
   endif()
@@ -72,6 +73,12 @@ function(isoloss_test name)
   set(labels_file ${CMAKE_CURRENT_BINARY_DIR}/${name}_labels.cmake)
   file(WRITE ${labels_file}
     "set_tests_properties(\${${name}_cases} PROPERTIES LABELS \"${ARG_LABELS}\")\n")
+  if(ARG_LONG)
+    file(APPEND ${labels_file}
+      "set(long \${${name}_cases})\n"
+      "list(FILTER long INCLUDE REGEX \"${ARG_LONG}\")\n"
+      "set_tests_properties(\${long} PROPERTIES LABELS \"${ARG_LABELS};long\")\n")
+  endif()
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${labels_file})
 endfunction()
 

@@ -5,9 +5,13 @@
 
 #include <string>
 
+#include "isoloss/base/error.h"
+
 namespace isoloss {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 std::string Dots(int count) {
@@ -19,10 +23,10 @@ std::string Dots(int count) {
 /// "" or the error, with its line.
 std::string ErrorOf(const std::string& text) {
   try {
-    ParseToml(text);
-  } catch (const toml::parse_error& error) {
-    return std::to_string(error.source().begin.line) + ": " +
-           std::string(error.description());
+    ParseToml(text, "file", "Remedy.");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
   }
   return "";
 }
@@ -50,11 +54,14 @@ TEST(ParseToml, RefusesDeepKeysWhereverTheyStand) {
         "x = {y = \"\\\\\", " + deep + " = 1}",
         "x = {y = '\\', " + deep + " = 1}",
         "x = {y = \"#\", " + deep + " = 1}"}) {
-    EXPECT_THAT(ErrorOf(text), HasSubstr("1: A key has more than 16 parts"))
+    EXPECT_THAT(ErrorOf(text),
+                HasSubstr("file:1:1: A key has more than 16 parts"))
         << text;
   }
   EXPECT_THAT(ErrorOf("x = \"\"\"\n\n\"\"\"\ny = 1\n" + deep + " = 1"),
-              HasSubstr("5: A key has more than 16 parts"));
+              HasSubstr("file:5:1: A key has more than 16 parts"));
+  EXPECT_THAT(ErrorOf("x = 1\ny = "),
+              AllOf(HasSubstr("file:2:"), EndsWith(". Remedy.")));
 }
 
 TEST(ParseToml, RefusesWhatTheParserWouldDescendInto) {

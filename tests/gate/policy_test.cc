@@ -105,9 +105,9 @@ TEST(Policy, NamesLineAndRuleOfABadValue) {
 
 TEST(Policy, NamesTheLineOfMalformedToml) {
   EXPECT_THAT(ErrorOf("alpha = 0.05\npower = = 1\n"),
-              HasSubstr("gate.toml:2: "));
+              HasSubstr("gate.toml:2:9: "));
   EXPECT_THAT(ErrorOf("alpha = 0.05\nalpha = 0.05\n"),
-              HasSubstr("gate.toml:2: "));
+              HasSubstr("gate.toml:2:9: "));
 }
 
 TEST(ReadPolicy, NamesAFileThatCannotBeRead) {

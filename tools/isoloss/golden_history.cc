@@ -115,19 +115,13 @@ History History::Read(const std::filesystem::path& path) {
   const std::string text = ReadTextFile(
       path, "Make the goldens with `isoloss golden update FOLDER --new`.");
   History history;
-  try {
-    const toml::table root = ParseToml(text, file);
-    for (const toml::node& node : TableReader(root, file).Array("entry")) {
-      const toml::table* entry = node.as_table();
-      if (entry != nullptr) {
-        history.entries_.push_back(ParseEntry(*entry, file));
-      }
+  const toml::table root = ParseToml(
+      text, file, "`isoloss golden update` writes this file: restore it.");
+  for (const toml::node& node : TableReader(root, file).Array("entry")) {
+    const toml::table* entry = node.as_table();
+    if (entry != nullptr) {
+      history.entries_.push_back(ParseEntry(*entry, file));
     }
-  } catch (const toml::parse_error& error) {
-    ThrowError(ErrorKind::kConfig,
-               "{}:{}: {}. The file is written by `isoloss golden update`: "
-               "restore it.",
-               file, error.source().begin.line, error.description());
   }
   std::string previous;
   for (size_t i = 0; i < history.entries_.size(); ++i) {

@@ -188,14 +188,8 @@ Suite ReadSuite(const fs::path& folder) {
   const fs::path path = folder / kGoldenSuite;
   Suite suite;
   if (!fs::exists(path)) return suite;
-  toml::table root;
-  try {
-    root = ParseToml(ReadTextFile(path, "Restore it."));
-  } catch (const toml::parse_error& error) {
-    ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}. Correct the TOML.",
-               path.string(), error.source().begin.line,
-               error.source().begin.column, error.description());
-  }
+  toml::table root =
+      ParseToml(ReadTextFile(path, "Restore it."), path.string());
   const train::Origin origin(path.string());
   train::FieldReader top(root, "", origin);
   top.Flag("aborts", suite.aborts);

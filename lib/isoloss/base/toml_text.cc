@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "isoloss/base/error.h"
+
 namespace isoloss {
 namespace {
 
@@ -69,17 +71,25 @@ class KeyScanner {
 
 }  // namespace
 
-toml::table ParseToml(std::string_view text, std::string_view name) {
-  const auto fail = [](const char* what, toml::source_index line) {
-    const toml::source_position place = {line, 1};
-    throw toml::parse_error(what, toml::source_region{place, place, nullptr});
+toml::table ParseToml(std::string_view text, std::string_view file,
+                      std::string_view remedy) {
+  const auto fail = [&](std::string_view what,
+                        const toml::source_position& place) {
+    ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}. {}", file, place.line,
+               place.column, what, remedy);
   };
   if (text.size() > kMaxTomlBytes) {
-    fail("The text has more than 4 MiB, but that of a TOML file has less", 1);
+    fail("The text has more than 4 MiB, but that of a TOML file has less",
+         {1, 1});
   }
   const toml::source_index deep = KeyScanner(text).DeepLine();
-  if (deep > 0) fail("A key has more than 16 parts between dots", deep);
-  return toml::parse(text, name);
+  if (deep > 0) fail("A key has more than 16 parts between dots", {deep, 1});
+  try {
+    return toml::parse(text, file);
+  } catch (const toml::parse_error& error) {
+    fail(error.description(), error.source().begin);
+  }
+  return {};
 }
 
 }  // namespace isoloss

@@ -189,14 +189,10 @@ Policy ReadPolicy(const std::filesystem::path& path) {
 
 Policy ParsePolicy(std::string_view text, std::string_view name) {
   Policy policy;
-  try {
-    const toml::table table = ParseToml(text, name);
-    for (const auto& [given, node] : table) {
-      const PolicyKey& key = FindKey(given, name);
-      std::visit(Assign(key, node, name, policy), key.field);
-    }
-  } catch (const toml::parse_error& error) {
-    FailAt(name, error.source(), std::string(error.description()) + ".");
+  const toml::table table = ParseToml(text, name);
+  for (const auto& [given, node] : table) {
+    const PolicyKey& key = FindKey(given, name);
+    std::visit(Assign(key, node, name, policy), key.field);
   }
   return policy;
 }

@@ -376,14 +376,7 @@ std::filesystem::path Experiment::ReplayPath(uint64_t seed) const {
 Experiment ParseExperiment(std::string_view text,
                            const std::filesystem::path& path,
                            const ExperimentInputs& inputs) {
-  toml::table root;
-  try {
-    root = ParseToml(text);
-  } catch (const toml::parse_error& error) {
-    ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}. Correct the TOML.",
-               path.string(), error.source().begin.line,
-               error.source().begin.column, error.description());
-  }
+  toml::table root = ParseToml(text, path.string());
   Origin origin(path.string());
   origin.SetKnownKeys(ExperimentKeyNames());
   for (const std::string& text_override : inputs.overrides) {

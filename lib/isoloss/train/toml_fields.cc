@@ -94,9 +94,9 @@ std::unique_ptr<toml::table> ParseOverrideValue(std::string_view value) {
   if (value.find_first_of("\r\n") != std::string_view::npos) return nullptr;
   auto holder = std::make_unique<toml::table>();
   try {
-    *holder = ParseToml(fmt::format("value = {}", value));
+    *holder = ParseToml(fmt::format("value = {}", value), "--set");
     return holder;
-  } catch (const toml::parse_error&) {
+  } catch (const Error&) {
     const bool bare_word =
         !value.empty() &&
         value.find_first_of(" \t\"'[]{}=,#") == std::string_view::npos;
