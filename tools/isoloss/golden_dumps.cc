@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "golden_folder.h"
+#include "isoloss/formats/format.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::cli {
@@ -41,6 +42,13 @@ Figures FiguresOf(std::span<const float> values) {
     figures.max = std::max<double>(figures.max, value);
   }
   return figures;
+}
+
+/// NaN if either is.
+float Larger(float amax, float value) {
+  return std::isnan(amax) || std::isnan(value)
+             ? std::numeric_limits<float>::quiet_NaN()
+             : std::max(amax, std::fabs(value));
 }
 
 std::string StatisticsFault(const DumpedTensor& tensor,
@@ -83,6 +91,75 @@ std::string ScalesFault(std::span<const uint8_t> scales,
   return "";
 }
 
+/// That every block of an operand has the scale of its largest magnitude: by
+/// each rule of ours that is then below twice the largest power of two of the
+/// format, and at least half of it.
+class BlockScales {
+ public:
+  BlockScales(const std::string& format, const char* where)
+      : where_(where),
+        power_(std::exp2(
+            std::ilogb(formats::MaxFinite(formats::FormatByName(format))))) {}
+
+  /// The block whose largest magnitude is `amax` has the byte `scale`.
+  void Add(float amax, uint8_t scale) {
+    // Bytes at the ends are where scales saturate or stand for NaN.
+    constexpr uint8_t kLargest = 253;
+    if (!std::isfinite(amax) || scale == 0 || scale > kLargest) return;
+    const double scaled = std::ldexp(amax, 127 - scale);
+    if (scaled >= 2 * power_ || scaled < power_ / 2) {
+      fault_ = fmt::format("a block {} with largest magnitude {} has scale {}",
+                           where_, amax, scale);
+    }
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  const char* where_;
+  const double power_;
+  std::string fault_;
+};
+
+constexpr size_t kBlock = 32;  // elements that share a scale
+
+std::string RowScalesFault(const DumpedTensor& tensor) {
+  if (tensor.format_rowwise.empty()) return "";
+  BlockScales blocks(tensor.format_rowwise, "along a row");
+  const auto cols = static_cast<size_t>(tensor.cols);
+  const size_t per_row = (cols + kBlock - 1) / kBlock;
+  for (size_t i = 0; i < tensor.scales_rowwise.size(); ++i) {
+    const size_t first = i % per_row * kBlock;
+    const size_t last = std::min(first + kBlock, cols);
+    float amax = 0;
+    for (size_t col = first; col < last; ++col) {
+      amax = Larger(amax, tensor.values[i / per_row * cols + col]);
+    }
+    blocks.Add(amax, tensor.scales_rowwise[i]);
+  }
+  return blocks.fault();
+}
+
+std::string ColumnScalesFault(const DumpedTensor& tensor) {
+  if (tensor.format_columnwise.empty()) return "";
+  BlockScales blocks(tensor.format_columnwise, "down a column");
+  const auto cols = static_cast<size_t>(tensor.cols);
+  size_t block = 0;
+  size_t first = 0;
+  for (const int64_t segment_end : tensor.segment_ends) {
+    const auto end = static_cast<size_t>(segment_end);
+    for (; first < end; first = std::min(first + kBlock, end), ++block) {
+      for (size_t col = 0; col < cols; ++col) {
+        float amax = 0;
+        for (size_t row = first; row < std::min(first + kBlock, end); ++row) {
+          amax = Larger(amax, tensor.values[row * cols + col]);
+        }
+        blocks.Add(amax, tensor.scales_columnwise[block * cols + col]);
+      }
+    }
+  }
+  return blocks.fault();
+}
+
 /// That the step's row of the log is of these tensors.
 std::string LogFault(const runlog::TensorDump& dump,
                      const runlog::RunLog& log) {
@@ -105,6 +182,8 @@ std::string LogFault(const runlog::TensorDump& dump,
       fault = ScalesFault(tensor.scales_columnwise,
                           logged.e8m0_histogram_columnwise, at);
     }
+    if (fault.empty()) fault = RowScalesFault(tensor);
+    if (fault.empty()) fault = ColumnScalesFault(tensor);
     if (!fault.empty()) return fmt::format("{}: {}", tensor.name, fault);
   }
   return "";
