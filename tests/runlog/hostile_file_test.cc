@@ -34,6 +34,7 @@ using isoloss::testing::EditWithHdf5;
 using isoloss::testing::ErrorOfReading;
 using isoloss::testing::Sealed;
 using isoloss::testing::TemporaryFolder;
+using isoloss::testing::Unlink;
 using isoloss::testing::Unsealed;
 using isoloss::testing::WriteBytes;
 using ::testing::HasSubstr;
@@ -45,10 +46,6 @@ struct Trick {
 };
 
 void PrintTo(const Trick& trick, std::ostream* out) { *out << trick.name; }
-
-void Unlink(const h5::Handle& file, const char* name) {
-  ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0);
-}
 
 /// Puts a dataset of doubles in the place of /steps/loss_nats.
 void PutLosses(const h5::Handle& file, const std::vector<hsize_t>& extent,

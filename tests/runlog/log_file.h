@@ -59,6 +59,11 @@ inline void EditWithHdf5(
   edit(file);
 }
 
+/// Removes the object `name` of an open file.
+inline void Unlink(const runlog::h5::Handle& file, const char* name) {
+  ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0);
+}
+
 /// The message of the error of kind `kind` that reading throws. Nothing may
 /// appear on stderr.
 inline std::string ErrorOfReading(const std::filesystem::path& path,

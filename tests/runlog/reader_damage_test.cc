@@ -22,6 +22,7 @@ using isoloss::testing::EditWithHdf5;
 using isoloss::testing::ErrorOfReading;
 using isoloss::testing::Sealed;
 using isoloss::testing::TemporaryFolder;
+using isoloss::testing::Unlink;
 using isoloss::testing::WriteBytes;
 using ::testing::HasSubstr;
 
@@ -33,10 +34,6 @@ struct Damage {
 };
 
 void PrintTo(const Damage& damage, std::ostream* out) { *out << damage.name; }
-
-void Unlink(const h5::Handle& file, const char* name) {
-  ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0);
-}
 
 /// Replaces a dataset by one of another type or extent, with the same unit.
 template <typename T>

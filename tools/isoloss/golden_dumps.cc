@@ -13,6 +13,7 @@
 
 #include "golden_folder.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/formats/mx_block.h"
 #include "isoloss/runlog/tensor_dump.h"
 
 namespace isoloss::cli {
@@ -120,16 +121,15 @@ class BlockScales {
   std::string fault_;
 };
 
-constexpr size_t kBlock = 32;  // elements that share a scale
-
 std::string RowScalesFault(const DumpedTensor& tensor) {
   if (tensor.format_rowwise.empty()) return "";
   BlockScales blocks(tensor.format_rowwise, "along a row");
   const auto cols = static_cast<size_t>(tensor.cols);
-  const size_t per_row = (cols + kBlock - 1) / kBlock;
+  const size_t per_row =
+      (cols + formats::kMxBlockSize - 1) / formats::kMxBlockSize;
   for (size_t i = 0; i < tensor.scales_rowwise.size(); ++i) {
-    const size_t first = i % per_row * kBlock;
-    const size_t last = std::min(first + kBlock, cols);
+    const size_t first = i % per_row * formats::kMxBlockSize;
+    const size_t last = std::min(first + formats::kMxBlockSize, cols);
     float amax = 0;
     for (size_t col = first; col < last; ++col) {
       amax = Larger(amax, tensor.values[i / per_row * cols + col]);
@@ -147,10 +147,12 @@ std::string ColumnScalesFault(const DumpedTensor& tensor) {
   size_t first = 0;
   for (const int64_t segment_end : tensor.segment_ends) {
     const auto end = static_cast<size_t>(segment_end);
-    for (; first < end; first = std::min(first + kBlock, end), ++block) {
+    for (; first < end;
+         first = std::min(first + formats::kMxBlockSize, end), ++block) {
       for (size_t col = 0; col < cols; ++col) {
         float amax = 0;
-        for (size_t row = first; row < std::min(first + kBlock, end); ++row) {
+        for (size_t row = first;
+             row < std::min(first + formats::kMxBlockSize, end); ++row) {
           amax = Larger(amax, tensor.values[row * cols + col]);
         }
         blocks.Add(amax, tensor.scales_columnwise[block * cols + col]);
