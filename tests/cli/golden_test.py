@@ -282,9 +282,10 @@ set = ["parallel.workers=4"]
 [lanes.resume]
 stops = [2, 5]
 [lanes.killed]
-stops = [3, 4]
+stops = [3, 5]
 set = ["log.checkpoint_every=2"]
 loses = ["checkpoint"]
+resumes = [2, 4]
 [lanes.cut]
 stops = [3]
 set = ["log.checkpoint_every=2"]
@@ -331,6 +332,20 @@ loses = ["journal"]
             self.assertTrue((self.folder / "dumping" / "1-golden" / f"lane-{lane}" / "dumps" /
                              "mxfp8-seed1.dump-000001.h5").exists())
 
+    def test_a_lane_that_goes_on_from_another_step_fails(self):
+        self.suite("""[lanes.killed]
+stops = [3]
+set = ["log.checkpoint_every=2"]
+loses = ["checkpoint"]
+resumes = [3]
+""")
+
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, FAIL, result.stderr)
+        self.assertIn("killed               lane: fail: bf16-seed1: it went on from step [2], "
+                      "not [3]", result.stdout)
+
     def test_a_lane_that_parts_fails_and_says_where(self):
         self.suite('[lanes.faster]\nset = ["train.lr=0.002"]\n')
 
@@ -348,6 +363,10 @@ loses = ["journal"]
                            ("[lanes.x]\nset = ['a=1']\nloses = ['record']\n", "needs `stops`"),
                            ("[lanes.x]\nstops = [1]\nloses = ['journals']\n",
                             "Did you mean `journal`?"),
+                           ("[lanes.x]\nstops = [1]\nloses = ['checkpoint']\n",
+                            "must name one for each of the 1 of `stops`"),
+                           ("[lanes.x]\nset = ['a=1']\nmesh_after_stop = ['parallel.ranks=2']\n",
+                            "needs `stops`"),
                            ("[lanes.x]\nprocesses = 0\n", "processes"),
                            ("[lanes.x\n", "Correct the TOML")):
             with self.subTest(text=text):

@@ -232,9 +232,11 @@ void CompareLanes(const Case& one, Found& found) {
       continue;
     }
     const LaneResult& result = one.lanes[i];
-    std::string difference = result.fault.empty()
-                                 ? FirstDifference(one.rerun.runs, result.runs)
-                                 : result.fault;
+    std::string difference =
+        result.fault.empty()
+            ? FirstDifference(ExpectedOfLane(lane, one.rerun.runs, result.runs),
+                              result.runs)
+            : result.fault;
     if (difference.empty()) {
       difference = dumps.Add(FolderOf(one, lane), result.runs);
     }

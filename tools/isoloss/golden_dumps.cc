@@ -45,13 +45,6 @@ Figures FiguresOf(std::span<const float> values) {
   return figures;
 }
 
-/// NaN if either is.
-float Larger(float amax, float value) {
-  return std::isnan(amax) || std::isnan(value)
-             ? std::numeric_limits<float>::quiet_NaN()
-             : std::max(amax, std::fabs(value));
-}
-
 std::string StatisticsFault(const DumpedTensor& tensor,
                             const TensorColumns& logged, size_t at) {
   const Figures found = FiguresOf(tensor.values);
@@ -92,74 +85,133 @@ std::string ScalesFault(std::span<const uint8_t> scales,
   return "";
 }
 
-/// That every block of an operand has the scale of its largest magnitude: by
-/// each rule of ours that is then below twice the largest power of two of the
-/// format, and at least half of it.
-class BlockScales {
+/// One orientation of a quantised operand, looked at block by block.
+class Operand {
  public:
-  BlockScales(const std::string& format, const char* where)
-      : where_(where),
-        power_(std::exp2(
-            std::ilogb(formats::MaxFinite(formats::FormatByName(format))))) {}
+  Operand(const DumpedTensor& tensor, const char* where,
+          const std::string& format, const std::vector<uint8_t>& codes,
+          const std::vector<uint8_t>& scales)
+      : values_(tensor.values),
+        where_(where),
+        codes_(codes),
+        scales_(scales),
+        format_(formats::FormatByName(format)),
+        power_(std::exp2(format_.emax)) {
+    for (unsigned code = 0; code < 1U << format_.bits(); ++code) {
+      const double value = formats::Decode(format_, static_cast<uint8_t>(code));
+      if (std::isfinite(value)) representable_.push_back(value);
+    }
+    std::ranges::sort(representable_);
+  }
 
-  /// The block whose largest magnitude is `amax` has the byte `scale`.
-  void Add(float amax, uint8_t scale) {
+  /// Block number `block` holds `elements` of the tensor.
+  void CheckBlock(size_t block, const std::vector<size_t>& elements) {
+    const uint8_t scale = scales_[block];
+    float amax = 0;
+    for (const size_t i : elements) {
+      // Blocks that are not finite are for the oracle.
+      if (!std::isfinite(values_[i])) return;
+      amax = std::max(amax, std::fabs(values_[i]));
+    }
+    CheckScale(amax, scale);
+    for (const size_t i : elements) CheckCode(i, scale);
+  }
+  const std::string& fault() const { return fault_; }
+
+ private:
+  /// By each rule of ours the scaled block's largest magnitude is below twice
+  /// the largest power of two of the format, and at least half of it.
+  void CheckScale(float amax, uint8_t scale) {
     // Bytes at the ends are where scales saturate or stand for NaN.
     constexpr uint8_t kLargest = 253;
-    if (!std::isfinite(amax) || scale == 0 || scale > kLargest) return;
+    if (scale == 0 || scale > kLargest) return;
     const double scaled = std::ldexp(amax, 127 - scale);
     if (scaled >= 2 * power_ || scaled < power_ / 2) {
       fault_ = fmt::format("a block {} with largest magnitude {} has scale {}",
                            where_, amax, scale);
     }
   }
-  const std::string& fault() const { return fault_; }
 
- private:
+  /// No other value of the format is nearer to the element; of two that are as
+  /// near the code is even.
+  void CheckCode(size_t i, uint8_t scale) {
+    constexpr uint8_t kNanScale = 255;
+    if (scale == kNanScale) return;
+    const double scaled =
+        std::clamp(std::ldexp(static_cast<double>(values_[i]), 127 - scale),
+                   representable_.front(), representable_.back());
+    const double value = formats::Decode(format_, codes_[i]);
+    const auto above = std::ranges::lower_bound(representable_, scaled);
+    const double up = *above - scaled;
+    const double down =
+        above == representable_.begin() ? up : scaled - *std::prev(above);
+    const bool nearest = std::fabs(value - scaled) == std::min(up, down);
+    const bool even = up != down || up == 0 || codes_[i] % 2 == 0;
+    if (nearest && even && std::signbit(value) == std::signbit(values_[i])) {
+      return;
+    }
+    fault_ = fmt::format("element {} is {}, but its code {} {} with scale {}",
+                         values_[i], i, codes_[i], where_, scale);
+  }
+
+  std::span<const float> values_;
   const char* where_;
+  std::span<const uint8_t> codes_;
+  std::span<const uint8_t> scales_;
+  const formats::Format& format_;
   const double power_;
+  std::vector<double> representable_;  ///< ascending
   std::string fault_;
 };
 
-std::string RowScalesFault(const DumpedTensor& tensor) {
+std::string RowsFault(const DumpedTensor& tensor) {
   if (tensor.format_rowwise.empty()) return "";
-  BlockScales blocks(tensor.format_rowwise, "along a row");
+  Operand operand(tensor, "along a row", tensor.format_rowwise,
+                  tensor.codes_rowwise, tensor.scales_rowwise);
   const auto cols = static_cast<size_t>(tensor.cols);
   const size_t per_row =
       (cols + formats::kMxBlockSize - 1) / formats::kMxBlockSize;
-  for (size_t i = 0; i < tensor.scales_rowwise.size(); ++i) {
-    const size_t first = i % per_row * formats::kMxBlockSize;
+  for (size_t block = 0; block < tensor.scales_rowwise.size(); ++block) {
+    const size_t first = block % per_row * formats::kMxBlockSize;
     const size_t last = std::min(first + formats::kMxBlockSize, cols);
-    float amax = 0;
+    std::vector<size_t> elements;
     for (size_t col = first; col < last; ++col) {
-      amax = Larger(amax, tensor.values[i / per_row * cols + col]);
+      elements.push_back(block / per_row * cols + col);
     }
-    blocks.Add(amax, tensor.scales_rowwise[i]);
+    operand.CheckBlock(block, elements);
   }
-  return blocks.fault();
+  return operand.fault();
 }
 
-std::string ColumnScalesFault(const DumpedTensor& tensor) {
+std::string ColumnsFault(const DumpedTensor& tensor) {
   if (tensor.format_columnwise.empty()) return "";
-  BlockScales blocks(tensor.format_columnwise, "down a column");
+  Operand operand(tensor, "down a column", tensor.format_columnwise,
+                  tensor.codes_columnwise, tensor.scales_columnwise);
   const auto cols = static_cast<size_t>(tensor.cols);
-  size_t block = 0;
+  size_t blocks = 0;  // in all rows above `first`, of one column
   size_t first = 0;
   for (const int64_t segment_end : tensor.segment_ends) {
     const auto end = static_cast<size_t>(segment_end);
-    for (; first < end;
-         first = std::min(first + formats::kMxBlockSize, end), ++block) {
+    for (; first < end; ++blocks) {
+      const size_t last = std::min(first + formats::kMxBlockSize, end);
       for (size_t col = 0; col < cols; ++col) {
-        float amax = 0;
-        for (size_t row = first;
-             row < std::min(first + formats::kMxBlockSize, end); ++row) {
-          amax = Larger(amax, tensor.values[row * cols + col]);
+        std::vector<size_t> elements;
+        for (size_t row = first; row < last; ++row) {
+          elements.push_back(row * cols + col);
         }
-        blocks.Add(amax, tensor.scales_columnwise[block * cols + col]);
+        operand.CheckBlock(blocks * cols + col, elements);
       }
+      first = last;
     }
   }
-  return blocks.fault();
+  return operand.fault();
+}
+
+/// What needs no log.
+std::string OperandFault(const DumpedTensor& tensor) {
+  std::string fault = RowsFault(tensor);
+  if (fault.empty()) fault = ColumnsFault(tensor);
+  return fault.empty() ? "" : fmt::format("{}: {}", tensor.name, fault);
 }
 
 /// That the step's row of the log is of these tensors.
@@ -184,8 +236,6 @@ std::string LogFault(const runlog::TensorDump& dump,
       fault = ScalesFault(tensor.scales_columnwise,
                           logged.e8m0_histogram_columnwise, at);
     }
-    if (fault.empty()) fault = RowScalesFault(tensor);
-    if (fault.empty()) fault = ColumnScalesFault(tensor);
     if (!fault.empty()) return fmt::format("{}: {}", tensor.name, fault);
   }
   return "";
@@ -228,7 +278,11 @@ std::string GoldenDumps::Add(const fs::path& out,
     const std::string name = entry.path().filename().string();
     const runlog::TensorDump dump = runlog::ReadTensorDump(entry.path());
     std::string fault;
+    for (const DumpedTensor& tensor : dump.tensors) {
+      if (fault.empty()) fault = OperandFault(tensor);
+    }
     for (const compare::Run& run : runs) {
+      if (!fault.empty()) break;
       if (GoldenName(run) == dump.run) fault = LogFault(dump, run.log);
     }
     const auto [first, is_first] = files_.emplace(name, entry.path());

@@ -17,8 +17,9 @@ class GoldenDumps {
   /// Reads the dumps below `out`, the folder of a lane whose logs are `runs`.
   /// Returns the first fault, "" if there is none: a tensor whose extremes,
   /// counts or scales are not those that the log holds of this step, a block
-  /// whose scale is not that of its largest magnitude, or a tensor
-  /// that another lane has dumped with other bits.
+  /// whose scale does not fit its largest magnitude, an element whose code is
+  /// not the nearest one, or a tensor that another lane has dumped with other
+  /// bits.
   /// Errors   as runlog::ReadTensorDump.
   std::string Add(const std::filesystem::path& out,
                   const std::vector<compare::Run>& runs);

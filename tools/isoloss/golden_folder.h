@@ -38,6 +38,12 @@ struct Lane {
   std::vector<uint64_t> stops = {};
   /// What each stop loses of the run's files: kCheckpointLoss, ....
   std::vector<std::string> losses = {};
+  /// The steps behind which the runs go on; those of `stops`, unless
+  /// checkpoints are lost.
+  std::vector<uint64_t> resumes = {};
+  /// Overrides from the first stop on that change the nodes of the mesh: the
+  /// log keeps the /exchange of the first one only.
+  std::vector<std::string> mesh_after_stop = {};
   /// Why this machine can't run it; "" if it can.
   std::string impossible = {};
 };

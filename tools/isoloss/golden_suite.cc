@@ -19,6 +19,8 @@
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/rows.h"
+#include "isoloss/train/continuation.h"
 #include "isoloss/train/toml_fields.h"
 #include "isoloss/transport/launch.h"
 #include "log_files.h"
@@ -61,6 +63,17 @@ std::string WhyImpossible(const Lane& lane) {
   return "";
 }
 
+/// Where runs go on is known in advance, or a stop would not test much.
+void CheckResumes(const train::FieldReader& fields, Lane& lane) {
+  const bool loses_steps = std::ranges::count(lane.losses, kCheckpointLoss) > 0;
+  if (lane.resumes.empty() && !loses_steps) lane.resumes = lane.stops;
+  if (lane.resumes.size() == lane.stops.size()) return;
+  fields.Fail("resumes", fmt::format("names {} steps, but must name one for "
+                                     "each of the {} of `stops`: the step of "
+                                     "the checkpoint that the stop leaves.",
+                                     lane.resumes.size(), lane.stops.size()));
+}
+
 Lane ReadLane(train::FieldReader fields, const std::string& name,
               bool& each_kernel) {
   Lane lane{.name = name};
@@ -69,6 +82,8 @@ Lane ReadLane(train::FieldReader fields, const std::string& name,
   fields.Integer("processes", lane.processes, 1, kMostProcesses);
   if (fields.Has("stops")) fields.Seeds("stops", lane.stops);
   fields.Texts("loses", lane.losses);
+  if (fields.Has("resumes")) fields.Seeds("resumes", lane.resumes);
+  fields.Texts("mesh_after_stop", lane.mesh_after_stop);
   fields.RejectUnknown();
   if (std::ranges::adjacent_find(lane.stops, std::greater_equal()) !=
       lane.stops.end()) {
@@ -83,9 +98,14 @@ Lane ReadLane(train::FieldReader fields, const std::string& name,
                                                  std::begin(kLosses),
                                                  std::end(kLosses)))));
   }
-  if (!lane.losses.empty() && lane.stops.empty()) {
-    fields.Fail("loses", "needs `stops`, at which something is lost.");
-  }
+  const auto needs_stops = [&](const char* key, const auto& values) {
+    if (values.empty() || !lane.stops.empty()) return;
+    fields.Fail(key, "needs `stops`: it tells what happens at each of them.");
+  };
+  needs_stops("loses", lane.losses);
+  needs_stops("resumes", lane.resumes);
+  needs_stops("mesh_after_stop", lane.mesh_after_stop);
+  CheckResumes(fields, lane);
   if (lane.overrides.empty() && !each_kernel && lane.processes == 1 &&
       lane.stops.empty()) {
     fields.Fail("set",
@@ -166,20 +186,40 @@ void Lose(const std::string& loss, const runlog::RunPaths& run) {
 std::string Execute(const GoldenFolder& folder, const Lane& lane,
                     const fs::path& out) {
   const LaneCommand command(folder, lane, out);
+  std::vector<std::string> resume = {"--resume"};
+  for (const std::string& text : lane.mesh_after_stop) {
+    resume.insert(resume.end(), {"--set", text});
+  }
   const ExitCode end = folder.suite.aborts ? ExitCode::kFail : ExitCode::kPass;
   if (lane.stops.empty()) return command.Run({}, end);
   for (const train::Run& run : train::PlanRuns(folder.experiment)) {
+    std::vector<std::string> next = {"--resume"};
     for (const uint64_t stop : lane.stops) {
-      std::string fault = command.Run({"--arm", run.arm->name, "--resume",
-                                       "--stop-after", fmt::to_string(stop)},
-                                      ExitCode::kInterrupted);
+      next.insert(next.end(), {"--arm", run.arm->name, "--stop-after",
+                               fmt::to_string(stop)});
+      std::string fault = command.Run(next, ExitCode::kInterrupted);
       if (!fault.empty()) return fault;
       for (const std::string& loss : lane.losses) {
         Lose(loss, runlog::RunPaths{out, run.Name()});
       }
+      next = resume;
     }
   }
-  return command.Run({"--resume"}, end);
+  return command.Run(resume, end);
+}
+
+/// "" if the runs went on where they had to.
+std::string ResumesFault(const Lane& lane,
+                         const std::vector<compare::Run>& runs) {
+  const std::vector<int64_t> expected(lane.resumes.begin(), lane.resumes.end());
+  for (const compare::Run& run : runs) {
+    const std::vector<int64_t> found = train::ResumedSteps(run.log);
+    if (found == expected) continue;
+    return fmt::format("{}: it went on from step [{}], not [{}]",
+                       GoldenName(run), fmt::join(found, ", "),
+                       fmt::join(expected, ", "));
+  }
+  return "";
 }
 
 }  // namespace
@@ -223,10 +263,25 @@ LaneResult RunLane(const GoldenFolder& folder, const Lane& lane,
       logs.push_back(runlog::RunPaths{out, run.Name()}.Log());
     }
     result.runs = ReadRuns(logs);
+    result.fault = ResumesFault(lane, result.runs);
   } catch (const Error& error) {
     result.fault = error.what();
   }
   return result;
+}
+
+std::vector<compare::Run> ExpectedOfLane(
+    const Lane& lane, std::vector<compare::Run> runs,
+    const std::vector<compare::Run>& found) {
+  if (lane.mesh_after_stop.empty()) return runs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runlog::RunLog& log = runs[i].log;
+    runlog::RunLog up_to_stop = log;
+    runlog::KeepRowsUpTo(static_cast<int64_t>(lane.stops.front()), up_to_stop);
+    log.exchange = std::move(up_to_stop.exchange);
+    log.provenance.ranks_per_node = found[i].log.provenance.ranks_per_node;
+  }
+  return runs;
 }
 
 }  // namespace isoloss::cli

@@ -17,8 +17,16 @@ struct LaneResult {
 };
 
 /// Executes the experiment of `folder` as `lane` says, into `out`, and reads
-/// the logs.
+/// the logs. A run that goes on behind another step than the lane expects is a
+/// fault.
 LaneResult RunLane(const GoldenFolder& folder, const Lane& lane,
                    const std::filesystem::path& out);
+
+/// What the lane, which left `found`, had to leave where one execution left
+/// `runs`: the same, but /exchange only up to where it goes on with another
+/// mesh, and the nodes of the latter.
+std::vector<compare::Run> ExpectedOfLane(
+    const Lane& lane, std::vector<compare::Run> runs,
+    const std::vector<compare::Run>& found);
 
 }  // namespace isoloss::cli

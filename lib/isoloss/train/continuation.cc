@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -18,6 +20,9 @@ bool IsUnfinished(const runlog::RunPaths& paths) {
 }
 
 namespace {
+
+constexpr const char* kResumeEvent = "resume";
+constexpr std::string_view kResumedFrom = "from step ";
 
 int64_t LastStep(const runlog::RunLog& log) {
   return log.steps.step.empty() ? 0 : log.steps.step.back();
@@ -112,6 +117,27 @@ void RequireSame(const runlog::RunPaths& paths, const OnDisk& found,
 
 bool WasAborted(const runlog::RunLog& log) {
   return !log.events.empty() && log.events.back().kind == "abort";
+}
+
+runlog::Event ResumeEvent(int64_t step, int64_t on_disk) {
+  return {.kind = kResumeEvent,
+          .text = fmt::format("{}{}; {} steps were on disk", kResumedFrom, step,
+                              on_disk)};
+}
+
+std::vector<int64_t> ResumedSteps(const runlog::RunLog& log) {
+  std::vector<int64_t> steps;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != kResumeEvent) continue;
+    const std::string_view text = event.text;
+    int64_t step = -1;  // what no event of ours names
+    if (text.starts_with(kResumedFrom)) {
+      std::from_chars(text.data() + kResumedFrom.size(),
+                      text.data() + text.size(), step);
+    }
+    steps.push_back(step);
+  }
+  return steps;
 }
 
 std::string PerturbationOf(const runlog::RunLog& log) {

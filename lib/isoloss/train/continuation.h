@@ -56,6 +56,12 @@ runlog::RunLog ReadFinished(const runlog::RunPaths& paths,
 /// Whether the run ended by a loss, gradient or weight that is not finite.
 bool WasAborted(const runlog::RunLog& log);
 
+/// That a run goes on behind `step`, when its files held `on_disk` steps.
+runlog::Event ResumeEvent(int64_t step, int64_t on_disk);
+/// The steps behind which the run went on, one for each ResumeEvent; -1 for one
+/// that names none.
+std::vector<int64_t> ResumedSteps(const runlog::RunLog& log);
+
 /// What the log says was perturbed on purpose (RunHooks); "" if nothing.
 std::string PerturbationOf(const runlog::RunLog& log);
 

@@ -170,8 +170,9 @@ void Trainer::OpenRecorder(Continuation& found) {
   }
   for (const std::string& note : found.notes) AddEvent("damage", note);
   if (found.recorded) {
-    AddEvent("resume", fmt::format("from step {}; {} steps were on disk",
-                                   found.step(), recorder_->last_step()));
+    const runlog::Event resume =
+        ResumeEvent(found.step(), recorder_->last_step());
+    AddEvent(resume.kind, resume.text);
   }
 }
 
