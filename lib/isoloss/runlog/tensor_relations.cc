@@ -61,6 +61,11 @@ class Entry {
     return {tensors_, row * count + at_ % count};
   }
   size_t rows() const { return tensors_.step.size(); }
+  /// Whether it has a segment of rows for each expert.
+  bool IsOfExperts() const {
+    return tensors_.names[at_ % tensors_.names.size()].find(
+               ".routed_experts.") != std::string::npos;
+  }
   /// How many blocks got each scale byte; empty if that was not recorded.
   std::span<const int32_t> Blocks(size_t direction) const {
     const auto& histogram = direction == 0 ? tensors_.e8m0_histogram
@@ -125,8 +130,11 @@ std::optional<bool> HasFullBlock(const Entry& entry, size_t direction) {
   double full = std::max(0.0, n - kPartial * blocks);
   const size_t spread = direction + kStat_block_argmax_spread;
   // A tensor of as many elements and blocks at another step shows that there
-  // are some. A hundred steps are enough to look at.
-  const size_t rows = std::min<size_t>(entry.rows(), 100);
+  // are some. A hundred steps are enough to look at. But what experts get is
+  // divided otherwise in each step: 114 rows may be 4 blocks as 57 + 57, or as
+  // 31 + 30 + 28 + 25.
+  const bool divided_anew = direction == kColumnwise && entry.IsOfExperts();
+  const size_t rows = divided_anew ? 0 : std::min<size_t>(entry.rows(), 100);
   for (size_t row = 0; row < rows && full == 0; ++row) {
     const Entry other = entry.InRow(row);
     const bool alike = other.Defined(spread) && other[kStat_numel] == n &&
