@@ -1,12 +1,14 @@
 #include "child_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
@@ -41,15 +43,54 @@ std::vector<std::string> EnvironmentWith(
   return entries;
 }
 
-std::string ReadToEnd(int from) {
-  std::string text;
+using Clock = std::chrono::steady_clock;
+
+/// What a child writes until it closes `from`; it is no longer listened to
+/// behind `end` or when `stop` is set, and then `ended` is false.
+ChildResult Listen(int from, Clock::time_point end,
+                   const std::atomic<bool>& stop) {
+  constexpr int kLookMilliseconds = 100;
+  ChildResult result;
   std::array<char, 4096> chunk;
-  for (;;) {
+  while (Clock::now() < end && !stop.load()) {
+    pollfd waiting = {.fd = from, .events = POLLIN, .revents = 0};
+    if (poll(&waiting, 1, kLookMilliseconds) <= 0) continue;
     const ssize_t count = read(from, chunk.data(), chunk.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return text;
-    text.append(chunk.data(), static_cast<size_t>(count));
+    if (count <= 0) return result;
+    result.errors.append(chunk.data(), static_cast<size_t>(count));
   }
+  result.ended = false;
+  return result;
+}
+
+/// Starts `command` as the leader of a process group, with `errors` as its
+/// standard error.
+pid_t Start(const std::vector<std::string>& command,
+            const std::map<std::string, std::string>& environment, int errors) {
+  std::vector<std::string> arguments = command;
+  std::vector<std::string> entries = EnvironmentWith(environment);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                   O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                   O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  pid_t child = -1;
+  const int error =
+      posix_spawn(&child, arguments[0].c_str(), &actions, &attributes,
+                  Pointers(arguments).data(), Pointers(entries).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    errno = error;
+    ThrowErrno(command[0], "start");
+  }
+  return child;
 }
 
 }  // namespace
@@ -69,32 +110,17 @@ std::filesystem::path FindProgram(const std::string& name) {
 }
 
 ChildResult RunChild(const std::vector<std::string>& command,
-                     const std::map<std::string, std::string>& environment) {
+                     const std::map<std::string, std::string>& environment,
+                     std::chrono::seconds limit,
+                     const std::atomic<bool>& stop) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
-  std::vector<std::string> arguments = command;
-  std::vector<std::string> entries = EnvironmentWith(environment);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
-                                   O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                   O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, to.get(), STDERR_FILENO);
-  pid_t child = -1;
-  const int error =
-      posix_spawn(&child, arguments[0].c_str(), &actions, nullptr,
-                  Pointers(arguments).data(), Pointers(entries).data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    errno = error;
-    ThrowErrno(command[0], "start");
-  }
+  const pid_t child = Start(command, environment, to.get());
   to = Descriptor();
-  ChildResult result;
-  result.errors = ReadToEnd(from.get());
+  ChildResult result = Listen(from.get(), Clock::now() + limit, stop);
+  if (!result.ended) kill(-child, SIGKILL);
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }

@@ -1,6 +1,8 @@
 // Another program, or this one again, as a process of its own.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -11,6 +13,7 @@ namespace isoloss::cli {
 struct ChildResult {
   int exit_code = 0;   ///< 128 + the signal that ended it, if one did
   std::string errors;  ///< what it wrote to standard error
+  bool ended = true;   ///< false: it was killed, by `limit` or `stop`
 };
 
 /// This program's file.
@@ -20,9 +23,11 @@ std::filesystem::path ThisProgram();
 std::filesystem::path FindProgram(const std::string& name);
 
 /// Runs `command` (program, then arguments) to its end, without standard input
-/// and output. `environment` is set besides that of this process.
+/// and output. `environment` is set besides that of this process. It and the
+/// processes that it starts are killed after `limit`, or when `stop` is set.
 /// Errors   IoError if it can't be started.
 ChildResult RunChild(const std::vector<std::string>& command,
-                     const std::map<std::string, std::string>& environment);
+                     const std::map<std::string, std::string>& environment,
+                     std::chrono::seconds limit, const std::atomic<bool>& stop);
 
 }  // namespace isoloss::cli

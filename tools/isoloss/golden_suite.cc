@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <functional>
@@ -12,6 +13,7 @@
 #include "child_process.h"
 #include "exit_code.h"
 #include "experiment_command.h"
+#include "interrupt.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
@@ -31,6 +33,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostProcesses = 64;
+/// A lane of the suite takes seconds; one that takes so long hangs.
+constexpr std::chrono::seconds kLongestLane{600};
 
 constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kJournalLoss};
 
@@ -148,8 +152,14 @@ class LaneCommand {
   std::string Run(const std::vector<std::string>& more, ExitCode wanted) const {
     std::vector<std::string> command = command_;
     command.insert(command.end(), more.begin(), more.end());
-    const ChildResult result = RunChild(command, environment_);
+    const ChildResult result =
+        RunChild(command, environment_, kLongestLane, InterruptFlag());
     const auto code = static_cast<int>(wanted);
+    if (!result.ended) {
+      return fmt::format("isoloss run {} was ended after {} s: {}",
+                         fmt::join(more, " "), kLongestLane.count(),
+                         result.errors);
+    }
     if (result.exit_code == code) return "";
     return fmt::format(
         "isoloss run {} ended with exit code {}, not {}: {}",
