@@ -26,6 +26,7 @@ inline constexpr const char* kGoldenSuite = "suite.toml";
 inline constexpr const char* kCheckpointLoss = "checkpoint";  ///< the newest
 inline constexpr const char* kRecordLoss = "record";    ///< half of the last
 inline constexpr const char* kJournalLoss = "journal";  ///< its first byte
+inline constexpr const char* kPartialLoss = "partial";  ///< the partial log
 
 /// One way to execute the experiment.
 struct Lane {

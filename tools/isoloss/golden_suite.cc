@@ -36,7 +36,8 @@ constexpr int64_t kMostProcesses = 64;
 /// A lane of the suite takes seconds; one that takes so long hangs.
 constexpr std::chrono::seconds kLongestLane{600};
 
-constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kJournalLoss};
+constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kJournalLoss,
+                                   kPartialLoss};
 
 /// Where an MPI library's launcher and this build's module for it are.
 struct Launcher {
@@ -185,6 +186,8 @@ void Lose(const std::string& loss, const runlog::RunPaths& run) {
     // Fewer bytes than any record has.
     constexpr uintmax_t kCut = 10;
     fs::resize_file(journal, fs::file_size(journal) - kCut);
+  } else if (loss == kPartialLoss) {
+    fs::remove(run.PartialLog());
   } else {
     std::fstream(journal, std::ios::in | std::ios::out | std::ios::binary)
         .put('?');
