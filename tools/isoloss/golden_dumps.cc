@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "golden_folder.h"
@@ -214,6 +215,25 @@ std::string OperandFault(const DumpedTensor& tensor) {
   return fault.empty() ? "" : fmt::format("{}: {}", tensor.name, fault);
 }
 
+/// Rows of experts say nothing without the experts of each token.
+std::string RoutingFault(const runlog::TensorDump& dump) {
+  constexpr std::string_view kExperts = ".routed_experts.";
+  for (const DumpedTensor& tensor : dump.tensors) {
+    const size_t end = tensor.name.find(kExperts);
+    if (end == std::string::npos || tensor.kind == "weight") continue;
+    const std::string moe = tensor.name.substr(0, end + 1);
+    const bool routed =
+        std::ranges::any_of(dump.tensors, [&](const DumpedTensor& other) {
+          return other.kind == "expert_ids" && other.name.starts_with(moe);
+        });
+    if (!routed) {
+      return fmt::format("{}: the expert ids of {} are not beside it",
+                         tensor.name, moe.substr(0, end));
+    }
+  }
+  return "";
+}
+
 /// That the step's row of the log is of these tensors.
 std::string LogFault(const runlog::TensorDump& dump,
                      const runlog::RunLog& log) {
@@ -277,7 +297,7 @@ std::string GoldenDumps::Add(const fs::path& out,
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     const runlog::TensorDump dump = runlog::ReadTensorDump(entry.path());
-    std::string fault;
+    std::string fault = RoutingFault(dump);
     for (const DumpedTensor& tensor : dump.tensors) {
       if (fault.empty()) fault = OperandFault(tensor);
     }

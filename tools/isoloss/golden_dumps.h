@@ -18,8 +18,8 @@ class GoldenDumps {
   /// Returns the first fault, "" if there is none: a tensor whose extremes,
   /// counts or scales are not those that the log holds of this step, a block
   /// whose scale does not fit its largest magnitude, an element whose code is
-  /// not the nearest one, or a tensor that another lane has dumped with other
-  /// bits.
+  /// not the nearest one, experts' rows without expert ids, or a tensor that
+  /// another lane has dumped with other bits.
   /// Errors   as runlog::ReadTensorDump.
   std::string Add(const std::filesystem::path& out,
                   const std::vector<compare::Run>& runs);
