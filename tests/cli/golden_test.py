@@ -290,6 +290,10 @@ resumes = [2, 4]
 stops = [3]
 set = ["log.checkpoint_every=2"]
 loses = ["record", "partial"]
+[lanes.torn]
+stops = [3]
+set = ["log.refresh_seconds=0"]
+loses = ["row"]
 [lanes.damaged]
 stops = [3]
 set = ["log.refresh_seconds=0"]
@@ -301,7 +305,8 @@ loses = ["journal"]
         self.assertEqual(result.returncode, PASS, result.stderr + result.stdout)
         for line in ("kernel-scalar        lane: pass", "threads              lane: pass",
                      "resume               lane: pass", "killed               lane: pass",
-                     "cut                  lane: pass", "damaged              lane: pass"):
+                     "cut                  lane: pass", "damaged              lane: pass",
+                     "torn                 lane: pass"):
             self.assertIn(line, result.stdout)
         with h5py.File(self.folder / "kept" / "1-golden" / "lane-resume" /
                        "mxfp8-seed1.h5") as log:

@@ -24,7 +24,8 @@ inline constexpr const char* kGoldenSuite = "suite.toml";
 /// What a killed process, or a disk, may leave less of. Steps are computed and
 /// recorded again.
 inline constexpr const char* kCheckpointLoss = "checkpoint";  ///< the newest
-inline constexpr const char* kRecordLoss = "record";    ///< half of the last
+inline constexpr const char* kRecordLoss = "record";  ///< half of the last
+inline constexpr const char* kRowLoss = "row";  ///< half of the last step's
 inline constexpr const char* kJournalLoss = "journal";  ///< its first byte
 inline constexpr const char* kPartialLoss = "partial";  ///< the partial log
 

@@ -20,6 +20,7 @@
 #include "isoloss/base/toml_text.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/kernels/targets.h"
+#include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/train/continuation.h"
@@ -36,8 +37,8 @@ constexpr int64_t kMostProcesses = 64;
 /// A lane of the suite takes seconds; one that takes so long hangs.
 constexpr std::chrono::seconds kLongestLane{600};
 
-constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kJournalLoss,
-                                   kPartialLoss};
+constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kRowLoss,
+                                   kJournalLoss, kPartialLoss};
 
 /// Where an MPI library's launcher and this build's module for it are.
 struct Launcher {
@@ -177,15 +178,31 @@ class LaneCommand {
   std::map<std::string, std::string> environment_;
 };
 
+/// Fewer bytes than any record of a journal has.
+constexpr uintmax_t kTornBytes = 10;
+
+/// Cuts off records until the last step is not whole.
+void TearLastStep(const fs::path& journal) {
+  const auto last_step = [&] {
+    const runlog::JournalContent content = runlog::ReadJournal(journal);
+    return content.log.steps.step.empty() ? 0 : content.log.steps.step.back();
+  };
+  const int64_t last = last_step();
+  while (last_step() == last) {
+    const uintmax_t whole = runlog::ReadJournal(journal).valid_bytes;
+    fs::resize_file(journal, whole - kTornBytes);
+  }
+}
+
 void Lose(const std::string& loss, const runlog::RunPaths& run) {
   const fs::path journal = run.Journal();
   if (loss == kCheckpointLoss) {
     const auto found = checkpoint::FindNewest(run.Checkpoints());
     if (found.checkpoint) fs::remove_all(found.checkpoint->folder());
   } else if (loss == kRecordLoss) {
-    // Fewer bytes than any record has.
-    constexpr uintmax_t kCut = 10;
-    fs::resize_file(journal, fs::file_size(journal) - kCut);
+    fs::resize_file(journal, fs::file_size(journal) - kTornBytes);
+  } else if (loss == kRowLoss) {
+    TearLastStep(journal);
   } else if (loss == kPartialLoss) {
     fs::remove(run.PartialLog());
   } else {
