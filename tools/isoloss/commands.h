@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "exit_code.h"
+#include "isoloss/campaign/exit_code.h"
 
 namespace isoloss::cli {
+
+using campaign::ExitCode;
 
 /// What a sub-command runs once its arguments are parsed.
 using Action = std::function<ExitCode()>;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,14 +13,13 @@
 #include "arguments.h"
 #include "commands.h"
 #include "compare_dumps.h"
-#include "compare_text.h"
 #include "compare_zoom.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/log_comparison.h"
+#include "isoloss/campaign/open_log.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
-#include "log_files.h"
-#include "open_log.h"
 
 namespace isoloss::cli {
 namespace {
@@ -37,7 +34,7 @@ struct CompareArguments {
 };
 
 compare::Run OpenRun(const fs::path& file) {
-  OpenedLog opened = OpenLog(file);
+  campaign::OpenedLog opened = campaign::OpenLog(file);
   if (!opened.note.empty()) {
     fmt::print(stderr, "isoloss: {}\n", opened.note);
   }
@@ -64,83 +61,24 @@ void CheckSameKind(const std::vector<fs::path>& files, bool first,
              files[first ? 0 : 1].string(), files[first ? 1 : 0].string());
 }
 
-/// Runs of a folder, by what they are runs of: the arm and its seed.
-std::map<std::string, const compare::Run*> ByName(
-    const std::vector<compare::Run>& runs) {
-  std::map<std::string, const compare::Run*> named;
-  for (const compare::Run& run : runs) {
-    const runlog::Provenance& p = run.log.provenance;
-    const std::string name = fmt::format("{}-seed{}", p.arm, p.seed);
-    const auto [other, is_first] = named.emplace(name, &run);
-    if (is_first) continue;
-    ThrowError(ErrorKind::kConfig,
-               "compare: {} and {} are both of {}, but a folder may hold one "
-               "log of a run to be compared. Give the logs.",
-               other->second->file, run.file, name);
-  }
-  return named;
-}
-
-/// The runs that both folders hold, and which one holds alone.
-struct PairedFolders {
-  std::vector<compare::Run> a;
-  std::vector<compare::Run> b;
-  std::vector<LogComparison> pairs;
-  std::vector<std::string> only_a;
-  std::vector<std::string> only_b;
-
-  bool Equal() const {
-    return only_a.empty() && only_b.empty() &&
-           std::ranges::all_of(
-               pairs, [](const LogComparison& pair) { return pair.Equal(); });
-  }
-};
-
-PairedFolders PairFolders(const CompareArguments& arguments) {
-  PairedFolders folders;
-  folders.a = ReadRuns({arguments.files[0]});
-  folders.b = ReadRuns({arguments.files[1]});
-  const auto a = ByName(folders.a);
-  const auto b = ByName(folders.b);
-  for (const auto& [name, run] : a) {
-    if (const auto other = b.find(name); other != b.end()) {
-      folders.pairs.push_back(
-          CompareLogs(*run, *other->second, {arguments.tolerance}));
-    } else {
-      folders.only_a.push_back(name);
-    }
-  }
-  for (const auto& [name, run] : b) {
-    if (!a.contains(name)) folders.only_b.push_back(name);
-  }
-  if (folders.pairs.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "compare: {} holds {} and {} holds {}, but two folders are "
-               "compared by the runs (arm and seed) that both hold. Give two "
-               "logs.",
-               arguments.files[0].string(), fmt::join(folders.only_a, ", "),
-               arguments.files[1].string(), fmt::join(folders.only_b, ", "));
-  }
-  return folders;
-}
-
 ExitCode CompareFolders(const CompareArguments& arguments) {
-  const PairedFolders folders = PairFolders(arguments);
+  const campaign::PairedFolders folders = campaign::PairFolders(
+      arguments.files[0], arguments.files[1], {arguments.tolerance});
   const ExitCode code = folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
   if (arguments.json) {
     Json json{{"equal", folders.Equal()},
               {"only_a", folders.only_a},
               {"only_b", folders.only_b},
               {"pairs", Json::array()}};
-    for (const LogComparison& pair : folders.pairs) {
-      json["pairs"].push_back(ComparisonJson(pair));
+    for (const campaign::LogComparison& pair : folders.pairs) {
+      json["pairs"].push_back(campaign::ComparisonJson(pair));
     }
     PrintJson(json);
     return code;
   }
   int64_t equal = 0;
-  for (const LogComparison& pair : folders.pairs) {
-    PrintComparison(pair);
+  for (const campaign::LogComparison& pair : folders.pairs) {
+    fmt::print("{}", campaign::RenderComparison(pair));
     fmt::print("\n");
     equal += pair.Equal() ? 1 : 0;
   }
@@ -189,12 +127,12 @@ ExitCode Compare(const CompareArguments& arguments) {
     return CompareDumpFiles(arguments.files[0], arguments.files[1],
                             arguments.json);
   }
-  const LogComparison comparison =
-      CompareLogs(*first, *second, {arguments.tolerance});
+  const campaign::LogComparison comparison =
+      campaign::CompareLogs(*first, *second, {arguments.tolerance});
   if (!arguments.json) {
-    PrintComparison(comparison);
+    fmt::print("{}", campaign::RenderComparison(comparison));
   } else if (!arguments.zoom.zoom) {
-    PrintJson(ComparisonJson(comparison));
+    PrintJson(campaign::ComparisonJson(comparison));
   }
   if (arguments.zoom.zoom) {
     return Zoom(comparison, arguments.zoom, arguments.json);

@@ -9,18 +9,18 @@
 #include <string>
 #include <vector>
 
-#include "compare_text.h"
-#include "exit_code.h"
-#include "experiment_command.h"
+#include "experiment_arguments.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/campaign/train_arms.h"
+#include "isoloss/campaign/zoom.h"
 
 namespace isoloss::cli {
 
+using campaign::ExitCode;
+
 struct ZoomArguments {
   bool zoom = false;
-  ExperimentSource source;
-  std::vector<std::string> tensors;
-  std::optional<int64_t> step;
-  std::filesystem::path out;
+  campaign::ZoomPlan plan;
 
   void Declare(CLI::App& app);
 };
@@ -30,10 +30,8 @@ struct ZoomArguments {
 /// that the chosen tensors hold (CompareDumpFiles). Without a difference and
 /// without a step there is nothing to look at: exit code 0.
 /// With `json` it prints the comparison of the logs then.
-/// Errors   as train::RunAgain and CompareDumpFiles; ConfigError if --out would
-///          lie over the logs, or if the logs name all tensors and a pattern
-///          matches none.
-ExitCode Zoom(const LogComparison& comparison, const ZoomArguments& arguments,
-              bool json);
+/// Errors   as campaign::DumpBothSides and CompareDumpFiles.
+ExitCode Zoom(const campaign::LogComparison& comparison,
+              const ZoomArguments& arguments, bool json);
 
 }  // namespace isoloss::cli

@@ -4,8 +4,10 @@
 
 #include "commands.h"
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
 #include "isoloss/gate/policy.h"
-#include "judge.h"
+#include "verdict_arguments.h"
 
 namespace isoloss::cli {
 
@@ -42,19 +44,20 @@ Action DeclareGate(CLI::App& app) {
     const gate::Policy policy = arguments->policy.empty()
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
-    const std::vector<compare::Run> runs = ReadRuns(arguments->logs);
-    const EvidenceFiles evidence = arguments->evidence.Read();
+    const std::vector<compare::Run> runs = campaign::ReadRuns(arguments->logs);
+    const campaign::EvidenceFiles evidence = arguments->evidence.Read();
     if (!arguments->against.empty()) {
       return ReportVerdicts(
-          JudgeAgainstApproved(runs, ReadRuns(arguments->against), policy,
-                               evidence),
+          campaign::JudgeAgainstApproved(
+              runs, campaign::ReadRuns(arguments->against), policy, evidence),
           arguments->report, arguments->out);
     }
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
                                     : arguments->baseline;
-    return ReportVerdicts(JudgeArms(runs, baseline_arm, policy, evidence),
-                          arguments->report, arguments->out);
+    return ReportVerdicts(
+        campaign::JudgeArms(runs, baseline_arm, policy, evidence),
+        arguments->report, arguments->out);
   };
 }
 

@@ -1,46 +1,10 @@
-// What `golden check` and `golden update` share: the lanes of a comparison.
+// The sub-commands of `isoloss golden`.
 #pragma once
 
-#include <filesystem>
-#include <string>
-#include <vector>
-
 #include "commands.h"
-#include "golden_folder.h"
-#include "isoloss/compare/golden.h"
-#include "isoloss/gate/verdict.h"
-#include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::cli {
 
-/// Lane `exact` of one golden: is its content reproduced to the bit?
-struct ExactLane {
-  std::string golden;
-  compare::ContentDifference content;
-  /// Where the run parts from the golden first, in words; "" if it does not, or
-  /// in nothing that is compared by steps.
-  std::string where;
-
-  bool Reproduced() const { return content.differing.empty(); }
-  /// What differs, on one line.
-  std::string Drift() const;
-};
-
-ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run);
-
-/// How `runs` differ from `others`, the same runs executed otherwise: the first
-/// difference in words, "" if none.
-std::string FirstDifference(const std::vector<compare::Run>& runs,
-                            const std::vector<compare::Run>& others);
-
-/// The first tensor of a probe that holds values which no order of summation
-/// explains, in words; "" if there is none.
-std::string FirstUnexplained(const runlog::ProbeLog& probe);
-
-/// "pass", "fail", … and what each level found, on one line.
-std::string LaneText(const gate::Judgement& judgement);
-
-/// Arguments of `golden update`, and what to run.
 Action DeclareGoldenUpdate(CLI::App& app);
 Action DeclareGoldenCheck(CLI::App& app);
 

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <vector>
 
-#include "exit_code.h"
-#include "terminal_width.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/report/terminal_width.h"
 #include "usage.h"
 
 namespace isoloss::cli {
@@ -24,7 +24,7 @@ constexpr size_t kSideBySide = 72;
 constexpr size_t kIndent = 6;
 
 size_t Width() {
-  const auto width = TerminalWidth();
+  const auto width = report::TerminalWidth();
   return width ? std::max(kNarrowest, static_cast<size_t>(*width))
                : kWidthOfFiles;
 }
@@ -162,7 +162,7 @@ CLI::App* AddCommand(CLI::App& app, const std::string& name,
                      const std::string& summary, const std::string& example) {
   CLI::App* command = app.add_subcommand(name, summary);
   command->footer(fmt::format("Example:\n  {}\n\n{}", CommandLines(example),
-                              kExitCodeHelp));
+                              campaign::kExitCodeHelp));
   return command;
 }
 

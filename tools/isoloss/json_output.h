@@ -5,10 +5,14 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "exit_code.h"
-#include "json_numbers.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::cli {
+
+using report::Json;
+
+using campaign::ExitCode;
 
 /// Declares --json. `what` says what the object holds.
 void DeclareJson(CLI::App& app, bool& json, const std::string& what);

@@ -13,11 +13,12 @@
 #include <system_error>
 
 #include "commands.h"
-#include "exit_code.h"
-#include "experiment_command.h"
+#include "experiment_arguments.h"
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
@@ -49,7 +50,7 @@ ExitCode Run(int argc, char** argv) {
       "isoloss");
   app.set_version_flag("--version", VersionText);
   app.require_subcommand(1);
-  app.footer(kExitCodeHelp);
+  app.footer(campaign::kExitCodeHelp);
   UseHelpFormat(app);
   app.failure_message(UsageMessage);
   // Exactly one action: that of the sub-command that was given.
@@ -74,7 +75,7 @@ ExitCode Run(int argc, char** argv) {
   }
   const ExitCode code = chosen();
   if (code == ExitCode::kInterrupted && AsksForJson(argc, argv) &&
-      SpeaksForTheJob()) {
+      campaign::SpeaksForTheJob()) {
     PrintJsonError("interrupted", "A signal ended it before a result.", code);
   }
   return code;

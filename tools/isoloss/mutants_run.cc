@@ -2,35 +2,29 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "arguments.h"
-#include "arms.h"
 #include "commands.h"
-#include "experiment_command.h"
-#include "interrupt.h"
+#include "experiment_arguments.h"
 #include "isoloss/base/atomic_file.h"
-#include "isoloss/base/build_info.h"
-#include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
-#include "isoloss/gate/power_record.h"
-#include "isoloss/precision/recipe.h"
+#include "isoloss/campaign/arms.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/kill_matrix_plan.h"
+#include "isoloss/campaign/kill_matrix_run.h"
 #include "isoloss/report/kill_matrix.h"
+#include "isoloss/report/terminal_width.h"
 #include "isoloss/runlog/ensemble.h"
 #include "json_output.h"
-#include "judge.h"
-#include "kill_matrix_run.h"
 #include "mutants_command.h"
 
 namespace isoloss::cli {
 namespace {
 
 struct MutantsRunArguments {
-  ExperimentSource experiment;
+  campaign::ExperimentSource experiment;
   std::string arm;
   std::string reference;
   std::string out;
@@ -43,66 +37,17 @@ struct MutantsRunArguments {
   bool json = false;
 };
 
-std::vector<mutants::Mutant> ChosenMutants(
-    const std::vector<std::string>& patterns) {
-  std::vector<std::string> names;
-  std::vector<mutants::Mutant> chosen;
-  for (const mutants::Mutant& mutant : mutants::AllMutants()) {
-    names.push_back(mutant.name);
-    if (precision::FirstMatch(patterns, mutant.name) != nullptr) {
-      chosen.push_back(mutant);
-    }
-  }
-  for (const std::string& pattern : patterns) {
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) {
-          return precision::SiteMatches(pattern, name);
-        })) {
-      ThrowError(ErrorKind::kConfig,
-                 "mutants run: --mutants {}: none of the {} mutants matches. "
-                 "`isoloss mutants list` shows them.{}",
-                 pattern, names.size(), DidYouMean(pattern, names));
-    }
-  }
-  return chosen;
-}
-
-void RequireOtherArm(const KillMatrixPlan& plan) {
-  if (plan.reference->name != plan.arm.name) return;
-  ThrowError(ErrorKind::kConfig,
-             "mutants run: --reference {} is the arm in which things are "
-             "planted, but it must be another one. Name that with --arm, or "
-             "leave --reference out for the question of regression.",
-             plan.arm.name);
-}
-
-/// Without one most verdicts would be inconclusive, which count as alarms.
-void RequireEnsemble(const KillMatrixPlan& plan) {
-  if (plan.ensemble || (plan.benign_runs == 0 && !plan.reference)) return;
-  ThrowError(
-      ErrorKind::kConfig,
-      "mutants run: {} without --ensemble, but good runs are "
-      "inconclusive without one. Make one with `isoloss ensemble build "
-      "--arm {}{}`.",
-      plan.reference ? fmt::format("--reference {}", plan.reference->name)
-                     : fmt::format("--benign {}", plan.benign_runs),
-      plan.arm.name,
-      plan.reference
-          ? fmt::format(" --kind seeds --steps {}", plan.experiment.train.steps)
-          : "");
-}
-
-KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
-  KillMatrixPlan plan;
+campaign::KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
+  campaign::KillMatrixPlan plan;
   plan.experiment = arguments.experiment.Load();
-  plan.arm = OneArm(plan.experiment, arguments.arm);
+  plan.arm = campaign::OneArm(plan.experiment, arguments.arm);
   if (!arguments.reference.empty()) {
-    plan.reference = OneArm(plan.experiment, arguments.reference);
-    RequireOtherArm(plan);
+    plan.reference = campaign::OneArm(plan.experiment, arguments.reference);
   }
   for (size_t i = 0; i < arguments.seeds; ++i) {
     plan.seeds.push_back(plan.experiment.train.seeds.front() + i);
   }
-  plan.mutants = ChosenMutants(arguments.mutants);
+  plan.mutants = campaign::ChosenMutants(arguments.mutants);
   plan.benign_runs = arguments.benign;
   if (!arguments.policy.empty()) {
     plan.policy = gate::ReadPolicy(arguments.policy);
@@ -121,39 +66,8 @@ KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
                                             (plan.experiment.name + "-mutants")
                                       : std::filesystem::path(arguments.out);
   plan.workers = plan.experiment.parallel.workers;
-  RequireEnsemble(plan);
+  campaign::CheckPlan(plan);
   return plan;
-}
-
-/// What verdicts of this gate may say of themselves from now on.
-gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
-                          const gate::KillMatrix& matrix) {
-  const gate::Rate score = matrix.Score();
-  const gate::Rate alarms = matrix.FalseAlarms();
-  gate::PowerRecord record;
-  record.tool_version = fmt::format("isoloss {}", GetBuildInfo().version);
-  record.policy_digest = gate::PolicyDigest(plan.policy);
-  if (plan.ensemble) {
-    record.ensemble_digests = {plan.ensemble->ensemble.digest};
-  }
-  for (size_t level = 0; level < matrix.levels.size(); ++level) {
-    const bool judged = std::any_of(
-        matrix.rows.begin(), matrix.rows.end(), [&](const gate::KillRow& row) {
-          return std::any_of(row.cells.begin(), row.cells.end(),
-                             [&](const gate::KillCell& cell) {
-                               return cell.levels.at(level).has_value();
-                             });
-        });
-    if (judged) record.levels.push_back(matrix.levels[level]);
-  }
-  record.experiment = plan.experiment.name;
-  record.recipe = plan.arm.recipe;
-  record.arm = plan.arm.name;
-  record.bugs = score.of;
-  record.bugs_caught = score.count;
-  record.benign_runs = alarms.of;
-  record.false_alarms = alarms.count;
-  return record;
 }
 
 /// 1 if a bug got through or a benign run did not; 4 if there was neither.
@@ -164,15 +78,10 @@ ExitCode CodeOf(const gate::KillMatrix& matrix) {
   return score.of + alarms.of > 0 ? ExitCode::kPass : ExitCode::kInconclusive;
 }
 
-/// A part of the mutants, or no benign run, is no measure of the gate.
-bool MeasuresTheGate(const KillMatrixPlan& plan) {
-  return plan.mutants.size() == mutants::AllMutants().size() &&
-         plan.benign_runs > 0;
-}
-
 ExitCode MutantsRun(const MutantsRunArguments& arguments) {
-  const KillMatrixPlan plan = PlanOf(arguments);
-  const KillMatrixResult result = RunKillMatrix(plan, InterruptFlag());
+  const campaign::KillMatrixPlan plan = PlanOf(arguments);
+  const campaign::KillMatrixResult result =
+      campaign::RunKillMatrix(plan, campaign::InterruptFlag());
   if (result.interrupted) {
     fmt::print(stderr,
                "isoloss: interrupted by a signal. Finished cells are in "
@@ -185,17 +94,17 @@ ExitCode MutantsRun(const MutantsRunArguments& arguments) {
                       report::RenderKillMatrixJson(matrix));
   WriteFileAtomically(plan.folder / "kill_matrix.svg",
                       report::RenderKillMatrixSvg(matrix));
-  const bool measures = MeasuresTheGate(plan);
+  const bool measures = campaign::MeasuresTheGate(plan);
   if (measures) {
-    gate::WritePowerRecord(PowerOf(plan, matrix), plan.folder / "power.json");
+    gate::WritePowerRecord(campaign::PowerOf(plan, matrix),
+                           plan.folder / "power.json");
   }
   if (arguments.json) {
     PrintJsonText(report::RenderKillMatrixJson(matrix));
   } else {
-    ReportArguments style;
-    style.ascii = arguments.ascii;
     fmt::print("{}\n{}: kill_matrix.json, kill_matrix.svg{}\n",
-               report::RenderKillMatrix(matrix, style.Style()),
+               report::RenderKillMatrix(matrix,
+                                        report::TerminalStyle(arguments.ascii)),
                plan.folder.string(),
                measures ? ", power.json"
                         : "; no power.json: that takes all mutants and "
@@ -208,7 +117,7 @@ ExitCode MutantsRun(const MutantsRunArguments& arguments) {
 
 Action DeclareMutantsRun(CLI::App& app) {
   auto arguments = std::make_shared<MutantsRunArguments>();
-  arguments->experiment.Declare(app);
+  DeclareExperiment(app, arguments->experiment);
   app.add_option("--arm", arguments->arm,
                  std::string("Arm in which they are planted") + kOneArmHelp);
   app.add_option("--reference", arguments->reference,

@@ -13,12 +13,13 @@
 #include <vector>
 
 #include "arguments.h"
-#include "arms.h"
 #include "commands.h"
-#include "experiment_command.h"
-#include "heartbeat.h"
-#include "interrupt.h"
+#include "experiment_arguments.h"
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/arms.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/train_arms.h"
+#include "isoloss/report/heartbeat.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
 
@@ -28,7 +29,7 @@ namespace {
 using train::ParityReport;
 
 struct Arguments {
-  ExperimentSource source;
+  campaign::ExperimentSource source;
   std::string arm;
   int64_t steps = 2;
   bool json = false;
@@ -49,8 +50,8 @@ Json ToJson(const ParityReport& report) {
     Json first{{"step", report.first->step},
                {"what", report.first->what},
                {"of_tensor", report.first->of_tensor}};
-    PutNumber(first, "one_rank", report.first->one_rank);
-    PutNumber(first, "meshed", report.first->meshed);
+    report::PutNumber(first, "one_rank", report.first->one_rank);
+    report::PutNumber(first, "meshed", report.first->meshed);
     first["process"] = report.first->process;
     first["message"] = report.first->Describe();
     json["first_difference"] = std::move(first);
@@ -68,17 +69,16 @@ int Workers(const train::Experiment& experiment) {
 ExitCode Parity(const Arguments& arguments) {
   const train::Experiment experiment = arguments.source.Load();
   const std::vector<const train::Arm*> arms =
-      ArmsNamed(experiment, arguments.arm);
-  const corpus::Corpus corpus = corpus::LoadCorpus(
-      experiment.corpus_source, experiment.data.held_out_share);
+      campaign::ArmsNamed(experiment, arguments.arm);
+  const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
   ThreadTeam team(Workers(experiment));
   Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"arms", Json::array()}};
   ExitCode code = ExitCode::kPass;
-  std::optional<Heartbeat> heartbeat;
-  if (SpeaksForTheJob()) heartbeat.emplace();
+  std::optional<report::Heartbeat> heartbeat;
+  if (campaign::SpeaksForTheJob()) heartbeat.emplace();
   for (const train::Arm* arm : arms) {
     train::RunHooks hooks;
-    hooks.stop = &InterruptFlag();
+    hooks.stop = &campaign::InterruptFlag();
     if (heartbeat) {
       heartbeat->Set(fmt::format("parity {}: on one rank, then on {}",
                                  arm->name, experiment.parallel.mesh.ranks));
@@ -92,7 +92,7 @@ ExitCode Parity(const Arguments& arguments) {
         arguments.steps, hooks);
     if (heartbeat) heartbeat->Clear();
     if (report.interrupted) {
-      if (SpeaksForTheJob()) {
+      if (campaign::SpeaksForTheJob()) {
         fmt::print(stderr,
                    "isoloss: interrupted by a signal, so no verdict.\n");
       }
@@ -100,12 +100,12 @@ ExitCode Parity(const Arguments& arguments) {
     }
     if (!report.passed()) code = ExitCode::kFail;
     json["arms"].push_back(ToJson(report));
-    if (SpeaksForTheJob() && !arguments.json) {
+    if (campaign::SpeaksForTheJob() && !arguments.json) {
       fmt::print("{}", report.Verdict());
       std::fflush(stdout);
     }
   }
-  if (SpeaksForTheJob() && arguments.json) {
+  if (campaign::SpeaksForTheJob() && arguments.json) {
     if (code != ExitCode::kPass) json["outcome"] = "FAIL";
     json["exit_code"] = static_cast<int>(code);
     PrintJson(json);
@@ -117,7 +117,7 @@ ExitCode Parity(const Arguments& arguments) {
 
 Action DeclareParity(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
-  arguments->source.Declare(app);
+  DeclareExperiment(app, arguments->source);
   app.add_option("--arm", arguments->arm,
                  std::string("Train this arm") + kAllArmsHelp);
   app.add_option("--steps", arguments->steps,

@@ -14,20 +14,20 @@
 #include <vector>
 
 #include "arguments.h"
-#include "arms.h"
 #include "commands.h"
-#include "evidence_json.h"
-#include "experiment_command.h"
-#include "heartbeat.h"
-#include "interrupt.h"
+#include "experiment_arguments.h"
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/arms.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
+#include "isoloss/report/heartbeat.h"
+#include "isoloss/report/log_json.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/transport/launch.h"
 #include "json_output.h"
-#include "log_files.h"
-#include "probe_runs.h"
 
 namespace isoloss::cli {
 namespace {
@@ -35,7 +35,7 @@ namespace {
 constexpr int64_t kUsualSteps = 3;
 
 struct Arguments {
-  ExperimentSource source;
+  campaign::ExperimentSource source;
   std::string arm;
   std::string reference;
   std::vector<int64_t> reference_steps;
@@ -81,11 +81,12 @@ oracle::ProbeOptions OptionsOf(const Arguments& arguments,
                    : std::min(kUsualSteps, experiment.train.steps),
       .plain_steps = arguments.plain_steps,
       .cases = arguments.cases};
-  options.hooks.stop = &InterruptFlag();
+  options.hooks.stop = &campaign::InterruptFlag();
   // Of all arms the reference alone is not compared with itself.
   if (!arguments.reference.empty() &&
       (arguments.reference != arm.name || !arguments.arm.empty())) {
-    options.reference = ArmsNamed(experiment, arguments.reference).front();
+    options.reference =
+        campaign::ArmsNamed(experiment, arguments.reference).front();
     if (!arguments.reference_steps.empty()) {
       options.reference_steps = arguments.reference_steps;
     }
@@ -93,38 +94,33 @@ oracle::ProbeOptions OptionsOf(const Arguments& arguments,
   return options;
 }
 
-std::filesystem::path ProbeFile(const std::filesystem::path& folder,
-                                const train::Arm& arm, uint64_t seed) {
-  return folder / fmt::format("{}-seed{}.probe.h5", arm.name, seed);
-}
-
 ExitCode Probe(const Arguments& arguments) {
   const train::Experiment experiment = arguments.source.Load();
   Check(arguments, experiment);
   const std::vector<const train::Arm*> arms =
-      ArmsNamed(experiment, arguments.arm);
+      campaign::ArmsNamed(experiment, arguments.arm);
   const uint64_t seed = arguments.seed < 0
                             ? experiment.train.seeds.front()
                             : static_cast<uint64_t>(arguments.seed);
-  const corpus::Corpus corpus = corpus::LoadCorpus(
-      experiment.corpus_source, experiment.data.held_out_share);
+  const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
   const int workers = experiment.parallel.workers;
   ThreadTeam team(workers > 0 ? workers : AvailableProcessors());
   const std::filesystem::path folder =
-      arguments.out.empty()
-          ? std::filesystem::path("runs") / experiment.name / kProbeFolder
-          : std::filesystem::path(arguments.out);
+      arguments.out.empty() ? std::filesystem::path("runs") / experiment.name /
+                                  campaign::kProbeFolder
+                            : std::filesystem::path(arguments.out);
 
   for (const train::Arm* arm : arms) {
-    const std::filesystem::path path = ProbeFile(folder, *arm, seed);
+    const std::filesystem::path path =
+        campaign::ProbeFile(folder, arm->name, seed);
     if (!std::filesystem::exists(path)) continue;
-    CheckProbeOutput(path,
-                     train::DescribePlannedRun(experiment, *arm, seed, corpus));
+    campaign::CheckProbeOutput(
+        path, train::DescribePlannedRun(experiment, *arm, seed, corpus));
   }
 
   Json json{{"outcome", "PASS"}, {"exit_code", 0}, {"probes", Json::array()}};
   ExitCode code = ExitCode::kPass;
-  Heartbeat heartbeat;
+  report::Heartbeat heartbeat;
   for (const train::Arm* arm : arms) {
     const std::string name = fmt::format("{}-seed{}", arm->name, seed);
     oracle::ProbeOptions options = OptionsOf(arguments, experiment, *arm);
@@ -135,17 +131,18 @@ ExitCode Probe(const Arguments& arguments) {
     const runlog::ProbeLog log =
         oracle::ProbeArm(experiment, *arm, seed, corpus, team, options);
     heartbeat.Clear();
-    if (InterruptFlag().load()) {
+    if (campaign::InterruptFlag().load()) {
       fmt::print(stderr, "isoloss: interrupted by a signal, so no log.\n");
       return ExitCode::kInterrupted;
     }
     std::filesystem::create_directories(folder);
-    const std::filesystem::path path = ProbeFile(folder, *arm, seed);
+    const std::filesystem::path path =
+        campaign::ProbeFile(folder, arm->name, seed);
     runlog::WriteProbeLog(log, path);
     const report::ProbeSummary summary = report::SummarizeProbe(log);
     if (!summary.passed()) code = ExitCode::kFail;
     if (arguments.json) {
-      json["probes"].push_back(ProbeJson(log, path.string()));
+      json["probes"].push_back(report::ProbeJson(log, path.string()));
       continue;
     }
     const std::chrono::duration<double> seconds =
@@ -168,7 +165,7 @@ ExitCode Probe(const Arguments& arguments) {
 
 Action DeclareProbe(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
-  arguments->source.Declare(app);
+  DeclareExperiment(app, arguments->source);
   app.add_option("--arm", arguments->arm,
                  std::string("Probe this arm") + kAllArmsHelp);
   app.add_option("--seed", arguments->seed,

@@ -11,21 +11,22 @@
 #include <vector>
 
 #include "arguments.h"
-#include "arms.h"
 #include "commands.h"
-#include "experiment_command.h"
+#include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
 #include "json_output.h"
-#include "judge.h"
 
 namespace isoloss::cli {
 namespace {
 
 /// As if the tool that wrote them had been faulty.
-void EditLogs(const mutants::Mutant& mutant, const ExecutedRuns& executed) {
+void EditLogs(const mutants::Mutant& mutant,
+              const campaign::ExecutedRuns& executed) {
   for (const std::filesystem::path& path : executed.logs) {
     if (executed.kept.contains(path)) continue;  // they were edited then
     runlog::RunLog log = runlog::ReadRunLog(path);
@@ -34,8 +35,8 @@ void EditLogs(const mutants::Mutant& mutant, const ExecutedRuns& executed) {
   }
 }
 
-Json RunJson(const ExecutedRuns& executed, const std::filesystem::path& folder,
-             ExitCode code) {
+Json RunJson(const campaign::ExecutedRuns& executed,
+             const std::filesystem::path& folder, ExitCode code) {
   Json json{{"exit_code", static_cast<int>(code)},
             {"interrupted", executed.interrupted},
             {"diverged", executed.aborted},
@@ -108,7 +109,7 @@ Action DeclareRun(CLI::App& app) {
     if (!arguments->mutant.empty()) {
       mutant = mutants::MutantByName(arguments->mutant);
     }
-    TrainArmsOptions options = {
+    campaign::TrainArmsOptions options = {
         .dry_run = arguments->dry_run,
         .leftovers = arguments->leftovers(),
         .only_arm = arguments->arm,
@@ -116,20 +117,23 @@ Action DeclareRun(CLI::App& app) {
         .stop_after = arguments->stop_after,
         .how_to_go_on = arguments->HowToGoOn(experiment)};
     const std::filesystem::path folder = arguments->Folder(experiment);
-    options.check_outputs = [&](const corpus::Corpus&) {
-      CheckVerdicts(experiment, folder);
-    };
     // An earlier verdict must not stand beside logs that it was not given on.
     options.on_accepted = [&](size_t runs) {
-      if (runs > 0 && SpeaksForTheJob()) RemoveVerdicts(experiment, folder);
+      if (runs > 0 && campaign::SpeaksForTheJob())
+        campaign::RemoveVerdicts(experiment, folder);
     };
     if (mutant) {
       options.run_hooks = [&](const train::Run& run) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
-    const ExecutedRuns executed = TrainArms(experiment, folder, options);
-    if (arguments->dry_run || !SpeaksForTheJob()) return ExitCode::kPass;
+    if (campaign::SpeaksForTheJob()) {
+      campaign::CheckVerdicts(experiment, folder);
+    }
+    const campaign::ExecutedRuns executed = campaign::TrainArms(
+        experiment, train::LoadCorpusOf(experiment), folder, options);
+    if (arguments->dry_run || !campaign::SpeaksForTheJob())
+      return ExitCode::kPass;
     if (mutant && mutant->edit_log && !executed.interrupted) {
       EditLogs(*mutant, executed);
     }

@@ -27,10 +27,6 @@ constexpr int kBarHead = 8;
 constexpr double kQuietSteps = 10;
 constexpr double kQuietSeconds = 30;
 
-bool UnderWay(RunState state) {
-  return state == RunState::kStarting || state == RunState::kRunning;
-}
-
 const char* StateName(RunState state) {
   switch (state) {
     case RunState::kStarting:
@@ -207,6 +203,10 @@ std::string EndedLine(const LiveRun& run, size_t name_width,
 
 }  // namespace
 
+bool IsUnderWay(RunState state) {
+  return state == RunState::kStarting || state == RunState::kRunning;
+}
+
 RunState StateOf(const runlog::RunLog& log, bool has_journal) {
   const std::string last = log.events.empty() ? "" : log.events.back().kind;
   if (last == "interrupt") return RunState::kInterrupted;
@@ -275,14 +275,14 @@ LiveJob JobOf(const std::vector<std::string>& planned, int64_t steps,
       job.waiting.push_back(name);
       continue;
     }
-    if (!UnderWay(run->state) && run->state != RunState::kInterrupted) {
+    if (!IsUnderWay(run->state) && run->state != RunState::kInterrupted) {
       ++job.finished;
       left -= all;
       continue;
     }
     left -= std::min(static_cast<double>(LastStep(run->log)), all);
     // The job goes on with it, when its turn comes.
-    if (!UnderWay(run->state)) {
+    if (!IsUnderWay(run->state)) {
       job.waiting.push_back(name);
     } else if (const auto pace = PaceOf(run->log.steps)) {
       steps_per_second += 1 / pace->step_seconds;
@@ -317,7 +317,7 @@ std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
   int events = 0;
   size_t name_width = 0;
   for (const LiveRun& run : runs) {
-    if (UnderWay(run.state)) {
+    if (IsUnderWay(run.state)) {
       ++live;
       events += static_cast<int>(std::min(run.log.events.size(), kLastEvents));
     } else {
@@ -341,10 +341,10 @@ std::vector<std::string> DrawLiveRuns(const std::vector<LiveRun>& runs,
         kHighestChart, (rows - ended - events - kLinesBesides * live) / live);
   }
   for (const LiveRun& run : runs) {
-    if (UnderWay(run.state)) AppendRun(run, chart_rows, style, lines);
+    if (IsUnderWay(run.state)) AppendRun(run, chart_rows, style, lines);
   }
   for (const LiveRun& run : runs) {
-    if (!UnderWay(run.state)) {
+    if (!IsUnderWay(run.state)) {
       lines.push_back(EndedLine(run, name_width, style));
     }
   }

@@ -21,6 +21,9 @@ enum class RunState {
   kUnreadable,  ///< LiveRun::note says why
 };
 
+/// Whether nothing has ended it.
+bool IsUnderWay(RunState state);
+
 /// One run as it stands.
 struct LiveRun {
   std::string name;

@@ -20,6 +20,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/corpus/corpus.h"
 #include "isoloss/corpus/source.h"
 #include "isoloss/model/config.h"
 #include "isoloss/train/config.h"
@@ -95,5 +96,8 @@ double EstimatedTensorRows(const Experiment& experiment);
 /// and compute copies, and the activations kept for the backward pass, FP32;
 /// rows between ranks; the log's widest columns.
 double EstimatedBytes(const Experiment& experiment);
+
+/// The tokens that [data] names. Errors   as corpus::LoadCorpus.
+corpus::Corpus LoadCorpusOf(const Experiment& experiment);
 
 }  // namespace isoloss::train

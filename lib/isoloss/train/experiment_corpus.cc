@@ -91,4 +91,9 @@ corpus::Source MakeSource(const Experiment& experiment,
   return corpus::FilesSource{std::move(paths), data.include};
 }
 
+corpus::Corpus LoadCorpusOf(const Experiment& experiment) {
+  return corpus::LoadCorpus(experiment.corpus_source,
+                            experiment.data.held_out_share);
+}
+
 }  // namespace isoloss::train

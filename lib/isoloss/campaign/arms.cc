@@ -1,0 +1,36 @@
+#include "isoloss/campaign/arms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "isoloss/base/error.h"
+#include "isoloss/train/runner.h"
+
+namespace isoloss::campaign {
+
+std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
+                                         const std::string& name) {
+  // Refuses a name that is none, and checks all recipes.
+  const std::vector<train::Run> runs = train::PlanRuns(experiment, name);
+  if (!name.empty()) return {runs.front().arm};
+  std::vector<const train::Arm*> arms;
+  for (const train::Arm& arm : experiment.arms) arms.push_back(&arm);
+  return arms;
+}
+
+const train::Arm& OneArm(const train::Experiment& experiment,
+                         const std::string& name) {
+  const std::vector<const train::Arm*> arms = ArmsNamed(experiment, name);
+  if (arms.size() <= 2) return *arms.back();
+  std::vector<std::string> candidates;
+  for (const train::Arm* arm : arms) {
+    if (arm != arms.front()) candidates.push_back(arm->name);
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: `arms` holds {} besides the baseline {} ({}), but this "
+             "command takes one. Name it with --arm.",
+             experiment.path.string(), candidates.size(), arms.front()->name,
+             fmt::join(candidates, ", "));
+}
+
+}  // namespace isoloss::campaign

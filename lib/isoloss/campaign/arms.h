@@ -1,0 +1,23 @@
+// Which arms of an experiment a command works on: all of them, or where it can
+// take only one, the candidate.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::campaign {
+
+/// The arm of that name, or all arms in the order of the file if it is empty.
+/// Errors   ConfigError that lists the arms if there is none of that name.
+std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
+                                         const std::string& name);
+
+/// The arm of that name. If it is empty: the candidate, which is the arm that
+/// is not the first, or the only arm there is.
+/// Errors   as ArmsNamed; ConfigError if there are several candidates.
+const train::Arm& OneArm(const train::Experiment& experiment,
+                         const std::string& name);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,132 @@
+#include "isoloss/campaign/child_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+#include <string_view>
+#include <system_error>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+
+extern char** environ;
+
+namespace isoloss::campaign {
+namespace {
+
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+/// Of this process, with `changes` in the place of what they name.
+std::vector<std::string> EnvironmentWith(
+    const std::map<std::string, std::string>& changes) {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!changes.contains(name)) entries.emplace_back(text);
+  }
+  for (const auto& [name, value] : changes)
+    entries.push_back(name + "=" + value);
+  return entries;
+}
+
+using Clock = std::chrono::steady_clock;
+
+/// What a child writes until it closes `from`; it is no longer listened to
+/// behind `end` or when `stop` is set, and then `ended` is false.
+ChildResult Listen(int from, Clock::time_point end,
+                   const std::atomic<bool>& stop) {
+  constexpr int kLookMilliseconds = 100;
+  ChildResult result;
+  std::array<char, 4096> chunk;
+  while (Clock::now() < end && !stop.load()) {
+    pollfd waiting = {.fd = from, .events = POLLIN, .revents = 0};
+    if (poll(&waiting, 1, kLookMilliseconds) <= 0) continue;
+    const ssize_t count = read(from, chunk.data(), chunk.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return result;
+    result.errors.append(chunk.data(), static_cast<size_t>(count));
+  }
+  result.ended = false;
+  return result;
+}
+
+/// Starts `command` as the leader of a process group, with `errors` as its
+/// standard error.
+pid_t Start(const std::vector<std::string>& command,
+            const std::map<std::string, std::string>& environment, int errors) {
+  std::vector<std::string> arguments = command;
+  std::vector<std::string> entries = EnvironmentWith(environment);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
+                                   O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                   O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  pid_t child = -1;
+  const int error =
+      posix_spawn(&child, arguments[0].c_str(), &actions, &attributes,
+                  Pointers(arguments).data(), Pointers(entries).data());
+  posix_spawnattr_destroy(&attributes);
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    errno = error;
+    ThrowErrno(command[0], "start");
+  }
+  return child;
+}
+
+}  // namespace
+
+std::filesystem::path ThisProgram() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+std::filesystem::path FindProgram(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::filesystem::path file = std::filesystem::path(folder) / name;
+    if (access(file.c_str(), X_OK) == 0) return file;
+  }
+  return {};
+}
+
+ChildResult RunChild(const std::vector<std::string>& command,
+                     const std::map<std::string, std::string>& environment,
+                     std::chrono::seconds limit,
+                     const std::atomic<bool>& stop) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t child = Start(command, environment, to.get());
+  to = Descriptor();
+  ChildResult result = Listen(from.get(), Clock::now() + limit, stop);
+  if (!result.ended) kill(-child, SIGKILL);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  result.exit_code =
+      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
+}
+
+}  // namespace isoloss::campaign

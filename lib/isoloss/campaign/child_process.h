@@ -1,0 +1,33 @@
+// Another program, or this one again, as a process of its own.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace isoloss::campaign {
+
+struct ChildResult {
+  int exit_code = 0;   ///< 128 + the signal that ended it, if one did
+  std::string errors;  ///< what it wrote to standard error
+  bool ended = true;   ///< false: it was killed, by `limit` or `stop`
+};
+
+/// This program's file.
+std::filesystem::path ThisProgram();
+
+/// The file that a shell would start as `name`; empty if there is none.
+std::filesystem::path FindProgram(const std::string& name);
+
+/// Runs `command` (program, then arguments) to its end, without standard input
+/// and output. `environment` is set besides that of this process. It and the
+/// processes that it starts are killed after `limit`, or when `stop` is set.
+/// Errors   IoError if it can't be started.
+ChildResult RunChild(const std::vector<std::string>& command,
+                     const std::map<std::string, std::string>& environment,
+                     std::chrono::seconds limit, const std::atomic<bool>& stop);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,331 @@
+#include "isoloss/campaign/ensemble_build.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/campaign/job_queue.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/mutants/mutant.h"
+#include "isoloss/oracle/precision_probe.h"
+#include "isoloss/train/run_description.h"
+#include "isoloss/train/runner.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::Ensemble;
+using runlog::EnsembleKind;
+using runlog::EnsembleMember;
+using runlog::RunLog;
+
+class EnsembleBuilder {
+ public:
+  EnsembleBuilder(const EnsemblePlan& plan, const std::atomic<bool>& stop)
+      : plan_(plan),
+        stop_(stop),
+        corpus_(train::LoadCorpusOf(plan.experiment)),
+        arm_(FindArm(plan.arm)),
+        reference_arm_(FindArm(IsBenign() ? plan.arm : plan.baseline_arm)),
+        planned_(Planned(arm_)),
+        planned_reference_(Planned(reference_arm_)) {}
+
+  EnsembleResult Build();
+
+ private:
+  bool IsBenign() const { return plan_.kind == EnsembleKind::kBenign; }
+  const train::Arm& FindArm(const std::string& name) const {
+    // Refuses a name that is none, and lists the others.
+    return *train::PlanRuns(plan_.experiment, name).front().arm;
+  }
+  runlog::Provenance Planned(const train::Arm& arm) const {
+    return train::DescribePlannedRun(plan_.experiment, arm, plan_.seeds.front(),
+                                     corpus_);
+  }
+  fs::path MemberPath(size_t member) const {
+    return plan_.folder / fmt::format("member-{:05}.h5", member + 1);
+  }
+
+  void PrepareFolder() const;
+  std::string PlanText() const;
+  std::vector<size_t> Missing() const;
+  std::string MemberDifference(const Ensemble& file, size_t index) const;
+  Ensemble ReadMember(size_t index) const;
+  void CheckKept(const std::vector<size_t>& missing) const;
+  bool MakeReferences(const std::vector<size_t>& missing);
+  RunLog TrainEarly(const train::Arm& arm, uint64_t seed, ThreadTeam& team,
+                    train::RunHooks hooks) const;
+  void MakeMember(size_t member, ThreadTeam& team) const;
+  Ensemble Join() const;
+
+  const EnsemblePlan& plan_;
+  const std::atomic<bool>& stop_;
+  const corpus::Corpus corpus_;
+  const train::Arm& arm_;
+  const train::Arm& reference_arm_;
+  const runlog::Provenance planned_;  // but for the seed, as are all members
+  const runlog::Provenance planned_reference_;
+  std::map<uint64_t, RunLog> references_;  // by seed; kBenign only
+};
+
+// ---- The folder -------------------------------------------------------------
+
+/// Members of one plan must not stand beside those of another. How many there
+/// are to be is no part of it: more are a continuation.
+std::string EnsembleBuilder::PlanText() const {
+  std::string text = fmt::format(
+      "kind = \"{}\"\nsteps = {}\nprobe_steps = [{}]\nseeds = [{}]\n"
+      "program = \"{}\"\ncommit = \"{}\"\ncorpus = \"{}\"\n"
+      "configuration = '''\n{}'''\n",
+      EnsembleKindName(plan_.kind), plan_.steps,
+      fmt::join(plan_.probe_steps, ", "),
+      fmt::join(IsBenign() ? plan_.experiment.train.seeds
+                           : std::vector{plan_.seeds.front()},
+                ", "),
+      planned_.tool_version, planned_.commit, planned_.corpus_digest,
+      plan_.experiment.ConfigText());
+  for (const runlog::Provenance* arm : {&planned_, &planned_reference_}) {
+    text += fmt::format(
+        "[[arm]]\nname = \"{}\"\nrecipe = \"{}\"\nexchange = \"{}\"\n"
+        "numerics = \"{}\"\nresolved_recipe = '''\n{}'''\n",
+        arm->arm, arm->recipe, arm->exchange, arm->numerics_digest,
+        arm->resolved_recipe);
+  }
+  return text;
+}
+
+void EnsembleBuilder::PrepareFolder() const {
+  std::error_code error;
+  fs::create_directories(plan_.folder, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder for finished members can't be made: {}. Choose "
+               "another --out.",
+               plan_.folder.string(), error.message());
+  }
+  const fs::path path = plan_.folder / "plan.toml";
+  const std::string text = PlanText();
+  if (!fs::exists(path)) {
+    WriteFileAtomically(path, std::as_bytes(std::span(text)));
+    return;
+  }
+  if (ReadTextFile(path, "Remove the folder.") == text) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it holds members of another plan (program, experiment, "
+             "recipe, kind, steps or seeds; see plan.toml), but all members of "
+             "an ensemble are of one. Remove it, or give another --out.",
+             plan_.folder.string());
+}
+
+std::vector<size_t> EnsembleBuilder::Missing() const {
+  std::vector<size_t> missing;
+  for (size_t i = 0; i < plan_.runs; ++i) {
+    if (!fs::exists(MemberPath(i))) missing.push_back(i);
+  }
+  return missing;
+}
+
+/// What keeps a file from being the member of that place; "" if nothing does.
+std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
+                                              size_t index) const {
+  if (file.kind != plan_.kind || file.members.size() != 1) {
+    return fmt::format("  {} members of kind {}, but it holds one of kind {}\n",
+                       file.members.size(), EnsembleKindName(file.kind),
+                       EnsembleKindName(plan_.kind));
+  }
+  const EnsembleMember& member = file.members.front();
+  const std::string perturbation =
+      IsBenign() ? mutants::BenignVariant(index).name : "";
+  std::string difference;
+  if (member.perturbation != perturbation) {
+    difference += fmt::format("  perturbation: {} before, {} now\n",
+                              member.perturbation, perturbation);
+  }
+  if (const size_t steps = member.steps.step.size();
+      static_cast<int64_t>(steps) != plan_.steps) {
+    difference +=
+        fmt::format("  steps: {} before, {} now\n", steps, plan_.steps);
+  }
+  const auto compare = [&](const runlog::Provenance& kept,
+                           runlog::Provenance planned) {
+    planned.seed = static_cast<int64_t>(plan_.seeds[index]);
+    difference += train::RunDifference(kept, planned) +
+                  train::LogDifference(kept, planned);
+  };
+  compare(file.provenance, planned_);
+  compare(file.reference_provenance, planned_reference_);
+  return difference;
+}
+
+/// One that is finished.
+Ensemble EnsembleBuilder::ReadMember(size_t index) const {
+  const fs::path path = MemberPath(index);
+  Ensemble file;
+  try {
+    file = runlog::ReadEnsemble(path);
+  } catch (const Error& error) {
+    ThrowError(error.kind(),
+               "{} It is one member of an ensemble: remove it, then the same "
+               "command makes it again.",
+               error.what());
+  }
+  const std::string difference = MemberDifference(file, index);
+  if (difference.empty()) return file;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is a member of another plan:\n{}Remove it, then the same "
+             "command makes it again.",
+             path.string(), difference);
+}
+
+/// Before hours of training rather than after them.
+void EnsembleBuilder::CheckKept(const std::vector<size_t>& missing) const {
+  for (size_t i = 0; i < plan_.runs; ++i) {
+    if (!std::ranges::binary_search(missing, i)) ReadMember(i);
+  }
+}
+
+// ---- One member -------------------------------------------------------------
+
+/// The first steps of a run whose schedule has them all.
+RunLog EnsembleBuilder::TrainEarly(const train::Arm& arm, uint64_t seed,
+                                   ThreadTeam& team,
+                                   train::RunHooks hooks) const {
+  std::atomic<bool> ended{false};
+  hooks.on_step =
+      [&, inner = std::move(hooks.on_step)](const runlog::StepRow& row) {
+        if (inner) inner(row);
+        ended.store(row.step >= plan_.steps || stop_.load());
+      };
+  hooks.stop = &ended;
+  return train::TrainRun(plan_.experiment, arm, seed, corpus_, team, hooks);
+}
+
+bool IsWhole(const RunLog& log, int64_t steps) {
+  return static_cast<int64_t>(log.steps.step.size()) >= steps;
+}
+
+/// A limit that is set by runs must be set by good ones.
+void RequireFinite(const RunLog& log, const std::string& what) {
+  for (size_t i = 0; i < log.steps.step.size(); ++i) {
+    if (std::isfinite(log.steps.loss_nats[i]) &&
+        std::isfinite(log.steps.grad_norm[i])) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "ensemble: {}, seed {}, is not finite in step {}, but members "
+               "are good runs. Correct the experiment.",
+               what, log.provenance.seed, log.steps.step[i]);
+  }
+}
+
+bool EnsembleBuilder::MakeReferences(const std::vector<size_t>& missing) {
+  if (!IsBenign()) return true;
+  for (const size_t member : missing) references_[plan_.seeds[member]];
+  std::vector<RunLog*> logs;
+  std::vector<uint64_t> seeds;
+  for (auto& [seed, log] : references_) {
+    seeds.push_back(seed);
+    logs.push_back(&log);
+  }
+  return RunJobs("references", logs.size(), plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   *logs[i] = TrainEarly(reference_arm_, seeds[i], team, {});
+                 });
+}
+
+void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
+  const uint64_t seed = plan_.seeds[index];
+  EnsembleMember member{.seed = static_cast<int64_t>(seed)};
+  train::RunHooks hooks;
+  if (IsBenign()) {
+    const mutants::Mutant variant = mutants::BenignVariant(index);
+    member.perturbation = variant.name;
+    hooks = mutants::Plant(variant, plan_.experiment, arm_, seed);
+  }
+  const RunLog run = TrainEarly(arm_, seed, team, std::move(hooks));
+  const RunLog reference = IsBenign()
+                               ? references_.at(seed)
+                               : TrainEarly(reference_arm_, seed, team, {});
+  for (const RunLog* log : {&run, &reference}) {
+    RequireFinite(*log, IsBenign() ? member.perturbation : log->provenance.arm);
+    // Interrupted: what is not whole is not kept.
+    if (!IsWhole(*log, plan_.steps)) return;
+  }
+  Ensemble single;
+  single.kind = plan_.kind;
+  single.provenance = run.provenance;
+  single.reference_provenance = reference.provenance;
+  if (!IsBenign()) {
+    oracle::PrecisionFindings found =
+        oracle::ProbePrecision(plan_.experiment, arm_, reference_arm_, seed,
+                               corpus_, plan_.probe_steps, team);
+    single.tensors = std::move(found.tensors);
+    member.precision = std::move(found.precision);
+    member.routing_flips = std::move(found.routing_flips);
+  }
+  member.steps = run.steps;
+  member.reference_steps = reference.steps;
+  member.parameters = run.parameters;
+  member.reference_parameters = reference.parameters;
+  single.members.push_back(std::move(member));
+  runlog::WriteEnsemble(single, MemberPath(index));
+}
+
+// ---- All of them ------------------------------------------------------------
+
+Ensemble EnsembleBuilder::Join() const {
+  Ensemble joined = ReadMember(0);
+  for (size_t i = 1; i < plan_.runs; ++i) {
+    Ensemble next = ReadMember(i);
+    if (next.tensors != joined.tensors) {
+      ThrowError(ErrorKind::kFormat,
+                 "{}: it was probed at other tensors than {}. Remove {} and "
+                 "run the same command again.",
+                 MemberPath(i).string(), MemberPath(0).string(),
+                 plan_.folder.string());
+    }
+    joined.members.push_back(std::move(next.members.front()));
+  }
+  // Of the plan rather than of its first member: weights and seeds vary.
+  for (runlog::Provenance* p :
+       {&joined.provenance, &joined.reference_provenance}) {
+    p->initial_weights_digest.clear();
+    p->final_weights_digest.clear();
+  }
+  return joined;
+}
+
+EnsembleResult EnsembleBuilder::Build() {
+  PrepareFolder();
+  const std::vector<size_t> missing = Missing();
+  CheckKept(missing);
+  const size_t kept = plan_.runs - missing.size();
+  const bool done = MakeReferences(missing) &&
+                    RunJobs("members", missing.size(), plan_.workers, stop_,
+                            [&](size_t i, ThreadTeam& team) {
+                              MakeMember(missing[i], team);
+                            });
+  if (!done || !Missing().empty()) return {{}, kept, true};
+  return {Join(), kept, false};
+}
+
+}  // namespace
+
+EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
+                             const std::atomic<bool>& stop) {
+  return EnsembleBuilder(plan, stop).Build();
+}
+
+}  // namespace isoloss::campaign

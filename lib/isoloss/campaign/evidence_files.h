@@ -1,0 +1,51 @@
+// Evidence of a verdict besides runs: probes, null ensembles and the measured
+// power, from disk to the judge.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/judge.h"
+#include "isoloss/gate/policy.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/runlog/ensemble.h"
+
+namespace isoloss::campaign {
+
+/// What was read; of any arms.
+struct EvidenceFiles {
+  std::vector<gate::Probe> probes;
+  std::vector<gate::NullEnsemble> ensembles;
+  std::optional<gate::PowerRecord> power;
+};
+
+/// Errors   as runlog::ReadProbeLog.
+void ReadProbes(const std::vector<std::filesystem::path>& files,
+                EvidenceFiles& evidence);
+/// Errors   as runlog::ReadEnsemble.
+void ReadEnsembles(const std::vector<std::filesystem::path>& files,
+                   EvidenceFiles& evidence);
+
+/// That each file is used: what is given is never passed over. Probes are of
+/// arms that are judged or judged against; ensembles are of judged arms and of
+/// the kind that the question needs, one for each arm. `baseline_arm` is "" if
+/// each arm is judged against its own earlier runs.
+/// Errors   ConfigError that names the file.
+void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
+                         compare::Question question,
+                         const std::vector<std::string>& candidates,
+                         const std::string& baseline_arm = "");
+
+/// The one of a candidate arm; null if there is none.
+const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
+                                     const std::string& arm,
+                                     runlog::EnsembleKind kind);
+
+gate::Judgement JudgeWith(const compare::Pairing& pairing,
+                          const EvidenceFiles& evidence,
+                          const gate::Policy& policy);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,37 @@
+// What the program's exit code says.
+#pragma once
+
+#include <algorithm>
+#include <iterator>
+
+namespace isoloss::campaign {
+
+enum class ExitCode : int {
+  kPass = 0,
+  kFail = 1,
+  kUsage = 2,
+  kInvalid = 3,  ///< invalid or incomparable input, or a file operation failed
+  kInconclusive = 4,
+  kInternal = 5,
+  kInterrupted = 130,  ///< SIGINT, SIGTERM or SIGHUP; finished runs are kept
+};
+
+/// Shown at the end of every --help.
+inline constexpr const char* kExitCodeHelp =
+    "Exit codes: 0 pass, 1 fail, 2 usage, 3 invalid or incomparable input,\n"
+    "            4 inconclusive, 5 internal error, 130 interrupted,\n"
+    "            75 a job of several processes lost one: start it again";
+
+/// The severer one: pass, inconclusive, fail, invalid, interrupted.
+inline ExitCode Worse(ExitCode a, ExitCode b) {
+  constexpr ExitCode kBySeverity[] = {ExitCode::kPass, ExitCode::kInconclusive,
+                                      ExitCode::kFail, ExitCode::kInvalid,
+                                      ExitCode::kInterrupted};
+  const auto rank = [&](ExitCode code) {
+    return std::find(std::begin(kBySeverity), std::end(kBySeverity), code) -
+           std::begin(kBySeverity);
+  };
+  return rank(a) >= rank(b) ? a : b;
+}
+
+}  // namespace isoloss::campaign

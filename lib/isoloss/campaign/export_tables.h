@@ -1,0 +1,26 @@
+// A run log or probe log as tables: CSV or JSON lines.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "isoloss/runlog/export.h"
+
+namespace isoloss::campaign {
+
+struct ExportPlan {
+  /// Run log or probe log, journal, or a folder of run logs.
+  std::filesystem::path log;
+  runlog::ExportFormat format = runlog::ExportFormat::kCsv;
+  std::string group;          ///< "": the usual one, or with `out` all
+  std::filesystem::path out;  ///< "": standard output
+};
+
+/// One group goes to `out` or to standard output; all groups to files of the
+/// folder `out`, and of several logs each to a folder of its own there. Says
+/// which files it wrote.
+/// Errors   as OpenLog, runlog::ExportGroup and CheckOutput; ConfigError if a
+///          folder of several logs is to become one table.
+void ExportLog(const ExportPlan& plan);
+
+}  // namespace isoloss::campaign

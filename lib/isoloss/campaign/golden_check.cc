@@ -1,0 +1,273 @@
+#include "isoloss/campaign/golden_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/golden_dumps.h"
+#include "isoloss/campaign/golden_folder.h"
+#include "isoloss/campaign/golden_suite.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/job_queue.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// golden/curves/* below the current folder, by name.
+std::vector<fs::path> DefaultFolders() {
+  const fs::path parent = fs::path("golden") / "curves";
+  std::vector<fs::path> folders;
+  if (fs::is_directory(parent)) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(parent)) {
+      if (entry.is_directory()) folders.push_back(entry.path());
+    }
+  }
+  if (folders.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "golden check: there is no folder in {}, so nothing would be "
+               "checked. Name folders of goldens, or go to the source tree.",
+               fs::absolute(parent).string());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+/// A draft can't be computed again from any commit.
+void RefuseDrafts(const GoldenFolder& folder) {
+  for (const compare::Run& golden : folder.goldens) {
+    const HistoryEntry* entry = folder.history.LastOf(GoldenName(golden));
+    if (!entry->IsDraft()) continue;
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: it is a draft: the program that made it is of commit `{}`. "
+        "Commit the source, build it and run `isoloss golden update {}`, "
+        "or check it with --draft.",
+        golden.file, entry->commit, folder.path.string());
+  }
+}
+
+/// One folder on its way through the check.
+struct Case {
+  explicit Case(GoldenFolder opened)
+      : folder(std::move(opened)), policy(PolicyOf("", folder.experiment)) {}
+
+  GoldenFolder folder;
+  gate::Policy policy;
+  fs::path out;  ///< for what it computes
+  Rerun rerun;
+  std::vector<LaneResult> lanes;  ///< in the order of the suite
+  ProbeSettings probing;
+  std::optional<corpus::Corpus> corpus;  ///< for the probes of all arms
+  std::vector<fs::path> probes;          ///< in the order of the arms
+};
+
+fs::path FolderOf(const Case& one, const Lane& lane) {
+  return one.out / ("lane-" + lane.name);
+}
+
+/// What jobs do side by side, each on a thread of its own.
+using Job = std::function<void(ThreadTeam& team)>;
+
+/// False if a signal ended it.
+bool RunSideBySide(const char* title, const std::vector<Job>& jobs) {
+  const bool done = RunJobs(title, jobs.size(), 0, InterruptFlag(),
+                            [&](size_t i, ThreadTeam& team) { jobs[i](team); });
+  return done && !InterruptFlag().load();
+}
+
+std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
+                              const mutants::Mutant* planted) {
+  std::vector<Job> jobs;
+  for (const auto& owned : cases) {
+    Case* const one = owned.get();
+    jobs.push_back([one, planted](ThreadTeam&) {
+      train::Experiment experiment = one->folder.experiment;
+      experiment.parallel.workers = 1;
+      one->rerun = RunAll(experiment, one->out, planted, true);
+    });
+    // Lanes are for the program as it is.
+    if (planted != nullptr) continue;
+    one->lanes.resize(one->folder.suite.lanes.size());
+    for (size_t i = 0; i < one->lanes.size(); ++i) {
+      const Lane& lane = one->folder.suite.lanes[i];
+      if (!lane.impossible.empty()) continue;
+      jobs.push_back([one, &lane, i](ThreadTeam&) {
+        one->lanes[i] = RunLane(one->folder, lane, FolderOf(*one, lane));
+      });
+    }
+  }
+  return jobs;
+}
+
+std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
+                             const mutants::Mutant* planted) {
+  std::vector<Job> jobs;
+  for (const auto& owned : cases) {
+    Case* const one = owned.get();
+    const train::Experiment& experiment = one->folder.experiment;
+    one->probing = SettingsOf(
+        experiment, one->policy,
+        PlainStepsDue(one->rerun.runs, one->folder.goldens, one->policy),
+        planted);
+    one->corpus.emplace(train::LoadCorpusOf(experiment));
+    one->probes.resize(experiment.arms.size());
+    fs::create_directories(one->out / kProbeFolder);
+    for (size_t i = 0; i < experiment.arms.size(); ++i) {
+      jobs.push_back([one, i](ThreadTeam& team) {
+        const train::Experiment& of_case = one->folder.experiment;
+        one->probes[i] =
+            ProbeOneArm(of_case, of_case.arms[i].name, *one->corpus,
+                        one->out / kProbeFolder, one->probing, team);
+      });
+    }
+  }
+  return jobs;
+}
+
+/// Bits may not depend on how an experiment is executed: a lane that parts from
+/// the run beside it is a fault, whatever the goldens hold.
+void CompareLanes(const Case& one, CheckedGoldens& found) {
+  GoldenDumps dumps;
+  for (size_t i = 0; i < one.lanes.size(); ++i) {
+    const Lane& lane = one.folder.suite.lanes[i];
+    if (!lane.impossible.empty()) {
+      found.lanes.push_back({lane.name, LaneOutcome::kNotRun, lane.impossible});
+      continue;
+    }
+    const LaneResult& result = one.lanes[i];
+    std::string difference =
+        result.fault.empty()
+            ? FirstDifference(ExpectedOfLane(lane, one.rerun.runs, result.runs),
+                              result.runs)
+            : result.fault;
+    if (difference.empty()) {
+      difference = dumps.Add(FolderOf(one, lane), result.runs);
+    }
+    if (!difference.empty()) found.code = Worse(found.code, ExitCode::kFail);
+    found.lanes.push_back(
+        {lane.name,
+         difference.empty() ? LaneOutcome::kPass : LaneOutcome::kFail,
+         difference});
+  }
+}
+
+/// The runs end by their numbers, so that no level of the gate takes them. The
+/// golden must end at the same step, and the oracle explain every element.
+void JudgeAborted(const Case& one, CheckedGoldens& found) {
+  EvidenceFiles evidence;
+  ReadProbes(one.probes, evidence);
+  for (size_t i = 0; i < one.rerun.runs.size(); ++i) {
+    const runlog::RunLog& run = one.rerun.runs[i].log;
+    const runlog::RunLog& golden = one.folder.goldens[i].log;
+    std::string fault;
+    if (!EndedByItsNumbers(run) ||
+        run.steps.step.size() != golden.steps.step.size()) {
+      fault = fmt::format("{} steps, but the golden ends by its numbers in {}",
+                          run.steps.step.size(), golden.steps.step.size());
+    }
+    for (const gate::Probe& probe : evidence.probes) {
+      if (probe.log.provenance.arm != run.provenance.arm) continue;
+      const std::string unexplained = FirstUnexplained(probe.log);
+      if (!unexplained.empty()) fault = unexplained;
+    }
+    found.statistical.push_back(
+        {run.provenance.arm,
+         fault.empty() ? gate::Outcome::kPass : gate::Outcome::kFail,
+         fault.empty() ? "pass (ends by its numbers)" : "fail: " + fault});
+    if (!fault.empty()) found.code = Worse(found.code, ExitCode::kFail);
+  }
+}
+
+void Judge(const Case& one, CheckedGoldens& found) {
+  for (size_t i = 0; i < one.folder.goldens.size(); ++i) {
+    found.exact.push_back(
+        CompareExactly(one.folder.goldens[i], one.rerun.runs[i]));
+    found.drift = found.drift || !found.exact.back().Reproduced();
+  }
+  CompareLanes(one, found);
+  if (one.folder.suite.aborts) {
+    JudgeAborted(one, found);
+    return;
+  }
+  const EvidenceFiles evidence =
+      ReadEvidence(one.folder.experiment, one.folder.path, one.probes);
+  for (const gate::Judgement& judgement : JudgeAgainstApproved(
+           one.rerun.runs, one.folder.goldens, one.policy, evidence)) {
+    found.statistical.push_back(
+        {judgement.candidate.arm, judgement.outcome, LaneText(judgement)});
+    found.code = Worse(
+        found.code, static_cast<ExitCode>(gate::ExitCode(judgement.outcome)));
+  }
+}
+
+/// What is there is not the check's to replace.
+void RequireEmpty(const fs::path& out) {
+  std::error_code error;  // what can't be seen is refused when it is written
+  if (!fs::exists(out, error) || fs::is_empty(out, error)) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: goldens are computed anew into a folder of their own, but "
+             "this one holds files already. Choose another one with --out, or "
+             "remove it.",
+             out.string());
+}
+
+/// Opens all folders before anything is computed. Each computes in a folder of
+/// its own below `out`: never in that of the goldens.
+std::vector<std::unique_ptr<Case>> OpenCases(const GoldenCheckPlan& plan,
+                                             const fs::path& out) {
+  std::vector<std::unique_ptr<Case>> cases;
+  for (const fs::path& path :
+       plan.folders.empty() ? DefaultFolders() : plan.folders) {
+    const fs::path own =
+        out /
+        fmt::format("{}-{}", cases.size() + 1,
+                    fs::absolute(path).lexically_normal().filename().string());
+    RequireEmpty(own);
+    auto one = std::make_unique<Case>(OpenGoldenFolder(path));
+    if (!plan.draft) RefuseDrafts(one->folder);
+    CheckConfiguration(one->folder);
+    one->out = own;
+    cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::optional<std::vector<CheckedGoldens>> CheckGoldens(
+    const GoldenCheckPlan& plan) {
+  if (transport::DetectLaunch().processes > 1) {
+    ThrowError(ErrorKind::kConfig,
+               "golden check: it was started as {} processes, but compares the "
+               "logs of one. Start it without a launcher.",
+               transport::DetectLaunch().processes);
+  }
+  const TemporaryFolder temporary;
+  const mutants::Mutant* const planted = plan.mutant ? &*plan.mutant : nullptr;
+  std::vector<std::unique_ptr<Case>> cases =
+      OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
+  if (!RunSideBySide("runs", TrainingJobs(cases, planted)) ||
+      !RunSideBySide("probes", ProbingJobs(cases, planted))) {
+    return std::nullopt;
+  }
+  std::vector<CheckedGoldens> checked;
+  for (const auto& one : cases) {
+    CheckedGoldens& found = checked.emplace_back();
+    found.folder = one->folder.path;
+    Judge(*one, found);
+  }
+  return checked;
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,61 @@
+// Runs the experiments of goldens again, in every lane of their suites, and
+// compares.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/campaign/golden_lanes.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/mutants/mutant.h"
+
+namespace isoloss::campaign {
+
+struct GoldenCheckPlan {
+  std::vector<std::filesystem::path> folders = {};  ///< {}: golden/curves/*
+  std::filesystem::path out = {};  ///< keeps what is computed; "": nothing does
+  bool draft = false;              ///< take goldens of a modified source
+  /// At work in all arms but the baseline. No lanes are run then.
+  std::optional<mutants::Mutant> mutant = std::nullopt;
+};
+
+/// One lane of the suite.
+struct LaneOutcome {
+  static constexpr const char* kPass = "pass";
+  static constexpr const char* kFail = "fail";
+  static constexpr const char* kNotRun = "not run";
+
+  std::string lane;
+  std::string outcome;  ///< one of the above
+  std::string why;      ///< "" if it passes
+};
+
+/// The statistical lane of one arm.
+struct ArmOutcome {
+  std::string arm;
+  gate::Outcome outcome;
+  std::string levels;  ///< what each level found, on one line
+};
+
+/// What was found of one folder.
+struct CheckedGoldens {
+  std::filesystem::path folder = {};
+  ExitCode code = ExitCode::kPass;  ///< of all lanes but `exact`
+  bool drift = false;               ///< some golden is not reproduced
+  std::vector<ExactLane> exact = {};
+  std::vector<LaneOutcome> lanes = {};
+  std::vector<ArmOutcome> statistical = {};
+};
+
+/// In the order of the folders; empty if a signal ended it.
+/// Errors   ConfigError, FormatError or IoError for the first folder that is
+///          not what `golden update` wrote, before anything is computed; if it
+///          is part of a job of several processes; if a folder of `out` for
+///          what is computed holds files.
+std::optional<std::vector<CheckedGoldens>> CheckGoldens(
+    const GoldenCheckPlan& plan);
+
+}  // namespace isoloss::campaign

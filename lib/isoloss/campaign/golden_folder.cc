@@ -1,0 +1,240 @@
+#include "isoloss/campaign/golden_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/experiment_source.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/train_arms.h"
+#include "isoloss/compare/golden.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/train/continuation.h"
+#include "isoloss/train/run_description.h"
+#include "isoloss/train/runner.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files that are a golden's by their ending, but of no planned run.
+void RefuseLeftOver(const fs::path& folder,
+                    const std::vector<std::string>& names) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    if (path.extension() != ".h5" && path.extension() != ".txt") continue;
+    if (std::ranges::count(names, path.stem().string()) > 0) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is no run of {}, so nothing would check it. Remove it, "
+               "or `isoloss golden update` with --reconfigured.",
+               path.string(), (folder / kGoldenExperiment).string());
+  }
+}
+
+/// The golden's log, twin and history must be of one another.
+compare::Run OpenGolden(const fs::path& folder, const std::string& name,
+                        const History& history) {
+  const fs::path file = folder / (name + ".h5");
+  if (!fs::exists(file)) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the golden is missing. Restore it, or make it with "
+               "`isoloss golden update {}`.",
+               file.string(), folder.string());
+  }
+  compare::Run golden = {file.string(), runlog::ReadRunLog(file)};
+  const std::string content = compare::ContentDigest(golden.log);
+  if (content != history.ContentOf(name)) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: its content has digest {}, but {} names {}. It was changed "
+               "by hand, or not all files are of one commit: restore them.",
+               golden.file, content, (folder / kGoldenHistory).string(),
+               history.ContentOf(name).empty() ? "no such golden"
+                                               : history.ContentOf(name));
+  }
+  const fs::path twin = folder / (name + ".txt");
+  if (ReadTextFile(twin, "Restore it: it is the golden's text for reviews.") !=
+      compare::GoldenText(golden.log, name)) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it is not the text of {}.h5, which reviewers take it for. "
+               "It was changed by hand, or not all files are of one commit: "
+               "restore them.",
+               twin.string(), name);
+  }
+  return golden;
+}
+
+void CheckWhole(const compare::Run& golden, const Suite& suite) {
+  const runlog::Provenance& p = golden.log.provenance;
+  const auto steps = static_cast<int64_t>(golden.log.steps.step.size());
+  if (suite.aborts && EndedByItsNumbers(golden.log)) return;
+  if (!suite.aborts && p.complete && steps == p.steps_planned) return;
+  if (suite.aborts) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it has {} of {} steps and no event `abort` at its end, but "
+               "{} says that its runs end by their numbers. Restore it.",
+               golden.file, steps, p.steps_planned, kGoldenSuite);
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}: it has {} of {} steps, but a golden is a whole run. Restore "
+             "it.",
+             golden.file, steps, p.steps_planned);
+}
+
+/// The baseline is what others are judged by; a single arm is judged itself.
+bool IsCandidate(const train::Experiment& experiment, const std::string& arm) {
+  return experiment.arms.size() == 1 || arm != experiment.arms.front().name;
+}
+
+}  // namespace
+
+train::Experiment LoadGoldenExperiment(const fs::path& folder) {
+  ExperimentSource source;
+  source.file = (folder / kGoldenExperiment).string();
+  return source.Load();
+}
+
+GoldenFolder OpenGoldenFolder(const fs::path& folder) {
+  GoldenFolder opened{folder,
+                      LoadGoldenExperiment(folder),
+                      History::Read(folder / kGoldenHistory),
+                      ReadSuite(folder),
+                      {}};
+  std::vector<std::string> names;
+  for (const train::Run& run : train::PlanRuns(opened.experiment)) {
+    names.push_back(run.Name());
+  }
+  RefuseLeftOver(folder, names);
+  for (const std::string& name : names) {
+    opened.goldens.push_back(OpenGolden(folder, name, opened.history));
+    CheckWhole(opened.goldens.back(), opened.suite);
+  }
+  return opened;
+}
+
+void CheckConfiguration(const GoldenFolder& folder) {
+  const train::Experiment& experiment = folder.experiment;
+  const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
+  const std::vector<train::Run> runs = train::PlanRuns(experiment);
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const runlog::Provenance& golden = folder.goldens[i].log.provenance;
+    runlog::Provenance planned = train::DescribePlannedRun(
+        experiment, *runs[i].arm, runs[i].seed, corpus);
+    // Other numerics are what a check is there to find.
+    planned.numerics_digest = golden.numerics_digest;
+    const std::string difference = train::RunDifference(golden, planned) +
+                                   train::LogDifference(golden, planned);
+    if (difference.empty()) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is a golden of another configuration than {} asks "
+               "for:\n{}Restore the experiment, or make new goldens with "
+               "`isoloss golden update {} --reconfigured`.",
+               folder.goldens[i].file, experiment.path.string(), difference,
+               folder.path.string());
+  }
+}
+
+bool EndedByItsNumbers(const runlog::RunLog& log) {
+  return !log.provenance.complete && train::WasAborted(log);
+}
+
+std::string GoldenName(const compare::Run& golden) {
+  return fs::path(golden.file).stem().string();
+}
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (fs::temp_directory_path() / "isoloss-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) ThrowErrno(name, "make the folder");
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;  // it is in nobody's way
+  fs::remove_all(path_, ignored);
+}
+
+Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
+             const mutants::Mutant* planted, bool quiet) {
+  TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
+                           .quiet = quiet};
+  const auto is_planted = [&](const std::string& arm) {
+    return planted != nullptr && IsCandidate(experiment, arm);
+  };
+  options.run_hooks = [&](const train::Run& run) {
+    return is_planted(run.arm->name) && planted->plant
+               ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
+               : train::RunHooks{};
+  };
+  const ExecutedRuns executed =
+      TrainArms(experiment, train::LoadCorpusOf(experiment), out, options);
+  if (executed.interrupted) return {{}, true};
+  Rerun rerun{ReadRuns(executed.logs), false};
+  for (compare::Run& run : rerun.runs) {
+    if (is_planted(run.log.provenance.arm) && planted->edit_log) {
+      planted->edit_log(run.log);
+    }
+  }
+  return rerun;
+}
+
+ProbeSettings SettingsOf(const train::Experiment& experiment,
+                         const gate::Policy& policy,
+                         const PlainSteps& plain_steps,
+                         const mutants::Mutant* planted) {
+  ProbeSettings settings;
+  settings.plain_steps = plain_steps;
+  settings.cases = policy.probe_cases;
+  if (planted != nullptr && planted->plant) {
+    settings.hooks = [&experiment, planted](const train::Experiment& of_case,
+                                            const train::Arm& arm,
+                                            uint64_t seed) {
+      return IsCandidate(experiment, arm.name)
+                 ? mutants::Plant(*planted, of_case, arm, seed)
+                 : train::RunHooks{};
+    };
+  }
+  return settings;
+}
+
+EvidenceFiles ReadEvidence(const train::Experiment& experiment,
+                           const fs::path& golden,
+                           const std::vector<fs::path>& probes) {
+  EvidenceFiles evidence;
+  ReadProbes(probes, evidence);
+  const fs::path folder = fs::absolute(golden).lexically_normal();
+  const fs::path named = folder.has_filename() ? folder : folder.parent_path();
+  if (named.parent_path().filename() != "curves") return evidence;
+  const fs::path ensembles = named.parent_path().parent_path() / "ensembles";
+  for (const train::Arm& arm : experiment.arms) {
+    const fs::path file =
+        ensembles /
+        fmt::format("{}-{}.h5", named.filename().string(), arm.name);
+    if (fs::exists(file)) ReadEnsembles({file}, evidence);
+  }
+  return evidence;
+}
+
+std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
+                                            const gate::Policy& policy,
+                                            const fs::path& golden,
+                                            const fs::path& out,
+                                            const PlainSteps& plain_steps) {
+  std::vector<std::string> arms;
+  for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
+  const ProbedRuns probed =
+      ProbeArms(experiment, train::LoadCorpusOf(experiment), arms, out,
+                SettingsOf(experiment, policy, plain_steps, nullptr));
+  if (probed.interrupted) return std::nullopt;
+  return ReadEvidence(experiment, golden, probed.files);
+}
+
+}  // namespace isoloss::campaign

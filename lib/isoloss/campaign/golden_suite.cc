@@ -1,0 +1,317 @@
+#include "isoloss/campaign/golden_suite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/base/toml_text.h"
+#include "isoloss/campaign/child_process.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/train_arms.h"
+#include "isoloss/checkpoint/checkpoint.h"
+#include "isoloss/kernels/targets.h"
+#include "isoloss/runlog/journal.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/rows.h"
+#include "isoloss/train/continuation.h"
+#include "isoloss/train/toml_fields.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t kMostProcesses = 64;
+/// A lane of the suite takes seconds; one that takes so long hangs.
+constexpr std::chrono::seconds kLongestLane{600};
+
+constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kRowLoss,
+                                   kJournalLoss, kPartialLoss};
+
+/// Where an MPI library's launcher and this build's module for it are.
+struct Launcher {
+  const char* module;
+  const char* program;
+  std::vector<std::string> options;
+};
+
+std::optional<Launcher> FindLauncher() {
+  const std::vector<std::string> modules = transport::MpiModules();
+  const Launcher launchers[] = {
+      {"openmpi", "mpirun.openmpi", {"--oversubscribe", "--bind-to", "none"}},
+      {"mpich", "mpirun.mpich", {}},
+  };
+  for (const Launcher& launcher : launchers) {
+    if (std::ranges::count(modules, launcher.module) > 0 &&
+        !FindProgram(launcher.program).empty()) {
+      return launcher;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string WhyImpossible(const Lane& lane) {
+  if (lane.processes > 1 && !FindLauncher()) {
+    return "no MPI library with its launcher and a module of this build";
+  }
+  return "";
+}
+
+/// Where runs go on is known in advance, or a stop would not test much.
+void CheckResumes(const train::FieldReader& fields, Lane& lane) {
+  const bool loses_steps = std::ranges::count(lane.losses, kCheckpointLoss) > 0;
+  if (lane.resumes.empty() && !loses_steps) lane.resumes = lane.stops;
+  if (lane.resumes.size() == lane.stops.size()) return;
+  fields.Fail("resumes", fmt::format("names {} steps, but must name one for "
+                                     "each of the {} of `stops`: the step of "
+                                     "the checkpoint that the stop leaves.",
+                                     lane.resumes.size(), lane.stops.size()));
+}
+
+Lane ReadLane(train::FieldReader fields, const std::string& name,
+              bool& each_kernel) {
+  Lane lane{.name = name};
+  fields.Texts("set", lane.overrides);
+  fields.Flag("each_kernel", each_kernel);
+  fields.Integer("processes", lane.processes, 1, kMostProcesses);
+  if (fields.Has("stops")) fields.Seeds("stops", lane.stops);
+  fields.Texts("loses", lane.losses);
+  if (fields.Has("resumes")) fields.Seeds("resumes", lane.resumes);
+  fields.Texts("mesh_after_stop", lane.mesh_after_stop);
+  fields.RejectUnknown();
+  if (std::ranges::adjacent_find(lane.stops, std::greater_equal()) !=
+      lane.stops.end()) {
+    fields.Fail("stops", "must ascend: a run goes on after each of them.");
+  }
+  for (const std::string& loss : lane.losses) {
+    if (std::ranges::count(kLosses, loss) > 0) continue;
+    fields.Fail("loses",
+                fmt::format("names `{}`, but what a stop can lose is {}.{}",
+                            loss, fmt::join(kLosses, ", "),
+                            DidYouMean(loss, std::vector<std::string>(
+                                                 std::begin(kLosses),
+                                                 std::end(kLosses)))));
+  }
+  const auto needs_stops = [&](const char* key, const auto& values) {
+    if (values.empty() || !lane.stops.empty()) return;
+    fields.Fail(key, "needs `stops`: it tells what happens at each of them.");
+  };
+  needs_stops("loses", lane.losses);
+  needs_stops("resumes", lane.resumes);
+  needs_stops("mesh_after_stop", lane.mesh_after_stop);
+  CheckResumes(fields, lane);
+  if (lane.overrides.empty() && !each_kernel && lane.processes == 1 &&
+      lane.stops.empty()) {
+    fields.Fail("set",
+                "is not given, nor are `each_kernel`, `processes` or `stops`: "
+                "the lane executes the runs as they are. Give one of them.");
+  }
+  lane.impossible = WhyImpossible(lane);
+  return lane;
+}
+
+/// Executes a lane by `isoloss run` as a process of its own: a kernel target, a
+/// stop and an MPI job are for all of one.
+class LaneCommand {
+ public:
+  LaneCommand(const GoldenFolder& folder, const Lane& lane,
+              const fs::path& out) {
+    if (lane.processes > 1) {
+      const Launcher launcher = *FindLauncher();
+      command_.push_back(FindProgram(launcher.program).string());
+      command_.insert(command_.end(), launcher.options.begin(),
+                      launcher.options.end());
+      command_.insert(command_.end(), {"-n", fmt::to_string(lane.processes)});
+      // A container's only user; Open MPI asks twice.
+      environment_["OMPI_ALLOW_RUN_AS_ROOT"] = "1";
+      environment_["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
+    }
+    if (!lane.kernel.empty()) {
+      environment_["ISOLOSS_FORCE_KERNEL"] = lane.kernel;
+    }
+    command_.insert(
+        command_.end(),
+        {ThisProgram().string(), "run",
+         fs::absolute(folder.path / kGoldenExperiment).string(), "--out",
+         fs::absolute(out).string(), "--set", "parallel.workers=1"});
+    if (lane.processes > 1) Set("parallel.transport=mpi");
+    for (const std::string& text : lane.overrides) Set(text);
+  }
+
+  /// "" if it ends as `wanted`, else what it did and said.
+  std::string Run(const std::vector<std::string>& more, ExitCode wanted) const {
+    std::vector<std::string> command = command_;
+    command.insert(command.end(), more.begin(), more.end());
+    const ChildResult result =
+        RunChild(command, environment_, kLongestLane, InterruptFlag());
+    const auto code = static_cast<int>(wanted);
+    if (!result.ended) {
+      return fmt::format("isoloss run {} was ended after {} s: {}",
+                         fmt::join(more, " "), kLongestLane.count(),
+                         result.errors);
+    }
+    if (result.exit_code == code) return "";
+    return fmt::format(
+        "isoloss run {} ended with exit code {}, not {}: {}",
+        fmt::join(more, " "), result.exit_code, code,
+        result.errors.empty() ? "it said nothing." : result.errors);
+  }
+
+ private:
+  void Set(const std::string& text) {
+    command_.insert(command_.end(), {"--set", text});
+  }
+
+  std::vector<std::string> command_;
+  std::map<std::string, std::string> environment_;
+};
+
+/// Fewer bytes than any record of a journal has.
+constexpr uintmax_t kTornBytes = 10;
+
+/// Cuts off records until the last step is not whole.
+void TearLastStep(const fs::path& journal) {
+  const auto last_step = [&] {
+    const runlog::JournalContent content = runlog::ReadJournal(journal);
+    return content.log.steps.step.empty() ? 0 : content.log.steps.step.back();
+  };
+  const int64_t last = last_step();
+  while (last_step() == last) {
+    const uintmax_t whole = runlog::ReadJournal(journal).valid_bytes;
+    fs::resize_file(journal, whole - kTornBytes);
+  }
+}
+
+void Lose(const std::string& loss, const runlog::RunPaths& run) {
+  const fs::path journal = run.Journal();
+  if (loss == kCheckpointLoss) {
+    const auto found = checkpoint::FindNewest(run.Checkpoints());
+    if (found.checkpoint) fs::remove_all(found.checkpoint->folder());
+  } else if (loss == kRecordLoss) {
+    fs::resize_file(journal, fs::file_size(journal) - kTornBytes);
+  } else if (loss == kRowLoss) {
+    TearLastStep(journal);
+  } else if (loss == kPartialLoss) {
+    fs::remove(run.PartialLog());
+  } else {
+    std::fstream(journal, std::ios::in | std::ios::out | std::ios::binary)
+        .put('?');
+  }
+}
+
+/// Each run by itself to its stops, then all to their end. Returns why they
+/// did not get there.
+std::string Execute(const GoldenFolder& folder, const Lane& lane,
+                    const fs::path& out) {
+  const LaneCommand command(folder, lane, out);
+  std::vector<std::string> resume = {"--resume"};
+  for (const std::string& text : lane.mesh_after_stop) {
+    resume.insert(resume.end(), {"--set", text});
+  }
+  const ExitCode end = folder.suite.aborts ? ExitCode::kFail : ExitCode::kPass;
+  if (lane.stops.empty()) return command.Run({}, end);
+  for (const train::Run& run : train::PlanRuns(folder.experiment)) {
+    std::vector<std::string> next = {"--resume"};
+    for (const uint64_t stop : lane.stops) {
+      next.insert(next.end(), {"--arm", run.arm->name, "--stop-after",
+                               fmt::to_string(stop)});
+      std::string fault = command.Run(next, ExitCode::kInterrupted);
+      if (!fault.empty()) return fault;
+      for (const std::string& loss : lane.losses) {
+        Lose(loss, runlog::RunPaths{out, run.Name()});
+      }
+      next = resume;
+    }
+  }
+  return command.Run(resume, end);
+}
+
+/// "" if the runs went on where they had to.
+std::string ResumesFault(const Lane& lane,
+                         const std::vector<compare::Run>& runs) {
+  const std::vector<int64_t> expected(lane.resumes.begin(), lane.resumes.end());
+  for (const compare::Run& run : runs) {
+    const std::vector<int64_t> found = train::ResumedSteps(run.log);
+    if (found == expected) continue;
+    return fmt::format("{}: it went on from step [{}], not [{}]",
+                       GoldenName(run), fmt::join(found, ", "),
+                       fmt::join(expected, ", "));
+  }
+  return "";
+}
+
+}  // namespace
+
+Suite ReadSuite(const fs::path& folder) {
+  const fs::path path = folder / kGoldenSuite;
+  Suite suite;
+  if (!fs::exists(path)) return suite;
+  toml::table root =
+      ParseToml(ReadTextFile(path, "Restore it."), path.string());
+  const train::Origin origin(path.string());
+  train::FieldReader top(root, "", origin);
+  top.Flag("aborts", suite.aborts);
+  train::FieldReader lanes = top.Table("lanes");
+  top.RejectUnknown();
+  for (const std::string& name : lanes.KeysInOrder()) {
+    bool each_kernel = false;
+    const Lane lane = ReadLane(lanes.Table(name), name, each_kernel);
+    if (!each_kernel) {
+      suite.lanes.push_back(lane);
+      continue;
+    }
+    for (const std::string& target : kernels::SupportedTargets()) {
+      if (target == kernels::ActiveTarget()) continue;
+      suite.lanes.push_back(lane);
+      suite.lanes.back().name = fmt::format("{}-{}", name, target);
+      suite.lanes.back().kernel = target;
+    }
+  }
+  return suite;
+}
+
+LaneResult RunLane(const GoldenFolder& folder, const Lane& lane,
+                   const fs::path& out) {
+  LaneResult result;
+  try {
+    result.fault = Execute(folder, lane, out);
+    if (!result.fault.empty()) return result;
+    std::vector<fs::path> logs;
+    for (const train::Run& run : train::PlanRuns(folder.experiment)) {
+      logs.push_back(runlog::RunPaths{out, run.Name()}.Log());
+    }
+    result.runs = ReadRuns(logs);
+    result.fault = ResumesFault(lane, result.runs);
+  } catch (const Error& error) {
+    result.fault = error.what();
+  }
+  return result;
+}
+
+std::vector<compare::Run> ExpectedOfLane(
+    const Lane& lane, std::vector<compare::Run> runs,
+    const std::vector<compare::Run>& found) {
+  if (lane.mesh_after_stop.empty()) return runs;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    runlog::RunLog& log = runs[i].log;
+    runlog::RunLog up_to_stop = log;
+    runlog::KeepRowsUpTo(static_cast<int64_t>(lane.stops.front()), up_to_stop);
+    log.exchange = std::move(up_to_stop.exchange);
+    log.provenance.ranks_per_node = found[i].log.provenance.ranks_per_node;
+  }
+  return runs;
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,348 @@
+#include "isoloss/campaign/golden_update.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/golden_folder.h"
+#include "isoloss/campaign/golden_lanes.h"
+#include "isoloss/campaign/golden_source.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/compare/golden.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/train/runner.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Reviewers read it years later: a word or two explain nothing.
+constexpr size_t kShortestReason = 20;
+
+void CheckReason(const std::string& reason, const History& history) {
+  const auto letters =
+      std::ranges::count_if(reason, [](char c) { return c != ' '; });
+  if (static_cast<size_t>(letters) < kShortestReason) {
+    ThrowError(ErrorKind::kConfig,
+               "golden update: --reason \"{}\" has {} letters, but at least {} "
+               "must say what changed the numbers and why that is right.",
+               reason, letters, kShortestReason);
+  }
+  if (std::ranges::any_of(reason, [](char c) {
+        return static_cast<unsigned char>(c) < ' ' || c == 0x7f;
+      })) {
+    ThrowError(ErrorKind::kConfig,
+               "golden update: --reason holds a line break or another control "
+               "character, but is one line. Leave it out.");
+  }
+  for (const HistoryEntry& entry : history.entries()) {
+    if (entry.reason != reason) continue;
+    ThrowError(ErrorKind::kConfig,
+               "golden update: --reason \"{}\" is that of an earlier update. "
+               "Say what is new.",
+               reason);
+  }
+}
+
+/// What the folder holds now. With --new nothing; with --reconfigured logs that
+/// need not be of its experiment.
+struct Before {
+  History history;
+  std::vector<compare::Run> goldens;
+};
+
+void RefuseExisting(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path name = entry.path().filename();
+    if (name != kGoldenHistory && name.extension() != ".h5" &&
+        name.extension() != ".txt") {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "{}: --new makes the first goldens of a folder that holds {} "
+               "and what it reads, but this is there. Leave out --new, or "
+               "remove it.",
+               entry.path().string(), kGoldenExperiment);
+  }
+}
+
+/// By its history, whatever its experiment asks for now.
+Before OpenReconfigured(const fs::path& folder) {
+  Before before{History::Read(folder / kGoldenHistory), {}};
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".h5") continue;
+    compare::Run golden = ReadRuns({entry.path()}).front();
+    if (compare::ContentDigest(golden.log) !=
+        before.history.ContentOf(GoldenName(golden))) {
+      ThrowError(ErrorKind::kFormat,
+                 "{}: its content is not the one that {} names. Restore the "
+                 "folder first.",
+                 golden.file, kGoldenHistory);
+    }
+    before.goldens.push_back(std::move(golden));
+  }
+  return before;
+}
+
+Before Open(const GoldenUpdatePlan& plan) {
+  const fs::path folder = plan.folder;
+  if (plan.create) {
+    RefuseExisting(folder);
+    return {};
+  }
+  if (plan.reconfigured) return OpenReconfigured(folder);
+  GoldenFolder opened = OpenGoldenFolder(folder);
+  CheckConfiguration(opened);
+  return {std::move(opened.history), std::move(opened.goldens)};
+}
+
+const compare::Run* Find(const std::vector<compare::Run>& runs,
+                         const std::string& name) {
+  const auto found = std::ranges::find(runs, name, &GoldenName);
+  return found == runs.end() ? nullptr : &*found;
+}
+
+/// One golden before and after.
+struct Update {
+  GoldenChange change;
+  const compare::Run* run = nullptr;  ///< null if it is given up
+  std::string text;                   ///< its twin
+};
+
+/// What there is of the run's arm and seed.
+EvidenceFiles EvidenceOf(const compare::Run& run,
+                         const EvidenceFiles& evidence) {
+  const runlog::Provenance& p = run.log.provenance;
+  EvidenceFiles own = evidence;
+  std::erase_if(own.probes, [&](const gate::Probe& probe) {
+    return probe.log.provenance.arm != p.arm ||
+           probe.log.provenance.seed != p.seed;
+  });
+  std::erase_if(own.ensembles, [&](const gate::NullEnsemble& ensemble) {
+    return ensemble.ensemble.provenance.arm != p.arm;
+  });
+  return own;
+}
+
+/// The gate's word on `now` against `old`, one golden at a time.
+std::string VerdictOf(const compare::Run* old, const compare::Run& now,
+                      const EvidenceFiles& evidence, const gate::Policy& policy,
+                      bool reconfigured) {
+  if (old == nullptr) return "new";
+  if (reconfigured) return "of another configuration, so not compared";
+  const std::string where = CompareExactly(*old, now).Drift();
+  return fmt::format("{}; drift: {}",
+                     LaneText(JudgeAgainstApproved({now}, {*old}, policy,
+                                                   EvidenceOf(now, evidence))
+                                  .front()),
+                     where);
+}
+
+std::vector<Update> FindUpdates(const Before& before,
+                                const std::vector<compare::Run>& runs,
+                                const EvidenceFiles& evidence,
+                                const gate::Policy& policy, bool reconfigured) {
+  std::vector<Update> updates;
+  for (const compare::Run& run : runs) {
+    const std::string name = GoldenName(run);
+    const compare::Run* old = Find(before.goldens, name);
+    const HistoryEntry* last = before.history.LastOf(name);
+    const std::string content = compare::ContentDigest(run.log);
+    const bool same =
+        old != nullptr && before.history.ContentOf(name) == content;
+    if (same && !last->IsDraft()) continue;
+    updates.push_back(
+        {{name, old == nullptr ? "" : before.history.ContentOf(name), content,
+          same ? "equal to the draft"
+               : VerdictOf(old, run, evidence, policy, reconfigured)},
+         &run,
+         compare::GoldenText(run.log, name)});
+  }
+  for (const compare::Run& old : before.goldens) {
+    const std::string name = GoldenName(old);
+    if (Find(runs, name) != nullptr) continue;
+    updates.push_back(
+        {{name, before.history.ContentOf(name), "", "given up"}, nullptr, ""});
+  }
+  return updates;
+}
+
+std::span<const std::byte> Bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+/// All files first under other names, then each in place in one step, the
+/// history last: an error leaves the folder as it was.
+void Write(const fs::path& folder, const std::vector<Update>& updates,
+           const History& history) {
+  for (const Update& update : updates) {
+    const fs::path twin = folder / (update.change.golden + ".txt");
+    if (!update.change.before.empty() || !fs::exists(twin)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is the twin of no golden, so it is not replaced. Remove "
+               "it or give it another name.",
+               twin.string());
+  }
+  const fs::path staged = folder / ".update";
+  RemoveFolder(staged);
+  fs::create_directory(staged);
+  try {
+    for (const Update& update : updates) {
+      if (update.run == nullptr) continue;
+      const std::string& name = update.change.golden;
+      WriteFileAtomically(staged / (name + ".h5"),
+                          Bytes(ReadTextFile(update.run->file, "Run it again.",
+                                             runlog::kMaxSealedBytes)));
+      WriteFileAtomically(staged / (name + ".txt"), Bytes(update.text));
+    }
+    WriteFileAtomically(staged / kGoldenHistory, Bytes(history.Text()));
+  } catch (...) {
+    RemoveFolder(staged);
+    throw;
+  }
+  for (const Update& update : updates) {
+    for (const char* extension : {".h5", ".txt"}) {
+      const std::string file = update.change.golden + extension;
+      if (update.run == nullptr) {
+        RemoveFile(folder / file);
+      } else {
+        Rename(staged / file, folder / file);
+      }
+    }
+  }
+  Rename(staged / kGoldenHistory, folder / kGoldenHistory);
+  RemoveFolder(staged);
+  SyncFolder(folder);
+}
+
+/// Why the runs are no goldens: L0 is not green, or on one thread their bits
+/// are not the same. "" if they are.
+std::string RepeatedFault(const std::vector<compare::Run>& runs,
+                          const std::vector<compare::Run>& again,
+                          const gate::Policy& policy, const Suite& suite) {
+  if (suite.aborts) {
+    for (const compare::Run& run : runs) {
+      if (EndedByItsNumbers(run.log)) continue;
+      return fmt::format("{} does not end by its numbers, as {} says",
+                         GoldenName(run), kGoldenSuite);
+    }
+  }
+  for (const gate::Judgement& judgement :
+       suite.aborts ? std::vector<gate::Judgement>()
+                    : JudgeAgainstApproved(again, runs, policy)) {
+    if (judgement.outcome == gate::Outcome::kPass) continue;
+    return fmt::format("these runs are no goldens: {}: {}",
+                       judgement.candidate.arm, LaneText(judgement));
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const ExactLane lane = CompareExactly(runs[i], again[i]);
+    if (lane.Reproduced()) continue;
+    return fmt::format("{} is not reproducible: {}", lane.golden, lane.Drift());
+  }
+  return "";
+}
+
+train::Experiment OnOneThread(train::Experiment experiment) {
+  experiment.parallel.workers = 1;
+  return experiment;
+}
+
+/// A tensor that holds what no order of summation explains is a bug of the
+/// program or of the oracle: nobody approves it by accident.
+void CheckAccepted(const EvidenceFiles& evidence,
+                   const std::vector<std::string>& accepted) {
+  std::vector<std::string> refused;
+  for (const gate::Probe& probe : evidence.probes) {
+    const runlog::OracleColumns& rows = probe.log.oracle;
+    for (size_t i = 0; i < rows.step.size(); ++i) {
+      const std::string& name =
+          probe.log.tensors[static_cast<size_t>(rows.tensor[i])];
+      const bool named =
+          std::ranges::any_of(accepted, [&](const std::string& pattern) {
+            return precision::SiteMatches(pattern, name);
+          });
+      if (rows.other[i] == 0 || named ||
+          std::ranges::count(refused, name) != 0) {
+        continue;
+      }
+      refused.push_back(name);
+    }
+  }
+  if (refused.empty()) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "golden update: {} tensors hold values that no order of summation "
+      "explains (class other), the first {}. Find out why (isoloss "
+      "probe), or name them with --accept-numerics-change.",
+      refused.size(),
+      fmt::join(std::span(refused).first(std::min<size_t>(refused.size(), 3)),
+                ", "));
+}
+
+}  // namespace
+
+GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
+  if (transport::DetectLaunch().processes > 1) {
+    ThrowError(ErrorKind::kConfig,
+               "golden update: it was started as {} processes, but writes the "
+               "logs of one. Start it without a launcher.",
+               transport::DetectLaunch().processes);
+  }
+  const fs::path folder = plan.folder;
+  const train::Experiment experiment = LoadGoldenExperiment(folder);
+  const gate::Policy policy = PolicyOf("", experiment);
+  const Suite suite = ReadSuite(folder);
+  Before before = Open(plan);
+  CheckReason(plan.reason, before.history);
+  if (!plan.draft) CheckSourceIsCommitted(folder);
+
+  const TemporaryFolder temporary;
+  const Rerun rerun = RunAll(experiment, temporary.path() / "runs");
+  if (rerun.interrupted) return {.interrupted = true};
+  const Rerun again =
+      RunAll(OnOneThread(experiment), temporary.path() / "again");
+  if (again.interrupted) return {.interrupted = true};
+  std::string fault = RepeatedFault(rerun.runs, again.runs, policy, suite);
+  if (!fault.empty()) return {.refused = std::move(fault)};
+
+  const std::optional<EvidenceFiles> evidence =
+      GatherEvidence(experiment, policy, folder, temporary.path() / "probes",
+                     PlainStepsDue(rerun.runs, before.goldens, policy));
+  if (!evidence) return {.interrupted = true};
+  CheckAccepted(*evidence, plan.accepted);
+  const std::vector<Update> updates =
+      FindUpdates(before, rerun.runs, *evidence, policy, plan.reconfigured);
+  if (updates.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: this program gives every bit of its goldens, so there is "
+               "nothing to update.",
+               folder.string());
+  }
+  const BuildInfo build = GetBuildInfo();
+  HistoryEntry entry{.tool = "isoloss " + build.version,
+                     .commit = build.commit,
+                     .reason = plan.reason,
+                     .accepted = plan.accepted};
+  for (const Update& update : updates) entry.changes.push_back(update.change);
+  before.history.Append(std::move(entry));
+  Write(folder, updates, before.history);
+  GoldenUpdate done{.runs = rerun.runs.size()};
+  for (const Update& update : updates) done.changes.push_back(update.change);
+  return done;
+}
+
+}  // namespace isoloss::campaign

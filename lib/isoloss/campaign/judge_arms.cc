@@ -1,0 +1,194 @@
+#include "isoloss/campaign/judge_arms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/output_file.h"
+#include "isoloss/report/json.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of several candidates it holds all verdicts.
+constexpr const char* kVerdictFile = "verdict.json";
+
+/// Arms in the order of their first run.
+std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
+  std::vector<std::string> arms;
+  for (const compare::Run& run : runs) {
+    const std::string& arm = run.log.provenance.arm;
+    if (std::ranges::count(arms, arm) == 0) arms.push_back(arm);
+  }
+  return arms;
+}
+
+void CheckArms(const std::vector<compare::Run>& runs,
+               const std::string& baseline_arm,
+               const std::vector<std::string>& candidates) {
+  if (compare::RunsOfArm(runs, baseline_arm).empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: {} logs of arm {}, but none of the baseline `{}`. Give "
+               "its logs too or name another arm with --baseline.{}",
+               runs.size(), fmt::join(candidates, ", "), baseline_arm,
+               DidYouMean(baseline_arm, candidates));
+  }
+  if (candidates.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: {} logs, all of arm `{}`, but a verdict needs a second "
+               "arm. Give the logs of both arms.",
+               runs.size(), baseline_arm);
+  }
+}
+
+/// Logs may come from anywhere: an arm's name must not lead out of the folder.
+std::string VerdictName(const std::string& candidate, size_t candidates) {
+  if (candidates == 1) return kVerdictFile;
+  if (candidate.find('/') != std::string::npos) {
+    ThrowError(ErrorKind::kConfig,
+               "gate: an arm is named `{}`, but verdict-ARM.json is a file of "
+               "--out, so the name may hold no `/`. Rename the arm.",
+               candidate);
+  }
+  return fmt::format("verdict-{}.json", candidate);
+}
+
+/// What WriteVerdicts writes.
+std::vector<std::string> VerdictFiles(
+    const std::vector<gate::Judgement>& judgements) {
+  std::vector<std::string> files = {kVerdictFile};
+  if (judgements.size() == 1) return files;
+  for (const gate::Judgement& judgement : judgements) {
+    files.push_back(VerdictName(judgement.candidate.arm, judgements.size()));
+  }
+  return files;
+}
+
+bool IsVerdict(const std::filesystem::path& file) {
+  const auto json = nlohmann::json::parse(
+      ReadTextFile(file, "Choose another folder."), nullptr, false);
+  return json.is_object() && json.contains("schema_version") &&
+         json.contains("outcome") && json.contains("exit_code");
+}
+
+/// What RemoveVerdicts and WriteVerdicts may take away.
+void CheckVerdict(const std::filesystem::path& file) {
+  CheckOutput(file, {}, "verdict", IsVerdict);
+}
+
+/// Every file that WriteVerdicts may have written for these arms.
+std::vector<std::filesystem::path> VerdictsBelow(
+    const train::Experiment& experiment, const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files = {folder / kVerdictFile};
+  for (const train::Arm& arm : experiment.arms) {
+    files.push_back(folder / VerdictName(arm.name, 2));
+  }
+  return files;
+}
+
+}  // namespace
+
+gate::Policy PolicyOf(const std::string& file,
+                      const train::Experiment& experiment) {
+  if (!file.empty()) return gate::ReadPolicy(file);
+  if (experiment.gate.policy.empty()) return {};
+  return gate::ReadPolicy(experiment.path.parent_path() /
+                          experiment.gate.policy);
+}
+
+void CheckVerdicts(const train::Experiment& experiment,
+                   const std::filesystem::path& folder) {
+  for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
+}
+
+void RemoveVerdicts(const train::Experiment& experiment,
+                    const std::filesystem::path& folder) {
+  CheckVerdicts(experiment, folder);
+  for (const auto& file : VerdictsBelow(experiment, folder)) {
+    std::error_code error;
+    std::filesystem::remove(file, error);
+    if (error == std::errc::not_a_directory) return;  // said when logs are due
+    if (error) {
+      ThrowError(ErrorKind::kIo,
+                 "{}: an earlier verdict can't be removed: {}. Choose another "
+                 "folder with --out.",
+                 file.string(), error.message());
+    }
+  }
+}
+
+std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
+                                       const std::string& baseline_arm,
+                                       const gate::Policy& policy,
+                                       const EvidenceFiles& evidence) {
+  std::vector<std::string> candidates = ArmsOf(runs);
+  std::erase(candidates, baseline_arm);
+  CheckArms(runs, baseline_arm, candidates);
+  CheckEvidenceIsUsed(evidence, policy.question, candidates, baseline_arm);
+  std::vector<gate::Judgement> judgements;
+  for (const std::string& candidate : candidates) {
+    judgements.push_back(JudgeWith(
+        compare::PairBySeed(baseline_arm,
+                            compare::RunsOfArm(runs, baseline_arm), candidate,
+                            compare::RunsOfArm(runs, candidate)),
+        evidence, policy));
+  }
+  return judgements;
+}
+
+std::vector<gate::Judgement> JudgeAgainstApproved(
+    const std::vector<compare::Run>& runs,
+    const std::vector<compare::Run>& approved, gate::Policy policy,
+    const EvidenceFiles& evidence) {
+  policy.question = compare::Question::kRegression;
+  CheckEvidenceIsUsed(evidence, policy.question, ArmsOf(runs));
+  std::vector<gate::Judgement> judgements;
+  for (const std::string& arm : ArmsOf(runs)) {
+    const auto approved_runs = compare::RunsOfArm(approved, arm);
+    if (approved_runs.empty()) {
+      const std::vector<std::string> known = ArmsOf(approved);
+      ThrowError(ErrorKind::kConfig,
+                 "gate: no approved log of arm `{}`; --against has arms {}. "
+                 "Give its approved logs too.{}",
+                 arm, fmt::join(known, ", "), DidYouMean(arm, known));
+    }
+    judgements.push_back(
+        JudgeWith(compare::PairBySeed(arm, approved_runs, arm,
+                                      compare::RunsOfArm(runs, arm)),
+                  evidence, policy));
+  }
+  return judgements;
+}
+
+std::vector<std::string> WriteVerdicts(
+    const std::vector<gate::Judgement>& judgements,
+    const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder for the verdict can't be made: {}. Choose "
+               "another one with --out.",
+               folder.string(), error.message());
+  }
+  const std::vector<std::string> files = VerdictFiles(judgements);
+  for (const std::string& file : files) CheckVerdict(folder / file);
+  for (const gate::Judgement& judgement : judgements) {
+    report::WriteJson(judgement, folder / VerdictName(judgement.candidate.arm,
+                                                      judgements.size()));
+  }
+  if (judgements.size() > 1) {
+    report::WriteJson(judgements, folder / kVerdictFile);
+  }
+  return files;
+}
+
+}  // namespace isoloss::campaign

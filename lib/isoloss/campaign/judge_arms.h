@@ -1,0 +1,55 @@
+// From logs to verdicts, and to their files.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/evidence_files.h"
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/policy.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::campaign {
+
+/// That of `file`, or else the experiment's, or else the default.
+/// Errors   as gate::ReadPolicy.
+gate::Policy PolicyOf(const std::string& file,
+                      const train::Experiment& experiment);
+
+/// Judges every other arm in `runs` against `baseline_arm`.
+/// Errors   ConfigError if either side has no run; as CheckEvidenceIsUsed.
+std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
+                                       const std::string& baseline_arm,
+                                       const gate::Policy& policy,
+                                       const EvidenceFiles& evidence = {});
+
+/// Judges each arm in `runs` against the arm of the same name in `approved`:
+/// the question is regression, whatever the policy says.
+/// Errors   ConfigError if an arm has no approved run; as CheckEvidenceIsUsed.
+std::vector<gate::Judgement> JudgeAgainstApproved(
+    const std::vector<compare::Run>& runs,
+    const std::vector<compare::Run>& approved, gate::Policy policy,
+    const EvidenceFiles& evidence = {});
+
+/// Errors   ConfigError if RemoveVerdicts would remove what is no verdict.
+void CheckVerdicts(const train::Experiment& experiment,
+                   const std::filesystem::path& folder);
+
+/// Removes what WriteVerdicts wrote to `folder` for any of these arms, alone
+/// or beside others: a verdict must not stand beside logs that it was not given
+/// on.
+/// Errors   as CheckVerdicts; IoError if a file can't be removed.
+void RemoveVerdicts(const train::Experiment& experiment,
+                    const std::filesystem::path& folder);
+
+/// Writes verdict.json to `folder`, which it makes if need be, and if there are
+/// several candidates a verdict-ARM.json each. Returns the names of the files.
+/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
+///          can't be part of a file name, or a file is there and no verdict.
+std::vector<std::string> WriteVerdicts(
+    const std::vector<gate::Judgement>& judgements,
+    const std::filesystem::path& folder);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,105 @@
+#include "isoloss/campaign/kill_matrix_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::campaign {
+namespace {
+
+void RequireOtherArm(const KillMatrixPlan& plan) {
+  if (plan.reference->name != plan.arm.name) return;
+  ThrowError(ErrorKind::kConfig,
+             "mutants run: --reference {} is the arm in which things are "
+             "planted, but it must be another one. Name that with --arm, or "
+             "leave --reference out for the question of regression.",
+             plan.arm.name);
+}
+
+/// Without one most verdicts would be inconclusive, which count as alarms.
+void RequireEnsemble(const KillMatrixPlan& plan) {
+  if (plan.ensemble || (plan.benign_runs == 0 && !plan.reference)) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "mutants run: {} without --ensemble, but good runs are "
+      "inconclusive without one. Make one with `isoloss ensemble build "
+      "--arm {}{}`.",
+      plan.reference ? fmt::format("--reference {}", plan.reference->name)
+                     : fmt::format("--benign {}", plan.benign_runs),
+      plan.arm.name,
+      plan.reference
+          ? fmt::format(" --kind seeds --steps {}", plan.experiment.train.steps)
+          : "");
+}
+
+}  // namespace
+
+std::vector<mutants::Mutant> ChosenMutants(
+    const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  std::vector<mutants::Mutant> chosen;
+  for (const mutants::Mutant& mutant : mutants::AllMutants()) {
+    names.push_back(mutant.name);
+    if (precision::FirstMatch(patterns, mutant.name) != nullptr) {
+      chosen.push_back(mutant);
+    }
+  }
+  for (const std::string& pattern : patterns) {
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) {
+          return precision::SiteMatches(pattern, name);
+        })) {
+      ThrowError(ErrorKind::kConfig,
+                 "mutants run: --mutants {}: none of the {} mutants matches. "
+                 "`isoloss mutants list` shows them.{}",
+                 pattern, names.size(), DidYouMean(pattern, names));
+    }
+  }
+  return chosen;
+}
+
+void CheckPlan(const KillMatrixPlan& plan) {
+  if (plan.reference) RequireOtherArm(plan);
+  RequireEnsemble(plan);
+}
+
+bool MeasuresTheGate(const KillMatrixPlan& plan) {
+  return plan.mutants.size() == mutants::AllMutants().size() &&
+         plan.benign_runs > 0;
+}
+
+gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
+                          const gate::KillMatrix& matrix) {
+  const gate::Rate score = matrix.Score();
+  const gate::Rate alarms = matrix.FalseAlarms();
+  gate::PowerRecord record;
+  record.tool_version = fmt::format("isoloss {}", GetBuildInfo().version);
+  record.policy_digest = gate::PolicyDigest(plan.policy);
+  if (plan.ensemble) {
+    record.ensemble_digests = {plan.ensemble->ensemble.digest};
+  }
+  for (size_t level = 0; level < matrix.levels.size(); ++level) {
+    const bool judged = std::any_of(
+        matrix.rows.begin(), matrix.rows.end(), [&](const gate::KillRow& row) {
+          return std::any_of(row.cells.begin(), row.cells.end(),
+                             [&](const gate::KillCell& cell) {
+                               return cell.levels.at(level).has_value();
+                             });
+        });
+    if (judged) record.levels.push_back(matrix.levels[level]);
+  }
+  record.experiment = plan.experiment.name;
+  record.recipe = plan.arm.recipe;
+  record.arm = plan.arm.name;
+  record.bugs = score.of;
+  record.bugs_caught = score.count;
+  record.benign_runs = alarms.of;
+  record.false_alarms = alarms.count;
+  return record;
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,500 @@
+#include "isoloss/campaign/kill_matrix_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/job_queue.h"
+#include "isoloss/campaign/output_file.h"
+#include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/peer_rules.h"
+#include "isoloss/gate/judge.h"
+#include "isoloss/gate/probe_completeness.h"
+#include "isoloss/oracle/probe.h"
+#include "isoloss/report/kill_matrix.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/writer.h"
+#include "isoloss/train/trainer.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// Ensembles are built from the variants below it (ensemble_build.cc): a run
+/// must not be judged by a threshold that it helped to set.
+constexpr size_t kFirstBenign = 6000;
+
+/// Enough for a spread; seeds that nobody else uses.
+constexpr size_t kMlperfReferences = 8;
+constexpr uint64_t kFirstMlperfSeed = 1'000'001;
+
+/// One cell: something planted, or nothing (the unchanged run), with one seed.
+struct Job {
+  const mutants::Mutant* mutant = nullptr;
+  uint64_t seed = 0;
+
+  std::string Name() const {
+    return fmt::format("{}-seed{}", mutant ? mutant->name : "reference", seed);
+  }
+};
+
+/// What one job leaves on disk, read back: the judge sees nothing else.
+struct Traces {
+  compare::Run run;
+  gate::Probe probe;
+};
+
+class KillMatrixRunner {
+ public:
+  KillMatrixRunner(const KillMatrixPlan& plan, const std::atomic<bool>& stop)
+      : plan_(plan),
+        stop_(stop),
+        corpus_(train::LoadCorpusOf(plan.experiment)) {
+    for (size_t i = 0; i < plan.benign_runs; ++i) {
+      variants_.push_back(mutants::BenignVariant(kFirstBenign + i));
+    }
+  }
+
+  KillMatrixResult Run() {
+    PrepareFolder();
+    if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
+    RequireSoundEvidence();
+    if (!MakeMlperfReferences() || !MakeCells()) return {{}, true};
+    return {Assemble(), false};
+  }
+
+ private:
+  void PrepareFolder();
+  std::string PlanText() const;
+  std::vector<Job> Jobs() const;
+  uint64_t BenignSeed(size_t variant) const {
+    return plan_.seeds[variant % plan_.seeds.size()];
+  }
+  fs::path CellPath(const Job& job) const {
+    return plan_.folder / "cells" / (job.Name() + ".json");
+  }
+
+  bool MakeUnchanged();
+  bool MakeBaselines();
+  bool MakeMlperfReferences();
+  void RequireSoundEvidence() const;
+  bool MakeCells();
+  int64_t PartingStep(const Job& job, const runlog::RunLog& log) const;
+  int64_t PlainSteps(const Job& job, const runlog::RunLog& log) const;
+  Traces Make(const Job& job, ThreadTeam& team) const;
+  gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
+  gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
+  const train::Arm& BaselineArm() const {
+    return plan_.reference ? *plan_.reference : plan_.arm;
+  }
+  const compare::Run& BaselineOf(uint64_t seed) const;
+  const Traces& UnchangedOf(uint64_t seed) const;
+  /// Keeps pointers to `run` and the baseline.
+  compare::Pairing PairWithBaseline(uint64_t seed,
+                                    const compare::Run& run) const {
+    return compare::PairBySeed(BaselineArm().name, {&BaselineOf(seed)},
+                               plan_.arm.name, {&run});
+  }
+  gate::KillCell ReadCell(const Job& job) const;
+  gate::KillMatrix Assemble() const;
+  gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
+  bool MlperfAccepts(const gate::KillRow& row) const;
+
+  const KillMatrixPlan& plan_;
+  const std::atomic<bool>& stop_;
+  const corpus::Corpus corpus_;
+  std::vector<mutants::Mutant> variants_;
+  std::vector<Traces> unchanged_;                       // of plan_.seeds
+  std::vector<compare::Run> baselines_;                 // of the reference arm
+  std::vector<std::vector<double>> mlperf_references_;  // loss curves
+  double unchanged_seconds_ = 0;
+};
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// ---- The folder -------------------------------------------------------------
+
+/// Cells of one plan must not stand beside those of another.
+std::string KillMatrixRunner::PlanText() const {
+  Digest digest;
+  digest.Update(plan_.experiment.ResolvedToml());
+  digest.Update(gate::FormatPolicy(plan_.policy));
+  return fmt::format(
+      "program = \"{}\"\ncommit = \"{}\"\narm = \"{}\"\nbaseline = \"{}\"\n"
+      "plan = \"{}\"\nensemble = \"{}\"\n",
+      GetBuildInfo().version, GetBuildInfo().commit, plan_.arm.name,
+      BaselineArm().name, DigestToHex(digest.Value()),
+      plan_.ensemble ? plan_.ensemble->ensemble.digest : "");
+}
+
+void KillMatrixRunner::PrepareFolder() {
+  const fs::path path = plan_.folder / "plan.toml";
+  CheckOutput(path, {}, "plan of a kill matrix", HasSettingsOf(PlanText()));
+  for (const char* result :
+       {"kill_matrix.json", "kill_matrix.svg", "power.json"}) {
+    if (fs::exists(path) || !fs::exists(plan_.folder / result)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: it is there without the plan.toml of a kill matrix that it "
+               "would be of, so it is not replaced. Give another folder with "
+               "--out.",
+               (plan_.folder / result).string());
+  }
+  fs::create_directories(plan_.folder / "cells");
+  fs::create_directories(plan_.folder / "work");
+  if (!fs::exists(path) || fs::is_empty(plan_.folder / "cells")) {
+    WriteFileAtomically(path, PlanText());
+    return;
+  }
+  if (ReadTextFile(path, "Give another folder with --out.") == PlanText()) {
+    return;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: it holds cells of another plan (program, experiment, policy, "
+             "arm or ensemble), but all cells of a matrix must be of one. Give "
+             "another folder with --out, or remove this one.",
+             plan_.folder.string());
+}
+
+std::vector<Job> KillMatrixRunner::Jobs() const {
+  std::vector<Job> jobs;
+  for (const mutants::Mutant& mutant : plan_.mutants) {
+    for (const uint64_t seed : plan_.seeds) jobs.push_back({&mutant, seed});
+  }
+  for (size_t i = 0; i < variants_.size(); ++i) {
+    jobs.push_back({&variants_[i], BenignSeed(i)});
+  }
+  return jobs;
+}
+
+// ---- One cell ---------------------------------------------------------------
+
+/// The first step that differs from the unchanged run; 0: none.
+int64_t KillMatrixRunner::PartingStep(const Job& job,
+                                      const runlog::RunLog& log) const {
+  if (job.mutant == nullptr) return 0;
+  const auto first =
+      compare::FirstDivergence(UnchangedOf(job.seed).run.log.steps, log.steps);
+  return first ? first->step : 0;
+}
+
+/// As in the gate that is measured; that of precision asks for no more.
+int64_t KillMatrixRunner::PlainSteps(const Job& job,
+                                     const runlog::RunLog& log) const {
+  if (job.mutant == nullptr || plan_.reference) return 0;
+  return gate::PlainStepsDue(UnchangedOf(job.seed).run.log, log, plan_.policy);
+}
+
+Traces Read(const fs::path& run, const fs::path& probe) {
+  return {{run.string(), runlog::ReadRunLog(run)},
+          {probe.string(), runlog::ReadProbeLog(probe)}};
+}
+
+/// Trains, probes, and reads back what was written.
+Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
+  const auto hooks = [&](const train::Experiment& experiment,
+                         const train::Arm& arm, uint64_t seed) {
+    return job.mutant == nullptr || !job.mutant->plant
+               ? train::RunHooks{}
+               : mutants::Plant(*job.mutant, experiment, arm, seed);
+  };
+  const fs::path stem = plan_.folder / "work" / job.Name();
+  const fs::path run = stem.string() + ".h5";
+  const fs::path probe = stem.string() + ".probe.h5";
+  // Each appears only when it is whole.
+  if (fs::exists(run) && fs::exists(probe)) return Read(run, probe);
+  runlog::RunLog log =
+      train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, team,
+                      hooks(plan_.experiment, plan_.arm, job.seed));
+  if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
+  runlog::WriteRunLog(log, run);
+  runlog::WriteProbeLog(
+      oracle::ProbeArm(
+          plan_.experiment, plan_.arm, job.seed, corpus_, team,
+          {.plain_steps = PlainSteps(job, log),
+           .make_hooks = hooks,
+           .reference = plan_.reference ? &*plan_.reference : nullptr}),
+      probe);
+  return Read(run, probe);
+}
+
+bool IsOfSeed(const compare::Run& run, uint64_t seed) {
+  return run.log.provenance.seed == static_cast<int64_t>(seed);
+}
+
+const Traces& KillMatrixRunner::UnchangedOf(uint64_t seed) const {
+  const auto found =
+      std::find_if(unchanged_.begin(), unchanged_.end(),
+                   [&](const Traces& t) { return IsOfSeed(t.run, seed); });
+  ISOLOSS_ASSERT(found != unchanged_.end());
+  return *found;
+}
+
+const compare::Run& KillMatrixRunner::BaselineOf(uint64_t seed) const {
+  if (!plan_.reference) return UnchangedOf(seed).run;
+  const auto found = std::find_if(
+      baselines_.begin(), baselines_.end(),
+      [&](const compare::Run& run) { return IsOfSeed(run, seed); });
+  ISOLOSS_ASSERT(found != baselines_.end());
+  return *found;
+}
+
+/// The first check as severe as the verdict, with its first finding; "" for a
+/// pass. Paths in `folder` are nobody's business.
+std::string Reason(const gate::Judgement& judgement, const fs::path& folder) {
+  if (judgement.outcome == gate::Outcome::kPass) return "";
+  const auto check =
+      std::find_if(judgement.checks.begin(), judgement.checks.end(),
+                   [&](const gate::Check& c) {
+                     return c.gates && c.outcome == judgement.outcome;
+                   });
+  if (check == judgement.checks.end()) return "";
+  std::string text = fmt::format(
+      "{} {}: {}", check->level, check->name,
+      check->findings.empty() ? check->quantity : check->findings.front());
+  const std::string prefix = folder.string() + "/";
+  for (size_t at = text.find(prefix); at != std::string::npos;
+       at = text.find(prefix)) {
+    text.erase(at, prefix.size());
+  }
+  return text;
+}
+
+/// The program itself refused: a CI job stops there.
+gate::KillCell Refused(uint64_t seed, const std::string& what) {
+  return {
+      .seed = static_cast<int64_t>(seed),
+      .levels =
+          std::vector<std::optional<gate::Outcome>>(gate::Ladder().size()),
+      .verdict = gate::Outcome::kFail,
+      .finding = "the run itself: " + what,
+      .peer_accepts = std::vector<bool>(compare::PeerRules().size(), false)};
+}
+
+/// Of losses, gradient norms and final weights.
+bool BitEqual(const compare::Run& a, const compare::Run& b) {
+  const std::string& arm = a.log.provenance.arm;
+  gate::Policy exact;
+  exact.question = compare::Question::kRegression;
+  exact.levels = {"L1"};
+  return gate::Judge(compare::PairBySeed(arm, {&a}, arm, {&b}), exact)
+      .bit_equal;
+}
+
+gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
+                                             const Traces& traces) const {
+  const compare::Pairing pairing = PairWithBaseline(job.seed, traces.run);
+  gate::Evidence evidence{.pairing = &pairing,
+                          .candidate_probes = {&traces.probe, 1}};
+  if (plan_.ensemble) {
+    (plan_.reference ? evidence.seeds : evidence.benign) = &*plan_.ensemble;
+  }
+  const gate::Judgement judgement =
+      gate::Judge(evidence, plan_.policy, {.climb_all = true});
+
+  gate::KillCell cell{.seed = static_cast<int64_t>(job.seed)};
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    cell.levels.push_back(level.outcome);
+  }
+  cell.verdict = judgement.outcome;
+  cell.bit_equal = BitEqual(UnchangedOf(job.seed).run, traces.run);
+  cell.finding = Reason(judgement, plan_.folder / "work");
+  cell.loss_nats = traces.run.log.steps.loss_nats;
+  const compare::PeerPair curves{BaselineOf(job.seed).log.steps.loss_nats,
+                                 traces.run.log.steps.loss_nats};
+  for (const compare::PeerRule& rule : compare::PeerRules()) {
+    cell.peer_accepts.push_back(rule.accepts(curves));
+  }
+  cell.first_different_step = PartingStep(job, traces.run.log);
+  return cell;
+}
+
+gate::KillCell KillMatrixRunner::JudgeJob(const Job& job,
+                                          ThreadTeam& team) const {
+  const auto start = Clock::now();
+  gate::KillCell cell;
+  try {
+    cell = JudgeTraces(job, Make(job, team));
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kIo) throw;  // this machine's, not the bug's
+    cell = Refused(job.seed, error.what());
+  }
+  cell.seconds = SecondsSince(start);
+  return cell;
+}
+
+// ---- All of them ------------------------------------------------------------
+
+bool KillMatrixRunner::MakeUnchanged() {
+  const size_t count = plan_.seeds.size();
+  unchanged_.resize(count);
+  std::vector<double> seconds(count);
+  const bool done =
+      RunJobs("unchanged runs", count, plan_.workers, stop_,
+              [&](size_t i, ThreadTeam& team) {
+                const auto start = Clock::now();
+                unchanged_[i] = Make({nullptr, plan_.seeds[i]}, team);
+                seconds[i] = SecondsSince(start);
+              });
+  for (const double of_one : seconds) {
+    unchanged_seconds_ += of_one / static_cast<double>(count);
+  }
+  return done;
+}
+
+bool KillMatrixRunner::MakeBaselines() {
+  if (!plan_.reference) return true;
+  baselines_.resize(plan_.seeds.size());
+  return RunJobs("runs of arm " + BaselineArm().name, baselines_.size(),
+                 plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
+                   baselines_[i].log =
+                       train::TrainRun(plan_.experiment, BaselineArm(),
+                                       plan_.seeds[i], corpus_, team);
+                 });
+}
+
+/// Its rule rests on the spread between seeds.
+bool KillMatrixRunner::MakeMlperfReferences() {
+  mlperf_references_.resize(kMlperfReferences);
+  return RunJobs("runs of other seeds", kMlperfReferences, plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   const uint64_t seed = kFirstMlperfSeed + i;
+                   mlperf_references_[i] =
+                       train::TrainRun(plan_.experiment, BaselineArm(), seed,
+                                       corpus_, team)
+                           .steps.loss_nats;
+                 });
+}
+
+/// Otherwise whatever is wrong with the evidence would count as a catch. The
+/// ladder itself asks nothing of an ensemble that bit-equal runs do not need.
+void KillMatrixRunner::RequireSoundEvidence() const {
+  for (size_t i = 0; i < unchanged_.size(); ++i) {
+    if (plan_.ensemble) {
+      const auto mismatches =
+          gate::Mismatches(*plan_.ensemble,
+                           plan_.reference ? runlog::EnsembleKind::kSeeds
+                                           : runlog::EnsembleKind::kBenign,
+                           PairWithBaseline(plan_.seeds[i], unchanged_[i].run));
+      if (!mismatches.empty()) {
+        ThrowError(ErrorKind::kConfig,
+                   "mutants run: {}. Make it again for this experiment and "
+                   "arm: isoloss ensemble build.",
+                   mismatches[0]);
+      }
+    }
+    const gate::KillCell cell =
+        JudgeTraces({nullptr, plan_.seeds[i]}, unchanged_[i]);
+    if (cell.verdict == gate::Outcome::kPass) continue;
+    ThrowError(ErrorKind::kConfig,
+               "mutants run: the unchanged run of seed {} gets {}, but what is "
+               "planted can only be judged where that passes. {}.",
+               plan_.seeds[i], gate::OutcomeName(cell.verdict), cell.finding);
+  }
+}
+
+bool KillMatrixRunner::MakeCells() {
+  std::vector<Job> missing = Jobs();
+  std::erase_if(missing,
+                [&](const Job& job) { return fs::exists(CellPath(job)); });
+  return RunJobs("changed runs", missing.size(), plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   WriteFileAtomically(
+                       CellPath(missing[i]),
+                       report::RenderKillCell(JudgeJob(missing[i], team),
+                                              missing[i].Name()));
+                 });
+}
+
+gate::KillCell KillMatrixRunner::ReadCell(const Job& job) const {
+  const fs::path path = CellPath(job);
+  return report::ParseKillCell(
+      ReadTextFile(path, "Run the same command again."), job.Name(),
+      path.string());
+}
+
+/// Not one bit of a run or of a probe's verdict: there is nothing to catch in
+/// this experiment.
+bool ChangesNothing(const gate::KillRow& row) {
+  return std::all_of(row.cells.begin(), row.cells.end(),
+                     [](const gate::KillCell& cell) {
+                       return cell.bit_equal && !cell.Caught();
+                     });
+}
+
+gate::KillRow KillMatrixRunner::MakeRow(const mutants::Mutant& mutant) const {
+  gate::KillRow row{
+      .name = mutant.name,
+      .group = mutant.group,
+      .mutant_class = gate::MutantClassByName(mutants::ClassName(mutant.kind)),
+      .models = mutant.what,
+      .link = mutant.link};
+  for (const uint64_t seed : plan_.seeds) {
+    row.cells.push_back(ReadCell({&mutant, seed}));
+  }
+  if (mutant.plant && ChangesNothing(row)) {
+    row.mutant_class = gate::MutantClass::kEquivalent;
+  }
+  return row;
+}
+
+/// The target: what the references reach on average after three quarters of
+/// the steps.
+bool KillMatrixRunner::MlperfAccepts(const gate::KillRow& row) const {
+  const std::vector<std::span<const double>> references(
+      mlperf_references_.begin(), mlperf_references_.end());
+  std::vector<std::span<const double>> submission;
+  for (const gate::KillCell& cell : row.cells) {
+    submission.emplace_back(cell.loss_nats);
+  }
+  compare::RcpTarget target;
+  const size_t end = references[0].size() * 3 / 4;
+  for (const auto& curve : references) {
+    const auto window = curve.first(end).last(std::min(end, target.window));
+    for (const double loss : window) {
+      target.target += loss / static_cast<double>(window.size()) /
+                       static_cast<double>(references.size());
+    }
+  }
+  return compare::MlperfRcpAccepts(references, submission, target);
+}
+
+gate::KillMatrix KillMatrixRunner::Assemble() const {
+  gate::KillMatrix matrix;
+  matrix.question = gate::QuestionName(plan_.policy.question);
+  for (const gate::Level& level : gate::Ladder()) {
+    matrix.levels.emplace_back(level.id);
+  }
+  for (const compare::PeerRule& rule : compare::PeerRules()) {
+    matrix.peers.emplace_back(rule.name);
+  }
+  for (const mutants::Mutant& mutant : plan_.mutants) {
+    matrix.rows.push_back(MakeRow(mutant));
+    matrix.rows.back().mlperf_accepts = MlperfAccepts(matrix.rows.back());
+  }
+  for (size_t i = 0; i < variants_.size(); ++i) {
+    matrix.benign.push_back(ReadCell({&variants_[i], BenignSeed(i)}));
+  }
+  matrix.reference_seconds = unchanged_seconds_;
+  return matrix;
+}
+
+}  // namespace
+
+KillMatrixResult RunKillMatrix(const KillMatrixPlan& plan,
+                               const std::atomic<bool>& stop) {
+  return KillMatrixRunner(plan, stop).Run();
+}
+
+}  // namespace isoloss::campaign

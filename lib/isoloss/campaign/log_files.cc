@@ -1,0 +1,155 @@
+#include "isoloss/campaign/log_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/runlog/reader.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using runlog::FileKind;
+
+/// By their names, as commands give them: <run>.probe.h5, <run>.dump-3.h5, and
+/// <run>.partial.h5 of a run that has not ended.
+/// Null: the name says nothing.
+const FileKind* NamedKind(const fs::path& file) {
+  const std::string kind = file.stem().extension().string();
+  if (kind == ".probe") return &runlog::kProbeLogFile;
+  if (kind.starts_with(".dump-")) return &runlog::kTensorDumpFile;
+  return nullptr;
+}
+
+bool IsPartial(const fs::path& file) {
+  return file.stem().extension() == ".partial";
+}
+
+/// NAME.h5 of a folder, by name; not the hidden ones.
+std::vector<fs::path> FilesIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    if (file.extension() == ".h5" &&
+        !file.filename().string().starts_with(".")) {
+      files.push_back(file);
+    }
+  }
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder can't be read: {}. Check its permissions.",
+               folder.string(), error.message());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+compare::Run ReadRun(const fs::path& file) {
+  return {Printable(file.string()),
+          OnOneLine([](const fs::path& log) { return runlog::ReadRunLog(log); },
+                    file)};
+}
+
+/// Empty if it is of another kind. A file that can't be read may have been a
+/// run's: nobody passes it over.
+std::optional<compare::Run> ReadIfRun(const fs::path& file) {
+  try {
+    return ReadRun(file);
+  } catch (const runlog::WrongKindError&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<compare::Run> ReadFolder(const fs::path& folder) {
+  std::vector<compare::Run> runs;
+  size_t unfinished = 0;
+  for (const fs::path& file : FilesIn(folder)) {
+    unfinished += IsPartial(file) ? 1 : 0;
+    if (IsPartial(file) || IsNamedAsOther(file)) continue;
+    if (auto run = ReadIfRun(file)) runs.push_back(std::move(*run));
+  }
+  if (runs.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the folder holds 0 run logs (NAME.h5) and {} of unfinished "
+               "runs (NAME.partial.h5), but at least 1 is needed. Give another "
+               "folder, or the logs.",
+               folder.string(), unfinished);
+  }
+  return runs;
+}
+
+/// Files of `kind` in the folder. Those whose name says so are taken without a
+/// look, and so is what can't be read: who reads it will refuse it.
+std::vector<fs::path> FilesOfKind(const fs::path& folder,
+                                  const FileKind& kind) {
+  std::vector<fs::path> files;
+  for (const fs::path& file : FilesIn(folder)) {
+    if (IsPartial(file)) continue;
+    const FileKind* found = NamedKind(file);
+    if (found == nullptr) found = runlog::KindOf(file);
+    if (found == nullptr || found->version == kind.version) {
+      files.push_back(file);
+    }
+  }
+  return files;
+}
+
+std::vector<fs::path> Expand(const std::vector<fs::path>& paths,
+                             const FileKind& kind) {
+  std::vector<fs::path> files;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    if (!fs::is_directory(path, error)) {
+      files.push_back(path);
+      continue;
+    }
+    std::vector<fs::path> found = FilesOfKind(path, kind);
+    const fs::path below = path / kProbeFolder;
+    if (kind.version == runlog::kProbeLogFile.version &&
+        fs::is_directory(below, error)) {
+      std::ranges::move(FilesOfKind(below, kind), std::back_inserter(found));
+    }
+    if (found.empty()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the folder holds 0 files (NAME.h5) of the kind that is "
+                 "needed here, a {}. Give another folder, or the files.",
+                 path.string(), kind.name);
+    }
+    std::ranges::move(found, std::back_inserter(files));
+  }
+  return files;
+}
+
+}  // namespace
+
+bool IsNamedAsOther(const fs::path& file) { return NamedKind(file) != nullptr; }
+
+std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths) {
+  std::vector<compare::Run> runs;
+  for (const fs::path& path : paths) {
+    std::error_code error;
+    if (fs::is_directory(path, error)) {
+      std::ranges::move(ReadFolder(path), std::back_inserter(runs));
+    } else {
+      runs.push_back(ReadRun(path));
+    }
+  }
+  return runs;
+}
+
+std::vector<fs::path> ProbeFiles(const std::vector<fs::path>& paths) {
+  return Expand(paths, runlog::kProbeLogFile);
+}
+
+std::vector<fs::path> EnsembleFiles(const std::vector<fs::path>& paths) {
+  return Expand(paths, runlog::kEnsembleFile);
+}
+
+}  // namespace isoloss::campaign

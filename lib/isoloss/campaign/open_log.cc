@@ -1,0 +1,55 @@
+#include "isoloss/campaign/open_log.h"
+
+#include <array>
+#include <fstream>
+#include <string_view>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/runlog/journal.h"
+#include "isoloss/runlog/reader.h"
+#include "isoloss/runlog/recorder.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of a log that is not there: where the run's live files are, if anywhere.
+void CheckPresent(const fs::path& file) {
+  std::error_code error;
+  if (fs::exists(file, error) || file.extension() != ".h5") return;
+  const fs::path journal = runlog::RunPaths::Of(file).Journal();
+  if (!fs::exists(journal, error)) return;
+  ThrowError(ErrorKind::kIo,
+             "{}: No such file, but {} is there: the run has not ended. Pass "
+             "that, or wait for the log.",
+             file.string(), journal.string());
+}
+
+OpenedLog Open(const fs::path& file) {
+  CheckPresent(file);
+  // An empty or cut journal must be refused as what its name says it is.
+  if (!IsJournal(file) && file.extension() != ".journal") {
+    return {runlog::ReadRunLog(file), false, ""};
+  }
+  runlog::JournalContent content = runlog::ReadJournal(file);
+  return {std::move(content.log), true, Printable(content.note)};
+}
+
+}  // namespace
+
+bool IsJournal(const fs::path& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  std::array<char, runlog::kJournalMagic.size()> head{};
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(head.data(), head.size());
+  return stream &&
+         std::string_view(head.data(), head.size()) == runlog::kJournalMagic;
+}
+
+OpenedLog OpenLog(const fs::path& file) { return OnOneLine(Open, file); }
+
+}  // namespace isoloss::campaign

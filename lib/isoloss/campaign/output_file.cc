@@ -1,0 +1,110 @@
+#include "isoloss/campaign/output_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <system_error>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::campaign {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool IsEarlier(const fs::path& file, const IsEarlierOutput& is_earlier) {
+  try {
+    return is_earlier(file);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+/// Far above a line of any table.
+constexpr size_t kMostFront = size_t{64} << 20;
+
+/// At most that many bytes of the file's front.
+std::string ReadFront(const fs::path& file, size_t bytes) {
+  std::error_code error;
+  bytes = std::min<uintmax_t>(bytes, fs::file_size(file, error));
+  if (error) return "";
+  std::string front(bytes, '\0');
+  std::ifstream stream(file, std::ios::binary);
+  stream.read(front.data(), static_cast<std::streamsize>(bytes));
+  return stream ? front : "";
+}
+
+/// With its end; "" if it has none.
+std::string FirstLine(std::string_view text) {
+  const size_t end = text.find('\n');
+  return end == text.npos ? "" : std::string(text.substr(0, end + 1));
+}
+
+/// Of a JSON object, in their order; none of anything else.
+std::vector<std::string> JsonKeys(std::string_view line) {
+  const auto record = nlohmann::ordered_json::parse(line, nullptr, false);
+  std::vector<std::string> keys;
+  if (!record.is_object()) return keys;
+  for (const auto& [key, value] : record.items()) keys.push_back(key);
+  return keys;
+}
+
+/// What stands before `=` in each line; none if a line has no such sign.
+std::vector<std::string> Settings(std::string_view text) {
+  std::vector<std::string> settings;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    const size_t end = line.find('=');
+    if (end == line.npos) return {};
+    settings.push_back(line.substr(0, end));
+  }
+  return settings;
+}
+
+}  // namespace
+
+void CheckOutput(const fs::path& output, const std::vector<fs::path>& inputs,
+                 std::string_view kind, const IsEarlierOutput& is_earlier) {
+  std::error_code error;  // what can't be seen is refused when it is written
+  for (const fs::path& input : inputs) {
+    if (fs::equivalent(output, input, error)) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the output is the input {}, which it would replace. Give "
+                 "another --out.",
+                 output.string(), input.string());
+    }
+  }
+  if (!fs::is_regular_file(output, error)) return;
+  if (fs::is_empty(output, error) || IsEarlier(output, is_earlier)) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: the output is there already and is no {}, so it is not "
+             "replaced. Remove it, or give another --out.",
+             output.string(), kind);
+}
+
+IsEarlierOutput HasFirstLineOf(std::string_view text) {
+  return [line = FirstLine(text)](const fs::path& file) {
+    return !line.empty() && ReadFront(file, line.size()) == line;
+  };
+}
+
+IsEarlierOutput HasFirstKeysOf(std::string_view text) {
+  return [keys = JsonKeys(FirstLine(text))](const fs::path& file) {
+    return !keys.empty() &&
+           JsonKeys(FirstLine(ReadFront(file, kMostFront))) == keys;
+  };
+}
+
+IsEarlierOutput HasSettingsOf(std::string_view text) {
+  return [settings = Settings(text)](const fs::path& file) {
+    return !settings.empty() &&
+           Settings(ReadFront(file, kMostFront)) == settings;
+  };
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,121 @@
+#include "isoloss/campaign/probe_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/job_queue.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/output_file.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/gate/probe_completeness.h"
+#include "isoloss/oracle/probe.h"
+#include "isoloss/runlog/probe_log.h"
+#include "isoloss/train/run_description.h"
+#include "isoloss/train/runner.h"
+
+namespace isoloss::campaign {
+
+namespace fs = std::filesystem;
+
+PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
+                         const std::vector<compare::Run>& approved,
+                         const gate::Policy& policy) {
+  PlainSteps steps;
+  for (const compare::Run& run : runs) {
+    for (const compare::Run& other : approved) {
+      const auto& provenance = run.log.provenance;
+      if (provenance.arm != other.log.provenance.arm ||
+          provenance.seed != other.log.provenance.seed) {
+        continue;
+      }
+      int64_t& most = steps[provenance.arm];
+      most = std::max(most, gate::PlainStepsDue(other.log, run.log, policy));
+    }
+  }
+  return steps;
+}
+
+void CheckProbeOutput(const fs::path& file, runlog::Provenance planned) {
+  std::optional<runlog::ProbeLog> found;
+  CheckOutput(file, {}, "probe log", [&found](const fs::path& existing) {
+    found = runlog::ReadProbeLog(existing);
+    return true;
+  });
+  if (!found) return;
+  planned.numerics_digest = found->provenance.numerics_digest;
+  const std::string difference =
+      train::RunDifference(found->provenance, planned);
+  if (difference.empty()) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it is the probe log of another run, which this one would "
+             "overwrite:\n{}Choose another folder with --out, or remove it.",
+             file.string(), difference);
+}
+
+fs::path ProbeFile(const fs::path& folder, const std::string& arm,
+                   uint64_t seed) {
+  return folder / fmt::format("{}-seed{}.probe.h5", arm, seed);
+}
+
+void CheckProbeOutputs(const train::Experiment& experiment,
+                       const std::vector<std::string>& arms,
+                       const corpus::Corpus& corpus, const fs::path& folder) {
+  for (const std::string& arm : arms) {
+    const train::Run run = train::PlanRuns(experiment, arm).front();
+    const fs::path file = ProbeFile(folder / kProbeFolder, arm, run.seed);
+    if (!fs::exists(file)) continue;
+    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
+                                                     run.seed, corpus));
+  }
+}
+
+fs::path ProbeOneArm(const train::Experiment& experiment,
+                     const std::string& arm, const corpus::Corpus& corpus,
+                     const fs::path& folder, const ProbeSettings& settings,
+                     ThreadTeam& team) {
+  const train::Run run = train::PlanRuns(experiment, arm).front();
+  oracle::ProbeOptions options;
+  options.cases = settings.cases;
+  options.make_hooks = settings.hooks;
+  const auto due = settings.plain_steps.find(arm);
+  if (due != settings.plain_steps.end()) options.plain_steps = due->second;
+  options.hooks.stop = &InterruptFlag();
+  if (!settings.reference.empty() && settings.reference != arm) {
+    options.reference =
+        train::PlanRuns(experiment, settings.reference).front().arm;
+  }
+  const fs::path file = ProbeFile(folder, arm, run.seed);
+  if (!settings.discard && fs::exists(file)) {
+    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
+                                                     run.seed, corpus));
+  }
+  runlog::WriteProbeLog(
+      oracle::ProbeArm(experiment, *run.arm, run.seed, corpus, team, options),
+      file);
+  return file;
+}
+
+ProbedRuns ProbeArms(const train::Experiment& experiment,
+                     const corpus::Corpus& corpus,
+                     const std::vector<std::string>& arms,
+                     const fs::path& folder, const ProbeSettings& settings) {
+  ProbedRuns probed;
+  probed.files.resize(arms.size());
+  const fs::path probes = folder / kProbeFolder;
+  fs::create_directories(probes);
+  const bool done = RunJobs("probes", arms.size(), experiment.parallel.workers,
+                            InterruptFlag(), [&](size_t i, ThreadTeam& team) {
+                              probed.files[i] =
+                                  ProbeOneArm(experiment, arms[i], corpus,
+                                              probes, settings, team);
+                            });
+  probed.interrupted = !done || InterruptFlag().load();
+  return probed;
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,79 @@
+// Probes of the arms that a command has trained.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/compare/pair.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/gate/policy.h"
+#include "isoloss/oracle/probe.h"
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::campaign {
+
+struct ProbedRuns {
+  std::vector<std::filesystem::path> files;
+  bool interrupted = false;
+};
+
+/// For each arm how many steps of case plain its comparison with the approved
+/// run of its seed needs (gate::PlainStepsDue).
+using PlainSteps = std::map<std::string, int64_t>;
+PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
+                         const std::vector<compare::Run>& approved,
+                         const gate::Policy& policy);
+
+struct ProbeSettings {
+  PlainSteps plain_steps = {};
+  /// Arms but this one are compared with it too (level L3); "": none.
+  std::string reference = {};
+  /// Names of oracle::ProbeCases; empty: all.
+  std::vector<std::string> cases = {};
+  /// Of each probed run; may be empty.
+  decltype(oracle::ProbeOptions::make_hooks) hooks = {};
+  /// Replace probe logs of other runs.
+  bool discard = false;
+};
+
+/// `folder`/ARM-seedN.probe.h5.
+std::filesystem::path ProbeFile(const std::filesystem::path& folder,
+                                const std::string& arm, uint64_t seed);
+
+/// Has the oracle check the first seed of `arm`, and writes
+/// <arm>-seed<N>.probe.h5 to `folder`, which is there. Returns its path.
+/// Errors   as CheckProbeOutput and oracle::ProbeArm.
+std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
+                                  const std::string& arm,
+                                  const corpus::Corpus& corpus,
+                                  const std::filesystem::path& folder,
+                                  const ProbeSettings& settings,
+                                  ThreadTeam& team);
+
+/// Has the oracle check the first seed of each of `arms`, and writes
+/// probes/<arm>-seed<N>.probe.h5 to `folder`.
+/// Errors   as CheckProbeOutput and oracle::ProbeArm.
+ProbedRuns ProbeArms(const train::Experiment& experiment,
+                     const corpus::Corpus& corpus,
+                     const std::vector<std::string>& arms,
+                     const std::filesystem::path& folder,
+                     const ProbeSettings& settings = {});
+
+/// CheckProbeOutput for each file that ProbeArms would write.
+void CheckProbeOutputs(const train::Experiment& experiment,
+                       const std::vector<std::string>& arms,
+                       const corpus::Corpus& corpus,
+                       const std::filesystem::path& folder);
+
+/// Before a probe log is written to `file`: one of the same run is replaced,
+/// whatever program made it, because it is made anew in seconds.
+/// Errors   ConfigError with train::RunDifference if it is of another run, or
+///          no probe log.
+void CheckProbeOutput(const std::filesystem::path& file,
+                      runlog::Provenance planned);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,215 @@
+#include "isoloss/campaign/train_arms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/new_folder.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/campaign/dry_run.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/job_file.h"
+#include "isoloss/report/progress.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/train/continuation.h"
+#include "isoloss/train/step_columns.h"
+#include "isoloss/train/trainer.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::campaign {
+namespace {
+
+std::string Outcome(const runlog::RunLog& log) {
+  if (log.steps.loss_nats.empty()) return "no step";
+  std::string cost;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind == "cost") cost = "; " + event.text;
+  }
+  return fmt::format("{} steps, last loss {:.4f} nats{}{}",
+                     log.steps.step.back(), log.steps.loss_nats.back(),
+                     log.provenance.complete ? "" : ", ended early", cost);
+}
+
+/// torchtitan's line, behind the run's name; parsers of such lines skip what
+/// stands before `step:`.
+void PrintStep(const std::string& run, const runlog::StepRow& row) {
+  fmt::print(
+      "[{}] step: {:2}  loss: {:8.5f}  grad_norm: {:7.4f}  tps: {:.0f}\n", run,
+      row.step, row.loss_nats, row.grad_norm, row.tokens_per_second);
+  std::fflush(stdout);
+}
+
+/// Events that a user should hear of while the run goes on.
+bool IsNews(const runlog::Event& event) {
+  return event.kind == "resume" || event.kind == "damage" ||
+         event.kind == "abort";
+}
+
+std::string NewsOf(const runlog::Event& event) {
+  return event.kind == "resume" ? "resumed " + event.text : event.text;
+}
+
+}  // namespace
+
+bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
+
+namespace {
+
+/// Stops all runs on a signal, or once somebody gives a reason.
+class StopFlag {
+ public:
+  using Why = decltype(TrainArmsOptions::why_stop);
+
+  StopFlag(const Why& ask, std::optional<int64_t> last)
+      : ask_(ask), last_(last), signal_(InterruptFlag()) {}
+
+  const std::atomic<bool>* flag() const {
+    return ask_ || last_ ? &stop_ : &signal_;
+  }
+  bool signalled() const { return signal_.load(); }
+  const std::optional<std::string>& reason() const { return reason_; }
+
+  void AfterStep(const train::Run& run, const runlog::StepRow& row) {
+    const std::lock_guard lock(mutex_);
+    if (row.step == last_ && !reason_) {
+      reason_ = fmt::format("{} has finished step {}", run.Name(), *last_);
+    }
+    Ask(run, row);
+  }
+  /// Of a run that had finished before.
+  void AfterKeptStep(const train::Run& run, const runlog::StepRow& row) {
+    const std::lock_guard lock(mutex_);
+    Ask(run, row);
+  }
+
+ private:
+  void Ask(const train::Run& run, const runlog::StepRow& row) {
+    if (ask_ && !reason_) reason_ = ask_(run, row);
+    stop_.store(reason_ || signal_.load());
+  }
+
+  const Why& ask_;
+  const std::optional<int64_t> last_;
+  const std::atomic<bool>& signal_;
+  std::mutex mutex_;
+  std::atomic<bool> stop_{false};
+  std::optional<std::string> reason_;
+};
+
+std::filesystem::path LogOf(const std::filesystem::path& folder,
+                            const train::Run& run) {
+  return runlog::RunPaths{folder, run.Name()}.Log();
+}
+
+bool IsPartial(const std::filesystem::path& log) {
+  return log.empty() || log.stem().extension() == ".partial";
+}
+
+}  // namespace
+
+ExecutedRuns TrainArms(const train::Experiment& experiment,
+                       const corpus::Corpus& corpus,
+                       const std::filesystem::path& folder,
+                       const TrainArmsOptions& options) {
+  StopFlag stop(options.why_stop, options.stop_after);
+  const std::vector<train::Run> runs =
+      train::PlanRuns(experiment, options.only_arm);
+  if (options.dry_run) {
+    DryRun(experiment, runs, corpus, folder, options.run_hooks,
+           options.leftovers);
+    return {};
+  }
+
+  std::vector<std::string> names;
+  for (const train::Run& run : runs) names.push_back(run.Name());
+  const bool bars = SpeaksForTheJob() && !options.print_steps && !options.quiet;
+  report::Progress progress(bars ? names : std::vector<std::string>(),
+                            experiment.train.steps);
+  train::RunnerHooks hooks;
+  hooks.on_step = [&](size_t run, const runlog::StepRow& row) {
+    stop.AfterStep(runs[run], row);
+    if (options.print_steps) {
+      PrintStep(names[run], row);
+    } else if (bars) {
+      progress.Step(run, row.step, row.loss_nats);
+    }
+  };
+  hooks.on_event = [&](size_t run, const runlog::Event& event) {
+    if (IsNews(event) && !options.quiet)
+      progress.Say(names[run] + ": " + NewsOf(event));
+  };
+  std::atomic<bool> aborted{false};
+  std::optional<NewFolder> made;  // goes away after what it holds
+  std::optional<JobFile> job;
+  ExecutedRuns executed;
+  std::vector<std::pair<size_t, std::string>> kept;
+  hooks.on_kept = [&](size_t run, const runlog::RunLog& log) {
+    kept.emplace_back(run, Outcome(log));
+    executed.kept.insert(LogOf(folder, runs[run]));
+    if (train::WasAborted(log)) aborted.store(true);
+    for (size_t i = 0; options.why_stop && i < log.steps.step.size(); ++i) {
+      stop.AfterKeptStep(runs[run], train::RowAt(log.steps, i));
+    }
+  };
+  hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
+    if (SpeaksForTheJob() && !options.quiet) {
+      if (!discarded.empty()) {
+        progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
+                                 discarded));
+      }
+      for (const auto& [run, outcome] : kept) {
+        progress.Say(names[run] + ": kept, as it is finished: " + outcome);
+        if (bars) progress.Skip(run);
+      }
+    }
+    if (options.on_accepted) options.on_accepted(missing);
+    if (missing > 0 && SpeaksForTheJob()) {
+      made.emplace(folder, "Choose another one with --out.");
+      job.emplace(folder, JobPlan{experiment.train.steps, names});
+    }
+  };
+  hooks.on_finish = [&](size_t run, const runlog::RunLog& log) {
+    if (train::WasAborted(log)) aborted.store(true);
+    if (bars) progress.Finish(run, Outcome(log));
+  };
+  hooks.stop = stop.flag();
+  if (options.run_hooks) {
+    hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
+  }
+  executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder,
+                                     options.leftovers, hooks);
+  executed.stopped_because = stop.reason();
+  // By what the runs left, too: of several processes another one may have got
+  // the signal.
+  executed.interrupted =
+      !executed.stopped_because &&
+      (stop.signalled() ||
+       std::any_of(executed.logs.begin(), executed.logs.end(), IsPartial));
+  executed.aborted = aborted.load();
+  progress.Clear();
+  if (executed.interrupted && SpeaksForTheJob() && !options.quiet) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal, so no verdict. Finished runs "
+               "are in {}/*.h5, what others had in *.partial.h5. The same "
+               "command with {} goes on.\n",
+               folder.string(), options.how_to_go_on);
+  }
+  if (options.with_other_seeds && !executed.interrupted &&
+      !executed.stopped_because && SpeaksForTheJob()) {
+    train::OtherLogs others =
+        train::FindOtherSeeds(experiment, runs, corpus, folder);
+    executed.others = std::move(others.logs);
+    for (const std::string& reason : others.left_out) {
+      fmt::print(stderr, "isoloss: {}: {}.\n", Printable(folder.string()),
+                 reason);
+    }
+  }
+  return executed;
+}
+
+}  // namespace isoloss::campaign

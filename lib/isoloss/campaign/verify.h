@@ -1,0 +1,45 @@
+// From an experiment to its verdicts: trains the arms, has the oracle probe
+// them, judges.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/evidence_files.h"
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/policy.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/train/experiment.h"
+#include "isoloss/train/runner.h"
+
+namespace isoloss::campaign {
+
+struct VerifyPlan {
+  train::Experiment experiment;
+  std::filesystem::path folder = {};  ///< of logs, probes and verdicts
+  gate::Policy policy = {};
+  /// Good runs of earlier: is each arm still what it was? Empty: the other arms
+  /// are judged against the first.
+  std::vector<compare::Run> approved = {};
+  EvidenceFiles evidence = {};  ///< that is there already
+  /// Have the oracle probe the arms; always done with `approved`.
+  bool oracle = false;
+  bool abort_early = false;  ///< stop once a pair is beyond hope (level L6)
+  bool dry_run = false;      ///< check and say all, train nothing
+  train::Leftovers leftovers = train::Leftovers::kRefuse;
+  std::string how_to_go_on = "--resume";  ///< options, for messages
+};
+
+struct Verification {
+  std::vector<gate::Judgement> judgements = {};  ///< one for each candidate
+  bool interrupted = false;
+};
+
+/// Without judgements if a signal came, after a dry run, and in all processes
+/// of a job but the first. Errors   ConfigError if there is nothing to judge
+/// against, or evidence that
+///          is of no use; as TrainArms, ProbeArms and JudgeArms.
+Verification Verify(VerifyPlan plan);
+
+}  // namespace isoloss::campaign

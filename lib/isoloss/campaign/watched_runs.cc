@@ -1,0 +1,129 @@
+#include "isoloss/campaign/watched_runs.h"
+
+#include <chrono>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/open_log.h"
+#include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/sealed_file.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// By its name: a log or journal of a run, and no hidden temporary file.
+bool IsRunFile(const fs::path& file) {
+  if (file.filename().string().starts_with(".")) return false;
+  return file.extension() == ".journal" ||
+         (file.extension() == ".h5" && !IsNamedAsOther(file));
+}
+
+}  // namespace
+
+WatchedRun::WatchedRun(fs::path folder, const std::string& name)
+    : folder_(std::move(folder)), name_(name) {
+  run_.name = Printable(name);
+}
+
+void WatchedRun::Update() {
+  if (TryRead(".journal", ".h5")) return;
+  if (TryRead(".h5", "")) return;
+  TryRead(".partial.h5", "");
+}
+
+bool WatchedRun::TryRead(const std::string& extension,
+                         const std::string& unless) {
+  std::error_code error;
+  const fs::path file = folder_ / (name_ + extension);
+  if (!unless.empty() && fs::exists(folder_ / (name_ + unless), error)) {
+    return false;
+  }
+  const bool live = extension != ".h5";
+  Stamp stamp{file, fs::file_size(file, error), {}};
+  if (!error) stamp.time = fs::last_write_time(file, error);
+  if (error) return ReadAnyway(file, live);
+  run_.quiet_seconds = live ? std::chrono::duration<double>(
+                                  fs::file_time_type::clock::now() - stamp.time)
+                                  .count()
+                            : std::numeric_limits<double>::quiet_NaN();
+  if (stamp == last_) return true;
+  Read(file, live);
+  last_ = stamp;
+  return true;
+}
+
+bool WatchedRun::ReadAnyway(const fs::path& file, bool live) {
+  std::error_code error;
+  if (!fs::exists(file, error)) return false;
+  Read(file, live);
+  return true;
+}
+
+void WatchedRun::Read(const fs::path& file, bool live) {
+  try {
+    run_.log.charge.reset();  // the new one takes its place
+    OpenedLog opened = OpenLog(file);
+    // A torn tail is a record that is being written just now.
+    run_.log = std::move(opened.log);
+    is_run_ = true;
+    run_.state = report::StateOf(run_.log, live);
+    run_.note.clear();
+  } catch (const runlog::WrongKindError&) {
+    is_run_ = false;
+  } catch (const Error& problem) {
+    std::error_code error;
+    if (!fs::exists(file, error)) return;  // finished in this moment
+    is_run_ = true;
+    run_.state = report::RunState::kUnreadable;
+    run_.note = Printable(problem.what());
+  }
+}
+
+WatchedRuns::WatchedRuns(const fs::path& path) : path_(path) {
+  std::error_code error;
+  folder_ = fs::is_directory(path, error);
+  if (!folder_) Add(path.parent_path(), runlog::RunPaths::Of(path).name);
+}
+
+void WatchedRuns::Update() {
+  if (folder_) FindRuns();
+  for (auto& [name, run] : runs_) run.Update();
+  if (!folder_) return;
+  plan_ = LiveJob(path_);
+  saw_job_ = saw_job_ || plan_;
+}
+
+std::optional<report::LiveJob> WatchedRuns::Job() const {
+  if (!plan_) return std::nullopt;
+  return report::JobOf(plan_->runs, plan_->steps, Runs());
+}
+
+std::vector<report::LiveRun> WatchedRuns::Runs() const {
+  std::vector<report::LiveRun> runs;
+  for (const auto& [name, run] : runs_) {
+    if (run.is_run()) runs.push_back(run.run());
+  }
+  return runs;
+}
+
+void WatchedRuns::Add(const fs::path& folder, const std::string& name) {
+  runs_.try_emplace(name, folder, name);
+}
+
+void WatchedRuns::FindRuns() {
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(path_, error)) {
+    if (IsRunFile(entry.path())) {
+      Add(path_, runlog::RunPaths::Of(entry.path()).name);
+    }
+  }
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,75 @@
+// Runs that another process is making, read again and again from their files.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/job_file.h"
+#include "isoloss/report/live_view.h"
+
+namespace isoloss::campaign {
+
+/// The files of one run, and what was read of them last.
+class WatchedRun {
+ public:
+  WatchedRun(std::filesystem::path folder, const std::string& name);
+
+  /// Reads what has changed. A run that vanishes for a moment, between its
+  /// journal and its log, stays as it was.
+  void Update();
+
+  const report::LiveRun& run() const { return run_; }
+  /// False of a probe log or an ensemble under a name of the user's.
+  bool is_run() const { return is_run_; }
+
+ private:
+  struct Stamp {
+    std::filesystem::path file;
+    uintmax_t size = 0;
+    std::filesystem::file_time_type time;
+    bool operator==(const Stamp&) const = default;
+  };
+
+  /// Reads NAME`extension` unless NAME`unless` is there.
+  bool TryRead(const std::string& extension, const std::string& unless);
+  /// What has no size is no file, but may have a file's name: a pipe, say.
+  /// False if nothing is there.
+  bool ReadAnyway(const std::filesystem::path& file, bool live);
+  void Read(const std::filesystem::path& file, bool live);
+
+  std::filesystem::path folder_;
+  std::string name_;
+  Stamp last_;
+  report::LiveRun run_;
+  bool is_run_ = true;
+};
+
+/// Everything below one path: the runs of a folder, or one run.
+class WatchedRuns {
+ public:
+  explicit WatchedRuns(const std::filesystem::path& path);
+
+  /// Reads what has changed, and finds runs that are new.
+  void Update();
+
+  std::vector<report::LiveRun> Runs() const;
+  /// The job that is at work there now.
+  std::optional<report::LiveJob> Job() const;
+  bool saw_job() const { return saw_job_; }
+  bool folder() const { return folder_; }
+
+ private:
+  void Add(const std::filesystem::path& folder, const std::string& name);
+  void FindRuns();
+
+  std::filesystem::path path_;
+  bool folder_ = false;
+  bool saw_job_ = false;
+  std::optional<JobPlan> plan_;
+  std::map<std::string, WatchedRun> runs_;
+};
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,37 @@
+// Looks into two runs at the step where they part: both are run again up to it,
+// and their tensors stored whole.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/campaign/experiment_source.h"
+#include "isoloss/campaign/log_comparison.h"
+
+namespace isoloss::campaign {
+
+struct ZoomPlan {
+  ExperimentSource source;           ///< of both logs
+  std::vector<std::string> tensors;  ///< patterns; {}: all
+  std::optional<int64_t> step;       ///< else the first that differs
+  std::filesystem::path out;         ///< "": zoom beside the first log
+};
+
+/// Runs both sides of `comparison` from their nearest checkpoints and returns
+/// the dumps of A and B; empty if a signal came. Needs `step`, or a comparison
+/// that found a difference.
+/// Errors   as train::RunAgain; ConfigError if the dumps would lie over the
+///          logs, or if the logs name all tensors and a pattern matches none.
+std::optional<std::pair<std::filesystem::path, std::filesystem::path>>
+DumpBothSides(const LogComparison& comparison, const ZoomPlan& plan);
+
+/// Errors   ConfigError for a pattern that none of the logs' tensors matches,
+///          if the logs name all.
+void CheckPatterns(const LogComparison& comparison,
+                   const std::vector<std::string>& patterns);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,32 @@
+#include "isoloss/report/json_numbers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace isoloss::report {
+
+void PutNumber(Json& object, const std::string& key, double value) {
+  if (std::isfinite(value)) {
+    object[key] = value;
+    return;
+  }
+  object[key] = nullptr;
+  object[key + "_text"] = std::isnan(value) ? "nan" : fmt::format("{}", value);
+}
+
+void PutNumber(Json& object, const std::string& key,
+               const std::optional<double>& value) {
+  if (value) {
+    PutNumber(object, key, *value);
+  } else {
+    object[key] = nullptr;
+  }
+}
+
+void PutInteger(Json& object, const std::string& key,
+                const std::optional<int64_t>& value) {
+  object[key] = value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace isoloss::report

@@ -1,0 +1,67 @@
+#include "isoloss/campaign/child_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::chrono::seconds kEnough{60};
+const std::atomic<bool> kGoOn{false};
+
+ChildResult Shell(const std::string& script,
+                  const std::map<std::string, std::string>& environment = {}) {
+  return RunChild({"/bin/sh", "-c", script}, environment, kEnough, kGoOn);
+}
+
+TEST(ChildProcess, TellsHowItEndedAndWhatItSaid) {
+  const ChildResult result = Shell("echo lost; echo why >&2; exit 7");
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.errors, "why\n");
+  EXPECT_TRUE(result.ended);
+  EXPECT_EQ(Shell("kill -9 $$").exit_code, 128 + SIGKILL);
+}
+
+TEST(ChildProcess, HasTheEnvironmentThatIsSetBesides) {
+  const ChildResult result =
+      Shell("echo $ISOLOSS_TEST $PATH >&2", {{"ISOLOSS_TEST", "set"}});
+  EXPECT_THAT(result.errors, HasSubstr("set /"));
+}
+
+TEST(ChildProcess, IsKilledWithItsChildrenAfterTheLimit) {
+  const ChildResult result =
+      RunChild({"/bin/sh", "-c", "echo begun >&2; sleep 1000 & wait"}, {},
+               std::chrono::seconds(1), kGoOn);
+  EXPECT_FALSE(result.ended);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_EQ(result.errors, "begun\n");
+}
+
+TEST(ChildProcess, IsKilledWhenItIsToStop) {
+  const std::atomic<bool> stop{true};
+  EXPECT_FALSE(RunChild({"/bin/sleep", "1000"}, {}, kEnough, stop).ended);
+}
+
+TEST(ChildProcess, NamesAProgramThatIsNotThere) {
+  try {
+    RunChild({"/no/such/program"}, {}, kEnough, kGoOn);
+    FAIL() << "it was started";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo);
+    EXPECT_THAT(error.what(), HasSubstr("/no/such/program"));
+  }
+}
+
+TEST(ChildProcess, FindsProgramsAsAShellWould) {
+  EXPECT_EQ(FindProgram("sh").filename(), "sh");
+  EXPECT_TRUE(FindProgram("no-such-program").empty());
+}
+
+}  // namespace
+}  // namespace isoloss::campaign

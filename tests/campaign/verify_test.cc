@@ -1,0 +1,136 @@
+#include "isoloss/campaign/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/train_arms.h"
+#include "support/temporary_folder.h"
+#include "tiny_experiment.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class Verifying : public ::testing::Test {
+ protected:
+  VerifyPlan Plan(const std::vector<std::string>& overrides = {}) const {
+    VerifyPlan plan{.experiment = TinyExperiment(folder_.path(), overrides)};
+    plan.folder = out_;
+    return plan;
+  }
+  std::set<std::string> Logs() const {
+    std::set<std::string> names;
+    for (const compare::Run& run : ReadRuns({out_})) {
+      names.insert(std::filesystem::path(run.file).stem().string());
+    }
+    return names;
+  }
+  static void ExpectRefused(VerifyPlan plan, const std::string& words) {
+    try {
+      Verify(std::move(plan));
+      ADD_FAILURE() << "it was verified";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+  const std::filesystem::path out_ = folder_.path() / "out";
+};
+
+TEST_F(Verifying, JudgesEveryOtherArmAgainstTheFirst) {
+  const Verification found = Verify(Plan());
+  EXPECT_FALSE(found.interrupted);
+  ASSERT_THAT(found.judgements, SizeIs(1));
+  EXPECT_EQ(found.judgements[0].candidate.arm, "mxfp8");
+  EXPECT_EQ(Logs(), (std::set<std::string>{"bf16-seed1", "bf16-seed2",
+                                           "mxfp8-seed1", "mxfp8-seed2"}));
+}
+
+TEST_F(Verifying, ADryRunTrainsNothing) {
+  VerifyPlan plan = Plan();
+  plan.dry_run = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_THAT(Verify(std::move(plan)).judgements, IsEmpty());
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("[arms.mxfp8]"));
+  EXPECT_FALSE(std::filesystem::exists(out_));
+}
+
+TEST_F(Verifying, FinishedRunsAreKeptAndThoseOfOtherSeedsJudgedToo) {
+  Verify(Plan());
+  const auto written = std::filesystem::last_write_time(out_ / "bf16-seed1.h5");
+  const Verification found = Verify(Plan({"train.seeds=[3]"}));
+  EXPECT_EQ(found.judgements.front().divergences.size(), 3);
+  EXPECT_EQ(std::filesystem::last_write_time(out_ / "bf16-seed1.h5"), written);
+}
+
+TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
+  Verify(Plan());
+  VerifyPlan plan = Plan();
+  plan.approved = ReadRuns({out_});
+  plan.folder = folder_.path() / "again";
+  const Verification found = Verify(std::move(plan));
+  ASSERT_THAT(found.judgements, SizeIs(2));
+  for (const gate::Judgement& judgement : found.judgements) {
+    EXPECT_EQ(judgement.outcome, gate::Outcome::kPass);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_.path() / "again" / kProbeFolder /
+                                      "mxfp8-seed1.probe.h5"));
+}
+
+TEST_F(Verifying, RefusesBeforeItTrains) {
+  VerifyPlan alone = Plan();
+  alone.experiment.arms.resize(1);
+  ExpectRefused(alone, "needs a second arm");
+
+  VerifyPlan other = Plan();
+  compare::Run approved;
+  approved.log.provenance.arm = "fp4";
+  other.approved = {approved};
+  ExpectRefused(other, "Give approved logs of one of them");
+  EXPECT_FALSE(std::filesystem::exists(out_));
+
+  std::filesystem::create_directories(out_);
+  std::ofstream(out_ / "verdict.json") << "my notes";
+  ExpectRefused(Plan(), "verdict");
+  EXPECT_FALSE(std::filesystem::exists(out_ / "bf16-seed1.h5"));
+}
+
+TEST(TrainArms, StopsAllRunsForAReason) {
+  const testing::TemporaryFolder folder;
+  const train::Experiment experiment = TinyExperiment(folder.path());
+  const ExecutedRuns executed = TrainArms(
+      experiment, train::LoadCorpusOf(experiment), folder.path() / "out",
+      {.quiet = true,
+       .why_stop = [](const train::Run&, const runlog::StepRow& row)
+           -> std::optional<std::string> {
+         if (row.step < 3) return std::nullopt;
+         return "step 3 is enough";
+       }});
+  EXPECT_EQ(executed.stopped_because, "step 3 is enough");
+  EXPECT_FALSE(executed.interrupted);
+}
+
+TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {
+  const testing::TemporaryFolder folder;
+  const train::Experiment experiment = TinyExperiment(folder.path());
+  const ExecutedRuns executed =
+      TrainArms(experiment, train::LoadCorpusOf(experiment),
+                folder.path() / "out", {.only_arm = "mxfp8", .quiet = true});
+  EXPECT_THAT(executed.logs, SizeIs(2));
+  EXPECT_THAT(executed.logs,
+              Contains(folder.path() / "out" / "mxfp8-seed2.h5"));
+}
+
+}  // namespace
+}  // namespace isoloss::campaign

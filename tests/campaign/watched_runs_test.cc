@@ -1,0 +1,72 @@
+#include "isoloss/campaign/watched_runs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "isoloss/runlog/writer.h"
+#include "support/synthetic_runs.h"
+#include "support/temporary_folder.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using report::RunState;
+
+class Watching : public ::testing::Test {
+ protected:
+  void WriteRun(const std::string& name) const {
+    runlog::WriteRunLog(testing::SyntheticRun(false, 1, 0).log,
+                        folder_.path() / name);
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(Watching, RunsAppearWhenTheirFilesDo) {
+  WatchedRuns watched(folder_.path());
+  watched.Update();
+  EXPECT_TRUE(watched.folder());
+  EXPECT_TRUE(watched.Runs().empty());
+  WriteRun("bf16-seed1.h5");
+  watched.Update();
+  ASSERT_EQ(watched.Runs().size(), 1);
+  EXPECT_EQ(watched.Runs()[0].name, "bf16-seed1");
+  EXPECT_EQ(watched.Runs()[0].state, RunState::kFinished);
+}
+
+TEST_F(Watching, AFileThatCantBeReadIsShownWithTheReason) {
+  std::ofstream(folder_.path() / "bf16-seed1.h5") << "no log";
+  WatchedRuns watched(folder_.path());
+  watched.Update();
+  ASSERT_EQ(watched.Runs().size(), 1);
+  EXPECT_EQ(watched.Runs()[0].state, RunState::kUnreadable);
+  EXPECT_FALSE(watched.Runs()[0].note.empty());
+}
+
+TEST_F(Watching, OneRunIsWatchedByAnyOfItsFiles) {
+  WriteRun("bf16-seed1.h5");
+  WriteRun("bf16-seed2.h5");
+  WatchedRuns watched(folder_.path() / "bf16-seed1.journal");
+  watched.Update();
+  EXPECT_FALSE(watched.folder());
+  ASSERT_EQ(watched.Runs().size(), 1);
+  EXPECT_EQ(watched.Runs()[0].name, "bf16-seed1");
+}
+
+TEST_F(Watching, TellsOfTheJobWhileItIsAtWork) {
+  WatchedRuns watched(folder_.path());
+  {
+    const JobFile job(folder_.path(), {50, {"bf16-seed1", "bf16-seed2"}});
+    watched.Update();
+    ASSERT_TRUE(watched.Job());
+    EXPECT_EQ(watched.Job()->runs, 2);
+  }
+  watched.Update();
+  EXPECT_FALSE(watched.Job());
+  EXPECT_TRUE(watched.saw_job());
+}
+
+}  // namespace
+}  // namespace isoloss::campaign

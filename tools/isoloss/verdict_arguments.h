@@ -1,0 +1,48 @@
+// What `verify` and `gate` share: evidence that is given, and the verdict on
+// the screen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/evidence_files.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/gate/verdict.h"
+
+namespace isoloss::cli {
+
+using campaign::ExitCode;
+
+/// Options of a command that judges.
+struct EvidenceArguments {
+  std::vector<std::filesystem::path> probes;
+  std::vector<std::filesystem::path> ensembles;
+  std::string power;
+
+  void Declare(CLI::App& app);
+  /// Errors   as runlog::ReadProbeLog, runlog::ReadEnsemble and
+  ///          gate::ReadPowerRecord.
+  campaign::EvidenceFiles Read() const;
+};
+
+/// How a report is shown.
+struct ReportArguments {
+  bool ascii = false;
+  bool json = false;
+
+  void Declare(CLI::App& app);
+};
+
+/// Writes verdict.json to `folder` unless that is empty, and if there are
+/// several candidates a verdict-ARM.json each. Prints each report, or with
+/// --json what verdict.json holds; says on standard error where the files are.
+/// Returns the severest outcome.
+/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
+///          can't be part of a file name.
+ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
+                        const ReportArguments& arguments,
+                        const std::filesystem::path& folder);
+
+}  // namespace isoloss::cli
