@@ -28,8 +28,8 @@ endif()
 
 # isoloss_library(<name> [JUDGES] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
 # Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
-# the target all_verify_interface_header_sets. JUDGES: it works on finished logs,
-# so that the compiler's time counts for more than its own.
+# the target all_verify_interface_header_sets. JUDGES: nothing in it is computed
+# for each element, so that the compiler's time counts for more than its own.
 function(isoloss_library name)
   cmake_parse_arguments(ARG "JUDGES" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(isoloss_${name} STATIC ${ARG_SOURCES})

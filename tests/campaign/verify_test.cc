@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 class Verifying : public ::testing::Test {
@@ -50,8 +49,9 @@ class Verifying : public ::testing::Test {
 TEST_F(Verifying, JudgesEveryOtherArmAgainstTheFirst) {
   const Verification found = Verify(Plan());
   EXPECT_FALSE(found.interrupted);
-  ASSERT_THAT(found.judgements, SizeIs(1));
-  EXPECT_EQ(found.judgements[0].candidate.arm, "mxfp8");
+  ASSERT_TRUE(found.judgements);
+  ASSERT_THAT(*found.judgements, SizeIs(1));
+  EXPECT_EQ(found.judgements->front().candidate.arm, "mxfp8");
   EXPECT_EQ(Logs(), (std::set<std::string>{"bf16-seed1", "bf16-seed2",
                                            "mxfp8-seed1", "mxfp8-seed2"}));
 }
@@ -60,7 +60,7 @@ TEST_F(Verifying, ADryRunTrainsNothing) {
   VerifyPlan plan = Plan();
   plan.dry_run = true;
   ::testing::internal::CaptureStdout();
-  EXPECT_THAT(Verify(std::move(plan)).judgements, IsEmpty());
+  EXPECT_FALSE(Verify(std::move(plan)).judgements);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               HasSubstr("[arms.mxfp8]"));
   EXPECT_FALSE(std::filesystem::exists(out_));
@@ -70,7 +70,7 @@ TEST_F(Verifying, FinishedRunsAreKeptAndThoseOfOtherSeedsJudgedToo) {
   Verify(Plan());
   const auto written = std::filesystem::last_write_time(out_ / "bf16-seed1.h5");
   const Verification found = Verify(Plan({"train.seeds=[3]"}));
-  EXPECT_EQ(found.judgements.front().divergences.size(), 3);
+  EXPECT_EQ(found.judgements->front().divergences.size(), 3);
   EXPECT_EQ(std::filesystem::last_write_time(out_ / "bf16-seed1.h5"), written);
 }
 
@@ -80,8 +80,9 @@ TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
   plan.approved = ReadRuns({out_});
   plan.folder = folder_.path() / "again";
   const Verification found = Verify(std::move(plan));
-  ASSERT_THAT(found.judgements, SizeIs(2));
-  for (const gate::Judgement& judgement : found.judgements) {
+  ASSERT_TRUE(found.judgements);
+  ASSERT_THAT(*found.judgements, SizeIs(2));
+  for (const gate::Judgement& judgement : *found.judgements) {
     EXPECT_EQ(judgement.outcome, gate::Outcome::kPass);
   }
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "again" / kProbeFolder /

@@ -167,8 +167,10 @@ class Interrupt(ProgramTest):
             self.assertTrue(any("it is of another run" in n for n in notes),
                             notes)
             # Warm-up ends with step 4: until then both plans agree.
-            self.assertEqual(list(log["steps/loss_nats"][:2]),
-                             list(expected["steps/loss_nats"][:2]))
+            steps = min(4, len(log["steps/loss_nats"]))
+            self.assertGreater(steps, 0)
+            self.assertEqual(list(log["steps/loss_nats"][:steps]),
+                             list(expected["steps/loss_nats"][:steps]))
 
     def test_a_run_whose_loss_is_not_finite_keeps_its_checkpoints(self):
         result = self.run_isoloss(

@@ -3,15 +3,9 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <cstdint>
-#include <filesystem>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "experiment_arguments.h"
 #include "isoloss/campaign/exit_code.h"
-#include "isoloss/campaign/train_arms.h"
 #include "isoloss/campaign/zoom.h"
 
 namespace isoloss::cli {

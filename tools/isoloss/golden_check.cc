@@ -92,17 +92,18 @@ ExitCode Check(CheckArguments& arguments) {
   if (!arguments.mutant.empty()) {
     arguments.plan.mutant = mutants::MutantByName(arguments.mutant);
   }
-  const auto checked = campaign::CheckGoldens(arguments.plan);
-  if (!checked) return ExitCode::kInterrupted;
   ExitCode code = ExitCode::kPass;
   Json json{{"exit_code", 0}, {"goldens", Json::array()}};
-  for (const campaign::CheckedGoldens& folder : *checked) {
+  const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
     const bool too_far = folder.drift && arguments.exact;
     const ExitCode own =
-        too_far ? campaign::Worse(folder.code, ExitCode::kFail) : folder.code;
-    code = campaign::Worse(code, own);
+        too_far ? Worse(folder.code, ExitCode::kFail) : folder.code;
+    code = Worse(code, own);
     json["goldens"].push_back(JsonOf(folder, own));
     if (!arguments.json) Print(folder, arguments.mutant);
+  };
+  if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
+    return ExitCode::kInterrupted;
   }
   if (arguments.json) {
     json["exit_code"] = static_cast<int>(code);

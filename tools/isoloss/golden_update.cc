@@ -20,16 +20,16 @@ void PrintChanges(const std::vector<campaign::GoldenChange>& changes) {
   }
 }
 
-ExitCode Update(const campaign::GoldenUpdatePlan& plan) {
+ExitCode Update(campaign::GoldenUpdatePlan& plan) {
+  plan.on_changes = PrintChanges;
   const campaign::GoldenUpdate update = campaign::UpdateGoldens(plan);
   if (update.interrupted) return ExitCode::kInterrupted;
   if (!update.refused.empty()) {
-    fmt::print("REFUSED: {}.\n", update.refused);
+    fmt::print("REFUSED: {}\n", update.refused);
     return ExitCode::kFail;
   }
-  PrintChanges(update.changes);
   fmt::print("{}: {} of {} goldens written. Commit them with the reason.\n",
-             plan.folder.string(), update.changes.size(), update.runs);
+             plan.folder.string(), update.changed, update.runs);
   return ExitCode::kPass;
 }
 

@@ -43,6 +43,7 @@ campaign::KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
   plan.arm = campaign::OneArm(plan.experiment, arguments.arm);
   if (!arguments.reference.empty()) {
     plan.reference = campaign::OneArm(plan.experiment, arguments.reference);
+    campaign::RequireOtherArm(plan);
   }
   for (size_t i = 0; i < arguments.seeds; ++i) {
     plan.seeds.push_back(plan.experiment.train.seeds.front() + i);
@@ -66,7 +67,7 @@ campaign::KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
                                             (plan.experiment.name + "-mutants")
                                       : std::filesystem::path(arguments.out);
   plan.workers = plan.experiment.parallel.workers;
-  campaign::CheckPlan(plan);
+  campaign::RequireEnsemble(plan);
   return plan;
 }
 

@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/mutants/mutant.h"
@@ -127,6 +128,9 @@ Action DeclareRun(CLI::App& app) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
+    train::PlanRuns(experiment, arguments->arm);  // before it takes time
+    campaign::InterruptFlag();  // from here on a signal is no crash
+    const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
     if (campaign::SpeaksForTheJob()) {
       campaign::CheckVerdicts(experiment, folder);
     }

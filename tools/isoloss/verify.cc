@@ -29,8 +29,9 @@ ExitCode Verify(const VerifyArguments& arguments) {
   campaign::VerifyPlan plan{.experiment = arguments.experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
-  plan.approved = campaign::ReadRuns(arguments.against);
+  if (arguments.against.empty()) campaign::RequireSecondArm(plan.experiment);
   plan.evidence = arguments.evidence.Read();
+  plan.approved = campaign::ReadRuns(arguments.against);
   plan.oracle = arguments.oracle;
   plan.abort_early = arguments.abort_early;
   plan.dry_run = arguments.experiment.dry_run;
@@ -39,8 +40,8 @@ ExitCode Verify(const VerifyArguments& arguments) {
   const std::filesystem::path folder = plan.folder;
   const campaign::Verification found = campaign::Verify(std::move(plan));
   if (found.interrupted) return ExitCode::kInterrupted;
-  if (found.judgements.empty()) return ExitCode::kPass;
-  return ReportVerdicts(found.judgements, arguments.report, folder);
+  if (!found.judgements) return ExitCode::kPass;
+  return ReportVerdicts(*found.judgements, arguments.report, folder);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
-#include <system_error>
+#include <thread>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
@@ -45,23 +45,42 @@ std::vector<std::string> EnvironmentWith(
 
 using Clock = std::chrono::steady_clock;
 
-/// What a child writes until it closes `from`; it is no longer listened to
-/// behind `end` or when `stop` is set, and then `ended` is false.
-ChildResult Listen(int from, Clock::time_point end,
+/// What a child writes until it closes `from`, `end` is reached or `stop` is
+/// set.
+std::string Listen(int from, Clock::time_point end,
                    const std::atomic<bool>& stop) {
   constexpr int kLookMilliseconds = 100;
-  ChildResult result;
+  std::string errors;
   std::array<char, 4096> chunk;
-  while (Clock::now() < end && !stop.load()) {
+  for (;;) {
     pollfd waiting = {.fd = from, .events = POLLIN, .revents = 0};
-    if (poll(&waiting, 1, kLookMilliseconds) <= 0) continue;
-    const ssize_t count = read(from, chunk.data(), chunk.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return result;
-    result.errors.append(chunk.data(), static_cast<size_t>(count));
+    const int ready = poll(&waiting, 1, kLookMilliseconds);
+    if (ready > 0) {
+      const ssize_t count = read(from, chunk.data(), chunk.size());
+      if (count == 0 || (count < 0 && errno != EINTR)) return errors;
+      if (count > 0) errors.append(chunk.data(), static_cast<size_t>(count));
+    } else if (ready < 0 && errno != EINTR) {
+      return errors;
+    }
+    if (Clock::now() >= end || stop.load()) return errors;
   }
-  result.ended = false;
-  return result;
+}
+
+/// Waits for the end of the group's leader; kills the group at `end`, or when
+/// `stop` is set, and returns false then.
+bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
+          int& status) {
+  constexpr std::chrono::milliseconds kLook{5};
+  bool ended = true;
+  for (;;) {
+    const pid_t found = waitpid(child, &status, WNOHANG);
+    if (found == child || (found < 0 && errno != EINTR)) return ended;
+    if (ended && (Clock::now() >= end || stop.load())) {
+      ended = false;
+      kill(-child, SIGKILL);
+    }
+    std::this_thread::sleep_for(kLook);
+  }
 }
 
 /// Starts `command` as the leader of a process group, with `errors` as its
@@ -119,11 +138,11 @@ ChildResult RunChild(const std::vector<std::string>& command,
   Descriptor to(ends[1]);
   const pid_t child = Start(command, environment, to.get());
   to = Descriptor();
-  ChildResult result = Listen(from.get(), Clock::now() + limit, stop);
-  if (!result.ended) kill(-child, SIGKILL);
+  const Clock::time_point end = Clock::now() + limit;
+  ChildResult result;
+  result.errors = Listen(from.get(), end, stop);
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  result.ended = Wait(child, end, stop, status);
   result.exit_code =
       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;

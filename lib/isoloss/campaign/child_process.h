@@ -24,7 +24,7 @@ std::filesystem::path FindProgram(const std::string& name);
 
 /// Runs `command` (program, then arguments) to its end, without standard input
 /// and output. `environment` is set besides that of this process. It and the
-/// processes that it starts are killed after `limit`, or when `stop` is set.
+/// processes of its group are killed after `limit`, or when `stop` is set.
 /// Errors   IoError if it can't be started.
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,

@@ -27,10 +27,9 @@ struct EnsembleRequest {
   int workers = 0;
 };
 
-/// Errors   ConfigError if a new seed is one of the experiment's, an ensemble
-/// of
-///          seeds is of the baseline, or has more steps than the experiment; as
-///          ExperimentSource::Load.
+/// Errors   ConfigError if a new seed is one of the experiment's, it is of
+///          seeds and of the baseline, or has more steps than the experiment;
+///          as ExperimentSource::Load.
 EnsemblePlan PlanEnsemble(const EnsembleRequest& request);
 
 /// Before hours of training: what is there may be replaced only by its like.

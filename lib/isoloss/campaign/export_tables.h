@@ -18,7 +18,7 @@ struct ExportPlan {
 
 /// One group goes to `out` or to standard output; all groups to files of the
 /// folder `out`, and of several logs each to a folder of its own there. Says
-/// which files it wrote.
+/// which files it wrote to a folder.
 /// Errors   as OpenLog, runlog::ExportGroup and CheckOutput; ConfigError if a
 ///          folder of several logs is to become one table.
 void ExportLog(const ExportPlan& plan);

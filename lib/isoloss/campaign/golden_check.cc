@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/golden_dumps.h"
 #include "isoloss/campaign/golden_folder.h"
 #include "isoloss/campaign/golden_suite.h"
@@ -245,8 +246,9 @@ std::vector<std::unique_ptr<Case>> OpenCases(const GoldenCheckPlan& plan,
 
 }  // namespace
 
-std::optional<std::vector<CheckedGoldens>> CheckGoldens(
-    const GoldenCheckPlan& plan) {
+bool CheckGoldens(
+    const GoldenCheckPlan& plan,
+    const std::function<void(const CheckedGoldens&)>& on_checked) {
   if (transport::DetectLaunch().processes > 1) {
     ThrowError(ErrorKind::kConfig,
                "golden check: it was started as {} processes, but compares the "
@@ -259,15 +261,15 @@ std::optional<std::vector<CheckedGoldens>> CheckGoldens(
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
   if (!RunSideBySide("runs", TrainingJobs(cases, planted)) ||
       !RunSideBySide("probes", ProbingJobs(cases, planted))) {
-    return std::nullopt;
+    return false;
   }
-  std::vector<CheckedGoldens> checked;
   for (const auto& one : cases) {
-    CheckedGoldens& found = checked.emplace_back();
+    CheckedGoldens found;
     found.folder = one->folder.path;
     Judge(*one, found);
+    on_checked(found);
   }
-  return checked;
+  return true;
 }
 
 }  // namespace isoloss::campaign

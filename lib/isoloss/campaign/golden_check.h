@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -50,12 +51,13 @@ struct CheckedGoldens {
   std::vector<ArmOutcome> statistical = {};
 };
 
-/// In the order of the folders; empty if a signal ended it.
+/// Calls `on_checked` for each folder, in their order, as soon as it is judged.
+/// False if a signal came first.
 /// Errors   ConfigError, FormatError or IoError for the first folder that is
 ///          not what `golden update` wrote, before anything is computed; if it
 ///          is part of a job of several processes; if a folder of `out` for
 ///          what is computed holds files.
-std::optional<std::vector<CheckedGoldens>> CheckGoldens(
-    const GoldenCheckPlan& plan);
+bool CheckGoldens(const GoldenCheckPlan& plan,
+                  const std::function<void(const CheckedGoldens&)>& on_checked);
 
 }  // namespace isoloss::campaign

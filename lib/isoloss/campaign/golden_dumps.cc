@@ -107,6 +107,7 @@ class Operand {
 
   /// Block number `block` holds `elements` of the tensor.
   void CheckBlock(size_t block, const std::vector<size_t>& elements) {
+    if (!fault_.empty()) return;  // the first one is kept
     const uint8_t scale = scales_[block];
     float amax = 0;
     for (const size_t i : elements) {
@@ -115,7 +116,9 @@ class Operand {
       amax = std::max(amax, std::fabs(values_[i]));
     }
     CheckScale(amax, scale);
-    for (const size_t i : elements) CheckCode(i, scale);
+    for (const size_t i : elements) {
+      if (fault_.empty()) CheckCode(i, scale);
+    }
   }
   const std::string& fault() const { return fault_; }
 
@@ -151,8 +154,9 @@ class Operand {
     if (nearest && even && std::signbit(value) == std::signbit(values_[i])) {
       return;
     }
-    fault_ = fmt::format("element {} is {}, but its code {} {} with scale {}",
-                         values_[i], i, codes_[i], where_, scale);
+    fault_ = fmt::format(
+        "element {} is {}, but has code {} {} in a block with scale {}", i,
+        values_[i], codes_[i], where_, scale);
   }
 
   std::span<const float> values_;

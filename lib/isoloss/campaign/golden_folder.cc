@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <system_error>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/experiment_source.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
@@ -151,17 +150,6 @@ std::string GoldenName(const compare::Run& golden) {
   return fs::path(golden.file).stem().string();
 }
 
-TemporaryFolder::TemporaryFolder() {
-  std::string name = (fs::temp_directory_path() / "isoloss-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) ThrowErrno(name, "make the folder");
-  path_ = name;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;  // it is in nobody's way
-  fs::remove_all(path_, ignored);
-}
-
 Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
              const mutants::Mutant* planted, bool quiet) {
   TrainArmsOptions options{.leftovers = train::Leftovers::kDiscard,
@@ -174,6 +162,7 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
                ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
                : train::RunHooks{};
   };
+  InterruptFlag();  // from here on a signal is no crash
   const ExecutedRuns executed =
       TrainArms(experiment, train::LoadCorpusOf(experiment), out, options);
   if (executed.interrupted) return {{}, true};

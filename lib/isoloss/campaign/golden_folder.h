@@ -94,20 +94,6 @@ bool EndedByItsNumbers(const runlog::RunLog& log);
 /// "mxfp8-seed1" of "…/mxfp8-seed1.h5".
 std::string GoldenName(const compare::Run& golden);
 
-/// A new folder of the system's for temporary files that is removed again.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
-
 /// Runs that were made again, or why not.
 struct Rerun {
   std::vector<compare::Run> runs;  ///< in the order of train::PlanRuns

@@ -1,6 +1,7 @@
 #include "isoloss/campaign/golden_suite.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -34,8 +35,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int64_t kMostProcesses = 64;
-/// A lane of the suite takes seconds; one that takes so long hangs.
-constexpr std::chrono::seconds kLongestLane{600};
+/// A run of a lane takes seconds; one that takes so long hangs.
+constexpr std::chrono::seconds kLongestRun{600};
 
 constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kRowLoss,
                                    kJournalLoss, kPartialLoss};
@@ -155,12 +156,13 @@ class LaneCommand {
     std::vector<std::string> command = command_;
     command.insert(command.end(), more.begin(), more.end());
     const ChildResult result =
-        RunChild(command, environment_, kLongestLane, InterruptFlag());
+        RunChild(command, environment_, kLongestRun, InterruptFlag());
     const auto code = static_cast<int>(wanted);
     if (!result.ended) {
-      return fmt::format("isoloss run {} was ended after {} s: {}",
-                         fmt::join(more, " "), kLongestLane.count(),
-                         result.errors);
+      return fmt::format(
+          "isoloss run {} was ended, since it took more than {} s or a signal "
+          "came: {}",
+          fmt::join(more, " "), kLongestRun.count(), result.errors);
     }
     if (result.exit_code == code) return "";
     return fmt::format(

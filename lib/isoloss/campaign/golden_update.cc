@@ -13,6 +13,7 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/base/temporary_folder.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/golden_folder.h"
 #include "isoloss/campaign/golden_lanes.h"
@@ -338,11 +339,10 @@ GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
                      .reason = plan.reason,
                      .accepted = plan.accepted};
   for (const Update& update : updates) entry.changes.push_back(update.change);
+  if (plan.on_changes) plan.on_changes(entry.changes);
   before.history.Append(std::move(entry));
   Write(folder, updates, before.history);
-  GoldenUpdate done{.runs = rerun.runs.size()};
-  for (const Update& update : updates) done.changes.push_back(update.change);
-  return done;
+  return {.changed = updates.size(), .runs = rerun.runs.size()};
 }
 
 }  // namespace isoloss::campaign

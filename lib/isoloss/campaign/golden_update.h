@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,11 +20,14 @@ struct GoldenUpdatePlan {
   bool create = false;        ///< the first goldens of the folder
   bool reconfigured = false;  ///< the old ones are of another experiment
   bool draft = false;         ///< from a modified source too
+  /// Told before anything is written.
+  std::function<void(const std::vector<GoldenChange>& changes)> on_changes = {};
 };
 
+/// What became of an update.
 struct GoldenUpdate {
   std::string refused = {};  ///< why the runs are no goldens; "" if they are
-  std::vector<GoldenChange> changes = {};
+  size_t changed = 0;
   size_t runs = 0;
   bool interrupted = false;
 };

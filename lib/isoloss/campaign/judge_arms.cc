@@ -1,11 +1,11 @@
 #include "isoloss/campaign/judge_arms.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <system_error>
-#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"

@@ -10,7 +10,6 @@
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::campaign {
-namespace {
 
 void RequireOtherArm(const KillMatrixPlan& plan) {
   if (plan.reference->name != plan.arm.name) return;
@@ -21,7 +20,6 @@ void RequireOtherArm(const KillMatrixPlan& plan) {
              plan.arm.name);
 }
 
-/// Without one most verdicts would be inconclusive, which count as alarms.
 void RequireEnsemble(const KillMatrixPlan& plan) {
   if (plan.ensemble || (plan.benign_runs == 0 && !plan.reference)) return;
   ThrowError(
@@ -36,8 +34,6 @@ void RequireEnsemble(const KillMatrixPlan& plan) {
           ? fmt::format(" --kind seeds --steps {}", plan.experiment.train.steps)
           : "");
 }
-
-}  // namespace
 
 std::vector<mutants::Mutant> ChosenMutants(
     const std::vector<std::string>& patterns) {
@@ -60,11 +56,6 @@ std::vector<mutants::Mutant> ChosenMutants(
     }
   }
   return chosen;
-}
-
-void CheckPlan(const KillMatrixPlan& plan) {
-  if (plan.reference) RequireOtherArm(plan);
-  RequireEnsemble(plan);
 }
 
 bool MeasuresTheGate(const KillMatrixPlan& plan) {

@@ -15,12 +15,15 @@ std::vector<mutants::Mutant> ChosenMutants(
     const std::vector<std::string>& patterns);
 
 /// Errors   ConfigError if the reference is the arm in which things are
-/// planted,
-///          or if good runs would be inconclusive for lack of an ensemble.
-void CheckPlan(const KillMatrixPlan& plan);
+///          planted.
+void RequireOtherArm(const KillMatrixPlan& plan);
 
-/// Whether its matrix measures the gate: a part of the mutants, or no benign
-/// run, does not.
+/// Without one most verdicts would be inconclusive, which count as alarms.
+/// Errors   ConfigError if the plan has good runs and no ensemble.
+void RequireEnsemble(const KillMatrixPlan& plan);
+
+/// Whether its matrix measures the gate: that takes all mutants, and benign
+/// runs.
 bool MeasuresTheGate(const KillMatrixPlan& plan);
 
 /// What verdicts of this gate may say of themselves from now on.

@@ -1,6 +1,7 @@
 // What `compare` finds in two run logs, and how it says so.
 #pragma once
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -45,6 +46,10 @@ report::Json ComparisonJson(const LogComparison& comparison);
 
 /// The runs that both folders hold, and which one holds alone.
 struct PairedFolders {
+  PairedFolders() = default;
+  PairedFolders(PairedFolders&&) = default;  // `pairs` points into `a` and `b`
+  PairedFolders& operator=(PairedFolders&&) = default;
+
   std::vector<compare::Run> a;
   std::vector<compare::Run> b;
   std::vector<LogComparison> pairs;

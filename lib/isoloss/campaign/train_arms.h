@@ -61,9 +61,8 @@ struct TrainArmsOptions {
 };
 
 /// Trains the arms of `experiment`, whose corpus is `corpus`, with progress
-/// bars. Says on standard error
-/// what was resumed or found damaged, and whether a signal ended it early. A
-/// dry run leaves no log.
+/// bars. Says on standard error what was resumed or found damaged, and whether
+/// a signal ended it early. A dry run leaves no log.
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const corpus::Corpus& corpus,
                        const std::filesystem::path& folder,

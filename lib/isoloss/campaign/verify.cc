@@ -10,6 +10,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/early_abort.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
@@ -83,28 +84,21 @@ std::vector<std::string> CandidatesOf(
   return arms;
 }
 
-void RequireSecondArm(const train::Experiment& experiment) {
-  if (experiment.arms.size() > 1) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
-             "approved logs. Add an arm, give --against, or use `isoloss run`.",
-             experiment.path.string(), experiment.arms.front().name);
-}
-
 /// What a verification does, in the order in which it does it.
 class Verifier {
  public:
   explicit Verifier(VerifyPlan plan)
       : plan_(std::move(plan)),
         baseline_arm_(plan_.experiment.arms.front().name),
-        candidates_(CandidatesOf(plan_.experiment, plan_.approved)),
-        corpus_(train::LoadCorpusOf(plan_.experiment)) {}
+        candidates_(CandidatesOf(plan_.experiment, plan_.approved)) {}
 
   Verification Run() {
-    CheckInputs();
+    CheckEvidence();
+    LoadCorpus();
+    CheckOutputs();
     if (plan_.abort_early) {
       watch_.emplace(baseline_arm_, plan_.policy,
-                     SpreadsOf(plan_.evidence, plan_.experiment, corpus_,
+                     SpreadsOf(plan_.evidence, plan_.experiment, *corpus_,
                                candidates_, plan_.policy));
     }
     const ExecutedRuns executed = Train();
@@ -130,22 +124,31 @@ class Verifier {
            transport::DetectLaunch().processes == 1;
   }
 
-  /// Before anything is computed: whatever would be refused at the end.
-  void CheckInputs() const {
+  void CheckEvidence() const {
     CheckEvidenceIsUsed(
         plan_.evidence,
         IsRegression() ? compare::Question::kRegression : plan_.policy.question,
         candidates_, IsRegression() ? "" : baseline_arm_);
+  }
+
+  void LoadCorpus() {
+    train::PlanRuns(plan_.experiment);  // refuses recipes before it takes time
+    InterruptFlag();                    // from here on a signal is no crash
+    corpus_.emplace(train::LoadCorpusOf(plan_.experiment));
+  }
+
+  /// Before anything is computed: what could not be written at the end.
+  void CheckOutputs() const {
     if (!SpeaksForTheJob()) return;
     CheckVerdicts(plan_.experiment, plan_.folder);
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, candidates_, corpus_, plan_.folder);
+      CheckProbeOutputs(plan_.experiment, candidates_, *corpus_, plan_.folder);
     }
   }
 
   ExecutedRuns Train() {
     const bool alone = IsRegression() && candidates_.size() == 1;
-    return TrainArms(plan_.experiment, corpus_, plan_.folder,
+    return TrainArms(plan_.experiment, *corpus_, plan_.folder,
                      {.dry_run = plan_.dry_run,
                       .leftovers = plan_.leftovers,
                       .only_arm = alone ? candidates_.front() : "",
@@ -167,7 +170,7 @@ class Verifier {
     settings.discard = plan_.leftovers == train::Leftovers::kDiscard;
     if (!IsRegression()) settings.reference = baseline_arm_;
     settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    const ProbedRuns probed = ProbeArms(plan_.experiment, corpus_, candidates_,
+    const ProbedRuns probed = ProbeArms(plan_.experiment, *corpus_, candidates_,
                                         plan_.folder, settings);
     if (probed.interrupted) return false;
     ReadProbes(probed.files, plan_.evidence);
@@ -189,11 +192,19 @@ class Verifier {
   const bool probes_given_ = !plan_.evidence.probes.empty();
   const std::string baseline_arm_;
   const std::vector<std::string> candidates_;
-  const corpus::Corpus corpus_;
+  std::optional<corpus::Corpus> corpus_;
   std::optional<EarlyAbort> watch_;
 };
 
 }  // namespace
+
+void RequireSecondArm(const train::Experiment& experiment) {
+  if (experiment.arms.size() > 1) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
+             "approved logs. Add an arm, give --against, or use `isoloss run`.",
+             experiment.path.string(), experiment.arms.front().name);
+}
 
 Verification Verify(VerifyPlan plan) {
   if (plan.approved.empty()) RequireSecondArm(plan.experiment);

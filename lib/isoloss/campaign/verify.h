@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,13 +33,17 @@ struct VerifyPlan {
 };
 
 struct Verification {
-  std::vector<gate::Judgement> judgements = {};  ///< one for each candidate
+  /// One for each candidate. Empty if a signal came, after a dry run, and in
+  /// all processes of a job but the first.
+  std::optional<std::vector<gate::Judgement>> judgements = std::nullopt;
   bool interrupted = false;
 };
 
-/// Without judgements if a signal came, after a dry run, and in all processes
-/// of a job but the first. Errors   ConfigError if there is nothing to judge
-/// against, or evidence that
+/// Errors   ConfigError if the experiment has one arm alone, so that it needs
+///          approved runs.
+void RequireSecondArm(const train::Experiment& experiment);
+
+/// Errors   ConfigError if there is nothing to judge against, or evidence that
 ///          is of no use; as TrainArms, ProbeArms and JudgeArms.
 Verification Verify(VerifyPlan plan);
 

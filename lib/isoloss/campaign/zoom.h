@@ -25,7 +25,7 @@ struct ZoomPlan {
 /// the dumps of A and B; empty if a signal came. Needs `step`, or a comparison
 /// that found a difference.
 /// Errors   as train::RunAgain; ConfigError if the dumps would lie over the
-///          logs, or if the logs name all tensors and a pattern matches none.
+///          logs.
 std::optional<std::pair<std::filesystem::path, std::filesystem::path>>
 DumpBothSides(const LogComparison& comparison, const ZoomPlan& plan);
 

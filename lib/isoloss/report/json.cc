@@ -3,38 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 #include <variant>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 namespace {
-
-// Keys keep the order in which they are written: the verdict comes first.
-using Json = nlohmann::ordered_json;
-
-void Put(Json& object, const std::string& key, double value) {
-  if (std::isfinite(value)) {
-    object[key] = value;
-    return;
-  }
-  object[key] = nullptr;
-  object[key + "_text"] = std::isnan(value) ? "nan" : fmt::format("{}", value);
-}
-
-void Put(Json& object, const std::string& key,
-         const std::optional<double>& value) {
-  if (value.has_value()) {
-    Put(object, key, *value);
-  } else {
-    object[key] = nullptr;
-  }
-}
 
 Json PolicyJson(const gate::Policy& policy) {
   Json json = Json::object();
@@ -64,8 +42,8 @@ Json TensorsJson(const std::vector<gate::TensorFinding>& tensors) {
     Json json{{"tensor", finding.tensor},
               {"statistic", finding.statistic},
               {"step", finding.step}};
-    Put(json, "z", finding.z);
-    Put(json, "adjusted_p", finding.adjusted_p);
+    PutNumber(json, "z", finding.z);
+    PutNumber(json, "adjusted_p", finding.adjusted_p);
     list.push_back(std::move(json));
   }
   return list;
@@ -98,9 +76,9 @@ Json CheckJson(const gate::Check& check) {
             {"name", check.name},
             {"outcome", gate::OutcomeName(check.outcome)},
             {"quantity", check.quantity}};
-  Put(json, "value", check.value);
+  PutNumber(json, "value", check.value);
   json["relation"] = check.relation;
-  Put(json, "limit", check.limit);
+  PutNumber(json, "limit", check.limit);
   json["unit"] = check.unit;
   json["evidence"] = check.evidence;
   json["findings"] = check.findings;
@@ -111,16 +89,16 @@ Json CheckJson(const gate::Check& check) {
 
 Json ArmJson(const compare::ArmSummary& arm) {
   Json json{{"arm", arm.arm}, {"recipe", arm.recipe}};
-  Put(json, "final_loss_nats", arm.final_loss_nats);
-  Put(json, "held_out_loss_nats", arm.held_out_loss_nats);
-  Put(json, "final_grad_norm", arm.final_grad_norm);
-  Put(json, "final_load_max_over_mean", arm.final_load_max_over_mean);
-  Put(json, "final_dead_experts", arm.final_dead_experts);
-  Put(json, "steps_per_second", arm.steps_per_second);
+  PutNumber(json, "final_loss_nats", arm.final_loss_nats);
+  PutNumber(json, "held_out_loss_nats", arm.held_out_loss_nats);
+  PutNumber(json, "final_grad_norm", arm.final_grad_norm);
+  PutNumber(json, "final_load_max_over_mean", arm.final_load_max_over_mean);
+  PutNumber(json, "final_dead_experts", arm.final_dead_experts);
+  PutNumber(json, "steps_per_second", arm.steps_per_second);
   json["quantized_gemms_per_step"] = arm.quantized_gemms_per_step;
   json["gemms_per_step"] = arm.gemms_per_step;
-  Put(json, "percent_below_unigram", arm.percent_below_unigram);
-  Put(json, "percent_above_floor", arm.percent_above_floor);
+  PutNumber(json, "percent_below_unigram", arm.percent_below_unigram);
+  PutNumber(json, "percent_above_floor", arm.percent_above_floor);
   json["runs"] = Json::array();
   for (const compare::RunRecord& run : arm.runs) {
     json["runs"].push_back(
@@ -136,14 +114,14 @@ Json ArmJson(const compare::ArmSummary& arm) {
 
 Json SeedJson(const compare::SeedDifference& seed) {
   Json json{{"seed", seed.seed}};
-  Put(json, "final_window_percent", 100 * seed.final_window);
-  Put(json, "held_out_percent",
-      seed.held_out.has_value() ? std::optional(100 * *seed.held_out)
-                                : std::nullopt);
-  Put(json, "final_window_nats", seed.final_window_nats);
-  Put(json, "last_100_nats", seed.last_100_nats);
-  Put(json, "trajectory_rmse_nats", seed.trajectory_rmse_nats);
-  Put(json, "max_gap_nats", seed.max_gap_nats);
+  PutNumber(json, "final_window_percent", 100 * seed.final_window);
+  PutNumber(json, "held_out_percent",
+            seed.held_out.has_value() ? std::optional(100 * *seed.held_out)
+                                      : std::nullopt);
+  PutNumber(json, "final_window_nats", seed.final_window_nats);
+  PutNumber(json, "last_100_nats", seed.last_100_nats);
+  PutNumber(json, "trajectory_rmse_nats", seed.trajectory_rmse_nats);
+  PutNumber(json, "max_gap_nats", seed.max_gap_nats);
   json["max_gap_step"] = seed.max_gap_step;
   return json;
 }
@@ -170,8 +148,8 @@ Json DivergencesJson(const std::vector<gate::SeedDivergence>& divergences) {
     if (divergence.first.has_value()) {
       json["step"] = divergence.first->step;
       json["quantity"] = divergence.first->quantity;
-      Put(json, "baseline", divergence.first->baseline);
-      Put(json, "candidate", divergence.first->candidate);
+      PutNumber(json, "baseline", divergence.first->baseline);
+      PutNumber(json, "candidate", divergence.first->candidate);
     }
     list.push_back(std::move(json));
   }
@@ -194,8 +172,8 @@ Json JudgementJson(const gate::Judgement& judgement) {
             {"steps_planned", judgement.steps_planned},
             {"tokens_per_step", judgement.tokens_per_step},
             {"parameters", judgement.parameters}};
-  Put(json, "unigram_entropy_nats", judgement.unigram_entropy_nats);
-  Put(json, "entropy_floor_nats", judgement.entropy_floor_nats);
+  PutNumber(json, "unigram_entropy_nats", judgement.unigram_entropy_nats);
+  PutNumber(json, "entropy_floor_nats", judgement.entropy_floor_nats);
   json["policy"] = PolicyJson(judgement.policy);
   json["policy_digest"] = gate::PolicyDigest(judgement.policy);
   json["evidence"] = judgement.evidence;
@@ -209,7 +187,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
   json["measures"] = Json::array();
   for (const gate::Measure& measure : judgement.measures) {
     Json entry{{"name", measure.name}};
-    Put(entry, "value", measure.value);
+    PutNumber(entry, "value", measure.value);
     entry["unit"] = measure.unit;
     entry["evidence"] = measure.evidence;
     json["measures"].push_back(std::move(entry));

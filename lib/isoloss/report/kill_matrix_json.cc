@@ -1,16 +1,14 @@
 #include <fmt/format.h>
 
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "isoloss/base/error.h"
+#include "isoloss/report/json_numbers.h"
 #include "isoloss/report/kill_matrix.h"
 
 namespace isoloss::report {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kKillMatrixSchemaVersion = 1;
 

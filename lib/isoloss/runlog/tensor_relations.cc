@@ -61,10 +61,11 @@ class Entry {
     return {tensors_, row * count + at_ % count};
   }
   size_t rows() const { return tensors_.step.size(); }
-  /// Whether it has a segment of rows for each expert.
-  bool IsOfExperts() const {
-    return tensors_.names[at_ % tensors_.names.size()].find(
-               ".routed_experts.") != std::string::npos;
+  /// Whether it has a segment of rows for each expert's tokens.
+  bool IsOfExpertsTokens() const {
+    const std::string& name = tensors_.names[at_ % tensors_.names.size()];
+    return name.find(".routed_experts.") != std::string::npos &&
+           (name.ends_with("_activation") || name.ends_with("_gradient"));
   }
   /// How many blocks got each scale byte; empty if that was not recorded.
   std::span<const int32_t> Blocks(size_t direction) const {
@@ -133,7 +134,8 @@ std::optional<bool> HasFullBlock(const Entry& entry, size_t direction) {
   // are some. A hundred steps are enough to look at. But what experts get is
   // divided otherwise in each step: 114 rows may be 4 blocks as 57 + 57, or as
   // 31 + 30 + 28 + 25.
-  const bool divided_anew = direction == kColumnwise && entry.IsOfExperts();
+  const bool divided_anew =
+      direction == kColumnwise && entry.IsOfExpertsTokens();
   const size_t rows = divided_anew ? 0 : std::min<size_t>(entry.rows(), 100);
   for (size_t row = 0; row < rows && full == 0; ++row) {
     const Entry other = entry.InRow(row);
