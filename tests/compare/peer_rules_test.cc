@@ -48,7 +48,8 @@ TEST(PeerRules, RefuseACurveTwiceAsHigh) {
   }
 }
 
-// Defects that docs/gate-research.md, section 12, found by running the rules.
+// Defects that docs/background/gate-research.md, section 12, found by running
+// the rules.
 
 TEST(MegatronApproximate, AcceptsFivePercentEverywhereAndALastInfinity) {
   std::vector<double> last_infinite = Curve();

@@ -67,7 +67,7 @@ def faults(line):
 
 class Commands(unittest.TestCase):
     def test_of_documents_exist(self):
-        documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")),
+        documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")),
                      *sorted(ROOT.glob("experiments/*/README.md"))]
         seen = 0
         for document in documents:

@@ -1,4 +1,5 @@
-"""The commands of README.md, in the order in which they stand there, in one scratch folder.
+"""The commands of README.md and docs/usage.md, in the order in which they stand there, in one
+scratch folder.
 
 They run as they stand, but for SHORTER: a smaller model and fewer runs, so that all take a minute.
 A comment `exit code N` behind a command is what it must end with, else 0. A verdict that is stated
@@ -17,6 +18,8 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ["ISOLOSS_BINARY"]).resolve()
 
+# The second one goes on with what the first has left.
+DOCUMENTS = ("README.md", "docs/usage.md")
 # What stands there, and what is run. Each must stand there at least once.
 SHORTER = (
     ('preset = "dsv3-nano"', """preset = "dsv3-nano"
@@ -109,7 +112,8 @@ class Readme(unittest.TestCase):
 
     def test_its_commands_work_in_their_order(self):
         elsewhere, used = set(), set()
-        for step in steps_of((ROOT / "README.md").read_text(encoding="utf-8")):
+        for step in (step for document in DOCUMENTS
+                     for step in steps_of((ROOT / document).read_text(encoding="utf-8"))):
             if isinstance(step, File):
                 text = shorter(step.text, used)
                 (self.folder / step.name).write_text(text, encoding="utf-8")
