@@ -56,8 +56,7 @@ recipe = "bf16"
 
 const corpus::Corpus& CorpusOf(const train::Experiment& experiment) {
   // The same for all scenes: none overrides where tokens come from.
-  static const corpus::Corpus corpus = corpus::LoadCorpus(
-      experiment.corpus_source, experiment.data.held_out_share);
+  static const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
   return corpus;
 }
 

@@ -14,7 +14,6 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/mutants/mutant.h"
@@ -128,14 +127,13 @@ Action DeclareRun(CLI::App& app) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
-    train::PlanRuns(experiment, arguments->arm);  // before it takes time
-    campaign::InterruptFlag();  // from here on a signal is no crash
-    const corpus::Corpus corpus = train::LoadCorpusOf(experiment);
+    const corpus::Corpus corpus =
+        campaign::LoadCorpusToTrain(experiment, arguments->arm);
     if (campaign::SpeaksForTheJob()) {
       campaign::CheckVerdicts(experiment, folder);
     }
-    const campaign::ExecutedRuns executed = campaign::TrainArms(
-        experiment, train::LoadCorpusOf(experiment), folder, options);
+    const campaign::ExecutedRuns executed =
+        campaign::TrainArms(experiment, corpus, folder, options);
     if (arguments->dry_run || !campaign::SpeaksForTheJob())
       return ExitCode::kPass;
     if (mutant && mutant->edit_log && !executed.interrupted) {

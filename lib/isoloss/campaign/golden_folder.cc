@@ -6,11 +6,8 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/files.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/experiment_source.h"
-#include "isoloss/campaign/interrupt.h"
-#include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/campaign/train_arms.h"
@@ -162,9 +159,8 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
                ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
                : train::RunHooks{};
   };
-  InterruptFlag();  // from here on a signal is no crash
   const ExecutedRuns executed =
-      TrainArms(experiment, train::LoadCorpusOf(experiment), out, options);
+      TrainArms(experiment, LoadCorpusToTrain(experiment), out, options);
   if (executed.interrupted) return {{}, true};
   Rerun rerun{ReadRuns(executed.logs), false};
   for (compare::Run& run : rerun.runs) {

@@ -19,13 +19,13 @@
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
-#include "isoloss/campaign/train_arms.h"
 #include "isoloss/checkpoint/checkpoint.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/train/continuation.h"
+#include "isoloss/train/runner.h"
 #include "isoloss/train/toml_fields.h"
 #include "isoloss/transport/launch.h"
 
@@ -185,14 +185,11 @@ constexpr uintmax_t kTornBytes = 10;
 
 /// Cuts off records until the last step is not whole.
 void TearLastStep(const fs::path& journal) {
-  const auto last_step = [&] {
-    const runlog::JournalContent content = runlog::ReadJournal(journal);
-    return content.log.steps.step.empty() ? 0 : content.log.steps.step.back();
-  };
-  const int64_t last = last_step();
-  while (last_step() == last) {
-    const uintmax_t whole = runlog::ReadJournal(journal).valid_bytes;
-    fs::resize_file(journal, whole - kTornBytes);
+  runlog::JournalContent content = runlog::ReadJournal(journal);
+  const size_t steps = content.log.steps.step.size();
+  while (content.log.steps.step.size() == steps) {
+    fs::resize_file(journal, content.valid_bytes - kTornBytes);
+    content = runlog::ReadJournal(journal);
   }
 }
 
@@ -308,7 +305,8 @@ std::vector<compare::Run> ExpectedOfLane(
   if (lane.mesh_after_stop.empty()) return runs;
   for (size_t i = 0; i < runs.size(); ++i) {
     runlog::RunLog& log = runs[i].log;
-    runlog::RunLog up_to_stop = log;
+    runlog::RunLog up_to_stop;
+    up_to_stop.exchange = std::move(log.exchange);
     runlog::KeepRowsUpTo(static_cast<int64_t>(lane.stops.front()), up_to_stop);
     log.exchange = std::move(up_to_stop.exchange);
     log.provenance.ranks_per_node = found[i].log.provenance.ranks_per_node;

@@ -46,19 +46,14 @@ void PrintStep(const std::string& run, const runlog::StepRow& row) {
 
 /// Events that a user should hear of while the run goes on.
 bool IsNews(const runlog::Event& event) {
-  return event.kind == "resume" || event.kind == "damage" ||
+  return event.kind == train::kResumeEvent || event.kind == "damage" ||
          event.kind == "abort";
 }
 
 std::string NewsOf(const runlog::Event& event) {
-  return event.kind == "resume" ? "resumed " + event.text : event.text;
+  return event.kind == train::kResumeEvent ? "resumed " + event.text
+                                           : event.text;
 }
-
-}  // namespace
-
-bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
-
-namespace {
 
 /// Stops all runs on a signal, or once somebody gives a reason.
 class StopFlag {
@@ -111,6 +106,15 @@ bool IsPartial(const std::filesystem::path& log) {
 }
 
 }  // namespace
+
+bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
+
+corpus::Corpus LoadCorpusToTrain(const train::Experiment& experiment,
+                                 const std::string& only_arm) {
+  InterruptFlag();
+  train::PlanRuns(experiment, only_arm);
+  return train::LoadCorpusOf(experiment);
+}
 
 ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const corpus::Corpus& corpus,

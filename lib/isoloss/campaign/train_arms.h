@@ -60,6 +60,12 @@ struct TrainArmsOptions {
       why_stop = {};
 };
 
+/// The corpus for TrainArms. What PlanRuns refuses is refused before the corpus
+/// takes its time, and from here on a signal is a wish to stop (InterruptFlag).
+/// Errors   as train::PlanRuns and train::LoadCorpusOf.
+corpus::Corpus LoadCorpusToTrain(const train::Experiment& experiment,
+                                 const std::string& only_arm = {});
+
 /// Trains the arms of `experiment`, whose corpus is `corpus`, with progress
 /// bars. Says on standard error what was resumed or found damaged, and whether
 /// a signal ended it early. A dry run leaves no log.

@@ -10,7 +10,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/early_abort.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
@@ -94,7 +93,7 @@ class Verifier {
 
   Verification Run() {
     CheckEvidence();
-    LoadCorpus();
+    corpus_.emplace(LoadCorpusToTrain(plan_.experiment));
     CheckOutputs();
     if (plan_.abort_early) {
       watch_.emplace(baseline_arm_, plan_.policy,
@@ -129,12 +128,6 @@ class Verifier {
         plan_.evidence,
         IsRegression() ? compare::Question::kRegression : plan_.policy.question,
         candidates_, IsRegression() ? "" : baseline_arm_);
-  }
-
-  void LoadCorpus() {
-    train::PlanRuns(plan_.experiment);  // refuses recipes before it takes time
-    InterruptFlag();                    // from here on a signal is no crash
-    corpus_.emplace(train::LoadCorpusOf(plan_.experiment));
   }
 
   /// Before anything is computed: what could not be written at the end.

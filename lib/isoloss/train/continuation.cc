@@ -21,7 +21,6 @@ bool IsUnfinished(const runlog::RunPaths& paths) {
 
 namespace {
 
-constexpr const char* kResumeEvent = "resume";
 constexpr std::string_view kResumedFrom = "from step ";
 
 int64_t LastStep(const runlog::RunLog& log) {

@@ -14,6 +14,8 @@
 
 namespace isoloss::train {
 
+/// Kind of ResumeEvent.
+inline constexpr const char* kResumeEvent = "resume";
 /// Kind of the event that names what a run perturbs (RunHooks).
 inline constexpr const char* kPerturbationEvent = "mutant";
 
