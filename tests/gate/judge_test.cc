@@ -342,15 +342,5 @@ TEST(Severest, IsInvalidWithoutAnyCheck) {
   EXPECT_EQ(Severest({}), Outcome::kInvalid);
 }
 
-TEST(Ladder, ClimbsInOrder) {
-  const auto levels = Ladder();
-
-  ASSERT_FALSE(levels.empty());
-  EXPECT_EQ(levels.front().id, "L0");
-  for (size_t i = 1; i < levels.size(); ++i) {
-    EXPECT_LT(levels[i - 1].id, levels[i].id);
-  }
-}
-
 }  // namespace
 }  // namespace isoloss::gate

@@ -328,9 +328,9 @@ inline Policy Regression() {
 
 /// Of one level in Judgement::levels.
 inline std::optional<Outcome> LevelOf(const Judgement& judgement,
-                                      std::string_view id) {
+                                      std::string_view name) {
   for (const LevelOutcome& level : judgement.levels) {
-    if (level.id == id) return level.outcome;
+    if (level.name == name) return level.outcome;
   }
   return std::nullopt;
 }

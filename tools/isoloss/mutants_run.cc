@@ -14,6 +14,7 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/kill_matrix_plan.h"
 #include "isoloss/campaign/kill_matrix_run.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/runlog/ensemble.h"
@@ -55,7 +56,10 @@ campaign::KillMatrixPlan PlanOf(const MutantsRunArguments& arguments) {
   }
   // One pair per cell seldom settles the final window.
   if (plan.reference && plan.policy.levels.empty()) {
-    plan.policy.levels = {"L2", "L3", "L4"};
+    using enum gate::LevelId;
+    for (const auto level : {l2_oracle, l3_precision, l4_early_window}) {
+      plan.policy.levels.emplace_back(gate::LevelName(level));
+    }
   }
   plan.policy.question = plan.reference ? compare::Question::kPrecision
                                         : compare::Question::kRegression;

@@ -48,7 +48,7 @@ gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
           ? EnsembleOf(evidence, hopeless.arm, EnsembleKind::kSeeds)->file
           : "the run's own";
   gate::Check check;
-  check.level = "L6";
+  check.level = gate::LevelName(gate::LevelId::l6_sequential);
   check.name = "sequential";
   check.outcome = its_own ? gate::Outcome::kFail : gate::Outcome::kInconclusive;
   check.quantity = its_own ? where : "stopped with a pair that had no hope";
@@ -110,7 +110,8 @@ std::vector<gate::Judgement> JudgeStopped(
                   evidence, policy);
     gate::Check check = StopCheck(hopeless, arm, evidence, policy, folder);
     judgement.outcome = check.outcome;
-    judgement.levels = {{"L6", check.outcome}};
+    judgement.levels = {
+        {gate::LevelName(gate::LevelId::l6_sequential), check.outcome}};
     judgement.checks = {std::move(check)};
     judgement.measures.clear();
     judgement.divergences.clear();

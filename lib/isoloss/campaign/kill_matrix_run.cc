@@ -287,7 +287,7 @@ bool BitEqual(const compare::Run& a, const compare::Run& b) {
   const std::string& arm = a.log.provenance.arm;
   gate::Policy exact;
   exact.question = compare::Question::kRegression;
-  exact.levels = {"L1"};
+  exact.levels = {std::string(gate::LevelName(gate::LevelId::l1_exact))};
   return gate::Judge(compare::PairBySeed(arm, {&a}, arm, {&b}), exact)
       .bit_equal;
 }
@@ -473,8 +473,8 @@ bool KillMatrixRunner::MlperfAccepts(const gate::KillRow& row) const {
 gate::KillMatrix KillMatrixRunner::Assemble() const {
   gate::KillMatrix matrix;
   matrix.question = gate::QuestionName(plan_.policy.question);
-  for (const gate::Level& level : gate::Ladder()) {
-    matrix.levels.emplace_back(level.id);
+  for (const gate::Level* level : gate::Ladder()) {
+    matrix.levels.emplace_back(level->name);
   }
   for (const compare::PeerRule& rule : compare::PeerRules()) {
     matrix.peers.emplace_back(rule.name);

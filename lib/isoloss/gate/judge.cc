@@ -108,7 +108,7 @@ void ApplyPower(const PowerRecord* record, Judgement& judgement) {
   if (!judgement.bit_equal) {
     levels.clear();
     for (const LevelOutcome& level : judgement.levels) {
-      if (level.outcome.has_value()) levels.push_back(level.id);
+      if (level.outcome.has_value()) levels.push_back(level.name);
     }
   }
   judgement.power_unknown = WhyNotApplicable(

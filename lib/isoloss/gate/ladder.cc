@@ -3,105 +3,109 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace isoloss::gate {
+
+#define ISOLOSS_LEVEL(name) extern const Level kLevel_##name;
+#include "isoloss/gate/levels.def"
+#undef ISOLOSS_LEVEL
+
 namespace {
 
-constexpr Level kLadder[] = {
-    {"L0", &ClimbIntegrity, false, ""},
-    {"L1", &ClimbExact, true, ""},
-    {"L2", &ClimbOracle, false,
-     "make a probe of the candidate with `isoloss probe` and give it with "
-     "--probe"},
-    {"L3", &ClimbPrecision, true,
-     "make an ensemble with `isoloss ensemble build --kind seeds` and a probe "
-     "with `isoloss probe`, and give them with --ensemble and --probe"},
-    {"L4", &ClimbEarlyWindow, true,
-     "make an ensemble with `isoloss ensemble build` and give it with "
-     "--ensemble (precision: one of --kind seeds)"},
-    {"L5", &ClimbFinalWindow, true, ""},
-    {"L6", &ClimbSequential, true, ""},
+constexpr const Level* kLadder[] = {
+#define ISOLOSS_LEVEL(name) &kLevel_##name,
+#include "isoloss/gate/levels.def"
+#undef ISOLOSS_LEVEL
 };
+
+using enum LevelId;
 
 bool IsRegression(const Judgement& judgement) {
   return judgement.policy.question == compare::Question::kRegression;
 }
 
-/// L0 guards all others and L6 never decides: both always run.
-bool Asked(const Level& level, const Policy& policy) {
-  return policy.levels.empty() || level.id == "L0" || level.id == "L6" ||
-         std::ranges::count(policy.levels, level.id) != 0;
+bool IsListed(const Level& level, const Policy& policy) {
+  return std::ranges::count(policy.levels, level.name) != 0;
 }
 
-bool AskedByName(std::string_view id, const Policy& policy) {
-  return std::ranges::count(policy.levels, id) != 0;
+bool IsAsked(const Level& level, const Policy& policy) {
+  return policy.levels.empty() || level.decides == Decides::kNeither ||
+         level.decides == Decides::kNoneAlone || IsListed(level, policy);
+}
+
+bool CanDecide(const Level& level, const Judgement& judgement) {
+  return CanDecide(level, judgement.policy.question);
+}
+
+/// "L1, L2" of all that can decide the question.
+std::string Deciders(Levels levels, const Judgement& judgement) {
+  std::string names;
+  for (const Level* level : levels) {
+    if (!CanDecide(*level, judgement)) continue;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", level->name);
+  }
+  return names;
 }
 
 /// The outcome of the checks that a level has appended; empty if none.
-std::optional<Outcome> OutcomeOf(std::string_view id,
+std::optional<Outcome> OutcomeOf(std::string_view level,
                                  const Judgement& judgement) {
   std::optional<Outcome> outcome;
   for (const Check& check : judgement.checks) {
-    if (check.level != id) continue;
+    if (check.level != level) continue;
     outcome = std::max(outcome.value_or(Outcome::kPass), check.outcome);
-  }
-  if (id == "L1" && IsRegression(judgement) && !judgement.bit_equal) {
-    outcome = Outcome::kFail;
   }
   return outcome;
 }
 
-bool Passed(std::string_view id, const Judgement& judgement) {
-  return OutcomeOf(id, judgement) == Outcome::kPass;
+bool Passed(LevelId id, const Judgement& judgement) {
+  return OutcomeOf(LevelName(id), judgement) == Outcome::kPass;
 }
 
 /// Inconclusive checks of a level count no longer.
-void Release(std::string_view id, Judgement& judgement) {
+void Release(LevelId id, Judgement& judgement) {
   for (Check& check : judgement.checks) {
-    if (check.level == id && check.outcome == Outcome::kInconclusive) {
+    if (check.level == LevelName(id) &&
+        check.outcome == Outcome::kInconclusive) {
       check.gates = false;
     }
   }
 }
 
 void ReportMissing(const Level& level, Judgement& judgement) {
-  if (OutcomeOf(level.id, judgement).has_value()) return;
-  judgement.checks.push_back({.level = std::string(level.id),
+  if (OutcomeOf(level.name, judgement).has_value()) return;
+  judgement.checks.push_back({.level = std::string(level.name),
                               .name = "evidence",
                               .outcome = Outcome::kInconclusive,
                               .quantity = "this level has nothing to judge",
                               .next = std::string(level.remedy)});
 }
 
-/// L0 asks whether runs may be compared at all; equal bits and deviations from
-/// BF16 answer one of the two questions each.
-bool CanDecide(std::string_view id, const Judgement& judgement) {
-  if (id == "L0") return false;
-  if (id == "L1") return IsRegression(judgement);
-  if (id == "L3") return !IsRegression(judgement);
-  return true;
-}
-
 /// A list of levels that can't decide the question must not pass.
-void ReportUndecided(Judgement& judgement) {
-  const auto& listed = judgement.policy.levels;
-  if (listed.empty()) return;
-  const bool none = std::none_of(
-      listed.begin(), listed.end(),
-      [&](const std::string& id) { return CanDecide(id, judgement); });
-  for (const std::string& id : listed) {
-    // L0 may stand beside others.
-    if (CanDecide(id, judgement) || (id == "L0" && !none)) continue;
+void ReportUndecided(Levels levels, Judgement& judgement) {
+  const bool none = std::ranges::none_of(levels, [&](const Level* level) {
+    return IsListed(*level, judgement.policy) && CanDecide(*level, judgement);
+  });
+  for (const std::string& name : judgement.policy.levels) {
+    const auto found = std::ranges::find(
+        levels, name, [](auto* level) { return level->name; });
+    const bool known = found != levels.end();
+    if (known && CanDecide(**found, judgement)) continue;
+    const bool guards = known && (*found)->decides == Decides::kNoneAlone;
+    if (guards && !none) continue;
     judgement.checks.push_back(
-        {.level = id,
+        {.level = name,
          .name = "levels",
          .outcome = Outcome::kInconclusive,
          .quantity = fmt::format("{} alone does not answer the question `{}`",
-                                 id, QuestionName(judgement.policy.question)),
-         .next = IsRegression(judgement)
-                     ? "list one of L1, L2, L4 and L5 in `levels`"
-                     : "list one of L2, L3, L4 and L5 in `levels`, without L1, "
-                       "or ask for regression"});
+                                 name, QuestionName(judgement.policy.question)),
+         .next = fmt::format("list one of {} in `levels`{}",
+                             Deciders(levels, judgement),
+                             guards ? "" : fmt::format(", without {}", name))});
   }
 }
 
@@ -121,72 +125,97 @@ bool OracleSawAllSteps(const Evidence& evidence) {
 }
 
 /// Which levels were enough for a regression; says what is missing if none.
-void Decide(const Evidence& evidence, Judgement& judgement) {
-  ReportUndecided(judgement);
-  for (const Level& level : kLadder) {
-    const bool listed = AskedByName(level.id, judgement.policy) &&
-                        CanDecide(level.id, judgement);
-    if (listed && !level.remedy.empty() && !judgement.bit_equal) {
-      ReportMissing(level, judgement);
+void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
+  ReportUndecided(levels, judgement);
+  for (const Level* level : levels) {
+    if (IsListed(*level, judgement.policy) && CanDecide(*level, judgement) &&
+        !level->remedy.empty() && !judgement.bit_equal) {
+      ReportMissing(*level, judgement);
     }
   }
   if (!judgement.policy.levels.empty() || !IsRegression(judgement)) return;
   if (judgement.bit_equal) return;
-  if (Passed("L2", judgement) && Passed("L4", judgement)) {
-    Release("L5", judgement);
-  } else if (Passed("L2", judgement) && OracleSawAllSteps(evidence)) {
-    Release("L4", judgement);
-    Release("L5", judgement);
-  } else if (Passed("L5", judgement)) {
-    Release("L2", judgement);
-    Release("L4", judgement);
+  if (Passed(l2_oracle, judgement) && Passed(l4_early_window, judgement)) {
+    Release(l5_final_window, judgement);
+  } else if (Passed(l2_oracle, judgement) && OracleSawAllSteps(evidence)) {
+    Release(l4_early_window, judgement);
+    Release(l5_final_window, judgement);
+  } else if (Passed(l5_final_window, judgement)) {
+    Release(l2_oracle, judgement);
+    Release(l4_early_window, judgement);
   } else {
-    for (const Level& level : kLadder) {
-      if (level.id == "L2" || level.id == "L4") {
-        ReportMissing(level, judgement);
-      }
-    }
+    ReportMissing(kLevel_l2_oracle, judgement);
+    ReportMissing(kLevel_l4_early_window, judgement);
   }
 }
 
-void Climbing(const Evidence& evidence, const LadderOptions& options,
-              Judgement& judgement) {
-  bool sound = true;
-  bool settled = false;
-  for (const Level& level : kLadder) {
-    judgement.levels.push_back({level.id});
-    const bool stopped = !options.climb_all &&
-                         Severest(judgement.checks) >= Outcome::kFail &&
-                         !judgement.checks.empty();
-    const bool skipped = (level.needs_sound_runs && (!sound || settled)) ||
-                         (settled && level.id != "L2");
-    if (stopped || skipped || !Asked(level, judgement.policy)) continue;
-    const Climb climb = level.climb(evidence, judgement);
-    settled = settled || climb == Climb::kSettled;
-    judgement.levels.back().outcome = OutcomeOf(level.id, judgement);
-    if (level.id == "L0") {
-      sound = judgement.levels.back().outcome < Outcome::kFail;
-      if (judgement.levels.back().outcome == Outcome::kInvalid) break;
-    }
+/// Runs the level, names its checks, and says what it said.
+std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
+                           Judgement& judgement) {
+  const size_t before = judgement.checks.size();
+  level.run(evidence, judgement);
+  for (Check& check : std::span(judgement.checks).subspan(before)) {
+    check.level = level.name;
   }
-  for (size_t i = judgement.levels.size(); i < std::size(kLadder); ++i) {
-    judgement.levels.push_back({kLadder[i].id});
+  // That bits differ is no failure of a regression, so there is no check of it.
+  if (level.id == l1_exact && IsRegression(judgement) && !judgement.bit_equal) {
+    return Outcome::kFail;
+  }
+  return OutcomeOf(level.name, judgement);
+}
+
+void Climb(const Evidence& evidence, const LadderOptions& options,
+           Judgement& judgement) {
+  for (const Level* level : options.levels) {
+    judgement.levels.push_back({level->name});
+  }
+  bool sound = true;
+  for (size_t i = 0; i < options.levels.size(); ++i) {
+    const Level& level = *options.levels[i];
+    const bool stopped = !options.climb_all && !judgement.checks.empty() &&
+                         Severest(judgement.checks) >= Outcome::kFail;
+    const bool settled = judgement.bit_equal && IsRegression(judgement);
+    const bool skipped =
+        level.needs == Needs::kSoundRuns && (!sound || settled);
+    if (stopped || skipped || !IsAsked(level, judgement.policy)) continue;
+    auto& outcome = judgement.levels[i].outcome;
+    outcome = Run(level, evidence, judgement);
+    if (level.id != l0_integrity) continue;
+    sound = outcome < Outcome::kFail;
+    if (outcome == Outcome::kInvalid) return;
   }
 }
 
 }  // namespace
 
-std::span<const Level> Ladder() { return kLadder; }
+Levels Ladder() { return kLadder; }
+
+std::string_view LevelName(LevelId id) {
+  return kLadder[static_cast<size_t>(id)]->name;
+}
+
+bool CanDecide(const Level& level, compare::Question question) {
+  switch (level.decides) {
+    case Decides::kRegression:
+      return question == compare::Question::kRegression;
+    case Decides::kPrecision:
+      return question == compare::Question::kPrecision;
+    case Decides::kBoth:
+      return true;
+    case Decides::kNeither:
+    case Decides::kNoneAlone:
+      break;
+  }
+  return false;
+}
 
 void RunLadder(const Evidence& evidence, Judgement& judgement,
                const LadderOptions& options) {
-  Climbing(evidence, options, judgement);
-  if (Severest(judgement.checks) < Outcome::kFail) Decide(evidence, judgement);
+  Climb(evidence, options, judgement);
+  if (Severest(judgement.checks) < Outcome::kFail) {
+    Decide(evidence, options.levels, judgement);
+  }
   judgement.outcome = Severest(judgement.checks);
-}
-
-void RunLadder(const compare::Pairing& pairing, Judgement& judgement) {
-  RunLadder(Evidence{.pairing = &pairing}, judgement);
 }
 
 }  // namespace isoloss::gate

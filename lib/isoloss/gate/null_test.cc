@@ -48,8 +48,7 @@ void AppendNormality(std::string_view name, const stats::MaxT& test,
 
 }  // namespace
 
-stats::MaxTResult JudgeAgainstNull(std::string_view level,
-                                   std::string_view name,
+stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
@@ -82,7 +81,6 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
                 [&](size_t i) { return std::abs(worst.z[i]) <= limit; });
 
   Check check{
-      .level = std::string(level),
       .name = std::string(name),
       .outcome = worst.exceeding.empty() ? Outcome::kPass : Outcome::kFail,
       .quantity = "largest of all standardised deviations:",
@@ -119,10 +117,9 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
   return worst;
 }
 
-Check EvidenceCheck(std::string_view level, std::string_view name,
-                    std::vector<std::string> findings, std::string evidence) {
-  Check check{.level = std::string(level),
-              .name = std::string(name),
+Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
+                    std::string evidence) {
+  Check check{.name = std::string(name),
               .outcome = Outcome::kPass,
               .quantity = "the evidence is of the judged configuration",
               .evidence = std::move(evidence)};
@@ -135,10 +132,9 @@ Check EvidenceCheck(std::string_view level, std::string_view name,
   return check;
 }
 
-Check TooFewMembers(std::string_view level, const NullEnsemble& ensemble,
-                    size_t usable, const Policy& policy) {
-  return {.level = std::string(level),
-          .name = "members",
+Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
+                    const Policy& policy) {
+  return {.name = "members",
           .outcome = Outcome::kInconclusive,
           .quantity = "good runs that may serve as a yardstick:",
           .value = static_cast<double>(usable),

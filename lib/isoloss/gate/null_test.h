@@ -30,14 +30,13 @@ struct Observed {
 };
 
 /// Judges all of `observed` against the members' values, [members, statistics],
-/// and appends the check `name` of `level`: it fails if any statistic of any
+/// and appends the check `name`: it fails if any statistic of any
 /// run lies beyond the threshold, and is inconclusive if none does but the
 /// threshold is above policy.null_limit_ceiling. The threshold is at least
 /// `headroom` times the largest deviation of a member. Returns the result of
 /// the run furthest out.
 /// Requires at least policy.min_members members, all finite, and one run.
-stats::MaxTResult JudgeAgainstNull(std::string_view level,
-                                   std::string_view name,
+stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    const std::vector<NullStatistic>& statistics,
                                    const std::vector<double>& members,
                                    const std::vector<Observed>& observed,
@@ -45,12 +44,12 @@ stats::MaxTResult JudgeAgainstNull(std::string_view level,
 
 /// The check that evidence is what the level needs: INVALID with the first of
 /// `findings`, or a pass.
-Check EvidenceCheck(std::string_view level, std::string_view name,
-                    std::vector<std::string> findings, std::string evidence);
+Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
+                    std::string evidence);
 
 /// INCONCLUSIVE: fewer members than the policy asks for.
-Check TooFewMembers(std::string_view level, const NullEnsemble& ensemble,
-                    size_t usable, const Policy& policy);
+Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
+                    const Policy& policy);
 
 /// Members that may judge the pairing: of seeds, those of other seeds than the
 /// judged ones, lest a pair be measured against itself.

@@ -15,6 +15,7 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/base/toml_text.h"
+#include "isoloss/gate/level.h"
 
 namespace isoloss::gate {
 namespace {
@@ -67,8 +68,14 @@ constexpr PolicyKey kKeys[] = {
     {"cusum_limit", &Policy::cusum_limit, 0, 1e6, true, "standard deviations"},
 };
 
-/// Levels that may be asked for; the others always run or never decide.
-constexpr std::string_view kChoosable[] = {"L0", "L1", "L2", "L3", "L4", "L5"};
+/// Levels that may be asked for: a level that decides nothing always runs.
+std::vector<std::string> ChoosableLevels() {
+  std::vector<std::string> names;
+  for (const Level* level : Ladder()) {
+    if (level->decides != Decides::kNeither) names.emplace_back(level->name);
+  }
+  return names;
+}
 
 [[noreturn]] void FailAt(std::string_view file, const toml::source_region& at,
                          const std::string& what) {
@@ -126,9 +133,7 @@ class Assign {
   void operator()(std::vector<std::string> Policy::*field) const {
     const bool levels = field == &Policy::levels;
     const std::vector<std::string> choices =
-        levels ? std::vector<std::string>(std::begin(kChoosable),
-                                          std::end(kChoosable))
-               : Policy{}.probe_cases;
+        levels ? ChoosableLevels() : Policy{}.probe_cases;
     const std::string rule =
         fmt::format("must be {}a list of some of {}, each once",
                     levels ? "\"auto\" or " : "", fmt::join(choices, ", "));

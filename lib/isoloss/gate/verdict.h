@@ -30,7 +30,7 @@ int ExitCode(Outcome outcome);
 /// OUTCOME level name: quantity [value unit relation limit unit] (evidence);
 /// next.
 struct Check {
-  std::string level{};  ///< "L0"
+  std::string level{};  ///< "L0"; RunLadder() writes it
   std::string name{};   ///< "final_window"
   Outcome outcome = Outcome::kInvalid;
   /// What is measured, what holds, or what was found.
@@ -78,7 +78,7 @@ struct SeedDivergence {
 
 /// What one level said on its own.
 struct LevelOutcome {
-  std::string_view id;  ///< "L0"
+  std::string_view name;  ///< "L0"
   /// Empty if it had nothing to judge, or an earlier level ended the ladder.
   /// L1 under the question of regression: kPass if every bit is equal, else
   /// kFail, which it never tells the ladder.

@@ -27,7 +27,7 @@ Json PolicyJson(const gate::Policy& policy) {
 Json LevelsJson(const std::vector<gate::LevelOutcome>& levels) {
   Json list = Json::array();
   for (const gate::LevelOutcome& level : levels) {
-    Json json{{"id", level.id}, {"outcome", nullptr}};
+    Json json{{"id", level.name}, {"outcome", nullptr}};
     if (level.outcome.has_value()) {
       json["outcome"] = gate::OutcomeName(*level.outcome);
     }

@@ -7,8 +7,10 @@
 #include <string_view>
 
 #include "isoloss/gate/count_floors.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/gate/null_test.h"
+#include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
 namespace {
@@ -201,30 +203,28 @@ std::vector<std::string> Obstacles(const NullEnsemble& ensemble,
   return findings;
 }
 
-}  // namespace
-
-Climb ClimbEarlyWindow(const Evidence& evidence, Judgement& judgement) {
+void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   const bool regression = policy.question == compare::Question::kRegression;
   const NullEnsemble* ensemble = regression ? evidence.benign : evidence.seeds;
-  if (ensemble == nullptr) return Climb::kGoOn;
+  if (ensemble == nullptr) return;
   const compare::Pairing& pairing = *evidence.pairing;
   const auto kind =
       regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
   const size_t count = static_cast<size_t>(
       std::min(policy.early_steps, judgement.steps_planned));
-  const Check whole = EvidenceCheck(
-      "L4", "ensemble", Obstacles(*ensemble, kind, pairing, count),
-      fmt::format("{}, digest {}", Label(*ensemble),
-                  ensemble->ensemble.digest));
+  const Check whole =
+      EvidenceCheck("ensemble", Obstacles(*ensemble, kind, pairing, count),
+                    fmt::format("{}, digest {}", Label(*ensemble),
+                                ensemble->ensemble.digest));
   judgement.checks.push_back(whole);
-  if (whole.outcome != Outcome::kPass) return Climb::kGoOn;
+  if (whole.outcome != Outcome::kPass) return;
 
   const auto members = UsableMembers(*ensemble, pairing);
   if (static_cast<int64_t>(members.size()) < policy.min_members) {
     judgement.checks.push_back(
-        TooFewMembers("L4", *ensemble, members.size(), policy));
-    return Climb::kGoOn;
+        TooFewMembers(*ensemble, members.size(), policy));
+    return;
   }
   const auto& names = ParameterNames(*ensemble);
   std::vector<double> null;
@@ -241,10 +241,22 @@ Climb ClimbEarlyWindow(const Evidence& evidence, Judgement& judgement) {
       evidence.candidate_probes.empty()
           ? CountFloors()
           : CountFloors(evidence.candidate_probes[0].log);
-  JudgeAgainstNull("L4", "early_window",
+  JudgeAgainstNull("early_window",
                    EarlyStatistics(count, names, counts, policy), null,
                    observed, policy.early_headroom, judgement);
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l4_early_window = {
+    .id = LevelId::l4_early_window,
+    .name = "L4",
+    .question = "do the first steps differ as those of good runs do?",
+    .needs = Needs::kSoundRuns,
+    .decides = Decides::kBoth,
+    .run = &JudgeEarlyWindow,
+    .remedy =
+        "make an ensemble with `isoloss ensemble build` and give it with "
+        "--ensemble (precision: one of --kind seeds)"};
 
 }  // namespace isoloss::gate

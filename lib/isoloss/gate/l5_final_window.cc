@@ -4,8 +4,10 @@
 #include <cmath>
 
 #include "isoloss/compare/final_window.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/gate/null_test.h"
+#include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
 #include "isoloss/stats/bootstrap.h"
 #include "isoloss/stats/equivalence.h"
@@ -169,8 +171,7 @@ Check TestDifferences(std::string name, std::string quantity,
   const auto result = borrowed
                           ? TestWithSpread(summary, *spread, policy)
                           : stats::TestEquivalence(summary, OptionsOf(policy));
-  Check check{.level = "L5",
-              .name = std::move(name),
+  Check check{.name = std::move(name),
               .quantity = std::move(quantity),
               .value = summary.mean,
               .limit = policy.margin_percent,
@@ -298,9 +299,7 @@ void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
                                   largest->max_gap_step, largest->seed)});
 }
 
-}  // namespace
-
-Climb ClimbFinalWindow(const Evidence& evidence, Judgement& judgement) {
+void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const Policy& policy = judgement.policy;
   judgement.final_window =
@@ -319,7 +318,18 @@ Climb ClimbFinalWindow(const Evidence& evidence, Judgement& judgement) {
   }
   AppendMeasures(window, judgement);
   AppendTrajectoryErrors(pairing, window, judgement);
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l5_final_window = {
+    .id = LevelId::l5_final_window,
+    .name = "L5",
+    .question =
+        "is the mean paired loss difference at the end of training within the "
+        "margin?",
+    .needs = Needs::kSoundRuns,
+    .decides = Decides::kBoth,
+    .run = &JudgeFinalWindow};
 
 }  // namespace isoloss::gate

@@ -8,8 +8,10 @@
 #include <tuple>
 
 #include "isoloss/base/saturating.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/gate/probe_completeness.h"
+#include "isoloss/gate/verdict.h"
 #include "isoloss/stats/poisson_limit.h"
 
 namespace isoloss::gate {
@@ -43,8 +45,7 @@ std::vector<std::string> ParametersOf(
 }
 
 Check CheckProbes(const Evidence& evidence) {
-  Check check{.level = "L2",
-              .name = "probe",
+  Check check{.name = "probe",
               .outcome = Outcome::kPass,
               .quantity = "each probe is whole and of the judged runs"};
   const auto report = [&check](std::span<const Probe> probes,
@@ -75,8 +76,7 @@ Check CheckProbes(const Evidence& evidence) {
 
 /// Appends a check if a probe lacks what the policy asks for.
 void RequireCases(const Evidence& evidence, Judgement& judgement) {
-  Check check{.level = "L2",
-              .name = "cases",
+  Check check{.name = "cases",
               .outcome = Outcome::kInconclusive,
               .next =
                   "probe every case: isoloss probe without --case and "
@@ -154,8 +154,7 @@ Check CheckElements(const Probes& probes) {
       if (oracle.other[i] > 0) wrong.push_back({probe, i});
     }
   }
-  Check check{.level = "L2",
-              .name = "elements",
+  Check check{.name = "elements",
               .outcome = wrong.empty() ? Outcome::kPass : Outcome::kFail,
               .quantity = "elements that no order of summation explains:",
               .value = static_cast<double>(others),
@@ -209,8 +208,7 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
     return stats::PoissonUpperLimit(
         kUnforeseenFlips + policy.flip_factor * count.expected, alpha);
   };
-  Check check{.level = "L2",
-              .name = "flips",
+  Check check{.name = "flips",
               .outcome = Outcome::kPass,
               .quantity = "roundings that fell the other way:",
               .value = static_cast<double>(total.flips),
@@ -254,8 +252,7 @@ int64_t NoisyTensors(const Probes& probes) {
 }
 
 Check CheckNoise(const Probes& probes, const Policy& policy) {
-  Check check{.level = "L2",
-              .name = "noise",
+  Check check{.name = "noise",
               .outcome = Outcome::kPass,
               .quantity =
                   "largest error of FP32 tensors over that of FP32 sums, "
@@ -311,8 +308,7 @@ std::string RoutingPlace(const Probe& probe, size_t row) {
 /// One sum of two FP32 numbers leaves next to no room for a choice within
 /// rounding, so that these are limited as what no model foresees.
 Check CheckRouting(const Probes& probes, const Policy& policy) {
-  Check check{.level = "L2",
-              .name = "routing",
+  Check check{.name = "routing",
               .outcome = Outcome::kPass,
               .quantity =
                   "tokens sent to experts that their scores do not "
@@ -357,8 +353,7 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
       const int64_t due =
           PlainStepsDue(pair.baseline->log, pair.candidate->log, policy);
       if (due <= last) continue;
-      return Check{.level = "L2",
-                   .name = "parting",
+      return Check{.name = "parting",
                    .outcome = Outcome::kInconclusive,
                    .quantity = fmt::format(
                        "the runs of seed {} are not bit-equal, so {} steps of "
@@ -370,15 +365,13 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
   return std::nullopt;
 }
 
-}  // namespace
-
-Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
+void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
   if (evidence.candidate_probes.empty() && evidence.baseline_probes.empty()) {
-    return Climb::kGoOn;
+    return;
   }
   judgement.checks.push_back(CheckProbes(evidence));
   if (judgement.checks.back().outcome == Outcome::kInvalid) {
-    return Climb::kGoOn;
+    return;
   }
   Probes all;
   for (const auto& probes :
@@ -387,8 +380,7 @@ Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
   }
   if (evidence.candidate_probes.empty()) {
     judgement.checks.push_back(
-        {.level = "L2",
-         .name = "candidate",
+        {.name = "candidate",
          .outcome = Outcome::kInconclusive,
          .quantity = "only the baseline was probed",
          .next = "probe the candidate, too: isoloss probe"});
@@ -405,7 +397,21 @@ Climb ClimbOracle(const Evidence& evidence, Judgement& judgement) {
       })) {
     judgement.checks.push_back(CheckRouting(all, judgement.policy));
   }
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l2_oracle = {
+    .id = LevelId::l2_oracle,
+    .name = "L2",
+    .question =
+        "does an independent computation in double precision explain every "
+        "element of every tensor?",
+    .needs = Needs::kProbes,
+    .decides = Decides::kBoth,
+    .run = &JudgeProbes,
+    .remedy =
+        "make a probe of the candidate with `isoloss probe` and give it with "
+        "--probe"};
 
 }  // namespace isoloss::gate

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/gate/sequential_watch.h"
+#include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
 namespace {
@@ -25,12 +27,10 @@ std::optional<Abort> Replay(const compare::SeedPair& pair, const Policy& policy,
   return watch.abort();
 }
 
-}  // namespace
-
-Climb ClimbSequential(const Evidence& evidence, Judgement& judgement) {
+void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   if (judgement.steps_planned < 2 * policy.sequential_batch) {
-    return Climb::kGoOn;
+    return;
   }
   std::optional<BatchSpread> spread;
   if (evidence.seeds != nullptr &&
@@ -54,7 +54,16 @@ Climb ClimbSequential(const Evidence& evidence, Judgement& judgement) {
   }
   judgement.measures.push_back(
       {"sequential_abort", static_cast<double>(earliest), "step", reason});
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l6_sequential = {
+    .id = LevelId::l6_sequential,
+    .name = "L6",
+    .question = "when would a watch have stopped the run?",
+    .needs = Needs::kSoundRuns,
+    .decides = Decides::kNeither,
+    .run = &ReplayWatch};
 
 }  // namespace isoloss::gate

@@ -7,8 +7,10 @@
 #include <set>
 
 #include "isoloss/gate/count_floors.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/gate/null_test.h"
+#include "isoloss/gate/verdict.h"
 #include "isoloss/stats/false_discovery.h"
 
 namespace isoloss::gate {
@@ -253,31 +255,29 @@ std::vector<TensorFinding> Rank(const std::vector<NullStatistic>& statistics,
   return ranked;
 }
 
-}  // namespace
-
-Climb ClimbPrecision(const Evidence& evidence, Judgement& judgement) {
+void JudgePrecision(const Evidence& evidence, Judgement& judgement) {
   const bool probed = std::any_of(
       evidence.candidate_probes.begin(), evidence.candidate_probes.end(),
       [](const Probe& probe) { return !probe.log.reference_recipe.empty(); });
   if (judgement.policy.question != compare::Question::kPrecision || !probed) {
-    return Climb::kGoOn;
+    return;
   }
   auto findings = ProbeObstacles(evidence);
   if (findings.empty() && evidence.seeds == nullptr) {
     AppendMeasures(evidence, judgement);
-    return Climb::kGoOn;
+    return;
   }
   if (findings.empty()) findings = EnsembleObstacles(evidence);
   judgement.checks.push_back(EvidenceCheck(
-      "L3", "evidence", std::move(findings),
+      "evidence", std::move(findings),
       fmt::format("{} probes", evidence.candidate_probes.size())));
-  if (judgement.checks.back().outcome != Outcome::kPass) return Climb::kGoOn;
+  if (judgement.checks.back().outcome != Outcome::kPass) return;
 
   const auto members = UsableMembers(*evidence.seeds, *evidence.pairing);
   if (static_cast<int64_t>(members.size()) < judgement.policy.min_members) {
     judgement.checks.push_back(
-        TooFewMembers("L3", *evidence.seeds, members.size(), judgement.policy));
-    return Climb::kGoOn;
+        TooFewMembers(*evidence.seeds, members.size(), judgement.policy));
+    return;
   }
   const auto keys = ValuesOf(TableOf(evidence.candidate_probes[0]));
   std::vector<double> null;
@@ -294,10 +294,25 @@ Climb ClimbPrecision(const Evidence& evidence, Judgement& judgement) {
   }
   const auto statistics = StatisticsOf(keys, evidence.candidate_probes[0].log);
   const auto result =
-      JudgeAgainstNull("L3", "precision_probe", statistics, null, observed,
+      JudgeAgainstNull("precision_probe", statistics, null, observed,
                        judgement.policy.null_headroom, judgement);
   judgement.tensors = Rank(statistics, result);
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l3_precision = {
+    .id = LevelId::l3_precision,
+    .name = "L3",
+    .question =
+        "does the candidate differ from BF16, tensor by tensor, as approved "
+        "candidates do?",
+    .needs = Needs::kSoundRuns,
+    .decides = Decides::kPrecision,
+    .run = &JudgePrecision,
+    .remedy =
+        "make an ensemble with `isoloss ensemble build --kind seeds` and a "
+        "probe "
+        "with `isoloss probe`, and give them with --ensemble and --probe"};
 
 }  // namespace isoloss::gate

@@ -6,7 +6,9 @@
 
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/recorded_difference.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
+#include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
 namespace {
@@ -38,8 +40,7 @@ bool SameFinalWeights(const compare::Pairing& pairing) {
 
 /// For a policy that lets L1 decide.
 Check BitsDiffer(const SeedDivergence* earliest) {
-  Check check{.level = "L1",
-              .name = "bit_equal",
+  Check check{.name = "bit_equal",
               .outcome = Outcome::kFail,
               .quantity = "final weights differ, or are not recorded",
               .evidence = "losses and gradient norms have the same bits",
@@ -55,8 +56,7 @@ Check BitsDiffer(const SeedDivergence* earliest) {
 }
 
 Check BitEqual(const Judgement& judgement) {
-  return {.level = "L1",
-          .name = "bit_equal",
+  return {.name = "bit_equal",
           .outcome = Outcome::kPass,
           .quantity =
               "losses, gradient norms, held-out losses and final "
@@ -86,7 +86,6 @@ std::optional<Check> OtherEvaluation(const Judgement& judgement,
       continue;
     }
     return Check{
-        .level = "L1",
         .name = "held_out_bits",
         .outcome = Outcome::kFail,
         .quantity = fmt::format(
@@ -106,7 +105,6 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
         pair.baseline->log, pair.candidate->log);
     if (!difference) continue;
     return Check{
-        .level = "L1",
         .name = "recorded_statistics",
         .outcome = Outcome::kFail,
         .quantity = fmt::format(
@@ -119,9 +117,9 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   return std::nullopt;
 }
 
-}  // namespace
-
-Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
+/// Asked for regression, equality passes and settles the question; asked for
+/// precision, it is a measure.
+void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(
@@ -134,21 +132,32 @@ Climb ClimbExact(const Evidence& evidence, Judgement& judgement) {
   }
   judgement.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
   const Policy& policy = judgement.policy;
-  if (policy.question == compare::Question::kPrecision) return Climb::kGoOn;
+  if (policy.question == compare::Question::kPrecision) return;
   if (judgement.bit_equal) {
     judgement.checks.push_back(BitEqual(judgement));
     if (auto check = OtherStatistics(pairing)) {
       judgement.checks.push_back(std::move(*check));
     }
-    return Climb::kSettled;
+    return;
   }
   if (auto check = OtherEvaluation(judgement, SameFinalWeights(pairing))) {
     judgement.checks.push_back(std::move(*check));
   }
-  if (std::ranges::count(policy.levels, "L1") != 0) {
+  if (std::ranges::count(policy.levels, LevelName(LevelId::l1_exact)) != 0) {
     judgement.checks.push_back(BitsDiffer(earliest));
   }
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l1_exact = {
+    .id = LevelId::l1_exact,
+    .name = "L1",
+    .question =
+        "which is the first step whose loss, gradient norm or held-out loss "
+        "differs in any bit?",
+    .needs = Needs::kSoundRuns,
+    .decides = Decides::kRegression,
+    .run = &JudgeBits};
 
 }  // namespace isoloss::gate

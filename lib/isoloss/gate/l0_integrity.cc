@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "isoloss/compare/integrity.h"
-#include "isoloss/gate/ladder.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/level.h"
+#include "isoloss/gate/verdict.h"
 #include "isoloss/runlog/domain_check.h"
 
 namespace isoloss::gate {
@@ -28,8 +30,7 @@ using compare::Severity;
 /// holds then, `of` what it holds of.
 Check CheckOf(std::string_view name, std::string_view passed, std::string of,
               const std::vector<Finding>& findings) {
-  Check check{.level = "L0",
-              .name = std::string(name),
+  Check check{.name = std::string(name),
               .outcome = Outcome::kPass,
               .quantity = std::string(passed)};
   if (findings.empty()) {
@@ -96,9 +97,9 @@ void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
               fmt::format("{} files", files), findings));
 }
 
-}  // namespace
-
-Climb ClimbIntegrity(const Evidence& evidence, Judgement& judgement) {
+/// The rules of compare::IntegrityRules(), up to the first that finds the runs
+/// incomparable.
+void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
@@ -106,11 +107,20 @@ Climb ClimbIntegrity(const Evidence& evidence, Judgement& judgement) {
         CheckOf(rule.name, rule.promise,
                 fmt::format("{} runs", pairing.All().size()), findings));
     if (judgement.checks.back().outcome == Outcome::kInvalid) {
-      return Climb::kGoOn;
+      return;
     }
   }
   CheckEvidence(evidence, judgement);
-  return Climb::kGoOn;
 }
+
+}  // namespace
+
+extern constinit const Level kLevel_l0_integrity = {
+    .id = LevelId::l0_integrity,
+    .name = "L0",
+    .question = "may the runs be compared, and is each what it claims to be?",
+    .needs = Needs::kRuns,
+    .decides = Decides::kNoneAlone,
+    .run = &JudgeIntegrity};
 
 }  // namespace isoloss::gate

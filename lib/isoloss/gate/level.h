@@ -1,0 +1,64 @@
+// What a level of the gate is, and which there are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "isoloss/compare/integrity.h"
+
+namespace isoloss::gate {
+
+struct Evidence;
+struct Judgement;
+
+/// The levels of levels.def. Other programs number their own from kFirstOther.
+enum class LevelId : uint8_t {
+#define ISOLOSS_LEVEL(name) name,
+#include "isoloss/gate/levels.def"
+#undef ISOLOSS_LEVEL
+  kFirstOther = 128,
+};
+
+/// What a level reads, which says when it can be left out.
+enum class Needs {
+  kRuns,       ///< any runs: it always runs
+  kSoundRuns,  ///< left out if L0 found the runs broken, or all bits are equal
+  kProbes,     ///< looks at the program itself, even if all bits are equal
+};
+
+/// Which questions a pass of the level answers.
+enum class Decides {
+  kNeither,     ///< it only measures: it always runs, and never gates
+  kNoneAlone,   ///< it guards the others: it always runs, and always gates
+  kRegression,  ///< what it says of precision is a measure
+  kPrecision,   ///< it says nothing of regression
+  kBoth,
+};
+
+/// One level. To add one, write a file that defines it and a line of
+/// levels.def; docs/gate.md has a row for each.
+struct Level {
+  LevelId id;
+  std::string_view name;      ///< in policies, verdicts and documents: "L2"
+  std::string_view question;  ///< what it asks, as in docs/gate.md
+  Needs needs;
+  Decides decides;
+  /// Reads the evidence and judgement.policy; appends checks, measures and
+  /// details. RunLadder() writes the level's name into the checks. A level that
+  /// has no evidence of its own appends no check.
+  void (*run)(const Evidence& evidence, Judgement& judgement);
+  /// What makes its evidence, for a verdict that lacks it; "" if runs suffice.
+  std::string_view remedy = "";
+};
+
+/// All of levels.def.
+std::span<const Level* const> Ladder();
+
+/// Of a level of levels.def.
+std::string_view LevelName(LevelId id);
+
+/// Can a pass of this level answer the question?
+bool CanDecide(const Level& level, compare::Question question);
+
+}  // namespace isoloss::gate
