@@ -90,7 +90,7 @@ TEST(Payload, UnknownNameListsTheNamesAndSuggestsTheNearest) {
 }
 
 TEST(Payload, RowsHaveTheDocumentedSizes) {
-  // docs/expert-parallel.md, section 1.6.
+  // docs/background/expert-parallel.md, section 1.6.
   const auto bytes = [](const char* name, Rounding activations, size_t width) {
     return PayloadByName(name, activations).row_bytes(width);
   };

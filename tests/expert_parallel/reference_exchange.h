@@ -1,5 +1,5 @@
 // What an exchange does to numbers, without one: loops over tokens that follow
-// docs/expert-parallel.md, sections 1 to 3, word by word. Exchanges are tested
+// docs/background/expert-parallel.md, sections 1 to 3, word by word. Exchanges are tested
 // against it, so it shares no code with them but the definitions of payloads
 // and dot products.
 //

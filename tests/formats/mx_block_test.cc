@@ -37,7 +37,7 @@ MxMatrix QuantizeRow(std::span<const float> values, const MxSpec& spec) {
   return QuantizeMx({values.data(), 1, values.size()}, spec);
 }
 
-// ---- docs/numerics.md, section 17 -----------------------------------------
+// ---- docs/numerics.md, section 11 -----------------------------------------
 
 struct TableRow {
   const char* name;
@@ -338,7 +338,7 @@ TEST(QuantizeMx, NothingInGivesNothingOut) {
 }
 
 TEST(QuantizeDequantizeBlock, ValuesOfBf16BlocksAreBf16Numbers) {
-  // docs/numerics.md, section 13, claim 1: the GEMM kernel relies on it.
+  // docs/numerics.md, section 8, claim 1: the GEMM kernel relies on it.
   const CounterRng rng(7, StreamId("bf16 blocks"));
   std::vector<float> block(kMxBlockSize);
   uint64_t draw = 0;

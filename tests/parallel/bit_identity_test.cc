@@ -167,7 +167,7 @@ TEST(MeshBitIdentity, PaddingOfExpertsIsInNoFigureButItsOwn) {
   }
 }
 
-// docs/expert-parallel.md, section 1.7.
+// docs/background/expert-parallel.md, section 1.7.
 
 runlog::RunLog PayloadRun(const std::string& recipe, const char* payload) {
   return RunOf(CaseByLabel("learned"), recipe, {8},

@@ -32,7 +32,7 @@ void CheckAdd(const StepInputs& inputs, const AddPlace& place,
 std::vector<std::string> FeedForwards(const model::ModelConfig& config);
 /// w2_activation = round(s up), s = round(z sigmoid(z)), z of w1, up of w3;
 /// times the row's combine weight, rounded once more, if it is applied there.
-/// Bounds   sigmoid within 3 ulp (docs/numerics.md, section 20), that is 6
+/// Bounds   sigmoid within 3 ulp (docs/numerics.md, section 12), that is 6
 ///          unit roundoffs; each product by one rounding.
 void CheckSwigluForward(const StepInputs& inputs, const std::string& name,
                         ReportSink& sink);

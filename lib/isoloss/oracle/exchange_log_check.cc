@@ -1,5 +1,5 @@
 // What a step's log says of the exchange, from the routing, the mesh and the
-// payloads' sizes (docs/expert-parallel.md, section 1.3) alone.
+// payloads' sizes (docs/background/expert-parallel.md, section 1.3) alone.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -14,7 +14,7 @@ using precision::GemmPrecision;
 using precision::GemmRole;
 
 /// Rows per leaf of the router gate's weight gradient (docs/numerics.md,
-/// section 20).
+/// section 12).
 constexpr size_t kTokenLeaf = 32;
 
 bool SameSpec(bool announced, const formats::MxSpec& spec,

@@ -27,7 +27,7 @@ using expert_parallel::WeightSite;
 /// Error of the model's Sigmoid, 3 ulp, relative.
 constexpr double kSigmoidError = 6 * kUnitRoundoff;
 
-// Payloads: docs/expert-parallel.md, section 1.3; kernels/wire.h.
+// Payloads: docs/background/expert-parallel.md, section 1.3; kernels/wire.h.
 
 float RoundedValue(float value, Grid grid) {
   return grid == Grid::kBf16 ? formats::RoundToBf16(value) : value;

@@ -30,7 +30,7 @@ inline constexpr int kStartAgain = 75;  // EX_TEMPFAIL
 /// has MPI end all processes with `code`. Not by the exit code alone, because
 /// launchers may lose it. To be called by the thread that made the transport.
 /// Without peers it just ends this process.
-/// Source   docs/expert-parallel.md, section 4.2.
+/// Source   docs/expert-parallel.md, section 6.
 [[noreturn]] void EndJob(const std::string& reason, int code = kStartAgain);
 
 }  // namespace isoloss::transport
