@@ -12,8 +12,8 @@ struct ExportPlan {
   /// Run log or probe log, journal, or a folder of run logs.
   std::filesystem::path log;
   runlog::ExportFormat format = runlog::ExportFormat::kCsv;
-  std::string group;          ///< "": the usual one, or with `out` all
-  std::filesystem::path out;  ///< "": standard output
+  std::string group = {};          ///< "": the usual one, or with `out` all
+  std::filesystem::path out = {};  ///< "": standard output
 };
 
 /// One group goes to `out` or to standard output; all groups to files of the

@@ -15,10 +15,11 @@
 namespace isoloss::campaign {
 
 struct ZoomPlan {
-  ExperimentSource source;           ///< of both logs
-  std::vector<std::string> tensors;  ///< patterns; {}: all
-  std::optional<int64_t> step;       ///< else the first that differs
-  std::filesystem::path out;         ///< "": zoom beside the first log
+  ExperimentSource source;                ///< of both logs
+  std::vector<std::string> tensors = {};  ///< patterns; {}: all
+  /// Else the first that differs.
+  std::optional<int64_t> step = std::nullopt;
+  std::filesystem::path out = {};  ///< "": zoom beside the first log
 };
 
 /// Runs both sides of `comparison` from their nearest checkpoints and returns

@@ -44,8 +44,9 @@ enum class RunScale {
 ///          and, for an infinity, store the scale infinity, under which the
 ///          other values decode to NaN too.
 /// Source   DeepEP's per_token_cast_to_fp8 (docs/background/expert-parallel.md,
-///          section 1.3). Its kPow2 takes ceil(log2) of the FP32 product a * (1 / 448);
-///          docs/numerics.md, section 5, shows that this is the same power.
+///          section 1.3). Its kPow2 takes ceil(log2) of the FP32 product a * (1
+///          / 448); docs/numerics.md, section 5, shows that this is the same
+///          power.
 void EncodeE4m3Row(const float* row, size_t width, RunScale run_scale,
                    std::byte* bytes);
 void DecodeE4m3Row(const std::byte* bytes, size_t width, Rounding rounding,

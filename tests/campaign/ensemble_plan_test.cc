@@ -1,0 +1,93 @@
+#include "isoloss/campaign/ensemble_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <functional>
+
+#include "isoloss/base/error.h"
+#include "support/temporary_folder.h"
+#include "tiny_experiment.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class EnsemblePlanTest : public ::testing::Test {
+ protected:
+  EnsemblePlanTest() {
+    const train::Experiment tiny = TinyExperiment(folder_.path());
+    request_.source.file = tiny.path.string();
+    request_.runs = 3;
+    request_.out = folder_.path() / "null.h5";
+    request_.probe_steps = {1, 2};
+  }
+  static void ExpectRefused(const std::function<void()>& act,
+                            const std::string& words) {
+    try {
+      act();
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+  EnsembleRequest request_;
+};
+
+TEST_F(EnsemblePlanTest, BenignMembersTakeTheExperimentsSeedsInTurn) {
+  const EnsemblePlan plan = PlanEnsemble(request_);
+
+  EXPECT_EQ(plan.arm, "mxfp8");
+  EXPECT_EQ(plan.baseline_arm, "bf16");
+  EXPECT_THAT(plan.seeds, ElementsAre(1, 2, 1));
+  EXPECT_EQ(plan.steps, 8);  // all: the policy's window has more
+  EXPECT_THAT(plan.probe_steps, IsEmpty());
+  EXPECT_EQ(plan.folder, folder_.path() / "null.h5.members");
+}
+
+TEST_F(EnsemblePlanTest, MembersOfSeedsHaveNewOnes) {
+  request_.kind = runlog::EnsembleKind::kSeeds;
+  request_.steps = 4;
+  const EnsemblePlan plan = PlanEnsemble(request_);
+
+  EXPECT_THAT(plan.seeds, ElementsAre(1'000'001, 1'000'002, 1'000'003));
+  EXPECT_THAT(plan.probe_steps, ElementsAre(1, 2));
+  EXPECT_EQ(plan.steps, 4);
+}
+
+TEST_F(EnsemblePlanTest, NoRunIsJudgedByItself) {
+  request_.kind = runlog::EnsembleKind::kSeeds;
+  request_.first_seed = 2;
+  ExpectRefused([&] { PlanEnsemble(request_); }, "seed 2 is one of");
+}
+
+TEST_F(EnsemblePlanTest, TheBaselineIsNoPairWithItself) {
+  request_.kind = runlog::EnsembleKind::kSeeds;
+  request_.arm = "bf16";
+  ExpectRefused([&] { PlanEnsemble(request_); }, "bf16 is the baseline");
+  request_.kind = runlog::EnsembleKind::kBenign;
+  EXPECT_EQ(PlanEnsemble(request_).arm, "bf16");
+}
+
+TEST_F(EnsemblePlanTest, NoMoreStepsThanTheExperimentHas) {
+  request_.steps = 9;
+  ExpectRefused([&] { PlanEnsemble(request_); }, "--steps is 9");
+}
+
+TEST_F(EnsemblePlanTest, OnlyAnEnsembleIsReplaced) {
+  CheckEnsembleOutput(request_.out);  // nothing is there
+  ExpectRefused([&] { CheckEnsembleOutput(folder_.path()); }, "is a folder");
+  std::ofstream(request_.out) << "a letter";
+  ExpectRefused([&] { CheckEnsembleOutput(request_.out); },
+                "is no null ensemble");
+}
+
+}  // namespace
+}  // namespace isoloss::campaign

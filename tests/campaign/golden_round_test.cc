@@ -1,0 +1,98 @@
+// Goldens of a tiny experiment: made, checked, spoilt. Lanes are executed by
+// the program, so tests/cli/golden_test.py has them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/golden_check.h"
+#include "isoloss/campaign/golden_folder.h"
+#include "isoloss/campaign/golden_update.h"
+#include "support/temporary_folder.h"
+#include "tiny_experiment.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class GoldenRound : public ::testing::Test {
+ protected:
+  GoldenRound() {
+    fs::create_directory(golden_);
+    TinyExperiment(folder_.path(), {});
+    std::string text =
+        ReadTextFile(folder_.path() / "tiny.toml", "the experiment");
+    const std::string seeds = "seeds = [1, 2]";
+    text.replace(text.find(seeds), seeds.size(), "seeds = [1]");
+    const std::string steps = "steps = 8";
+    text.replace(text.find(steps), steps.size(), "steps = 2");
+    // The oracle's other cases would take all of the time.
+    std::ofstream(golden_ / kGoldenExperiment)
+        << text << "[gate]\npolicy = \"../gate.toml\"\n";
+    std::ofstream(folder_.path() / "gate.toml")
+        << "probe_cases = [\"plain\"]\n";
+  }
+  GoldenUpdate Create() const {
+    return UpdateGoldens({.folder = golden_,
+                          .reason = "the first goldens of this experiment",
+                          .create = true,
+                          .draft = true});
+  }
+  CheckedGoldens Check(GoldenCheckPlan plan = {}) const {
+    plan.folders = {golden_};
+    plan.draft = true;
+    CheckedGoldens found;
+    EXPECT_TRUE(CheckGoldens(
+        plan, [&](const CheckedGoldens& checked) { found = checked; }));
+    return found;
+  }
+
+  testing::TemporaryFolder folder_;
+  const fs::path golden_ = folder_.path() / "golden";
+};
+
+TEST_F(GoldenRound, WhatIsMadeIsReproduced) {
+  const GoldenUpdate update = Create();
+  ASSERT_EQ(update.refused, "");
+  EXPECT_EQ(update.runs, 2);
+
+  const CheckedGoldens found = Check();
+
+  EXPECT_EQ(found.code, ExitCode::kPass);
+  EXPECT_FALSE(found.drift);
+  EXPECT_THAT(found.exact, SizeIs(2));
+}
+
+TEST_F(GoldenRound, APlantedBugDriftsAndFails) {
+  ASSERT_EQ(Create().refused, "");
+  const auto all = mutants::AllMutants();
+  const auto bug =
+      std::ranges::find(all, "scale_floor", &mutants::Mutant::name);
+  ASSERT_NE(bug, all.end());
+
+  const CheckedGoldens found = Check({.mutant = *bug});
+
+  EXPECT_TRUE(found.drift);
+  EXPECT_EQ(found.code, ExitCode::kFail);
+}
+
+TEST_F(GoldenRound, AnEditedTwinIsRefusedBeforeAnythingIsTrained) {
+  ASSERT_EQ(Create().refused, "");
+  std::ofstream(golden_ / "bf16-seed1.txt", std::ios::app) << "a line more\n";
+
+  try {
+    Check();
+    ADD_FAILURE() << "it was taken";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("bf16-seed1"));
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::campaign

@@ -1,0 +1,108 @@
+#include "isoloss/campaign/kill_matrix_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "isoloss/base/error.h"
+#include "support/temporary_folder.h"
+#include "tiny_experiment.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class KillMatrixPlanTest : public ::testing::Test {
+ protected:
+  KillMatrixPlanTest() {
+    plan_.experiment = TinyExperiment(folder_.path());
+    plan_.arm = plan_.experiment.arms.back();
+  }
+  static void ExpectRefused(const std::function<void()>& act,
+                            const std::string& words) {
+    try {
+      act();
+      ADD_FAILURE() << "nothing was refused";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+  KillMatrixPlan plan_;
+};
+
+TEST_F(KillMatrixPlanTest, PatternsChooseMutantsInTheOrderOfTheCatalogue) {
+  const auto all = mutants::AllMutants();
+  ASSERT_GE(all.size(), 2);
+
+  const auto chosen = ChosenMutants({all[1].name, all[0].name});
+
+  ASSERT_EQ(chosen.size(), 2);
+  EXPECT_EQ(chosen[0].name, all[0].name);
+  EXPECT_EQ(chosen[1].name, all[1].name);
+  EXPECT_EQ(ChosenMutants({"*"}).size(), all.size());
+}
+
+TEST_F(KillMatrixPlanTest, APatternWithoutAMutantIsRefused) {
+  const std::string misspelt = std::string(mutants::AllMutants()[0].name) + "x";
+  ExpectRefused(
+      [&] {
+        ChosenMutants({"*", misspelt});
+      },
+      "Did you mean `" + std::string(mutants::AllMutants()[0].name));
+}
+
+TEST_F(KillMatrixPlanTest, TheReferenceIsAnotherArm) {
+  plan_.reference = plan_.experiment.arms.front();
+  RequireOtherArm(plan_);
+  plan_.reference = plan_.arm;
+  ExpectRefused([&] { RequireOtherArm(plan_); }, "--reference mxfp8");
+}
+
+TEST_F(KillMatrixPlanTest, GoodRunsNeedAnEnsemble) {
+  RequireEnsemble(plan_);  // planted bugs alone need none
+  plan_.benign_runs = 3;
+  ExpectRefused([&] { RequireEnsemble(plan_); }, "--benign 3");
+  plan_.benign_runs = 0;
+  plan_.reference = plan_.experiment.arms.front();
+  ExpectRefused([&] { RequireEnsemble(plan_); }, "--kind seeds --steps 8");
+  plan_.ensemble = gate::NullEnsemble{};
+  RequireEnsemble(plan_);
+}
+
+TEST_F(KillMatrixPlanTest, OnlyAllMutantsAndGoodRunsMeasureTheGate) {
+  plan_.mutants = ChosenMutants({"*"});
+  EXPECT_FALSE(MeasuresTheGate(plan_));
+  plan_.benign_runs = 1;
+  EXPECT_TRUE(MeasuresTheGate(plan_));
+  plan_.mutants.pop_back();
+  EXPECT_FALSE(MeasuresTheGate(plan_));
+}
+
+TEST_F(KillMatrixPlanTest, ThePowerNamesTheLevelsThatJudgedSomething) {
+  using gate::Outcome;
+  const gate::KillMatrix matrix = {
+      .levels = {"L0", "L1", "L2"},
+      .rows = {
+          {.name = "bug",
+           .group = "scale",
+           .cells = {{.levels = {Outcome::kPass, std::nullopt, Outcome::kFail},
+                      .verdict = Outcome::kFail}}}}};
+
+  const gate::PowerRecord power = PowerOf(plan_, matrix);
+
+  EXPECT_THAT(power.levels, ElementsAre("L0", "L2"));
+  EXPECT_EQ(power.arm, "mxfp8");
+  EXPECT_EQ(power.experiment, "tiny");
+  EXPECT_EQ(power.policy_digest, gate::PolicyDigest(gate::Policy{}));
+  EXPECT_EQ(power.bugs, 1);
+  EXPECT_EQ(power.bugs_caught, 1);
+}
+
+}  // namespace
+}  // namespace isoloss::campaign
