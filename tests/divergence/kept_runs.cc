@@ -12,8 +12,8 @@
 
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/rows.h"
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
+#include "support/memory_network.h"
 
 namespace isoloss::train {
 namespace {

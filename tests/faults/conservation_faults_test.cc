@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/expert_parallel/assignment.h"
+#include "isoloss/transport/message.h"
 #include "stage.h"
 
 namespace isoloss::faults {
@@ -81,7 +82,7 @@ TEST_P(ConservationFaults, RowsOfTheStepBeforeAreNoticed) {
 TEST_P(ConservationFaults, AMessageOfAnEarlierOperationIsRefused) {
   std::vector<std::byte> old;
   Scene scene = With({});
-  scene.damage = [&](int from, int to, int, std::span<std::byte> message) {
+  scene.damage = [&](int from, int to, std::span<std::byte> message) {
     if (from != 0 || to != 3) return;
     if (old.empty()) {
       old.assign(message.begin(), message.end());
@@ -265,32 +266,37 @@ TEST_P(ConservationFaults, CountsOfTheLayerBeforeAreNoticed) {
       AllOf(HasSubstr("step 1, dispatch, MoE layer 1"), HasSubstr("rank 2")));
 }
 
-// Section 4.1: damage on the wire is repaired once, then ends the run.
-TEST_P(ConservationFaults, OneDamagedCopyChangesNoBit) {
+// Section 4.1: damage on the wire ends the run.
+TEST_P(ConservationFaults, ADamagedMessageEndsTheRun) {
   Scene scene = With({});
-  scene.parity = true;
-  scene.damage = [&](int from, int to, int attempt,
-                     std::span<std::byte> message) {
-    if (from != 3 || to != 1 || attempt != 0) return;
-    message.back() ^= std::byte{16};
-    injection.Strike();
-  };
-
-  ExpectHarmless(scene, injection);
-}
-
-TEST_P(ConservationFaults, TwoDamagedCopiesEndTheRun) {
-  Scene scene = With({});
-  scene.damage = [&](int from, int to, int, std::span<std::byte> message) {
+  scene.damage = [&](int from, int to, std::span<std::byte> message) {
     if (from != 3 || to != 1) return;
     message.back() ^= std::byte{16};
     injection.Strike();
   };
 
-  ExpectDetected(
-      scene, injection,
-      AllOf(HasSubstr("step 0, dispatch, MoE layer 0"),
-            HasSubstr("from rank 3 to rank 1"), HasSubstr("damaged twice")));
+  ExpectDetected(scene, injection,
+                 AllOf(HasSubstr("step 0, dispatch, MoE layer 0"),
+                       HasSubstr("from rank 3 to rank 1"),
+                       HasSubstr("damaged on the way: payload CRC32C is 0x")));
+}
+
+// The same, of one message only, in the middle of a step.
+TEST_P(ConservationFaults, OneDamagedMessageAmongManyIsNamed) {
+  Scene scene = With({});
+  scene.damage = [&](int from, int to, std::span<std::byte> message) {
+    const transport::MessageHeader header = transport::HeaderOf(message);
+    if (from != 0 || to != 2 || header.step != 2 ||
+        header.kind != OpKind::kCombineGradient || !injection.Once()) {
+      return;
+    }
+    message.back() ^= std::byte{16};
+  };
+
+  ExpectDetected(scene, injection,
+                 AllOf(HasSubstr("step 2, combine gradient, MoE layer"),
+                       HasSubstr("from rank 0 to rank 2"),
+                       HasSubstr("damaged on the way")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Processes, ConservationFaults, testing::Values(1, 2));

@@ -14,7 +14,7 @@
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/parity.h"
 #include "isoloss/train/trainer.h"
-#include "isoloss/transport/memory_link.h"
+#include "support/memory_network.h"
 #include "tampered_transport.h"
 
 namespace isoloss::faults {

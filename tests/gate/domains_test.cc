@@ -349,9 +349,9 @@ TEST(Domains, WhatWasNotRecordedIsNotMissed) {
   auto& x = log.exchange;
   for (auto* column :
        {&x.step, &x.bytes_to_self, &x.bytes_within_nodes,
-        &x.bytes_between_nodes, &x.messages, &x.crc_failures, &x.resends,
-        &x.assignments, &x.dispatch_rows, &x.rank_rows, &x.node_rows,
-        &x.max_rows_per_rank, &x.max_rows_per_expert, &x.empty_experts}) {
+        &x.bytes_between_nodes, &x.messages, &x.assignments, &x.dispatch_rows,
+        &x.rank_rows, &x.node_rows, &x.max_rows_per_rank,
+        &x.max_rows_per_expert, &x.empty_experts}) {
     column->resize(20);
   }
   for (auto* column : {&x.bytes_sent, &x.bytes_received}) column->resize(40);

@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "isoloss/compare/golden.h"
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
+#include "support/memory_network.h"
 
 namespace isoloss::train {
 namespace {

@@ -14,9 +14,9 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/model/transformer.h"
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
 #include "model/small_model.h"
+#include "support/memory_network.h"
 
 namespace isoloss::testing {
 

@@ -348,8 +348,6 @@ TEST(FirstDifference, IsNoneBetweenEqualLogs) {
   other.steps.step_seconds[1] = 9;
   other.steps.tokens_per_second[1] = 9;
   other.exchange.wait_seconds[1] = 9;
-  other.exchange.crc_failures[1] = 9;
-  other.exchange.resends[1] = 9;
   other.events.clear();
 
   EXPECT_EQ(FirstDifference(SampleLog(), SampleLog()), "");

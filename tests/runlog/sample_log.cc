@@ -172,8 +172,6 @@ ExchangeColumns SampleExchange() {
           .bytes_within_nodes = Numbers<int64_t>(3300, 2),
           .bytes_between_nodes = Numbers<int64_t>(3400, 2),
           .messages = Numbers<int64_t>(3500, 2),
-          .crc_failures = Numbers<int64_t>(3600, 2),
-          .resends = Numbers<int64_t>(3700, 2),
           .assignments = Numbers<int64_t>(3800, 2 * 3),
           .dispatch_rows = Numbers<int64_t>(3900, 2 * 3),
           .rank_rows = Numbers<int64_t>(4000, 2 * 3),

@@ -57,8 +57,6 @@ inline void FillExchange(runlog::RunLog& log) {
     x.bytes_within_nodes.push_back(16);
     x.bytes_between_nodes.push_back(0);
     x.messages.push_back(4);
-    x.crc_failures.push_back(1);
-    x.resends.push_back(1);
     for (auto* rows : {&x.assignments, &x.dispatch_rows, &x.rank_rows}) {
       rows->push_back(tokens);
     }

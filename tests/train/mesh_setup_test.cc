@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
+#include "support/memory_network.h"
 #include "train/experiment_text.h"
 
 namespace isoloss::train {

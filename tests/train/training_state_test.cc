@@ -21,8 +21,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/process_transport.h"
+#include "support/memory_network.h"
 #include "support/temporary_folder.h"
 
 namespace isoloss::train {

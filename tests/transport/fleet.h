@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "isoloss/transport/memory_link.h"
 #include "isoloss/transport/transport.h"
+#include "support/memory_network.h"
 
 namespace isoloss::transport {
 

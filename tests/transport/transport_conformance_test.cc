@@ -116,8 +116,6 @@ TEST_P(TransportConformance, CountsWhatLocalRanksReceive) {
       }
     }
     EXPECT_EQ(counters.messages, messages);
-    EXPECT_EQ(counters.crc_failures, 0);
-    EXPECT_EQ(counters.resends, 0);
     EXPECT_EQ(counters.wait_seconds.size(), 8);
     EXPECT_EQ(transport.TakeCounters().messages, 0) << "not reset";
   });

@@ -30,8 +30,7 @@ bool IsComplete(const runlog::ExchangeColumns& exchange) {
   };
   return cells > 0 &&
          all_have({&exchange.bytes_to_self, &exchange.bytes_within_nodes,
-                   &exchange.bytes_between_nodes, &exchange.crc_failures,
-                   &exchange.resends},
+                   &exchange.bytes_between_nodes},
                   steps) &&
          all_have({&exchange.assignments, &exchange.rank_rows,
                    &exchange.node_rows, &exchange.max_rows_per_rank},
@@ -72,9 +71,7 @@ std::optional<ExchangeSummary> SummarizeExchange(const runlog::RunLog& log) {
       .rows_per_token = Real(Sum(exchange.assignments)) / tokens,
       .rank_rows_per_token = Real(Sum(exchange.rank_rows)) / tokens,
       .node_rows_per_token = Real(Sum(exchange.node_rows)) / tokens,
-      .busiest_rank_over_mean = BusiestOverMean(exchange),
-      .crc_failures = Sum(exchange.crc_failures),
-      .resends = Sum(exchange.resends)};
+      .busiest_rank_over_mean = BusiestOverMean(exchange)};
 }
 
 }  // namespace isoloss::compare

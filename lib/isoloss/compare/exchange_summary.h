@@ -19,8 +19,6 @@ struct ExchangeSummary {
   double node_rows_per_token = 0;  ///< one per node
   /// Rows of the busiest rank's experts over the mean of all ranks.
   double busiest_rank_over_mean = 0;
-  int64_t crc_failures = 0;  ///< in all steps
-  int64_t resends = 0;
 };
 
 /// Empty if the log holds no step of an exchange, lacks one of the columns, or

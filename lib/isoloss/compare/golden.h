@@ -15,7 +15,7 @@ struct ContentPart {
   std::string digest;  ///< 16 hexadecimal digits
 };
 
-/// All that equal runs have in common: datasets but clocks, damage and events
+/// All that equal runs have in common: datasets but clocks and events
 /// (runlog::Field::reproducible), and of the attributes those that no build or
 /// machine changes. Parts without values are left out, so that a column which
 /// a later version brings changes nothing of an older log.

@@ -57,11 +57,6 @@ std::string ExchangeText(const runlog::RunLog& log) {
       "deduplication; busiest rank {:.2f} x the mean\n",
       summary->rows_per_token, summary->rank_rows_per_token,
       summary->node_rows_per_token, summary->busiest_rank_over_mean);
-  if (summary->crc_failures > 0) {
-    text +=
-        fmt::format("  damage      {} messages arrived damaged, {} repaired\n",
-                    summary->crc_failures, summary->resends);
-  }
   return text;
 }
 

@@ -36,7 +36,6 @@ enum class Relation : uint32_t {
   kBusiest,
   kBytes,
   kPairs,
-  kMessages,
   kDigests,
   kDefined,
   kMoments,

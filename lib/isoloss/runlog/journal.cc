@@ -63,8 +63,7 @@ void Store(const T& value, std::byte* to) {
 std::vector<std::byte> MakeHead() {
   std::vector<std::byte> head(kHeadBytes);
   std::memcpy(head.data(), kJournalMagic.data(), kJournalMagic.size());
-  Store(static_cast<uint32_t>(kSchemaVersion),
-        head.data() + kJournalMagic.size());
+  Store(kJournalVersion, head.data() + kJournalMagic.size());
   Store(Crc32c(std::span(head).first(kHeadBytes - kCrcBytes)),
         head.data() + kHeadBytes - kCrcBytes);
   return head;
@@ -87,12 +86,12 @@ void CheckHead(std::span<const std::byte> bytes, const std::string& name) {
                name, kHeadBytes);
   }
   const auto version = Load<uint32_t>(bytes.subspan(kJournalMagic.size()));
-  if (version != kSchemaVersion) {
+  if (version != kJournalVersion) {
     ThrowError(ErrorKind::kFormat,
-               "{}: the journal has schema version {}, but this program goes "
-               "on with version {} only. Resume it with the version of isoloss "
-               "that began it.",
-               name, version, kSchemaVersion);
+               "{}: the journal has version {}, but this program goes on with "
+               "version {} only. Resume it with the version of isoloss that "
+               "began it.",
+               name, version, kJournalVersion);
   }
 }
 

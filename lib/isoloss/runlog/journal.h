@@ -22,6 +22,9 @@ namespace isoloss::runlog {
 
 /// The first bytes of a journal.
 inline constexpr std::string_view kJournalMagic = "isolossJ";
+/// Of head and records. Rows follow the layout, so a column more or less is
+/// another version.
+inline constexpr uint32_t kJournalVersion = 5;
 
 /// What a journal holds.
 struct JournalContent {

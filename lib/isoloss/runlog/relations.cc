@@ -348,24 +348,6 @@ std::string Pairs(const RunLog& log) {
   return "";
 }
 
-std::string Messages(const RunLog& log) {
-  const auto& x = log.exchange;
-  if (x.messages.empty() || x.crc_failures.empty() || x.resends.empty()) {
-    return "";
-  }
-  for (size_t row = 0; row < x.step.size(); ++row) {
-    if (x.resends[row] <= x.crc_failures[row] &&
-        x.crc_failures[row] <= x.messages[row]) {
-      continue;
-    }
-    return fmt::format(
-        "/exchange has {} resends, {} crc_failures and {} "
-        "messages at step {}",
-        x.resends[row], x.crc_failures[row], x.messages[row], x.step[row]);
-  }
-  return "";
-}
-
 constexpr RelationRule kRules[] = {
     {Relation::kStepRows, "the steps of /steps", Fault::kFile, &WrongStepRows},
     {Relation::kSomeSteps,
@@ -409,8 +391,6 @@ constexpr RelationRule kRules[] = {
      Fault::kFile, &Bytes},
     {Relation::kPairs, "sums over steps = those of bytes_by_pair", Fault::kFile,
      &Pairs},
-    {Relation::kMessages, "resends <= crc_failures <= messages", Fault::kFile,
-     &Messages},
     {Relation::kDigests, "of all tensors or of none", Fault::kFile,
      &WrongDigests},
     {Relation::kDefined, "NaN only where it has no meaning", Fault::kRun,

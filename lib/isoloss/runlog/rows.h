@@ -65,7 +65,7 @@ Provenance DecodeProvenance(std::span<const std::byte> bytes);
 /// order of the schema, as "/group/dataset at step S: A against B"; "" if
 /// there is none. Bits are compared: a NaN equals itself, 0 is not -0. Columns
 /// that one log lacks, events and what Field::reproducible excludes (clocks,
-/// /exchange's waits and damage) are left out.
+/// /exchange's waits) are left out.
 std::string FirstDifference(const RunLog& a, const RunLog& b);
 
 }  // namespace isoloss::runlog

@@ -166,8 +166,6 @@ struct ExchangeColumns {
   std::vector<int64_t> bytes_within_nodes;   ///< [S], not to oneself
   std::vector<int64_t> bytes_between_nodes;  ///< [S]
   std::vector<int64_t> messages;             ///< [S]
-  std::vector<int64_t> crc_failures;         ///< [S]
-  std::vector<int64_t> resends;              ///< [S]
   std::vector<int64_t> assignments;          ///< [S, L], T * K - drops
   std::vector<int64_t> dispatch_rows;        ///< [S, L], to the experts' ranks
   std::vector<int64_t> rank_rows;            ///< [S, L], distinct (token, rank)

@@ -315,11 +315,11 @@ template <typename Visitor, typename ExchangeT>
 void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   const auto column = [&visitor](const char* name, const char* unit,
                                  const char* description, auto& values,
-                                 Relation relation, bool reproducible = true) {
-    visitor.Column(Field{name, unit, description,
-                         Domain::Count().With(relation), 1, reproducible}
-                       .Only(When::kTransport),
-                   values);
+                                 Relation relation) {
+    visitor.Column(
+        Field{name, unit, description, Domain::Count().With(relation)}.Only(
+            When::kTransport),
+        values);
   };
   const auto by_rank = [&](const Field& field, auto& values,
                            When when = When::kTransport) {
@@ -352,12 +352,10 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
          exchange.bytes_within_nodes, Relation::kBytes);
   column("bytes_between_nodes", "byte", "Bytes between ranks of two nodes",
          exchange.bytes_between_nodes, Relation::kBytes);
-  column("messages", "message", "Messages received", exchange.messages,
-         Relation::kMessages);
-  column("crc_failures", "message", "Messages whose first copy was damaged",
-         exchange.crc_failures, Relation::kMessages, false);
-  column("resends", "message", "Of those, repaired by a second copy",
-         exchange.resends, Relation::kMessages, false);
+  visitor.Column(
+      Field{"messages", "message", "Messages received", Domain::Count()}.Only(
+          When::kTransport),
+      exchange.messages);
   by_layer("assignments", "row", "(token, slot) pairs with an expert",
            rows.With(Relation::kAssignments), exchange.assignments);
   by_layer("dispatch_rows", "row", "Rows that travelled to experts' ranks",

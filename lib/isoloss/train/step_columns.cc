@@ -20,15 +20,14 @@ using expert_parallel::Topology;
 constexpr double kNanosecond = 1e-9;
 
 /// Counters of this process as integers, laid end to end, so that processes can
-/// add them up: V * V bytes, V waits in nanoseconds, three counts.
+/// add them up: V * V bytes, V waits in nanoseconds, the messages.
 std::vector<int64_t> Pack(const transport::Counters& counters) {
   std::vector<int64_t> values(counters.bytes.data(),
                               counters.bytes.data() + counters.bytes.size());
   for (const double seconds : counters.wait_seconds) {
     values.push_back(std::llround(seconds / kNanosecond));
   }
-  values.insert(values.end(),
-                {counters.messages, counters.crc_failures, counters.resends});
+  values.push_back(counters.messages);
   return values;
 }
 
@@ -116,8 +115,6 @@ void RecordExchange(int64_t step, const model::Transformer& transformer,
     x.wait_seconds.push_back(static_cast<double>(*next++) * kNanosecond);
   }
   x.messages.push_back(*next++);
-  x.crc_failures.push_back(*next++);
-  x.resends.push_back(*next++);
 
   const size_t layers = transformer.tokens_per_expert().rows();
   x.layers = static_cast<int64_t>(layers);

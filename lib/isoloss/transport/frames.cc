@@ -31,13 +31,8 @@ FrameExchange::~FrameExchange() {
   // The link reads the buffers of what is under way. A peer that is gone never
   // takes them: then they are leaked, to whom they cannot harm any more.
   const auto idle = [&] {
-    bool all = std::all_of(controls_.begin(), controls_.end(),
-                           [](const auto& c) { return c->outstanding == 0; });
-    ForPeers([&](int peer) {
-      for (const SentFrame& frame : At(peer).sent) {
-        all = all && frame.outstanding == 0;
-      }
-    });
+    bool all = ControlsHaveLeft();
+    ForPeers([&](int peer) { all = all && At(peer).sent.outstanding == 0; });
     return all;
   };
   const auto poll = [&] {
@@ -79,12 +74,6 @@ bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
   }
 }
 
-/// Whether `peer` still owes a second copy: it does so even after its goodbye.
-bool FrameExchange::IsAskedAgain(int peer) const {
-  return At(peer).received[Slot(operation_.sequence)].asked_again ||
-         At(peer).second.asked_again;
-}
-
 /// Waits until `there(peer)` holds for all peers. Accounts the time to those it
 /// waited for.
 template <typename There>
@@ -105,7 +94,7 @@ void FrameExchange::AwaitPeers(const There& there) {
     });
     failure_.Check();
     for (const int peer : missing) {
-      if (At(peer).goodbye && !IsAskedAgain(peer)) {
+      if (At(peer).goodbye) {
         ThrowError(ErrorKind::kTransport,
                    "{}: process {} has ended its run, but process {} needs it "
                    "for this operation (operation {})",
@@ -128,9 +117,7 @@ void FrameExchange::AwaitPeers(const There& there) {
 void FrameExchange::TellWaiting(const std::vector<int>& missing) {
   const std::string text =
       fmt::format("{}, for {}", Where(operation_), SayMissing(missing));
-  ForPeers([&](int peer) {
-    PostControl(peer, Magic::kWaiting, operation_.sequence, text);
-  });
+  ForPeers([&](int peer) { PostControl(peer, Magic::kWaiting, text); });
 }
 
 std::string FrameExchange::SayMissing(const std::vector<int>& missing) const {
@@ -148,8 +135,6 @@ void FrameExchange::Start(const MessageHeader& operation) {
   // one's.
   ForPeers([&](int peer) {
     At(peer).received[Slot(operation.sequence + 1)].here = false;
-    At(peer).received[Slot(operation.sequence + 1)].asked_again = false;
-    At(peer).second = {};
   });
   operation_ = operation;
   // Frames that came before their time were not compared with anything.
@@ -166,56 +151,56 @@ void FrameExchange::Start(const MessageHeader& operation) {
 }
 
 std::span<std::byte> FrameExchange::Prepare(int peer, size_t payload_bytes) {
-  SentFrame& frame = At(peer).sent[Slot(operation_.sequence)];
-  if (!PollUntil(deadline_, [&] { return frame.outstanding == 0; })) {
-    Refuse(peer, "it did not take the frame of two operations before");
+  Outgoing& frame = At(peer).sent;
+  if (!PollUntil(deadline_, [&] {
+        failure_.Check();
+        return frame.outstanding == 0;
+      })) {
+    Refuse(peer,
+           fmt::format("it did not take the frame of the operation before "
+                       "within {:.3g} s, the deadline",
+                       deadline_.count()));
   }
-  MessageHeader header = operation_;
-  header.magic = Magic::kFrame;
-  header.source = static_cast<uint16_t>(link_.index());
-  header.destination = static_cast<uint16_t>(peer);
-  header.payload_bytes = payload_bytes;
-  frame.sequence = operation_.sequence;
   frame.bytes.ResizeUninitialized(1, kHeaderBytes + payload_bytes);
-  std::memcpy(frame.bytes.data(), &header, kHeaderBytes);
   return {frame.bytes.data() + kHeaderBytes, payload_bytes};
 }
 
 void FrameExchange::Send(int peer, size_t checked_bytes) {
-  SentFrame& frame = At(peer).sent[Slot(operation_.sequence)];
-  MessageHeader header = HeaderOf({frame.bytes.data(), frame.bytes.size()});
-  header.rows = checked_bytes;
-  Seal(header, {frame.bytes.data() + kHeaderBytes, checked_bytes});
-  std::memcpy(frame.bytes.data(), &header, kHeaderBytes);
-  PostWhole(peer, {frame.bytes.data(), frame.bytes.size()}, &frame.outstanding);
+  Post(peer, Magic::kFrame, checked_bytes, At(peer).sent);
 }
 
-void FrameExchange::PostWhole(int peer, std::span<const std::byte> bytes,
-                              int* outstanding) {
-  const size_t most = link_.most_parcel_bytes();
-  for (; bytes.size() > most; bytes = bytes.subspan(most)) {
-    link_.Post(peer, /*more=*/true, bytes.first(most), outstanding);
-  }
-  link_.Post(peer, /*more=*/false, bytes, outstanding);
-}
-
-void FrameExchange::PostControl(int peer, Magic magic, uint64_t sequence,
-                                const std::string& text) {
-  std::erase_if(controls_, [](const auto& c) { return c->outstanding == 0; });
-  Control& control = *controls_.emplace_back(std::make_unique<Control>());
+/// Seals `frame`, whose payload is written, and sends it.
+void FrameExchange::Post(int peer, Magic magic, size_t checked_bytes,
+                         Outgoing& frame) {
+  std::span<std::byte> bytes(frame.bytes.data(), frame.bytes.size());
   MessageHeader header = operation_;
   header.magic = magic;
   header.run_id = run_id_;
-  header.sequence = sequence;
   header.source = static_cast<uint16_t>(link_.index());
   header.destination = static_cast<uint16_t>(peer);
-  header.payload_bytes = header.rows = text.size();
-  Seal(header, std::as_bytes(std::span(text)));
+  header.payload_bytes = bytes.size() - kHeaderBytes;
+  header.rows = checked_bytes;
+  Seal(header, bytes.subspan(kHeaderBytes, checked_bytes));
+  std::memcpy(bytes.data(), &header, kHeaderBytes);
+  const size_t most = link_.most_parcel_bytes();
+  for (; bytes.size() > most; bytes = bytes.subspan(most)) {
+    link_.Post(peer, /*more=*/true, bytes.first(most), &frame.outstanding);
+  }
+  link_.Post(peer, /*more=*/false, bytes, &frame.outstanding);
+}
+
+void FrameExchange::PostControl(int peer, Magic magic,
+                                const std::string& text) {
+  std::erase_if(controls_, [](const auto& c) { return c->outstanding == 0; });
+  Outgoing& control = *controls_.emplace_back(std::make_unique<Outgoing>());
   control.bytes.ResizeUninitialized(1, kHeaderBytes + text.size());
-  std::memcpy(control.bytes.data(), &header, kHeaderBytes);
   std::memcpy(control.bytes.data() + kHeaderBytes, text.data(), text.size());
-  PostWhole(peer, {control.bytes.data(), control.bytes.size()},
-            &control.outstanding);
+  Post(peer, magic, text.size(), control);
+}
+
+bool FrameExchange::ControlsHaveLeft() const {
+  return std::all_of(controls_.begin(), controls_.end(),
+                     [](const auto& c) { return c->outstanding == 0; });
 }
 
 void FrameExchange::AwaitAll() {
@@ -228,38 +213,20 @@ std::span<const std::byte> FrameExchange::PayloadFrom(int peer) const {
       kHeaderBytes);
 }
 
-void FrameExchange::AwaitAgain(std::span<const int> peers) {
-  for (const int peer : peers) {
-    At(peer).second.asked_again = true;
-    PostControl(peer, Magic::kNack, operation_.sequence, "");
-  }
-  AwaitPeers([&](int peer) {
-    const ReceivedFrame& second = At(peer).second;
-    return second.here || !second.asked_again;
-  });
-}
-
-std::span<const std::byte> FrameExchange::SecondPayloadFrom(int peer) const {
-  return At(peer).second.parcel.span().subspan(kHeaderBytes);
-}
-
 void FrameExchange::AbortPeers(const std::string& reason) {
   if (told_by_peer_) return;  // who told this process tells all
   const std::string text = fmt::format("process {}: {}", link_.index(), reason);
   // Not waited for long: a peer that does not listen is to be given up.
   try {
-    ForPeers([&](int peer) { PostControl(peer, Magic::kAbort, 0, text); });
-    PollUntil(kFarewell, [&] {
-      return std::all_of(controls_.begin(), controls_.end(),
-                         [](const auto& c) { return c->outstanding == 0; });
-    });
+    ForPeers([&](int peer) { PostControl(peer, Magic::kAbort, text); });
+    PollUntil(kFarewell, [&] { return ControlsHaveLeft(); });
   } catch (const Error&) {  // a peer's frame is of no interest any more
   }
 }
 
 void FrameExchange::Finish() {
   try {
-    ForPeers([&](int peer) { PostControl(peer, Magic::kGoodbye, 0, ""); });
+    ForPeers([&](int peer) { PostControl(peer, Magic::kGoodbye, ""); });
     PollUntil(deadline_, [&] {
       bool all = true;
       ForPeers([&](int peer) { all = all && At(peer).goodbye; });

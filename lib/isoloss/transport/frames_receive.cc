@@ -47,9 +47,9 @@ void FrameExchange::Append(const Parcel& part, Parcel& whole) {
 
 void FrameExchange::Handle(Parcel& parcel) {
   const int peer = parcel.peer;
-  if (parcel.bytes < kHeaderBytes) return HandleDamaged(peer);
+  const std::string damage = HeaderDamage(parcel.span());
+  if (!damage.empty()) Refuse(peer, damage);
   const MessageHeader header = HeaderOf(parcel.span());
-  if (!IsIntact(header)) return HandleDamaged(peer);
   if (header.version != kMessageVersion) {
     Refuse(peer, fmt::format("message format is version {}, but this program "
                              "has version {}. Start the same program "
@@ -68,8 +68,6 @@ void FrameExchange::Handle(Parcel& parcel) {
   switch (header.magic) {
     case Magic::kFrame:
       return HandleFrame(parcel, header);
-    case Magic::kNack:
-      return ResendTo(peer, header.sequence);
     case Magic::kWaiting:
       At(peer).waits_for = TextOf(parcel);
       return;
@@ -89,12 +87,8 @@ void FrameExchange::Handle(Parcel& parcel) {
 
 void FrameExchange::HandleFrame(Parcel& parcel, const MessageHeader& header) {
   const int peer = parcel.peer;
-  if (parcel.bytes != kHeaderBytes + header.payload_bytes ||
-      header.rows > header.payload_bytes ||
-      Crc32c(parcel.span().subspan(kHeaderBytes, header.rows)) !=
-          header.payload_crc) {
-    return HandleDamaged(peer);
-  }
+  const std::string damage = PayloadDamage(parcel.span(), header.rows);
+  if (!damage.empty()) Refuse(peer, damage);
   const uint64_t now = operation_.sequence;
   if (header.sequence < now || header.sequence > now + 1) {
     Refuse(peer, fmt::format("it is of {} (operation {}), a {} frame: you are "
@@ -104,19 +98,12 @@ void FrameExchange::HandleFrame(Parcel& parcel, const MessageHeader& header) {
   }
   if (header.sequence == now) CheckOperation(peer, header);
   At(peer).waits_for.clear();
-  ReceivedFrame& first = At(peer).received[header.sequence % 2];
-  ReceivedFrame& second = At(peer).second;
-  if (!first.here) {
-    first.here = true;
-    resends_ += first.asked_again ? 1 : 0;
-    std::swap(first.parcel, parcel);
-  } else if (header.sequence == now && second.asked_again && !second.here) {
-    second.here = true;
-    std::swap(second.parcel, parcel);
-  } else {
+  ReceivedFrame& frame = At(peer).received[header.sequence % 2];
+  if (std::exchange(frame.here, true)) {
     Refuse(peer, fmt::format("it came twice ({}, operation {})", Where(header),
                              header.sequence));
   }
+  std::swap(frame.parcel, parcel);
 }
 
 /// The peer takes part in the operation that this process is in.
@@ -131,26 +118,6 @@ void FrameExchange::CheckOperation(int peer,
              "process {} is in {} (operation {}), you, process {}, are in {}. "
              "All processes must call the same operations in the same order.",
              peer, Where(header), header.sequence, link_.index(), Where(mine));
-}
-
-/// A frame whose own header or directory is damaged: it must be the next one
-/// due, since parcels keep their order.
-void FrameExchange::HandleDamaged(int peer) {
-  const uint64_t now = operation_.sequence;
-  ReceivedFrame& second = At(peer).second;
-  if (second.asked_again && !second.here) Refuse(peer, "damaged twice");
-  const uint64_t due = At(peer).received[now % 2].here ? now + 1 : now;
-  ReceivedFrame& frame = At(peer).received[due % 2];
-  if (std::exchange(frame.asked_again, true)) Refuse(peer, "damaged twice");
-  ++crc_failures_;
-  PostControl(peer, Magic::kNack, due, "");
-}
-
-void FrameExchange::ResendTo(int peer, uint64_t sequence) {
-  SentFrame& frame = At(peer).sent[sequence % 2];
-  // Not sent yet: what the peer could not read was something else.
-  if (frame.sequence != sequence) return;
-  PostWhole(peer, {frame.bytes.data(), frame.bytes.size()}, &frame.outstanding);
 }
 
 }  // namespace isoloss::transport

@@ -28,15 +28,17 @@ MessageHeader DueHeader(const MessageHeader& operation, int source,
   return header;
 }
 
-RankOutbox::RankOutbox(int rank, int ranks)
-    : rank_(rank), message_to_(static_cast<size_t>(ranks)) {
+RankOutbox::RankOutbox(int rank, const TransportOptions& options)
+    : rank_(rank),
+      options_(options),
+      message_to_(static_cast<size_t>(options.ranks)) {
   destinations_.reserve(message_to_.size());
 }
 
 void RankOutbox::Start(const MessageHeader& operation) {
   operation_ = operation;
   for (const int destination : destinations_) {
-    message_to_[static_cast<size_t>(destination)] = nullptr;
+    message_to_[static_cast<size_t>(destination)] = {};
   }
   destinations_.clear();
   if (chunks_.size() > 1) {
@@ -74,35 +76,27 @@ std::span<std::byte> RankOutbox::Add(int destination, const MessageSize& size) {
   }
   std::byte* place = Allocate(PaddedBytes(size.bytes));
   new (place) MessageHeader(DueHeader(operation_, rank_, destination, size));
-  message_to_[static_cast<size_t>(destination)] = place;
+  message_to_[static_cast<size_t>(destination)] = {place,
+                                                   kHeaderBytes + size.bytes};
   destinations_.push_back(destination);
   return {place + kHeaderBytes, size.bytes};
 }
 
 void RankOutbox::Seal() {
   for (const int destination : destinations_) {
-    std::byte* place = message_to_[static_cast<size_t>(destination)];
-    auto& header = *std::launder(reinterpret_cast<MessageHeader*>(place));
-    transport::Seal(header, {place + kHeaderBytes, header.payload_bytes});
+    const auto message = message_to_[static_cast<size_t>(destination)];
+    auto& header =
+        *std::launder(reinterpret_cast<MessageHeader*>(message.data()));
+    transport::Seal(header, message.subspan(kHeaderBytes));
+    if (options_.damage) options_.damage(rank_, destination, message);
   }
 }
 
-std::span<const std::byte> RankOutbox::MessageTo(int destination) const {
-  const std::byte* place = message_to_[static_cast<size_t>(destination)];
-  if (place == nullptr) return {};
-  const auto& header =
-      *std::launder(reinterpret_cast<const MessageHeader*>(place));
-  return {place, kHeaderBytes + header.payload_bytes};
-}
-
-RankInbox::RankInbox(int rank, const TransportOptions& options)
+RankInbox::RankInbox(int rank, int ranks)
     : rank_(rank),
-      options_(options),
-      expected_(static_cast<size_t>(options.ranks)),
+      expected_(static_cast<size_t>(ranks)),
       payload_(expected_.size()),
-      bytes_from_(expected_.size()) {
-  if (options.damage) copies_.resize(expected_.size());
-}
+      bytes_from_(expected_.size()) {}
 
 void RankInbox::Start(const MessageHeader& operation, const Expect& expect) {
   operation_ = operation;
@@ -117,48 +111,22 @@ void RankInbox::Refuse(int source, const std::string& problem) const {
              Where(operation_), source, rank_, problem);
 }
 
-std::span<const std::byte> RankInbox::ThroughDamage(
-    int source, int attempt, std::span<const std::byte> message) {
-  Matrix<std::byte>& copy = copies_[static_cast<size_t>(source)];
-  copy.ResizeUninitialized(1, message.size());
-  std::memcpy(copy.data(), message.data(), message.size());
-  options_.damage(source, rank_, attempt, {copy.data(), copy.size()});
-  return {copy.data(), copy.size()};
-}
-
-bool RankInbox::Deliver(int source, int attempt,
-                        std::span<const std::byte> message) {
+void RankInbox::Deliver(int source, std::span<const std::byte> message) {
   const MessageSize& size = expected(source);
   if (message.empty()) {
-    if (size.rows == 0) return true;
+    if (size.rows == 0) return;
     Refuse(source, fmt::format("nothing was sent, but {} rows in {} bytes are "
                                "expected",
                                size.rows, size.bytes));
   }
-  if (options_.damage) message = ThroughDamage(source, attempt, message);
   const MessageHeader due = DueHeader(operation_, source, rank_, size);
-  const Verdict verdict = Check(message, due);
-  if (verdict == Verdict::kGood) {
-    payload_[static_cast<size_t>(source)] = message.subspan(kHeaderBytes);
-    if (MovesRows(due.kind)) {
-      bytes_from_[static_cast<size_t>(source)] +=
-          static_cast<int64_t>(size.bytes);
-      ++messages_;
-    }
-    ++delivered_;
-    resends_ += attempt;
-    return true;
-  }
-  if (verdict == Verdict::kWrong) Refuse(source, Explain(message, due));
-  if (attempt == 0) {
-    ++crc_failures_;
-    return false;
-  }
-  Refuse(source, "damaged twice: " + Explain(message, due));
-}
-
-void RankInbox::DeliverLocal(int source, std::span<const std::byte> message) {
-  if (!Deliver(source, 0, message)) Deliver(source, 1, message);
+  const std::string problem = Problem(message, due);
+  if (!problem.empty()) Refuse(source, problem);
+  payload_[static_cast<size_t>(source)] = message.subspan(kHeaderBytes);
+  ++delivered_;
+  if (!MovesRows(due.kind)) return;
+  bytes_from_[static_cast<size_t>(source)] += static_cast<int64_t>(size.bytes);
+  ++messages_;
 }
 
 std::span<const std::byte> RankInbox::From(int source) const {
@@ -171,8 +139,6 @@ void RankInbox::MoveCountersTo(Counters& counters) {
     bytes_from_[source] = 0;
   }
   counters.messages += std::exchange(messages_, 0);
-  counters.crc_failures += std::exchange(crc_failures_, 0);
-  counters.resends += std::exchange(resends_, 0);
 }
 
 }  // namespace isoloss::transport

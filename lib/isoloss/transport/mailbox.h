@@ -21,10 +21,10 @@ MessageHeader DueHeader(const MessageHeader& operation, int source,
                         int destination, const MessageSize& size);
 
 /// The Outbox of one rank. Messages lie in memory sealed, each a header and its
-/// payload, until the next Start: they are the retained originals of resends.
+/// payload, until the next Start.
 class RankOutbox final : public Outbox {
  public:
-  RankOutbox(int rank, int ranks);
+  RankOutbox(int rank, const TransportOptions& options);
 
   /// Forgets the messages of the operation before.
   void Start(const MessageHeader& operation);
@@ -34,15 +34,18 @@ class RankOutbox final : public Outbox {
 
   size_t messages() const { return destinations_.size(); }
   /// The sealed message, empty if there is none.
-  std::span<const std::byte> MessageTo(int destination) const;
+  std::span<const std::byte> MessageTo(int destination) const {
+    return message_to_[static_cast<size_t>(destination)];
+  }
 
  private:
   std::byte* Allocate(size_t bytes);
 
   int rank_;
+  const TransportOptions& options_;
   MessageHeader operation_;
-  std::vector<std::byte*> message_to_;  // [V], null: none
-  std::vector<int> destinations_;       // those that have a message
+  std::vector<std::span<std::byte>> message_to_;  // [V], empty: none
+  std::vector<int> destinations_;                 // those that have a message
   /// Payloads may not move while a phase runs, so more room is a new chunk;
   /// Start merges the chunks.
   std::vector<Matrix<std::byte>> chunks_;
@@ -52,7 +55,7 @@ class RankOutbox final : public Outbox {
 /// The Inbox of one rank, with what it counts of Counters.
 class RankInbox final : public Inbox {
  public:
-  RankInbox(int rank, const TransportOptions& options);
+  RankInbox(int rank, int ranks);
 
   /// Asks `expect` for the sizes of this rank's messages.
   void Start(const MessageHeader& operation, const Expect& expect);
@@ -61,18 +64,12 @@ class RankInbox final : public Inbox {
     return expected_[static_cast<size_t>(source)];
   }
 
-  /// Delivers a copy (number `attempt`) of a message; `message` is empty if
-  /// there is none. A good one is kept, by reference. Returns whether the
-  /// message is settled; false: its first copy is damaged, another is wanted.
-  /// Errors   TransportError if it is not the message that is due, or damaged
-  ///          twice.
-  bool Deliver(int source, int attempt, std::span<const std::byte> message);
+  /// Delivers a message, which is kept by reference; empty: there is none.
+  /// Errors   TransportError if it is damaged or not the message that is due.
+  void Deliver(int source, std::span<const std::byte> message);
 
-  /// How many messages are settled.
+  /// How many messages were delivered.
   size_t delivered() const { return delivered_; }
-
-  /// Delivers from memory that this process shares with the sender.
-  void DeliverLocal(int source, std::span<const std::byte> message);
 
   std::span<const std::byte> From(int source) const override;
 
@@ -81,21 +78,15 @@ class RankInbox final : public Inbox {
 
  private:
   [[noreturn]] void Refuse(int source, const std::string& problem) const;
-  std::span<const std::byte> ThroughDamage(int source, int attempt,
-                                           std::span<const std::byte> message);
 
   int rank_;
-  const TransportOptions& options_;
   MessageHeader operation_;
   std::vector<MessageSize> expected_;                // [V]
   std::vector<std::span<const std::byte>> payload_;  // [V]
-  std::vector<Matrix<std::byte>> copies_;            // [V] if options.damage
   size_t delivered_ = 0;
 
   std::vector<int64_t> bytes_from_;  // [V]
   int64_t messages_ = 0;
-  int64_t crc_failures_ = 0;
-  int64_t resends_ = 0;
 };
 
 /// Calls a phase of `rank` and turns what it throws into a TransportError that

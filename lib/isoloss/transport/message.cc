@@ -26,7 +26,15 @@ std::string Name(Magic magic) {
   return fmt::format("0x{:08X}", value);
 }
 
-/// What is wrong with an intact header; "" if nothing.
+std::string Damaged(const std::string& how) {
+  return fmt::format(
+      "damaged on the way: {}. Start the run again with --resume; if it "
+      "happens "
+      "again, look for a faulty network or memory.",
+      how);
+}
+
+/// What is wrong with an intact header that is not the one due.
 std::string ExplainFields(const MessageHeader& got, const MessageHeader& due) {
   if (got.magic != due.magic) {
     return fmt::format("magic is {}, but {} is due", Name(got.magic),
@@ -55,12 +63,9 @@ std::string ExplainFields(const MessageHeader& got, const MessageHeader& due) {
                        got.source, got.destination, due.source,
                        due.destination);
   }
-  if (got.rows != due.rows || got.payload_bytes != due.payload_bytes) {
-    return fmt::format(
-        "it has {} rows in {} bytes, but {} rows in {} bytes are expected",
-        got.rows, got.payload_bytes, due.rows, due.payload_bytes);
-  }
-  return "";
+  return fmt::format(
+      "it has {} rows in {} bytes, but {} rows in {} bytes are expected",
+      got.rows, got.payload_bytes, due.rows, due.payload_bytes);
 }
 
 }  // namespace
@@ -70,46 +75,44 @@ void Seal(MessageHeader& header, std::span<const std::byte> checked) {
   header.header_crc = HeaderCrc(header);
 }
 
-bool IsIntact(const MessageHeader& header) {
-  return header.header_crc == HeaderCrc(header);
-}
-
-Verdict Check(std::span<const std::byte> message, const MessageHeader& due) {
-  if (message.size() < kHeaderBytes) return Verdict::kDamaged;
-  const MessageHeader got = HeaderOf(message);
-  if (!IsIntact(got)) return Verdict::kDamaged;
-  if (std::memcmp(&got, &due, kComparedBytes) != 0 ||
-      message.size() != kHeaderBytes + got.payload_bytes) {
-    return Verdict::kWrong;
-  }
-  return Crc32c(message.subspan(kHeaderBytes)) == got.payload_crc
-             ? Verdict::kGood
-             : Verdict::kDamaged;
-}
-
-std::string Explain(std::span<const std::byte> message,
-                    const MessageHeader& due) {
+std::string HeaderDamage(std::span<const std::byte> message) {
   if (message.size() < kHeaderBytes) {
-    return fmt::format("it has {} bytes, but a header alone has {}",
-                       message.size(), kHeaderBytes);
+    return Damaged(fmt::format("it has {} bytes, but a header alone has {}",
+                               message.size(), kHeaderBytes));
   }
   const MessageHeader got = HeaderOf(message);
-  if (const uint32_t crc = HeaderCrc(got); got.header_crc != crc) {
-    return fmt::format(
-        "header CRC32C is 0x{:08X}, but the header says 0x{:08X}", crc,
-        got.header_crc);
+  const uint32_t crc = HeaderCrc(got);
+  if (got.header_crc == crc) return "";
+  return Damaged(
+      fmt::format("header CRC32C is 0x{:08X}, but the header says 0x{:08X}",
+                  crc, got.header_crc));
+}
+
+std::string PayloadDamage(std::span<const std::byte> message, size_t checked) {
+  const MessageHeader got = HeaderOf(message);
+  if (message.size() != kHeaderBytes + got.payload_bytes ||
+      checked > got.payload_bytes) {
+    return Damaged(fmt::format("{} bytes arrived, but its header announces {}",
+                               message.size(),
+                               kHeaderBytes + got.payload_bytes));
   }
-  if (std::string fields = ExplainFields(got, due); !fields.empty()) {
-    return fields;
-  }
-  if (message.size() != kHeaderBytes + got.payload_bytes) {
-    return fmt::format("{} bytes arrived, but its header announces {}",
-                       message.size(), kHeaderBytes + got.payload_bytes);
-  }
-  const uint32_t crc = Crc32c(message.subspan(kHeaderBytes));
+  const uint32_t crc = Crc32c(message.subspan(kHeaderBytes, checked));
   if (crc == got.payload_crc) return "";
-  return fmt::format("payload CRC32C is 0x{:08X}, but the header says 0x{:08X}",
-                     crc, got.payload_crc);
+  return Damaged(
+      fmt::format("payload CRC32C is 0x{:08X}, but the header says 0x{:08X}",
+                  crc, got.payload_crc));
+}
+
+std::string Problem(std::span<const std::byte> message,
+                    const MessageHeader& due) {
+  if (std::string damage = HeaderDamage(message); !damage.empty()) {
+    return damage;
+  }
+  const MessageHeader got = HeaderOf(message);
+  if (std::memcmp(&got, &due, kComparedBytes) != 0) {
+    return ExplainFields(got, due);
+  }
+  return PayloadDamage(message, got.payload_bytes);
 }
 
 MessageHeader HeaderOf(std::span<const std::byte> message) {

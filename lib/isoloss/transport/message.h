@@ -23,7 +23,6 @@ constexpr uint16_t kMessageVersion = 1;
 enum class Magic : uint32_t {
   kMessage = 0x4D4F5349,  ///< "ISOM": one rank's message to another
   kFrame = 0x464F5349,    ///< "ISOF": all messages of a process to another
-  kNack = 0x4E4F5349,     ///< "ISON": please send a frame once more
   kWaiting = 0x574F5349,  ///< "ISOW": has waited long; the payload: for whom
   kAbort = 0x414F5349,    ///< "ISOA": the job is over; the payload says why
   kGoodbye = 0x474F5349,  ///< "ISOG": nothing more will come
@@ -62,22 +61,18 @@ constexpr size_t PaddedBytes(size_t payload_bytes) {
 /// their own).
 void Seal(MessageHeader& header, std::span<const std::byte> checked);
 
-/// Whether the header is as its sender sealed it.
-bool IsIntact(const MessageHeader& header);
+/// What the wire did to the header at the start of `message`: "damaged on the
+/// way: header CRC32C is 0x…, …"; "" if it is as its sender sealed it.
+std::string HeaderDamage(std::span<const std::byte> message);
 
-enum class Verdict {
-  kGood,
-  kDamaged,  ///< a CRC does not fit: the wire changed it, a second copy helps
-  kWrong,    ///< intact, but not the message that is due
-};
+/// The same of the first `checked` bytes of the payload, behind a header that
+/// is intact. The message is cut short if it lacks some of them.
+std::string PayloadDamage(std::span<const std::byte> message, size_t checked);
 
-/// Compares a delivered message, header and payload, with the header that is
-/// due (whose CRCs do not matter).
-Verdict Check(std::span<const std::byte> message, const MessageHeader& due);
-
-/// Why Check found fault with `message`: "payload CRC32C is 0x… but its header
-/// says 0x…". For messages it found good: "".
-std::string Explain(std::span<const std::byte> message,
+/// Why a delivered message, header and payload, can't be taken for the one that
+/// is due (the CRCs of `due` do not matter): it is damaged, or intact but
+/// another one. "": nothing is wrong.
+std::string Problem(std::span<const std::byte> message,
                     const MessageHeader& due);
 
 /// The header at the start of `message`, which has at least 64 bytes.

@@ -71,10 +71,9 @@ ProcessTransport::ProcessTransport(const char* name,
   outboxes_.reserve(static_cast<size_t>(local_.size()));
   inboxes_.reserve(outboxes_.capacity());
   for (int rank = local_.first; rank < local_.end; ++rank) {
-    outboxes_.emplace_back(rank, ranks());
-    inboxes_.emplace_back(rank, options_);
+    outboxes_.emplace_back(rank, options_);
+    inboxes_.emplace_back(rank, ranks());
   }
-  damaged_.resize(inboxes_.size());
   if (processes() > 1) {
     frames_ = std::make_unique<FrameExchange>(
         *link_, run_id_, options_.deadline_seconds, failure_);
@@ -146,60 +145,42 @@ void ProcessTransport::AllToAll(const Operation& operation,
     }
     ForLocalRanks([&](int rank) {
       Deliver(rank, expect);
-      if (damaged_[Local(rank)].empty()) Consumed(rank, consume);
+      RunPhase(operation_, rank, "consume",
+               [&] { consume(rank, inboxes_[Local(rank)]); });
     });
-    if (frames_) RepairAndConsume(consume);
   });
 }
 
-void ProcessTransport::Consumed(int rank, const Consume& consume) {
-  RunPhase(operation_, rank, "consume",
-           [&] { consume(rank, inboxes_[Local(rank)]); });
-}
-
-/// Gives `rank` all messages for it; keeps which of other processes' are
-/// damaged.
+/// Gives `rank` all messages for it.
 void ProcessTransport::Deliver(int rank, const Expect& expect) {
   RankInbox& inbox = inboxes_[Local(rank)];
-  damaged_[Local(rank)].clear();
   RunPhase(operation_, rank, "expect",
            [&] { inbox.Start(operation_, expect); });
   for (int source = local_.first; source < local_.end; ++source) {
-    inbox.DeliverLocal(source, outboxes_[Local(source)].MessageTo(rank));
+    inbox.Deliver(source, outboxes_[Local(source)].MessageTo(rank));
   }
-  ForPeers([&](int peer) {
-    DeliverSection(rank, peer, frames_->PayloadFrom(peer),
-                   [&](int source, std::span<const std::byte> message) {
-                     if (!inbox.Deliver(source, 0, message)) {
-                       damaged_[Local(rank)].push_back(source);
-                     }
-                   });
-  });
+  ForPeers([&](int peer) { DeliverSection(rank, peer); });
 }
 
 /// Walks through the messages of `peer`'s ranks to `rank`. Each is as long as
-/// expected; a length in a header may be damaged.
-template <typename Visit>
-void ProcessTransport::DeliverSection(int rank, int peer,
-                                      std::span<const std::byte> payload,
-                                      const Visit& visit) {
-  const RankInbox& inbox = inboxes_[Local(rank)];
-  auto rest = SectionDirectory(local_).Section(payload, rank);
+/// expected, or is refused.
+void ProcessTransport::DeliverSection(int rank, int peer) {
+  RankInbox& inbox = inboxes_[Local(rank)];
+  auto rest =
+      SectionDirectory(local_).Section(frames_->PayloadFrom(peer), rank);
   const RankRange sources = RanksOf(peer);
   for (int source = sources.first; source < sources.end; ++source) {
-    const MessageSize& size = inbox.expected(source);
-    const size_t bytes = kHeaderBytes + size.bytes;
-    const bool expected = size.rows > 0;
-    const MessageHeader next = rest.empty() ? MessageHeader{} : HeaderOf(rest);
-    const bool comes = !rest.empty() && next.source == source;
-    if (!expected && !comes) continue;
-    if (!comes && (rest.empty() || IsIntact(next))) {
-      visit(source, {});  // missing: what follows is another's
-      continue;
-    }
-    if (!expected && !IsIntact(next)) continue;  // the name is damaged, too
-    visit(source, rest.first(std::min(rest.size(), bytes)));
-    rest = rest.subspan(std::min(rest.size(), PaddedBytes(size.bytes)));
+    const MessageSize& due = inbox.expected(source);
+    // A damaged header can't say whose it is: it is the next one due. An intact
+    // one of another source stands where this source's is missing.
+    const bool comes = !rest.empty() && (HeaderDamage(rest).empty()
+                                             ? HeaderOf(rest).source == source
+                                             : due.rows > 0);
+    inbox.Deliver(source, rest.first(comes ? std::min(rest.size(),
+                                                      kHeaderBytes + due.bytes)
+                                           : 0));
+    if (comes)
+      rest = rest.subspan(std::min(rest.size(), PaddedBytes(due.bytes)));
   }
   if (rest.empty()) return;
   ThrowError(
@@ -231,37 +212,6 @@ void ProcessTransport::SendMessages() {
       directory.SetEnd(payload, rank, end);
     }
     frames_->Send(peer, directory.bytes());
-  });
-}
-
-/// Gets what was damaged a second time, for the ranks that had to wait for it.
-void ProcessTransport::RepairAndConsume(const Consume& consume) {
-  std::vector<int> peers;
-  ForPeers([&](int peer) {
-    const RankRange sources = RanksOf(peer);
-    for (const std::vector<int>& damaged : damaged_) {
-      if (std::any_of(damaged.begin(), damaged.end(),
-                      [&](int source) { return sources.Has(source); })) {
-        peers.push_back(peer);
-        break;
-      }
-    }
-  });
-  if (peers.empty()) return;
-  frames_->AwaitAgain(peers);
-  ForLocalRanks([&](int rank) {
-    const std::vector<int>& damaged = damaged_[Local(rank)];
-    if (damaged.empty()) return;
-    for (const int peer : peers) {
-      DeliverSection(rank, peer, frames_->SecondPayloadFrom(peer),
-                     [&](int source, std::span<const std::byte> message) {
-                       if (std::find(damaged.begin(), damaged.end(), source) !=
-                           damaged.end()) {
-                         inboxes_[Local(rank)].Deliver(source, 1, message);
-                       }
-                     });
-    }
-    Consumed(rank, consume);
   });
 }
 
@@ -320,8 +270,6 @@ Counters ProcessTransport::TakeCounters() {
   counters.wait_seconds.resize(static_cast<size_t>(ranks()));
   for (RankInbox& inbox : inboxes_) inbox.MoveCountersTo(counters);
   if (frames_ == nullptr) return counters;
-  counters.crc_failures += frames_->TakeFailures();
-  counters.resends += frames_->TakeResends();
   ForPeers([&](int peer) {
     const RankRange sources = RanksOf(peer);
     std::fill(counters.wait_seconds.begin() + sources.first,

@@ -62,11 +62,7 @@ class ProcessTransport final : public Transport {
 
   void SendMessages();
   void Deliver(int rank, const Expect& expect);
-  template <typename Visit>
-  void DeliverSection(int rank, int peer, std::span<const std::byte> payload,
-                      const Visit& visit);
-  void RepairAndConsume(const Consume& consume);
-  void Consumed(int rank, const Consume& consume);
+  void DeliverSection(int rank, int peer);
   void GatherFromPeers(size_t bytes);
 
   size_t Local(int rank) const {
@@ -89,8 +85,6 @@ class ProcessTransport final : public Transport {
 
   std::vector<RankOutbox> outboxes_;  // of local ranks
   std::vector<RankInbox> inboxes_;
-  /// Of each local rank: sources whose first copy was damaged.
-  std::vector<std::vector<int>> damaged_;
   Matrix<std::byte> gathered_;
 };
 

@@ -81,8 +81,8 @@ class RankThreads::Shared {
         publishing_(ranks()),
         consuming_(ranks()) {
     for (int rank = 0; rank < options.ranks; ++rank) {
-      outboxes_.emplace_back(rank, options.ranks);
-      inboxes_.emplace_back(rank, options);
+      outboxes_.emplace_back(rank, options);
+      inboxes_.emplace_back(rank, options.ranks);
       waited_.emplace_back(ranks());
     }
   }
@@ -268,8 +268,8 @@ void RankThreads::Shared::DeliverAll(int rank) {
   for (const int source : sources) {
     // Of whom nothing is expected may not have published yet.
     if (inbox.expected(source).rows == 0) continue;
-    inbox.DeliverLocal(source,
-                       outboxes_[static_cast<size_t>(source)].MessageTo(rank));
+    inbox.Deliver(source,
+                  outboxes_[static_cast<size_t>(source)].MessageTo(rank));
   }
 }
 
@@ -303,8 +303,8 @@ void RankThreads::Shared::FindUnexpected() {
       RankInbox& inbox = inboxes_[static_cast<size_t>(rank)];
       for (int source = 0; source < options.ranks; ++source) {
         if (inbox.expected(source).rows > 0) continue;
-        inbox.DeliverLocal(
-            source, outboxes_[static_cast<size_t>(source)].MessageTo(rank));
+        inbox.Deliver(source,
+                      outboxes_[static_cast<size_t>(source)].MessageTo(rank));
       }
     }
   } catch (const Error& error) {

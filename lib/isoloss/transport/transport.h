@@ -75,16 +75,14 @@ struct Counters {
   /// operations that move rows; gradients between processes, for one, depend on
   /// how a run is executed.
   Matrix<int64_t> bytes;
-  int64_t messages = 0;      ///< received, of the same operations
-  int64_t crc_failures = 0;  ///< messages whose first copy was damaged
-  int64_t resends = 0;       ///< of those, repaired by a second copy
+  int64_t messages = 0;  ///< received, of the same operations
   /// [V] seconds that receivers of this process waited for each source.
   std::vector<double> wait_seconds;
 };
 
-/// Errors of all calls: TransportError once a message is damaged twice, missing
-/// when the deadline is over, of an unexpected size, or of another operation
-/// (both are named), and for everybody once Abort was called or a phase threw.
+/// Errors of all calls: TransportError once a message is damaged, missing when
+/// the deadline is over, of an unexpected size, or of another operation (both
+/// are named), and for everybody once Abort was called or a phase threw.
 /// Messages name step, operation, rank and peer. Errors are sticky: every later
 /// call fails with the first reason. No call lasts longer than the deadline
 /// beyond the work of its own phases.
@@ -147,11 +145,9 @@ struct TransportOptions {
   /// `mpi`: folder that takes a file with the reason if this process ends the
   /// job (the launcher's exit code may lose it); empty: none.
   std::string reason_folder = {};
-  /// For tests: called on each copy of a sealed message (header and payload) as
-  /// it is delivered; attempt 0 is the first copy, 1 the resend. What it
+  /// For tests: called on each sealed message (header and payload). What it
   /// changes is damage on the wire.
-  std::function<void(int source, int destination, int attempt,
-                     std::span<std::byte> message)>
+  std::function<void(int source, int destination, std::span<std::byte> message)>
       damage = {};
 };
 

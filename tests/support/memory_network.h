@@ -1,4 +1,4 @@
-// Links between endpoints in one process, for tests: what a network may do to
+// Links between endpoints in one process: what a network may do to
 // parcels, and what may happen to a process, on demand.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "isoloss/transport/memory_link.h"
+#include "support/memory_network.h"
 
 #include <cstring>
 #include <mutex>
