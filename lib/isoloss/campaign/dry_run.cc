@@ -66,7 +66,7 @@ void PrintCost(const train::Experiment& experiment,
                kept == 1 ? " is" : "s are");
   }
   if (runs.empty()) return;
-  const train::Crew crew = train::CrewFor(experiment, runs.size());
+  const Crew crew = train::CrewFor(experiment, runs.size());
   const double memory = train::EstimatedBytes(experiment);
   fmt::print(
       "\n# cost of {} run{} of {} steps, {} side by side on {} thread{}\n",

@@ -5,16 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/job_pool.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::train {
 
-/// Threads in all, and how many runs share them.
-struct Crew {
-  int workers = 1;
-  int side_by_side = 1;
-};
-
+/// The threads of an experiment, and how many of so many runs share them.
 /// Processes of one job run one run after the other, all in the same order; a
 /// job of one does too, because MPI is for one thread. Processes that the
 /// launcher did not bind to processors of their own are taken to share the

@@ -9,19 +9,16 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <exception>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <system_error>
-#include <thread>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/base/job_pool.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/new_folder.h"
-#include "isoloss/base/threads.h"
 #include "isoloss/probes/dump.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recorder.h"
@@ -232,7 +229,7 @@ void RemoveReasons(const fs::path& folder) {
   for (const fs::path& reason : reasons) fs::remove(reason);
 }
 
-/// Hands out runs to executing threads and collects what they leave.
+/// Executes runs side by side and collects what they leave.
 class Runner {
  public:
   Runner(const Experiment& experiment, const std::vector<Run>& runs,
@@ -254,26 +251,18 @@ class Runner {
   }
 
   std::vector<fs::path> Execute() {
-    const auto [workers, side_by_side] = CrewFor(experiment_, MissingOf(kept_));
-    std::vector<std::thread> threads;
-    try {
-      for (int i = 0; i < side_by_side; ++i) {
-        // The first few share what does not divide evenly.
-        const int team_size =
-            workers / side_by_side + (i < workers % side_by_side ? 1 : 0);
-        threads.emplace_back([this, team_size] { Work(team_size); });
-      }
-    } catch (...) {  // the system gives no more threads
-      Fail();
-    }
-    for (std::thread& thread : threads) thread.join();
-    if (error_ != nullptr) std::rethrow_exception(error_);
+    pool_.Run(
+        runs_.size(), CrewFor(experiment_, MissingOf(kept_)),
+        [this] { return NoMoreRuns(); },
+        [this](size_t run, ThreadTeam& team) {
+          if (!kept_[run] || IsShared()) ExecuteOne(run, team);
+        });
     return std::move(paths_);
   }
 
  private:
   bool Stopped() const {
-    return failed_.load() || (hooks_.stop != nullptr && hooks_.stop->load());
+    return pool_.failed() || (hooks_.stop != nullptr && hooks_.stop->load());
   }
   /// Shall no other run begin? Processes of one job must agree on it, so they
   /// begin it, and stop by a vote.
@@ -284,25 +273,6 @@ class Runner {
 
   /// Several processes agree on each run, also on one that is whole.
   static bool IsShared() { return transport::DetectLaunch().processes > 1; }
-
-  void Work(int team_size) {
-    try {
-      ThreadTeam team(team_size);
-      for (size_t run = next_.fetch_add(1); run < runs_.size() && !NoMoreRuns();
-           run = next_.fetch_add(1)) {
-        if (!kept_[run] || IsShared()) ExecuteOne(run, team);
-      }
-    } catch (...) {
-      Fail();
-    }
-  }
-
-  /// Keeps the exception being handled, if it is the first, and stops the runs.
-  void Fail() {
-    const std::lock_guard lock(mutex_);
-    if (error_ == nullptr) error_ = std::current_exception();
-    failed_.store(true);
-  }
 
   void ExecuteOne(size_t run, ThreadTeam& team) {
     const Run& what = runs_[run];
@@ -344,11 +314,8 @@ class Runner {
   const RunnerHooks& hooks_;
   const bool speaks_;  // of several processes, the first one
   std::vector<fs::path> paths_;
-  std::atomic<size_t> next_{0};
-  std::atomic<bool> failed_{false};
+  JobPool pool_;
   std::atomic<bool> ended_{false};  // a run was stopped
-  std::mutex mutex_;
-  std::exception_ptr error_;  // guarded by mutex_ until the threads have joined
 };
 
 }  // namespace

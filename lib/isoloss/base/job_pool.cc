@@ -1,0 +1,41 @@
+#include "isoloss/base/job_pool.h"
+
+#include <thread>
+#include <vector>
+
+namespace isoloss {
+
+void JobPool::Run(size_t jobs, const Crew& crew,
+                  const std::function<bool()>& no_more, const Job& job) {
+  const auto work = [&](int worker) {
+    try {
+      ThreadTeam team(crew.workers / crew.side_by_side +
+                      (worker < crew.workers % crew.side_by_side ? 1 : 0));
+      while (!failed() && !no_more()) {
+        const size_t next = next_.fetch_add(1);
+        if (next >= jobs) return;
+        job(next, team);
+      }
+    } catch (...) {
+      Fail();
+    }
+  };
+  std::vector<std::thread> threads;
+  try {
+    for (int i = 1; i < crew.side_by_side; ++i) threads.emplace_back(work, i);
+  } catch (...) {  // the system gives no more threads
+    Fail();
+  }
+  work(0);
+  for (std::thread& thread : threads) thread.join();
+  if (error_ != nullptr) std::rethrow_exception(error_);
+}
+
+/// Keeps the exception being handled, if it is the first.
+void JobPool::Fail() {
+  const std::lock_guard lock(mutex_);
+  if (error_ == nullptr) error_ = std::current_exception();
+  failed_.store(true);
+}
+
+}  // namespace isoloss
