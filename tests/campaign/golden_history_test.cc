@@ -58,6 +58,39 @@ TEST_F(GoldenHistory, NoWordOfItCanBeChanged) {
   }
 }
 
+// The text by which the chains of golden/ were computed.
+TEST_F(GoldenHistory, ItsTextStaysAsItIs) {
+  EXPECT_THAT(
+      Written(),
+      ::testing::StartsWith(
+          "# Why the goldens of this folder are what they are, oldest first. "
+          "Written by\n# `isoloss golden update`; each chain is a digest of "
+          "its entry and of all before.\n\n[[entry]]\nchain = \""));
+  EXPECT_THAT(Written(),
+              ::testing::EndsWith(
+                  "\"\ntool = \"isoloss 0.1.0\"\ncommit = "
+                  "\"0123456789ab\"\nreason = \"A \\\"second\\\" "
+                  "reason\\\\\"\naccepted = []\n[[entry.golden]]\nname = "
+                  "\"bf16-seed1\"\nbefore = \"\"\nafter = "
+                  "\"00000000000000bb\"\nverdict = \"new\"\n"));
+}
+
+TEST_F(GoldenHistory, NamesPlaceAndRuleOfWhatItDoesNotWrite) {
+  const auto expect = [&](const std::string& text, const std::string& words) {
+    Write(text);
+    try {
+      History::Read(file_);
+      ADD_FAILURE() << text << " was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr(words)) << text;
+    }
+  };
+  expect("entry = 1\n", "history.toml:1:9: `entry` is 1, but must be a list");
+  expect("[[entry]]\ntool = 5\n", "history.toml:2:8: `entry.tool` is 5");
+  expect("[[entry]]\ntols = ''\n", "unknown key `entry.tols`");
+  expect("[[entry]\n", "restore it");
+}
+
 TEST_F(GoldenHistory, NoEntryCanBeTakenOut) {
   std::string text = Written();
   const size_t second = text.find("[[entry]]", text.find("[[entry]]") + 1);

@@ -80,6 +80,11 @@ TEST_F(GoldenSuite, RefusesLanesThatWouldTestNothing) {
                 "must name one for each of the 1 of `stops`");
   ExpectRefused("[lanes.x]\nstops = [1]\nloses = ['journals']\n",
                 "Did you mean `journal`?");
+  ExpectRefused("[lanes.x]\nstops = [1]\nloses = []\n",
+                "suite.toml:3:9: `lanes.x.loses` is [], but must be a list of "
+                "some of checkpoint, record");
+  ExpectRefused("[lanes.x]\nstops = [1, 2]\nresumes = [1, 1]\n",
+                "`lanes.x.resumes` holds 1 twice");
 }
 
 /// A run of 4 steps with /exchange rows of each.

@@ -4,9 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "isoloss/base/error.h"
 
 namespace isoloss::gate {
@@ -30,20 +27,6 @@ TEST(Policy, DefaultsLieWithinTheirRangesAndSurviveARoundTrip) {
 
   EXPECT_EQ(FormatPolicy(ParsePolicy(text, "gate.toml")), text);
   EXPECT_EQ(FormatPolicy(ParsePolicy("", "gate.toml")), text);
-}
-
-TEST(Policy, DocumentationListsEveryKeyWithItsDefault) {
-  std::ifstream file(ISOLOSS_SOURCE_DIR "/docs/gate.md");
-  const std::string documentation{std::istreambuf_iterator<char>(file), {}};
-  std::istringstream keys(FormatPolicy(Policy()));
-
-  for (std::string line; std::getline(keys, line);) {
-    const size_t equals = line.find(" = ");
-    std::string value = line.substr(equals + 3);
-    if (value.front() == '"') value = "`" + value + "`";
-    EXPECT_THAT(documentation, HasSubstr("| `" + line.substr(0, equals) +
-                                         "` | " + value + " |"));
-  }
 }
 
 TEST(Policy, ReadsEveryKey) {
@@ -77,30 +60,34 @@ TEST(Policy, ReadsWhatItFormats) {
 
 TEST(Policy, NamesLineAndNearestKeyOfAnUnknownOne) {
   EXPECT_THAT(ErrorOf("alpha = 0.05\nmargin_procent = 0.25\n"),
-              AllOf(HasSubstr("gate.toml:2: unknown key `margin_procent`"),
+              AllOf(HasSubstr("gate.toml:2:1: unknown key `margin_procent`"),
                     HasSubstr("Did you mean `margin_percent`?")));
 }
 
 TEST(Policy, NamesLineAndRuleOfABadValue) {
-  EXPECT_THAT(ErrorOf("\nmargin_percent = 0"),
-              HasSubstr("gate.toml:2: `margin_percent` is 0, but must lie "
-                        "between 0 and 100, both excluded. Unit: %"));
+  EXPECT_EQ(ErrorOf("\nmargin_percent = 0"),
+            "gate.toml:2:18: `margin_percent` is 0, but must be a number in "
+            "(0, 100) (% of the baseline's loss). Correct it or leave it out "
+            "for 0.25.");
   EXPECT_THAT(ErrorOf("margin_percent = 9223372036854775807"),
               HasSubstr("`margin_percent` is 922337203685"));
   EXPECT_THAT(ErrorOf("alpha = nan"), HasSubstr("`alpha` is nan"));
   EXPECT_THAT(ErrorOf("alpha = 'x'"), HasSubstr("must be a number"));
-  EXPECT_THAT(ErrorOf("power = 0.5"), HasSubstr("between 0.5 and 1"));
-  EXPECT_THAT(ErrorOf("min_seeds = 1"), HasSubstr("must be at least 2"));
-  EXPECT_THAT(ErrorOf("min_seeds = 2.5"), HasSubstr("must be a whole number"));
+  EXPECT_THAT(ErrorOf("power = 0.5"), HasSubstr("in (0.5, 1) (probability)"));
+  EXPECT_THAT(ErrorOf("min_seeds = 1"),
+              HasSubstr("must be an integer from 2 (seed pairs)"));
+  EXPECT_THAT(ErrorOf("min_seeds = 2.5"), HasSubstr("must be an integer"));
   EXPECT_THAT(ErrorOf("one_sided = 1"), HasSubstr("must be true or false"));
-  EXPECT_THAT(ErrorOf("question = 'speed'"), HasSubstr("\"regression\""));
+  EXPECT_THAT(ErrorOf("question = 'speed'"),
+              HasSubstr("must be one of precision, regression."));
   for (const char* levels : {"'all'", "[]", "['L6']", "['L2', 'L2']", "[2]"}) {
     EXPECT_THAT(ErrorOf(fmt::format("levels = {}", levels)),
                 HasSubstr("but must be \"auto\" or a list of some of L0"));
   }
-  EXPECT_THAT(ErrorOf("levels = ['L6']"), HasSubstr("`levels` is [ 'L6' ]"));
+  EXPECT_THAT(ErrorOf("levels = ['L6']"), HasSubstr("`levels` holds \"L6\""));
   EXPECT_THAT(ErrorOf("probe_cases = ['tials']"),
-              HasSubstr("must be a list of some of plain, hot_row"));
+              AllOf(HasSubstr("must be a list of some of plain, hot_row"),
+                    HasSubstr("Did you mean `tails`?")));
 }
 
 TEST(Policy, NamesTheLineOfMalformedToml) {

@@ -108,9 +108,9 @@ TEST(ExperimentKeys, ANumberOutOfItsRangeIsRefusedWithValueAndRange) {
 }
 
 TEST(ExperimentKeys, APlaceInTheFileIsNamedWithItsLine) {
-  EXPECT_THAT(
-      ErrorOf(std::string(kText) + "[log]\neval_every = 0\n"),
-      testing::MatchesRegex("experiment.toml:15: `log.eval_every` is 0, .*"));
+  EXPECT_THAT(ErrorOf(std::string(kText) + "[log]\neval_every = 0\n"),
+              testing::MatchesRegex(
+                  "experiment.toml:15:14: `log.eval_every` is 0, .*"));
   // Rules that join several keys of the model.
   for (const char* line : {"dim = 0", "top_k = 99", "qk_rope_head_dim = 3",
                            "n_dense_layers = 1000", "num_expert_groups = 3"}) {
@@ -135,8 +135,8 @@ TEST(ExperimentKeys, APlaceInTheFileIsNamedWithItsLine) {
         1;
 
     EXPECT_THAT(ErrorOf(text),
-                StartsWith(fmt::format("experiment.toml:{}: `model.{}` is ",
-                                       number, key)));
+                StartsWith(fmt::format("experiment.toml:{}:{}: `model.{}` is ",
+                                       number, key.size() + 4, key)));
   }
 }
 
@@ -160,7 +160,7 @@ TEST(ExperimentKeys, AListWithoutBracketsIsAnsweredWithTheList) {
               HasSubstr("A list stands in brackets: --set "
                         "'train.seeds=[1,2]'."));
   EXPECT_THAT(ErrorOf(kText, {"train.seeds=[]"}),
-              HasSubstr("`train.seeds` holds no number, but must be a list"));
+              HasSubstr("`train.seeds` is [], but must be a list"));
   EXPECT_THAT(ErrorOf(kText, {"train.steps=[5, \"x\"]"}),
               HasSubstr("`train.steps` is [5, \"x\"], but must be"));
 }

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/recording.h"
 #include "isoloss/train/presets.h"
-#include "isoloss/train/toml_fields.h"
 #include "train/experiment_text.h"
 
 namespace isoloss::train {
@@ -239,12 +239,12 @@ eval_sequences = 32
   for (const char* source : {"files", "tokens", "synthetic"}) {
     Experiment plain;
     plain.data.source = source;
-    for (const auto& [key, value] : KeysOf(plain.ResolvedToml())) {
+    for (const auto& [key, value] : runlog::KeysOf(plain.ResolvedToml())) {
       if (IsOfConfig(key) && key != "data.source") covered[key] = value;
     }
   }
 
-  EXPECT_EQ(covered, KeysOf(std::string(kDefaults)));
+  EXPECT_EQ(covered, runlog::KeysOf(std::string(kDefaults)));
 }
 
 TEST(Experiment, TomlWithoutSeedsIsTheSameWhicheverSeedsAreTrained) {
@@ -256,19 +256,21 @@ TEST(Experiment, TomlWithoutSeedsIsTheSameWhicheverSeedsAreTrained) {
 
 TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
   EXPECT_EQ(ErrorOfAppended("[train]\nstep = 5\n"),
-            "experiment.toml:15: unknown key `train.step`. Known keys of "
+            "experiment.toml:15:1: unknown key `train.step`. Known keys of "
             "train: steps, sequences_per_batch, seeds, lr, warmup_steps, "
             "decay_ratio, decay_type, min_lr_factor, clip_norm, weight_decay, "
             "beta1, beta2, eps, load_balance_coeff. Did you mean `steps`?");
-  EXPECT_EQ(ErrorOfAppended("[trian]\nsteps = 5\n"),
-            "experiment.toml:14: unknown key `trian`. Known keys: name, model, "
-            "data, train, parallel, routing, arms, log, gate. Did you mean "
-            "`train`?");
-  EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
-            "experiment.toml:16: unknown key `arms.b.includes`. Known keys of "
-            "arms.b: recipe, include, exclude, exchange, payload, "
-            "gradient_payload, weight_site, combine_order, expert_padding. Did "
-            "you mean `include`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[trian]\nsteps = 5\n"),
+      "experiment.toml:14:2: unknown key `trian`. Known keys: name, model, "
+      "data, train, parallel, routing, arms, log, gate. Did you mean "
+      "`train`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
+      "experiment.toml:16:1: unknown key `arms.b.includes`. Known keys of "
+      "arms.b: recipe, include, exclude, exchange, payload, "
+      "gradient_payload, weight_site, combine_order, expert_padding. Did "
+      "you mean `include`?");
   // Keys of another source are unknown too.
   EXPECT_THAT(
       ErrorOf(kText, {"data.order=1"}),
@@ -276,7 +278,7 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
                        "Known keys of data: source, sequence_length, "),
             EndsWith("It goes with another value of a key beside it.")));
   EXPECT_EQ(ErrorOfAppended("[parallel]\nrank = 8\n"),
-            "experiment.toml:15: unknown key `parallel.rank`. Known keys of "
+            "experiment.toml:15:1: unknown key `parallel.rank`. Known keys of "
             "parallel: ranks, expert_data_parallel, ranks_per_node, "
             "dispatch_units, exchange, payload, gradient_payload, weight_site, "
             "combine_order, expert_padding, transport, workers, "
@@ -285,41 +287,46 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
 
 TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
   EXPECT_EQ(ErrorOfAppended("[train]\nsteps = -5\n"),
-            "experiment.toml:15: `train.steps` is -5, but must be an integer "
+            "experiment.toml:15:9: `train.steps` is -5, but must be an integer "
             "from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOfAppended("[train]\nsteps = \"5\"\n"),
-            "experiment.toml:15: `train.steps` is \"5\", but must be an "
+            "experiment.toml:15:9: `train.steps` is \"5\", but must be an "
             "integer from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOfAppended("[train]\n\nlr = nan\n"),
-            "experiment.toml:16: `train.lr` is nan, but must be a number in "
+            "experiment.toml:16:6: `train.lr` is nan, but must be a number in "
             "(0, 1]. Correct it or leave it out for 0.0015.");
   EXPECT_EQ(ErrorOfAppended("[train]\nbeta1 = 1\n"),
-            "experiment.toml:15: `train.beta1` is 1, but must be a number in "
+            "experiment.toml:15:9: `train.beta1` is 1, but must be a number in "
             "[0, 1). Correct it or leave it out for 0.9.");
-  EXPECT_EQ(ErrorOfAppended("[train]\neps = 1e-50\n"),
-            "experiment.toml:15: `train.eps` is 1e-50, but must be a number in "
-            "[1e-30, 1]. Correct it or leave it out for 1e-08.");
+  EXPECT_EQ(
+      ErrorOfAppended("[train]\neps = 1e-50\n"),
+      "experiment.toml:15:7: `train.eps` is 1e-50, but must be a number in "
+      "[1e-30, 1]. Correct it or leave it out for 1e-08.");
   EXPECT_EQ(ErrorOfAppended("[train]\nseeds = []\n"),
-            "experiment.toml:15: `train.seeds` holds no number, but must be a "
-            "list of distinct integers from 0, at least one. Write for example "
-            "[1, 2, 3, 4].");
-  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = [1, 2, 1]\n"),
-            "experiment.toml:15: `train.seeds` holds 1 twice, but must be a "
-            "list of distinct integers from 0. Write for example [1, 2, 3, "
+            "experiment.toml:15:9: `train.seeds` is [], but must be a list of "
+            "one or more distinct integers from 0. Write for example [1, 2, 3, "
             "4].");
-  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = [-1]\n"),
-            "experiment.toml:15: `train.seeds` holds -1, but must be a list of "
-            "distinct integers from 0. Write for example [1, 2, 3, 4].");
-  EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
-            "experiment.toml:15: `arms.b.recipe` is \"mxfp8_rcei\", but must "
-            "be one of bf16, fp32, mxfp8_rceil, mxfp8_rceil_wgrad_with_hp, "
-            "mxfp8_floor, mxfp8_e5m2_grads, mxfp4_floor. Did you mean "
-            "`mxfp8_rceil`?");
-  EXPECT_EQ(ErrorOfAppended("[log]\neval_every = 0\n"),
-            "experiment.toml:15: `log.eval_every` is 0, but must be an integer "
-            "from 1 to 10000000. Correct it or leave it out for 50.");
+  EXPECT_EQ(ErrorOfAppended("[train]\nseeds = [1, 2, 1]\n"),
+            "experiment.toml:15:9: `train.seeds` holds 1 twice, but must be a "
+            "list of one or more distinct integers from 0. Write for example "
+            "[1, 2, 3, 4].");
+  EXPECT_EQ(
+      ErrorOfAppended("[train]\nseeds = [-1]\n"),
+      "experiment.toml:15:9: `train.seeds` holds -1, but must be a list of "
+      "one or more distinct integers from 0. Write for example [1, 2, 3, "
+      "4].");
+  EXPECT_EQ(
+      ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
+      "experiment.toml:15:10: `arms.b.recipe` is \"mxfp8_rcei\", but must "
+      "be one of bf16, fp32, mxfp8_rceil, mxfp8_rceil_wgrad_with_hp, "
+      "mxfp8_floor, mxfp8_e5m2_grads, mxfp4_floor. Did you mean "
+      "`mxfp8_rceil`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[log]\neval_every = 0\n"),
+      "experiment.toml:15:14: `log.eval_every` is 0, but must be an integer "
+      "from 1 to 10000000. Correct it or leave it out for 50.");
   EXPECT_EQ(ErrorOf("name = \"a\"\ntrain = 3\n"),
-            "experiment.toml:2: `train` is 3, but must be a table. Write "
+            "experiment.toml:2:9: `train` is 3, but must be a table. Write "
             "[train].");
 }
 
@@ -327,16 +334,16 @@ TEST(ExperimentError, NamesWhatIsMissing) {
   EXPECT_EQ(ErrorOf(""),
             "experiment.toml: `name` is missing. Results are filed under it.");
   EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsorce = \"files\"\n"),
-            "experiment.toml:2: `data.source` is missing. Give one of files, "
+            "experiment.toml:2:1: `data.source` is missing. Give one of files, "
             "tokens, synthetic. Is `sorce` a misspelling of it?");
   EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsource = \"files\"\n"),
-            "experiment.toml:2: `data.paths` is missing. List the files or "
+            "experiment.toml:2:1: `data.paths` is missing. List the files or "
             "folders to train on.");
   EXPECT_EQ(ErrorOf("name = \"a\"\n[data]\nsource = \"synthetic\"\n"),
             "experiment.toml: `arms` holds no arm. Add for example [arms.bf16] "
             "with recipe = \"bf16\".");
   EXPECT_EQ(ErrorOfAppended("[arms.b]\ninclude = []\n"),
-            "experiment.toml:14: `arms.b.recipe` is missing. Each arm names "
+            "experiment.toml:14:1: `arms.b.recipe` is missing. Each arm names "
             "the recipe it trains with.");
 }
 
@@ -387,16 +394,17 @@ TEST(ExperimentError, RefusesNamesThatAreNoFileNames) {
               StartsWith("--set name=\"../a\": `name` is \"../a\", but must "
                          "have 1 to 100 letters"));
   EXPECT_THAT(ErrorOfAppended("[arms.\"a/b\"]\nrecipe = \"bf16\"\n"),
-              StartsWith("experiment.toml:14: `arms.a/b` is not a name"));
+              StartsWith("experiment.toml:14:1: `arms.a/b` is not a name"));
 }
 
 TEST(ExperimentError, NamesTheModelRule) {
   EXPECT_EQ(ErrorOf(kText, {"model.top_k=9"}),
             "--set model.top_k=9: `model.top_k` is 9, but must be at most "
             "num_experts = 8. Lower top_k or add experts.");
-  EXPECT_EQ(ErrorOf(kText, {"model.vocab_size=255"}),
-            "experiment.toml:5: `data.source` is \"files\", whose bytes need a "
-            "vocabulary of 256, but model.vocab_size is 255. Raise it.");
+  EXPECT_EQ(
+      ErrorOf(kText, {"model.vocab_size=255"}),
+      "experiment.toml:5:10: `data.source` is \"files\", whose bytes need a "
+      "vocabulary of 256, but model.vocab_size is 255. Raise it.");
   EXPECT_EQ(ErrorOf(kText, {"data={source=\"synthetic\",noise_levels=9}",
                             "model.vocab_size=8"}),
             "--set data={source=\"synthetic\",noise_levels=9}: "

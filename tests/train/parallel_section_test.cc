@@ -170,29 +170,30 @@ TEST(ParallelSection, MemoryGrowsWithRowsBetweenRanksAndWithTheLog) {
 }
 
 TEST(ParallelSectionError, NamesLineAndRuleOfAMeshThatDoesNotFit) {
-  EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 0\n"),
-            "experiment.toml:15: `parallel.ranks` is 0, but must be an integer "
-            "from 1 to 1024. Correct it or leave it out for 1.");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\nranks = 0\n"),
+      "experiment.toml:15:9: `parallel.ranks` is 0, but must be an integer "
+      "from 1 to 1024. Correct it or leave it out for 1.");
   EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 3\n"),
-            "experiment.toml:15: `parallel.ranks` is 3, but ranks / "
+            "experiment.toml:15:9: `parallel.ranks` is 3, but ranks / "
             "expert_data_parallel = 3 must divide model.num_experts = 8: each "
             "rank holds as many experts. Choose other ranks.");
   EXPECT_EQ(
       ErrorOfAppended("[parallel]\nranks = 4\nexpert_data_parallel = 3\n"),
-      "experiment.toml:16: `parallel.expert_data_parallel` is 3, but "
+      "experiment.toml:16:24: `parallel.expert_data_parallel` is 3, but "
       "must divide parallel.ranks = 4: each copy of the experts takes as "
       "many ranks. Correct either.");
   EXPECT_EQ(ErrorOfAppended("[parallel]\nranks = 8\nranks_per_node = 3\n"),
-            "experiment.toml:16: `parallel.ranks_per_node` is 3, but must "
+            "experiment.toml:16:18: `parallel.ranks_per_node` is 3, but must "
             "divide ranks / expert_data_parallel = 8 or be at least that: a "
             "node never holds ranks of two copies. Correct either.");
   EXPECT_EQ(
       ErrorOfAppended("[parallel]\nranks = 4\nexpert_data_parallel = 2\n"),
-      "experiment.toml:14: `parallel.dispatch_units` is 1, but must be a "
+      "experiment.toml:14:1: `parallel.dispatch_units` is 1, but must be a "
       "multiple of expert_data_parallel = 2: each copy of the experts "
       "takes whole units. Correct either.");
   EXPECT_EQ(ErrorOfAppended("[parallel]\ndispatch_units = 3\n"),
-            "experiment.toml:15: `parallel.dispatch_units` is 3, but must "
+            "experiment.toml:15:18: `parallel.dispatch_units` is 3, but must "
             "divide train.sequences_per_batch = 8. Correct either.");
   EXPECT_EQ(ErrorOf(kText, {"parallel.ranks=8", "data.sequence_length=2",
                             "train.sequences_per_batch=3"}),
@@ -202,40 +203,45 @@ TEST(ParallelSectionError, NamesLineAndRuleOfAMeshThatDoesNotFit) {
 }
 
 TEST(ParallelSectionError, NamesLineAndRuleOfABadExchange) {
-  EXPECT_EQ(ErrorOfAppended("[parallel]\nexchange = \"nodes\"\n"),
-            "experiment.toml:15: `parallel.exchange` is \"nodes\", but must be "
-            "one of flat, rank, node, titan_bf16. Did you mean `node`?");
-  EXPECT_EQ(ErrorOfAppended("[parallel]\npayload = \"mx1x23\"\n"),
-            "experiment.toml:15: `parallel.payload` is \"mx1x23\", but must be "
-            "one of unquantized, mx1x32, e4m3_1x128_fp32, e4m3_1x128_pow2. Did "
-            "you mean `mx1x32`?");
-  EXPECT_EQ(ErrorOfAppended("[parallel]\nexpert_padding = 7\n"),
-            "experiment.toml:15: `parallel.expert_padding` is 7, but must be "
-            "one of 1, 8, 16, 32, 128. Correct it or leave it out for 1.");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\nexchange = \"nodes\"\n"),
+      "experiment.toml:15:12: `parallel.exchange` is \"nodes\", but must be "
+      "one of flat, rank, node, titan_bf16. Did you mean `node`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\npayload = \"mx1x23\"\n"),
+      "experiment.toml:15:11: `parallel.payload` is \"mx1x23\", but must be "
+      "one of unquantized, mx1x32, e4m3_1x128_fp32, e4m3_1x128_pow2. Did "
+      "you mean `mx1x32`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\nexpert_padding = 7\n"),
+      "experiment.toml:15:18: `parallel.expert_padding` is 7, but must be "
+      "one of 1, 8, 16, 32, 128. Correct it or leave it out for 1.");
   EXPECT_EQ(ErrorOfAppended("[parallel]\ncombine_order = 1\n"),
-            "experiment.toml:15: `parallel.combine_order` is 1, but must be "
+            "experiment.toml:15:17: `parallel.combine_order` is 1, but must be "
             "one of rank, last_slot.");
-  EXPECT_EQ(ErrorOfAppended("[parallel]\nweight_site = \"sauce\"\n"),
-            "experiment.toml:15: `parallel.weight_site` is \"sauce\", but must "
-            "be one of source, expert_out, before_fc2.");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\nweight_site = \"sauce\"\n"),
+      "experiment.toml:15:15: `parallel.weight_site` is \"sauce\", but must "
+      "be one of source, expert_out, before_fc2.");
   EXPECT_THAT(ErrorOfAppended("[parallel]\ntransport = \"thread\"\n"),
               HasSubstr("Did you mean `threads`?"));
-  EXPECT_EQ(ErrorOfAppended("[parallel]\ndeadline_seconds = 0\n"),
-            "experiment.toml:15: `parallel.deadline_seconds` is 0, but must be "
-            "a number in (0, 86400]. Correct it or leave it out for 60.0.");
+  EXPECT_EQ(
+      ErrorOfAppended("[parallel]\ndeadline_seconds = 0\n"),
+      "experiment.toml:15:20: `parallel.deadline_seconds` is 0, but must be "
+      "a number in (0, 86400]. Correct it or leave it out for 60.0.");
 }
 
 TEST(ParallelSectionError, NamesTheSectionWhoseWeightSiteDoesNotFit) {
   EXPECT_THAT(
       ErrorOfAppended(
           "[parallel]\nexchange = \"node\"\nweight_site = \"source\"\n"),
-      StartsWith("experiment.toml:16: [parallel] weight_site is "
+      StartsWith("experiment.toml:16:15: [parallel] weight_site is "
                  "`source`, but `node` adds rows"));
   // The arm's exchange, with the site that [parallel] gave to all.
   EXPECT_THAT(ErrorOfAppended("[parallel]\nweight_site = \"source\"\n"
                               "[arms.b]\nrecipe = \"bf16\"\n"
                               "exchange = \"titan_bf16\"\n"),
-              StartsWith("experiment.toml:18: [arms.b] weight_site is "
+              StartsWith("experiment.toml:18:12: [arms.b] weight_site is "
                          "`source`, but `titan_bf16` rounds"));
   EXPECT_THAT(ErrorOf(kText, {"arms.zero.exchange=rank",
                               "arms.zero.weight_site=source"}),
@@ -244,18 +250,21 @@ TEST(ParallelSectionError, NamesTheSectionWhoseWeightSiteDoesNotFit) {
 }
 
 TEST(ParallelSectionError, NamesTheRuleOfRoutingKeys) {
-  EXPECT_EQ(ErrorOfAppended("[routing]\nmode = \"forced\"\n"),
-            "experiment.toml:15: `routing.mode` is \"forced\", but must be one "
-            "of learned, forced_balance, replay. Did you mean "
-            "`forced_balance`?");
-  EXPECT_EQ(ErrorOfAppended("[routing]\nmode = \"replay\"\n"),
-            "experiment.toml:14: `routing.replay` is missing. Give the path of "
-            "a run log that was made with log.routing = true.");
-  EXPECT_EQ(ErrorOfAppended("[routing]\nmode = \"replay\"\nreplay = \"\"\n"),
-            "experiment.toml:16: `routing.replay` is empty. Give the path of a "
-            "run log that was made with log.routing = true.");
+  EXPECT_EQ(
+      ErrorOfAppended("[routing]\nmode = \"forced\"\n"),
+      "experiment.toml:15:8: `routing.mode` is \"forced\", but must be one "
+      "of learned, forced_balance, replay. Did you mean "
+      "`forced_balance`?");
+  EXPECT_EQ(
+      ErrorOfAppended("[routing]\nmode = \"replay\"\n"),
+      "experiment.toml:14:1: `routing.replay` is missing. Give the path of "
+      "a run log that was made with log.routing = true.");
+  EXPECT_EQ(
+      ErrorOfAppended("[routing]\nmode = \"replay\"\nreplay = \"\"\n"),
+      "experiment.toml:16:10: `routing.replay` is empty. Give the path of a "
+      "run log that was made with log.routing = true.");
   EXPECT_EQ(ErrorOfAppended("[routing]\nreplay = \"a.h5\"\n"),
-            "experiment.toml:15: `routing.replay` is given, but only mode = "
+            "experiment.toml:15:10: `routing.replay` is given, but only mode = "
             "\"replay\" reads a log. Set the mode or leave the key out.");
   EXPECT_THAT(ErrorOfAppended("[routing]\nmodes = \"replay\"\n"),
               HasSubstr("unknown key `routing.modes`. Known keys of routing: "

@@ -10,7 +10,6 @@
 #include "arguments.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/train/experiment_keys.h"
-#include "isoloss/train/toml_fields.h"
 
 namespace isoloss::cli {
 namespace {
@@ -56,8 +55,7 @@ std::string DidYouMeanKey(const CLI::App& app, const std::string& name) {
   if (OptionOf(app, "--set") == nullptr) return "";
   std::string wanted = name.substr(std::min(name.size(), size_t{2}));
   std::ranges::replace(wanted, '-', '_');
-  const std::string key =
-      train::NearestKey(wanted, train::ExperimentKeyNames());
+  const std::string key = NearestKey(wanted, train::ExperimentKeyNames());
   return key.empty() ? "" : fmt::format(" Did you mean `--set {}=...`?", key);
 }
 

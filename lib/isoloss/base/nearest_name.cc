@@ -67,4 +67,15 @@ std::string DidYouMean(std::string_view given,
   return nearest.empty() ? "" : fmt::format(" Did you mean `{}`?", nearest);
 }
 
+std::string NearestKey(std::string_view name,
+                       std::span<const std::string> keys) {
+  std::vector<std::string> last_parts;
+  for (const std::string& key : keys) {
+    last_parts.push_back(key.substr(key.rfind('.') + 1));
+  }
+  const std::string nearest = NearestName(name, last_parts);
+  const auto found = std::find(last_parts.begin(), last_parts.end(), nearest);
+  return found == last_parts.end() ? "" : keys[found - last_parts.begin()];
+}
+
 }  // namespace isoloss

@@ -19,4 +19,9 @@ std::string NearestName(std::string_view given,
 std::string DidYouMean(std::string_view given,
                        std::span<const std::string> known);
 
+/// The one of the dotted `keys` whose last part is `name`, or is nearest to it
+/// (NearestName); "" if none is near.
+std::string NearestKey(std::string_view name,
+                       std::span<const std::string> keys);
+
 }  // namespace isoloss

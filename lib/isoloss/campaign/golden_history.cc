@@ -1,7 +1,6 @@
 #include "isoloss/campaign/golden_history.h"
 
 #include <fmt/format.h>
-#include <toml++/toml.h>
 
 #include <algorithm>
 #include <string_view>
@@ -10,9 +9,35 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/base/toml_text.h"
+#include "isoloss/config/reader.h"
+#include "isoloss/config/writer.h"
 
 namespace isoloss::campaign {
+
+template <typename Fields>
+void Visit(Fields& fields, GoldenChange& change) {
+  fields.Text("name", change.golden);
+  fields.Text("before", change.before);
+  fields.Text("after", change.after);
+  fields.Text("verdict", change.verdict);
+}
+
+/// Everything but the chain.
+template <typename Fields>
+void VisitBody(Fields& fields, HistoryEntry& entry) {
+  fields.Text("tool", entry.tool);
+  fields.Text("commit", entry.commit);
+  fields.Text("reason", entry.reason);
+  fields.Texts("accepted", entry.accepted);
+  fields.Tables("golden", entry.changes);
+}
+
+template <typename Fields>
+void Visit(Fields& fields, HistoryEntry& entry) {
+  fields.Text("chain", entry.chain);
+  VisitBody(fields, entry);
+}
+
 namespace {
 
 constexpr std::string_view kHead =
@@ -20,88 +45,13 @@ constexpr std::string_view kHead =
     "by\n# `isoloss golden update`; each chain is a digest of its entry and of "
     "all before.\n";
 
-/// A basic TOML string. Control characters never get here.
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + '"';
-}
+constexpr std::string_view kRemedy =
+    "`isoloss golden update` writes this file: restore it.";
 
-std::string ListText(const std::vector<std::string>& values) {
-  std::vector<std::string> quoted;
-  for (const std::string& value : values) quoted.push_back(Quoted(value));
-  return fmt::format("[{}]", fmt::join(quoted, ", "));
-}
-
-/// Everything but the chain.
-std::string BodyOf(const HistoryEntry& entry) {
-  std::string text =
-      fmt::format("tool = {}\ncommit = {}\nreason = {}\naccepted = {}\n",
-                  Quoted(entry.tool), Quoted(entry.commit),
-                  Quoted(entry.reason), ListText(entry.accepted));
-  for (const GoldenChange& change : entry.changes) {
-    text += fmt::format(
-        "[[entry.golden]]\nname = {}\nbefore = {}\nafter = {}\nverdict = {}\n",
-        Quoted(change.golden), Quoted(change.before), Quoted(change.after),
-        Quoted(change.verdict));
-  }
-  return text;
-}
-
-std::string ChainOf(const HistoryEntry& entry, const std::string& previous) {
-  return DigestToHex(DigestOf(previous + "\n" + BodyOf(entry)));
-}
-
-/// Reads tables whose keys are strings and nothing else.
-class TableReader {
- public:
-  TableReader(const toml::table& table, const std::string& file)
-      : table_(table), file_(file) {}
-
-  std::string Text(std::string_view key) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr || !node->is_string()) Reject(key, "a string");
-    return **node->as_string();
-  }
-  const toml::array& Array(std::string_view key) const {
-    const toml::node* node = table_.get(key);
-    if (node == nullptr || !node->is_array()) Reject(key, "an array");
-    return *node->as_array();
-  }
-
- private:
-  [[noreturn]] void Reject(std::string_view key, const char* what) const {
-    ThrowError(ErrorKind::kConfig,
-               "{}:{}: `{}` must be {}. The file is written by `isoloss golden "
-               "update`: restore it.",
-               file_, table_.source().begin.line, key, what);
-  }
-
-  const toml::table& table_;
-  const std::string& file_;
-};
-
-HistoryEntry ParseEntry(const toml::table& table, const std::string& file) {
-  const TableReader reader(table, file);
-  HistoryEntry entry;
-  entry.tool = reader.Text("tool");
-  entry.commit = reader.Text("commit");
-  entry.reason = reader.Text("reason");
-  entry.chain = reader.Text("chain");
-  for (const toml::node& name : reader.Array("accepted")) {
-    entry.accepted.push_back(name.value_or(std::string()));
-  }
-  for (const toml::node& node : reader.Array("golden")) {
-    const toml::table* golden = node.as_table();
-    if (golden == nullptr) continue;  // its text will not be the file's
-    const TableReader fields(*golden, file);
-    entry.changes.push_back({fields.Text("name"), fields.Text("before"),
-                             fields.Text("after"), fields.Text("verdict")});
-  }
-  return entry;
+std::string ChainOf(HistoryEntry entry, const std::string& previous) {
+  config::Writer body("entry");
+  VisitBody(body, entry);
+  return DigestToHex(DigestOf(previous + "\n" + body.text()));
 }
 
 }  // namespace
@@ -115,14 +65,10 @@ History History::Read(const std::filesystem::path& path) {
   const std::string text = ReadTextFile(
       path, "Make the goldens with `isoloss golden update FOLDER --new`.");
   History history;
-  const toml::table root = ParseToml(
-      text, file, "`isoloss golden update` writes this file: restore it.");
-  for (const toml::node& node : TableReader(root, file).Array("entry")) {
-    const toml::table* entry = node.as_table();
-    if (entry != nullptr) {
-      history.entries_.push_back(ParseEntry(*entry, file));
-    }
-  }
+  const config::Document document(text, file, kRemedy);
+  config::Reader fields(document);
+  fields.Tables("entry", history.entries_);
+  fields.RejectUnknown();
   std::string previous;
   for (size_t i = 0; i < history.entries_.size(); ++i) {
     const HistoryEntry& entry = history.entries_[i];
@@ -145,12 +91,9 @@ History History::Read(const std::filesystem::path& path) {
 }
 
 std::string History::Text() const {
-  std::string text(kHead);
-  for (const HistoryEntry& entry : entries_) {
-    text += fmt::format("\n[[entry]]\nchain = {}\n{}", Quoted(entry.chain),
-                        BodyOf(entry));
-  }
-  return text;
+  config::Writer writer;
+  writer.Tables("entry", entries_);
+  return fmt::format("{}\n{}", kHead, writer.text());
 }
 
 void History::Append(HistoryEntry entry) {

@@ -12,21 +12,19 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/base/toml_text.h"
 #include "isoloss/campaign/child_process.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/checkpoint/checkpoint.h"
+#include "isoloss/config/reader.h"
 #include "isoloss/kernels/targets.h"
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/rows.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/runner.h"
-#include "isoloss/train/toml_fields.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::campaign {
@@ -38,8 +36,8 @@ constexpr int64_t kMostProcesses = 64;
 /// A run of a lane takes seconds; one that takes so long hangs.
 constexpr std::chrono::seconds kLongestRun{600};
 
-constexpr const char* kLosses[] = {kCheckpointLoss, kRecordLoss, kRowLoss,
-                                   kJournalLoss, kPartialLoss};
+const std::vector<std::string> kLosses = {kCheckpointLoss, kRecordLoss,
+                                          kRowLoss, kJournalLoss, kPartialLoss};
 
 /// Where an MPI library's launcher and this build's module for it are.
 struct Launcher {
@@ -71,7 +69,7 @@ std::string WhyImpossible(const Lane& lane) {
 }
 
 /// Where runs go on is known in advance, or a stop would not test much.
-void CheckResumes(const train::FieldReader& fields, Lane& lane) {
+void CheckResumes(const config::Reader& fields, Lane& lane) {
   const bool loses_steps = std::ranges::count(lane.losses, kCheckpointLoss) > 0;
   if (lane.resumes.empty() && !loses_steps) lane.resumes = lane.stops;
   if (lane.resumes.size() == lane.stops.size()) return;
@@ -81,29 +79,20 @@ void CheckResumes(const train::FieldReader& fields, Lane& lane) {
                                      lane.resumes.size(), lane.stops.size()));
 }
 
-Lane ReadLane(train::FieldReader fields, const std::string& name,
+Lane ReadLane(config::Reader fields, const std::string& name,
               bool& each_kernel) {
   Lane lane{.name = name};
   fields.Texts("set", lane.overrides);
   fields.Flag("each_kernel", each_kernel);
   fields.Integer("processes", lane.processes, 1, kMostProcesses);
-  if (fields.Has("stops")) fields.Seeds("stops", lane.stops);
-  fields.Texts("loses", lane.losses);
-  if (fields.Has("resumes")) fields.Seeds("resumes", lane.resumes);
+  fields.Numbers("stops", lane.stops);
+  fields.Words("loses", lane.losses, kLosses);
+  fields.Numbers("resumes", lane.resumes);
   fields.Texts("mesh_after_stop", lane.mesh_after_stop);
   fields.RejectUnknown();
   if (std::ranges::adjacent_find(lane.stops, std::greater_equal()) !=
       lane.stops.end()) {
     fields.Fail("stops", "must ascend: a run goes on after each of them.");
-  }
-  for (const std::string& loss : lane.losses) {
-    if (std::ranges::count(kLosses, loss) > 0) continue;
-    fields.Fail("loses",
-                fmt::format("names `{}`, but what a stop can lose is {}.{}",
-                            loss, fmt::join(kLosses, ", "),
-                            DidYouMean(loss, std::vector<std::string>(
-                                                 std::begin(kLosses),
-                                                 std::end(kLosses)))));
   }
   const auto needs_stops = [&](const char* key, const auto& values) {
     if (values.empty() || !lane.stops.empty()) return;
@@ -257,16 +246,15 @@ Suite ReadSuite(const fs::path& folder) {
   const fs::path path = folder / kGoldenSuite;
   Suite suite;
   if (!fs::exists(path)) return suite;
-  toml::table root =
-      ParseToml(ReadTextFile(path, "Restore it."), path.string());
-  const train::Origin origin(path.string());
-  train::FieldReader top(root, "", origin);
+  const config::Document document(ReadTextFile(path, "Restore it."),
+                                  path.string());
+  config::Reader top(document);
   top.Flag("aborts", suite.aborts);
-  train::FieldReader lanes = top.Table("lanes");
+  config::Reader lanes = top.Section("lanes");
   top.RejectUnknown();
-  for (const std::string& name : lanes.KeysInOrder()) {
+  for (const auto& [name, fields] : lanes.Sections()) {
     bool each_kernel = false;
-    const Lane lane = ReadLane(lanes.Table(name), name, each_kernel);
+    const Lane lane = ReadLane(fields, name, each_kernel);
     if (!each_kernel) {
       suite.lanes.push_back(lane);
       continue;

@@ -5,55 +5,58 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <variant>
 #include <vector>
 
 #include "isoloss/compare/integrity.h"
+#include "isoloss/config/values.h"
 
 namespace isoloss::gate {
 
-/// Each field is a key of the same name in gate.toml; docs/gate.md says what
-/// each means, where it comes from and why its default is what it is.
-struct Policy {
-  compare::Question question = compare::Question::kPrecision;
-  double margin_percent = 0.25;
-  double alpha = 0.05;
-  double power = 0.8;
-  double window_share = 0.2;
-  int64_t min_seeds = 2;
-  bool one_sided = false;
-  double gross_factor = 4;
-  /// Levels that decide, "L1" to "L5" (L0 always does). Empty: "auto".
-  std::vector<std::string> levels = {};
-  /// Cases that a probe must hold; `exchange` only if the model has routers.
-  std::vector<std::string> probe_cases = {
-      "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
-      "exchange", "tails",   "branches",   "evaluation"};
-  int64_t parted_steps = 256;
-  double flip_factor = 3;
-  double flip_alpha = 0.001;
-  double noise_ratio_limit = 4;
-  int64_t early_steps = 20;
-  double resolution_ulps = 256;
-  double null_coverage = 0.9999;
-  double null_confidence = 0.95;
-  double null_headroom = 3;
-  double early_headroom = 6;
-  double null_limit_ceiling = 300;
-  int64_t min_members = 40;
-  int64_t sequential_batch = 20;
-  double sequential_alpha = 0.01;
-  double cusum_limit = 8;
+inline constexpr config::Named<compare::Question> kQuestions[] = {
+    {"precision", compare::Question::kPrecision},
+    {"regression", compare::Question::kRegression}};
+/// Names of the levels that may be asked for: those that decide something.
+const std::vector<std::string>& ListableLevels();
+/// No list of levels: "auto".
+inline const std::vector<std::string> kAuto = {};
+/// Cases that a probe may hold; `exchange` only if the model has routers.
+inline const std::vector<std::string> kProbeCases = {
+    "plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
+    "exchange", "tails",   "branches",   "evaluation"};
+
+/// The type of a key by its kind.
+struct PolicyTypes {
+  using Choice = compare::Question;
+  using Real = double;
+  using Integer = int64_t;
+  using Flag = bool;
+  using Words = std::vector<std::string>;
 };
+
+/// Each field is a key of the same name in gate.toml; policy.def has its
+/// default, and docs/gate.md says what it means.
+struct Policy {
+#define ISOLOSS_POLICY_KEY(kind, name, initial, ...) \
+  PolicyTypes::kind name = initial;
+#include "isoloss/gate/policy.def"
+#undef ISOLOSS_POLICY_KEY
+};
+
+/// Describes all keys to a config::Reader, a config::Writer, or what else has
+/// their methods.
+template <typename Fields>
+void Visit(Fields& fields, Policy& policy) {
+#define ISOLOSS_POLICY_KEY(kind, name, initial, meaning, ...) \
+  fields.kind(#name, policy.name __VA_OPT__(, ) __VA_ARGS__);
+#include "isoloss/gate/policy.def"
+#undef ISOLOSS_POLICY_KEY
+}
 
 /// "precision" or "regression".
 std::string_view QuestionName(compare::Question question);
 
 /// Reads a policy; keys that are absent keep their defaults.
-/// Errors   IoError if the file can't be read; ConfigError naming file, line
-///          and rule for malformed TOML, an unknown key (with the nearest known
-///          one), a wrong type or a value out of range.
+/// Errors   IoError if the file can't be read; ConfigError as config::Reader's.
 Policy ReadPolicy(const std::filesystem::path& path);
 
 /// As ReadPolicy, from text; `name` stands for the file in messages.
@@ -63,12 +66,7 @@ Policy ParsePolicy(std::string_view text, std::string_view name);
 std::string PolicyDigest(const Policy& policy);
 
 /// "margin_percent = 0.25" and so on, one key per line: what ParsePolicy reads.
+/// Whole numbers stand without ".0", as in the digests of power records.
 std::string FormatPolicy(const Policy& policy);
-
-/// Each key with its value: a string, a list of strings, a number or a truth.
-using PolicyValue =
-    std::variant<std::string, std::vector<std::string>, double, int64_t, bool>;
-std::vector<std::pair<std::string_view, PolicyValue>> PolicyValues(
-    const Policy& policy);
 
 }  // namespace isoloss::gate

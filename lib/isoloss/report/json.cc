@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <span>
 #include <utility>
-#include <variant>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
@@ -14,14 +13,32 @@
 namespace isoloss::report {
 namespace {
 
-Json PolicyJson(const gate::Policy& policy) {
+/// Takes each key of a policy as Visit describes it.
+struct PolicyFields {
   Json json = Json::object();
-  for (const auto& [name, value] : gate::PolicyValues(policy)) {
-    std::visit(
-        [&, key = std::string(name)](const auto& given) { json[key] = given; },
-        value);
+
+  void Put(std::string_view key, const auto& value) {
+    json[std::string(key)] = value;
   }
-  return json;
+  void Choice(std::string_view key, compare::Question question, auto&&...) {
+    Put(key, gate::QuestionName(question));
+  }
+  void Real(std::string_view key, double value, auto&&...) { Put(key, value); }
+  void Integer(std::string_view key, int64_t value, auto&&...) {
+    Put(key, value);
+  }
+  void Flag(std::string_view key, bool value) { Put(key, value); }
+  void Words(std::string_view key, const std::vector<std::string>& words,
+             auto&&, std::string_view none = "") {
+    if (words.empty()) return Put(key, none);
+    Put(key, words);
+  }
+};
+
+Json PolicyJson(gate::Policy policy) {
+  PolicyFields fields;
+  Visit(fields, policy);
+  return fields.json;
 }
 
 Json LevelsJson(const std::vector<gate::LevelOutcome>& levels) {

@@ -1,7 +1,6 @@
 #include "isoloss/train/config.h"
 
 #include "isoloss/train/experiment_sections.h"
-#include "isoloss/train/toml_fields.h"
 
 namespace isoloss::train {
 
@@ -15,9 +14,7 @@ expert_parallel::ExchangeOptions ExchangeConfig::Resolved() const {
 
 std::string DescribeExchange(const expert_parallel::ExchangeOptions& options) {
   ExchangeConfig exchange{options, options.weight_site};
-  FieldWriter writer;
-  Visit(writer, exchange);
-  std::string text = writer.text();
+  std::string text = config::TextOf(exchange);
   text.pop_back();
   for (size_t end = text.find('\n'); end != std::string::npos;
        end = text.find('\n', end)) {

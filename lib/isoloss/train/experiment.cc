@@ -1,34 +1,37 @@
 #include "isoloss/train/experiment.h"
 
-#include <toml++/toml.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/base/toml_text.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment_corpus.h"
 #include "isoloss/train/experiment_keys.h"
 #include "isoloss/train/experiment_sections.h"
 #include "isoloss/train/presets.h"
-#include "isoloss/train/toml_fields.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 namespace {
 
+using config::Reader;
+using config::Writer;
+
 /// Reads a section that needs nothing but its own keys.
 template <typename Section>
-void ReadSection(FieldReader fields, Section& section) {
+void ReadSection(Reader fields, Section& section) {
   Visit(fields, section);
   fields.RejectUnknown();
 }
 
-void ReadModel(FieldReader fields, Experiment& experiment) {
+void ReadModel(Reader fields, Experiment& experiment) {
   std::string preset_name;
   fields.OneOf("preset", preset_name, PresetNames());
   if (!preset_name.empty()) {
@@ -54,22 +57,21 @@ bool IsPlainName(std::string_view name, bool dots) {
 }
 
 /// `fields` is the section that holds the options, or some of them.
-void CheckExchange(const FieldReader& fields, const ExchangeConfig& exchange) {
+void CheckExchange(const Reader& fields, const ExchangeConfig& exchange) {
   expert_parallel::Validate(
       exchange.Resolved(),
       fields.Where({"weight_site", "exchange", "payload"}).c_str());
 }
 
-void ReadArms(FieldReader arms, const ExchangeConfig& exchange,
+void ReadArms(Reader arms, const ExchangeConfig& exchange,
               std::vector<Arm>& result) {
-  for (const std::string& name : arms.KeysInOrder()) {
+  for (auto& [name, fields] : arms.Sections()) {
     if (!IsPlainName(name, false)) {
       arms.Fail(name,
                 "is not a name for files: an arm's must have 1 to 100 "
                 "letters, digits, `_` or `-`. Rename the arm.");
     }
     Arm arm{.name = name, .exchange = exchange};
-    FieldReader fields = arms.Table(name);
     fields.Require("recipe", "Each arm names the recipe it trains with.");
     Visit(fields, arm);
     fields.RejectUnknown();
@@ -78,7 +80,7 @@ void ReadArms(FieldReader arms, const ExchangeConfig& exchange,
   }
 }
 
-void ReadData(FieldReader fields, const ExperimentInputs& inputs,
+void ReadData(Reader fields, const ExperimentInputs& inputs,
               Experiment& experiment) {
   fields.Require("source",
                  fmt::format("Give one of {}.", fmt::join(kSources, ", ")));
@@ -87,7 +89,7 @@ void ReadData(FieldReader fields, const ExperimentInputs& inputs,
   experiment.corpus_source = MakeSource(experiment, fields, inputs.variables);
 }
 
-void ReadRouting(FieldReader fields, RoutingConfig& routing) {
+void ReadRouting(Reader fields, RoutingConfig& routing) {
   Visit(fields, routing);
   const bool replays = routing.mode == RoutingMode::kReplay;
   if (!replays && fields.Has("replay")) {
@@ -106,20 +108,20 @@ void ReadRouting(FieldReader fields, RoutingConfig& routing) {
 }
 
 /// Fails with the value of `key`, an integer of `fields`, unless `holds`.
-void RequireRule(const FieldReader& fields, bool holds, std::string_view key,
+void RequireRule(const Reader& fields, bool holds, std::string_view key,
                  size_t value, const std::string& rule) {
   if (!holds) fields.Fail(key, fmt::format("is {}, but {}", value, rule));
 }
 
 /// With the place of the key that breaks a rule.
-void CheckModel(const FieldReader& fields, const model::ModelConfig& config) {
+void CheckModel(const Reader& fields, const model::ModelConfig& config) {
   model::Validate(config, [&](std::string_view key, const std::string& rule) {
     fields.Fail(key, rule);
   });
 }
 
 /// Each arm's patterns must fit the model.
-void CheckRecipes(FieldReader& arms, const Experiment& experiment) {
+void CheckRecipes(Reader& arms, const Experiment& experiment) {
   const std::vector<std::string> sites = model::GemmSites(experiment.model);
   const auto resolve = [&](const Arm& arm) {
     precision::ResolvedRecipe(RecipeOf(arm), sites);
@@ -138,13 +140,13 @@ void CheckRecipes(FieldReader& arms, const Experiment& experiment) {
         key = "include";
       }
       ThrowError(error.kind(), "{}: {}",
-                 arms.Table(arm.name).Where({key, "recipe"}), error.what());
+                 arms.Section(arm.name).Where({key, "recipe"}), error.what());
     }
   }
 }
 
 /// The mesh must carry the model's experts. `fields` is [parallel].
-void CheckMesh(const FieldReader& fields, Experiment& experiment) {
+void CheckMesh(const Reader& fields, Experiment& experiment) {
   expert_parallel::Topology& mesh = experiment.parallel.mesh;
   RequireRule(fields, mesh.ranks % mesh.replicas == 0, "expert_data_parallel",
               mesh.replicas,
@@ -173,7 +175,7 @@ void CheckMesh(const FieldReader& fields, Experiment& experiment) {
 }
 
 /// The mesh must share out the batch. `fields` is [parallel].
-void CheckShares(const FieldReader& fields, const Experiment& experiment) {
+void CheckShares(const Reader& fields, const Experiment& experiment) {
   const expert_parallel::Topology& mesh = experiment.parallel.mesh;
   const TrainConfig& train = experiment.train;
   const size_t tokens =
@@ -203,7 +205,7 @@ void CheckShares(const FieldReader& fields, const Experiment& experiment) {
 }
 
 /// What the log would hold must be what a reader takes.
-void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
+void CheckLogSize(const Reader& log, const Experiment& experiment) {
   const auto real = [](auto value) { return static_cast<double>(value); };
   const model::ModelConfig& model = experiment.model;
   const double steps = real(experiment.train.steps);
@@ -256,7 +258,7 @@ void CheckLogSize(const FieldReader& log, const Experiment& experiment) {
              most / 0x1p20);
 }
 
-void CheckName(const FieldReader& top, const std::string& name) {
+void CheckName(const Reader& top, const std::string& name) {
   top.Require("name", "Results are filed under it.");
   if (IsPlainName(name, true)) return;
   top.Fail("name",
@@ -280,7 +282,7 @@ void CheckMemory(const Experiment& experiment) {
 }
 
 template <typename Section>
-void WriteSection(FieldWriter& writer, std::string_view name, Section section) {
+void WriteSection(Writer& writer, std::string_view name, Section section) {
   writer.Section(name);
   Visit(writer, section);
 }
@@ -292,7 +294,7 @@ Section WithWeightSite(Section section) {
   return section;
 }
 
-void WriteExperiment(FieldWriter& writer, const Experiment& experiment) {
+void WriteExperiment(Writer& writer, const Experiment& experiment) {
   writer.Text("name", experiment.name);
   WriteSection(writer, "model", experiment.model);
   WriteSection(writer, "data", experiment.data);
@@ -307,7 +309,7 @@ void WriteExperiment(FieldWriter& writer, const Experiment& experiment) {
 }
 
 /// A dump that no step makes would be missed at the end only.
-void CheckDumpSteps(const FieldReader& log, const Experiment& experiment) {
+void CheckDumpSteps(const Reader& log, const Experiment& experiment) {
   if (experiment.log.dump_tensors.empty()) return;
   const auto steps = static_cast<uint64_t>(experiment.train.steps);
   for (const uint64_t step : experiment.log.dump_steps) {
@@ -322,28 +324,27 @@ void CheckDumpSteps(const FieldReader& log, const Experiment& experiment) {
 }  // namespace
 
 std::string Experiment::ResolvedToml() const {
-  FieldWriter writer;
+  Writer writer;
   WriteExperiment(writer, *this);
   return writer.text();
 }
 
 std::string Experiment::TomlWithoutSeeds() const {
-  FieldWriter writer;
+  Writer writer;
   writer.Omit("seeds");
   WriteExperiment(writer, *this);
   return writer.text();
 }
 
 std::string Experiment::ConfigText() const {
-  constexpr std::string_view kSource = "data.source";
   Experiment plain;
   plain.data.source = data.source;  // for the defaults of its keys
-  const auto defaults = KeysOf(plain.ResolvedToml());
+  const auto defaults = runlog::KeysOf(plain.ResolvedToml());
   std::string text;
-  for (const auto& [key, value] : KeysOf(ResolvedToml())) {
+  for (const auto& [key, value] : runlog::KeysOf(ResolvedToml())) {
     const auto found = defaults.find(key);
     const bool is_default = found != defaults.end() && found->second == value;
-    if (IsOfConfig(key) && (!is_default || key == kSource)) {
+    if (IsOfConfig(key) && (!is_default || key == "data.source")) {
       text += fmt::format("{} = {}\n", key, value);
     }
   }
@@ -376,25 +377,24 @@ std::filesystem::path Experiment::ReplayPath(uint64_t seed) const {
 Experiment ParseExperiment(std::string_view text,
                            const std::filesystem::path& path,
                            const ExperimentInputs& inputs) {
-  toml::table root = ParseToml(text, path.string());
-  Origin origin(path.string());
-  origin.SetKnownKeys(ExperimentKeyNames());
+  config::Document document(text, path.string());
+  document.SetKnownKeys(ExperimentKeyNames());
   for (const std::string& text_override : inputs.overrides) {
-    ApplyOverride(text_override, root, origin);
+    document.Override(text_override);
   }
 
   Experiment experiment;
   experiment.path = path;
-  FieldReader top(root, "", origin);
+  Reader top(document);
   top.Text("name", experiment.name);
-  const FieldReader model = top.Table("model");
-  const FieldReader data = top.Table("data");
-  const FieldReader train = top.Table("train");
-  const FieldReader parallel = top.Table("parallel");
-  const FieldReader routing = top.Table("routing");
-  FieldReader arms = top.Table("arms");
-  const FieldReader log = top.Table("log");
-  const FieldReader gate = top.Table("gate");
+  const Reader model = top.Section("model");
+  const Reader data = top.Section("data");
+  const Reader train = top.Section("train");
+  const Reader parallel = top.Section("parallel");
+  const Reader routing = top.Section("routing");
+  Reader arms = top.Section("arms");
+  const Reader log = top.Section("log");
+  const Reader gate = top.Section("gate");
   // First, lest a misspelt table be reported as one that lacks its keys.
   top.RejectUnknown();
 

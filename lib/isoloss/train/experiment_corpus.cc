@@ -13,7 +13,7 @@ namespace isoloss::train {
 namespace {
 
 /// Replaces each ${NAME}; `fields` is [data].
-std::string Expand(const std::string& path, const FieldReader& fields,
+std::string Expand(const std::string& path, const config::Reader& fields,
                    const std::map<std::string, std::string>& variables) {
   std::string expanded;
   size_t begin = 0;
@@ -46,7 +46,7 @@ std::string Expand(const std::string& path, const FieldReader& fields,
 }
 
 std::vector<std::filesystem::path> ResolvePaths(
-    const Experiment& experiment, const FieldReader& fields,
+    const Experiment& experiment, const config::Reader& fields,
     const std::map<std::string, std::string>& variables) {
   if (experiment.data.paths.empty()) {
     fields.Require("paths", "List the files or folders to train on.");
@@ -64,7 +64,7 @@ std::vector<std::filesystem::path> ResolvePaths(
 }  // namespace
 
 corpus::Source MakeSource(const Experiment& experiment,
-                          const FieldReader& fields,
+                          const config::Reader& fields,
                           const std::map<std::string, std::string>& variables) {
   const DataConfig& data = experiment.data;
   const size_t vocab_size = experiment.model.vocab_size;

@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
+#include "isoloss/config/reader.h"
 #include "isoloss/corpus/source.h"
 #include "isoloss/train/experiment.h"
-#include "isoloss/train/toml_fields.h"
 
 namespace isoloss::train {
 
@@ -15,7 +15,7 @@ namespace isoloss::train {
 /// Errors   ConfigError for an unknown variable, no path, or a vocabulary that
 ///          does not hold the source's tokens.
 corpus::Source MakeSource(const Experiment& experiment,
-                          const FieldReader& fields,
+                          const config::Reader& fields,
                           const std::map<std::string, std::string>& variables);
 
 }  // namespace isoloss::train

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "isoloss/runlog/recording.h"
 #include "isoloss/train/experiment_sections.h"
-#include "isoloss/train/toml_fields.h"
 
 namespace isoloss::train {
 namespace {
@@ -13,15 +13,13 @@ namespace {
 template <typename Section>
 void Append(std::vector<ExperimentKey>& keys, const std::string& name,
             const Section& section) {
-  static const toml::table kEmpty;
-  const Origin origin("");
-  FieldReader reader(kEmpty, name, origin);
-  Section read = section;
-  Visit(reader, read);
-  FieldWriter writer;
-  Section written = section;
-  Visit(writer, written);
-  std::map<std::string, std::string> values = KeysOf(writer.text());
+  const config::Document empty("", "");
+  config::Reader reader(empty);
+  config::Writer writer;
+  Section copy = section;
+  Visit(reader, copy);
+  Visit(writer, copy);
+  std::map<std::string, std::string> values = runlog::KeysOf(writer.text());
   for (const std::string& key : reader.known()) {
     const bool listed =
         std::any_of(keys.begin(), keys.end(), [&](const ExperimentKey& other) {

@@ -1,22 +1,25 @@
 // What each section of an experiment file holds: read, listed as known, and
-// printed by the Visit functions below (toml_fields.h).
+// printed by the Visit functions below (config/reader.h).
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isoloss/config/reader.h"
+#include "isoloss/config/writer.h"
 #include "isoloss/expert_parallel/payload.h"
 #include "isoloss/model/config.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/train/config.h"
-#include "isoloss/train/toml_fields.h"
 #include "isoloss/transport/transport.h"
 
 namespace isoloss::train {
 
+using config::Interval;
+using config::kMaxInt;
+using config::Named;
 using expert_parallel::Algorithm;
 using expert_parallel::CombineOrder;
 using expert_parallel::WeightSite;
@@ -24,7 +27,6 @@ using model::ModelConfig;
 using model::ScoreFunction;
 using optim::DecayShape;
 
-inline constexpr int64_t kMaxInt = std::numeric_limits<int64_t>::max();
 inline constexpr int64_t kMaxSize = 1 << 20;
 inline constexpr int64_t kMaxLayers = 1000;
 inline constexpr int64_t kMaxSteps = 10'000'000;
@@ -133,7 +135,7 @@ template <typename Fields>
 void Visit(Fields& fields, TrainConfig& train) {
   fields.Integer("steps", train.steps, 1, kMaxSteps);
   fields.Integer("sequences_per_batch", train.sequences_per_batch, 1, kMaxSize);
-  fields.Seeds("seeds", train.seeds);
+  fields.Numbers("seeds", train.seeds);
   fields.Real("lr", train.lr, kUnitOpenLow);
   fields.Integer("warmup_steps", train.warmup_steps, 0, kMaxSteps);
   fields.Real("decay_ratio", train.decay_ratio, kUnit);
@@ -209,7 +211,7 @@ void Visit(Fields& fields, LogConfig& log) {
   fields.Integer("digests_first", log.digests_first, 0, kMaxSteps);
   fields.Integer("digests_every", log.digests_every, 0, kMaxSteps);
   fields.Texts("dump_tensors", log.dump_tensors);
-  fields.Seeds("dump_steps", log.dump_steps);
+  fields.Numbers("dump_steps", log.dump_steps);
   fields.Integer("checkpoint_every", log.checkpoint_every, 0, kMaxSteps);
   fields.Real("checkpoint_minutes", log.checkpoint_minutes, kPeriod);
   fields.Real("refresh_seconds", log.refresh_seconds, kPeriod);

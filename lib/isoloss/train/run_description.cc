@@ -11,10 +11,10 @@
 #include "isoloss/kernels/targets.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/recording.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
 #include "isoloss/train/process_sums.h"
-#include "isoloss/train/toml_fields.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
@@ -81,8 +81,8 @@ bool IsDumped(std::string_view key) { return key.starts_with("log.dump_"); }
 /// The keys in which two experiments differ, as lines of RunDifference.
 std::string KeyDifferences(const std::string& before, const std::string& now,
                            bool (*counts)(std::string_view key)) {
-  std::map<std::string, std::string> old_keys = KeysOf(before);
-  std::map<std::string, std::string> new_keys = KeysOf(now);
+  std::map<std::string, std::string> old_keys = runlog::KeysOf(before);
+  std::map<std::string, std::string> new_keys = runlog::KeysOf(now);
   std::map<std::string, std::string> all = old_keys;
   all.insert(new_keys.begin(), new_keys.end());
   const auto value = [](std::map<std::string, std::string>& keys,
@@ -219,7 +219,7 @@ std::string LogDifference(const runlog::Provenance& before,
 std::string FinishedDifference(const runlog::Provenance& before,
                                const runlog::Provenance& now) {
   std::string lines = RunDifference(before, now) + LogDifference(before, now);
-  if (KeysOf(now.experiment_text)["log.dump_tensors"] != "[]") {
+  if (runlog::KeysOf(now.experiment_text)["log.dump_tensors"] != "[]") {
     lines +=
         KeyDifferences(before.experiment_text, now.experiment_text, IsDumped);
   }

@@ -1,4 +1,4 @@
-#include "isoloss/base/toml_text.h"
+#include "isoloss/config/document.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,10 +7,11 @@
 
 #include "isoloss/base/error.h"
 
-namespace isoloss {
+namespace isoloss::config {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
@@ -23,7 +24,7 @@ std::string Dots(int count) {
 /// "" or the error, with its line.
 std::string ErrorOf(const std::string& text) {
   try {
-    ParseToml(text, "file", "Remedy.");
+    Document(text, "file", "Remedy.");
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kConfig);
     return error.what();
@@ -31,7 +32,7 @@ std::string ErrorOf(const std::string& text) {
   return "";
 }
 
-TEST(ParseToml, TakesWhatIsTomlAndNoKey) {
+TEST(Document, TakesWhatIsTomlAndNoKey) {
   const std::string dots = "." + Dots(100);
   for (const std::string& text :
        {"x = 1.5 # " + dots, "x = \"" + dots + "\"", "x = '" + dots + "'",
@@ -44,7 +45,7 @@ TEST(ParseToml, TakesWhatIsTomlAndNoKey) {
   }
 }
 
-TEST(ParseToml, RefusesDeepKeysWhereverTheyStand) {
+TEST(Document, RefusesDeepKeysWhereverTheyStand) {
   const std::string deep = "a" + Dots(kMaxKeyParts);
   for (const std::string& text :
        {deep + " = 1", "[" + deep + "]", "[[" + deep + "]]",
@@ -64,7 +65,7 @@ TEST(ParseToml, RefusesDeepKeysWhereverTheyStand) {
               AllOf(HasSubstr("file:2:"), EndsWith(". Remedy.")));
 }
 
-TEST(ParseToml, RefusesWhatTheParserWouldDescendInto) {
+TEST(Document, RefusesWhatTheParserWouldDescendInto) {
   const std::string deep = "a" + Dots(40'000);
   EXPECT_NE(ErrorOf(deep + " = 1"), "");
   // Deep values of deep keys: both limits together.
@@ -75,5 +76,53 @@ TEST(ParseToml, RefusesWhatTheParserWouldDescendInto) {
               HasSubstr("more than 4 MiB"));
 }
 
+TEST(Document, TakesAsDeepATreeAsItsTwoLimitsAllow) {
+  std::string nested = "1";
+  for (int i = 0; i < 200; ++i) {
+    nested = "{a" + Dots(kMaxKeyParts - 1) + " = " + nested + "}";
+  }
+  EXPECT_EQ(ErrorOf("x = " + nested), "");
+}
+
+std::vector<std::string> KeysOf(const Table& table) {
+  std::vector<std::string> keys;
+  for (const Entry& entry : table.entries) keys.push_back(entry.key);
+  return keys;
+}
+
+TEST(Document, KeysStandInTheOrderOfTheFileAndOfOverrides) {
+  Document document("z = 1\nb.y = 2\na = 3\nb.x = 4\n", "file");
+
+  document.Override("y=5");
+  document.Override("z=6");
+  document.Override("c.d=7");
+
+  EXPECT_THAT(KeysOf(document.root()), ElementsAre("z", "b", "a", "y", "c"));
+  EXPECT_THAT(KeysOf(*document.root().Find("b")->node.As<Table>()),
+              ElementsAre("y", "x"));
+}
+
+TEST(Document, DescribesWhereAValueStands) {
+  Document document("a = 1\n\n  b = [2]\n", "folder/file");
+  document.Override("c.d = 3");
+
+  const auto place = [&](const char* key) {
+    return document.Describe(document.root().Find(key)->node.place);
+  };
+  EXPECT_EQ(place("a"), "folder/file:1:5");
+  EXPECT_EQ(place("b"), "folder/file:3:7");
+  EXPECT_EQ(place("c"), "--set c.d = 3");
+  EXPECT_EQ(document.Describe({}), "folder/file");
+}
+
+TEST(Shown, CutsLongValues) {
+  EXPECT_EQ(Shown({std::string(61, 'a'), {}}),
+            '"' + std::string(60, 'a') + "\"...");
+  EXPECT_EQ(Shown({List(9, Node{int64_t{1}, {}}), {}}),
+            "[1, 1, 1, 1, 1, 1, 1, 1, ...]");
+  EXPECT_EQ(Shown({List(1, Node{List(), {}}), {}}), "[a list]");
+  EXPECT_EQ(Shown({{}, {}}), "a date or time");
+}
+
 }  // namespace
-}  // namespace isoloss
+}  // namespace isoloss::config

@@ -1,0 +1,95 @@
+// TOML from files that nobody trusts, as a tree that knows the order of its
+// keys and where each stands. toml++ parses it, but keeps keys by name only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace isoloss::config {
+
+/// Parts of a dotted key: those of ours have at most 3.
+inline constexpr int kMaxKeyParts = 16;
+/// A tree takes many times its text in memory.
+inline constexpr size_t kMaxTomlBytes = size_t{4} << 20;
+
+/// Of a key or a value: in the file, in an override, or in neither.
+struct Place {
+  uint32_t line = 0;
+  uint32_t column = 0;
+  int32_t override_index = -1;
+};
+
+struct Entry;
+struct Node;
+using List = std::vector<Node>;
+
+/// In the order of the file; keys that overrides add come last.
+struct Table {
+  std::vector<Entry> entries;
+
+  /// Null if there is none.
+  const Entry* Find(std::string_view key) const;
+  /// The one of that key, else a new one with an empty table.
+  Entry& FindOrAdd(std::string_view key, const Place& place);
+};
+bool operator==(const Table& a, const Table& b);
+
+struct Node {
+  /// monostate: a date or time, which no key takes.
+  std::variant<std::monostate, bool, int64_t, double, std::string, List, Table>
+      value;
+  Place place;
+
+  template <typename T>
+  const T* As() const {
+    return std::get_if<T>(&value);
+  }
+};
+/// Wherever they stand.
+bool operator==(const Node& a, const Node& b);
+
+struct Entry {
+  std::string key;
+  Place place;
+  Node node;
+};
+
+/// A value as a message shows it; long ones only in part.
+std::string Shown(const Node& node);
+
+class Document {
+ public:
+  /// `file` is its name in messages.
+  /// Errors   ConfigError "FILE:LINE:COLUMN: what. `remedy`" if the text is no
+  ///          TOML, or if a dotted key has more than kMaxKeyParts parts (the
+  ///          parser descends once for each and checks no depth), or the text
+  ///          more than kMaxTomlBytes.
+  Document(std::string_view text, std::string file,
+           std::string_view remedy = "Correct the TOML.");
+
+  /// Sets a value as `text`, "section.key=value", says. The value is TOML, or
+  /// one bare word that stands for a string.
+  /// Errors   ConfigError if text has another form.
+  void Override(const std::string& text);
+
+  /// Every key of the file in full, for hints at one in another section.
+  void SetKnownKeys(std::vector<std::string> keys) { known_ = std::move(keys); }
+  const std::vector<std::string>& known_keys() const { return known_; }
+
+  const Table& root() const { return root_; }
+  /// "file:line:column", "--set text" or "file".
+  std::string Describe(const Place& place) const;
+
+ private:
+  std::string file_;
+  Table root_;
+  std::vector<std::string> overrides_;
+  std::vector<std::string> known_;
+};
+
+}  // namespace isoloss::config

@@ -1,0 +1,87 @@
+// Prints the keys of a table by the description that Reader reads them by.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/config/values.h"
+
+namespace isoloss::config {
+
+/// Prints `key = value` lines that Reader reads back to the same values. Keys
+/// stand in the order of their description, which digests in logs rely on;
+/// toml++'s own writer sorts them by name.
+class Writer {
+ public:
+  /// Without `section` from the top, else its keys, whose heading the caller
+  /// prints.
+  explicit Writer(std::string section = "") : section_(std::move(section)) {}
+
+  /// Begins table [name].
+  void Section(std::string_view name);
+  /// Leaves out `key` from now on, in every section.
+  void Omit(std::string_view key) { omitted_.emplace_back(key); }
+
+  void Integer(std::string_view key, int64_t value, auto&&...) {
+    Line(key, fmt::format("{}", value));
+  }
+  void IntegerOf(std::string_view key, int64_t value,
+                 std::span<const int64_t>) {
+    Integer(key, value);
+  }
+  void Real(std::string_view key, const std::optional<double>& value, Interval,
+            std::string_view = "");
+  void Flag(std::string_view key, bool value);
+  void Text(std::string_view key, std::string_view value);
+  void Texts(std::string_view key,
+             const std::optional<std::vector<std::string>>& values);
+  void Numbers(std::string_view key, const std::vector<uint64_t>& values);
+  void Words(std::string_view key, const std::vector<std::string>& values,
+             std::span<const std::string>, std::string_view none = "");
+  void OneOf(std::string_view key, const std::string& value,
+             std::span<const std::string>) {
+    Text(key, value);
+  }
+  void Choice(std::string_view key, const auto& value, const auto& names) {
+    for (const auto& named : names) {
+      if (value == named.value) Text(key, named.name);
+    }
+  }
+  /// One table [[section.key]] for each.
+  template <typename T>
+  void Tables(std::string_view key, std::vector<T> items) {
+    const std::string outer = section_;
+    for (T& item : items) {
+      section_ = outer;
+      TableHeading(key);
+      Visit(*this, item);
+    }
+    section_ = outer;
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void TableHeading(std::string_view key);
+  void Line(std::string_view key, std::string_view value);
+
+  std::string section_;
+  std::string text_;
+  std::vector<std::string> omitted_;
+};
+
+/// All keys of what has a Visit.
+template <typename T>
+std::string TextOf(T section) {
+  Writer fields;
+  Visit(fields, section);
+  return fields.text();
+}
+
+}  // namespace isoloss::config
