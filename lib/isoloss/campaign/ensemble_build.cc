@@ -12,9 +12,10 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/text_file.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/job_queue.h"
+#include "isoloss/campaign/plan_file.h"
+#include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/oracle/precision_probe.h"
@@ -85,25 +86,27 @@ class EnsembleBuilder {
 /// Members of one plan must not stand beside those of another. How many there
 /// are to be is no part of it: more are a continuation.
 std::string EnsembleBuilder::PlanText() const {
-  std::string text = fmt::format(
-      "kind = \"{}\"\nsteps = {}\nprobe_steps = [{}]\nseeds = [{}]\n"
-      "program = \"{}\"\ncommit = \"{}\"\ncorpus = \"{}\"\n"
-      "configuration = '''\n{}'''\n",
-      EnsembleKindName(plan_.kind), plan_.steps,
-      fmt::join(plan_.probe_steps, ", "),
-      fmt::join(IsBenign() ? plan_.experiment.train.seeds
-                           : std::vector{plan_.seeds.front()},
-                ", "),
-      planned_.tool_version, planned_.commit, planned_.corpus_digest,
-      plan_.experiment.ConfigText());
-  for (const runlog::Provenance* arm : {&planned_, &planned_reference_}) {
-    text += fmt::format(
-        "[[arm]]\nname = \"{}\"\nrecipe = \"{}\"\nexchange = \"{}\"\n"
-        "numerics = \"{}\"\nresolved_recipe = '''\n{}'''\n",
-        arm->arm, arm->recipe, arm->exchange, arm->numerics_digest,
-        arm->resolved_recipe);
+  config::Writer plan;
+  plan.Text("kind", EnsembleKindName(plan_.kind));
+  plan.Integer("steps", plan_.steps);
+  plan.Numbers("probe_steps",
+               {plan_.probe_steps.begin(), plan_.probe_steps.end()});
+  plan.Numbers("seeds", IsBenign() ? plan_.experiment.train.seeds
+                                   : std::vector{plan_.seeds.front()});
+  plan.Text("program", planned_.tool_version);
+  plan.Text("commit", planned_.commit);
+  plan.Text("corpus", planned_.corpus_digest);
+  plan.Text("configuration", plan_.experiment.ConfigText());
+  for (const auto& [name, arm] :
+       {std::pair("arm", &planned_), {"reference", &planned_reference_}}) {
+    plan.Section(name);
+    plan.Text("name", arm->arm);
+    plan.Text("recipe", arm->recipe);
+    plan.Text("exchange", arm->exchange);
+    plan.Text("numerics", arm->numerics_digest);
+    plan.Text("resolved_recipe", arm->resolved_recipe);
   }
-  return text;
+  return plan.text();
 }
 
 void EnsembleBuilder::PrepareFolder() const {
@@ -115,18 +118,19 @@ void EnsembleBuilder::PrepareFolder() const {
                "another --out.",
                plan_.folder.string(), error.message());
   }
-  const fs::path path = plan_.folder / "plan.toml";
-  const std::string text = PlanText();
+  const fs::path path = plan_.folder / kPlanFile;
+  const std::string plan = PlanText();
   if (!fs::exists(path)) {
-    WriteFileAtomically(path, std::as_bytes(std::span(text)));
+    WriteFileAtomically(path, plan);
     return;
   }
-  if (ReadTextFile(path, "Remove the folder.") == text) return;
+  const std::string difference = PlanDifference(path, plan);
+  if (difference.empty()) return;
   ThrowError(ErrorKind::kConfig,
-             "{}: it holds members of another plan (program, experiment, "
-             "recipe, kind, steps or seeds; see plan.toml), but all members of "
-             "an ensemble are of one. Remove it, or give another --out.",
-             plan_.folder.string());
+             "{}: it holds members of another plan, which differs in {} (see "
+             "plan.toml), but all members of an ensemble are of one. Remove "
+             "it, or give another --out.",
+             plan_.folder.string(), difference);
 }
 
 std::vector<size_t> EnsembleBuilder::Missing() const {

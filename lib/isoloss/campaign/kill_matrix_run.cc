@@ -14,8 +14,10 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/output_file.h"
+#include "isoloss/campaign/plan_file.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
+#include "isoloss/config/writer.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/probe_completeness.h"
 #include "isoloss/oracle/probe.h"
@@ -131,17 +133,21 @@ std::string KillMatrixRunner::PlanText() const {
   Digest digest;
   digest.Update(plan_.experiment.ResolvedToml());
   digest.Update(gate::FormatPolicy(plan_.policy));
-  return fmt::format(
-      "program = \"{}\"\ncommit = \"{}\"\narm = \"{}\"\nbaseline = \"{}\"\n"
-      "plan = \"{}\"\nensemble = \"{}\"\n",
-      GetBuildInfo().version, GetBuildInfo().commit, plan_.arm.name,
-      BaselineArm().name, DigestToHex(digest.Value()),
-      plan_.ensemble ? plan_.ensemble->ensemble.digest : "");
+  config::Writer plan;
+  plan.Text("program", GetBuildInfo().version);
+  plan.Text("commit", GetBuildInfo().commit);
+  plan.Text("arm", plan_.arm.name);
+  plan.Text("baseline", BaselineArm().name);
+  plan.Text("plan", DigestToHex(digest.Value()));
+  plan.Text("ensemble", plan_.ensemble ? plan_.ensemble->ensemble.digest : "");
+  return plan.text();
 }
 
 void KillMatrixRunner::PrepareFolder() {
-  const fs::path path = plan_.folder / "plan.toml";
-  CheckOutput(path, {}, "plan of a kill matrix", HasSettingsOf(PlanText()));
+  const fs::path path = plan_.folder / kPlanFile;
+  const std::string plan = PlanText();
+  CheckOutput(path, {}, "plan of a kill matrix",
+              [&](const fs::path& file) { return HasKeysOfPlan(file, plan); });
   for (const char* result :
        {"kill_matrix.json", "kill_matrix.svg", "power.json"}) {
     if (fs::exists(path) || !fs::exists(plan_.folder / result)) continue;
@@ -154,17 +160,16 @@ void KillMatrixRunner::PrepareFolder() {
   fs::create_directories(plan_.folder / "cells");
   fs::create_directories(plan_.folder / "work");
   if (!fs::exists(path) || fs::is_empty(plan_.folder / "cells")) {
-    WriteFileAtomically(path, PlanText());
+    WriteFileAtomically(path, plan);
     return;
   }
-  if (ReadTextFile(path, "Give another folder with --out.") == PlanText()) {
-    return;
-  }
+  const std::string difference = PlanDifference(path, plan);
+  if (difference.empty()) return;
   ThrowError(ErrorKind::kConfig,
-             "{}: it holds cells of another plan (program, experiment, policy, "
-             "arm or ensemble), but all cells of a matrix must be of one. Give "
-             "another folder with --out, or remove this one.",
-             plan_.folder.string());
+             "{}: it holds cells of another plan, which differs in {} (plan: "
+             "experiment or policy), but all cells of a matrix must be of one. "
+             "Give another folder with --out, or remove this one.",
+             plan_.folder.string(), difference);
 }
 
 std::vector<Job> KillMatrixRunner::Jobs() const {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <system_error>
 
@@ -54,18 +53,6 @@ std::vector<std::string> JsonKeys(std::string_view line) {
   return keys;
 }
 
-/// What stands before `=` in each line; none if a line has no such sign.
-std::vector<std::string> Settings(std::string_view text) {
-  std::vector<std::string> settings;
-  std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);) {
-    const size_t end = line.find('=');
-    if (end == line.npos) return {};
-    settings.push_back(line.substr(0, end));
-  }
-  return settings;
-}
-
 }  // namespace
 
 void CheckOutput(const fs::path& output, const std::vector<fs::path>& inputs,
@@ -97,13 +84,6 @@ IsEarlierOutput HasFirstKeysOf(std::string_view text) {
   return [keys = JsonKeys(FirstLine(text))](const fs::path& file) {
     return !keys.empty() &&
            JsonKeys(FirstLine(ReadFront(file, kMostFront))) == keys;
-  };
-}
-
-IsEarlierOutput HasSettingsOf(std::string_view text) {
-  return [settings = Settings(text)](const fs::path& file) {
-    return !settings.empty() &&
-           Settings(ReadFront(file, kMostFront)) == settings;
   };
 }
 

@@ -22,10 +22,9 @@ void CheckOutput(const std::filesystem::path& output,
                  std::string_view kind, const IsEarlierOutput& is_earlier);
 
 // `is_earlier` for text that would look like `text`: the file has the same
-// first line; or its first line is a JSON object with the same keys; or each of
-// its lines `key = value` has the same key. Nothing looks like an empty text.
+// first line; or that is a JSON object with the same keys. Nothing looks like
+// an empty text.
 IsEarlierOutput HasFirstLineOf(std::string_view text);
 IsEarlierOutput HasFirstKeysOf(std::string_view text);
-IsEarlierOutput HasSettingsOf(std::string_view text);
 
 }  // namespace isoloss::campaign

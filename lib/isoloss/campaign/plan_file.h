@@ -1,0 +1,22 @@
+// plan.toml of a folder that keeps the parts of a whole: what they are parts
+// of.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace isoloss::campaign {
+
+inline constexpr const char* kPlanFile = "plan.toml";
+
+/// The keys and tables in which the plan of a file differs from that of a text,
+/// divided by commas; "" if they say the same.
+/// Errors   IoError if the file can't be read; ConfigError if it is no TOML.
+std::string PlanDifference(const std::filesystem::path& file,
+                           const std::string& plan);
+
+/// Whether a file has the keys of a plan, in their order, and no others.
+/// Errors   the same.
+bool HasKeysOfPlan(const std::filesystem::path& file, const std::string& plan);
+
+}  // namespace isoloss::campaign
