@@ -171,6 +171,25 @@ TEST(Experiment, ConfigTextListsWhatDiffersFromTheDefaults) {
                 "train.min_lr_factor = 0.0\n");
 }
 
+TEST(Experiment, ANewKeyLeavesConfigTextAsItIsWhileItHasItsDefault) {
+  const auto with_key = [](std::string toml, const std::string& line) {
+    return toml.insert(toml.find("[train]\n") + 8, line);
+  };
+  const Experiment experiment = With({"train.lr=0.01"});
+  Experiment plain;
+  plain.data.source = experiment.data.source;
+  const std::string defaults =
+      with_key(plain.ResolvedToml(), "momentum = 0.0\n");
+  const auto text = [&](const std::string& line) {
+    return ChangedConfig(with_key(experiment.ResolvedToml(), line), defaults);
+  };
+
+  EXPECT_EQ(text("momentum = 0.0\n"), experiment.ConfigText());
+  EXPECT_THAT(text("momentum = 0.5\n"),
+              AllOf(HasSubstr("\ntrain.momentum = 0.5\n"),
+                    testing::Ne(experiment.ConfigText())));
+}
+
 // A digest says nothing of a key that has its default, so another default would
 // make equal digests of different runs. A new key is added below with a default
 // under which runs compute what they did without it; no line ever changes.
@@ -244,7 +263,12 @@ eval_sequences = 32
     }
   }
 
-  EXPECT_EQ(covered, runlog::KeysOf(std::string(kDefaults)));
+  EXPECT_EQ(covered, runlog::KeysOf(std::string(kDefaults)))
+      << "A key was added: add its line above, with the default under which "
+         "runs compute what they did without it. A default was changed: take "
+         "it back and give presets the new value, or the config_digest of "
+         "every log, golden and ensemble that relies on it names another "
+         "configuration than it did.";
 }
 
 TEST(Experiment, TomlWithoutSeedsIsTheSameWhicheverSeedsAreTrained) {

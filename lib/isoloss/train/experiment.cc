@@ -339,9 +339,14 @@ std::string Experiment::TomlWithoutSeeds() const {
 std::string Experiment::ConfigText() const {
   Experiment plain;
   plain.data.source = data.source;  // for the defaults of its keys
-  const auto defaults = runlog::KeysOf(plain.ResolvedToml());
+  return ChangedConfig(ResolvedToml(), plain.ResolvedToml());
+}
+
+std::string ChangedConfig(const std::string& resolved,
+                          const std::string& resolved_defaults) {
+  const auto defaults = runlog::KeysOf(resolved_defaults);
   std::string text;
-  for (const auto& [key, value] : runlog::KeysOf(ResolvedToml())) {
+  for (const auto& [key, value] : runlog::KeysOf(resolved)) {
     const auto found = defaults.find(key);
     const bool is_default = found != defaults.end() && found->second == value;
     if (IsOfConfig(key) && (!is_default || key == "data.source")) {

@@ -64,6 +64,11 @@ struct Experiment {
 /// and what arms are made to differ in: their recipes and exchanges.
 bool IsOfConfig(std::string_view key);
 
+/// The text of Experiment::ConfigText, from ResolvedToml of an experiment and
+/// of one whose keys all have their defaults.
+std::string ChangedConfig(const std::string& resolved,
+                          const std::string& resolved_defaults);
+
 /// What the caller adds to an experiment file.
 struct ExperimentInputs {
   /// Folders for ${NAME} in data.paths.
