@@ -34,7 +34,7 @@ std::string FallbackRemedy(std::string_view fallback) {
 Reader::Reader(const Document& document)
     : Reader(document, document.root(), "", {}) {}
 
-Reader::Reader(const Document& document, const config::Table& table,
+Reader::Reader(const Document& document, const Table& table,
                std::string section, const Place& place)
     : document_(&document),
       table_(&table),
@@ -108,7 +108,7 @@ void Reader::RejectUnknown() const {
 }
 
 Reader Reader::SectionOf(std::string_view key, const Node& node) const {
-  const auto* table = node.As<config::Table>();
+  const auto* table = node.As<Table>();
   const std::string dotted = Dotted(key);
   if (table == nullptr) {
     FailRule(key, node, "a table", fmt::format(" Write [{}].", dotted));
@@ -117,7 +117,7 @@ Reader Reader::SectionOf(std::string_view key, const Node& node) const {
 }
 
 Reader Reader::Section(std::string_view key) {
-  static const config::Table kEmpty;
+  static const Table kEmpty;
   const Node* node = Find(key);
   if (node == nullptr) return {*document_, kEmpty, Dotted(key), {}};
   return SectionOf(key, *node);
@@ -140,7 +140,7 @@ std::vector<Reader> Reader::ReadTables(std::string_view key) {
   if (list == nullptr) FailRule(key, *node, kRule, remedy);
   std::vector<Reader> readers;
   for (const Node& element : *list) {
-    const auto* table = element.As<config::Table>();
+    const auto* table = element.As<Table>();
     if (table == nullptr) Fail(key, Holds(element, false, kRule, remedy));
     readers.push_back({*document_, *table, Dotted(key), element.place});
   }
