@@ -190,7 +190,7 @@ int64_t KillMatrixRunner::PartingStep(const Job& job,
                                       const runlog::RunLog& log) const {
   if (job.mutant == nullptr) return 0;
   const auto first =
-      compare::FirstDivergence(UnchangedOf(job.seed).run.log.steps, log.steps);
+      compare::FirstStepDivergence(UnchangedOf(job.seed).run.log, log);
   return first ? first->step : 0;
 }
 

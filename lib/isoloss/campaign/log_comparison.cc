@@ -177,7 +177,7 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
                a.file, b.file, of_a.size(), of_b.size());
   }
   comparison.report = compare::FindDivergence(a.log, b.log, options);
-  comparison.curves = compare::FirstDivergence(a.log.steps, b.log.steps);
+  comparison.curves = compare::FirstStepDivergence(a.log, b.log);
   comparison.parameters =
       compare::LargestParameterDifferences(a.log, b.log, kTop);
   comparison.tensors = compare::LargestTensorDifferences(a.log, b.log, kTop);

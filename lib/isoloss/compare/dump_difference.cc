@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "isoloss/base/error.h"
-#include "isoloss/compare/common_steps.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -282,7 +282,7 @@ DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
                "same step. Dump both runs at one of them.",
                a.step, b.step);
   }
-  MatchedNames names = MatchNames(NamesOf(a), NamesOf(b));
+  runlog::MatchedNames names = runlog::MatchNames(NamesOf(a), NamesOf(b));
   if (names.shared.empty()) {
     ThrowError(
         ErrorKind::kFormat,
@@ -293,7 +293,7 @@ DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
   DumpDifference result;
   result.only_a = std::move(names.only_a);
   result.only_b = std::move(names.only_b);
-  for (const SharedName& shared : names.shared) {
+  for (const runlog::SharedName& shared : names.shared) {
     TensorDifference difference =
         CompareTensors(a.tensors[shared.a], b.tensors[shared.b]);
     if (difference.Differs()) {

@@ -1,47 +1,96 @@
 #include "isoloss/compare/first_divergence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <bit>
+#include <string_view>
+#include <utility>
+#include <variant>
 
 namespace isoloss::compare {
+namespace {
+
+using runlog::SharedColumns;
+using runlog::SharedValue;
+
+constexpr double kTolerance = 1e-9;
+
+double Number(const SharedValue::Value& value) {
+  const auto* whole = std::get_if<int64_t>(&value);
+  return whole == nullptr ? std::get<double>(value)
+                          : static_cast<double>(*whole);
+}
+
+Divergence DivergenceAt(const SharedValue& value) {
+  const auto [a, b] = value.Values();
+  const std::string place = value.Place();
+  return {value.row.step,
+          fmt::format("{}{}{}", value.column->quantity(),
+                      place.empty() ? "" : " of ", place),
+          Number(a), Number(b)};
+}
+
+/// The first step of a group at which its loss or gradient norm differs.
+std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
+                                        const char* group) {
+  std::vector<runlog::Band> bands;
+  std::vector<int64_t> steps;
+  for (const auto& row : shared.group(group).rows) steps.push_back(row.step);
+  for (const auto* column : shared.Comparable()) {
+    const runlog::Turn turn = column->field().turn;
+    if (column->group == &shared.group(group) &&
+        (turn == runlog::Turn::kLoss || turn == runlog::Turn::kGradient)) {
+      bands.push_back({column});
+    }
+  }
+  const auto found = runlog::FirstInSteps(steps, bands, {});
+  if (!found) return std::nullopt;
+  return DivergenceAt(found->value);
+}
+
+bool IsRecordedAlike(const runlog::Field& field) {
+  return !field.domain.is_digest() && field.scope != runlog::Scope::kSlots &&
+         field.scope != runlog::Scope::kTraffic;
+}
+
+}  // namespace
 
 std::optional<size_t> FirstDifferentBits(std::span<const double> a,
                                          std::span<const double> b) {
   const size_t count = std::min(a.size(), b.size());
   for (size_t i = 0; i < count; ++i) {
-    if (std::bit_cast<uint64_t>(a[i]) != std::bit_cast<uint64_t>(b[i])) {
-      return i;
-    }
+    if (!runlog::SameBits(a[i], b[i])) return i;
   }
   return std::nullopt;
 }
 
-std::optional<Divergence> FirstDivergence(
-    const runlog::StepColumns& baseline, const runlog::StepColumns& candidate) {
-  const auto loss = FirstDifferentBits(baseline.loss_nats, candidate.loss_nats);
-  const auto norm = FirstDifferentBits(baseline.grad_norm, candidate.grad_norm);
-  if (loss.has_value() && (!norm.has_value() || *loss <= *norm)) {
-    return Divergence{baseline.step.at(*loss), "loss_nats",
-                      baseline.loss_nats[*loss], candidate.loss_nats[*loss]};
-  }
-  if (norm.has_value()) {
-    return Divergence{baseline.step.at(*norm), "grad_norm",
-                      baseline.grad_norm[*norm], candidate.grad_norm[*norm]};
-  }
-  return std::nullopt;
+std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
+                                              const runlog::RunLog& candidate) {
+  return FirstOfCurves({baseline, candidate}, "steps");
 }
 
 std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
                                           const runlog::RunLog& candidate) {
-  if (auto found = FirstDivergence(baseline.steps, candidate.steps)) {
-    return found;
+  const SharedColumns shared(baseline, candidate);
+  const auto first = FirstOfCurves(shared, "steps");
+  return first ? first : FirstOfCurves(shared, "eval");
+}
+
+std::optional<Divergence> FirstRecordedDifference(
+    const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
+  return FirstRecordedDifference(SharedColumns(baseline, candidate));
+}
+
+std::optional<Divergence> FirstRecordedDifference(const SharedColumns& shared) {
+  for (const auto* column : shared.Comparable()) {
+    if (!IsRecordedAlike(column->field())) continue;
+    for (const runlog::SharedRow& row : column->rows) {
+      const auto found =
+          FirstDifferent(*column, row, {.tolerance = kTolerance});
+      if (found) return DivergenceAt(*found);
+    }
   }
-  const auto& a = baseline.eval;
-  const auto& b = candidate.eval;
-  const auto loss = FirstDifferentBits(a.loss_nats, b.loss_nats);
-  if (!loss.has_value()) return std::nullopt;
-  return Divergence{a.step.at(*loss), "held-out loss_nats", a.loss_nats[*loss],
-                    b.loss_nats[*loss]};
+  return std::nullopt;
 }
 
 }  // namespace isoloss::compare

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 
@@ -16,9 +17,12 @@ namespace isoloss::compare {
 std::optional<size_t> FirstDifferentBits(std::span<const double> a,
                                          std::span<const double> b);
 
+/// A value that two runs should share but do not.
 struct Divergence {
   int64_t step = 0;
-  std::string quantity;  ///< "loss_nats", "grad_norm" or "held-out loss_nats"
+  /// "loss_nats", "grad_norm", "held-out loss_nats" or a recorded statistic:
+  /// "update_ratio of layers.0.attention.wo.weight".
+  std::string quantity;
   double baseline = 0;
   double candidate = 0;
 
@@ -28,11 +32,24 @@ struct Divergence {
 
 /// The first step at which the loss or, failing that, the gradient norm
 /// differs in any bit. Steps that only one run has are no divergence.
-std::optional<Divergence> FirstDivergence(const runlog::StepColumns& baseline,
-                                          const runlog::StepColumns& candidate);
+std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
+                                              const runlog::RunLog& candidate);
 
 /// As above; failing that, the first held-out loss that differs.
 std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
                                           const runlog::RunLog& candidate);
+
+/// The first recorded value that two logs of bit-equal training disagree about,
+/// in the order of the schema: what computed it has changed then, not the
+/// training. Real numbers may differ by 1e-9 of their scale (runlog::Scale),
+/// since mathematical libraries and orders of summation differ. Digests,
+/// expert_ids and what the exchange carried (runlog::Scope) are not compared:
+/// the sign of a zero, the order of slots or the transport changes them.
+/// Special  NaN equals NaN. What only one log recorded is not compared; nor are
+///          rows that travelled over another mesh or exchange.
+std::optional<Divergence> FirstRecordedDifference(
+    const runlog::RunLog& baseline, const runlog::RunLog& candidate);
+std::optional<Divergence> FirstRecordedDifference(
+    const runlog::SharedColumns& shared);
 
 }  // namespace isoloss::compare

@@ -15,33 +15,6 @@
 namespace isoloss::compare {
 namespace {
 
-/// Attributes that depend on the experiment and the numerics alone.
-constexpr std::string_view kAttributes[] = {
-    "arm",
-    "baseline_arm",
-    "complete",
-    "config_digest",
-    "corpus_digest",
-    "entropy_floor_nats",
-    "exchange",
-    "expert_data_parallel",
-    "final_weights_digest",
-    "gemms_per_step",
-    "initial_weights_digest",
-    "numerics_digest",
-    "parameters",
-    "quantized_gemms_per_step",
-    "ranks",
-    "ranks_per_node",
-    "recipe",
-    "resolved_recipe",
-    "routing",
-    "seed",
-    "steps_planned",
-    "tokens_per_step",
-    "unigram_entropy_nats",
-};
-
 void Add(const std::string& value, Digest& digest) {
   const uint64_t size = value.size();
   digest.Update(&size, sizeof(size));
@@ -53,7 +26,7 @@ void Add(const T& value, Digest& digest) {
   digest.Update(&value, sizeof(value));
 }
 
-/// Visitor of the provenance that digests kAttributes.
+/// Visitor of the provenance that digests what equal runs share.
 class AttributeCollector {
  public:
   explicit AttributeCollector(std::vector<ContentPart>& parts)
@@ -61,9 +34,7 @@ class AttributeCollector {
 
   template <typename T>
   void Attribute(const runlog::Field& field, const T& value) {
-    if (std::ranges::count(kAttributes, std::string_view(field.name)) == 0) {
-      return;
-    }
+    if (!field.reproducible) return;
     Digest digest;
     Add(value, digest);
     parts_.push_back({field.name, DigestToHex(digest.Value())});

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "isoloss/compare/common_steps.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -53,25 +53,24 @@ std::optional<RoutingDifference> CompareRouting(const MoeColumns& a,
                                                 const MoeColumns& b) {
   if (a.layers != b.layers || a.layers == 0) return std::nullopt;
   RoutingDifference difference;
-  difference.step = CommonSteps(a.step, b.step);
+  const auto rows = runlog::MatchRows(a.step, b.step);
   difference.layers = a.layers;
   const bool by_expert = SameExtent(a, b);
   const bool by_digest = !a.routing_digest.empty() && !b.routing_digest.empty();
-  if (difference.step.empty() || (!by_expert && !by_digest)) {
+  if (rows.empty() || (!by_expert && !by_digest)) {
     return std::nullopt;
   }
   if (by_expert) difference.choices = a.tokens * a.top_k;
   const auto layers = static_cast<size_t>(a.layers);
-  for (const int64_t step : difference.step) {
-    const size_t row_a = *RowOfStep(a.step, step);
-    const size_t row_b = *RowOfStep(b.step, step);
+  for (const runlog::SharedRow& row : rows) {
+    difference.step.push_back(row.step);
     if (by_expert) {
-      CompareExperts(a, b, row_a, row_b, difference);
+      CompareExperts(a, b, row.a, row.b, difference);
       continue;
     }
     for (size_t layer = 0; layer < layers; ++layer) {
-      difference.equal += a.routing_digest[row_a * layers + layer] ==
-                                  b.routing_digest[row_b * layers + layer]
+      difference.equal += a.routing_digest[row.a * layers + layer] ==
+                                  b.routing_digest[row.b * layers + layer]
                               ? 1
                               : 0;
     }

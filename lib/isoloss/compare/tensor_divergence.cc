@@ -3,393 +3,134 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <span>
-#include <utility>
+#include <type_traits>
+#include <variant>
 
-#include "isoloss/compare/common_steps.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
 
-using runlog::RunLog;
-using runlog::TensorColumns;
+using runlog::Band;
+using runlog::SharedColumn;
+using runlog::SharedColumns;
+using runlog::SharedGroup;
+using runlog::SharedRow;
+using runlog::SharedValue;
+using runlog::Turn;
 
 constexpr size_t kNeighbours = 3;
-
-/// How far apart two values of a statistic may be.
-enum class Bound {
-  kRelative,   ///< by the tolerance's share of the larger
-  kOfRms,      ///< or, a mean, of the larger root mean square
-  kOfHundred,  ///< a percentage, by that share of 100
-  kExact,
-};
-
-/// What bounded comparison looks at, in this order.
-struct BoundedStatistic {
-  size_t statistic;
-  Bound bound;
-};
-constexpr BoundedStatistic kBoundedStatistics[] = {
-    {runlog::kStat_l2_norm, Bound::kRelative},
-    {runlog::kStat_mean, Bound::kOfRms},
-    {runlog::kStat_cur_amax, Bound::kRelative},
-    {runlog::kStat_std, Bound::kRelative},
-    {runlog::kStat_mse, Bound::kRelative},
-    {runlog::kStat_mse_columnwise, Bound::kRelative},
-    {runlog::kStat_underflows, Bound::kOfHundred},
-    {runlog::kStat_underflows_columnwise, Bound::kOfHundred},
-    {runlog::kStat_saturated, Bound::kOfHundred},
-    {runlog::kStat_saturated_columnwise, Bound::kOfHundred},
-    {runlog::kStat_scale_inv_min, Bound::kExact},
-    {runlog::kStat_scale_inv_min_columnwise, Bound::kExact},
-    {runlog::kStat_scale_inv_max, Bound::kExact},
-    {runlog::kStat_scale_inv_max_columnwise, Bound::kExact}};
-
-std::string NumberText(double value) { return fmt::format("{:.17g}", value); }
 
 std::string DigestText(int64_t digest) {
   if (digest == 0) return "none";
   return fmt::format("{:016x}", static_cast<uint64_t>(digest));
 }
 
-/// Does |a - b| exceed `tolerance` times `scale`? NaN and infinities agree with
-/// their like only.
-bool Exceeds(double a, double b, double scale, double tolerance) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) != std::isnan(b);
-  if (std::isinf(a) || std::isinf(b)) return a != b;
-  return std::fabs(a - b) > tolerance * scale;
+std::string Text(const SharedValue::Value& value, bool is_digest) {
+  return std::visit(
+      [is_digest](const auto& of) -> std::string {
+        using T = std::remove_cvref_t<decltype(of)>;
+        if constexpr (std::is_same_v<T, double>) {
+          return fmt::format("{:.17g}", of);
+        } else if constexpr (std::is_same_v<T, int64_t>) {
+          return is_digest ? DigestText(of) : fmt::to_string(of);
+        } else {
+          return of;
+        }
+      },
+      value);
 }
 
-/// One step of a group that both logs have it in.
-struct Rows {
-  size_t a = 0;
-  size_t b = 0;
-};
-
-std::optional<Rows> RowsOfStep(const std::vector<int64_t>& a,
-                               const std::vector<int64_t>& b, int64_t step) {
-  const auto row_a = RowOfStep(a, step);
-  const auto row_b = RowOfStep(b, step);
-  if (!row_a || !row_b) return std::nullopt;
-  return Rows{*row_a, *row_b};
+bool IsStatistic(Turn turn) {
+  return turn > Turn::kDigest && turn < Turn::kRouting;
 }
 
-/// Row `row` of an array; empty if the array is.
-template <typename T>
-std::span<const T> RowOf(const std::vector<T>& values, size_t row,
-                         size_t width) {
-  if (values.size() < (row + 1) * width) return {};
-  return {values.data() + row * width, width};
+/// When a column has its turn; empty: it is not compared. What digests say to
+/// the bit statistics need not say too, unless there are no digests.
+std::optional<Turn> TurnOf(const SharedColumn& column, bool exact) {
+  const Turn turn = column.field().turn;
+  if (exact) return IsStatistic(turn) ? Turn::kMeasured : turn;
+  const bool none =
+      turn == Turn::kDigest || turn == Turn::kRouting || turn >= Turn::kBias;
+  return none ? std::nullopt : std::optional(turn);
 }
 
-class Search {
- public:
-  Search(const RunLog& a, const RunLog& b, const DivergenceOptions& options)
-      : a_(a),
-        b_(b),
-        tolerance_(options.tolerance),
-        tensors_(MatchNames(a.tensors.names, b.tensors.names)),
-        parameters_(MatchNames(a.parameters.names, b.parameters.names)) {}
-
-  DivergenceReport Run() {
-    DivergenceReport report;
-    report.tensors_only_a = tensors_.only_a;
-    report.tensors_only_b = tensors_.only_b;
-    report.parameters_only_a = parameters_.only_a;
-    report.parameters_only_b = parameters_.only_b;
-    const std::vector<int64_t> steps = AllCommonSteps();
-    report.steps = static_cast<int64_t>(steps.size());
-    for (const int64_t step : CommonSteps(a_.tensors.step, b_.tensors.step)) {
-      if (HasTensors(step)) report.tensor_steps.push_back(step);
-    }
-    Find(steps, &Search::AtStep, report);
-    if (!report.first) {
-      Find(CommonSteps(a_.eval.step, b_.eval.step), &Search::HeldOut, report);
-    }
-    return report;
+/// All columns of /eval, or of all other groups, by turn. Those of tensors
+/// are one band.
+std::vector<Band> Bands(const SharedColumns& shared, bool exact, bool of_eval) {
+  Band band;
+  for (const SharedColumn* column : shared.Comparable()) {
+    const bool in_eval = column->group == &shared.group("eval");
+    if (in_eval == of_eval && TurnOf(*column, exact)) band.push_back(column);
   }
-
- private:
-  std::vector<int64_t> AllCommonSteps() const {
-    std::vector<int64_t> all;
-    for (const auto& common :
-         {CommonSteps(a_.steps.step, b_.steps.step),
-          CommonSteps(a_.tensors.step, b_.tensors.step),
-          CommonSteps(a_.moe.step, b_.moe.step),
-          CommonSteps(a_.parameters.step, b_.parameters.step)}) {
-      all.insert(all.end(), common.begin(), common.end());
-    }
-    std::sort(all.begin(), all.end());
-    all.erase(std::unique(all.begin(), all.end()), all.end());
-    return all;
-  }
-
-  void Find(const std::vector<int64_t>& steps,
-            std::optional<TensorDivergence> (Search::*at_step)(int64_t) const,
-            DivergenceReport& report) const {
-    std::optional<int64_t> last;
-    for (const int64_t step : steps) {
-      report.first = (this->*at_step)(step);
-      if (report.first) {
-        report.first->step = step;
-        report.first->last_equal_step = last;
-        return;
-      }
-      last = step;
+  std::stable_sort(band.begin(), band.end(),
+                   [exact](const SharedColumn* a, const SharedColumn* b) {
+                     return *TurnOf(*a, exact) < *TurnOf(*b, exact);
+                   });
+  std::vector<Band> bands(1);
+  for (const SharedColumn* column : band) {
+    if (*TurnOf(*column, exact) < Turn::kRouting) {
+      bands.front().push_back(column);
+    } else {
+      bands.push_back({column});
     }
   }
+  return bands;
+}
 
-  std::optional<TensorDivergence> AtStep(int64_t step) const {
-    auto found = Tensors(step);
-    if (!found) found = Routing(step);
-    if (!found)
-      found =
-          StepColumn(step, "loss_nats", a_.steps.loss_nats, b_.steps.loss_nats);
-    if (!found)
-      found = Parameters(step, "grad_norm", a_.parameters.grad_norm,
-                         b_.parameters.grad_norm);
-    if (!found)
-      found =
-          StepColumn(step, "grad_norm", a_.steps.grad_norm, b_.steps.grad_norm);
-    if (!found)
-      found = Parameters(step, "update_ratio", a_.parameters.update_ratio,
-                         b_.parameters.update_ratio);
-    if (!found) found = ExpertBias(step);
-    return found;
+bool HasTensors(const SharedColumn& column, const SharedRow& row) {
+  if (!column.labelled || !IsRecorded(column, row)) return false;
+  for (size_t i = 0; i < column.group->names.shared.size(); ++i) {
+    if (IsRecorded(column, row, i)) return true;
   }
+  return false;
+}
 
-  bool Differ(double a, double b) const {
-    if (!tolerance_) {
-      return std::bit_cast<uint64_t>(a) != std::bit_cast<uint64_t>(b);
-    }
-    return Exceeds(a, b, std::max(std::fabs(a), std::fabs(b)), *tolerance_);
-  }
-
-  std::optional<TensorDivergence> Number(const std::string& quantity,
-                                         const std::string& name, double a,
-                                         double b) const {
-    if (!Differ(a, b)) return std::nullopt;
-    TensorDivergence found;
-    found.quantity = quantity;
-    found.name = name;
-    found.a = NumberText(a);
-    found.b = NumberText(b);
-    return found;
-  }
-
-  // Scalars of a step ------------------------------------------------------
-
-  std::optional<TensorDivergence> StepColumn(
-      int64_t step, const std::string& quantity, const std::vector<double>& a,
-      const std::vector<double>& b) const {
-    const auto rows = RowsOfStep(a_.steps.step, b_.steps.step, step);
-    if (!rows || rows->a >= a.size() || rows->b >= b.size()) return {};
-    return Number(quantity, "", a[rows->a], b[rows->b]);
-  }
-
-  std::optional<TensorDivergence> HeldOut(int64_t step) const {
-    const auto rows = RowsOfStep(a_.eval.step, b_.eval.step, step);
-    if (!rows || a_.eval.loss_nats.empty() || b_.eval.loss_nats.empty()) {
-      return {};
-    }
-    return Number("held-out loss_nats", "", a_.eval.loss_nats[rows->a],
-                  b_.eval.loss_nats[rows->b]);
-  }
-
-  std::optional<TensorDivergence> Parameters(
-      int64_t step, const std::string& quantity, const std::vector<double>& a,
-      const std::vector<double>& b) const {
-    const auto rows = RowsOfStep(a_.parameters.step, b_.parameters.step, step);
-    if (!rows) return {};
-    const auto of_a = RowOf(a, rows->a, a_.parameters.names.size());
-    const auto of_b = RowOf(b, rows->b, b_.parameters.names.size());
-    if (of_a.empty() || of_b.empty()) return {};
-    for (const SharedName& shared : parameters_.shared) {
-      auto found = Number(quantity, a_.parameters.names[shared.a],
-                          of_a[shared.a], of_b[shared.b]);
-      if (found) return found;
-    }
-    return {};
-  }
-
-  std::optional<TensorDivergence> Routing(int64_t step) const {
-    if (tolerance_) return {};
-    const auto rows = RowsOfStep(a_.moe.step, b_.moe.step, step);
-    if (!rows || a_.moe.layers != b_.moe.layers) return {};
-    const auto layers = static_cast<size_t>(a_.moe.layers);
-    const auto of_a = RowOf(a_.moe.routing_digest, rows->a, layers);
-    const auto of_b = RowOf(b_.moe.routing_digest, rows->b, layers);
-    if (of_a.empty() || of_b.empty()) return {};
-    for (size_t layer = 0; layer < layers; ++layer) {
-      if (of_a[layer] == of_b[layer]) continue;
-      TensorDivergence found;
-      found.quantity = "routing_digest";
-      found.name = fmt::format("MoE layer {}", layer);
-      found.a = DigestText(of_a[layer]);
-      found.b = DigestText(of_b[layer]);
-      found.phase = Phase::kForward;
-      return found;
-    }
-    return {};
-  }
-
-  /// No tensor is computed from a bias but by the choice of experts, steps
-  /// later maybe.
-  std::optional<TensorDivergence> ExpertBias(int64_t step) const {
-    if (tolerance_) return {};
-    const auto rows = RowsOfStep(a_.moe.step, b_.moe.step, step);
-    if (!rows || a_.moe.layers != b_.moe.layers ||
-        a_.moe.experts != b_.moe.experts) {
-      return {};
-    }
-    const auto experts = static_cast<size_t>(a_.moe.experts);
-    const size_t count = static_cast<size_t>(a_.moe.layers) * experts;
-    const auto of_a = RowOf(a_.moe.expert_bias, rows->a, count);
-    const auto of_b = RowOf(b_.moe.expert_bias, rows->b, count);
-    if (of_a.empty() || of_b.empty()) return {};
-    for (size_t i = 0; i < count; ++i) {
-      auto found = Number(
-          "expert_bias",
-          fmt::format("MoE layer {}, expert {}", i / experts, i % experts),
-          of_a[i], of_b[i]);
-      if (!found) continue;
-      found->phase = Phase::kOptimizer;
-      return found;
-    }
-    return {};
-  }
-
-  // Tensors ----------------------------------------------------------------
-
-  /// A row of zeros: no digests were asked for at that step.
-  static std::span<const int64_t> Digests(const TensorColumns& tensors,
-                                          size_t row) {
-    const auto digests = RowOf(tensors.digest, row, tensors.names.size());
-    const bool any = std::any_of(digests.begin(), digests.end(),
-                                 [](int64_t digest) { return digest != 0; });
-    return any ? digests : std::span<const int64_t>{};
-  }
-
-  bool HasTensors(int64_t step) const {
-    const auto rows = RowsOfStep(a_.tensors.step, b_.tensors.step, step);
-    if (!rows || tensors_.shared.empty()) return false;
-    if (!tolerance_) {
-      return !Digests(a_.tensors, rows->a).empty() &&
-             !Digests(b_.tensors, rows->b).empty();
-    }
-    return std::any_of(tensors_.shared.begin(), tensors_.shared.end(),
-                       [&](const SharedName& shared) {
-                         return HasStatistics(a_.tensors, rows->a, shared.a) &&
-                                HasStatistics(b_.tensors, rows->b, shared.b);
-                       });
-  }
-
-  std::optional<TensorDivergence> Tensors(int64_t step) const {
-    if (!HasTensors(step)) return {};
-    const Rows rows = *RowsOfStep(a_.tensors.step, b_.tensors.step, step);
-    for (size_t i = 0; i < tensors_.shared.size(); ++i) {
-      auto found = tolerance_ ? Statistics(rows, tensors_.shared[i])
-                              : Digest(rows, tensors_.shared[i]);
-      if (!found) continue;
-      found->is_tensor = true;
-      found->name = a_.tensors.names[tensors_.shared[i].a];
-      found->phase = PhaseOfTensor(found->name);
-      AddNeighbours(i, *found);
-      return found;
-    }
-    return {};
-  }
-
-  void AddNeighbours(size_t place, TensorDivergence& found) const {
-    found.agreeing_count = static_cast<int64_t>(place);
-    for (size_t i = place - std::min(place, kNeighbours); i < place; ++i) {
-      found.agreeing.push_back(a_.tensors.names[tensors_.shared[i].a]);
+/// Steps at which a column of the band was recorded in both logs.
+std::vector<int64_t> TensorSteps(const Band& band) {
+  std::vector<int64_t> steps;
+  for (const SharedColumn* column : band) {
+    for (const SharedRow& row : column->rows) {
+      if (HasTensors(*column, row)) steps.push_back(row.step);
     }
   }
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
 
-  std::optional<TensorDivergence> Digest(const Rows& rows,
-                                         const SharedName& shared) const {
-    const int64_t a = Digests(a_.tensors, rows.a)[shared.a];
-    const int64_t b = Digests(b_.tensors, rows.b)[shared.b];
-    if (a == b) return {};
-    TensorDivergence found;
-    found.quantity = "digest";
-    found.a = DigestText(a);
-    found.b = DigestText(b);
-    return found;
+std::optional<Phase> PhaseOf(const SharedColumn& column,
+                             const std::string& name, bool is_tensor) {
+  if (is_tensor) return PhaseOfTensor(name);
+  if (column.field().turn == Turn::kRouting) return Phase::kForward;
+  if (column.field().turn == Turn::kBias) return Phase::kOptimizer;
+  return std::nullopt;
+}
+
+TensorDivergence DivergenceAt(const runlog::StepDifference& difference,
+                              bool exact) {
+  const SharedValue& value = difference.value;
+  const SharedColumn& column = *value.column;
+  const auto [a, b] = value.Values();
+  const bool is_digest = column.field().domain.is_digest();
+  TensorDivergence found;
+  found.step = value.row.step;
+  found.quantity = column.quantity();
+  found.name = value.Place();
+  found.a = Text(a, is_digest);
+  found.b = Text(b, is_digest);
+  found.is_tensor = *TurnOf(column, exact) < Turn::kRouting;
+  found.phase = PhaseOf(column, found.name, found.is_tensor);
+  found.last_equal_step = difference.last_equal_step;
+  if (!found.is_tensor) return found;
+  const SharedGroup& group = *column.group;
+  found.agreeing_count = static_cast<int64_t>(value.place);
+  for (size_t i = value.place - std::min(value.place, kNeighbours);
+       i < value.place; ++i) {
+    found.agreeing.push_back((*group.labels_a)[group.names.shared[i].a]);
   }
-
-  static double Statistic(const TensorColumns& tensors, size_t row,
-                          size_t place, size_t statistic) {
-    const auto values =
-        RowOf(tensors.statistics[statistic], row, tensors.names.size());
-    return values.empty() ? std::nan("") : values[place];
-  }
-
-  /// Root mean square; 0 if the log does not hold what it takes.
-  static double Rms(const TensorColumns& tensors, size_t row, size_t place) {
-    const double norm = Statistic(tensors, row, place, runlog::kStat_l2_norm);
-    const double numel = Statistic(tensors, row, place, runlog::kStat_numel);
-    const double rms = norm / std::sqrt(numel);
-    return std::isfinite(rms) ? rms : 0;
-  }
-
-  double Scale(Bound bound, double a, double b, const Rows& rows,
-               const SharedName& shared) const {
-    const double larger = std::max(std::fabs(a), std::fabs(b));
-    switch (bound) {
-      case Bound::kRelative:
-        return larger;
-      case Bound::kOfRms:
-        // A mean near zero is the remainder of a cancellation: its own
-        // magnitude says nothing about how well it is determined.
-        return std::max({larger, Rms(a_.tensors, rows.a, shared.a),
-                         Rms(b_.tensors, rows.b, shared.b)});
-      case Bound::kOfHundred:
-        return 100;
-      case Bound::kExact:
-        return 0;
-    }
-    return 0;
-  }
-
-  std::optional<TensorDivergence> Statistics(const Rows& rows,
-                                             const SharedName& shared) const {
-    if (!HasStatistics(a_.tensors, rows.a, shared.a) ||
-        !HasStatistics(b_.tensors, rows.b, shared.b)) {
-      return {};
-    }
-    for (const auto& [s, bound] : kBoundedStatistics) {
-      if (a_.tensors.statistics[s].empty() ||
-          b_.tensors.statistics[s].empty()) {
-        continue;
-      }
-      const double a = Statistic(a_.tensors, rows.a, shared.a, s);
-      const double b = Statistic(b_.tensors, rows.b, shared.b, s);
-      // What one recipe does not quantise has no such statistic.
-      const bool of_quantisation =
-          bound == Bound::kOfHundred || bound == Bound::kExact ||
-          s == runlog::kStat_mse || s == runlog::kStat_mse_columnwise;
-      if (of_quantisation && (std::isnan(a) || std::isnan(b))) continue;
-      const double scale = Scale(bound, a, b, rows, shared);
-      if (!Exceeds(a, b, scale, *tolerance_)) continue;
-      TensorDivergence found;
-      found.quantity = runlog::kTensorStatistics[s].name;
-      found.a = NumberText(a);
-      found.b = NumberText(b);
-      return found;
-    }
-    return {};
-  }
-
-  const RunLog& a_;
-  const RunLog& b_;
-  const std::optional<double> tolerance_;
-  const MatchedNames tensors_;
-  const MatchedNames parameters_;
-};
+  return found;
+}
 
 }  // namespace
 
@@ -420,16 +161,6 @@ std::optional<Phase> PhaseOfTensor(std::string_view name) {
   return std::nullopt;
 }
 
-bool HasStatistics(const TensorColumns& tensors, size_t row, size_t place) {
-  const auto& numel = tensors.statistics[runlog::kStat_numel];
-  const size_t at = row * tensors.names.size() + place;
-  if (!numel.empty()) return at < numel.size() && !std::isnan(numel[at]);
-  return std::ranges::any_of(kBoundedStatistics, [&](const auto& bounded) {
-    const auto& values = tensors.statistics[bounded.statistic];
-    return at < values.size();
-  });
-}
-
 bool DivergenceReport::HidesTensors() const {
   if (!first) return false;
   // Tensors of this step say what differs in it, and those of the step before
@@ -439,9 +170,38 @@ bool DivergenceReport::HidesTensors() const {
          !std::binary_search(tensor_steps.begin(), tensor_steps.end(), telling);
 }
 
-DivergenceReport FindDivergence(const RunLog& a, const RunLog& b,
+DivergenceReport FindDivergence(const runlog::RunLog& a,
+                                const runlog::RunLog& b,
                                 const DivergenceOptions& options) {
-  return Search(a, b, options).Run();
+  return FindDivergence(SharedColumns(a, b), options);
+}
+
+DivergenceReport FindDivergence(const SharedColumns& shared,
+                                const DivergenceOptions& options) {
+  const bool exact = !options.tolerance;
+  const SharedGroup& tensors = shared.group("tensors");
+  const SharedGroup& parameters = shared.group("parameters");
+  const std::vector<Band> bands = Bands(shared, exact, /*of_eval=*/false);
+  const std::vector<int64_t> steps = shared.Steps();
+  DivergenceReport report;
+  report.steps = static_cast<int64_t>(steps.size());
+  report.tensor_steps = TensorSteps(bands.front());
+  report.tensors_only_a = tensors.names.only_a;
+  report.tensors_only_b = tensors.names.only_b;
+  report.parameters_only_a = parameters.names.only_a;
+  report.parameters_only_b = parameters.names.only_b;
+  const runlog::Rule rule = {.tolerance = options.tolerance,
+                             .where_both_quantize = !exact};
+  auto found = FirstInSteps(steps, bands, rule);
+  if (!found) {
+    std::vector<int64_t> evaluated;
+    for (const SharedRow& row : shared.group("eval").rows) {
+      evaluated.push_back(row.step);
+    }
+    found = FirstInSteps(evaluated, Bands(shared, exact, true), rule);
+  }
+  if (found) report.first = DivergenceAt(*found, exact);
+  return report;
 }
 
 }  // namespace isoloss::compare

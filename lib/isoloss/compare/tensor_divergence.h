@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 
@@ -34,14 +35,13 @@ struct DivergenceOptions {
 /// One value that two runs should share but do not.
 struct TensorDivergence {
   int64_t step = 0;
-  /// "digest" or a statistic of a tensor, "routing_digest", "loss_nats",
-  /// "grad_norm", "update_ratio", "expert_bias" or "held-out loss_nats".
+  /// The column: "digest", "routing_digest", "held-out loss_nats", ...
   std::string quantity;
   /// The tensor, parameter, "MoE layer 2" or "MoE layer 2, expert 5"; empty
   /// for a quantity of the step.
   std::string name;
-  /// Both values: digests in hexadecimal, "none" where there is none, numbers
-  /// with 17 digits.
+  /// Both values: digests in hexadecimal, "none" where there is none, real
+  /// numbers with 17 digits.
   std::string a;
   std::string b;
   bool is_tensor = false;
@@ -74,13 +74,14 @@ struct DivergenceReport {
 };
 
 /// Walks the steps that both logs have, ascending, and in each what is
-/// reproducible in this order: tensors in the order of computation (exact:
-/// their digests; bounded: the statistics below), routing digests
-/// (exact only), loss, gradient norms of parameters, that of all, update
-/// ratios, expert biases (exact only). Only if nothing of these differs,
-/// held-out losses: they are of forward passes of their own, one of them before
-/// step 1. What one log lacks is passed over; names that only one log has are
-/// listed.
+/// reproducible in this order (runlog::Turn): tensors in the order of
+/// computation (exact: their digests; bounded: the statistics below), routing
+/// digests (exact only), loss, gradient norms of parameters, that of all,
+/// update ratios, and, exact only, expert biases and every other column. Only
+/// if nothing of these differs, evaluations: they are of forward passes of
+/// their own, one of them before step 1. What one log lacks is passed over, as
+/// is what travelled over another mesh or exchange; names that only one log has
+/// are listed.
 ///
 /// Bounded statistics are l2_norm, mean, cur_amax, std and, along rows and
 /// columns, if both logs have it, the quantisation's: mse, underflows% and
@@ -90,14 +91,11 @@ struct DivergenceReport {
 /// Special  exact: NaN equals a NaN of the same bits, -0 differs from +0.
 ///          bounded: NaN and infinities agree only with their like.
 ///          A tensor without a digest in one log only differs. One without
-///          statistics at a step (HasStatistics) is passed over there.
+///          statistics at a step (`numel` is NaN) is passed over there.
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options = {});
-
-/// Were statistics of the tensor at `place` logged in `row`? Its number of
-/// elements is NaN if not; a log without that column has them for all.
-bool HasStatistics(const runlog::TensorColumns& tensors, size_t row,
-                   size_t place);
+DivergenceReport FindDivergence(const runlog::SharedColumns& shared,
+                                const DivergenceOptions& options = {});
 
 }  // namespace isoloss::compare

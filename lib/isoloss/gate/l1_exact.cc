@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "isoloss/compare/first_divergence.h"
-#include "isoloss/compare/recorded_difference.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"

@@ -12,7 +12,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/saturating.h"
-#include "isoloss/compare/tensor_divergence.h"
 
 namespace isoloss::report {
 namespace {
@@ -130,12 +129,14 @@ void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
                            : fmt::format("steps {}", fmt::join(steps, ", ")));
 }
 
-/// The last row with statistics of any tensor, or the last one.
+/// The last row with statistics of any tensor, whose `numel` is a number then,
+/// or the last one.
 std::optional<size_t> LastTensorRow(const runlog::TensorColumns& tensors) {
-  for (size_t row = tensors.step.size(); row-- > 0;) {
-    for (size_t place = 0; place < tensors.names.size(); ++place) {
-      if (compare::HasStatistics(tensors, row, place)) return row;
-    }
+  const auto& numel = tensors.statistics[runlog::kStat_numel];
+  const size_t width = std::max<size_t>(1, tensors.names.size());
+  for (size_t i = std::min(numel.size(), tensors.step.size() * width);
+       i-- > 0;) {
+    if (!std::isnan(numel[i])) return i / width;
   }
   return ChosenRow(tensors.step, std::nullopt);
 }

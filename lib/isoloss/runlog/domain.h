@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cfloat>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -136,6 +137,9 @@ class Domain {
   bool Contains(int32_t value) const { return Contains(int64_t{value}); }
 
   bool is_text() const { return kind_ == Kind::kText; }
+  bool is_whole() const { return kind_ == Kind::kWhole; }
+  /// Whole and without limits: its values say nothing but equal or not.
+  bool is_digest() const { return is_whole() && std::isinf(least_); }
   bool ascending() const { return ascending_; }
   Fault fault() const { return fault_; }
   bool Has(Relation relation) const {

@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <type_traits>
 #include <variant>
 
 #include "isoloss/base/error.h"
 #include "isoloss/runlog/datasets.h"
 #include "isoloss/runlog/sealed_file.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -160,110 +159,25 @@ size_t CountUpTo(const std::vector<int64_t>& steps, int64_t step) {
       std::upper_bound(steps.begin(), steps.end(), step) - steps.begin());
 }
 
-/// Rows in two groups with the same step.
-struct Pair {
-  size_t a = 0;
-  size_t b = 0;
-  int64_t step = 0;
-};
-
-std::vector<Pair> CommonRows(const std::vector<int64_t>& a,
-                             const std::vector<int64_t>& b) {
-  std::vector<Pair> pairs;
-  for (size_t i = 0, j = 0; i < a.size() && j < b.size();) {
-    if (a[i] == b[j]) pairs.push_back({i, j, a[i]});
-    const bool advance_a = a[i] <= b[j];
-    const bool advance_b = b[j] <= a[i];
-    i += advance_a ? 1 : 0;
-    j += advance_b ? 1 : 0;
-  }
-  return pairs;
+std::string Text(const SharedValue::Value& value) {
+  const auto* real = std::get_if<double>(&value);
+  return real != nullptr
+             ? fmt::format("{:.17g}", *real)
+             : std::visit([](const auto& of) { return fmt::format("{}", of); },
+                          value);
 }
 
-bool SameBits(double a, double b) {
-  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
-}
-template <typename T>
-bool SameBits(const T& a, const T& b) {
-  return a == b;
-}
-
-std::string Text(double value) { return fmt::format("{:.17g}", value); }
-template <typename T>
-std::string Text(const T& value) {
-  return fmt::format("{}", value);
-}
-
-/// The first difference in `count` values from the given places; "" if none.
-std::string DifferenceAt(const Dataset<const RunLog>& a, size_t a_begin,
-                         const Dataset<const RunLog>& b, size_t b_begin,
-                         size_t count) {
-  return std::visit(
-      [&](const auto* a_values) -> std::string {
-        const auto& b_values = *std::get<decltype(a_values)>(b.values);
-        for (size_t i = 0; i < count; ++i) {
-          const auto& x = (*a_values)[a_begin + i];
-          const auto& y = b_values[b_begin + i];
-          if (!SameBits(x, y)) {
-            return fmt::format("{} against {}", Text(x), Text(y));
-          }
-        }
-        return "";
-      },
-      a.values);
-}
-
-/// "" or "5 against 6 tensors": axes that both know, but differently.
-std::string AxisDifference(const Dataset<const RunLog>& a,
-                           const Dataset<const RunLog>& b) {
-  for (size_t i = 0; i < a.axes.size(); ++i) {
-    if (a.axes[i].size != b.axes[i].size) {
-      return fmt::format("{} against {} {}", a.axes[i].size, b.axes[i].size,
-                         a.axes[i].name);
-    }
-  }
-  return "";
-}
-
-std::string DatasetDifference(const std::string& name,
-                              const Dataset<const RunLog>& a,
-                              const Dataset<const RunLog>& b,
-                              const std::vector<Pair>& pairs) {
-  if (!a.field.reproducible || Length(a) == 0 || Length(b) == 0) return "";
-  std::string difference = AxisDifference(a, b);
-  if (!difference.empty()) return fmt::format("{}: {}", name, difference);
-  if (a.shape == Shape::kLabels) {
-    difference = DifferenceAt(a, 0, b, 0, Length(a));
-    return difference.empty() ? "" : fmt::format("{}: {}", name, difference);
-  }
-  const size_t width = Width(a);
-  for (const Pair& pair : pairs) {
-    difference = DifferenceAt(a, pair.a * width, b, pair.b * width, width);
-    if (!difference.empty()) {
-      return fmt::format("{} at step {}: {}", name, pair.step, difference);
-    }
-  }
-  return "";
-}
-
-/// Of what all steps together gave; only logs with the same last step have it
-/// in common.
-std::string TotalDifference(const Group<const RunLog>& group,
-                            const Group<const RunLog>& other, const RunLog& a,
-                            const RunLog& b) {
-  if (a.exchange.step.empty() || b.exchange.step.empty() ||
-      a.exchange.step.back() != b.exchange.step.back()) {
-    return "";
-  }
-  for (size_t i = 0; i < group.datasets.size(); ++i) {
-    std::vector<Pair> rows;
-    for (size_t row = 0; row < static_cast<size_t>(*group.count); ++row) {
-      rows.push_back({row, row, a.exchange.step.back()});
-    }
-    std::string difference =
-        DatasetDifference(Name(group, group.datasets[i]), group.datasets[i],
-                          other.datasets[i], rows);
-    if (!difference.empty()) return difference;
+std::string ColumnDifference(const SharedColumn& column) {
+  if (!column.extents.empty()) return ": " + column.extents;
+  for (const SharedRow& row : column.rows) {
+    const auto found = FirstDifferent(column, row, {.whole_rows = true});
+    if (!found) continue;
+    const auto [a, b] = found->Values();
+    return fmt::format("{}: {} against {}",
+                       column.a->shape == Shape::kLabels
+                           ? ""
+                           : fmt::format(" at step {}", row.step),
+                       Text(a), Text(b));
   }
   return "";
 }
@@ -411,21 +325,11 @@ bool HasNoRows(const RunLog& rows) {
 }
 
 std::string FirstDifference(const RunLog& a, const RunLog& b) {
-  const auto groups = Groups(a);
-  const auto others = Groups(b);
-  for (size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].count != nullptr) {
-      std::string difference = TotalDifference(groups[g], others[g], a, b);
-      if (!difference.empty()) return difference;
-    }
-    if (groups[g].steps() == nullptr) continue;
-    const auto pairs = CommonRows(*groups[g].steps(), *others[g].steps());
-    for (size_t i = 0; i < groups[g].datasets.size(); ++i) {
-      const Dataset<const RunLog>& dataset = groups[g].datasets[i];
-      std::string difference = DatasetDifference(
-          Name(groups[g], dataset), dataset, others[g].datasets[i], pairs);
-      if (!difference.empty()) return difference;
-    }
+  const SharedColumns shared(a, b);
+  for (const SharedColumn& column : shared.all()) {
+    const std::string difference = ColumnDifference(column);
+    if (difference.empty()) continue;
+    return Name(column.group->a, *column.a) + difference;
   }
   return "";
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/runlog/comparing.h"
 #include "isoloss/runlog/domain.h"
 #include "isoloss/runlog/read_limit.h"
 
@@ -85,11 +86,13 @@ struct TensorStatistic {
   const char* unit;
   const char* description;
   Domain domain;
+  Turn turn = Turn::kMeasured;
+  Scale scale = Scale::kOwn;
 };
 
 /// Places in kTensorStatistics: kStat_min, kStat_max, ...
 enum TensorStatisticIndex : size_t {
-#define ISOLOSS_STATISTIC(id, name, unit, description, domain) kStat_##id,
+#define ISOLOSS_STATISTIC(id, ...) kStat_##id,
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
   kTensorStatisticCount
@@ -97,8 +100,7 @@ enum TensorStatisticIndex : size_t {
 
 /// All statistics, in the order of tensor_statistics.def.
 inline constexpr TensorStatistic kTensorStatistics[] = {
-#define ISOLOSS_STATISTIC(id, name, unit, description, domain) \
-  {name, unit, description, domain},
+#define ISOLOSS_STATISTIC(id, ...) {__VA_ARGS__},
 #include "isoloss/runlog/tensor_statistics.def"
 #undef ISOLOSS_STATISTIC
 };

@@ -34,13 +34,35 @@ struct Field {
   const char* description;
   Domain domain;
   int64_t since = 1;  ///< version of the layout that brought it
-  /// A clock or an accident: equal runs need not have equal values.
+  /// False of a clock, an accident or a circumstance: equal runs need not have
+  /// equal values.
   bool reproducible = true;
   When when = When::kAlways;
+  // How it is compared: by default to the bit, behind all that has a turn.
+  Turn turn = Turn::kMeasured;
+  Scale scale = Scale::kOwn;
+  Scope scope = Scope::kTraining;
+  const char* shown = nullptr;  ///< its name in reports, if not `name`
 
   Field Only(When condition) const {
     Field field = *this;
     field.when = condition;
+    return field;
+  }
+  Field At(Turn place, Scale share = Scale::kOwn) const {
+    Field field = *this;
+    field.turn = place;
+    field.scale = share;
+    return field;
+  }
+  Field On(Scope what) const {
+    Field field = *this;
+    field.scope = what;
+    return field;
+  }
+  Field Shown(const char* title) const {
+    Field field = *this;
+    field.shown = title;
     return field;
   }
 };
@@ -69,11 +91,13 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
         steps.tokens_seen...);
   visit(Field{"loss_nats", "nat",
               "Mean training loss over the step's labels, before its update",
-              Domain::Positive(FLT_MAX)},
+              Domain::Positive(FLT_MAX)}
+            .At(Turn::kLoss),
         steps.loss_nats...);
   visit(
       Field{"grad_norm", "1", "Global L2 norm of the gradient before clipping",
-            Domain::Norm().With(Relation::kNorms)},
+            Domain::Norm().With(Relation::kNorms)}
+          .At(Turn::kGradient),
       steps.grad_norm...);
   visit(Field{"lr", "1", "Learning rate of the update", Domain::Real(0, 1)},
         steps.lr...);
@@ -110,25 +134,34 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
 
 template <typename Visitor, typename ProvenanceT>
 void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
+  constexpr bool kCircumstance = false;  // who, where and how, not what
   const auto text = [&visitor](const char* name, const char* description,
-                               auto& value, int64_t since = 1) {
-    visitor.Attribute(Field{name, "", description, Domain::Text(), since},
-                      value);
+                               auto& value, int64_t since = 1,
+                               bool reproducible = true) {
+    visitor.Attribute(
+        Field{name, "", description, Domain::Text(), since, reproducible},
+        value);
   };
   const auto number = [&visitor](const char* name, const char* unit,
                                  const char* description, const Domain& domain,
-                                 auto& value, int64_t since = 1) {
-    visitor.Attribute(Field{name, unit, description, domain, since}, value);
+                                 auto& value, int64_t since = 1,
+                                 bool reproducible = true) {
+    visitor.Attribute(
+        Field{name, unit, description, domain, since, reproducible}, value);
   };
-  text("tool_version", "Program and version that made the run", p.tool_version);
+  text("tool_version", "Program and version that made the run", p.tool_version,
+       1, kCircumstance);
   text("commit", "Commit of its source, `-dirty` if modified, or `unknown`",
-       p.commit);
-  text("compiler", "Compiler that built it", p.compiler);
-  text("cpu_target", "Instruction set the kernels ran on", p.cpu_target);
-  text("experiment_name", "Name of the experiment", p.experiment_name);
+       p.commit, 1, kCircumstance);
+  text("compiler", "Compiler that built it", p.compiler, 1, kCircumstance);
+  text("cpu_target", "Instruction set the kernels ran on", p.cpu_target, 1,
+       kCircumstance);
+  text("experiment_name", "Name of the experiment", p.experiment_name, 1,
+       kCircumstance);
   text("experiment_text", "The resolved experiment without `train.seeds`, TOML",
-       p.experiment_text);
-  text("experiment_digest", "Digest of `experiment_text`", p.experiment_digest);
+       p.experiment_text, 1, kCircumstance);
+  text("experiment_digest", "Digest of `experiment_text`", p.experiment_digest,
+       1, kCircumstance);
   text("config_digest",
        "Digest of the configuration that two runs must share to be compared; "
        "neither seed nor arm is part of it",
@@ -139,7 +172,7 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   text("resolved_recipe", "What each GEMM site got, one line per site",
        p.resolved_recipe);
   text("corpus_description", "Where the training text came from",
-       p.corpus_description);
+       p.corpus_description, 1, kCircumstance);
   text("corpus_digest", "Digest of the training text", p.corpus_digest);
   text("initial_weights_digest", "Digest of the weights before step 1",
        p.initial_weights_digest);
@@ -153,12 +186,12 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   number("parameters", "1", "Number of trained values", Domain::Count(1),
          p.parameters);
   number("workers", "thread", "Threads of the run; no result depends on it",
-         Domain::Count(1), p.workers);
+         Domain::Count(1), p.workers, 1, kCircumstance);
   text("transport", "How bytes travelled; no result depends on it", p.transport,
-       2);
+       2, kCircumstance);
   number("processes", "process",
          "Processes that shared the ranks; no result depends on it",
-         Domain::Count(1), p.processes, 2);
+         Domain::Count(1), p.processes, 2, kCircumstance);
   number("ranks", "rank", "Virtual ranks", Domain::Count(1), p.ranks, 2);
   number("expert_data_parallel", "1", "Copies of each expert", Domain::Count(1),
          p.expert_data_parallel, 2);
@@ -214,7 +247,8 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
             moe.tokens_per_expert);
   by_expert(Field{"expert_bias", "1",
                   "Bias of the expert's score after the step's update",
-                  Domain::Fp32()},
+                  Domain::Fp32()}
+                .At(Turn::kBias),
             moe.expert_bias);
   // No exchange of this program has a capacity that could drop any.
   by_layer(
@@ -222,12 +256,14 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
             Domain::Zero().With(Relation::kRouted)},
       moe.dropped_tokens);
   by_layer(Field{"padding_rows", "row",
-                 "Zero rows that fill up the experts' lists", Domain::Count()},
+                 "Zero rows that fill up the experts' lists", Domain::Count()}
+               .On(Scope::kMesh),
            moe.padding_rows);
   visitor.Array(
       Field{"expert_ids", "1", "Experts of each token in slot order",
             Domain::Count().With(Relation::kExpertIds)}
-          .Only(When::kRouting),
+          .Only(When::kRouting)
+          .On(Scope::kSlots),
       moe.expert_ids,
       {{"layers", moe.layers}, {"tokens", moe.tokens}, {"slots", moe.top_k}});
   by_layer(Field{"router_entropy", "nat",
@@ -236,7 +272,8 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
            moe.router_entropy);
   by_layer(Field{"routing_digest", "1",
                  "Digest of who chose whom: equal routing, equal digest",
-                 Domain::Digest(), 3},
+                 Domain::Digest(), 3}
+               .At(Turn::kRouting),
            moe.routing_digest);
   by_layer(Field{"routing_flips", "1",
                  "Replayed (token, slot) pairs whose expert the router "
@@ -251,11 +288,13 @@ template <typename Visit, typename... Parameters>
 void VisitParameterColumns(Visit&& visit, Parameters&... parameters) {
   visit(StepIndex(Relation::kStepRows), parameters.step...);
   visit(Field{"grad_norm", "1", "L2 norm of the gradient before clipping",
-              Domain::Norm().With(Relation::kNorms)},
+              Domain::Norm().With(Relation::kNorms)}
+            .At(Turn::kGradients),
         parameters.grad_norm...);
   visit(Field{"update_ratio", "1",
               "L2 norm of the update over that of the weights before",
-              Domain::Ratio()},
+              Domain::Ratio()}
+            .At(Turn::kUpdates),
         parameters.update_ratio...);
 }
 
@@ -289,13 +328,15 @@ void VisitTensors(Visitor& visitor, TensorsT& tensors) {
   visitor.Array(
       Field{"digest", "1", "Digest of the content; 0 at a step without digests",
             Domain::Whole().With(Relation::kDigests)}
-          .Only(When::kDigests),
+          .Only(When::kDigests)
+          .At(Turn::kDigest),
       tensors.digest, {{"tensors", tensors.count}});
   for (size_t i = 0; i < kTensorStatisticCount; ++i) {
     const TensorStatistic& s = kTensorStatistics[i];
-    visitor.Array(
-        Field{s.name, s.unit, s.description, s.domain}.Only(When::kStatistics),
-        tensors.statistics[i], {{"tensors", tensors.count}});
+    visitor.Array(Field{s.name, s.unit, s.description, s.domain}
+                      .Only(When::kStatistics)
+                      .At(s.turn, s.scale),
+                  tensors.statistics[i], {{"tensors", tensors.count}});
   }
   visitor.Array(
       Field{"e8m0_histogram", "block", "Blocks along rows with each E8M0 byte",
@@ -316,19 +357,23 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   const auto column = [&visitor](const char* name, const char* unit,
                                  const char* description, auto& values,
                                  Relation relation) {
-    visitor.Column(
-        Field{name, unit, description, Domain::Count().With(relation)}.Only(
-            When::kTransport),
-        values);
+    visitor.Column(Field{name, unit, description,
+                         Domain::Count().With(relation)}
+                       .Only(When::kTransport)
+                       .On(Scope::kTraffic),
+                   values);
   };
   const auto by_rank = [&](const Field& field, auto& values,
                            When when = When::kTransport) {
-    visitor.Array(field.Only(when), values, {{"ranks", exchange.ranks}});
+    visitor.Array(field.Only(when).On(Scope::kTraffic), values,
+                  {{"ranks", exchange.ranks}});
   };
   const auto by_layer = [&](const char* name, const char* unit,
                             const char* description, const Domain& domain,
                             auto& values) {
-    visitor.Array(Field{name, unit, description, domain}.Only(When::kTransport),
+    visitor.Array(Field{name, unit, description, domain}
+                      .Only(When::kTransport)
+                      .On(Scope::kMesh),
                   values, {{"layers", exchange.layers}});
   };
   const Domain bytes =
@@ -415,13 +460,16 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
             Domain::Step(0).With(Relation::kEvaluations)},
       log.eval.step);
   column(Field{"loss_nats", "nat", "Mean over sequences of equal length",
-               Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)},
+               Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)}
+             .At(Turn::kLoss)
+             .Shown("held-out loss_nats"),
          log.eval.loss_nats);
-  visitor.Array(
-      Field{"per_sequence_loss_nats", "nat",
-            "Mean loss of each held-out sequence",
-            Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)},
-      log.eval.per_sequence_loss_nats, {{"sequences", log.eval.sequences}});
+  visitor.Array(Field{"per_sequence_loss_nats", "nat",
+                      "Mean loss of each held-out sequence",
+                      Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)}
+                    .Shown("loss_nats"),
+                log.eval.per_sequence_loss_nats,
+                {{"sequences", log.eval.sequences}});
 
   visitor.Group("parameters", "Each parameter in each optimizer step", 3);
   VisitParameters(visitor, column, log.parameters);

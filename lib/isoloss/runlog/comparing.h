@@ -1,0 +1,48 @@
+// What a column says of how it is compared with that of another log
+// (shared_columns.h).
+#pragma once
+
+namespace isoloss::runlog {
+
+/// The turn of a column among those of one step, in the order of computation:
+/// what differs first is named first.
+enum class Turn {
+  kDigest,  ///< of a tensor
+  // Statistics of a tensor that a tolerance is applied to, in this order.
+  kNorm,
+  kMean,
+  kPeak,
+  kSpread,
+  kError,
+  kUnderflows,
+  kSaturation,
+  kLeastScale,
+  kLargestScale,
+  // Of a step; a tolerance is applied to all but kRouting.
+  kRouting,
+  kLoss,
+  kGradients,  ///< of each parameter
+  kGradient,   ///< of all
+  kUpdates,
+  // No tolerance is applied from here on.
+  kBias,
+  kMeasured,  ///< what else was recorded
+};
+
+/// What a tolerance is a share of. It is never less than the larger value, of
+/// a percentage 100; whole numbers agree only if they are equal.
+enum class Scale {
+  kOwn,         ///< the larger value
+  kMagnitudes,  ///< sum of magnitudes of the tensor's elements
+  kRms,         ///< root mean square of the tensor's elements
+};
+
+/// What a column depends on besides the training.
+enum class Scope {
+  kTraining,  ///< nothing
+  kSlots,     ///< the order of a token's slots
+  kMesh,      ///< which ranks the rows travel between
+  kTraffic,   ///< likewise, and what carries them
+};
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,404 @@
+#include "isoloss/runlog/shared_columns.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+#include <unordered_map>
+
+namespace isoloss::runlog {
+namespace {
+
+using LogDataset = Dataset<const RunLog>;
+using LogGroup = Group<const RunLog>;
+
+/// The one row of labels.
+constexpr SharedRow kNoStep;
+
+size_t Length(const LogDataset& dataset) {
+  return std::visit([](const auto* values) { return values->size(); },
+                    dataset.values);
+}
+
+std::unordered_map<std::string, size_t> Places(
+    const std::vector<std::string>& names) {
+  std::unordered_map<std::string, size_t> places;
+  for (size_t i = 0; i < names.size(); ++i) places.try_emplace(names[i], i);
+  return places;
+}
+
+const LogDataset* LabelsOf(const LogGroup& group) {
+  for (const LogDataset& dataset : group.datasets) {
+    if (dataset.shape == Shape::kLabels) return &dataset;
+  }
+  return nullptr;
+}
+
+void MatchLabels(SharedGroup& group) {
+  const LogDataset* labels = LabelsOf(group.a);
+  if (labels == nullptr) return;
+  using Texts = const std::vector<std::string>*;
+  group.labels_a = std::get<Texts>(labels->values);
+  group.labels_b = std::get<Texts>(LabelsOf(group.b)->values);
+  group.names = MatchNames(*group.labels_a, *group.labels_b);
+}
+
+/// Of what all steps together gave; `before` has these steps.
+std::vector<SharedRow> TotalRow(const SharedGroup& before) {
+  const auto* a = before.a.steps();
+  const auto* b = before.b.steps();
+  if (a->empty() || b->empty() || a->back() != b->back()) return {};
+  return {{0, 0, a->back()}};
+}
+
+/// "" or "5 against 6 experts", from axis number `from` on.
+std::string AxisDifference(const LogDataset& a, const LogDataset& b,
+                           size_t from) {
+  for (size_t i = from; i < a.axes.size(); ++i) {
+    if (a.axes[i].size == b.axes[i].size) continue;
+    return fmt::format("{} against {} {}", a.axes[i].size, b.axes[i].size,
+                       a.axes[i].name);
+  }
+  return "";
+}
+
+/// What a place of an axis is called: "MoE layer 2".
+std::string AxisPlace(std::string_view axis, size_t place) {
+  if (axis == "layers") return fmt::format("MoE layer {}", place);
+  if (axis == "sequences") return fmt::format("held-out sequence {}", place);
+  return fmt::format("{} {}", axis.substr(0, axis.size() - 1), place);
+}
+
+double At(const std::vector<double>* values, size_t index) {
+  return values == nullptr || index >= values->size() ? std::nan("")
+                                                      : (*values)[index];
+}
+
+/// Of the elements of the tensor at `index` of one log; 0 if that does not
+/// hold what it takes.
+double Magnitude(const SharedGroup& group, Scale scale, bool of_b,
+                 size_t index) {
+  const auto statistic = [&](TensorStatisticIndex which) {
+    return At(group.Numbers(kTensorStatistics[which].name, of_b), index);
+  };
+  const double sum = statistic(kStat_l1_norm);
+  double magnitude = sum;
+  if (scale == Scale::kRms) {
+    const double numel = statistic(kStat_numel);
+    const double rms = statistic(kStat_l2_norm) / std::sqrt(numel);
+    magnitude = std::isfinite(rms) ? rms : sum / numel;
+  }
+  return std::isfinite(magnitude) ? magnitude : 0;
+}
+
+/// What the tolerance is a share of besides the larger value.
+double ScaleOf(const SharedValue& value) {
+  const SharedColumn& column = *value.column;
+  const Field& field = column.field();
+  if (std::string_view(field.unit) == "%") return 100;
+  // The remainder of a cancellation says nothing about how well it is
+  // determined: that is a matter of what was summed.
+  if (field.scale == Scale::kOwn) return 0;
+  return std::max(Magnitude(*column.group, field.scale, false, value.a),
+                  Magnitude(*column.group, field.scale, true, value.b));
+}
+
+/// Is the field NaN for a tensor that is not quantised?
+bool OfQuantization(const Domain& domain) {
+  return domain.Has(Relation::kShares) || domain.Has(Relation::kScales) ||
+         domain.Has(Relation::kErrors);
+}
+
+template <typename T>
+bool Agree(const T& a, const T& b, const SharedValue& value, const Rule& rule) {
+  if (SameBits(a, b)) return true;
+  if constexpr (std::is_floating_point_v<T>) {
+    const Domain& domain = value.column->field().domain;
+    const bool nan = std::isnan(a) || std::isnan(b);
+    if (rule.where_both_quantize && nan && OfQuantization(domain)) return true;
+    if (!rule.tolerance) return false;
+    if (nan) return std::isnan(a) && std::isnan(b);
+    if (std::isinf(a) || std::isinf(b) || domain.is_whole()) return a == b;
+    const double difference = std::fabs(a - b);
+    const double larger = std::max(std::fabs(a), std::fabs(b));
+    return difference <= *rule.tolerance * larger ||
+           difference <= *rule.tolerance * ScaleOf(value);
+  }
+  return false;
+}
+
+bool HasDigests(const LogDataset& dataset, size_t begin, size_t count) {
+  const auto* const* digests =
+      std::get_if<const std::vector<int64_t>*>(&dataset.values);
+  if (digests == nullptr) return true;
+  const auto first = (*digests)->begin() + static_cast<ptrdiff_t>(begin);
+  return std::any_of(first, first + static_cast<ptrdiff_t>(count),
+                     [](int64_t digest) { return digest != 0; });
+}
+
+bool HasStatistics(const SharedGroup& group, bool of_b, size_t index) {
+  const auto* numel = group.Numbers(kTensorStatistics[kStat_numel].name, of_b);
+  return numel == nullptr || !std::isnan(At(numel, index));
+}
+
+SharedValue::Value ValueAt(const LogDataset& dataset, size_t index) {
+  return std::visit(
+      [index](const auto* values) -> SharedValue::Value {
+        using T = typename std::remove_cvref_t<decltype(*values)>::value_type;
+        if constexpr (std::is_same_v<T, int32_t>) {
+          return int64_t{(*values)[index]};
+        } else {
+          return (*values)[index];
+        }
+      },
+      dataset.values);
+}
+
+bool SameMesh(const Provenance& a, const Provenance& b) {
+  return a.ranks == b.ranks && a.ranks_per_node == b.ranks_per_node &&
+         a.expert_data_parallel == b.expert_data_parallel &&
+         a.exchange == b.exchange;
+}
+
+}  // namespace
+
+MatchedNames MatchNames(const std::vector<std::string>& a,
+                        const std::vector<std::string>& b) {
+  const auto places_a = Places(a);
+  const auto places_b = Places(b);
+  MatchedNames matched;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto place = places_b.find(a[i]);
+    if (place == places_b.end()) {
+      matched.only_a.push_back(a[i]);
+    } else if (places_a.at(a[i]) == i) {
+      matched.shared.push_back({i, place->second});
+    }
+  }
+  for (const std::string& name : b) {
+    if (!places_a.contains(name)) matched.only_b.push_back(name);
+  }
+  return matched;
+}
+
+std::vector<SharedRow> MatchRows(const std::vector<int64_t>& a,
+                                 const std::vector<int64_t>& b) {
+  std::vector<SharedRow> rows;
+  if (a.empty() || b.empty()) return rows;
+  const auto from = [](const std::vector<int64_t>& steps, int64_t step) {
+    return static_cast<size_t>(
+        std::lower_bound(steps.begin(), steps.end(), step) - steps.begin());
+  };
+  size_t i = from(a, b.front());
+  size_t j = from(b, a.front());
+  while (i < a.size() && j < b.size()) {
+    if (a[i] == b[j]) rows.push_back({i, j, a[i]});
+    const bool advance_a = a[i] <= b[j];
+    const bool advance_b = b[j] <= a[i];
+    i += advance_a ? 1 : 0;
+    j += advance_b ? 1 : 0;
+  }
+  return rows;
+}
+
+bool SameBits(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+
+const std::vector<double>* SharedGroup::Numbers(const char* name,
+                                                bool of_b) const {
+  for (const LogDataset& dataset : (of_b ? b : a).datasets) {
+    if (std::strcmp(dataset.field.name, name) != 0) continue;
+    const auto* const* values =
+        std::get_if<const std::vector<double>*>(&dataset.values);
+    return values == nullptr || (*values)->empty() ? nullptr : *values;
+  }
+  return nullptr;
+}
+
+std::pair<SharedValue::Value, SharedValue::Value> SharedValue::Values() const {
+  return {ValueAt(*column->a, a), ValueAt(*column->b, b)};
+}
+
+std::string SharedValue::Place() const {
+  const auto& axes = column->a->axes;
+  size_t rest = a % column->width_a;
+  std::string front;
+  if (column->labelled) {
+    front = (*column->group->labels_a)[rest / column->inner];
+    rest %= column->inner;
+  }
+  std::string text;
+  for (size_t i = axes.size(); i-- > (column->labelled ? 1 : 0);) {
+    const auto size = static_cast<size_t>(axes[i].size);
+    const bool inner = i > 0 || column->a->shape == Shape::kSquare;
+    const size_t at = inner && size > 0 ? rest % size : rest;
+    rest = inner && size > 0 ? rest / size : 0;
+    text = fmt::format("{}{}{}", AxisPlace(axes[i].name, at),
+                       text.empty() ? "" : ", ", text);
+  }
+  if (column->a->shape == Shape::kSquare) front = AxisPlace("ranks", rest);
+  return fmt::format("{}{}{}", front, front.empty() || text.empty() ? "" : ", ",
+                     text);
+}
+
+std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
+                                          const SharedRow& row,
+                                          const Rule& rule) {
+  if (!rule.whole_rows && !IsRecorded(column, row)) return std::nullopt;
+  const bool by_name = column.labelled && !rule.whole_rows;
+  const auto& names = column.group->names.shared;
+  const size_t inner = by_name ? column.inner : column.width_a;
+  const size_t places = by_name ? names.size() : 1;
+  return std::visit(
+      [&](const auto* values) -> std::optional<SharedValue> {
+        const auto& others = *std::get<decltype(values)>(column.b->values);
+        for (size_t place = 0; place < places; ++place) {
+          const SharedName at = by_name ? names[place] : SharedName{};
+          SharedValue value = {&column, row, place,
+                               row.a * column.width_a + at.a * inner,
+                               row.b * column.width_b + at.b * inner};
+          if (by_name && !IsRecorded(column, row, place)) continue;
+          for (size_t i = 0; i < inner; ++i, ++value.a, ++value.b) {
+            if (!Agree((*values)[value.a], others[value.b], value, rule)) {
+              return value;
+            }
+          }
+        }
+        return std::nullopt;
+      },
+      column.a->values);
+}
+
+bool IsRecorded(const SharedColumn& column, const SharedRow& row) {
+  if (column.field().when != When::kDigests) return true;
+  return HasDigests(*column.a, row.a * column.width_a, column.width_a) &&
+         HasDigests(*column.b, row.b * column.width_b, column.width_b);
+}
+
+bool IsRecorded(const SharedColumn& column, const SharedRow& row,
+                size_t place) {
+  if (column.field().when != When::kStatistics || !column.labelled) return true;
+  const SharedGroup& group = *column.group;
+  const SharedName at = group.names.shared[place];
+  return HasStatistics(group, false, row.a * group.labels_a->size() + at.a) &&
+         HasStatistics(group, true, row.b * group.labels_b->size() + at.b);
+}
+
+ComparedLog::ComparedLog(const RunLog& log)
+    : provenance(log.provenance), groups(Groups(log)) {}
+
+ComparedLog::ComparedLog(const Provenance& of, std::vector<LogGroup> with)
+    : provenance(of), groups(std::move(with)) {}
+
+SharedColumns::SharedColumns(ComparedLog a, ComparedLog b)
+    : same_mesh_(SameMesh(a.provenance, b.provenance)) {
+  for (size_t g = 0; g < a.groups.size(); ++g) {
+    SharedGroup group = {std::move(a.groups[g]), std::move(b.groups[g]), {}};
+    MatchLabels(group);
+    if (group.a.steps() != nullptr) {
+      group.rows = MatchRows(*group.a.steps(), *group.b.steps());
+    } else if (group.a.count != nullptr) {
+      group.rows = TotalRow(groups_.back());
+    }
+    const SharedGroup& kept = groups_.emplace_back(std::move(group));
+    for (size_t i = 0; i < kept.a.datasets.size(); ++i) {
+      Add(kept, kept.a.datasets[i], kept.b.datasets[i]);
+    }
+  }
+}
+
+void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
+                        const LogDataset& b) {
+  const size_t of_a = Length(a);
+  const size_t of_b = Length(b);
+  if (!a.field.reproducible || of_a == 0 || of_b == 0) return;
+  const bool in_steps = group.a.steps() != nullptr && a.shape != Shape::kLabels;
+  const size_t rows_a = in_steps ? group.a.steps()->size() : 1;
+  const size_t rows_b = in_steps ? group.b.steps()->size() : 1;
+  // A column that is not as long as its rows need is an integrity rule's.
+  if (rows_a == 0 || rows_b == 0 || of_a % rows_a != 0 || of_b % rows_b != 0) {
+    return;
+  }
+  SharedColumn column = {&group,        &a,    &b, group.rows, of_a / rows_a,
+                         of_b / rows_b, false, 0,  ""};
+  if (a.shape == Shape::kLabels) column.rows = {&kNoStep, 1};
+  column.labelled = group.labels_a != nullptr && !group.labels_a->empty() &&
+                    !group.labels_b->empty() && a.shape == Shape::kRows;
+  column.extents = AxisDifference(a, b, column.labelled ? 1 : 0);
+  size_t inner_b = column.width_b;
+  column.inner = column.width_a;
+  if (column.labelled) {
+    const size_t names_a = group.labels_a->size();
+    const size_t names_b = group.labels_b->size();
+    if (column.inner % names_a != 0 || inner_b % names_b != 0) return;
+    column.inner /= names_a;
+    inner_b /= names_b;
+  }
+  if (column.extents.empty() && column.inner != inner_b) {
+    column.extents = fmt::format("{} against {} values of each place",
+                                 column.inner, inner_b);
+  }
+  columns_.push_back(std::move(column));
+}
+
+Band SharedColumns::Comparable() const {
+  Band band;
+  for (const SharedColumn& column : columns_) {
+    const Scope scope = column.field().scope;
+    const bool shared =
+        same_mesh_ || (scope != Scope::kMesh && scope != Scope::kTraffic);
+    if (shared && column.HoldsValues() && column.extents.empty()) {
+      band.push_back(&column);
+    }
+  }
+  return band;
+}
+
+const SharedGroup& SharedColumns::group(const char* name) const {
+  return *std::find_if(groups_.begin(), groups_.end(),
+                       [name](const SharedGroup& group) {
+                         return std::strcmp(group.a.name, name) == 0;
+                       });
+}
+
+std::vector<int64_t> SharedColumns::Steps() const {
+  std::vector<int64_t> steps;
+  for (const SharedGroup& group : groups_) {
+    if (std::strcmp(group.a.name, "eval") == 0) continue;
+    for (const SharedRow& row : group.rows) steps.push_back(row.step);
+  }
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+std::optional<StepDifference> FirstInSteps(const std::vector<int64_t>& steps,
+                                           const std::vector<Band>& bands,
+                                           const Rule& rule) {
+  std::optional<int64_t> last;
+  for (const int64_t step : steps) {
+    for (const Band& band : bands) {
+      std::optional<SharedValue> first;
+      for (const SharedColumn* column : band) {
+        const auto row =
+            std::lower_bound(column->rows.begin(), column->rows.end(), step,
+                             [](const SharedRow& at, int64_t wanted) {
+                               return at.step < wanted;
+                             });
+        if (row == column->rows.end() || row->step != step) continue;
+        const auto found = FirstDifferent(*column, *row, rule);
+        if (found && (!first || found->place < first->place)) first = found;
+      }
+      if (first) return StepDifference{*first, last};
+    }
+    last = step;
+  }
+  return std::nullopt;
+}
+
+}  // namespace isoloss::runlog

@@ -1,0 +1,183 @@
+// Two run logs side by side: every column that both have, its rows matched by
+// step and its places by label, and the search for what differs. Which columns
+// are compared, and how, follows from the schema: no comparison lists them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "isoloss/runlog/datasets.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+/// A name that two lists share, and its place in each.
+struct SharedName {
+  size_t a = 0;
+  size_t b = 0;
+};
+
+/// Two lists of names, matched. Of a name that a list repeats its first place
+/// counts.
+struct MatchedNames {
+  std::vector<SharedName> shared;  ///< in the order of `a`
+  std::vector<std::string> only_a;
+  std::vector<std::string> only_b;
+};
+MatchedNames MatchNames(const std::vector<std::string>& a,
+                        const std::vector<std::string>& b);
+
+/// Rows of one step in two logs.
+struct SharedRow {
+  size_t a = 0;
+  size_t b = 0;
+  int64_t step = 0;
+};
+
+/// Rows of the steps that both ascending columns have, ascending.
+/// Cost     O(log of the longer + rows between the others' first and last
+/// step).
+std::vector<SharedRow> MatchRows(const std::vector<int64_t>& a,
+                                 const std::vector<int64_t>& b);
+
+/// Both values have the same bits: NaN equals itself, 0 is not -0.
+bool SameBits(double a, double b);
+template <typename T>
+bool SameBits(const T& a, const T& b) {
+  return a == b;
+}
+
+/// A group of both logs. One without steps, /exchange_pairs, is a single row of
+/// the last step of the group before it if that is the same in both.
+struct SharedGroup {
+  Group<const RunLog> a;
+  Group<const RunLog> b;
+  std::vector<SharedRow> rows;
+  /// Of the axis that has labels; those of the logs, if there is one.
+  MatchedNames names = {};
+  const std::vector<std::string>* labels_a = nullptr;
+  const std::vector<std::string>* labels_b = nullptr;
+
+  /// The column of A, or B, with this name that has values; else null.
+  const std::vector<double>* Numbers(const char* name, bool of_b) const;
+};
+
+/// A reproducible dataset that both logs have values of.
+struct SharedColumn {
+  const SharedGroup* group = nullptr;
+  const Dataset<const RunLog>* a = nullptr;
+  const Dataset<const RunLog>* b = nullptr;
+  std::span<const SharedRow> rows;  ///< labels: one, of no step
+  size_t width_a = 0;               ///< values in a row
+  size_t width_b = 0;
+  /// Places are matched by the group's labels; each has `inner` values.
+  bool labelled = false;
+  size_t inner = 0;
+  /// "5 against 6 experts": what keeps it from being compared; "" if nothing.
+  std::string extents;
+
+  const Field& field() const { return a->field; }
+  const char* quantity() const {
+    return field().shown == nullptr ? field().name : field().shown;
+  }
+  /// Does it hold values, rather than the steps or labels of others?
+  bool HoldsValues() const {
+    return a->shape == Shape::kRows || a->shape == Shape::kSquare;
+  }
+};
+
+/// One value of a column in both logs.
+struct SharedValue {
+  const SharedColumn* column = nullptr;
+  SharedRow row;
+  size_t place = 0;  ///< number of the shared place within the row
+  size_t a = 0;      ///< index in the column
+  size_t b = 0;
+
+  using Value = std::variant<int64_t, double, std::string>;
+  std::pair<Value, Value> Values() const;
+  /// "MoE layer 2, expert 5", "w1" or "x_output, byte 3"; "" if a row of the
+  /// column is one value.
+  std::string Place() const;
+};
+
+/// When do two values agree?
+struct Rule {
+  /// Empty: to the bit. Else if they differ by no more than this share of the
+  /// field's scale; NaN and infinities agree with their like only.
+  std::optional<double> tolerance = {};
+  /// Pass over what one log has NaN for because its recipe does not quantise.
+  bool where_both_quantize = false;
+  /// All of every row, by place: also values of a tensor that one log did not
+  /// record at the step.
+  bool whole_rows = false;
+};
+
+/// The first value of a row that differs, in the order of A's places.
+std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
+                                          const SharedRow& row,
+                                          const Rule& rule);
+
+/// Whether both logs recorded something of the column in this row, and of a
+/// place in it: a row of digests that are all 0 has none, and of a tensor
+/// whose `numel` is NaN there are no statistics.
+bool IsRecorded(const SharedColumn& column, const SharedRow& row);
+bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
+
+/// One of two logs, as its datasets.
+struct ComparedLog {
+  ComparedLog(const RunLog& log);  // NOLINT: any log can be compared
+  ComparedLog(const Provenance& of, std::vector<Group<const RunLog>> with);
+
+  const Provenance& provenance;
+  std::vector<Group<const RunLog>> groups;
+};
+
+/// Columns that are compared place by place, so that a tensor's statistics come
+/// before those of the next tensor.
+using Band = std::vector<const SharedColumn*>;
+
+/// The first difference of some steps.
+struct StepDifference {
+  SharedValue value;
+  std::optional<int64_t> last_equal_step;
+};
+
+/// Both logs must outlive it.
+class SharedColumns {
+ public:
+  SharedColumns(ComparedLog a, ComparedLog b);
+  SharedColumns(const SharedColumns&) = delete;
+  SharedColumns& operator=(const SharedColumns&) = delete;
+
+  /// In the order of the schema.
+  const std::vector<SharedColumn>& all() const { return columns_; }
+  /// Those with values whose scope both runs share: of the ranks and what
+  /// travels between them only if mesh and exchange are the same.
+  Band Comparable() const;
+  const SharedGroup& group(const char* name) const;
+  /// Steps that any group but /eval has in both logs, ascending.
+  std::vector<int64_t> Steps() const;
+
+ private:
+  void Add(const SharedGroup& group, const Dataset<const RunLog>& a,
+           const Dataset<const RunLog>& b);
+
+  std::deque<SharedGroup> groups_;
+  std::vector<SharedColumn> columns_;
+  bool same_mesh_ = false;
+};
+
+/// The first difference step by step, in each step by band, in a band by place.
+std::optional<StepDifference> FirstInSteps(const std::vector<int64_t>& steps,
+                                           const std::vector<Band>& bands,
+                                           const Rule& rule);
+
+}  // namespace isoloss::runlog
