@@ -96,7 +96,7 @@ double TrainingStep::Run() {
                                    sequence_ends_};
   const double loss = transformer_.Forward(batch);
   transformer_.Backward(batch, gradients_);
-  mesh_.CheckConservation();
+  mesh_.exchanges().CheckConservation();
   const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "expert_parallel/exchange_cases.h"
@@ -20,6 +21,33 @@ using transport::OpKind;
 
 /// What experts may leave in padding rows: nobody may read it.
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+
+/// Payload bytes that the routing of the last Dispatch makes of an operation,
+/// [V, V], from row to column: what a transport must count.
+Matrix<int64_t> PredictedBytes(const Case& c, const RouteBook& book,
+                               OpKind op) {
+  const bool to_experts =
+      op == OpKind::kDispatch || op == OpKind::kDispatchGradient;
+  const std::string payload = op == OpKind::kDispatch ? c.options.payload
+                              : to_experts ? c.options.gradient_payload
+                                           : "unquantized";
+  const size_t row_bytes = PayloadByName(payload, c.rounding).row_bytes(kWidth);
+  const size_t tag_bytes = op == OpKind::kDispatch          ? sizeof(Assignment)
+                           : op == OpKind::kCombineGradient ? sizeof(float)
+                                                            : 0;
+  Matrix<int64_t> bytes(c.ranks, c.ranks);
+  for (size_t hop = 0; hop < book.hops(); ++hop) {
+    for (size_t from = 0; from < c.ranks; ++from) {
+      for (size_t to = 0; to < c.ranks; ++to) {
+        const RouteBook::Extent extent = book.ExtentOf(hop, from, to);
+        (to_experts ? bytes(from, to) : bytes(to, from)) +=
+            static_cast<int64_t>(extent.rows * row_bytes +
+                                 extent.tags * tag_bytes);
+      }
+    }
+  }
+  return bytes;
+}
 
 class RankedExchangeTest : public ::testing::TestWithParam<Case> {};
 
@@ -93,8 +121,7 @@ TEST_P(RankedExchangeTest, CountsTheBytesThatTheRoutingPredicts) {
   Matrix<float> lists(h.rows, kWidth);
   Matrix<float> out(c.tokens, kWidth);
   const auto matches = [&](OpKind op, int64_t count_exchange) {
-    Matrix<int64_t> predicted(c.ranks, c.ranks);
-    h.exchange.AddPredictedBytes(op, predicted.view());
+    const auto predicted = PredictedBytes(c, h.exchange.book(), op);
     const transport::Counters counted = h.transport->TakeCounters();
     for (size_t from = 0; from < c.ranks; ++from) {
       for (size_t to = 0; to < c.ranks; ++to) {
@@ -110,8 +137,8 @@ TEST_P(RankedExchangeTest, CountsTheBytesThatTheRoutingPredicts) {
   const transport::Counters first = h.transport->TakeCounters();
   // Every rank hands its counts to every rank; what else there is belongs to
   // the dispatch.
-  Matrix<int64_t> predicted(c.ranks, c.ranks);
-  h.exchange.AddPredictedBytes(OpKind::kDispatch, predicted.view());
+  const auto predicted =
+      PredictedBytes(c, h.exchange.book(), OpKind::kDispatch);
   const int64_t counts = first.bytes(0, 0) - predicted(0, 0);
   EXPECT_GE(counts, 0);
   for (size_t i = 0; i < predicted.size(); ++i) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/model/transformer.h"
@@ -103,8 +104,8 @@ struct Process {
       (gradient.of_experts ? of_experts : replicated)
           .push_back(gradient.values.view());
     }
-    mesh.SumReplicated(replicated);
-    mesh.SumExperts(of_experts);
+    expert_parallel::SumReplicated(mesh, replicated);
+    expert_parallel::SumExperts(mesh, of_experts);
   }
 };
 

@@ -33,25 +33,26 @@ const Payload& RankedExchange::PayloadOf(OpKind kind) const {
 void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
                               Receive receive) {
   const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
-  for (size_t hop = 0; hop < hops(); ++hop) {
+  for (size_t hop = 0; hop < book_.hops(); ++hop) {
     const auto produce = [&, hop](int rank, Outbox& outbox) {
       if (hop == 0) {
-        if (kind == OpKind::kDispatch) BuildTokens(rank);
+        if (kind == OpKind::kDispatch) book_.BuildTokens(rank);
         WriteTokens(kind, rank, source, outbox);
       } else {
-        if (kind == OpKind::kDispatch) BuildForwarding(rank);
+        if (kind == OpKind::kDispatch) book_.BuildForwarding(rank);
         WriteRows(kind, rank, hop, State(rank).forwarded, outbox);
       }
     };
     const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
       for (size_t from = 0; from < sizes.size(); ++from) {
-        const Extent extent = ExtentOf(hop, from, static_cast<size_t>(rank));
+        const RouteBook::Extent extent =
+            book_.ExtentOf(hop, from, static_cast<size_t>(rank));
         sizes[from] = {extent.rows,
                        TagBytes(kind, extent.tags) + extent.rows * row_bytes};
       }
     };
     const auto consume = [&, hop](int rank, const Inbox& inbox) {
-      if (hop < last_hop()) {
+      if (hop < book_.last_hop()) {
         KeepForForwarding(kind, rank, inbox);
       } else {
         (this->*receive)(rank, inbox);
@@ -61,86 +62,14 @@ void RankedExchange::SendRows(OpKind kind, MatrixView<const float> source,
   }
 }
 
-Assignment RankedExchange::TokenAssignment(int rank, size_t i) const {
-  const size_t t = FirstToken(rank) + i / slots_;
-  const size_t k = i % slots_;
-  return {.token = static_cast<uint32_t>(first_token_ + t),
-          .slot = static_cast<uint16_t>(k),
-          .expert = static_cast<uint16_t>(expert_ids_(t, k)),
-          .row = 0,
-          .weight = weights_(t, k)};
-}
-
-/// What the rank sends of its own tokens.
-void RankedExchange::BuildTokens(int rank) {
-  static thread_local std::vector<Assignment> assignments;
-  static thread_local std::vector<uint32_t> destinations;
-  static thread_local std::vector<uint32_t> begins;
-  const Topology& mesh = setup_.topology;
-  const auto source = static_cast<size_t>(rank);
-  const size_t count = TokenCount(rank);
-  assignments.clear();
-  destinations.clear();
-  begins.assign(1, 0);
-  for (size_t i = 0; i < count * slots_; ++i) {
-    const Assignment& tag = assignments.emplace_back(TokenAssignment(rank, i));
-    const size_t owner = mesh.OwnerOf(tag.expert, source);
-    destinations.push_back(static_cast<uint32_t>(
-        hops() == 1 ? owner : mesh.GatewayOf(source, mesh.NodeOf(owner))));
-    if ((i + 1) % slots_ == 0) begins.push_back(static_cast<uint32_t>(i + 1));
-  }
-  State(rank).hops[0].send.Build(begins, assignments, destinations,
-                                 fold_order(), mesh.ranks);
-}
-
-size_t RankedExchange::CheckAssignment(int rank, size_t hop, size_t peer,
-                                       const Assignment& tag) const {
-  const Topology& mesh = setup_.topology;
-  const size_t tokens = layout_.tokens();
-  const auto self = static_cast<size_t>(rank);
-  if (tag.token < tokens && tag.expert < mesh.experts) {
-    // What a gateway forwards may be of any rank at the same place in its node.
-    const size_t source = hop == 0 ? peer : layout_.SourceOf(tag.token);
-    const size_t owner = mesh.OwnerOf(tag.expert, source);
-    const bool arrived =
-        hop == last_hop() ? owner == self
-                          : mesh.GatewayOf(source, mesh.NodeOf(owner)) == self;
-    if (arrived && tag.token >= mesh.TokenBegin(source, tokens) &&
-        tag.token < mesh.TokenBegin(source + 1, tokens)) {
-      return source;
-    }
-  }
-  ThrowError(ErrorKind::kTransport,
-             "step {}, dispatch, MoE layer {}, hop {}: rank {} received from "
-             "rank {} token {} for expert {}, but that rank does not own the "
-             "token or this one does not lead to the expert. The row was sent "
-             "astray.",
-             setup_.transport.step(), layer_, hop, rank, peer, tag.token,
-             tag.expert);
-}
-
-/// What a gateway forwards to the ranks of its node.
-void RankedExchange::BuildForwarding(int rank) {
-  static thread_local std::vector<uint32_t> destinations;
-  RankState& state = State(rank);
-  const ReceiveSide& received = state.hops[0].receive;
-  destinations.clear();
-  for (const Assignment& tag : received.tags) {
-    destinations.push_back(static_cast<uint32_t>(
-        setup_.topology.OwnerOf(tag.expert, layout_.SourceOf(tag.token))));
-  }
-  state.hops[1].send.Build(received.tag_of_row, received.tags, destinations,
-                           fold_order(), setup_.topology.ranks);
-}
-
 /// Encodes each token once, however many copies of it leave.
 void RankedExchange::WriteTokens(OpKind kind, int rank,
                                  MatrixView<const float> source,
                                  Outbox& outbox) {
   const Payload& payload = PayloadOf(kind);
   const size_t row_bytes = payload.row_bytes(width_);
-  const size_t first = FirstToken(rank);
-  const size_t count = TokenCount(rank);
+  const size_t first = book_.FirstToken(rank);
+  const size_t count = book_.TokenCount(rank);
   const std::span<std::byte> items = EncodedScratch(count * row_bytes);
   for (size_t t = 0; t < count; ++t) {
     payload.encode(source.Row(first + t), width_, &items[t * row_bytes]);
@@ -154,12 +83,12 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
                                std::span<const std::byte> items,
                                Outbox& outbox) {
   const auto self = static_cast<size_t>(rank);
-  const SendSide& send = State(rank).hops[hop].send;
+  const SendSide& send = book_.At(rank, hop).send;
   const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
   const auto assignment = [&](size_t tag) -> Assignment {
     const size_t i = send.AssignmentOfTag(tag);
-    return hop == 0 ? TokenAssignment(rank, i)
-                    : State(rank).hops[0].receive.tags[i];
+    return hop == 0 ? book_.TokenAssignment(rank, i)
+                    : book_.At(rank, 0).receive.tags[i];
   };
   for (size_t to = 0; to < setup_.topology.ranks; ++to) {
     const size_t rows = send.RowCount(to);
@@ -192,20 +121,21 @@ void RankedExchange::WriteRows(OpKind kind, int rank, size_t hop,
 void RankedExchange::KeepForForwarding(OpKind kind, int rank,
                                        const Inbox& inbox) {
   RankState& state = State(rank);
-  ReceiveSide& receive = state.hops[0].receive;
+  ReceiveSide& receive = book_.At(rank, 0).receive;
   const size_t row_bytes = PayloadOf(kind).row_bytes(width_);
   const size_t ranks = setup_.topology.ranks;
   if (kind == OpKind::kDispatch) receive.Clear(ranks);
   state.forwarded.clear();
   for (size_t from = 0; from < ranks; ++from) {
-    const Extent extent = ExtentOf(0, from, static_cast<size_t>(rank));
+    const RouteBook::Extent extent =
+        book_.ExtentOf(0, from, static_cast<size_t>(rank));
     const auto message = inbox.From(static_cast<int>(from));
     const size_t tags_end = TagBytes(kind, extent.tags);
     if (kind == OpKind::kDispatch) {
       receive.Take(static_cast<size_t>(rank), from, extent.rows,
                    message.first(tags_end));
       for (size_t i = receive.tag_begins[from]; i < receive.tags.size(); ++i) {
-        CheckAssignment(rank, 0, from, receive.tags[i]);
+        book_.CheckAssignment(rank, 0, from, receive.tags[i]);
       }
     }
     const auto rows = message.subspan(tags_end);
@@ -217,7 +147,7 @@ void RankedExchange::KeepForForwarding(OpKind kind, int rank,
 /// Where the rank's received assignments stand in the experts' lists.
 void RankedExchange::PlaceAssignments(int rank) {
   RankState& state = State(rank);
-  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
   const std::vector<Assignment>& tags = receive.tags;
   state.places.resize(tags.size());
   state.weights.resize(tags.size());
@@ -226,24 +156,26 @@ void RankedExchange::PlaceAssignments(int rank) {
     for (size_t i = receive.tag_begins[from]; i < receive.tag_begins[from + 1];
          ++i) {
       const Assignment& tag = tags[i];
-      const size_t source = CheckAssignment(rank, last_hop(), from, tag);
-      const size_t place = layout_.Place(tag.expert, tag.token, source);
+      const size_t source =
+          book_.CheckAssignment(rank, book_.last_hop(), from, tag);
+      const size_t place = book_.layout().Place(tag.expert, tag.token, source);
       state.places[i] = static_cast<int32_t>(place);
       state.weights[i] = tag.weight;
       row_weights_[place] = tag.weight;
     }
   }
-  layout_.CheckPlaced(static_cast<size_t>(rank));
+  book_.layout().CheckPlaced(static_cast<size_t>(rank));
 }
 
 void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
   const auto self = static_cast<size_t>(rank);
   RankState& state = State(rank);
-  ReceiveSide& receive = state.hops[last_hop()].receive;
+  ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
   const size_t ranks = setup_.topology.ranks;
   receive.Clear(ranks);
   for (size_t from = 0; from < ranks; ++from) {
-    const Extent extent = ExtentOf(last_hop(), from, self);
+    const RouteBook::Extent extent =
+        book_.ExtentOf(book_.last_hop(), from, self);
     receive.Take(self, from, extent.rows,
                  inbox.From(static_cast<int>(from))
                      .first(extent.tags * sizeof(Assignment)));
@@ -261,7 +193,8 @@ void RankedExchange::ReceiveTokens(int rank, const Inbox& inbox) {
       const Assignment& tag = receive.tags[number];
       const auto row = rows.subspan(
           (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
-      conservation_.Received(OpKind::kDispatch, self, SourceOf(from, tag.token),
+      conservation_.Received(OpKind::kDispatch, self,
+                             book_.SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatch, tag, row));
       payload_.decode(
           row.data(), width_, setup_.rounding,
@@ -276,7 +209,7 @@ void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
   static thread_local ThreadTeam serial{1};
   const auto self = static_cast<size_t>(rank);
   RankState& state = State(rank);
-  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
   const size_t row_bytes = gradient_payload_.row_bytes(width_);
   const bool before_fc2 = setup_.options.weight_site == WeightSite::kBeforeFc2;
   gradients.ResizeUninitialized(before_fc2 ? 0 : receive.tags.size(), width_);
@@ -288,7 +221,7 @@ void RankedExchange::ReceiveOutputGradients(int rank, const Inbox& inbox) {
       const auto row = rows.subspan(
           (tag.row - receive.row_begins[from]) * row_bytes, row_bytes);
       conservation_.Received(OpKind::kDispatchGradient, self,
-                             SourceOf(from, tag.token),
+                             book_.SourceOf(from, tag.token),
                              RowHash(OpKind::kDispatchGradient, tag, row));
       gradient_payload_.decode(
           row.data(), width_, setup_.rounding,

@@ -17,24 +17,11 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/conservation.h"
 #include "isoloss/expert_parallel/exchange.h"
-#include "isoloss/expert_parallel/hop.h"
-#include "isoloss/expert_parallel/layout.h"
-#include "isoloss/expert_parallel/options.h"
 #include "isoloss/expert_parallel/payload.h"
-#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/expert_parallel/route_book.h"
 #include "isoloss/transport/transport.h"
 
 namespace isoloss::expert_parallel {
-
-/// What the exchanges of one model share.
-struct ExchangeSetup {
-  Topology topology;
-  ExchangeOptions options;
-  size_t dispatch_units = 1;
-  kernels::Rounding rounding = kernels::Rounding::kBf16;  ///< of activations
-  transport::Transport& transport;
-  ThreadTeam& team;
-};
 
 class RankedExchange : public Exchange {
  public:
@@ -49,13 +36,13 @@ class RankedExchange : public Exchange {
     return expert_in_.view();
   }
   std::span<const size_t> expert_begins() const override {
-    return layout_.expert_begins();
+    return book_.layout().expert_begins();
   }
   std::span<const size_t> unit_ends() const override {
-    return layout_.unit_ends();
+    return book_.layout().unit_ends();
   }
   std::span<const size_t> unit_rows() const override {
-    return layout_.unit_rows();
+    return book_.layout().unit_rows();
   }
   std::span<const float> row_weights() const override { return row_weights_; }
   std::span<float> row_weight_gradients() override {
@@ -70,24 +57,16 @@ class RankedExchange : public Exchange {
   void DispatchBackward(MatrixView<const float> addend,
                         MatrixView<float> dsource) override;
   std::span<const int64_t> tokens_per_expert() const override {
-    return layout_.tokens_per_expert();
+    return book_.layout().tokens_per_expert();
   }
-  const DispatchCounts& counts() const override { return counts_; }
+  const DispatchCounts& counts() const override { return book_.counts(); }
 
-  /// Payload bytes that the routing of the last Dispatch makes of each of its
-  /// operations, added to `bytes` [V, V], from row to column: what a transport
-  /// must count. The count exchange is not among them.
-  void AddPredictedBytes(transport::OpKind op, MatrixView<int64_t> bytes) const;
+  /// What the last Dispatch routed.
+  const RouteBook& book() const { return book_; }
 
  private:
-  /// One hop of one local rank.
-  struct Port {
-    SendSide send;
-    ReceiveSide receive;
-  };
   /// What one local rank keeps between the operations of a step.
   struct RankState {
-    Port hops[2];
     /// [received rows, row bytes]: what a gateway forwards, untouched.
     std::vector<std::byte> forwarded;
     Matrix<float> folded;                 // [gateway rows, D]
@@ -97,36 +76,12 @@ class RankedExchange : public Exchange {
     std::vector<int32_t> places;  // rows of the experts' lists
     std::vector<float> weights;
   };
-  /// Rows and assignments of one message of a dispatch.
-  struct Extent {
-    size_t rows = 0;
-    size_t tags = 0;
-  };
-
-  size_t hops() const {
-    return setup_.options.algorithm == Algorithm::kNode ? 2 : 1;
-  }
-  /// In which order the rows of a hop come back and are added.
-  FoldOrder fold_order() const;
-  size_t last_hop() const { return hops() - 1; }
   RankState& State(int rank) {
     return states_[static_cast<size_t>(rank - local_.first)];
   }
   transport::Operation Op(transport::OpKind kind, size_t hop) const {
     return {kind, layer_, static_cast<int>(hop)};
   }
-  /// The rank's tokens within this process's.
-  size_t FirstToken(int rank) const;
-  size_t TokenCount(int rank) const;
-  /// The rank whose token it is that came from or goes back to `peer`: with
-  /// one hop the peer itself.
-  size_t SourceOf(size_t peer, uint32_t token) const {
-    return hops() == 1 ? peer : layout_.SourceOf(token);
-  }
-  /// The message from `from` to `to` of a dispatch's hop.
-  Extent ExtentOf(size_t hop, size_t from, size_t to) const;
-
-  void GatherCounts(MatrixView<const int32_t> expert_ids);
   void ClearLists(size_t width);
 
   // ranked_dispatch.cc: the way to the experts.
@@ -136,15 +91,6 @@ class RankedExchange : public Exchange {
   /// experts' ranks, where `receive` takes what comes by the last hop.
   void SendRows(transport::OpKind kind, MatrixView<const float> source,
                 Receive receive);
-  /// Number `i` of the rank's own assignments, in the order (token, slot).
-  Assignment TokenAssignment(int rank, size_t i) const;
-  void BuildTokens(int rank);
-  /// Throws TransportError unless `tag`, which came from `peer`, is of a token
-  /// of the rank that it says, and its expert is where this rank's rows go.
-  /// Returns the token's rank.
-  size_t CheckAssignment(int rank, size_t hop, size_t peer,
-                         const Assignment& tag) const;
-  void BuildForwarding(int rank);
   void WriteRows(transport::OpKind kind, int rank, size_t hop,
                  std::span<const std::byte> items, transport::Outbox& outbox);
   void WriteTokens(transport::OpKind kind, int rank,
@@ -171,9 +117,6 @@ class RankedExchange : public Exchange {
   MatrixView<const float> ReadReply(transport::OpKind kind, int rank,
                                     size_t hop, const transport::Inbox& inbox,
                                     std::span<float> dweights);
-  Assignment ReplyName(uint32_t token, uint16_t slot) const;
-  void AccountReply(transport::OpKind kind, int rank, size_t hop, size_t row,
-                    std::span<const std::byte> bytes);
   void FoldAtGateway(int rank, MatrixView<const float> rows);
   void FoldAtTokens(transport::OpKind kind, int rank,
                     MatrixView<const float> rows, MatrixView<float> out);
@@ -185,17 +128,12 @@ class RankedExchange : public Exchange {
   const Payload& payload_;           // of token rows
   const Payload& gradient_payload_;  // of output gradients
   const Payload& reply_payload_;     // of all that comes back
-  Layout layout_;
-  DispatchCounts counts_;
+  RouteBook book_;
   std::vector<RankState> states_;  // [local ranks]
 
   // Of the running step.
-  size_t width_ = 0;        // D
-  size_t slots_ = 0;        // K
-  size_t first_token_ = 0;  // of this process, in the global batch
+  size_t width_ = 0;  // D
   size_t local_tokens_ = 0;
-  MatrixView<const int32_t> expert_ids_;
-  MatrixView<const float> weights_;
   MatrixView<float> expert_out_;  // CombineBackward's, while rows arrive
   Matrix<float> expert_in_;       // [R, D]
   std::vector<float> row_weights_;

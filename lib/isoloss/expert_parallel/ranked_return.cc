@@ -50,10 +50,10 @@ void RankedExchange::ReturnRows(OpKind kind,
                                 MatrixView<const float> expert_rows,
                                 MatrixView<float> out) {
   const size_t row_bytes = reply_payload_.row_bytes(width_);
-  for (size_t hop = hops(); hop-- > 0;) {
+  for (size_t hop = book_.hops(); hop-- > 0;) {
     const auto produce = [&, hop](int rank, Outbox& outbox) {
       RankState& state = State(rank);
-      if (hop < last_hop()) {
+      if (hop < book_.last_hop()) {
         WriteReply(kind, rank, hop, state.folded.view(), {},
                    state.gateway_dweights, outbox);
         return;
@@ -62,7 +62,7 @@ void RankedExchange::ReturnRows(OpKind kind,
       const bool weighted =
           kind == OpKind::kCombine &&
           setup_.options.weight_site == WeightSite::kExpertOut;
-      if (weighted || SharesRows(fold_order())) {
+      if (weighted || SharesRows(book_.fold_order())) {
         WriteReply(kind, rank, hop, RowSums(weighted, rank, expert_rows), {},
                    state.dweights, outbox);
       } else {
@@ -72,7 +72,8 @@ void RankedExchange::ReturnRows(OpKind kind,
     };
     const auto expect = [&, hop](int rank, std::span<MessageSize> sizes) {
       for (size_t from = 0; from < sizes.size(); ++from) {
-        const Extent extent = ExtentOf(hop, static_cast<size_t>(rank), from);
+        const RouteBook::Extent extent =
+            book_.ExtentOf(hop, static_cast<size_t>(rank), from);
         sizes[from] = {extent.rows, WeightBytes(kind, extent.tags) +
                                         extent.rows * row_bytes};
       }
@@ -80,14 +81,15 @@ void RankedExchange::ReturnRows(OpKind kind,
     const auto consume = [&, hop](int rank, const Inbox& inbox) {
       RankState& state = State(rank);
       if (hop > 0) {
-        state.gateway_dweights.resize(state.hops[0].receive.tags.size());
+        state.gateway_dweights.resize(book_.At(rank, 0).receive.tags.size());
         FoldAtGateway(
             rank, ReadReply(kind, rank, hop, inbox, state.gateway_dweights));
         return;
       }
       std::span<float> dweights;
       if (kind == OpKind::kCombineGradient) {
-        dweights = {dweights_.Row(FirstToken(rank)), TokenCount(rank) * slots_};
+        dweights = {dweights_.Row(book_.FirstToken(rank)),
+                    book_.TokenCount(rank) * book_.slots()};
       }
       FoldAtTokens(kind, rank, ReadReply(kind, rank, hop, inbox, dweights),
                    out);
@@ -114,7 +116,7 @@ MatrixView<const float> RankedExchange::RowSums(
   static thread_local std::vector<int32_t> numbers;  // 0, 1, 2, …
   static thread_local Matrix<float> sums;            // [received rows, D]
   const RankState& state = State(rank);
-  const ReceiveSide& receive = state.hops[last_hop()].receive;
+  const ReceiveSide& receive = book_.At(rank, book_.last_hop()).receive;
   const size_t tags = receive.tags.size();
   // What is added: assignment i's row is number order[i] of `rows`.
   MatrixView<const float> rows = expert_rows;
@@ -124,7 +126,7 @@ MatrixView<const float> RankedExchange::RowSums(
     kernels::GatherCombine(expert_rows, {state.places.data(), tags, 1},
                            {state.weights.data(), tags, 1}, {}, setup_.rounding,
                            terms.view(), Serial());
-    if (!SharesRows(fold_order())) return terms.view();
+    if (!SharesRows(book_.fold_order())) return terms.view();
     numbers.resize(tags);
     std::iota(numbers.begin(), numbers.end(), 0);
     rows = terms.view();
@@ -140,16 +142,6 @@ MatrixView<const float> RankedExchange::RowSums(
   return sums.view();
 }
 
-/// What tells one returning row from another, for its hash: the token, and with
-/// one row per assignment the slot.
-Assignment RankedExchange::ReplyName(uint32_t token, uint16_t slot) const {
-  return {.token = token,
-          .slot = SharesRows(fold_order()) ? uint16_t{0} : slot,
-          .expert = 0,
-          .row = 0,
-          .weight = 0};
-}
-
 /// Sends rows back to where the rows of `hop` came from, in their order: row i
 /// of `rows`, or row places[i].
 void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
@@ -158,7 +150,7 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
                                 std::span<const float> dweights,
                                 Outbox& outbox) {
   const auto self = static_cast<size_t>(rank);
-  const ReceiveSide& receive = State(rank).hops[hop].receive;
+  const ReceiveSide& receive = book_.At(rank, hop).receive;
   const size_t row_bytes = reply_payload_.row_bytes(width_);
   for (size_t to = 0; to < setup_.topology.ranks; ++to) {
     const size_t count = receive.RowCount(to);
@@ -171,11 +163,11 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
                   weights_end);
     }
     // Gateways only pass weights on.
-    for (size_t i = 0; hop == last_hop() && i < weights_end / sizeof(float);
-         ++i) {
+    for (size_t i = 0;
+         hop == book_.last_hop() && i < weights_end / sizeof(float); ++i) {
       Assignment tag = receive.tags[receive.tag_begins[to] + i];
       tag.weight = dweights[receive.tag_begins[to] + i];
-      conservation_.Sent(kind, self, SourceOf(to, tag.token),
+      conservation_.Sent(kind, self, book_.SourceOf(to, tag.token),
                          RowHash(kind, tag, {}));
     }
     for (size_t i = 0; i < count; ++i) {
@@ -186,8 +178,9 @@ void RankedExchange::WriteReply(OpKind kind, int rank, size_t hop,
           places.empty() ? row : static_cast<size_t>(places[row]);
       reply_payload_.encode(rows.Row(from), width_, bytes.data());
       const Assignment& tag = receive.tags[receive.tag_of_row[row]];
-      conservation_.Sent(kind, self, SourceOf(to, tag.token),
-                         RowHash(kind, ReplyName(tag.token, tag.slot), bytes));
+      conservation_.Sent(
+          kind, self, book_.SourceOf(to, tag.token),
+          RowHash(kind, book_.ReplyName(tag.token, tag.slot), bytes));
     }
   }
 }
@@ -199,7 +192,7 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
                                                   const Inbox& inbox,
                                                   std::span<float> dweights) {
   static thread_local Matrix<float> rows;  // [rows sent, D]
-  const SendSide& send = State(rank).hops[hop].send;
+  const SendSide& send = book_.At(rank, hop).send;
   const size_t row_bytes = reply_payload_.row_bytes(width_);
   rows.ResizeUninitialized(send.rows(), width_);
   for (size_t from = 0; from < setup_.topology.ranks; ++from) {
@@ -211,7 +204,7 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
       std::memcpy(&dweights[assignment], &message[i * sizeof(float)],
                   sizeof(float));
       if (hop > 0) continue;
-      Assignment tag = TokenAssignment(rank, assignment);
+      Assignment tag = book_.TokenAssignment(rank, assignment);
       tag.weight = dweights[assignment];
       conservation_.Received(kind, static_cast<size_t>(rank),
                              static_cast<size_t>(rank), RowHash(kind, tag, {}));
@@ -220,7 +213,9 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
       const size_t row = send.RowBegin(from) + i;
       const auto bytes =
           message.subspan(weights_end + i * row_bytes, row_bytes);
-      AccountReply(kind, rank, hop, row, bytes);
+      const auto [name, source] = book_.ReplyTo(rank, hop, row);
+      conservation_.Received(kind, static_cast<size_t>(rank), source,
+                             RowHash(kind, name, bytes));
       reply_payload_.decode(bytes.data(), width_, setup_.rounding,
                             rows.Row(row));
     }
@@ -228,34 +223,10 @@ MatrixView<const float> RankedExchange::ReadReply(OpKind kind, int rank,
   return rows.view();
 }
 
-/// Books the arrival of the reply to row number `row` of the hop's sent rows.
-void RankedExchange::AccountReply(OpKind kind, int rank, size_t hop, size_t row,
-                                  std::span<const std::byte> bytes) {
-  const RankState& state = State(rank);
-  const SendSide& send = state.hops[hop].send;
-  uint32_t token = 0;
-  uint16_t slot = 0;
-  if (hop > 0) {
-    const ReceiveSide& items = state.hops[0].receive;
-    token = items.tags[items.tag_of_row[send.ItemOfRow(row)]].token;
-  } else {
-    token = static_cast<uint32_t>(first_token_ + FirstToken(rank) +
-                                  send.ItemOfRow(row));
-    // With one row per assignment, rows and assignments share their numbers.
-    if (!SharesRows(fold_order())) {
-      slot = static_cast<uint16_t>(send.AssignmentOfTag(row) % slots_);
-    }
-  }
-  const size_t source =
-      hop == 0 ? static_cast<size_t>(rank) : layout_.SourceOf(token);
-  conservation_.Received(kind, static_cast<size_t>(rank), source,
-                         RowHash(kind, ReplyName(token, slot), bytes));
-}
-
 /// A gateway adds up what the ranks of its node returned for each row.
 void RankedExchange::FoldAtGateway(int rank, MatrixView<const float> rows) {
   RankState& state = State(rank);
-  const SendSide& send = state.hops[1].send;
+  const SendSide& send = book_.At(rank, 1).send;
   state.folded.ResizeUninitialized(send.items(), width_);
   for (size_t item = 0; item < send.items(); ++item) {
     AddRows(rows, send.Fold(item), setup_.rounding,
@@ -268,23 +239,23 @@ void RankedExchange::FoldAtGateway(int rank, MatrixView<const float> rows) {
 void RankedExchange::FoldAtTokens(OpKind kind, int rank,
                                   MatrixView<const float> rows,
                                   MatrixView<float> out) {
-  const SendSide& send = State(rank).hops[0].send;
-  const size_t first = FirstToken(rank);
-  const size_t count = TokenCount(rank);
+  const SendSide& send = book_.At(rank, 0).send;
+  const size_t first = book_.FirstToken(rank);
+  const size_t count = book_.TokenCount(rank);
   const bool forward = kind == OpKind::kCombine;
   const Rounding rounding = forward ? setup_.rounding : Rounding::kFp32;
-  if (fold_order() == FoldOrder::kSlot) {
+  if (book_.fold_order() == FoldOrder::kSlot) {
     const bool weighted =
         forward && setup_.options.weight_site == WeightSite::kSource;
-    kernels::GatherCombine(
-        rows, {send.folds().data(), count, slots_},
-        weighted ? weights_.Rows(first, count) : MatrixView<const float>(), {},
-        rounding, out.Rows(first, count), Serial());
+    kernels::GatherCombine(rows, {send.folds().data(), count, book_.slots()},
+                           weighted ? book_.weights().Rows(first, count)
+                                    : MatrixView<const float>(),
+                           {}, rounding, out.Rows(first, count), Serial());
     return;
   }
   for (size_t t = 0; t < count; ++t) {
     const MatrixView<float> sum = out.Rows(first + t, 1);
-    if (fold_order() == FoldOrder::kExpert) {
+    if (book_.fold_order() == FoldOrder::kExpert) {
       AddRowsRoundingEach(rows, send.Fold(t), setup_.rounding, sum);
     } else {
       AddRows(rows, send.Fold(t), rounding, sum);

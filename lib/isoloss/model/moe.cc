@@ -22,7 +22,7 @@ MixtureOfExperts::MixtureOfExperts(LayerContext& context,
       router_(context, name + ".router", moe_layer, scratch.router),
       routed_(context, name + ".routed_experts", RoutedParameters(name),
               context.mesh.experts().count, scratch.feed_forward),
-      exchange_(context.mesh.MakeExchange(context.rounding)) {
+      exchange_(context.mesh.exchanges().Make(context.rounding)) {
   if (context.config.num_shared_experts > 0) {
     shared_.emplace(MakeDenseFeedForward(context, name + ".shared_experts",
                                          scratch.feed_forward));

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
@@ -121,7 +122,7 @@ std::vector<RouterFigures> MergeRouterFigures(
   std::vector<int32_t> words(layers.size_bytes() / sizeof(int32_t));
   if (!layers.empty()) {
     std::memcpy(words.data(), layers.data(), layers.size_bytes());
-    words = mesh.Gather(words);
+    words = expert_parallel::Gather(mesh, words);
   }
   std::vector<Totals> all(mesh.processes() * layers.size());
   if (!all.empty()) {

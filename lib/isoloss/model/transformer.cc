@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/model/block.h"
@@ -155,7 +156,7 @@ double Transformer::Impl::Forward() {
   kernels::CrossEntropy(logits.view(), batch.labels, 0.0f, context.rounding,
                         token_losses, MatrixView<float>(), context.team);
   context.TapOutput("loss", "", {token_losses.data(), tokens, 1});
-  return context.mesh.Sum(LossSum(token_losses)) /
+  return expert_parallel::Sum(context.mesh, LossSum(token_losses)) /
          static_cast<double>(counted_labels);
 }
 
@@ -263,8 +264,8 @@ void Transformer::SetGemmEngine(GemmEngine engine) {
 
 double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
   CheckBatch(impl_->context.config, batch);
-  impl_->counted_labels = static_cast<size_t>(impl_->context.mesh.Sum(
-      static_cast<int64_t>(CountedLabels(batch.labels))));
+  impl_->counted_labels = static_cast<size_t>(expert_parallel::Sum(
+      impl_->context.mesh, static_cast<int64_t>(CountedLabels(batch.labels))));
   if (impl_->counted_labels == 0) {
     ThrowError(ErrorKind::kShape,
                "Transformer::Forward: none of {} labels counts (all are {}), "

@@ -205,7 +205,7 @@ std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
                "hold them all. Use the transport `loop`.",
                mesh->processes());
   }
-  mesh->DecorateExchanges(hooks.decorate_exchange);
+  mesh->exchanges().Decorate(hooks.decorate_exchange);
   return mesh;
 }
 

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/probes/row_places.h"
@@ -130,10 +131,12 @@ void TensorDumper::Add(const model::Tensor& tensor,
   if (!Matches(name)) return;
 
   const auto mine = static_cast<int32_t>(tensor.values.rows());
-  const std::vector<int32_t> counts = mesh.Gather(std::span(&mine, 1));
+  const std::vector<int32_t> counts =
+      expert_parallel::Gather(mesh, std::span(&mine, 1));
   const auto most =
       static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
-  const std::vector<int32_t> words = mesh.Gather(WordsOf(tensor, most));
+  const std::vector<int32_t> words =
+      expert_parallel::Gather(mesh, WordsOf(tensor, most));
   if (mesh.process() != 0) return;
   runlog::DumpedTensor dumped = {
       .name = name,
@@ -168,10 +171,12 @@ void TensorDumper::AddRouting(std::string_view module,
   model::TensorRows rows;
   rows.first_row = first_token;
   const auto mine = static_cast<int32_t>(values.rows());
-  const std::vector<int32_t> counts = mesh.Gather(std::span(&mine, 1));
+  const std::vector<int32_t> counts =
+      expert_parallel::Gather(mesh, std::span(&mine, 1));
   const auto most =
       static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
-  const std::vector<int32_t> words = mesh.Gather(
+  const std::vector<int32_t> words = expert_parallel::Gather(
+      mesh,
       WordsOf({.module = module, .values = values.view(), .rows = rows}, most));
   if (mesh.process() != 0) return;
   runlog::DumpedTensor dumped = {.name = name,

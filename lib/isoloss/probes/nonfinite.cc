@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
@@ -99,7 +100,7 @@ std::vector<NonFinite> NonFiniteCounter::Finish(
   std::vector<int32_t> words(tensors * sizeof(Part) / sizeof(int32_t));
   if (!words.empty()) {
     std::memcpy(words.data(), parts.data(), tensors * sizeof(Part));
-    words = mesh.Gather(words);
+    words = expert_parallel::Gather(mesh, words);
     parts.resize(tensors * mesh.processes());
     std::memcpy(parts.data(), words.data(), parts.size() * sizeof(Part));
   }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/probes/tensor_digest.h"
 
@@ -35,7 +36,7 @@ class Stopwatch {
 /// Element by element the largest of all processes.
 std::vector<double> LargestOfAll(const std::vector<double>& mine,
                                  expert_parallel::Mesh& mesh) {
-  const std::vector<double> all = mesh.Gather(mine);
+  const std::vector<double> all = expert_parallel::Gather(mesh, mine);
   std::vector<double> largest(all.begin(),
                               all.begin() + static_cast<int64_t>(mine.size()));
   for (size_t i = mine.size(); i < all.size(); ++i) {
@@ -146,7 +147,7 @@ void TensorProbe::Merge() {
     }
     if (slot.has_statistics) slot.statistics.Pack(sums, maxima);
   }
-  sums = mesh_.SumToFirst(std::move(sums));
+  sums = expert_parallel::SumToFirst(mesh_, std::move(sums));
   if (!maxima.empty()) maxima = LargestOfAll(maxima, mesh_);
   if (mesh_.process() != 0) return;
 

@@ -11,6 +11,8 @@
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/expert_parallel/replica_check.h"
 #include "isoloss/model/announce.h"
 #include "isoloss/optim/clip.h"
 #include "isoloss/optim/expert_bias.h"
@@ -198,8 +200,9 @@ void Learner::CheckAgreement(const Experiment& experiment, const Arm& arm,
        {seed_, corpus.digest(), replay_ ? replay_->digest() : 0}) {
     digest.Update(&number, sizeof(number));
   }
-  mesh_.CheckReplicas(digest.Value(),
-                      "experiment, arm, seed, corpus and replayed routing");
+  expert_parallel::CheckReplicas(
+      mesh_, digest.Value(),
+      "experiment, arm, seed, corpus and replayed routing");
 }
 
 /// Of one step, by a pass over the first batch that leaves nothing behind.
@@ -213,7 +216,7 @@ std::vector<std::string> Learner::TensorNames() {
   transformer_.AnnounceWeights(parameters_, sink);
   transformer_.Forward(tokens, &sink);
   transformer_.Backward(tokens, gradients_, &sink);
-  mesh_.CheckConservation();
+  mesh_.exchanges().CheckConservation();
   if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
   for (const auto kind : {model::TensorKind::kWgrad, model::TensorKind::kUpdate,
                           model::TensorKind::kParameter}) {
@@ -252,7 +255,7 @@ double Learner::Differentiate(int64_t step, model::TapSink* tap) {
   transformer_.Backward(tokens, gradients_, tap);
   if (hooks_.after_backward) hooks_.after_backward(step, gradients_);
   SumGradients(gradients_, mesh_);
-  mesh_.CheckConservation();
+  mesh_.exchanges().CheckConservation();
   if (hooks_.before_update) hooks_.before_update(step, gradients_);
   if (tap != nullptr) {
     model::AnnounceParameters(model::TensorKind::kWgrad, gradients_, mesh_,
@@ -288,9 +291,9 @@ bool Learner::Step(int64_t step, runlog::RunLog& rows) {
       std::chrono::duration<double>(Clock::now() - start).count();
   const int64_t tokens = provenance_.tokens_per_step;
   // What any process left out of what it was asked for.
-  const int64_t missing =
-      mesh_.Sum(transformer_.quantized_gemms_per_step() -
-                (transformer_.quantized_gemms() - quantized_before));
+  const int64_t missing = expert_parallel::Sum(
+      mesh_, transformer_.quantized_gemms_per_step() -
+                 (transformer_.quantized_gemms() - quantized_before));
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   RecordMoe(step, transformer_, expert_bias_.view(), log_config_.routing,
             replay_.has_value(), mesh_, rows.moe);
@@ -315,7 +318,7 @@ bool Learner::Step(int64_t step, runlog::RunLog& rows) {
 /// the update ratio of each parameter.
 std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                                     model::TapSink* tap) {
-  mesh_.AwaitAll();
+  expert_parallel::AwaitAll(mesh_);
   const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
   for (size_t layer = 0; layer < counts.rows(); ++layer) {
     optim::UpdateExpertBias({counts.Row(layer), counts.cols()},
@@ -376,10 +379,10 @@ void Learner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
       mine.push_back(sum / static_cast<double>(end - begin));
       begin = end;
     }
-    const std::vector<double> all = mesh_.Gather(mine);
+    const std::vector<double> all = expert_parallel::Gather(mesh_, mine);
     losses.insert(losses.end(), all.begin(), all.end());
   }
-  mesh_.CheckConservation();
+  mesh_.exchanges().CheckConservation();
   if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
   double sum = 0;
   for (const double loss : losses) sum += loss;

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/expert_parallel/replica_check.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/kernels/tree.h"
 
@@ -18,8 +20,8 @@ void SumGradients(model::ParameterSet& gradients, expert_parallel::Mesh& mesh) {
     (gradient.of_experts ? of_experts : replicated)
         .push_back(gradient.values.view());
   }
-  mesh.SumReplicated(replicated);
-  mesh.SumExperts(of_experts);
+  expert_parallel::SumReplicated(mesh, replicated);
+  expert_parallel::SumExperts(mesh, of_experts);
 }
 
 namespace {
@@ -28,7 +30,7 @@ namespace {
 double WholeSum(const model::Parameter& parameter, std::vector<double> leaves,
                 expert_parallel::Mesh& mesh) {
   if (parameter.of_experts && mesh.processes() > 1) {
-    leaves = mesh.GatherExperts(leaves);
+    leaves = expert_parallel::GatherExperts(mesh, leaves);
   }
   return kernels::AlignedTreeSum(leaves.data(), leaves.size());
 }
@@ -73,7 +75,7 @@ uint64_t WholeDigest(const model::ModelConfig& config,
     const model::Parameter& mine = parameters.parameters()[i];
     Matrix<float>& values = whole.parameters()[i].values;
     if (mine.of_experts) {
-      mesh.GatherExperts(mine.values.view(), values.view());
+      expert_parallel::GatherExperts(mesh, mine.values.view(), values.view());
     } else {
       values.CopyFrom(mine.values);
     }
@@ -94,9 +96,9 @@ void CheckReplicas(const model::ParameterSet& parameters,
   }
   replicated.Update(expert_bias.data(),
                     expert_bias.rows() * expert_bias.cols() * sizeof(float));
-  mesh.CheckReplicas(replicated.Value(),
-                     "replicated weights and expert biases");
-  mesh.CheckExpertReplicas(of_experts.Value());
+  expert_parallel::CheckReplicas(mesh, replicated.Value(),
+                                 "replicated weights and expert biases");
+  expert_parallel::CheckExpertReplicas(mesh, of_experts.Value());
 }
 
 }  // namespace isoloss::train

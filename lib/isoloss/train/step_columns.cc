@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "isoloss/base/digest.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/topology.h"
 #include "isoloss/runlog/schema.h"
 #include "isoloss/transport/transport.h"
@@ -91,7 +92,7 @@ void RecordMoe(int64_t step, const model::Transformer& transformer,
     if (!with_ids) continue;
     const MatrixView<const int32_t> mine = transformer.expert_ids(layer);
     const std::vector<int32_t> ids =
-        mesh.Gather({mine.data(), mine.rows() * mine.cols()});
+        expert_parallel::Gather(mesh, {mine.data(), mine.rows() * mine.cols()});
     moe.expert_ids.insert(moe.expert_ids.end(), ids.begin(), ids.end());
     moe.top_k = static_cast<int64_t>(mine.cols());
     moe.tokens = static_cast<int64_t>(ids.size() / mine.cols());
@@ -105,7 +106,7 @@ void RecordExchange(int64_t step, const model::Transformer& transformer,
   if (mesh.transport() == nullptr) return;
   const Topology& topology = mesh.config().topology;
   const std::vector<int64_t> values =
-      mesh.SumToFirst(Pack(mesh.transport()->TakeCounters()));
+      expert_parallel::SumToFirst(mesh, Pack(mesh.transport()->TakeCounters()));
   const size_t ranks = topology.ranks;
   x.step.push_back(step);
   x.ranks = static_cast<int64_t>(ranks);

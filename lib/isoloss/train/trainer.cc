@@ -8,7 +8,9 @@
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/expert_parallel/replica_check.h"
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recorder.h"
@@ -134,7 +136,8 @@ void Trainer::AgreeOn(const Continuation& found) {
   Digest digest;
   digest.Update(&step, sizeof(step));
   digest.Update(&state, sizeof(state));
-  mesh_.CheckReplicas(digest.Value(), "checkpoint to resume from");
+  expert_parallel::CheckReplicas(mesh_, digest.Value(),
+                                 "checkpoint to resume from");
 }
 
 /// Opens the log of a new run, or that of the run that `found` holds, with its
@@ -216,7 +219,8 @@ Trainer::Wish Trainer::Agree(int64_t step) {
     wish = Wish::kCheckpoint;
   }
   if (hooks_.stop != nullptr && hooks_.stop->load()) wish = Wish::kStop;
-  return static_cast<Wish>(mesh_.Vote(static_cast<uint64_t>(wish)));
+  return static_cast<Wish>(
+      expert_parallel::Vote(mesh_, static_cast<uint64_t>(wish)));
 }
 
 /// Writes down what a step added, then tells the caller.
@@ -369,7 +373,7 @@ void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
                  const RunHooks& hooks) {
   const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
                              hooks.make_transport);
-  mesh->DecorateExchanges(hooks.decorate_exchange);
+  mesh->exchanges().Decorate(hooks.decorate_exchange);
   const Learner learner(experiment, arm, seed, corpus, team, hooks,
                         ProbeOptionsOf(experiment.log, std::nullopt), *mesh);
 }
@@ -380,7 +384,7 @@ runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         const std::optional<RunFiles>& files) {
   const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
                              hooks.make_transport);
-  mesh->DecorateExchanges(hooks.decorate_exchange);
+  mesh->exchanges().Decorate(hooks.decorate_exchange);
   try {
     return Trainer(experiment, arm, seed, corpus, team, hooks, files, *mesh)
         .Run();

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/expert_parallel/replica_check.h"
 
 namespace isoloss::train {
 namespace {
@@ -79,7 +81,7 @@ bool AllFinite(std::span<const float> values) {
 size_t FirstNonFinite(std::span<const LocalTensor> tensors, Mesh& mesh) {
   size_t first = 0;
   while (first < tensors.size() && AllFinite(tensors[first].values)) ++first;
-  return tensors.size() - mesh.Vote(tensors.size() - first);
+  return tensors.size() - expert_parallel::Vote(mesh, tensors.size() - first);
 }
 
 /// A count per ordered pair of ranks.
@@ -124,7 +126,7 @@ class FirstProcess {
 
   /// All throw if process 0 failed.
   void Agree(int64_t step) {
-    const uint64_t code = mesh_.Vote(code_);
+    const uint64_t code = expert_parallel::Vote(mesh_, code_);
     if (code == 0) return;
     if (error_ != nullptr) std::rethrow_exception(error_);
     ThrowError(static_cast<ErrorKind>(code - 1),
@@ -146,8 +148,8 @@ std::span<const float> Gathered(const LocalTensor& tensor, Mesh& mesh,
   const size_t size = tensor.info.bytes() / sizeof(float);
   if (tensor.values.size() == size) return tensor.values;
   scratch.ResizeUninitialized(1, size);
-  mesh.GatherExperts({tensor.values.data(), 1, tensor.values.size()},
-                     scratch.view());
+  expert_parallel::GatherExperts(
+      mesh, {tensor.values.data(), 1, tensor.values.size()}, scratch.view());
   return {scratch.data(), size};
 }
 
@@ -220,13 +222,14 @@ uint64_t SaveTrainingState(int64_t step, const model::ModelConfig& config,
   });
   if (mesh.process() == 0) writer.reset();
   first.Agree(step);
-  return mesh.Vote(digest[0]);  // the others' is 0
+  return expert_parallel::Vote(mesh, digest[0]);  // the others' is 0
 }
 
 void LoadTrainingState(const Checkpoint& checkpoint,
                        const model::ModelConfig& config, TrainingState state,
                        Mesh& mesh) {
-  mesh.CheckReplicas(checkpoint.state_digest(), "checkpoints to go on from");
+  expert_parallel::CheckReplicas(mesh, checkpoint.state_digest(),
+                                 "checkpoints to go on from");
   const std::vector<LocalTensor> tensors =
       LocalTensors(state, config.num_experts);
   const size_t ranks = mesh.config().topology.ranks;

@@ -1,0 +1,89 @@
+#include "isoloss/expert_parallel/layer_exchanges.h"
+
+#include <algorithm>
+#include <array>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/expert_parallel/local_exchange.h"
+#include "isoloss/expert_parallel/ranked_exchange.h"
+
+namespace isoloss::expert_parallel {
+
+using transport::OpKind;
+
+std::unique_ptr<Exchange> LayerExchanges::Make(kernels::Rounding rounding) {
+  const size_t layer = made_++;
+  std::unique_ptr<Exchange> exchange = MakePlain(rounding);
+  return decorator_ ? decorator_(layer, std::move(exchange))
+                    : std::move(exchange);
+}
+
+std::unique_ptr<Exchange> LayerExchanges::MakePlain(
+    kernels::Rounding rounding) {
+  if (transport_ == nullptr) {
+    return std::make_unique<LocalExchange>(config_.topology.experts, rounding,
+                                           team_);
+  }
+  Conservation& conservation = conservation_.emplace_back(
+      transport_->local_ranks(), config_.topology.ranks);
+  return std::make_unique<RankedExchange>(
+      ExchangeSetup{.topology = config_.topology,
+                    .options = config_.options,
+                    .dispatch_units = config_.dispatch_units,
+                    .rounding = rounding,
+                    .transport = *transport_,
+                    .team = team_},
+      static_cast<int>(conservation_.size()) - 1, conservation);
+}
+
+void LayerExchanges::CheckConservation() {
+  if (transport_ == nullptr) return;
+  const size_t ranks = config_.topology.ranks;
+  balances_.resize(conservation_.size() * ranks);
+  transport_->AllReduce(
+      {OpKind::kConservation}, transport::Reduction::kSum,
+      [&](int rank, std::span<uint64_t> mine) {
+        for (size_t layer = 0; layer < conservation_.size(); ++layer) {
+          for (size_t source = 0; source < ranks; ++source) {
+            mine[layer * ranks + source] =
+                conservation_[layer].Of(static_cast<size_t>(rank), source);
+          }
+        }
+      },
+      balances_);
+  for (size_t i = 0; i < balances_.size(); ++i) {
+    if (balances_[i] != 0) ReportLoss(i / ranks, i % ranks);
+  }
+  for (Conservation& layer : conservation_) layer.Reset();
+}
+
+/// All processes come here with the same arguments: they have the same sums.
+void LayerExchanges::ReportLoss(size_t layer, size_t source) {
+  constexpr std::array operations = Conservation::kOperations;
+  std::vector<uint64_t> sums(operations.size());
+  transport_->AllReduce(
+      {OpKind::kConservation, static_cast<int>(layer)},
+      transport::Reduction::kSum,
+      [&](int rank, std::span<uint64_t> mine) {
+        for (size_t i = 0; i < operations.size(); ++i) {
+          mine[i] = conservation_[layer].Of(static_cast<size_t>(rank), source,
+                                            operations[i]);
+        }
+      },
+      sums);
+  const auto at = std::find_if(sums.begin(), sums.end(),
+                               [](uint64_t sum) { return sum != 0; });
+  ISOLOSS_ASSERT(at != sums.end());
+  const transport::Operation operation = {
+      operations[static_cast<size_t>(at - sums.begin())],
+      static_cast<int>(layer)};
+  ThrowError(ErrorKind::kTransport,
+             "step {}, {}: rows and weights sent for the tokens of rank {} are "
+             "not those that arrived (difference of hash sums {}). A row was "
+             "lost, doubled, changed or taken for another.",
+             transport_->step(), transport::Describe(operation), source,
+             DigestToHex(*at));
+}
+
+}  // namespace isoloss::expert_parallel

@@ -1,0 +1,59 @@
+// The exchanges of a model's MoE layers, and the invariant over all of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/conservation.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/expert_parallel/options.h"
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/kernels/rounding.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::expert_parallel {
+
+struct MeshConfig {
+  Topology topology;
+  ExchangeOptions options;
+  size_t dispatch_units = 1;
+};
+
+class LayerExchanges {
+ public:
+  /// Keeps references. `transport` is null where nothing travels.
+  LayerExchanges(const MeshConfig& config, transport::Transport* transport,
+                 ThreadTeam& team)
+      : config_(config), transport_(transport), team_(team) {}
+
+  /// The exchange of the next MoE layer; `rounding` of activations. It refers
+  /// to this object.
+  std::unique_ptr<Exchange> Make(kernels::Rounding rounding);
+  /// Decorates those made from now on; empty: none.
+  void Decorate(ExchangeDecorator decorator) {
+    decorator_ = std::move(decorator);
+  }
+
+  /// Compares what all exchanges sent and received since the last call.
+  /// Errors   TransportError that names step, layer and rank.
+  void CheckConservation();
+
+ private:
+  std::unique_ptr<Exchange> MakePlain(kernels::Rounding rounding);
+  [[noreturn]] void ReportLoss(size_t layer, size_t source);
+
+  const MeshConfig& config_;
+  transport::Transport* transport_;
+  ThreadTeam& team_;
+  ExchangeDecorator decorator_;
+  size_t made_ = 0;
+  std::deque<Conservation> conservation_;  // one per exchange
+  std::vector<uint64_t> balances_;         // [layers, V]
+};
+
+}  // namespace isoloss::expert_parallel

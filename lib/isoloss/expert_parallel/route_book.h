@@ -1,0 +1,123 @@
+// Who sends which rows to whom in one MoE layer's exchange of one step: the
+// books of RankedExchange, which moves the rows.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/expert_parallel/assignment.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/expert_parallel/hop.h"
+#include "isoloss/expert_parallel/layout.h"
+#include "isoloss/expert_parallel/options.h"
+#include "isoloss/expert_parallel/topology.h"
+#include "isoloss/kernels/rounding.h"
+#include "isoloss/transport/transport.h"
+
+namespace isoloss::expert_parallel {
+
+/// What the exchanges of one model share.
+struct ExchangeSetup {
+  Topology topology;
+  ExchangeOptions options;
+  size_t dispatch_units = 1;
+  kernels::Rounding rounding = kernels::Rounding::kBf16;  ///< of activations
+  transport::Transport& transport;
+  ThreadTeam& team;
+};
+
+/// Methods that take a rank are for the phases of that local rank.
+class RouteBook {
+ public:
+  /// One hop of one local rank.
+  struct Port {
+    SendSide send;
+    ReceiveSide receive;
+  };
+  /// Rows and assignments of one message of a dispatch.
+  struct Extent {
+    size_t rows = 0;
+    size_t tags = 0;
+  };
+  /// What tells one returning row from another, for its hash, and whose token
+  /// it is.
+  struct Reply {
+    Assignment name;
+    size_t source;
+  };
+
+  /// `layer`: of the MoE layers, for messages.
+  RouteBook(const ExchangeSetup& setup, int layer);
+
+  // Fixed by the algorithm.
+  size_t hops() const { return options_.algorithm == Algorithm::kNode ? 2 : 1; }
+  size_t last_hop() const { return hops() - 1; }
+  /// In which order the rows of a hop come back and are added.
+  FoldOrder fold_order() const;
+
+  /// Begins a step: gathers the counts of all ranks. Keeps both views.
+  /// Errors   TransportError if counts do not add up.
+  void Count(MatrixView<const int32_t> expert_ids,
+             MatrixView<const float> weights);
+
+  const Layout& layout() const { return layout_; }
+  Layout& layout() { return layout_; }
+  const DispatchCounts& counts() const { return counts_; }
+  size_t slots() const { return expert_ids_.cols(); }
+  MatrixView<const float> weights() const { return weights_; }
+
+  /// The rank's tokens within this process's.
+  size_t FirstToken(int rank) const;
+  size_t TokenCount(int rank) const;
+  /// The rank whose token it is that came from or goes back to `peer`: with one
+  /// hop the peer itself.
+  size_t SourceOf(size_t peer, uint32_t token) const {
+    return hops() == 1 ? peer : layout_.SourceOf(token);
+  }
+  /// Number `i` of the rank's own assignments, in the order (token, slot).
+  Assignment TokenAssignment(int rank, size_t i) const;
+
+  /// The message from `from` to `to` of a dispatch's hop.
+  Extent ExtentOf(size_t hop, size_t from, size_t to) const;
+  Port& At(int rank, size_t hop) {
+    return ports_[static_cast<size_t>(rank - local_.first)][hop];
+  }
+  const Port& At(int rank, size_t hop) const {
+    return ports_[static_cast<size_t>(rank - local_.first)][hop];
+  }
+  /// What the rank sends of its own tokens in hop 0.
+  void BuildTokens(int rank);
+  /// What a gateway forwards to the ranks of its node in hop 1.
+  void BuildForwarding(int rank);
+  /// Throws TransportError unless `tag`, which came from `peer`, is of a token
+  /// of the rank that it says, and its expert is where this rank's rows go.
+  /// Returns the token's rank.
+  size_t CheckAssignment(int rank, size_t hop, size_t peer,
+                         const Assignment& tag) const;
+
+  /// With one row per assignment the slot counts, else the token alone.
+  Assignment ReplyName(uint32_t token, uint16_t slot) const;
+  /// The reply to row number `row` of the rows that `rank` sent in `hop`.
+  Reply ReplyTo(int rank, size_t hop, size_t row) const;
+
+ private:
+  const Topology topology_;
+  const ExchangeOptions options_;
+  transport::Transport& transport_;
+  const int layer_;
+  const transport::RankRange local_;
+  Layout layout_;
+  DispatchCounts counts_;
+  std::vector<std::array<Port, 2>> ports_;  // [local ranks, hops]
+
+  // Of the running step.
+  size_t first_token_ = 0;  // of this process, in the global batch
+  MatrixView<const int32_t> expert_ids_;
+  MatrixView<const float> weights_;
+};
+
+}  // namespace isoloss::expert_parallel
