@@ -51,9 +51,9 @@ TEST(FirstDivergence, ComparesBitsOfZerosAndNans) {
   const double minus_zeros[] = {-0.0};
   const double nans[] = {nan};
 
-  EXPECT_EQ(FirstDifferentBits(zeros, minus_zeros), 0);
-  EXPECT_FALSE(FirstDifferentBits(nans, nans).has_value());
-  EXPECT_EQ(FirstDifferentBits(nans, zeros), 0);
+  EXPECT_FALSE(runlog::EqualBits(zeros, minus_zeros));
+  EXPECT_TRUE(runlog::EqualBits(nans, nans));
+  EXPECT_FALSE(runlog::EqualBits(nans, zeros));
 }
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -34,8 +32,6 @@ Divergence DivergenceAt(const SharedValue& value) {
 std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
                                         const char* group) {
   std::vector<runlog::Band> bands;
-  std::vector<int64_t> steps;
-  for (const auto& row : shared.group(group).rows) steps.push_back(row.step);
   for (const auto* column : shared.Comparable()) {
     const runlog::Turn turn = column->field().turn;
     if (column->group == &shared.group(group) &&
@@ -43,7 +39,8 @@ std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
       bands.push_back({column});
     }
   }
-  const auto found = runlog::FirstInSteps(steps, bands, {});
+  const auto found =
+      runlog::FirstInSteps(shared.group(group).Steps(), bands, {});
   if (!found) return std::nullopt;
   return DivergenceAt(found->value);
 }
@@ -54,15 +51,6 @@ bool IsRecordedAlike(const runlog::Field& field) {
 }
 
 }  // namespace
-
-std::optional<size_t> FirstDifferentBits(std::span<const double> a,
-                                         std::span<const double> b) {
-  const size_t count = std::min(a.size(), b.size());
-  for (size_t i = 0; i < count; ++i) {
-    if (!runlog::SameBits(a[i], b[i])) return i;
-  }
-  return std::nullopt;
-}
 
 std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
                                               const runlog::RunLog& candidate) {

@@ -1,21 +1,14 @@
 // The first step at which two runs stop being the same run.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
-
-/// Index of the first element whose 64 bits differ, over the common length.
-/// Exact   NaN equals a NaN of the same bits; -0 differs from +0.
-std::optional<size_t> FirstDifferentBits(std::span<const double> a,
-                                         std::span<const double> b);
 
 /// A value that two runs should share but do not.
 struct Divergence {

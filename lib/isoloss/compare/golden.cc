@@ -46,11 +46,6 @@ class AttributeCollector {
 
 using Dataset = runlog::Dataset<const runlog::RunLog>;
 
-bool IsEmpty(const Dataset& dataset) {
-  return std::visit([](const auto* values) { return values->empty(); },
-                    dataset.values);
-}
-
 std::string DigestOfDataset(const Dataset& dataset) {
   Digest digest;
   for (const auto& axis : dataset.axes) Add(axis.size, digest);
@@ -151,7 +146,7 @@ std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
   runlog::VisitProvenance(attributes, log.provenance);
   for (const auto& group : runlog::Groups(log)) {
     for (const Dataset& dataset : group.datasets) {
-      if (!dataset.field.reproducible || IsEmpty(dataset)) continue;
+      if (!dataset.field.reproducible || dataset.size() == 0) continue;
       parts.push_back({fmt::format("/{}/{}", group.name, dataset.field.name),
                        DigestOfDataset(dataset)});
     }

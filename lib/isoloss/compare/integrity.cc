@@ -7,10 +7,10 @@
 #include <functional>
 #include <limits>
 
-#include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/schema.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -32,8 +32,7 @@ bool IsCopy(const Run& a, const Run& b) {
   // Runs that hold nothing but NaN are alike without being copies.
   const bool finite = std::any_of(losses.begin(), losses.end(),
                                   [](double x) { return std::isfinite(x); });
-  return finite && losses.size() == others.size() &&
-         !FirstDifferentBits(losses, others);
+  return finite && runlog::EqualBits(losses, others);
 }
 
 /// A log copied under another seed would count one experiment twice.

@@ -1,9 +1,9 @@
 // Rules of level L0 about what was computed: see integrity.cc.
 #include <algorithm>
 
-#include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -143,7 +143,7 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
   for (const SeedPair& pair : pairing.pairs) {
     const auto& a = pair.baseline->log.steps.loss_nats;
     const auto& b = pair.candidate->log.steps.loss_nats;
-    if (a.size() != b.size() || FirstDifferentBits(a, b)) continue;
+    if (!runlog::EqualBits(a, b)) continue;
     Report(findings, Severity::kBad,
            "arms {} and {} are identical: with seed {} every one of {} losses "
            "has the same bits. The declared change did nothing.",

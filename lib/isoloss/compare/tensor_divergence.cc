@@ -194,11 +194,8 @@ DivergenceReport FindDivergence(const SharedColumns& shared,
                              .where_both_quantize = !exact};
   auto found = FirstInSteps(steps, bands, rule);
   if (!found) {
-    std::vector<int64_t> evaluated;
-    for (const SharedRow& row : shared.group("eval").rows) {
-      evaluated.push_back(row.step);
-    }
-    found = FirstInSteps(evaluated, Bands(shared, exact, true), rule);
+    found = FirstInSteps(shared.group("eval").Steps(),
+                         Bands(shared, exact, /*of_eval=*/true), rule);
   }
   if (found) report.first = DivergenceAt(*found, exact);
   return report;

@@ -2,6 +2,7 @@
 // another log: a visitor sees one log only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -38,6 +39,16 @@ struct Dataset {
                Values<std::string>>
       values;
   std::vector<Axis<Like<Log, int64_t>>> axes;
+
+  size_t size() const {
+    return std::visit([](const auto* of) { return of->size(); }, values);
+  }
+  /// Values in one row. An axis that nothing is known of has none.
+  size_t Width() const {
+    size_t width = 1;
+    for (const auto& axis : axes) width *= static_cast<size_t>(axis.size);
+    return width;
+  }
 };
 
 template <typename Log>
@@ -54,6 +65,11 @@ struct Group {
     using Steps = typename Dataset<Log>::template Values<int64_t>;
     if (count != nullptr || events != nullptr) return nullptr;
     return std::get<Steps>(datasets.front().values);
+  }
+  /// Rows that the dataset must have, labels one.
+  size_t RowsOf(const Dataset<Log>& dataset) const {
+    if (count != nullptr) return static_cast<size_t>(*count);
+    return dataset.shape == Shape::kLabels ? 1 : steps()->size();
   }
 };
 

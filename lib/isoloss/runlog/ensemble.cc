@@ -49,25 +49,16 @@ struct Tables {
   Stacked<RoutingFlipColumns> routing_flips;
 };
 
-/// Walks the columns of a Stacked; the arguments are those of one kind.
-template <typename Visit, typename... Rows>
-void VisitColumns(Visit&& visit, const StepColumns& /*kind*/, Rows&... rows) {
-  VisitSteps(visit, rows...);
-}
-template <typename Visit, typename... Rows>
-void VisitColumns(Visit&& visit, const PrecisionColumns& /*kind*/,
-                  Rows&... rows) {
-  VisitPrecision(visit, rows...);
-}
-template <typename Visit, typename... Rows>
-void VisitColumns(Visit&& visit, const RoutingFlipColumns& /*kind*/,
-                  Rows&... rows) {
-  VisitRoutingFlips(visit, rows...);
-}
-template <typename Visit, typename... Rows>
-void VisitColumns(Visit&& visit, const ParameterColumns& /*kind*/,
-                  Rows&... rows) {
-  VisitParameterColumns(visit, rows...);
+/// Walks the columns of a Stacked of this kind.
+template <typename Kind, typename Visit, typename... Rows>
+void VisitColumns(Visit&& visit, Rows&... rows) {
+  if constexpr (std::is_same_v<Kind, StepColumns>) VisitSteps(visit, rows...);
+  if constexpr (std::is_same_v<Kind, PrecisionColumns>)
+    VisitPrecision(visit, rows...);
+  if constexpr (std::is_same_v<Kind, RoutingFlipColumns>)
+    VisitRoutingFlips(visit, rows...);
+  if constexpr (std::is_same_v<Kind, ParameterColumns>)
+    VisitParameterColumns(visit, rows...);
 }
 
 [[noreturn]] void RejectMember(size_t member, const char* column,
@@ -78,26 +69,33 @@ void VisitColumns(Visit&& visit, const ParameterColumns& /*kind*/,
              column, member, what);
 }
 
-/// Parameters of a member must be those of the members before it.
-void TakeLabels(const ParameterColumns& from, size_t member,
-                ParameterColumns& to) {
-  if (member == 0) {
+/// Copies the labels, which all members share.
+template <typename Columns>
+void TakeLabels(const Columns& from, Columns& to) {
+  if constexpr (std::is_same_v<Columns, ParameterColumns>) {
     to.count = from.count;
     to.names = from.names;
   }
-  if (to.count != from.count || to.names != from.names) {
-    RejectMember(member, "names of parameters",
-                 "differ from those of member 0");
-  }
 }
+
+/// Whether parameters are those of another member.
 template <typename Columns>
-void TakeLabels(const Columns& /*from*/, size_t /*member*/, Columns& /*to*/) {}
+bool SameLabels(const Columns& a, const Columns& b) {
+  if constexpr (std::is_same_v<Columns, ParameterColumns>) {
+    return a.count == b.count && a.names == b.names;
+  }
+  return true;
+}
 
 template <typename Columns>
 void Stack(const Columns& from, size_t member, Stacked<Columns>& to) {
-  TakeLabels(from, member, to.columns);
+  if (member == 0) TakeLabels(from, to.columns);
+  if (!SameLabels(from, to.columns)) {
+    RejectMember(member, "names of parameters",
+                 "differ from those of member 0");
+  }
   const size_t before = to.columns.step.size();
-  VisitColumns(
+  VisitColumns<Columns>(
       [&](const Field& field, auto& target, const auto& source) {
         const bool had_it = before == 0 || !target.empty();
         if (!from.step.empty() && had_it == source.empty() && before > 0) {
@@ -106,7 +104,7 @@ void Stack(const Columns& from, size_t member, Stacked<Columns>& to) {
         }
         target.insert(target.end(), source.begin(), source.end());
       },
-      from, to.columns, from);
+      to.columns, from);
   to.member.insert(to.member.end(), from.step.size(),
                    static_cast<int64_t>(member));
 }
@@ -132,14 +130,6 @@ Tables TablesOf(const Ensemble& ensemble) {
   return tables;
 }
 
-/// Copies the labels, which all members share.
-void ShareLabels(const ParameterColumns& from, ParameterColumns& to) {
-  to.count = from.count;
-  to.names = from.names;
-}
-template <typename Columns>
-void ShareLabels(const Columns& /*from*/, Columns& /*to*/) {}
-
 /// The rows of one member.
 template <typename Columns>
 Columns Unstack(const Stacked<Columns>& from, size_t member) {
@@ -149,15 +139,15 @@ Columns Unstack(const Stacked<Columns>& from, size_t member) {
   const size_t begin = static_cast<size_t>(first - from.member.begin());
   const size_t end = static_cast<size_t>(last - from.member.begin());
   Columns to;
-  ShareLabels(from.columns, to);
-  VisitColumns(
+  TakeLabels(from.columns, to);
+  VisitColumns<Columns>(
       [&](const Field&, auto& target, const auto& source) {
         if (source.empty()) return;
         const size_t width = source.size() / rows;
         target.assign(source.begin() + static_cast<ptrdiff_t>(begin * width),
                       source.begin() + static_cast<ptrdiff_t>(end * width));
       },
-      to, to, from.columns);
+      to, from.columns);
   return to;
 }
 

@@ -21,12 +21,6 @@ std::string Name(const Group<Log>& group, const Dataset<Log>& dataset) {
   return fmt::format("/{}/{}", group.name, dataset.field.name);
 }
 
-template <typename Log>
-size_t Length(const Dataset<Log>& dataset) {
-  return std::visit([](const auto* values) { return values->size(); },
-                    dataset.values);
-}
-
 /// As a reader counts them (read_limit.h).
 template <typename Log>
 size_t ValueBytes(const Dataset<Log>& dataset) {
@@ -36,20 +30,6 @@ size_t ValueBytes(const Dataset<Log>& dataset) {
         return std::is_same_v<T, std::string> ? kTextBytes : sizeof(T);
       },
       dataset.values);
-}
-
-/// Values in one row. An axis that nothing is known of has none.
-template <typename Log>
-size_t Width(const Dataset<Log>& dataset) {
-  size_t width = 1;
-  for (const auto& axis : dataset.axes) width *= static_cast<size_t>(axis.size);
-  return width;
-}
-
-template <typename Log>
-size_t RowsOf(const Group<Log>& group) {
-  const auto* steps = group.steps();
-  return steps == nullptr ? 0 : steps->size();
 }
 
 /// That both are labels alike, or one side has none.
@@ -68,9 +48,11 @@ void CheckLabels(const std::string& name, const Dataset<const RunLog>& rows,
       of_log == b.end() ? "" : *of_log);
 }
 
-void CheckDataset(const std::string& name, const Dataset<const RunLog>& rows,
-                  size_t new_rows, const Dataset<const RunLog>& log,
-                  size_t old_rows) {
+void CheckDataset(const Group<const RunLog>& from,
+                  const Dataset<const RunLog>& rows,
+                  const Group<const RunLog>& to,
+                  const Dataset<const RunLog>& log) {
+  const std::string name = Name(from, rows);
   for (size_t i = 0; i < rows.axes.size(); ++i) {
     const int64_t a = rows.axes[i].size;
     const int64_t b = log.axes[i].size;
@@ -82,19 +64,16 @@ void CheckDataset(const std::string& name, const Dataset<const RunLog>& rows,
     }
   }
   if (rows.shape == Shape::kLabels) return CheckLabels(name, rows, log);
-  const size_t length = Length(rows);
-  const size_t needed =
-      rows.shape == Shape::kSquare
-          ? Width(rows) * static_cast<size_t>(rows.axes.front().size)
-          : Width(rows) * new_rows;
+  const size_t length = rows.size();
+  const size_t needed = rows.Width() * from.RowsOf(rows);
   if (length != 0 && length != needed) {
     ThrowError(ErrorKind::kShape,
                "run log: {} has {} values, but its rows need {}. Append to all "
                "columns at each step.",
                name, length, needed);
   }
-  if (rows.shape != Shape::kSquare && new_rows > 0 && old_rows > 0 &&
-      (length == 0) != (Length(log) == 0)) {
+  if (rows.shape != Shape::kSquare && from.RowsOf(rows) > 0 &&
+      to.RowsOf(log) > 0 && (length == 0) != (log.size() == 0)) {
     ThrowError(ErrorKind::kShape,
                "run log: {} is in {}, but not in {}. Record it at all steps or "
                "none.",
@@ -139,8 +118,8 @@ void Take(const Dataset<const RunLog>& from, const Dataset<RunLog>& to) {
 /// Leaves the rows [begin, end) of a group with steps.
 void Keep(const Group<RunLog>& group, size_t begin, size_t end) {
   for (const Dataset<RunLog>& dataset : group.datasets) {
-    if (dataset.shape == Shape::kLabels || Length(dataset) == 0) continue;
-    const size_t width = Width(dataset);
+    if (dataset.shape == Shape::kLabels || dataset.size() == 0) continue;
+    const size_t width = dataset.Width();
     std::visit(
         [&](auto* values) {
           const auto first = values->begin();
@@ -189,9 +168,7 @@ void CheckAppend(const RunLog& rows, const RunLog& log) {
   const auto to = Groups(log);
   for (size_t g = 0; g < from.size(); ++g) {
     for (size_t i = 0; i < from[g].datasets.size(); ++i) {
-      const Dataset<const RunLog>& dataset = from[g].datasets[i];
-      CheckDataset(Name(from[g], dataset), dataset, RowsOf(from[g]),
-                   to[g].datasets[i], RowsOf(to[g]));
+      CheckDataset(from[g], from[g].datasets[i], to[g], to[g].datasets[i]);
     }
   }
 }
@@ -206,7 +183,7 @@ size_t ValueBytesOf(const RunLog& log) {
   size_t bytes = log.events.size() * (sizeof(double) + 2 * kTextBytes);
   for (const Group<const RunLog>& group : Groups(log)) {
     for (const Dataset<const RunLog>& dataset : group.datasets) {
-      bytes += Length(dataset) * ValueBytes(dataset);
+      bytes += dataset.size() * ValueBytes(dataset);
     }
   }
   return bytes;
@@ -230,8 +207,8 @@ void CheckSize(const RunLog& rows, const RunLog& log, int64_t limit) {
     }
     for (size_t i = 0; i < from[g].datasets.size(); ++i) {
       const Dataset<const RunLog>& dataset = from[g].datasets[i];
-      const size_t added = Length(dataset);
-      const size_t held = Length(to[g].datasets[i]);
+      const size_t added = dataset.size();
+      const size_t held = to[g].datasets[i].size();
       const bool replaces =
           dataset.shape == Shape::kSquare || dataset.shape == Shape::kLabels;
       check(Name(from[g], dataset),
@@ -299,7 +276,7 @@ void DropRowsOf(const RunLog& log, RunLog& rows) {
     for (size_t i = 0; i < groups[g].datasets.size(); ++i) {
       const Dataset<RunLog>& dataset = groups[g].datasets[i];
       if (dataset.shape != Shape::kLabels) continue;
-      if (Length(held[g].datasets[i]) > 0) {
+      if (held[g].datasets[i].size() > 0) {
         std::get<std::vector<std::string>*>(dataset.values)->clear();
       }
     }
@@ -319,7 +296,7 @@ bool HasNoRows(const RunLog& rows) {
         return std::all_of(group.datasets.begin(), group.datasets.end(),
                            [](const Dataset<const RunLog>& dataset) {
                              return dataset.shape == Shape::kLabels ||
-                                    Length(dataset) == 0;
+                                    dataset.size() == 0;
                            });
       });
 }

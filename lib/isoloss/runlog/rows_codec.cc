@@ -213,13 +213,7 @@ void EncodeDataset(const Group<const RunLog>& group,
                    const Dataset<const RunLog>& dataset, Encoder& out) {
   std::visit(
       [&](const auto* values) {
-        uint64_t count = 1;
-        if (group.steps() != nullptr) count = group.steps()->size();
-        if (group.count != nullptr) count = static_cast<uint64_t>(*group.count);
-        if (dataset.shape == Shape::kLabels) count = 1;
-        for (const auto& axis : dataset.axes) {
-          count *= static_cast<uint64_t>(axis.size);
-        }
+        const uint64_t count = group.RowsOf(dataset) * dataset.Width();
         Form form = kDense;
         uint64_t entries = 0;
         if (dataset.shape == Shape::kIndex) {
@@ -278,11 +272,7 @@ void DecodeDataset(const Group<RunLog>& group, const Dataset<RunLog>& dataset,
   } else {
     form = in.Take<uint8_t>(name);
     if (form == kEmpty) return;
-    uint64_t rows = 1;
-    if (group.steps() != nullptr) rows = group.steps()->size();
-    if (group.count != nullptr) rows = static_cast<uint64_t>(*group.count);
-    if (dataset.shape == Shape::kLabels) rows = 1;
-    count = DecodeAxes(dataset, name, rows, in);
+    count = DecodeAxes(dataset, name, group.RowsOf(dataset), in);
     if (count == 0) in.Reject(name, "no values, but says that it has some");
   }
   if (form == kSparse) {

@@ -19,11 +19,6 @@ using LogGroup = Group<const RunLog>;
 /// The one row of labels.
 constexpr SharedRow kNoStep;
 
-size_t Length(const LogDataset& dataset) {
-  return std::visit([](const auto* values) { return values->size(); },
-                    dataset.values);
-}
-
 std::unordered_map<std::string, size_t> Places(
     const std::vector<std::string>& names) {
   std::unordered_map<std::string, size_t> places;
@@ -209,6 +204,11 @@ bool SameBits(double a, double b) {
   return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
 }
 
+bool EqualBits(std::span<const double> a, std::span<const double> b) {
+  return std::ranges::equal(a, b,
+                            [](double x, double y) { return SameBits(x, y); });
+}
+
 const std::vector<double>* SharedGroup::Numbers(const char* name,
                                                 bool of_b) const {
   for (const LogDataset& dataset : (of_b ? b : a).datasets) {
@@ -314,8 +314,8 @@ SharedColumns::SharedColumns(ComparedLog a, ComparedLog b)
 
 void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
                         const LogDataset& b) {
-  const size_t of_a = Length(a);
-  const size_t of_b = Length(b);
+  const size_t of_a = a.size();
+  const size_t of_b = b.size();
   if (!a.field.reproducible || of_a == 0 || of_b == 0) return;
   const bool in_steps = group.a.steps() != nullptr && a.shape != Shape::kLabels;
   const size_t rows_a = in_steps ? group.a.steps()->size() : 1;
@@ -357,6 +357,12 @@ Band SharedColumns::Comparable() const {
     }
   }
   return band;
+}
+
+std::vector<int64_t> SharedGroup::Steps() const {
+  std::vector<int64_t> steps;
+  for (const SharedRow& row : rows) steps.push_back(row.step);
+  return steps;
 }
 
 const SharedGroup& SharedColumns::group(const char* name) const {

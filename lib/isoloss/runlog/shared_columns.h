@@ -47,12 +47,14 @@ struct SharedRow {
 std::vector<SharedRow> MatchRows(const std::vector<int64_t>& a,
                                  const std::vector<int64_t>& b);
 
-/// Both values have the same bits: NaN equals itself, 0 is not -0.
+/// NaN equals a NaN of the same bits, 0 is not -0.
 bool SameBits(double a, double b);
 template <typename T>
 bool SameBits(const T& a, const T& b) {
   return a == b;
 }
+/// The same of equally many.
+bool EqualBits(std::span<const double> a, std::span<const double> b);
 
 /// A group of both logs. One without steps, /exchange_pairs, is a single row of
 /// the last step of the group before it if that is the same in both.
@@ -67,6 +69,7 @@ struct SharedGroup {
 
   /// The column of A, or B, with this name that has values; else null.
   const std::vector<double>* Numbers(const char* name, bool of_b) const;
+  std::vector<int64_t> Steps() const;
 };
 
 /// A reproducible dataset that both logs have values of.
