@@ -26,6 +26,20 @@ if(ISOLOSS_WARNINGS_AS_ERRORS)
   target_compile_options(isoloss_warnings INTERFACE -Werror)
 endif()
 
+# isoloss_precompiled(<name> HEADERS <...> [DEPENDS ...])
+# Headers of other projects that most files include, compiled once for all targets that
+# say target_precompile_headers(... REUSE_FROM <name>). Files still include what they use:
+# each header is compiled without these, and so are sources by tools/dev/tidy.
+function(isoloss_precompiled name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;DEPENDS" ${ARGN})
+  set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}.cc)
+  file(CONFIGURE OUTPUT ${source} CONTENT "")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${source})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} isoloss_numerics isoloss_warnings)
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
 # isoloss_library(<name> [JUDGES] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
 # Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
 # the target all_verify_interface_header_sets. JUDGES: nothing in it is computed
@@ -44,6 +58,7 @@ function(isoloss_library name)
   if(ARG_JUDGES)
     target_compile_options(isoloss_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
+  target_precompile_headers(isoloss_${name} REUSE_FROM isoloss_headers)
   set_target_properties(isoloss_${name} PROPERTIES
     VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
@@ -86,6 +101,7 @@ endfunction()
 function(isoloss_benchmark name)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   add_executable(${name} ${name}.cc)
+  target_precompile_headers(${name} REUSE_FROM isoloss_headers)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS} benchmark::benchmark
     isoloss_numerics isoloss_warnings)
 endfunction()

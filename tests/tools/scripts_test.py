@@ -11,7 +11,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SECTIONS = ("build", "test", "bench", "coverage", "neon", "fuzz")
-SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/coverage", "tools/dev/format", "tools/dev/fresh",
+SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/compile_time",
+           "tools/dev/coverage", "tools/dev/format", "tools/dev/fresh",
            "tools/dev/fuzz", "tools/dev/install_packages", "tools/dev/neon", "tools/dev/sanitize",
            "tools/dev/tidy")
 # What could install, build, change or take long. An answer is what dpkg is asked for.

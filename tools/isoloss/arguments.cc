@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "isoloss/base/nearest_name.h"
 
@@ -46,23 +49,106 @@ std::string ShownValue(const std::string& value) {
   return value.size() <= kMost ? value : value.substr(0, kMost - 3) + "...";
 }
 
-CLI::Validator IntegerIn(int64_t low, int64_t high) {
-  return Range(low, high, "an integer");
+const Option& Option::Required() const {
+  option_.required();
+  return *this;
 }
 
-CLI::Validator NumberIn(double low, double high) {
-  return Range(low, high, "a number");
+const Option& Option::Needs(const std::string& other) const {
+  option_.needs(other);
+  return *this;
 }
 
-CLI::Validator OneOf(std::vector<std::string> words) {
+const Option& Option::Excludes(const std::string& other) const {
+  option_.excludes(other);
+  return *this;
+}
+
+const Option& Option::Count(int values) const {
+  option_.expected(values);
+  return *this;
+}
+
+const Option& Option::Repeatable() const {
+  option_.allow_extra_args(false);
+  return *this;
+}
+
+const Option& Option::SplitAtCommas() const {
+  option_.delimiter(',');
+  return *this;
+}
+
+const Option& Option::IntegerIn(int64_t low, int64_t high) const {
+  option_.check(Range(low, high, "an integer"));
+  return *this;
+}
+
+const Option& Option::NumberIn(double low, double high) const {
+  option_.check(Range(low, high, "a number"));
+  return *this;
+}
+
+const Option& Option::OneOf(std::vector<std::string> words) const {
   const std::string choices = fmt::format("{}", fmt::join(words, "|"));
-  return CLI::Validator(
+  option_.check(CLI::Validator(
       [words = std::move(words)](const std::string& text) -> std::string {
         if (std::ranges::count(words, text) != 0) return "";
         return fmt::format("is {}, but must be one of {}.{}", ShownValue(text),
                            fmt::join(words, ", "), DidYouMean(text, words));
       },
-      choices);
+      choices));
+  return *this;
 }
+
+const Option& Option::TypeName(const std::string& name) const {
+  option_.type_name(name);
+  return *this;
+}
+
+const Option& Option::ShowDefault() const {
+  option_.capture_default_str();
+  return *this;
+}
+
+template <typename T>
+Option AddOption(CLI::App& app, const std::string& name, T& value,
+                 const std::string& help) {
+  return Option(*app.add_option(name, value, help));
+}
+
+// What commands take.
+using std::filesystem::path;
+template Option AddOption(CLI::App&, const std::string&, int&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, int64_t&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, uint64_t&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::optional<double>&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&,
+                          std::optional<int64_t>&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, double&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::string&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, path&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::vector<int64_t>&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::vector<uint64_t>&,
+                          const std::string&);
+template Option AddOption(CLI::App&, const std::string&,
+                          std::vector<std::string>&, const std::string&);
+template Option AddOption(CLI::App&, const std::string&, std::vector<path>&,
+                          const std::string&);
+
+Option AddFlag(CLI::App& app, const std::string& name, bool& value,
+               const std::string& help) {
+  return Option(*app.add_flag(name, value, help));
+}
+
+void Describe(CLI::App& app, const std::string& text) { app.description(text); }
 
 }  // namespace isoloss::cli

@@ -1,10 +1,15 @@
-// Rules for the values of options, one wording for all commands.
+// Options of commands: declared here, so that one file compiles the header of
+// CLI11 for all commands.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace isoloss::cli {
 
@@ -14,13 +19,45 @@ inline constexpr int64_t kMostSteps = 1'000'000'000;
 /// `value` as a message shows it: at most 60 characters, the rest as "...".
 std::string ShownValue(const std::string& value);
 
-/// Accepts integers from `low` to `high`.
-CLI::Validator IntegerIn(int64_t low, int64_t high);
+/// An option that has been declared, to add rules to. Other options are named
+/// as they were declared, which comes first.
+class Option {
+ public:
+  explicit Option(CLI::Option& option) : option_(option) {}
 
-/// Accepts finite numbers from `low` to `high`.
-CLI::Validator NumberIn(double low, double high);
+  const Option& Required() const;
+  const Option& Needs(const std::string& other) const;
+  const Option& Excludes(const std::string& other) const;
+  /// Takes so many values.
+  const Option& Count(int values) const;
+  /// Of a list: takes one value each time that it is given.
+  const Option& Repeatable() const;
+  /// Of a list: one word may hold several values, between commas.
+  const Option& SplitAtCommas() const;
+  /// Accepts integers from `low` to `high`.
+  const Option& IntegerIn(int64_t low, int64_t high) const;
+  /// Accepts finite numbers from `low` to `high`.
+  const Option& NumberIn(double low, double high) const;
+  const Option& OneOf(std::vector<std::string> words) const;
+  /// What help calls the value.
+  const Option& TypeName(const std::string& name) const;
+  /// Help names the value that the variable has now.
+  const Option& ShowDefault() const;
 
-/// Accepts one of `words`.
-CLI::Validator OneOf(std::vector<std::string> words);
+ private:
+  CLI::Option& option_;
+};
+
+/// `name` is "--name", or "name" of what stands without one. The values are
+/// stored in `value` when the command line is parsed; for the types that
+/// arguments.cc lists.
+template <typename T>
+Option AddOption(CLI::App& app, const std::string& name, T& value,
+                 const std::string& help);
+Option AddFlag(CLI::App& app, const std::string& name, bool& value,
+               const std::string& help);
+
+/// In place of the command's summary.
+void Describe(CLI::App& app, const std::string& text);
 
 }  // namespace isoloss::cli

@@ -1,12 +1,10 @@
 // The sub-commands of the program: one file each, one line each in kCommands.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
-#include <map>
-#include <string>
-#include <vector>
+#include <span>
 
+#include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
 
 namespace isoloss::cli {
@@ -16,7 +14,18 @@ using campaign::ExitCode;
 /// What a sub-command runs once its arguments are parsed.
 using Action = std::function<ExitCode()>;
 
-/// Declares a sub-command's arguments on `app` and returns what to run.
+struct Command {
+  const char* name;
+  const char* summary;
+  const char* example;
+  /// Declares its arguments on `app` and returns what to run.
+  Action (*declare)(CLI::App& app);
+};
+
+/// Adds sub-commands, of which one must be given; runs that one. Each one's
+/// help ends with its example and the exit codes.
+Action DeclareCommands(CLI::App& app, std::span<const Command> commands);
+
 Action DeclareVerify(CLI::App& app);
 Action DeclareRun(CLI::App& app);
 Action DeclareCompare(CLI::App& app);
@@ -29,13 +38,6 @@ Action DeclareExport(CLI::App& app);
 Action DeclareGolden(CLI::App& app);
 Action DeclareEnsemble(CLI::App& app);
 Action DeclareMutants(CLI::App& app);
-
-struct Command {
-  const char* name;
-  const char* summary;
-  const char* example;
-  Action (*declare)(CLI::App& app);
-};
 
 inline constexpr Command kCommands[] = {
     {"verify", "Run all arms of an experiment, compare, judge, report",

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -144,25 +145,25 @@ ExitCode Compare(const CompareArguments& arguments) {
 
 Action DeclareCompare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
-  app.add_option(
-         "logs", arguments->files,
-         "Two run logs (HDF5 or journals), two dumps of tensors, or two "
-         "folders, whose logs of the same arm and seed are compared")
-      ->required()
-      ->expected(2);
-  app.add_option("--tolerance", arguments->tolerance,
-                 "Values agree if they differ by no more than this share of "
-                 "the larger; without it, to the bit. Of tensors it looks at "
-                 "l2_norm, mean (share of the root mean square), cur_amax, "
-                 "std, and if both runs quantise at mse, underflows% and "
-                 "saturated% (share of 100), scale_inv_min and scale_inv_max "
-                 "(always exact)")
-      ->check(NumberIn(0.0, 1.0));
+  AddOption(app, "logs", arguments->files,
+            "Two run logs (HDF5 or journals), two dumps of tensors, or two "
+            "folders, whose logs of the same arm and seed are compared")
+      .Required()
+      .Count(2);
+  AddOption(app, "--tolerance", arguments->tolerance,
+            "Values agree if they differ by no more than this share of "
+            "the larger; without it, to the bit. Of tensors it looks at "
+            "l2_norm, mean (share of the root mean square), cur_amax, "
+            "std, and if both runs quantise at mse, underflows% and "
+            "saturated% (share of 100), scale_inv_min and scale_inv_max "
+            "(always exact)")
+      .NumberIn(0.0, 1.0);
   DeclareJson(app, arguments->json,
               "of the logs, or with --zoom of the dumps if there is anything "
               "to zoom into");
   arguments->zoom.Declare(app);
-  app.description(
+  Describe(
+      app,
       "Compare two run logs; names the first step and, in the order of "
       "computation, the first tensor that differs. Exit code 0 if equal, 1 if "
       "not");

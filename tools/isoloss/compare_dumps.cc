@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/compare/dump_difference.h"
 #include "isoloss/compare/error_growth.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "arguments.h"
 #include "compare_dumps.h"
 #include "json_output.h"
@@ -9,33 +11,30 @@
 namespace isoloss::cli {
 
 void ZoomArguments::Declare(CLI::App& app) {
-  CLI::Option* flag = app.add_flag(
-      "--zoom", zoom,
+  const Option flag = AddFlag(
+      app, "--zoom", zoom,
       "Run both again up to the first step that differs and show the first "
       "tensor, block and elements that do, and which operation adds error");
-  CLI::Option* experiment =
-      app.add_option("--experiment", plan.source.file,
-                     "Experiment that the logs were made with, for --zoom")
-          ->needs(flag);
-  flag->needs(experiment);
-  app.add_option("--set", plan.source.overrides,
-                 "section.key=value; overrides the experiment; repeatable")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->needs(flag);
-  app.add_option("--tensors", plan.tensors,
-                 "Look at tensors whose name holds this; `*` stands for any "
-                 "characters; repeatable; without it at all")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->type_name("PATTERN")
-      ->needs(flag);
-  app.add_option("--step", plan.step, "Look at this step")
-      ->check(IntegerIn(1, kMostSteps))
-      ->needs(flag);
-  app.add_option("--out", plan.out,
-                 "Folder for the dumps (default: zoom beside the first log)")
-      ->needs(flag);
+  AddOption(app, "--experiment", plan.source.file,
+            "Experiment that the logs were made with, for --zoom")
+      .Needs("--zoom");
+  flag.Needs("--experiment");
+  AddOption(app, "--set", plan.source.overrides,
+            "section.key=value; overrides the experiment; repeatable")
+      .Repeatable()
+      .Needs("--zoom");
+  AddOption(app, "--tensors", plan.tensors,
+            "Look at tensors whose name holds this; `*` stands for any "
+            "characters; repeatable; without it at all")
+      .Repeatable()
+      .TypeName("PATTERN")
+      .Needs("--zoom");
+  AddOption(app, "--step", plan.step, "Look at this step")
+      .IntegerIn(1, kMostSteps)
+      .Needs("--zoom");
+  AddOption(app, "--out", plan.out,
+            "Folder for the dumps (default: zoom beside the first log)")
+      .Needs("--zoom");
 }
 
 ExitCode Zoom(const campaign::LogComparison& comparison,

@@ -2,8 +2,6 @@
 // element.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "experiment_arguments.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/zoom.h"

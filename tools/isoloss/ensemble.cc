@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "arguments.h"
@@ -74,50 +75,48 @@ ExitCode Build(BuildArguments& arguments) {
   return ExitCode::kPass;
 }
 
+Action DeclareBuild(CLI::App& app) {
+  auto arguments = std::make_shared<BuildArguments>();
+  DeclareExperiment(app, arguments->request.source);
+  AddOption(app, "--kind", arguments->kind,
+            "benign: one arm, perturbed harmlessly (order of "
+            "summation, 1 ulp); seeds: pairs of baseline and arm with "
+            "new seeds")
+      .OneOf({"benign", "seeds"});
+  AddOption(app, "--runs", arguments->request.runs,
+            "How many members (default: 40)")
+      .IntegerIn(1, 100'000);
+  AddOption(app, "--out", arguments->out, "The ensemble (HDF5)").Required();
+  AddOption(app, "--arm", arguments->request.arm,
+            std::string("Of this arm") + kOneArmHelp);
+  AddOption(app, "--steps", arguments->request.steps,
+            "First steps of each member (default: 20, the policy's "
+            "early_steps, or all if there are fewer)")
+      .IntegerIn(1, kMostSteps);
+  AddOption(app, "--first-seed", arguments->request.first_seed,
+            "Seeds: the first of the new ones (default: 1000001)")
+      .IntegerIn(0, std::numeric_limits<int64_t>::max());
+  AddOption(app, "--probe-steps", arguments->request.probe_steps,
+            "Seeds: steps of the precision probe, ascending (default: "
+            "1 2 3, those of `isoloss probe`)")
+      .IntegerIn(1, kMostSteps);
+  AddOption(app, "--workers", arguments->request.workers,
+            "Members side by side (default: one per processor)")
+      .IntegerIn(0, kMostWorkers);
+  DeclareJson(app, arguments->json, "the summary of `isoloss show`");
+  return [arguments] { return Build(*arguments); };
+}
+
 }  // namespace
 
 Action DeclareEnsemble(CLI::App& app) {
-  auto arguments = std::make_shared<BuildArguments>();
-  app.description("Null ensembles: good runs, whose spread sets limits");
-  app.require_subcommand(1);
-  CLI::App* build = AddCommand(
-      app, "build", "Train the members of an ensemble, side by side",
-      "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
-      "--out benign.h5");
-  DeclareExperiment(*build, arguments->request.source);
-  build
-      ->add_option("--kind", arguments->kind,
-                   "benign: one arm, perturbed harmlessly (order of "
-                   "summation, 1 ulp); seeds: pairs of baseline and arm with "
-                   "new seeds")
-      ->check(OneOf({"benign", "seeds"}));
-  build
-      ->add_option("--runs", arguments->request.runs,
-                   "How many members (default: 40)")
-      ->check(IntegerIn(1, 100'000));
-  build->add_option("--out", arguments->out, "The ensemble (HDF5)")->required();
-  build->add_option("--arm", arguments->request.arm,
-                    std::string("Of this arm") + kOneArmHelp);
-  build
-      ->add_option("--steps", arguments->request.steps,
-                   "First steps of each member (default: 20, the policy's "
-                   "early_steps, or all if there are fewer)")
-      ->check(IntegerIn(1, kMostSteps));
-  build
-      ->add_option("--first-seed", arguments->request.first_seed,
-                   "Seeds: the first of the new ones (default: 1000001)")
-      ->check(IntegerIn(0, std::numeric_limits<int64_t>::max()));
-  build
-      ->add_option("--probe-steps", arguments->request.probe_steps,
-                   "Seeds: steps of the precision probe, ascending (default: "
-                   "1 2 3, those of `isoloss probe`)")
-      ->check(IntegerIn(1, kMostSteps));
-  build
-      ->add_option("--workers", arguments->request.workers,
-                   "Members side by side (default: one per processor)")
-      ->check(IntegerIn(0, kMostWorkers));
-  DeclareJson(*build, arguments->json, "the summary of `isoloss show`");
-  return [arguments] { return Build(*arguments); };
+  static constexpr Command kSubcommands[] = {
+      {"build", "Train the members of an ensemble, side by side",
+       "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+       "--out benign.h5",
+       DeclareBuild}};
+  Describe(app, "Null ensembles: good runs, whose spread sets limits");
+  return DeclareCommands(app, kSubcommands);
 }
 
 }  // namespace isoloss::cli

@@ -40,37 +40,34 @@ std::optional<uint64_t> AddedSeeds(std::string_view text) {
 }  // namespace
 
 void DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source) {
-  app.add_option("experiment", source.file, "Experiment file (TOML)")
-      ->required();
-  app.add_option("--set", source.overrides,
-                 "section.key=value; overrides the file, checked like it; "
-                 "repeatable")
-      ->take_all()
-      ->allow_extra_args(false);
+  AddOption(app, "experiment", source.file, "Experiment file (TOML)")
+      .Required();
+  AddOption(app, "--set", source.overrides,
+            "section.key=value; overrides the file, checked like it; "
+            "repeatable")
+      .Repeatable();
 }
 
 void ExperimentArguments::Declare(CLI::App& app) {
   DeclareExperiment(app, *this);
-  app.add_option("--out", out,
-                 "Folder for the results (default: runs/<experiment name>)");
-  app.add_option("--seeds", seeds,
-                 "+N: train N seeds more than train.seeds and the folder have, "
-                 "numbered from behind the largest of them; or a list such as "
-                 "1,2,9 in place of train.seeds. Seeds that are finished are "
-                 "kept");
-  app.add_flag(
-      "--dry-run", dry_run,
-      "Check everything, print the resolved experiment, what each GEMM "
-      "gets and what the runs take (time, memory, disk), and train "
-      "nothing");
-  CLI::Option* again =
-      app.add_flag("--resume", resume,
-                   "Go on with unfinished runs in the folder, from their last "
-                   "checkpoint; finished ones are kept in any case");
-  app.add_flag("--restart", restart,
-               "Discard the runs that are in the folder, finished or not, "
-               "and train them anew")
-      ->excludes(again);
+  AddOption(app, "--out", out,
+            "Folder for the results (default: runs/<experiment name>)");
+  AddOption(app, "--seeds", seeds,
+            "+N: train N seeds more than train.seeds and the folder have, "
+            "numbered from behind the largest of them; or a list such as "
+            "1,2,9 in place of train.seeds. Seeds that are finished are "
+            "kept");
+  AddFlag(app, "--dry-run", dry_run,
+          "Check everything, print the resolved experiment, what each GEMM "
+          "gets and what the runs take (time, memory, disk), and train "
+          "nothing");
+  AddFlag(app, "--resume", resume,
+          "Go on with unfinished runs in the folder, from their last "
+          "checkpoint; finished ones are kept in any case");
+  AddFlag(app, "--restart", restart,
+          "Discard the runs that are in the folder, finished or not, "
+          "and train them anew")
+      .Excludes("--resume");
 }
 
 train::Experiment ExperimentArguments::Load() const {

@@ -1,10 +1,10 @@
 // Arguments that commands share which read an experiment.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 
+#include "arguments.h"
 #include "isoloss/campaign/experiment_source.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/runner.h"

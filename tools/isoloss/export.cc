@@ -15,23 +15,22 @@ Action DeclareExport(CLI::App& app) {
     std::string format = "csv";
   };
   auto arguments = std::make_shared<Arguments>();
-  app.add_option(
-         "log", arguments->plan.log,
-         "Run log or probe log (HDF5), journal, or a folder of run logs")
-      ->required();
-  app.add_option("--format", arguments->format, "How rows are written")
-      ->check(OneOf({"csv", "jsonl"}))
-      ->capture_default_str();
-  app.add_option(
-      "--group", arguments->plan.group,
-      "Group of the log: steps, parameters, tensors, moe, exchange, "
-      "exchange_pairs, eval or events; of a probe log cases, tensors, "
-      "plain_steps, oracle, routing, precision or routing_flips; "
-      "without it steps or oracle, or with --out all that have rows");
-  app.add_option("--out", arguments->plan.out,
-                 "File to write in place of standard output; a folder if no "
-                 "--group is given");
-  app.description(
+  AddOption(app, "log", arguments->plan.log,
+            "Run log or probe log (HDF5), journal, or a folder of run logs")
+      .Required();
+  AddOption(app, "--format", arguments->format, "How rows are written")
+      .OneOf({"csv", "jsonl"})
+      .ShowDefault();
+  AddOption(app, "--group", arguments->plan.group,
+            "Group of the log: steps, parameters, tensors, moe, exchange, "
+            "exchange_pairs, eval or events; of a probe log cases, tensors, "
+            "plain_steps, oracle, routing, precision or routing_flips; "
+            "without it steps or oracle, or with --out all that have rows");
+  AddOption(app, "--out", arguments->plan.out,
+            "File to write in place of standard output; a folder if no "
+            "--group is given");
+  Describe(
+      app,
       "Write a run log as CSV or JSON lines, one row per step; in CSV, tensors "
       "and parameters have one per step and name. Numbers read back to the "
       "same bits; NaN and infinities are NaN, Infinity and "

@@ -22,23 +22,21 @@ Action DeclareGate(CLI::App& app) {
     ReportArguments report;
   };
   auto arguments = std::make_shared<Arguments>();
-  app.add_option(
-         "logs", arguments->logs,
-         "Run logs (HDF5) of two or more arms, one file per seed; a folder "
-         "stands for the run logs in it")
-      ->required();
-  auto* baseline =
-      app.add_option("--baseline", arguments->baseline,
-                     "Arm to judge the others against (default: the "
-                     "experiment's first arm, as the logs say)");
-  app.add_option("--against", arguments->against,
-                 "Approved logs, or folders of them: judge each arm against "
-                 "its own earlier runs "
-                 "(policy question `regression`)")
-      ->excludes(baseline);
+  AddOption(app, "logs", arguments->logs,
+            "Run logs (HDF5) of two or more arms, one file per seed; a folder "
+            "stands for the run logs in it")
+      .Required();
+  AddOption(app, "--baseline", arguments->baseline,
+            "Arm to judge the others against (default: the "
+            "experiment's first arm, as the logs say)");
+  AddOption(app, "--against", arguments->against,
+            "Approved logs, or folders of them: judge each arm against "
+            "its own earlier runs "
+            "(policy question `regression`)")
+      .Excludes("--baseline");
   arguments->evidence.Declare(app);
-  app.add_option("--policy", arguments->policy, "Policy file (TOML)");
-  app.add_option("--out", arguments->out, "Folder that gets verdict.json");
+  AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
+  AddOption(app, "--out", arguments->out, "Folder that gets verdict.json");
   arguments->report.Declare(app);
   return [arguments] {
     const gate::Policy policy = arguments->policy.empty()

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -116,17 +117,17 @@ ExitCode Check(CheckArguments& arguments) {
 
 Action DeclareGoldenCheck(CLI::App& app) {
   auto arguments = std::make_shared<CheckArguments>();
-  app.add_option("folders", arguments->plan.folders,
-                 "Folders of goldens (default: golden/curves/*)");
-  app.add_option("--out", arguments->plan.out,
-                 "Keep the logs that were made again in this folder");
-  app.add_flag("--exact", arguments->exact,
-               "Changed bits are a failure, whatever the gate says of them");
-  app.add_flag("--draft", arguments->plan.draft,
-               "Take goldens that were made by a modified source");
-  app.add_option("--mutant", arguments->mutant,
-                 "Plant a bug or a benign variant in all arms but the baseline "
-                 "(isoloss mutants list): what would a check say of it?");
+  AddOption(app, "folders", arguments->plan.folders,
+            "Folders of goldens (default: golden/curves/*)");
+  AddOption(app, "--out", arguments->plan.out,
+            "Keep the logs that were made again in this folder");
+  AddFlag(app, "--exact", arguments->exact,
+          "Changed bits are a failure, whatever the gate says of them");
+  AddFlag(app, "--draft", arguments->plan.draft,
+          "Take goldens that were made by a modified source");
+  AddOption(app, "--mutant", arguments->mutant,
+            "Plant a bug or a benign variant in all arms but the baseline "
+            "(isoloss mutants list): what would a check say of it?");
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   return [arguments] { return Check(*arguments); };
 }

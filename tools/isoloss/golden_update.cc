@@ -37,25 +37,25 @@ ExitCode Update(campaign::GoldenUpdatePlan& plan) {
 
 Action DeclareGoldenUpdate(CLI::App& app) {
   auto arguments = std::make_shared<campaign::GoldenUpdatePlan>();
-  app.add_option("folder", arguments->folder, "Folder of goldens")->required();
-  app.add_option("--reason", arguments->reason,
-                 "What changed the numbers, and why that is right; one line, "
-                 "kept in history.toml")
-      ->required();
-  app.add_option("--accept-numerics-change", arguments->accepted,
-                 "Tensors whose new values the oracle does not explain, by "
-                 "name or pattern; repeatable")
-      ->allow_extra_args(false);
-  CLI::Option* create = app.add_flag(
-      "--new", arguments->create,
+  AddOption(app, "folder", arguments->folder, "Folder of goldens").Required();
+  AddOption(app, "--reason", arguments->reason,
+            "What changed the numbers, and why that is right; one line, "
+            "kept in history.toml")
+      .Required();
+  AddOption(app, "--accept-numerics-change", arguments->accepted,
+            "Tensors whose new values the oracle does not explain, by "
+            "name or pattern; repeatable")
+      .Repeatable();
+  AddFlag(
+      app, "--new", arguments->create,
       "Make the first goldens of a folder that holds experiment.toml alone");
-  app.add_flag("--reconfigured", arguments->reconfigured,
-               "The experiment was changed on purpose: the old goldens are of "
-               "another one and are not compared")
-      ->excludes(create);
-  app.add_flag("--draft", arguments->draft,
-               "From a modified source too; `golden check` refuses such "
-               "goldens without --draft");
+  AddFlag(app, "--reconfigured", arguments->reconfigured,
+          "The experiment was changed on purpose: the old goldens are of "
+          "another one and are not compared")
+      .Excludes("--new");
+  AddFlag(app, "--draft", arguments->draft,
+          "From a modified source too; `golden check` refuses such "
+          "goldens without --draft");
   return [arguments] { return Update(*arguments); };
 }
 

@@ -1,12 +1,15 @@
-// UseHelpFormat and AddCommand of usage.h.
+// What help looks like: UseHelpFormat of usage.h, DeclareCommands of
+// commands.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <sstream>
 #include <vector>
 
+#include "commands.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/terminal_width.h"
 #include "usage.h"
@@ -158,12 +161,18 @@ void UseHelpFormat(CLI::App& app) {
   app.formatter(std::make_shared<HelpFormat>());
 }
 
-CLI::App* AddCommand(CLI::App& app, const std::string& name,
-                     const std::string& summary, const std::string& example) {
-  CLI::App* command = app.add_subcommand(name, summary);
-  command->footer(fmt::format("Example:\n  {}\n\n{}", CommandLines(example),
-                              campaign::kExitCodeHelp));
-  return command;
+Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
+  app.require_subcommand(1);
+  auto chosen = std::make_shared<Action>();
+  for (const Command& command : commands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->footer(fmt::format("Example:\n  {}\n\n{}",
+                            CommandLines(command.example),
+                            campaign::kExitCodeHelp));
+    const Action action = command.declare(*sub);
+    sub->parse_complete_callback([chosen, action] { *chosen = action; });
+  }
+  return [chosen] { return (*chosen)(); };
 }
 
 }  // namespace isoloss::cli

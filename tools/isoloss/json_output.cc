@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "isoloss/base/error.h"
@@ -14,11 +15,12 @@ bool printed = false;
 
 }  // namespace
 
-void DeclareJson(CLI::App& app, bool& json, const std::string& what) {
-  app.add_flag("--json", json,
-               fmt::format("Print one JSON object, {}, in place of text; of an "
-                           "error its kind and message",
-                           what));
+Option DeclareJson(CLI::App& app, bool& json, const std::string& what) {
+  return AddFlag(
+      app, "--json", json,
+      fmt::format("Print one JSON object, {}, in place of text; of an "
+                  "error its kind and message",
+                  what));
 }
 
 bool AsksForJson(int argc, char** argv) {

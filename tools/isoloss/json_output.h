@@ -2,9 +2,9 @@
 // happens; all else that it has to say goes to standard error.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/json_numbers.h"
 
@@ -15,7 +15,7 @@ using report::Json;
 using campaign::ExitCode;
 
 /// Declares --json. `what` says what the object holds.
-void DeclareJson(CLI::App& app, bool& json, const std::string& what);
+Option DeclareJson(CLI::App& app, bool& json, const std::string& what);
 
 /// Is it among the arguments? Asked of them, since an error may come before
 /// they are parsed.

@@ -49,18 +49,10 @@ ExitCode Run(int argc, char** argv) {
       "training?",
       "isoloss");
   app.set_version_flag("--version", VersionText);
-  app.require_subcommand(1);
   app.footer(campaign::kExitCodeHelp);
   UseHelpFormat(app);
   app.failure_message(UsageMessage);
-  // Exactly one action: that of the sub-command that was given.
-  Action chosen;
-  for (const Command& command : kCommands) {
-    CLI::App* sub =
-        AddCommand(app, command.name, command.summary, command.example);
-    const Action action = command.declare(*sub);
-    sub->parse_complete_callback([&chosen, action] { chosen = action; });
-  }
+  const Action chosen = DeclareCommands(app, kCommands);
   RefuseFlagValues(app);
   try {
     app.parse(argc, argv);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -38,29 +39,25 @@ ExitCode List(const ListArguments& arguments) {
 
 Action DeclareMutantsList(CLI::App& app) {
   auto arguments = std::make_shared<ListArguments>();
-  app.add_option("--group", arguments->group, "Of this group only");
+  AddOption(app, "--group", arguments->group, "Of this group only");
   DeclareJson(app, arguments->json, "with the list `mutants`");
   return [arguments] { return List(*arguments); };
 }
 
 Action DeclareMutants(CLI::App& app) {
-  app.description(
-      "Known bugs that `isoloss run --mutant NAME` plants in a run, to measure "
-      "what a gate finds");
-  app.require_subcommand(1);
-  CLI::App* list = AddCommand(
-      app, "list", "Print name, class, what it is and who reported it",
-      "isoloss mutants list --group scale");
-  const Action print = DeclareMutantsList(*list);
-  CLI::App* run = AddCommand(
-      app, "run",
-      "Plant each in runs of an experiment and print which levels of the gate "
-      "catch it: the kill matrix",
-      "isoloss mutants run golden/curves/nano/experiment.toml --ensemble "
-      "golden/ensembles/nano-mxfp8.h5 --benign 300");
-  const Action measure = DeclareMutantsRun(*run);
-  return
-      [list, print, measure] { return list->parsed() ? print() : measure(); };
+  static constexpr Command kSubcommands[] = {
+      {"list", "Print name, class, what it is and who reported it",
+       "isoloss mutants list --group scale", DeclareMutantsList},
+      {"run",
+       "Plant each in runs of an experiment and print which levels of the gate "
+       "catch it: the kill matrix",
+       "isoloss mutants run golden/curves/nano/experiment.toml --ensemble "
+       "golden/ensembles/nano-mxfp8.h5 --benign 300",
+       DeclareMutantsRun}};
+  Describe(app,
+           "Known bugs that `isoloss run --mutant NAME` plants in a run, to "
+           "measure what a gate finds");
+  return DeclareCommands(app, kSubcommands);
 }
 
 }  // namespace isoloss::cli

@@ -123,30 +123,29 @@ ExitCode MutantsRun(const MutantsRunArguments& arguments) {
 Action DeclareMutantsRun(CLI::App& app) {
   auto arguments = std::make_shared<MutantsRunArguments>();
   DeclareExperiment(app, arguments->experiment);
-  app.add_option("--arm", arguments->arm,
-                 std::string("Arm in which they are planted") + kOneArmHelp);
-  app.add_option("--reference", arguments->reference,
-                 "Ask the question of precision: compare with this arm, not "
-                 "with the unchanged runs of the same arm");
-  app.add_option("--ensemble", arguments->ensemble,
-                 "Benign ensemble of that arm (isoloss ensemble build); with "
-                 "--reference one of seeds with all steps");
-  app.add_option("--policy", arguments->policy, "Gate policy (TOML)");
-  app.add_option("--mutants", arguments->mutants,
-                 "Only mutants whose name matches one of these patterns")
-      ->take_all();
-  app.add_option("--seeds", arguments->seeds,
-                 "Seeds of each mutant, from the experiment's first one on "
-                 "(default: 2)")
-      ->check(IntegerIn(1, 1000));
-  app.add_option("--benign", arguments->benign,
-                 "Benign runs besides, which must all pass; 299 without an "
-                 "alarm show a rate below 1 % (default: 0)")
-      ->check(IntegerIn(0, 100'000));
-  app.add_option("--out", arguments->out,
-                 "Folder that keeps finished cells and gets the matrix "
-                 "(default: runs/<experiment name>-mutants)");
-  app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
+  AddOption(app, "--arm", arguments->arm,
+            std::string("Arm in which they are planted") + kOneArmHelp);
+  AddOption(app, "--reference", arguments->reference,
+            "Ask the question of precision: compare with this arm, not "
+            "with the unchanged runs of the same arm");
+  AddOption(app, "--ensemble", arguments->ensemble,
+            "Benign ensemble of that arm (isoloss ensemble build); with "
+            "--reference one of seeds with all steps");
+  AddOption(app, "--policy", arguments->policy, "Gate policy (TOML)");
+  AddOption(app, "--mutants", arguments->mutants,
+            "Only mutants whose name matches one of these patterns");
+  AddOption(app, "--seeds", arguments->seeds,
+            "Seeds of each mutant, from the experiment's first one on "
+            "(default: 2)")
+      .IntegerIn(1, 1000);
+  AddOption(app, "--benign", arguments->benign,
+            "Benign runs besides, which must all pass; 299 without an "
+            "alarm show a rate below 1 % (default: 0)")
+      .IntegerIn(0, 100'000);
+  AddOption(app, "--out", arguments->out,
+            "Folder that keeps finished cells and gets the matrix "
+            "(default: runs/<experiment name>-mutants)");
+  AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   DeclareJson(app, arguments->json, "that of kill_matrix.json");
   return [arguments] { return MutantsRun(*arguments); };
 }

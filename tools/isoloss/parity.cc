@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -118,13 +119,14 @@ ExitCode Parity(const Arguments& arguments) {
 Action DeclareParity(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   DeclareExperiment(app, arguments->source);
-  app.add_option("--arm", arguments->arm,
-                 std::string("Train this arm") + kAllArmsHelp);
-  app.add_option("--steps", arguments->steps,
-                 "How many steps to compare (default: 2)")
-      ->check(IntegerIn(1, kMostSteps));
+  AddOption(app, "--arm", arguments->arm,
+            std::string("Train this arm") + kAllArmsHelp);
+  AddOption(app, "--steps", arguments->steps,
+            "How many steps to compare (default: 2)")
+      .IntegerIn(1, kMostSteps);
   DeclareJson(app, arguments->json, "with a report of each arm");
-  app.description(
+  Describe(
+      app,
       "Train arms on the mesh of [parallel] and on one rank, and compare "
       "losses, gradients, routing, biases and weights to the bit. Writes no "
       "files. Exit code 0 if equal, 1 if not, 3 if the exchange is "

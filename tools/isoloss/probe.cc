@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -166,35 +167,36 @@ ExitCode Probe(const Arguments& arguments) {
 Action DeclareProbe(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   DeclareExperiment(app, arguments->source);
-  app.add_option("--arm", arguments->arm,
-                 std::string("Probe this arm") + kAllArmsHelp);
-  app.add_option("--seed", arguments->seed,
-                 "Of initial weights and batches (default: the first of "
-                 "train.seeds)")
-      ->check(IntegerIn(0, std::numeric_limits<int64_t>::max()));
-  app.add_option("--steps", arguments->steps,
-                 "Steps of each case (default: 3); a state that is one step "
-                 "old shows from the second on")
-      ->check(IntegerIn(1, kMostSteps));
-  app.add_option("--plain-steps", arguments->plain_steps,
-                 "Steps of case plain, if more: up to where two runs part")
-      ->check(IntegerIn(1, kMostSteps));
+  AddOption(app, "--arm", arguments->arm,
+            std::string("Probe this arm") + kAllArmsHelp);
+  AddOption(app, "--seed", arguments->seed,
+            "Of initial weights and batches (default: the first of "
+            "train.seeds)")
+      .IntegerIn(0, std::numeric_limits<int64_t>::max());
+  AddOption(app, "--steps", arguments->steps,
+            "Steps of each case (default: 3); a state that is one step "
+            "old shows from the second on")
+      .IntegerIn(1, kMostSteps);
+  AddOption(app, "--plain-steps", arguments->plain_steps,
+            "Steps of case plain, if more: up to where two runs part")
+      .IntegerIn(1, kMostSteps);
   std::string cases = "Probe this case only; repeatable. Cases:";
   for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
     cases += fmt::format("\n{}: {}", probe_case.name, probe_case.purpose);
   }
-  app.add_option("--case", arguments->cases, cases)->allow_extra_args(false);
-  app.add_option("--reference", arguments->reference,
-                 "Compare each tensor with this arm's too, from the same "
-                 "weights, batches and experts; its recipe must not quantise");
-  app.add_option("--reference-steps", arguments->reference_steps,
-                 "Steps at which to do that (default: 1 2 3)")
-      ->check(IntegerIn(1, kMostSteps))
-      ->delimiter(',');
-  app.add_option("--out", arguments->out,
-                 "Folder for ARM-seedN.probe.h5 (default: runs/<name>/probes)");
+  AddOption(app, "--case", arguments->cases, cases).Repeatable();
+  AddOption(app, "--reference", arguments->reference,
+            "Compare each tensor with this arm's too, from the same "
+            "weights, batches and experts; its recipe must not quantise");
+  AddOption(app, "--reference-steps", arguments->reference_steps,
+            "Steps at which to do that (default: 1 2 3)")
+      .IntegerIn(1, kMostSteps)
+      .SplitAtCommas();
+  AddOption(app, "--out", arguments->out,
+            "Folder for ARM-seedN.probe.h5 (default: runs/<name>/probes)");
   DeclareJson(app, arguments->json, "with the counts of each case");
-  app.description(
+  Describe(
+      app,
       "Train the first steps of arms on structured inputs and compare every "
       "tensor with a scalar computation in double precision from the tensors "
       "that its operation read, and write a log each for the gate. Flips are "

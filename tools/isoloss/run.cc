@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,35 +63,34 @@ Action DeclareRun(CLI::App& app) {
   };
   auto arguments = std::make_shared<Arguments>();
   arguments->Declare(app);
-  CLI::Option* arm = app.add_option(
-      "--arm", arguments->arm, std::string("Train this arm") + kAllArmsHelp);
-  app.add_flag(
-      "--print-steps", arguments->print_steps,
-      "Print each step as torchtitan does (step, loss, grad_norm, tps) "
-      "instead of progress bars; a printed step is on disk");
-  app.add_option("--stop-after", arguments->stop_after,
-                 "Stop once a run has finished this step, as an interrupt "
-                 "would: exit code 130; --resume goes on")
-      ->check(IntegerIn(1, kMostSteps));
-  CLI::Option* dump =
-      app.add_option("--dump", arguments->dump,
-                     "Store whole the tensors whose names this pattern matches "
-                     "(log.dump_tensors), in dumps/NAME.dump-STEP.h5; "
-                     "repeatable")
-          ->allow_extra_args(false);
-  app.add_option("--dump-steps", arguments->dump_steps,
-                 "Steps to store them at (log.dump_steps), default 1; "
-                 "repeatable")
-      ->allow_extra_args(false)
-      ->check(IntegerIn(1, kMostSteps))
-      ->needs(dump);
-  DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`");
-  app.get_option("--json")->excludes("--print-steps")->excludes("--dry-run");
-  app.add_option("--mutant", arguments->mutant,
-                 "Plant this known bug in the arm (isoloss mutants list); the "
-                 "log names it in an event")
-      ->needs(arm)
-      ->excludes(app.get_option("--resume"));
+  AddOption(app, "--arm", arguments->arm,
+            std::string("Train this arm") + kAllArmsHelp);
+  AddFlag(app, "--print-steps", arguments->print_steps,
+          "Print each step as torchtitan does (step, loss, grad_norm, tps) "
+          "instead of progress bars; a printed step is on disk");
+  AddOption(app, "--stop-after", arguments->stop_after,
+            "Stop once a run has finished this step, as an interrupt "
+            "would: exit code 130; --resume goes on")
+      .IntegerIn(1, kMostSteps);
+  AddOption(app, "--dump", arguments->dump,
+            "Store whole the tensors whose names this pattern matches "
+            "(log.dump_tensors), in dumps/NAME.dump-STEP.h5; "
+            "repeatable")
+      .Repeatable();
+  AddOption(app, "--dump-steps", arguments->dump_steps,
+            "Steps to store them at (log.dump_steps), default 1; "
+            "repeatable")
+      .Repeatable()
+      .IntegerIn(1, kMostSteps)
+      .Needs("--dump");
+  DeclareJson(app, arguments->json, "with the list `logs` and `exit_code`")
+      .Excludes("--print-steps")
+      .Excludes("--dry-run");
+  AddOption(app, "--mutant", arguments->mutant,
+            "Plant this known bug in the arm (isoloss mutants list); the "
+            "log names it in an event")
+      .Needs("--arm")
+      .Excludes("--resume");
   return [arguments] {
     // As overrides, so that they are checked like the file.
     if (!arguments->dump.empty()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 #include <system_error>
@@ -150,26 +151,25 @@ ExitCode Show(const ShowArguments& arguments) {
 
 Action DeclareShow(CLI::App& app) {
   auto arguments = std::make_shared<ShowArguments>();
-  app.add_option("logs", arguments->logs,
-                 "Run logs, probe logs or null ensembles (HDF5), the journal "
-                 "of a run that has not ended, or a folder, which stands for "
-                 "the run logs in it")
-      ->required();
-  app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
-  app.add_flag("--recipe", arguments->recipe, "Print what each GEMM got");
+  AddOption(app, "logs", arguments->logs,
+            "Run logs, probe logs or null ensembles (HDF5), the journal "
+            "of a run that has not ended, or a folder, which stands for "
+            "the run logs in it")
+      .Required();
+  AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
+  AddFlag(app, "--recipe", arguments->recipe, "Print what each GEMM got");
   DeclareJson(app, arguments->json,
               "of the log, or of several their list `logs`");
-  app.add_option("--tensors", arguments->tensors,
-                 "List statistics of tensors whose name holds this; `*` stands "
-                 "for any characters; repeatable")
-      ->take_all()
-      ->allow_extra_args(false)
-      ->type_name("PATTERN");
-  app.add_option("--step", arguments->step,
-                 "Parameters, MoE layers and tensors at this step; without it "
-                 "at the last one logged, tensors at the last one with "
-                 "statistics")
-      ->check(IntegerIn(0, kMostSteps));
+  AddOption(app, "--tensors", arguments->tensors,
+            "List statistics of tensors whose name holds this; `*` stands "
+            "for any characters; repeatable")
+      .Repeatable()
+      .TypeName("PATTERN");
+  AddOption(app, "--step", arguments->step,
+            "Parameters, MoE layers and tensors at this step; without it "
+            "at the last one logged, tensors at the last one with "
+            "statistics")
+      .IntegerIn(0, kMostSteps);
   return [arguments] { return Show(*arguments); };
 }
 

@@ -2,18 +2,18 @@
 // take.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+class Error;
+}  // namespace CLI
 
 namespace isoloss::cli {
 
 /// Wraps help to the width of the terminal, or to 80 columns where there is
 /// none; for `app` and the sub-commands that are added to it from now on.
 void UseHelpFormat(CLI::App& app);
-
-/// Adds a sub-command whose help ends with `example` and the exit codes.
-CLI::App* AddCommand(CLI::App& app, const std::string& name,
-                     const std::string& summary, const std::string& example);
 
 /// `--resume=5` of `app` and its sub-commands: a value that changes nothing is
 /// an error. For options that were declared before.

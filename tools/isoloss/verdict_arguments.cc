@@ -16,14 +16,14 @@
 
 namespace isoloss::cli {
 void EvidenceArguments::Declare(CLI::App& app) {
-  app.add_option("--probe", probes,
-                 "Probe logs (isoloss probe) of the judged runs, or folders of "
-                 "them");
-  app.add_option("--ensemble", ensembles,
-                 "Null ensembles (isoloss ensemble build), or folders of them: "
-                 "benign ones judge regression, those of seeds precision");
-  app.add_option("--power", power,
-                 "What this gate was measured to catch (isoloss mutants run)");
+  AddOption(app, "--probe", probes,
+            "Probe logs (isoloss probe) of the judged runs, or folders of "
+            "them");
+  AddOption(app, "--ensemble", ensembles,
+            "Null ensembles (isoloss ensemble build), or folders of them: "
+            "benign ones judge regression, those of seeds precision");
+  AddOption(app, "--power", power,
+            "What this gate was measured to catch (isoloss mutants run)");
 }
 
 campaign::EvidenceFiles EvidenceArguments::Read() const {
@@ -34,9 +34,9 @@ campaign::EvidenceFiles EvidenceArguments::Read() const {
   return evidence;
 }
 
-void ReportArguments::Declare(CLI::App& app) {
-  app.add_flag("--ascii", ascii, "Draw with 7-bit characters only");
-  DeclareJson(app, json, "that of verdict.json");
+Option ReportArguments::Declare(CLI::App& app) {
+  AddFlag(app, "--ascii", ascii, "Draw with 7-bit characters only");
+  return DeclareJson(app, json, "that of verdict.json");
 }
 
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,

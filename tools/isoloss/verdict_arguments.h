@@ -2,11 +2,11 @@
 // the screen.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/gate/verdict.h"
@@ -32,7 +32,8 @@ struct ReportArguments {
   bool ascii = false;
   bool json = false;
 
-  void Declare(CLI::App& app);
+  /// Returns --json.
+  Option Declare(CLI::App& app);
 };
 
 /// Writes verdict.json to `folder` unless that is empty, and if there are

@@ -49,24 +49,23 @@ ExitCode Verify(const VerifyArguments& arguments) {
 Action DeclareVerify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
-  arguments->report.Declare(app);
-  app.get_option("--json")->excludes("--dry-run");
-  app.add_option("--against", arguments->against,
-                 "Approved logs, or folders of them: is each arm still what it "
-                 "was (question `regression`)? Judged by the oracle, the first "
-                 "steps and the end of training");
-  app.add_flag("--oracle", arguments->oracle,
-               "Precision: have the oracle probe the arms, too (--against "
-               "always does)");
-  app.add_flag("--abort-early", arguments->abort_early,
-               "Precision: stop all runs and fail once the difference of a "
-               "pair lies beyond the margin (level L6). Give --ensemble of "
-               "kind seeds, else its spread is judged by the run's own")
-      ->excludes("--against")
-      ->excludes("--resume");
+  arguments->report.Declare(app).Excludes("--dry-run");
+  AddOption(app, "--against", arguments->against,
+            "Approved logs, or folders of them: is each arm still what it "
+            "was (question `regression`)? Judged by the oracle, the first "
+            "steps and the end of training");
+  AddFlag(app, "--oracle", arguments->oracle,
+          "Precision: have the oracle probe the arms, too (--against "
+          "always does)");
+  AddFlag(app, "--abort-early", arguments->abort_early,
+          "Precision: stop all runs and fail once the difference of a "
+          "pair lies beyond the margin (level L6). Give --ensemble of "
+          "kind seeds, else its spread is judged by the run's own")
+      .Excludes("--against")
+      .Excludes("--resume");
   arguments->evidence.Declare(app);
-  app.add_option("--policy", arguments->policy,
-                 "Policy file (TOML) in place of the experiment's");
+  AddOption(app, "--policy", arguments->policy,
+            "Policy file (TOML) in place of the experiment's");
   return [arguments] { return Verify(*arguments); };
 }
 

@@ -121,16 +121,17 @@ ExitCode Watch(const WatchArguments& arguments) {
 
 Action DeclareWatch(CLI::App& app) {
   auto arguments = std::make_shared<WatchArguments>();
-  app.add_option("path", arguments->path,
-                 "Folder of runs, or the journal or log of one")
-      ->required();
-  app.add_option("--interval", arguments->interval_seconds,
-                 "Seconds between two pictures")
-      ->check(NumberIn(0.05, 3600.0))
-      ->capture_default_str();
-  app.add_flag("--once", arguments->once, "Show one picture and end");
-  app.add_flag("--ascii", arguments->ascii, "Draw with 7-bit characters only");
-  app.description(
+  AddOption(app, "path", arguments->path,
+            "Folder of runs, or the journal or log of one")
+      .Required();
+  AddOption(app, "--interval", arguments->interval_seconds,
+            "Seconds between two pictures")
+      .NumberIn(0.05, 3600.0)
+      .ShowDefault();
+  AddFlag(app, "--once", arguments->once, "Show one picture and end");
+  AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
+  Describe(
+      app,
       "Watch runs while they are made: step, loss curve, speed, time left, "
       "events, and of a job of several runs how far it is and how long it will "
       "take. It reads their journals and never disturbs them; ends when the "

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/log_files.h"

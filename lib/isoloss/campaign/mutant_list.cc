@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"

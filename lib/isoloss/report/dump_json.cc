@@ -1,6 +1,7 @@
 #include "isoloss/report/dump_json.h"
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 

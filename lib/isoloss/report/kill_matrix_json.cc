@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "isoloss/base/error.h"

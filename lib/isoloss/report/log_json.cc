@@ -1,5 +1,6 @@
 #include "isoloss/report/log_json.h"
 
+#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 
