@@ -2,11 +2,22 @@
 # benchmark and a registered family of source files.
 
 include_guard(GLOBAL)
+include(GNUInstallDirs)
+
+# isoloss_export(<name>): installs isoloss_<name> as isoloss::<name>, its headers too.
+function(isoloss_export name)
+  set_target_properties(isoloss_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS isoloss_${name} EXPORT isoloss
+    ARCHIVE COMPONENT development
+    FILE_SET HEADERS COMPONENT development)
+endfunction()
 
 # The numerics contract's compiler switches, in one place (docs/numerics.md):
-# contraction would fuse a multiply and an add behind the source's back.
+# contraction would fuse a multiply and an add behind the source's back. Exported, since
+# headers compute, too.
 add_library(isoloss_numerics INTERFACE)
 target_compile_options(isoloss_numerics INTERFACE -ffp-contract=off)
+isoloss_export(numerics)
 
 add_library(isoloss_warnings INTERFACE)
 target_compile_options(isoloss_warnings INTERFACE
@@ -52,15 +63,15 @@ function(isoloss_library name)
     BASE_DIRS ${PROJECT_SOURCE_DIR}/lib FILES ${ARG_HEADERS})
   target_compile_features(isoloss_${name} PUBLIC cxx_std_20)
   target_link_libraries(isoloss_${name}
-    PUBLIC ${ARG_DEPENDS}
-    PRIVATE ${ARG_PRIVATE_DEPENDS}
-            $<BUILD_INTERFACE:isoloss_numerics> $<BUILD_INTERFACE:isoloss_warnings>)
+    PUBLIC ${ARG_DEPENDS} isoloss_numerics
+    PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:isoloss_warnings>)
   if(ARG_JUDGES)
     target_compile_options(isoloss_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   target_precompile_headers(isoloss_${name} REUSE_FROM isoloss_headers)
   set_target_properties(isoloss_${name} PROPERTIES
     VERIFY_INTERFACE_HEADER_SETS ON)
+  isoloss_export(${name})
 endfunction()
 
 # isoloss_test(<name> LABELS ... [LONG regex] [DEPENDS ...] [SOURCES ...] [TIMEOUT seconds])

@@ -1,8 +1,10 @@
-"""cmake --install, and a project that adds this one as a folder of its own."""
+"""cmake --install, a project that finds what is installed (tests/consumer), and one that adds this
+one as a folder of its own."""
 
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -26,16 +28,23 @@ def run(*command, folder):
     return result.stdout
 
 
-class Install(unittest.TestCase):
+class InFolder(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="isoloss-install-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def test_the_program_and_its_modules_are_installed(self):
-        prefix = self.folder / "prefix"
 
-        run("cmake", "--install", BUILD, "--prefix", prefix, folder=self.folder)
+class Installed(InFolder):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="isoloss-prefix-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.prefix = pathlib.Path(folder.name)
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix, folder=cls.prefix)
+
+    def test_the_program_and_its_modules_are_there(self):
+        prefix = self.prefix
 
         version = run(prefix / "bin" / "isoloss", "--version",
                       folder=self.folder)
@@ -47,6 +56,51 @@ class Install(unittest.TestCase):
             prefix / "bin" / "isoloss",
             *(prefix / "lib/isoloss").glob("*.so"), folder=self.folder)
 
+    def test_the_program_trains_an_installed_experiment(self):
+        experiment = self.prefix / "share/isoloss/experiments/mxfp8_vs_bf16/experiment.toml"
+
+        plan = run(self.prefix / "bin/isoloss", "verify", experiment, "--dry-run",
+                   folder=self.folder)
+
+        self.assertIn("mxfp8_rceil", plan)
+
+    def test_headers_include_installed_ones_only(self):
+        include = self.prefix / "include"
+        headers = list(include.rglob("*.h"))
+
+        missing = {name for header in headers
+                   for name in re.findall(r'^#include "(.*)"', header.read_text(), re.MULTILINE)
+                   if not (include / name).is_file()}
+
+        self.assertGreater(len(headers), 200)
+        self.assertEqual(missing, set())
+
+    def test_exported_targets_name_no_folder_of_this_checkout(self):
+        for file in self.prefix.rglob("isoloss*.cmake"):
+            self.assertNotIn(str(ROOT), file.read_text(), file)
+            self.assertNotIn(str(BUILD), file.read_text(), file)
+
+    def test_another_project_trains_and_judges_a_format_recipe_and_level_of_its_own(self):
+        source = self.folder / "consumer"
+        shutil.copytree(ROOT / "tests/consumer", source)
+        build = self.folder / "build"
+        run("cmake", "-G", "Ninja", "-S", source, "-B", build,
+            f"-DCMAKE_PREFIX_PATH={self.prefix}", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+            folder=self.folder)
+        run("cmake", "--build", build, folder=self.folder)
+
+        report = run(build / "consumer", self.folder / "runs", folder=self.folder)
+
+        # The multiples of 1/32 beside 0.7 are 0.6875 and 0.71875; the largest value is 31.
+        self.assertIn("e3m4: 0.7 is 0.6875, 100 is 31\n", report)
+        self.assertIn("recipes: bf16, e3m4_rceil\n", report)
+        self.assertIn("PASS L0 recipe_ran: ", report)
+        self.assertIn("PASS X1 last_loss: ", report)
+        # Headers of the library compute, so that its users need its switch.
+        self.assertIn("-ffp-contract=off", (build / "compile_commands.json").read_text())
+
+
+class Included(InFolder):
     def test_a_project_that_adds_this_one_gets_no_tests_and_no_benchmarks(self):
         (self.folder / "CMakeLists.txt").write_text(PARENT.format(root=ROOT))
         build = self.folder / "build"

@@ -10,9 +10,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECTIONS = ("build", "test", "bench", "coverage", "neon", "fuzz")
+SECTIONS = ("build", "test", "bench", "coverage", "neon", "fuzz", "deb")
 SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/compile_time",
-           "tools/dev/coverage", "tools/dev/format", "tools/dev/fresh",
+           "tools/dev/coverage", "tools/dev/deb", "tools/dev/format", "tools/dev/fresh",
            "tools/dev/fuzz", "tools/dev/install_packages", "tools/dev/neon", "tools/dev/sanitize",
            "tools/dev/tidy")
 # What could install, build, change or take long. An answer is what dpkg is asked for.

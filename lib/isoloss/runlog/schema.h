@@ -357,11 +357,11 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   const auto column = [&visitor](const char* name, const char* unit,
                                  const char* description, auto& values,
                                  Relation relation) {
-    visitor.Column(Field{name, unit, description,
-                         Domain::Count().With(relation)}
-                       .Only(When::kTransport)
-                       .On(Scope::kTraffic),
-                   values);
+    visitor.Column(
+        Field{name, unit, description, Domain::Count().With(relation)}
+            .Only(When::kTransport)
+            .On(Scope::kTraffic),
+        values);
   };
   const auto by_rank = [&](const Field& field, auto& values,
                            When when = When::kTransport) {

@@ -5,12 +5,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/expert_parallel/options.h"
 #include "isoloss/expert_parallel/topology.h"
 #include "isoloss/model/routing_mode.h"
 #include "isoloss/optim/schedule.h"
+#include "isoloss/precision/recipe.h"
 
 namespace isoloss::train {
 
@@ -103,11 +105,25 @@ struct RoutingConfig {
 struct Arm {
   std::string name = {};
   std::string recipe = {};
+  /// A recipe that the calling program defines, in place of the registered one
+  /// of that name; see Use.
+  std::optional<precision::Recipe> own_recipe = {};
   /// Replace the recipe's patterns if given (precision::SiteMatches).
   std::optional<std::vector<std::string>> include = {};
   std::optional<std::vector<std::string>> exclude = {};
   /// [parallel]'s, with the arm's own keys in their place.
   ExchangeConfig exchange = {};
+
+  /// Trains with a recipe that is not registered. No file can name it, so that
+  /// a program sets it in the experiment that it has loaded.
+  void Use(precision::Recipe own) {
+    recipe = own.name;
+    own_recipe = std::move(own);
+  }
+  /// Without this arm's patterns. Errors   as precision::RecipeByName.
+  const precision::Recipe& BaseRecipe() const {
+    return own_recipe ? *own_recipe : precision::RecipeByName(recipe);
+  }
 };
 
 /// [log]. Only the evaluations are part of a run's configuration; what else is

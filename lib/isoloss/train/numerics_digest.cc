@@ -76,7 +76,7 @@ void SpreadChannels(const model::ModelConfig& config,
 }
 
 precision::Recipe RecipeFor(const Arm& arm) {
-  precision::Recipe recipe = precision::RecipeByName(arm.recipe);
+  precision::Recipe recipe = arm.BaseRecipe();
   if (recipe.quantizes()) {
     recipe.include = {"layers"};
     recipe.exclude = {"router.gate", "lm_head"};

@@ -344,7 +344,7 @@ runlog::RunLog Trainer::End(bool complete) {
 }  // namespace
 
 precision::Recipe RecipeOf(const Arm& arm) {
-  precision::Recipe recipe = precision::RecipeByName(arm.recipe);
+  precision::Recipe recipe = arm.BaseRecipe();
   if (arm.include) recipe.include = *arm.include;
   if (arm.exclude) recipe.exclude = *arm.exclude;
   return recipe;

@@ -1,0 +1,4 @@
+# find_package(isoloss): the libraries isoloss::base to isoloss::campaign. The project's
+# languages are C, with which HDF5 is found, and CXX.
+include(${CMAKE_CURRENT_LIST_DIR}/isolossDependencies.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/isolossTargets.cmake)

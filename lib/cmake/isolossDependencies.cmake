@@ -1,0 +1,12 @@
+# What the libraries are linked with. Read where they are built, and by find_package(isoloss)
+# where they are installed: static libraries leave that to whoever links them.
+find_package(Boost 1.74 REQUIRED)
+find_package(HDF5 1.10 REQUIRED COMPONENTS C)
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+pkg_check_modules(hwy REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(isal REQUIRED IMPORTED_TARGET libisal)
+pkg_check_modules(tomlplusplus REQUIRED IMPORTED_TARGET tomlplusplus)
+pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
