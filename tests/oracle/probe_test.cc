@@ -153,10 +153,11 @@ TEST(Probe, MakesHooksAnewForEachCase) {
     EXPECT_EQ(arm.name, "mxfp8_rceil");
     EXPECT_EQ(seed, 1);
     widths.push_back(experiment.model.moe_hidden_dim);
-    return train::RunHooks{
-        .before_update = [](int64_t, model::ParameterSet& gradients) {
-          gradients.ByName("norm.weight").values(0, 0) += 1.0f;
-        }};
+    train::RunHooks hooks;
+    hooks.before_update = [](int64_t, model::ParameterSet& gradients) {
+      gradients.ByName("norm.weight").values(0, 0) += 1.0f;
+    };
+    return hooks;
   };
 
   const runlog::ProbeLog log = Probe(options);

@@ -14,7 +14,7 @@
 #include "isoloss/oracle/step_record.h"
 #include "isoloss/oracle/update_check.h"
 #include "isoloss/train/experiment.h"
-#include "isoloss/train/learner.h"
+#include "isoloss/train/logged_learner.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/step_columns.h"
 
@@ -79,7 +79,7 @@ class RecordedRun {
     row = train::LastRow(rows.steps);
     counts_ = rows.moe.tokens_per_expert;
   }
-  train::Learner& learner() { return learner_; }
+  train::LoggedLearner& learner() { return learner_; }
   oracle::StepOutcome Outcome() {
     const size_t layers = experiment.model.n_moe_layers();
     return {.row = row,
@@ -108,7 +108,7 @@ class RecordedRun {
   const corpus::Corpus corpus_;
   const train::RunHooks hooks_;
   std::unique_ptr<expert_parallel::Mesh> mesh_;
-  train::Learner learner_;
+  train::LoggedLearner learner_;
   std::vector<int64_t> counts_;
 };
 

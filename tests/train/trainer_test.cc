@@ -123,9 +123,9 @@ TEST(TrainRun, TakesSequencesOfOneToken) {
 
 TEST(TrainRun, EndsAfterTheStepInWhichItIsStopped) {
   std::atomic<bool> stop{false};
-  const RunHooks hooks = {
-      .on_step = [&](const runlog::StepRow& row) { stop = row.step == 2; },
-      .stop = &stop};
+  RunHooks hooks;
+  hooks.on_step = [&](const runlog::StepRow& row) { stop = row.step == 2; };
+  hooks.stop = &stop;
 
   const runlog::RunLog log = RunOf(Trial(), 0, 1, 1, hooks);
 

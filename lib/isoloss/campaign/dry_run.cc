@@ -8,6 +8,7 @@
 
 #include "isoloss/base/threads.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/trainer.h"
 #include "isoloss/transport/launch.h"

@@ -1,6 +1,6 @@
-// Planted bugs: known numerical errors that attach to a run through the general
-// seams of train::RunHooks, so that a gate's power can be measured. The code
-// that trains knows nothing of them.
+// Planted bugs: known numerical errors that attach to a run through
+// train::Seams, so that the power of a gate can be measured. The code that
+// trains knows nothing of them.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct MutantContext {
   const train::Arm& arm;
   uint64_t seed;
   std::shared_ptr<const RunClock> clock;  ///< for what is planted to keep
-  train::RunHooks& hooks;
+  train::Seams& hooks;
 };
 
 struct Mutant {

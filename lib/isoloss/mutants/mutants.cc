@@ -9,6 +9,7 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/mutants/groups.h"
 #include "isoloss/mutants/mutant.h"
+#include "isoloss/train/arm_recipes.h"
 
 namespace isoloss::mutants {
 namespace {

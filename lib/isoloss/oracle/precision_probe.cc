@@ -10,7 +10,8 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/model/routing_source.h"
 #include "isoloss/oracle/router_check.h"
-#include "isoloss/train/learner.h"
+#include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/logged_learner.h"
 #include "isoloss/train/mesh_setup.h"
 
 namespace isoloss::oracle {
@@ -197,7 +198,7 @@ train::RunHooks Listening(train::RunHooks hooks, StepRecord& record) {
 std::unique_ptr<expert_parallel::Mesh> MakeWholeMesh(
     const train::Experiment& experiment, const train::Arm& arm,
     ThreadTeam& team, const train::RunHooks& hooks) {
-  auto mesh = train::MakeMesh(experiment, arm, hooks.reason_folder, team,
+  auto mesh = train::MakeMesh(experiment, arm, /*reason_folder=*/{}, team,
                               hooks.make_transport);
   if (mesh->processes() > 1) {
     ThrowError(ErrorKind::kConfig,
@@ -221,7 +222,7 @@ class ProbedArm {
   ProbedArm(const ProbedArm&) = delete;
   ProbedArm& operator=(const ProbedArm&) = delete;
 
-  train::Learner& learner() { return learner_; }
+  train::LoggedLearner& learner() { return learner_; }
   const StepRecord& record() const { return record_; }
 
   /// False if the step was not finite.
@@ -235,7 +236,7 @@ class ProbedArm {
   StepRecord record_;
   const train::RunHooks hooks_;
   std::unique_ptr<expert_parallel::Mesh> mesh_;
-  train::Learner learner_;
+  train::LoggedLearner learner_;
 };
 
 /// Share of the (token, slot) pairs of `routing` that a router would not have

@@ -17,6 +17,7 @@
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/oracle/probe_log_builder.h"
 #include "isoloss/oracle/step_oracle.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/step_columns.h"
 

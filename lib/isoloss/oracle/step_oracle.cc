@@ -17,6 +17,7 @@
 #include "isoloss/oracle/log_check.h"
 #include "isoloss/oracle/loss_check.h"
 #include "isoloss/oracle/norm_check.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/trainer.h"
 
 namespace isoloss::oracle {

@@ -12,11 +12,11 @@
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/experiment_corpus.h"
 #include "isoloss/train/experiment_keys.h"
 #include "isoloss/train/experiment_sections.h"
 #include "isoloss/train/presets.h"
-#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 namespace {

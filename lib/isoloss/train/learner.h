@@ -1,107 +1,94 @@
-// What one process computes of a run: batches, model, gradient, update.
+// A model and its optimizer: what one process computes of a training step.
 #pragma once
 
-#include <chrono>
+#include <cmath>
 #include <cstdint>
-#include <optional>
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/checkpoint/checkpoint.h"
-#include "isoloss/corpus/batches.h"
-#include "isoloss/corpus/corpus.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/tokens.h"
 #include "isoloss/model/transformer.h"
 #include "isoloss/optim/adamw.h"
 #include "isoloss/optim/schedule.h"
-#include "isoloss/probes/nonfinite.h"
-#include "isoloss/probes/tensor_probe.h"
-#include "isoloss/runlog/run_log.h"
-#include "isoloss/train/experiment.h"
-#include "isoloss/train/routing_replay.h"
-#include "isoloss/train/trainer.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/train/config.h"
+#include "isoloss/train/run_hooks.h"
 #include "isoloss/train/training_state.h"
 
 namespace isoloss::train {
 
-/// One arm with one seed, at some step. All processes of the mesh call every
-/// method at the same point.
+/// What a step came to.
+struct StepFigures {
+  double loss_nats = 0;
+  double grad_norm = 0;
+  double lr = 0;
+  std::vector<double> gradient_squares;  ///< of each parameter
+  std::vector<double> update_ratios;     ///< 0 if nothing was updated
+
+  bool finite() const {
+    return std::isfinite(loss_nats) && std::isfinite(grad_norm);
+  }
+};
+
+/// All processes of the mesh call every method at the same point, each with its
+/// share of a batch.
 class Learner {
  public:
-  /// Before the first step. Everything but `mesh`, `team` and `hooks` may go
-  /// away; those must stay, as must `experiment`.
-  /// Errors   as TrainRun.
-  Learner(const Experiment& experiment, const Arm& arm, uint64_t seed,
-          const corpus::Corpus& corpus, ThreadTeam& team, const RunHooks& hooks,
-          probes::ProbeOptions probe, expert_parallel::Mesh& mesh);
+  /// Before the first step. All references must stay, but that to `recipe`.
+  Learner(const model::ModelConfig& model, const TrainConfig& train,
+          const precision::Recipe& recipe, uint64_t seed, ThreadTeam& team,
+          const Seams& seams, expert_parallel::Mesh& mesh);
 
-  /// What a log says of this run (DescribeRun).
-  const runlog::Provenance& provenance() const { return provenance_; }
+  void EditInitialWeights(
+      const std::function<void(model::ParameterSet&)>& edit);
 
-  /// Forward, backward, update (docs/model.md, section 11). Adds the step to
-  /// `rows`. False if the loss or the gradient norm is not finite: then nothing
-  /// is updated.
-  bool Step(int64_t step, runlog::RunLog& rows);
-  /// Computes a step that was not finite once more and returns the tensors that
-  /// are not, in the order of computation.
-  std::vector<probes::NonFinite> LocateNonFinite(int64_t step);
-  /// Held-out loss of each sequence and their mean.
-  void Evaluate(int64_t step, runlog::EvalColumns& eval);
+  /// Forward and backward pass: the loss, and gradients() of the whole batch.
+  /// `tap` may be null.
+  double Differentiate(int64_t step, const model::TokenBatch& tokens,
+                       model::TapSink* tap);
+  /// Forward, backward, update (docs/model.md, section 11). Nothing is updated
+  /// unless the figures are finite.
+  StepFigures Step(int64_t step, const model::TokenBatch& tokens,
+                   model::TapSink* tap);
+
+  model::Transformer& transformer() { return transformer_; }
+  const model::ParameterSet& parameters() const { return parameters_; }
+  model::ParameterSet& gradients() { return gradients_; }
+  MatrixView<const float> expert_bias() const { return expert_bias_.view(); }
 
   /// Goes on behind a checkpoint.
-  void Load(const checkpoint::Checkpoint& checkpoint);
+  void Load(const checkpoint::Checkpoint& checkpoint,
+            std::vector<int64_t>& bytes_by_pair);
   /// Goes on from the weights, moments and biases of another Learner of the
   /// same model on the same processes.
   void GoOnFrom(TrainingState other);
   /// See SaveTrainingState.
-  TrainingState State() {
-    return {parameters_, adamw_, expert_bias_.view(), bytes_by_pair_};
+  TrainingState State(std::vector<int64_t>& bytes_by_pair) {
+    return {parameters_, adamw_, expert_bias_.view(), bytes_by_pair};
   }
-  uint64_t WeightsDigest();
-  /// Bytes between each two ranks since step 1, [V, V]; empty if none travel.
-  const std::vector<int64_t>& bytes_by_pair() const { return bytes_by_pair_; }
-  const probes::TensorProbe& probe() const { return probe_; }
 
  private:
-  void SetRouting(const Experiment& experiment);
-  void CheckAgreement(const Experiment& experiment, const Arm& arm,
-                      const corpus::Corpus& corpus);
-  std::vector<std::string> TensorNames();
-  void CheckPatterns(const Experiment& experiment);
-  /// This process's part of the batch that is being worked on.
-  model::TokenBatch Share();
-  double Differentiate(int64_t step, model::TapSink* tap);
+  void LoadWeights();
   std::vector<double> Update(int64_t step, double lr, double norm,
                              model::TapSink* tap);
 
   const model::ModelConfig& config_;
   const TrainConfig& train_;
-  const LogConfig& log_config_;
-  const uint64_t seed_;
   ThreadTeam& team_;
-  const RunHooks& hooks_;
+  const Seams& seams_;
   expert_parallel::Mesh& mesh_;
-  corpus::Batches batches_;
-  corpus::Batch batch_;  // of all processes
-  std::vector<size_t> share_ends_;
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
   Matrix<float> expert_bias_;  // [MoE layers, experts]
   model::Transformer transformer_;
-  std::optional<RoutingReplay> replay_;
-  std::optional<ReplayedStep> replayed_step_;
-  std::optional<model::ForcedBalance> forced_balance_;
-  const model::RoutingSource* routing_ = nullptr;  // of training steps
   optim::AdamW adamw_;
   optim::Schedule schedule_;
   std::vector<optim::UpdateSquares> update_squares_;
-  std::vector<int64_t> bytes_by_pair_;
-  probes::TensorProbe probe_;
-  runlog::Provenance provenance_;
 };
 
 }  // namespace isoloss::train

@@ -29,8 +29,9 @@ void CheckProcesses(const Experiment& experiment, size_t processes);
 void CheckLaunch(const Experiment& experiment);
 
 /// The mesh of `arm`. `make_transport` is not called if nothing has to travel;
-/// null: what [parallel] says.
-/// Errors   as CheckProcesses and transport::MakeTransport.
+/// null: what [parallel] says. `reason_folder`: where transport `mpi` leaves
+/// the reason if this process ends the job; may be empty. Errors   as
+/// CheckProcesses and transport::MakeTransport.
 std::unique_ptr<expert_parallel::Mesh> MakeMesh(
     const Experiment& experiment, const Arm& arm,
     const std::string& reason_folder, ThreadTeam& team,

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -11,18 +10,13 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
-#include "isoloss/model/transformer.h"
-#include "isoloss/optim/adamw.h"
-#include "isoloss/optim/clip.h"
-#include "isoloss/optim/expert_bias.h"
-#include "isoloss/optim/schedule.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/train/learner.h"
 #include "isoloss/transport/process_transport.h"
 
 namespace isoloss::train {
 namespace {
 
-constexpr int64_t kSteps = 3;
 constexpr size_t kSequences = 4;
 constexpr size_t kSequenceLength = 40;  // ends inside a leaf of 32 tokens
 constexpr size_t kRanks = 8;
@@ -130,89 +124,46 @@ struct Tokens {
   std::vector<size_t> ends;
 };
 
-std::vector<optim::Tensor> Pair(model::ParameterSet& parameters,
-                                const model::ParameterSet& gradients) {
-  std::vector<optim::Tensor> tensors;
-  for (size_t i = 0; i < parameters.parameters().size(); ++i) {
-    Matrix<float>& values = parameters.parameters()[i].values;
-    const Matrix<float>& gradient = gradients.parameters()[i].values;
-    tensors.push_back(
-        {{values.data(), values.size()}, {gradient.data(), gradient.size()}});
-  }
-  return tensors;
+/// Gradients are clipped. All other rules of the update are the defaults.
+TrainConfig Training() {
+  TrainConfig train;
+  train.steps = 3;
+  train.lr = 1e-2;
+  train.warmup_steps = 1;
+  train.decay_type = optim::DecayShape::kCosine;
+  train.clip_norm = 0.5;
+  return train;
 }
-
-/// The trainer's step, without what it logs.
-class TinyRun {
- public:
-  TinyRun(const Arm& arm, ThreadTeam& team)
-      : config_(TinyModel()),
-        team_(team),
-        mesh_(MeshFor(arm), Loop(team), team),
-        parameters_(config_),
-        gradients_(config_),
-        bias_(config_.n_moe_layers(), config_.num_experts),
-        transformer_(config_, RecipeFor(arm), team, mesh_),
-        adamw_({}, Pair(parameters_, gradients_)),
-        schedule_({.base_lr = 1e-2,
-                   .total_steps = kSteps,
-                   .warmup_steps = 1,
-                   .decay = optim::DecayShape::kCosine,
-                   .min_lr_factor = 0.1}) {
-    model::InitializeParameters(config_, kSeed, parameters_);
-    SpreadChannels(config_, parameters_);
-  }
-
-  uint64_t Run() {
-    const Tokens tokens;
-    for (int64_t step = 0; step < kSteps; ++step) Step(step, tokens.view());
-    Include(parameters_.Digest());
-    return digest_.Value();
-  }
-
- private:
-  template <typename Number>
-  void Include(Number number) {
-    digest_.Update(&number, sizeof(number));
-  }
-
-  void Step(int64_t step, const model::TokenBatch& batch) {
-    transformer_.LoadWeights(parameters_);
-    transformer_.LoadExpertBias(bias_.view());
-    mesh_.BeginStep(step + 1);
-    Include(transformer_.Forward(batch));
-    transformer_.Backward(batch, gradients_);
-    const double norm = optim::GlobalNorm(adamw_.tensors(), team_);
-    Include(norm);
-    const MatrixView<const int64_t> counts = transformer_.tokens_per_expert();
-    for (size_t layer = 0; layer < counts.rows(); ++layer) {
-      const MatrixView<const int32_t> ids = transformer_.expert_ids(layer);
-      digest_.Update(ids.data(), ids.rows() * ids.cols() * sizeof(int32_t));
-      optim::UpdateExpertBias({counts.Row(layer), counts.cols()}, 0.01F,
-                              {bias_.Row(layer), bias_.cols()});
-    }
-    digest_.Update(bias_.data(), bias_.size() * sizeof(float));
-    constexpr double kMaxNorm = 0.5;  // is exceeded, so gradients are clipped
-    adamw_.Step(schedule_.LearningRate(step),
-                optim::ClipCoefficient(norm, kMaxNorm), team_);
-  }
-
-  model::ModelConfig config_;
-  ThreadTeam& team_;
-  expert_parallel::Mesh mesh_;
-  model::ParameterSet parameters_;
-  model::ParameterSet gradients_;
-  Matrix<float> bias_;  // [MoE layers, experts]
-  model::Transformer transformer_;
-  optim::AdamW adamw_;
-  optim::Schedule schedule_;
-  Digest digest_;
-};
 
 }  // namespace
 
 uint64_t NumericsDigest(const Arm& arm, ThreadTeam& team) {
-  return TinyRun(arm, team).Run();
+  const model::ModelConfig model = TinyModel();
+  const TrainConfig train = Training();
+  const Tokens tokens;
+  expert_parallel::Mesh mesh(MeshFor(arm), Loop(team), team);
+  const Seams none;
+  Learner learner(model, train, RecipeFor(arm), kSeed, team, none, mesh);
+  learner.EditInitialWeights([&model](model::ParameterSet& parameters) {
+    SpreadChannels(model, parameters);
+  });
+  Digest digest;
+  const auto include = [&digest](auto number) {
+    digest.Update(&number, sizeof(number));
+  };
+  for (int64_t step = 1; step <= train.steps; ++step) {
+    const StepFigures figures = learner.Step(step, tokens.view(), nullptr);
+    include(figures.loss_nats);
+    include(figures.grad_norm);
+    for (size_t layer = 0; layer < model.n_moe_layers(); ++layer) {
+      const auto ids = learner.transformer().expert_ids(layer);
+      digest.Update(ids.data(), ids.rows() * ids.cols() * sizeof(int32_t));
+    }
+    const MatrixView<const float> bias = learner.expert_bias();
+    digest.Update(bias.data(), bias.rows() * bias.cols() * sizeof(float));
+  }
+  include(learner.parameters().Digest());
+  return digest.Value();
 }
 
 }  // namespace isoloss::train

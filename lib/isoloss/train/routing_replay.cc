@@ -105,4 +105,12 @@ uint64_t RoutingReplay::digest() const {
   return digest.Value();
 }
 
+void CheckReplays(const Experiment& experiment) {
+  if (experiment.routing.mode != RoutingMode::kReplay) return;
+  for (const uint64_t seed : experiment.train.seeds) {
+    RoutingReplay(experiment.ReplayPath(seed), ShapeOf(experiment))
+        .RequireSteps(experiment.train.steps);
+  }
+}
+
 }  // namespace isoloss::train

@@ -52,6 +52,10 @@ class RoutingReplay {
   std::vector<int32_t> ids_;  // [steps, layers, tokens, top_k]
 };
 
+/// Throws ConfigError unless the logs that [routing] replays exist for every
+/// seed, fit, and have all of the experiment's steps.
+void CheckReplays(const Experiment& experiment);
+
 /// A step's ids as the model asks for them.
 class ReplayedStep : public model::RoutingSource {
  public:

@@ -12,10 +12,10 @@
 #include "isoloss/model/gemm_sites.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
 #include "isoloss/train/process_sums.h"
-#include "isoloss/train/trainer.h"
 
 namespace isoloss::train {
 namespace {
@@ -125,11 +125,11 @@ std::string DescribeRouting(const Experiment& experiment,
   return text;
 }
 
-runlog::Provenance DescribePlannedRun(const Experiment& experiment,
-                                      const Arm& arm, uint64_t seed,
-                                      const corpus::Corpus& corpus) {
-  const precision::ResolvedRecipe recipe(RecipeOf(arm),
-                                         model::GemmSites(experiment.model));
+namespace {
+
+runlog::Provenance DescribeWithoutModel(
+    const Experiment& experiment, const Arm& arm, uint64_t seed,
+    const corpus::Corpus& corpus, const precision::ResolvedRecipe& recipe) {
   runlog::Provenance provenance;
   DescribeBuild(provenance);
   DescribeExperiment(experiment, arm, provenance);
@@ -148,13 +148,25 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
   return provenance;
 }
 
+}  // namespace
+
+runlog::Provenance DescribePlannedRun(const Experiment& experiment,
+                                      const Arm& arm, uint64_t seed,
+                                      const corpus::Corpus& corpus) {
+  return DescribeWithoutModel(
+      experiment, arm, seed, corpus,
+      precision::ResolvedRecipe(RecipeOf(arm),
+                                model::GemmSites(experiment.model)));
+}
+
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
                                const model::ParameterSet& initial,
+                               const precision::ResolvedRecipe& recipe,
                                const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh) {
   runlog::Provenance provenance =
-      DescribePlannedRun(experiment, arm, seed, corpus);
+      DescribeWithoutModel(experiment, arm, seed, corpus, recipe);
   provenance.parameters =
       static_cast<int64_t>(model::ParameterSet(experiment.model).value_count());
   provenance.initial_weights_digest =

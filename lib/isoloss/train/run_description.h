@@ -7,6 +7,7 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/routing_replay.h"
@@ -14,10 +15,12 @@
 namespace isoloss::train {
 
 /// Everything but `complete` and the digest of the final weights. Collective
-/// over the mesh. `initial`: the weights before step 1; `replay` may be null.
+/// over the mesh. `initial`: the weights before step 1; `recipe` is the arm's;
+/// `replay` may be null.
 runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                uint64_t seed, const corpus::Corpus& corpus,
                                const model::ParameterSet& initial,
+                               const precision::ResolvedRecipe& recipe,
                                const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh);
 

@@ -280,7 +280,6 @@ class Runner {
     std::atomic<bool> stop{false};
     RunHooks hooks = hooks_.run_hooks ? hooks_.run_hooks(run) : RunHooks();
     hooks.stop = &stop;
-    hooks.reason_folder = folder_.string();
     hooks.on_step = [&](const runlog::StepRow& row) {
       if (speaks_ && hooks_.on_step) hooks_.on_step(run, row);
       stop.store(Stopped());  // behind it, as it may be what stops the runs
@@ -327,7 +326,6 @@ std::string Run::Name() const {
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
   // Refuse what an hour's training would meet.
-  ResolveRecipes(experiment);
   CheckReplays(experiment);
   CheckLaunch(experiment);
   std::vector<Run> runs;

@@ -5,35 +5,36 @@
 #include <string_view>
 
 #include "isoloss/model/tap.h"
-#include "isoloss/train/trainer.h"
+#include "isoloss/train/run_hooks.h"
 
 namespace isoloss::train {
 
-/// Passes what it hears to the caller's hooks, then to `probe`.
+/// Passes what it hears to the observer, then to `probe`.
 class StepTap : public model::TapSink {
  public:
   /// `probe` may be null.
-  StepTap(int64_t step, const RunHooks& hooks, model::TapSink* probe)
-      : step_(step), hooks_(hooks), probe_(probe) {}
+  StepTap(int64_t step, const Observer& observer, model::TapSink* probe)
+      : step_(step), observer_(observer), probe_(probe) {}
 
   /// This, or null if nobody listens.
   model::TapSink* IfHeard() {
-    return probe_ || hooks_.on_tensor || hooks_.on_routing ? this : nullptr;
+    return probe_ || observer_.on_tensor || observer_.on_routing ? this
+                                                                 : nullptr;
   }
 
   void OnTensor(const model::Tensor& tensor) override {
-    if (hooks_.on_tensor) hooks_.on_tensor(step_, tensor);
+    if (observer_.on_tensor) observer_.on_tensor(step_, tensor);
     if (probe_ != nullptr) probe_->OnTensor(tensor);
   }
   void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                  size_t first_token) override {
-    if (hooks_.on_routing) hooks_.on_routing(step_, module, expert_ids);
+    if (observer_.on_routing) observer_.on_routing(step_, module, expert_ids);
     if (probe_ != nullptr) probe_->OnRouting(module, expert_ids, first_token);
   }
 
  private:
   int64_t step_;
-  const RunHooks& hooks_;
+  const Observer& observer_;
   model::TapSink* probe_;
 };
 

@@ -11,13 +11,10 @@
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/expert_parallel/replica_check.h"
-#include "isoloss/model/gemm_sites.h"
-#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_lock.h"
 #include "isoloss/train/continuation.h"
-#include "isoloss/train/learner.h"
-#include "isoloss/train/routing_replay.h"
+#include "isoloss/train/logged_learner.h"
 #include "isoloss/train/step_columns.h"
 #include "isoloss/train/training_state.h"
 
@@ -55,7 +52,7 @@ std::string DescribeMeshOf(const runlog::Provenance& p) {
       p.transport == "none" ? "none" : "yes");
 }
 
-/// The steps of a Learner, one after the other, and what becomes of them.
+/// The steps of a LoggedLearner, one after the other, and what becomes of them.
 class Trainer {
  public:
   Trainer(const Experiment& experiment, const Arm& arm, uint64_t seed,
@@ -105,7 +102,7 @@ class Trainer {
   const RunHooks& hooks_;
   const std::optional<RunFiles>& files_;
   expert_parallel::Mesh& mesh_;
-  Learner learner_;
+  LoggedLearner learner_;
   std::optional<runlog::RunLock> lock_;
   std::optional<runlog::Recorder> recorder_;
   size_t announced_ = 0;  // events
@@ -343,47 +340,24 @@ runlog::RunLog Trainer::End(bool complete) {
 
 }  // namespace
 
-precision::Recipe RecipeOf(const Arm& arm) {
-  precision::Recipe recipe = arm.BaseRecipe();
-  if (arm.include) recipe.include = *arm.include;
-  if (arm.exclude) recipe.exclude = *arm.exclude;
-  return recipe;
-}
-
-void CheckReplays(const Experiment& experiment) {
-  if (experiment.routing.mode != RoutingMode::kReplay) return;
-  for (const uint64_t seed : experiment.train.seeds) {
-    RoutingReplay(experiment.ReplayPath(seed), ShapeOf(experiment))
-        .RequireSteps(experiment.train.steps);
-  }
-}
-
-std::vector<precision::ResolvedRecipe> ResolveRecipes(
-    const Experiment& experiment) {
-  const std::vector<std::string> sites = model::GemmSites(experiment.model);
-  std::vector<precision::ResolvedRecipe> recipes;
-  for (const Arm& arm : experiment.arms) {
-    recipes.emplace_back(RecipeOf(arm), sites);
-  }
-  return recipes;
-}
-
 void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
                  const corpus::Corpus& corpus, ThreadTeam& team,
                  const RunHooks& hooks) {
-  const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
+  const auto mesh = MakeMesh(experiment, arm, /*reason_folder=*/{}, team,
                              hooks.make_transport);
   mesh->exchanges().Decorate(hooks.decorate_exchange);
-  const Learner learner(experiment, arm, seed, corpus, team, hooks,
-                        ProbeOptionsOf(experiment.log, std::nullopt), *mesh);
+  const LoggedLearner learner(experiment, arm, seed, corpus, team, hooks,
+                              ProbeOptionsOf(experiment.log, std::nullopt),
+                              *mesh);
 }
 
 runlog::RunLog TrainRun(const Experiment& experiment, const Arm& arm,
                         uint64_t seed, const corpus::Corpus& corpus,
                         ThreadTeam& team, const RunHooks& hooks,
                         const std::optional<RunFiles>& files) {
-  const auto mesh = MakeMesh(experiment, arm, hooks.reason_folder, team,
-                             hooks.make_transport);
+  const auto mesh =
+      MakeMesh(experiment, arm, files ? files->paths.folder.string() : "", team,
+               hooks.make_transport);
   mesh->exchanges().Decorate(hooks.decorate_exchange);
   try {
     return Trainer(experiment, arm, seed, corpus, team, hooks, files, *mesh)

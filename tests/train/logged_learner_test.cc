@@ -1,5 +1,5 @@
-// What one Learner takes over from another, and from its hooks.
-#include "isoloss/train/learner.h"
+// What one LoggedLearner takes over from another, and from its hooks.
+#include "isoloss/train/logged_learner.h"
 
 #include <gtest/gtest.h>
 
@@ -37,11 +37,11 @@ recipe = "bf16"
 recipe = "mxfp8_rceil"
 )";
 
-class LearnerTest : public ::testing::Test {
+class LoggedLearnerTest : public ::testing::Test {
  protected:
-  Learner Make(size_t arm, uint64_t seed, const RunHooks& hooks) {
-    return Learner(experiment_, experiment_.arms[arm], seed, corpus_, team_,
-                   hooks, {}, mesh_);
+  LoggedLearner Make(size_t arm, uint64_t seed, const RunHooks& hooks) {
+    return LoggedLearner(experiment_, experiment_.arms[arm], seed, corpus_,
+                         team_, hooks, {}, mesh_);
   }
 
   const Experiment experiment_ = ParseExperiment(kText, "experiment.toml");
@@ -52,9 +52,9 @@ class LearnerTest : public ::testing::Test {
   const RunHooks none_;
 };
 
-TEST_F(LearnerTest, GoesOnFromAnotherWithItsBits) {
-  Learner first = Make(0, 1, none_);
-  Learner second = Make(0, 1, none_);
+TEST_F(LoggedLearnerTest, GoesOnFromAnotherWithItsBits) {
+  LoggedLearner first = Make(0, 1, none_);
+  LoggedLearner second = Make(0, 1, none_);
   runlog::RunLog rows;
   for (int64_t step = 1; step <= 2; ++step) first.Step(step, rows);
 
@@ -72,9 +72,9 @@ TEST_F(LearnerTest, GoesOnFromAnotherWithItsBits) {
   }
 }
 
-TEST_F(LearnerTest, LeavesTheOtherAlone) {
-  Learner first = Make(0, 1, none_);
-  Learner second = Make(1, 1, none_);
+TEST_F(LoggedLearnerTest, LeavesTheOtherAlone) {
+  LoggedLearner first = Make(0, 1, none_);
+  LoggedLearner second = Make(1, 1, none_);
   runlog::RunLog rows;
   first.Step(1, rows);
   const uint64_t before = first.WeightsDigest();
@@ -97,11 +97,11 @@ class LastExperts : public model::RoutingSource {
   }
 };
 
-TEST_F(LearnerTest, HooksChooseTheExperts) {
+TEST_F(LoggedLearnerTest, HooksChooseTheExperts) {
   const LastExperts routing;
   RunHooks hooks;
   hooks.routing = &routing;
-  Learner learner = Make(0, 1, hooks);
+  LoggedLearner learner = Make(0, 1, hooks);
   runlog::RunLog rows;
 
   learner.Step(1, rows);

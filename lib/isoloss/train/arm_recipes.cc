@@ -1,0 +1,26 @@
+#include "isoloss/train/arm_recipes.h"
+
+#include <string>
+
+#include "isoloss/model/gemm_sites.h"
+
+namespace isoloss::train {
+
+precision::Recipe RecipeOf(const Arm& arm) {
+  precision::Recipe recipe = arm.BaseRecipe();
+  if (arm.include) recipe.include = *arm.include;
+  if (arm.exclude) recipe.exclude = *arm.exclude;
+  return recipe;
+}
+
+std::vector<precision::ResolvedRecipe> ResolveRecipes(
+    const Experiment& experiment) {
+  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  std::vector<precision::ResolvedRecipe> recipes;
+  for (const Arm& arm : experiment.arms) {
+    recipes.emplace_back(RecipeOf(arm), sites);
+  }
+  return recipes;
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,279 @@
+#include "isoloss/train/logged_learner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <utility>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/expert_parallel/collectives.h"
+#include "isoloss/expert_parallel/replica_check.h"
+#include "isoloss/model/announce.h"
+#include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/process_sums.h"
+#include "isoloss/train/run_description.h"
+#include "isoloss/train/step_columns.h"
+#include "isoloss/train/step_tap.h"
+
+namespace isoloss::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// The `share`-th of `shares` equal runs of a batch's sequences. Each sequence
+/// is one document; ends count from the run's first token, in `ends`.
+model::TokenBatch ShareOf(const corpus::Batch& batch, size_t shares,
+                          size_t share, std::vector<size_t>& ends) {
+  const size_t sequences = batch.sequence_ends.size() / shares;
+  const size_t tokens = batch.tokens.size() / shares;
+  ends.assign(
+      batch.sequence_ends.begin(),
+      batch.sequence_ends.begin() + static_cast<std::ptrdiff_t>(sequences));
+  ISOLOSS_ASSERT(ends.back() == tokens);
+  const auto part = [&](const std::vector<int32_t>& values) {
+    return std::span(values).subspan(share * tokens, tokens);
+  };
+  return {.tokens = part(batch.tokens),
+          .labels = part(batch.labels),
+          .positions = part(batch.positions),
+          .document_ends = ends,
+          .sequence_ends = ends};
+}
+
+/// Writes down what it hears of.
+class NameSink : public model::TapSink {
+ public:
+  void OnTensor(const model::Tensor& tensor) override {
+    names.push_back(tensor.Name());
+  }
+  void OnRouting(std::string_view /*module*/,
+                 MatrixView<const int32_t> /*expert_ids*/,
+                 size_t /*first_token*/) override {}
+
+  std::vector<std::string> names;
+};
+
+/// Throws ConfigError unless every pattern of log.`key` matches a name.
+void RequireMatches(const Experiment& experiment, const char* key,
+                    const std::vector<std::string>& patterns,
+                    const std::vector<std::string>& names) {
+  for (const std::string& pattern : patterns) {
+    if (std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return precision::SiteMatches(pattern, name);
+        })) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "{}: log.{} holds `{}`, but none of the {} tensors of a step "
+               "matches it, such as {}. Correct the pattern.{}",
+               experiment.path.string(), key, pattern, names.size(),
+               names.front(), DidYouMean(pattern, names));
+  }
+}
+
+}  // namespace
+
+LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
+                             uint64_t seed, const corpus::Corpus& corpus,
+                             ThreadTeam& team, const RunHooks& hooks,
+                             probes::ProbeOptions probe,
+                             expert_parallel::Mesh& mesh)
+    : config_(experiment.model),
+      train_(experiment.train),
+      log_config_(experiment.log),
+      seed_(seed),
+      team_(team),
+      hooks_(hooks),
+      mesh_(mesh),
+      batches_(corpus, experiment.data.sequence_length,
+               experiment.log.eval_sequences),
+      learner_(config_, train_, RecipeOf(arm), seed, team, hooks, mesh),
+      probe_(std::move(probe), mesh, team) {
+  if (corpus.vocab_size() > config_.vocab_size) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: [model] vocab_size is {}, but the corpus has {} different "
+               "tokens. Raise vocab_size.",
+               experiment.path.string(), config_.vocab_size,
+               corpus.vocab_size());
+  }
+  SetRouting(experiment);
+  CheckAgreement(experiment, arm, corpus);
+  // What perturbs a run works underneath what its log declares.
+  const bool declared = hooks.perturbation.empty();
+  if (declared && hooks.edit_initial_weights) {
+    learner_.EditInitialWeights(hooks.edit_initial_weights);
+  }
+  provenance_ =
+      DescribeRun(experiment, arm, seed, corpus, learner_.parameters(),
+                  learner_.transformer().recipe(),
+                  replay_ ? &*replay_ : nullptr, team.size(), mesh_);
+  if (!declared && hooks.edit_initial_weights) {
+    learner_.EditInitialWeights(hooks.edit_initial_weights);
+  }
+  CheckPatterns(experiment);
+}
+
+void LoggedLearner::SetRouting(const Experiment& experiment) {
+  if (hooks_.routing != nullptr) {
+    routing_ = hooks_.routing;
+    return;
+  }
+  switch (experiment.routing.mode) {
+    case RoutingMode::kLearned:
+      return;
+    case RoutingMode::kForcedBalance:
+      routing_ = &forced_balance_.emplace(config_.num_experts);
+      return;
+    case RoutingMode::kReplay:
+      replay_.emplace(experiment.ReplayPath(seed_), ShapeOf(experiment));
+      routing_ = &replayed_step_.emplace(*replay_);
+  }
+}
+
+/// Processes that were given different files would train a model that nobody
+/// asked for.
+void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
+                                   const corpus::Corpus& corpus) {
+  Digest digest;
+  digest.Update(experiment.ConfigText());
+  digest.Update(learner_.transformer().recipe().recipe().name);
+  digest.Update(learner_.transformer().recipe().Describe());
+  digest.Update(DescribeExchange(experiment, arm));
+  for (const uint64_t number :
+       {seed_, corpus.digest(), replay_ ? replay_->digest() : 0}) {
+    digest.Update(&number, sizeof(number));
+  }
+  expert_parallel::CheckReplicas(
+      mesh_, digest.Value(),
+      "experiment, arm, seed, corpus and replayed routing");
+}
+
+/// Of one step, by a pass over the first batch that leaves nothing behind.
+std::vector<std::string> LoggedLearner::TensorNames() {
+  NameSink sink;
+  mesh_.BeginStep(0);
+  const model::TokenBatch tokens = Begin(1);
+  learner_.transformer().AnnounceWeights(learner_.parameters(), sink);
+  learner_.transformer().Forward(tokens, &sink);
+  learner_.transformer().Backward(tokens, learner_.gradients(), &sink);
+  mesh_.exchanges().CheckConservation();
+  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  for (const auto kind : {model::TensorKind::kWgrad, model::TensorKind::kUpdate,
+                          model::TensorKind::kParameter}) {
+    model::AnnounceParameters(kind, learner_.gradients(), mesh_, sink);
+  }
+  return sink.names;
+}
+
+/// A pattern that matches nothing would show itself by what is missing after
+/// hours of training.
+void LoggedLearner::CheckPatterns(const Experiment& experiment) {
+  const LogConfig& log = experiment.log;
+  const bool all = log.statistics_tensors == std::vector<std::string>{"*"};
+  if (all && log.dump_tensors.empty()) return;
+  const std::vector<std::string> names = TensorNames();
+  RequireMatches(experiment, "statistics_tensors", log.statistics_tensors,
+                 names);
+  RequireMatches(experiment, "dump_tensors", log.dump_tensors, names);
+}
+
+model::TokenBatch LoggedLearner::Share() {
+  return ShareOf(batch_, mesh_.processes(), mesh_.process(), share_ends_);
+}
+
+/// Points batch and routing at a training step.
+model::TokenBatch LoggedLearner::Begin(int64_t step) {
+  if (replayed_step_) replayed_step_->BeginStep(step);
+  batches_.Training(seed_, step, train_.sequences_per_batch, batch_);
+  learner_.transformer().SetRouting(routing_);
+  return Share();
+}
+
+bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
+  const auto start = Clock::now();
+  const model::Transformer& transformer = learner_.transformer();
+  const int64_t quantized_before = transformer.quantized_gemms();
+  StepTap tap(step, hooks_, probe_.Wants(step) ? &probe_ : nullptr);
+  if (probe_.Wants(step)) probe_.BeginStep(step);
+  const StepFigures figures = learner_.Step(step, Begin(step), tap.IfHeard());
+  if (probe_.Wants(step)) probe_.EndStep(rows);
+
+  const double seconds =
+      std::chrono::duration<double>(Clock::now() - start).count();
+  const int64_t tokens = provenance_.tokens_per_step;
+  // What any process left out of what it was asked for.
+  const int64_t missing = expert_parallel::Sum(
+      mesh_, transformer.quantized_gemms_per_step() -
+                 (transformer.quantized_gemms() - quantized_before));
+  const MatrixView<const int64_t> counts = transformer.tokens_per_expert();
+  RecordMoe(step, transformer, learner_.expert_bias(), log_config_.routing,
+            replay_.has_value(), mesh_, rows.moe);
+  RecordExchange(step, transformer, mesh_, bytes_by_pair_, rows.exchange);
+  RecordParameters(step, learner_.parameters(), figures.gradient_squares,
+                   figures.update_ratios, rows.parameters);
+  rows.steps.Append(
+      {.step = step,
+       .tokens_seen = step * tokens,
+       .loss_nats = figures.loss_nats,
+       .grad_norm = figures.grad_norm,
+       .lr = figures.lr,
+       .step_seconds = seconds,
+       .tokens_per_second = static_cast<double>(tokens) / seconds,
+       .expert_load_max_over_mean = LoadMaxOverMean(counts),
+       .dead_experts = DeadExperts(counts),
+       .quantized_gemms = provenance_.quantized_gemms_per_step - missing,
+       .batch_digest = BatchDigest(batch_)});
+  return figures.finite();
+}
+
+std::vector<probes::NonFinite> LoggedLearner::LocateNonFinite(int64_t step) {
+  probes::NonFiniteCounter counter(team_);
+  learner_.Differentiate(step, Begin(step), &counter);
+  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  return counter.Finish(mesh_);
+}
+
+/// In batches of the training size, so that memory does not grow.
+void LoggedLearner::Evaluate(int64_t step, runlog::EvalColumns& eval) {
+  std::vector<double> losses;  // one per sequence
+  const size_t sequences = batches_.held_out_sequences();
+  // A replayed log knows training batches only.
+  learner_.transformer().SetRouting(replay_ ? nullptr : routing_);
+  while (losses.size() < sequences) {
+    const size_t first = losses.size();
+    batches_.HeldOut(
+        first, std::min(train_.sequences_per_batch, sequences - first), batch_);
+    learner_.transformer().Forward(Share());
+    const std::span<const float> tokens = learner_.transformer().token_losses();
+    std::vector<double> mine;
+    size_t begin = 0;
+    for (const size_t end : share_ends_) {
+      double sum = 0;
+      for (size_t t = begin; t < end; ++t)
+        sum += static_cast<double>(tokens[t]);
+      mine.push_back(sum / static_cast<double>(end - begin));
+      begin = end;
+    }
+    const std::vector<double> all = expert_parallel::Gather(mesh_, mine);
+    losses.insert(losses.end(), all.begin(), all.end());
+  }
+  mesh_.exchanges().CheckConservation();
+  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
+  double sum = 0;
+  for (const double loss : losses) sum += loss;
+  eval.sequences = static_cast<int64_t>(sequences);
+  eval.step = {step};
+  eval.loss_nats = {sum / static_cast<double>(sequences)};
+  eval.per_sequence_loss_nats = std::move(losses);
+}
+
+uint64_t LoggedLearner::WeightsDigest() {
+  return WholeDigest(config_, learner_.parameters(), mesh_);
+}
+
+}  // namespace isoloss::train

@@ -1,0 +1,91 @@
+// The steps of a run: a Learner on the run's batches, and what the log gets.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/checkpoint/checkpoint.h"
+#include "isoloss/corpus/batches.h"
+#include "isoloss/corpus/corpus.h"
+#include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/tokens.h"
+#include "isoloss/probes/nonfinite.h"
+#include "isoloss/probes/tensor_probe.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/train/experiment.h"
+#include "isoloss/train/learner.h"
+#include "isoloss/train/routing_replay.h"
+#include "isoloss/train/run_hooks.h"
+
+namespace isoloss::train {
+
+/// One arm with one seed, at some step. All processes of the mesh call every
+/// method at the same point.
+class LoggedLearner {
+ public:
+  /// Before the first step. Everything but `mesh`, `team` and `hooks` may go
+  /// away; those must stay, as must `experiment`.
+  /// Errors   as TrainRun.
+  LoggedLearner(const Experiment& experiment, const Arm& arm, uint64_t seed,
+                const corpus::Corpus& corpus, ThreadTeam& team,
+                const RunHooks& hooks, probes::ProbeOptions probe,
+                expert_parallel::Mesh& mesh);
+
+  /// What a log says of this run (DescribeRun).
+  const runlog::Provenance& provenance() const { return provenance_; }
+
+  /// Learner::Step on the step's batch. Adds the step to `rows`. False if the
+  /// loss or the gradient norm is not finite.
+  bool Step(int64_t step, runlog::RunLog& rows);
+  /// Computes a step that was not finite once more and returns the tensors that
+  /// are not, in the order of computation.
+  std::vector<probes::NonFinite> LocateNonFinite(int64_t step);
+  /// Held-out loss of each sequence and their mean.
+  void Evaluate(int64_t step, runlog::EvalColumns& eval);
+
+  /// As Learner's.
+  void Load(const checkpoint::Checkpoint& checkpoint) {
+    learner_.Load(checkpoint, bytes_by_pair_);
+  }
+  void GoOnFrom(const TrainingState& other) { learner_.GoOnFrom(other); }
+  TrainingState State() { return learner_.State(bytes_by_pair_); }
+
+  uint64_t WeightsDigest();
+  /// Bytes between each two ranks since step 1, [V, V]; empty if none travel.
+  const std::vector<int64_t>& bytes_by_pair() const { return bytes_by_pair_; }
+  const probes::TensorProbe& probe() const { return probe_; }
+
+ private:
+  void SetRouting(const Experiment& experiment);
+  void CheckAgreement(const Experiment& experiment, const Arm& arm,
+                      const corpus::Corpus& corpus);
+  std::vector<std::string> TensorNames();
+  void CheckPatterns(const Experiment& experiment);
+  /// This process's part of the batch that is being worked on.
+  model::TokenBatch Share();
+  model::TokenBatch Begin(int64_t step);
+
+  const model::ModelConfig& config_;
+  const TrainConfig& train_;
+  const LogConfig& log_config_;
+  const uint64_t seed_;
+  ThreadTeam& team_;
+  const RunHooks& hooks_;
+  expert_parallel::Mesh& mesh_;
+  corpus::Batches batches_;
+  corpus::Batch batch_;  // of all processes
+  std::vector<size_t> share_ends_;
+  std::optional<RoutingReplay> replay_;
+  std::optional<ReplayedStep> replayed_step_;
+  std::optional<model::ForcedBalance> forced_balance_;
+  const model::RoutingSource* routing_ = nullptr;  // of training steps
+  Learner learner_;
+  std::vector<int64_t> bytes_by_pair_;
+  probes::TensorProbe probe_;
+  runlog::Provenance provenance_;
+};
+
+}  // namespace isoloss::train

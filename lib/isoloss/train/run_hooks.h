@@ -1,0 +1,85 @@
+// What a caller may listen to in a run, and what it may change of one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/expert_parallel/exchange.h"
+#include "isoloss/model/gemm_engine.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/model/routing_source.h"
+#include "isoloss/model/tap.h"
+#include "isoloss/optim/adamw.h"
+#include "isoloss/runlog/run_log.h"
+#include "isoloss/train/mesh_setup.h"
+
+namespace isoloss::train {
+
+/// How a caller watches a run and ends it early. It changes no bit.
+struct Observer {
+  /// After every step, on the training thread, once the step is on disk (if the
+  /// run has files). A resumed run may compute steps again.
+  std::function<void(const runlog::StepRow&)> on_step = {};
+  /// All that the log gets of a step, before `on_step`; of step 0, the
+  /// evaluation of the initial weights.
+  std::function<void(const runlog::RunLog& rows)> on_rows = {};
+  /// What happened besides: resumed, checkpoint, damage that was found, …
+  std::function<void(const runlog::Event&)> on_event = {};
+  /// Hears every tensor of a training step before anything else does.
+  std::function<void(int64_t step, const model::Tensor& tensor)> on_tensor = {};
+  std::function<void(int64_t step, std::string_view module,
+                     MatrixView<const int32_t> expert_ids)>
+      on_routing = {};
+  /// When it becomes true the run ends after its current step; may be null. Of
+  /// several processes any one may raise it.
+  const std::atomic<bool>* stop = nullptr;
+};
+
+/// What turns gradients into the next weights.
+struct OptimizerInputs {
+  double lr;
+  double clip_coefficient;
+  optim::AdamW& adamw;
+};
+
+/// Where faults are injected and runs are perturbed on purpose. Those that
+/// compute attach underneath what a log declares.
+struct Seams {
+  TransportFactory make_transport = {};
+  /// What the seams perturb on purpose: the text of an event `mutant` that the
+  /// log of a new run begins with. Who goes on with a run must perturb the
+  /// same. Empty: nothing.
+  std::string perturbation = {};
+  /// At the start of every training step, also of one that is computed again.
+  std::function<void(int64_t step)> before_step = {};
+  /// Computes the products of linear layers; empty: kernels::GemmBatch.
+  model::GemmEngine gemm_engine = {};
+  /// Changes what routers decided.
+  model::RoutingEdit edit_routing = {};
+  /// Chooses the experts of training steps, whatever [routing] says; must stay.
+  const model::RoutingSource* routing = nullptr;
+  /// Wraps the exchange of each MoE layer.
+  expert_parallel::ExchangeDecorator decorate_exchange = {};
+  /// The update, before it is made. May change it.
+  std::function<void(int64_t step, OptimizerInputs& inputs)> before_optimizer =
+      {};
+  /// Initial weights of this process, before anything is computed with them.
+  std::function<void(model::ParameterSet&)> edit_initial_weights = {};
+  /// Gradients of this process: as Backward left them, and as they will update
+  /// the weights. May change them.
+  std::function<void(int64_t step, model::ParameterSet&)> after_backward = {};
+  std::function<void(int64_t step, model::ParameterSet&)> before_update = {};
+  /// Weights and expert biases [MoE layers, E] of this process, as the next
+  /// step will use them. May change them.
+  std::function<void(int64_t step, model::ParameterSet& weights,
+                     MatrixView<float> expert_bias)>
+      after_update = {};
+};
+
+struct RunHooks : Observer, Seams {};
+
+}  // namespace isoloss::train
