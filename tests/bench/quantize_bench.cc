@@ -15,6 +15,7 @@
 #include "isoloss/kernels/quantize.h"
 #include "products.h"
 #include "program.h"
+#include "support/quantize_transposed.h"
 
 namespace isoloss::bench {
 namespace {

@@ -13,6 +13,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "support/quantize_transposed.h"
 
 namespace isoloss::kernels {
 namespace {

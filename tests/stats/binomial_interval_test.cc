@@ -17,7 +17,7 @@ TEST(BinomialUpperBound, MatchesTheClosedFormWithoutASuccess) {
     const double expected = -std::expm1(std::log(0.05) / n);
 
     EXPECT_NEAR(BinomialUpperBound(0, n, 0.95), expected, 1e-12 * expected);
-    EXPECT_NEAR(BinomialLowerBound(n, n, 0.95), 1 - expected, 1e-12);
+    EXPECT_NEAR(ClopperPearson(n, n, 0.9).lower, 1 - expected, 1e-12);
   }
   EXPECT_LT(BinomialUpperBound(0, 59, 0.95), 0.05);
   EXPECT_GT(BinomialUpperBound(0, 58, 0.95), 0.05);
@@ -36,7 +36,8 @@ TEST(ClopperPearson, MatchesBinomTest) {
 TEST(ClopperPearson, IsOneSidedBoundsOfHalfTheMiss) {
   const BinomialInterval interval = ClopperPearson(3, 17, 0.9);
 
-  EXPECT_NEAR(interval.lower, BinomialLowerBound(3, 17, 0.95), 1e-12);
+  // A lower limit of successes is an upper one of failures.
+  EXPECT_NEAR(interval.lower, 1 - BinomialUpperBound(14, 17, 0.95), 1e-12);
   EXPECT_NEAR(interval.upper, BinomialUpperBound(3, 17, 0.95), 1e-12);
 }
 
@@ -51,7 +52,7 @@ TEST(ClopperPearson, RejectsArgumentsOutOfRange) {
   EXPECT_THROW(ClopperPearson(-1, 5, 0.95), Error);
   EXPECT_THROW(ClopperPearson(6, 5, 0.95), Error);
   EXPECT_THROW(BinomialUpperBound(0, 5, 1), Error);
-  EXPECT_THROW(BinomialLowerBound(0, 5, std::nan("")), Error);
+  EXPECT_THROW(ClopperPearson(0, 5, std::nan("")), Error);
 }
 
 // No simulation needed: the coverage at p is the probability of the counts

@@ -32,15 +32,6 @@ void QuantizeDequantize(MatrixView<const float> source,
   }
 }
 
-void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
-                                  MatrixView<float> out) {
-  for (size_t j = 0; j < source.cols(); ++j) {
-    for (size_t i = 0; i < source.rows(); ++i) out(j, i) = source(i, j);
-  }
-  QuantizeDequantize(out, spec, out, /*stream=*/false);
-}
-
 #else
 
 void QuantizeDequantize(MatrixView<const float> source,
@@ -61,40 +52,6 @@ void QuantizeDequantize(MatrixView<const float> source,
   hwy::FlushStream();
 }
 
-/// One vector of blocks, transposed: block j goes to row j of out.
-HWY_INLINE void TransposeBlocks(const float* block, size_t blocks, size_t count,
-                                MatrixView<float> out) {
-  const F32 d;
-  for (size_t k = 0; k < count; k += kLanes) {
-    VecF v[kLanes];
-    HWY_UNROLL(16)
-    for (size_t i = 0; i < kLanes; ++i) {
-      v[i] = hn::Load(d, block + (k + i) * kLanes);
-    }
-    Transpose(v);
-    const size_t steps = std::min(kLanes, count - k);
-    for (size_t j = 0; j < blocks; ++j)
-      StoreFirst(d, v[j], out.Row(j) + k, steps);
-  }
-}
-
-void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
-                                  MatrixView<float> out) {
-  const BlockQuantizer quantizer(spec);
-  const size_t depth = source.rows();
-  HWY_ALIGN float block[formats::kMxBlockSize * kLanes] = {};
-  ForEachMxBlock({&depth, 1}, [&](size_t k, size_t count) HWY_ATTR {
-    for (size_t j = 0; j < source.cols(); j += kLanes) {
-      const size_t columns = std::min(kLanes, source.cols() - j);
-      QuantizeBlocksDown<1>(quantizer, source.Row(k) + j, source.stride(),
-                            columns, count, block, kLanes);
-      TransposeBlocks(block, columns, count,
-                      out.Rows(j, columns).Cols(k, count));
-    }
-  });
-}
-
 #endif
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace isoloss::kernels::HWY_NAMESPACE
@@ -106,7 +63,6 @@ namespace isoloss::kernels {
 namespace {
 
 HWY_EXPORT(QuantizeDequantize);
-HWY_EXPORT(QuantizeDequantizeTransposed);
 
 }  // namespace
 
@@ -122,18 +78,6 @@ void QuantizeDequantize(MatrixView<const float> source,
         HWY_DYNAMIC_DISPATCH(QuantizeDequantize)
         (source.Rows(first, count), spec, out.Rows(first, count), stream);
       });
-}
-
-void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
-                                  MatrixView<float> out, ThreadTeam& team) {
-  RequireShape("QuantizeDequantizeTransposed", "out", out, source.cols(),
-               source.rows());
-  ForRowRuns(source.rows(), source.cols(), formats::kMxBlockSize, team,
-             [&](size_t first, size_t count) {
-               HWY_DYNAMIC_DISPATCH(QuantizeDequantizeTransposed)
-               (source.Rows(first, count), spec, out.Cols(first, count));
-             });
 }
 
 }  // namespace isoloss::kernels

@@ -18,13 +18,4 @@ void QuantizeDequantize(MatrixView<const float> source,
                         const formats::MxSpec& spec, MatrixView<float> out,
                         ThreadTeam& team);
 
-/// out[j, i] = element (i, j) of source, quantised and dequantised in blocks of
-/// 32 down each column.
-/// Shapes   source [R, C]; out [C, R], no memory of source.
-/// Errors   ShapeError if shapes do not fit.
-/// Exact    bits depend on the arguments only.
-void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
-                                  MatrixView<float> out, ThreadTeam& team);
-
 }  // namespace isoloss::kernels

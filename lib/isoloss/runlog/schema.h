@@ -24,9 +24,6 @@ enum class When {
   kReplay,      ///< `routing.mode = "replay"`
 };
 
-/// "only with MoE layers" and the like; "" for kAlways.
-std::string_view Describe(When when);
-
 /// What a dataset or attribute is called, counted in, stands for and may hold.
 struct Field {
   const char* name;
@@ -493,8 +490,5 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
   member(Field{"text", "", "What happened, in words", Domain::Text()},
          &Event::text);
 }
-
-/// The layout as Markdown tables, as docs/run-log.md shows it.
-std::string SchemaMarkdown();
 
 }  // namespace isoloss::runlog

@@ -46,12 +46,6 @@ BinomialInterval ClopperPearson(int64_t successes, int64_t trials,
           .upper = Upper(successes, trials, miss)};
 }
 
-double BinomialLowerBound(int64_t successes, int64_t trials,
-                          double confidence) {
-  CheckArguments(successes, trials, confidence);
-  return Lower(successes, trials, 1 - confidence);
-}
-
 double BinomialUpperBound(int64_t successes, int64_t trials,
                           double confidence) {
   CheckArguments(successes, trials, confidence);

@@ -19,9 +19,8 @@ struct BinomialInterval {
 BinomialInterval ClopperPearson(int64_t successes, int64_t trials,
                                 double confidence);
 
-/// One-sided limits: the probability is above (below) the result with
-/// `confidence` at least. Special and Errors as above.
-double BinomialLowerBound(int64_t successes, int64_t trials, double confidence);
+/// One-sided limit: the probability is below the result with `confidence` at
+/// least. Special and Errors as above.
 double BinomialUpperBound(int64_t successes, int64_t trials, double confidence);
 
 }  // namespace isoloss::stats

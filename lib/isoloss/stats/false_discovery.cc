@@ -7,10 +7,9 @@
 #include "isoloss/base/error.h"
 
 namespace isoloss::stats {
-namespace {
 
-/// min over k >= rank of min(1, penalty * m / k * p_(k)), rank by rank.
-std::vector<double> StepUp(std::span<const double> p_values, double penalty) {
+/// min over k >= rank of min(1, m / k * p_(k)), rank by rank.
+std::vector<double> BenjaminiHochberg(std::span<const double> p_values) {
   for (const double p : p_values) {
     if (!(p >= 0 && p <= 1)) {
       ThrowError(ErrorKind::kConfig,
@@ -28,26 +27,11 @@ std::vector<double> StepUp(std::span<const double> p_values, double penalty) {
   double smallest = 1;
   for (size_t rank = m; rank > 0; --rank) {
     const size_t index = order[rank - 1];
-    const double factor =
-        penalty * static_cast<double>(m) / static_cast<double>(rank);
+    const double factor = static_cast<double>(m) / static_cast<double>(rank);
     smallest = std::min(smallest, factor * p_values[index]);
     adjusted[index] = smallest;
   }
   return adjusted;
-}
-
-}  // namespace
-
-std::vector<double> BenjaminiHochberg(std::span<const double> p_values) {
-  return StepUp(p_values, 1);
-}
-
-std::vector<double> BenjaminiYekutieli(std::span<const double> p_values) {
-  double harmonic = 0;
-  for (size_t k = p_values.size(); k > 0; --k) {
-    harmonic += 1 / static_cast<double>(k);
-  }
-  return StepUp(p_values, harmonic);
 }
 
 }  // namespace isoloss::stats

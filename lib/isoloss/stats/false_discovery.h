@@ -14,9 +14,4 @@ namespace isoloss::stats {
 /// Source   Benjamini, Hochberg, J. R. Stat. Soc. B 57 (1995), 289-300.
 std::vector<double> BenjaminiHochberg(std::span<const double> p_values);
 
-/// The same under any dependence, at the price of a factor 1 + 1/2 + ... + 1/m.
-/// Errors   as above.
-/// Source   Benjamini, Yekutieli, Ann. Stat. 29 (2001), 1165-1188.
-std::vector<double> BenjaminiYekutieli(std::span<const double> p_values);
-
 }  // namespace isoloss::stats

@@ -1,0 +1,19 @@
+// Quantise-dequantise down columns with the parts that GEMMs pack with.
+#pragma once
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/mx_block.h"
+
+namespace isoloss::kernels {
+
+/// out[j, i] = element (i, j) of source, quantised and dequantised in blocks of
+/// 32 down each column.
+/// Shapes   source [R, C]; out [C, R], no memory of source.
+/// Errors   ShapeError if shapes do not fit.
+/// Exact    bits depend on the arguments only.
+void QuantizeDequantizeTransposed(MatrixView<const float> source,
+                                  const formats::MxSpec& spec,
+                                  MatrixView<float> out, ThreadTeam& team);
+
+}  // namespace isoloss::kernels
