@@ -142,7 +142,7 @@ TEST(Parity, StartsBothRunsFromTheSameEditedWeights) {
 TEST(Parity, GivesNoVerdictIfItIsStopped) {
   const std::atomic<bool> stop{true};
 
-  const ParityReport report = Report({}, 0, {.stop = &stop});
+  const ParityReport report = Report({}, 0, {{.stop = &stop}, {}});
 
   EXPECT_TRUE(report.interrupted);
   EXPECT_FALSE(report.passed());
