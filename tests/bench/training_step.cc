@@ -86,7 +86,7 @@ TrainingStep::TrainingStep(const StepSetup& setup)
     positions_.push_back(static_cast<int32_t>(t % length));
     if ((t + 1) % length == 0) sequence_ends_.push_back(t + 1);
   }
-  model::InitializeParameters(preset_.model, 1, parameters_);
+  model::InitializeParameters(1, parameters_);
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
 }

@@ -1,9 +1,10 @@
 #include "planted_places.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
-#include "isoloss/model/announce.h"
+#include "isoloss/model/graph.h"
 
 namespace isoloss::compare {
 namespace {
@@ -33,8 +34,12 @@ ParameterHook InParameter(const std::string& parameter, int64_t step, int bit,
 }
 
 std::string NameOf(const std::string& parameter, model::TensorKind kind) {
-  const std::string module = model::ModuleOfParameter(parameter);
-  return model::Tensor{.module = module, .kind = kind}.Name();
+  const auto graph = model::GraphOf(model::ModelConfig());
+  const auto found = std::ranges::find_if(
+      graph.tensors, [&](const model::GraphTensor& tensor) {
+        return tensor.parameter == parameter && tensor.kind == kind;
+      });
+  return found->Name();
 }
 
 Place InitialWeight(const std::string& parameter) {

@@ -70,7 +70,7 @@ class TrainingLoop {
         transformer_(config, precision::RecipeByName(recipe), team_),
         adamw_({}, Tensors()),
         bias_(config.n_moe_layers(), config.num_experts) {
-    model::InitializeParameters(config, 3, weights_);
+    model::InitializeParameters(3, weights_);
     Load();
   }
 

@@ -44,12 +44,12 @@ TEST(InitializeParameters, DrawsEveryTensorWithItsOwnDeviation) {
   const ModelConfig config = Config();
   ParameterSet parameters(config);
 
-  InitializeParameters(config, 1, parameters);
+  InitializeParameters(1, parameters);
 
   for (const Parameter& parameter : parameters.parameters()) {
     SCOPED_TRACE(parameter.name);
     const Moments moments = MomentsOf(parameter.values);
-    const InitRule rule = InitRuleFor(config, parameter.name);
+    const InitRule& rule = parameter.init;
     if (rule.std == 0.0) {
       EXPECT_EQ(moments.mean, 1.0) << "norm weights start at 1";
       EXPECT_EQ(moments.largest, 1.0);
@@ -68,12 +68,12 @@ TEST(InitializeParameters, DrawsEveryTensorWithItsOwnDeviation) {
   }
 }
 
-TEST(InitRuleFor, FollowsTorchtitansTable) {
+TEST(InitRule, FollowsTorchtitansTable) {
   ModelConfig config = Config();
   const double head = 1.0 / std::sqrt(128.0);
   const double depth3 = 0.02 / std::sqrt(2.0 * 3);
   const auto expect = [&](const char* name, double std, double cut) {
-    const InitRule rule = InitRuleFor(config, name);
+    const InitRule rule = ParameterSet(config).ByName(name).init;
     EXPECT_DOUBLE_EQ(rule.std, std) << name;
     EXPECT_DOUBLE_EQ(rule.cut, cut) << name;
   };
@@ -103,10 +103,10 @@ TEST(InitializeParameters, DependsOnSeedAndNameOnly) {
   ParameterSet other_seed(Config());
   ParameterSet deeper(deep);
 
-  InitializeParameters(Config(), 7, first);
-  InitializeParameters(Config(), 7, again);
-  InitializeParameters(Config(), 8, other_seed);
-  InitializeParameters(deep, 7, deeper);
+  InitializeParameters(7, first);
+  InitializeParameters(7, again);
+  InitializeParameters(8, other_seed);
+  InitializeParameters(7, deeper);
 
   EXPECT_EQ(first.Digest(), again.Digest());
   EXPECT_NE(first.Digest(), other_seed.Digest());

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "isoloss/kernels/gemm.h"
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/model/layer_context.h"
 #include "model/small_model.h"
 
@@ -38,7 +38,7 @@ std::vector<float> Flat(MatrixView<const float> m) {
 /// To be called once the context's layers exist.
 void LoadWeightsInto(LayerContext& context) {
   ParameterSet master(SmallConfig());
-  InitializeParameters(SmallConfig(), 3, master);
+  InitializeParameters(3, master);
   context.LoadWeights(master);
 }
 
@@ -83,7 +83,7 @@ TEST_P(LinearTest, WeightGradientsHaveOneLeafPerSequence) {
   // Also MX blocks along the tokens start anew with each leaf: sequences of 40
   // and 27 tokens are two blocks and one.
   const char* parameter = "layers.0.attention.wo.weight";
-  const Linear linear(context_, "layers.0.attention.wo", parameter);
+  const Linear linear(context_, "layers.0.attention.wo");
   LoadWeights();
   const Matrix<float> x = Values(67, 36, 1);
   const Matrix<float> dy = Values(67, 40, 2);
@@ -103,7 +103,7 @@ TEST_P(LinearTest, WeightGradientsHaveOneLeafPerSequence) {
 
 TEST_P(LinearTest, RouterGradientsHaveLeavesOf32Tokens) {
   const char* parameter = "layers.1.moe.router.gate.weight";
-  const Linear linear(context_, "layers.1.moe.router.gate", parameter);
+  const Linear linear(context_, "layers.1.moe.router.gate");
   LoadWeights();
   const Matrix<float> x = Values(50, 40, 1);
   const Matrix<float> dy = Values(50, 6, 2);
@@ -121,8 +121,7 @@ TEST_P(LinearTest, RouterGradientsHaveLeavesOf32Tokens) {
 TEST_P(LinearTest, GroupsMeetTheirOwnWeights) {
   // Six experts, the third of them without rows.
   const char* parameter = "layers.1.moe.routed_experts.inner_experts.w2_EDF";
-  const Linear experts(context_, "layers.1.moe.routed_experts.w2", parameter,
-                       6);
+  const Linear experts(context_, "layers.1.moe.routed_experts.w2");
   LoadWeights();
   const std::vector<size_t> begins = {0, 35, 36, 36, 38, 40, 50};
   const RowGroups groups{begins, {}};
@@ -195,7 +194,7 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
   expert_parallel::Mesh mesh(SmallConfig().num_experts, team);
   LayerContext context(SmallConfig(), recipe, team, mesh);
   const char* parameter = "layers.0.attention.wo.weight";
-  const Linear linear(context, "layers.0.attention.wo", parameter);
+  const Linear linear(context, "layers.0.attention.wo");
   LoadWeightsInto(context);
   ParameterSet gradients(SmallConfig());
   const SmallBatch batch(SmallConfig(), {45});

@@ -86,9 +86,9 @@ class SmallModel {
         team_(threads),
         mesh_(mesh, LoopOf(mesh), team_),
         transformer(config, precision::RecipeByName(recipe), team_, mesh_) {
-    model::InitializeParameters(config, 3, weights);
+    model::InitializeParameters(3, weights);
     for (model::Parameter& parameter : weights.parameters()) {
-      if (model::InitRuleFor(config, parameter.name).std >= 0.05) continue;
+      if (parameter.init.std >= 0.05) continue;
       if (parameter.shape.size() == 1) continue;
       Scale(parameter);
     }

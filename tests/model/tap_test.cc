@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -333,18 +332,6 @@ TEST(Tap, RowsSayWhoseTheyAre) {
       listing.ByName("layers.1.moe.routed_experts.w2_weight");
   EXPECT_EQ(weights.begins,
             (std::vector<size_t>{0, 40, 80, 120, 160, 200, 240}));
-}
-
-TEST(Tap, ModulesOfParametersAreGemmSites) {
-  for (const auto& [parameter, module] : std::map<std::string, std::string>{
-           {"layers.0.attention.wq.weight", "layers.0.attention.wq"},
-           {"norm.weight", "norm"},
-           {"layers.1.moe.routed_experts.inner_experts.w2_EDF",
-            "layers.1.moe.routed_experts.w2"},
-           {"layers.1.moe.shared_experts.w1.weight",
-            "layers.1.moe.shared_experts.w1"}}) {
-    EXPECT_EQ(ModuleOfParameter(parameter), module);
-  }
 }
 
 TEST(Tap, WeightsAreAnnouncedAsTheyAreComputedWith) {

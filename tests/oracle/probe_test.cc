@@ -337,7 +337,7 @@ TEST(Probe, NamesTheCasesItKnows) {
 TEST(ProbeCases, RouterTiesLeaveExpertsEmptyAndTieOthersExactly) {
   const train::Experiment experiment = Trial();
   model::ParameterSet weights(experiment.model);
-  model::InitializeParameters(experiment.model, 1, weights);
+  model::InitializeParameters(1, weights);
 
   ProbeCaseByName("router_ties").edit(experiment.model, weights);
 
@@ -357,7 +357,7 @@ TEST(ProbeCases, RouterTiesLeaveExpertsEmptyAndTieOthersExactly) {
 TEST(ProbeCases, ScaleEdgeBlocksHaveTheirLargestValueAtTheEdge) {
   const train::Experiment experiment = Trial();
   model::ParameterSet weights(experiment.model);
-  model::InitializeParameters(experiment.model, 1, weights);
+  model::InitializeParameters(1, weights);
 
   ProbeCaseByName("scale_edge").edit(experiment.model, weights);
 

@@ -53,7 +53,7 @@ struct Process {
                     mesh),
         weights(ProbedConfig(), mesh.experts()),
         gradients(ProbedConfig(), mesh.experts()) {
-    model::InitializeParameters(ProbedConfig(), 3, weights);
+    model::InitializeParameters(3, weights);
   }
 
   /// Forward and Backward of this process's share of four sequences; then the

@@ -66,7 +66,7 @@ class Part {
   /// As after `steps` steps of a run: gradients are functions of the place in
   /// the whole model.
   void Train(int steps) {
-    model::InitializeParameters(config_, /*seed=*/3, parameters_);
+    model::InitializeParameters(/*seed=*/3, parameters_);
     ThreadTeam team(1);
     for (int step = 0; step < steps; ++step) {
       for (model::Parameter& gradient : gradients_.parameters()) {

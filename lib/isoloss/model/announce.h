@@ -1,20 +1,12 @@
 // Announcing parameters and what belongs to them: weights, gradients, updates.
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/tap.h"
 
 namespace isoloss::model {
-
-/// The module that a parameter belongs to: its GEMM site
-/// ("layers.1.moe.routed_experts.w1" of "….inner_experts.w1_EFD"), else its
-/// name without ".weight".
-std::string ModuleOfParameter(std::string_view parameter);
 
 /// Announces `values`, which have the shape of `parameter`: groups are experts,
 /// and a process counts if no lower one holds the same.

@@ -8,29 +8,21 @@
 #include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
-namespace {
-
-Linear MakeLinear(LayerContext& context, const std::string& site) {
-  return Linear(context, site, site + ".weight");
-}
-
-}  // namespace
-
 MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
                            Scratch& scratch)
     : context_(context),
       name_(name),
       scratch_(scratch),
-      wkv_a_(MakeLinear(context, name + ".wkv_a")),
+      wkv_a_(context, name + ".wkv_a"),
       kv_norm_(context, name + ".kv_norm.weight"),
-      wkv_b_(MakeLinear(context, name + ".wkv_b")),
-      wo_(MakeLinear(context, name + ".wo")) {
+      wkv_b_(context, name + ".wkv_b"),
+      wo_(context, name + ".wo") {
   if (context.config.q_lora_rank == 0) {
-    wq_.emplace(MakeLinear(context, name + ".wq"));
+    wq_.emplace(context, name + ".wq");
   } else {
-    wq_a_.emplace(MakeLinear(context, name + ".wq_a"));
+    wq_a_.emplace(context, name + ".wq_a");
     q_norm_.emplace(context, name + ".q_norm.weight");
-    wq_b_.emplace(MakeLinear(context, name + ".wq_b"));
+    wq_b_.emplace(context, name + ".wq_b");
   }
 }
 

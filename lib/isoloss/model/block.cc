@@ -17,8 +17,8 @@ TransformerBlock::TransformerBlock(LayerContext& context, size_t layer,
     moe_.emplace(context, name_ + ".moe", layer - context.config.n_dense_layers,
                  scratch.moe);
   } else {
-    feed_forward_.emplace(MakeDenseFeedForward(context, name_ + ".feed_forward",
-                                               scratch.feed_forward));
+    feed_forward_.emplace(context, name_ + ".feed_forward",
+                          scratch.feed_forward);
   }
 }
 

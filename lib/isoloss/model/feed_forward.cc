@@ -8,13 +8,12 @@
 namespace isoloss::model {
 
 FeedForward::FeedForward(LayerContext& context, const std::string& name,
-                         const FeedForwardParameters& parameters, size_t groups,
                          Scratch& scratch)
     : context_(context),
       scratch_(scratch),
-      w1_(context, name + ".w1", parameters.w1, groups),
-      w3_(context, name + ".w3", parameters.w3, groups),
-      w2_(context, name + ".w2", parameters.w2, groups) {}
+      w1_(context, name + ".w1"),
+      w3_(context, name + ".w3"),
+      w2_(context, name + ".w2") {}
 
 void FeedForward::Forward(MatrixView<const float> x, const RowGroups& groups,
                           MatrixView<float> y,
@@ -75,14 +74,6 @@ void FeedForward::Backward(MatrixView<const float> x,
   w3_.QueueBackward(x, dup.view(), groups, dx, /*addend=*/dx);
   w1_.QueueWeightGradient(x, dgate.view(), groups);
   context_.gemms.Run();
-}
-
-FeedForward MakeDenseFeedForward(LayerContext& context, const std::string& name,
-                                 FeedForward::Scratch& scratch) {
-  return FeedForward(
-      context, name,
-      {name + ".w1.weight", name + ".w3.weight", name + ".w2.weight"}, 1,
-      scratch);
 }
 
 }  // namespace isoloss::model

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
@@ -16,21 +15,14 @@ namespace isoloss::model {
 
 struct LayerContext;
 
-/// Names of a feed-forward's three parameters.
-struct FeedForwardParameters {
-  std::string w1;  ///< the gated one
-  std::string w3;
-  std::string w2;
-};
-
 /// Weights of rows, applied where they enter W2, and their gradients.
 struct RowWeights {
   std::span<const float> values;  ///< [rows]; empty: all are 1
   std::span<float> gradients;     ///< [rows]
 };
 
-/// y = (silu(x W1^T) * (x W3^T)) W2^T with `groups` independent sets of
-/// weights; RowGroups say which rows of x meet which set.
+/// y = (silu(x W1^T) * (x W3^T)) W2^T with one set of weights, or one for
+/// each routed expert; RowGroups say which rows of x meet which set.
 class FeedForward {
  public:
   /// Buffers of the backward pass; one set serves all layers.
@@ -39,9 +31,7 @@ class FeedForward {
   };
 
   /// GEMM sites are `name`.w1, .w3 and .w2.
-  FeedForward(LayerContext& context, const std::string& name,
-              const FeedForwardParameters& parameters, size_t groups,
-              Scratch& scratch);
+  FeedForward(LayerContext& context, const std::string& name, Scratch& scratch);
 
   /// Shapes   x, y [rows, D].
   void Forward(MatrixView<const float> x, const RowGroups& groups,
@@ -68,10 +58,5 @@ class FeedForward {
   Matrix<float> weighted_;      // [rows, F]
   std::vector<int32_t> index_;  // 0, 1, 2, …
 };
-
-/// A feed-forward on all tokens with one set of weights, named as torchtitan
-/// does: `name`.w1.weight and so on.
-FeedForward MakeDenseFeedForward(LayerContext& context, const std::string& name,
-                                 FeedForward::Scratch& scratch);
 
 }  // namespace isoloss::model

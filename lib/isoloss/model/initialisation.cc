@@ -1,32 +1,12 @@
 #include <cmath>
-#include <limits>
 #include <numbers>
-#include <string>
 
-#include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/model/parameters.h"
 
 namespace isoloss::model {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kLinearStd = 0.02;
-/// torchtitan's trunc_normal_ cuts at +-2, whatever the standard deviation.
-constexpr double kLinearCut = 2.0;
-
-bool EndsWith(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() &&
-         text.substr(text.size() - end.size()) == end;
-}
-
-/// N of "layers.N.…".
-size_t LayerOf(std::string_view name) {
-  constexpr std::string_view kPrefix = "layers.";
-  ISOLOSS_ASSERT(name.starts_with(kPrefix));
-  return std::stoul(std::string(name.substr(kPrefix.size())));
-}
 
 /// Standard normal number `index` of a stream, by Box and Muller's transform;
 /// `attempt` counts redraws of the same number.
@@ -54,29 +34,9 @@ float Draw(const CounterRng& rng, uint64_t index, const InitRule& rule) {
 
 }  // namespace
 
-InitRule InitRuleFor(const ModelConfig& config, std::string_view name) {
-  const double head_std = 1.0 / std::sqrt(static_cast<double>(config.dim));
-  if (EndsWith(name, "norm.weight")) return {0.0, kNever};
-  if (name == "tok_embeddings.weight" && !config.tied_embeddings) {
-    return {1.0, kNever};
-  }
-  if (name == "lm_head.weight" || name == "tok_embeddings.weight") {
-    return {head_std, 3.0 * head_std};
-  }
-  for (const char* end : {".wo.weight", ".w2.weight", ".w3.weight", ".w2_EDF",
-                          ".w3_EFD", ".gate.weight"}) {
-    if (EndsWith(name, end)) {
-      const auto depth = static_cast<double>(LayerOf(name) + 1);
-      return {kLinearStd / std::sqrt(2.0 * depth), kLinearCut};
-    }
-  }
-  return {kLinearStd, kLinearCut};
-}
-
-void InitializeParameters(const ModelConfig& config, uint64_t seed,
-                          ParameterSet& parameters) {
+void InitializeParameters(uint64_t seed, ParameterSet& parameters) {
   for (Parameter& parameter : parameters.parameters()) {
-    const InitRule rule = InitRuleFor(config, parameter.name);
+    const InitRule& rule = parameter.init;
     const CounterRng rng(seed, StreamId("init/" + parameter.name));
     float* values = parameter.values.data();
     for (size_t i = 0; i < parameter.values.size(); ++i) {

@@ -5,7 +5,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/kernels/rowwise.h"
-#include "isoloss/model/gemm_sites.h"
 
 namespace isoloss::model {
 
@@ -14,7 +13,8 @@ LayerContext::LayerContext(const ModelConfig& model_config,
                            ThreadTeam& thread_team,
                            expert_parallel::Mesh& rank_mesh)
     : config(model_config),
-      recipe(precision_recipe, GemmSites(model_config)),
+      graph(GraphOf(model_config)),
+      recipe(precision_recipe, graph.SiteNames()),
       rounding(precision_recipe.activation),
       team(thread_team),
       mesh(rank_mesh),

@@ -10,6 +10,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/model/config.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/packed_weights.h"
 #include "isoloss/model/parameters.h"
@@ -55,6 +56,7 @@ struct LayerContext {
                    MatrixView<const float> values) const;
 
   const ModelConfig config;
+  const Graph graph;
   const precision::ResolvedRecipe recipe;
   const kernels::Rounding rounding;  ///< of activations and their gradients
   ThreadTeam& team;

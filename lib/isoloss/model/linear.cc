@@ -25,17 +25,6 @@ MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
   return matrix.Rows(begin, groups.begins[g + 1] - begin);
 }
 
-size_t SiteIndex(const precision::ResolvedRecipe& recipe,
-                 const std::string& site) {
-  for (size_t i = 0; i < recipe.sites().size(); ++i) {
-    if (recipe.sites()[i].site == site) return i;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "Linear: `{}` is not among the {} GEMM sites of the resolved "
-             "recipe. Resolve the recipe with GemmSites of this model.",
-             site, recipe.sites().size());
-}
-
 }  // namespace
 
 void GemmQueue::Add(const GemmTask& task) {
@@ -61,23 +50,22 @@ void GemmQueue::Run() {
   announcements_.clear();
 }
 
-Linear::Linear(LayerContext& context, std::string site,
-               std::string_view parameter, size_t groups)
-    : context_(context),
-      site_(std::move(site)),
-      parameter_(context.weights.IndexOf(parameter)),
-      groups_(groups),
-      out_(context.Weight(parameter_).rows() / groups) {
-  const size_t index = SiteIndex(context.recipe, site_);
+Linear::Linear(LayerContext& context, std::string site)
+    : context_(context), site_(std::move(site)) {
+  const size_t index = context.graph.SiteIndex(site_);
+  parameter_ = context.graph.sites[index].parameter;
+  const Parameter& weight = context.weights.parameters()[parameter_];
+  groups_ = weight.groups();
+  out_ = weight.rows();
   fprop_ = &context.recipe.For(index, GemmRole::kFprop);
   dgrad_ = &context.recipe.For(index, GemmRole::kDgrad);
   wgrad_ = &context.recipe.For(index, GemmRole::kWgrad);
   for (const auto* precision : {fprop_, dgrad_, wgrad_}) {
-    const auto count = static_cast<int64_t>(groups);
+    const auto count = static_cast<int64_t>(groups_);
     context.gemms_per_step += count;
     if (precision->quantized()) context.quantized_gemms_per_step += count;
   }
-  weight_ = &context.packed_weights.Add(parameter_, groups, *fprop_, *dgrad_);
+  weight_ = &context.packed_weights.Add(parameter_, groups_, *fprop_, *dgrad_);
 }
 
 void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,

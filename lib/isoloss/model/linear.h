@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,9 +79,8 @@ struct RowGroups {
 /// Shapes   x, dx [rows, in]; y, dy [rows, out]; W [groups * out, in].
 class Linear {
  public:
-  /// Errors   ConfigError if the recipe does not know `site`.
-  Linear(LayerContext& context, std::string site, std::string_view parameter,
-         size_t groups = 1);
+  /// Errors   ConfigError if the model's graph has no such site.
+  Linear(LayerContext& context, std::string site);
 
   const std::string& site() const { return site_; }
   /// Width of y.

@@ -4,14 +4,6 @@
 #include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
-namespace {
-
-FeedForwardParameters RoutedParameters(const std::string& name) {
-  const std::string experts = name + ".routed_experts.inner_experts.";
-  return {experts + "w1_EFD", experts + "w3_EFD", experts + "w2_EDF"};
-}
-
-}  // namespace
 
 MixtureOfExperts::MixtureOfExperts(LayerContext& context,
                                    const std::string& name, size_t moe_layer,
@@ -20,12 +12,10 @@ MixtureOfExperts::MixtureOfExperts(LayerContext& context,
       name_(name),
       scratch_(scratch),
       router_(context, name + ".router", moe_layer, scratch.router),
-      routed_(context, name + ".routed_experts", RoutedParameters(name),
-              context.mesh.experts().count, scratch.feed_forward),
+      routed_(context, name + ".routed_experts", scratch.feed_forward),
       exchange_(context.mesh.exchanges().Make(context.rounding)) {
   if (context.config.num_shared_experts > 0) {
-    shared_.emplace(MakeDenseFeedForward(context, name + ".shared_experts",
-                                         scratch.feed_forward));
+    shared_.emplace(context, name + ".shared_experts", scratch.feed_forward);
   }
 }
 

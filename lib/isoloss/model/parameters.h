@@ -11,18 +11,15 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
+#include "isoloss/model/graph.h"
 
 namespace isoloss::model {
 
-/// One trained tensor. `values` flattens all but the last dimension into rows;
-/// a vector is one row.
-struct Parameter {
-  std::string name;           ///< torchtitan's: "layers.0.attention.wq.weight"
-  std::vector<size_t> shape;  ///< e.g. {8, 48, 64} for w1_EFD
+/// One trained tensor, or of one of experts this process's part. `values`
+/// flattens all but the last dimension into rows; a vector is one row.
+struct Parameter : ParameterSpec {
   Matrix<float> values;
-  /// Of a tensor of routed experts, of which this process may hold a part:
-  /// where its values begin in the tensor of all experts.
-  bool of_experts = false;
+  /// Where its values begin in the tensor of all experts.
   size_t first_element = 0;
 };
 
@@ -58,17 +55,6 @@ class ParameterSet {
 
 /// torchtitan's initialisation (docs/model.md, section 10): each value is a
 /// function of (seed, parameter name, element index).
-void InitializeParameters(const ModelConfig& config, uint64_t seed,
-                          ParameterSet& parameters);
-
-/// Normal with mean 0 and the given standard deviation, redrawn until it lies
-/// within +-cut (an absolute value; infinity: never redrawn).
-struct InitRule {
-  double std;
-  double cut;
-};
-
-/// The rule of one parameter; std 0 stands for the constant 1 (norm weights).
-InitRule InitRuleFor(const ModelConfig& config, std::string_view name);
+void InitializeParameters(uint64_t seed, ParameterSet& parameters);
 
 }  // namespace isoloss::model

@@ -135,7 +135,7 @@ Router::Router(LayerContext& context, const std::string& name, size_t moe_layer,
       name_(name),
       moe_layer_(moe_layer),
       scratch_(scratch),
-      gate_(context, name + ".gate", name + ".gate.weight"),
+      gate_(context, name + ".gate"),
       bias_(context.config.num_experts, 0.0f) {}
 
 void Router::LoadBias(std::span<const float> bias) {

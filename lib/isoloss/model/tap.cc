@@ -5,9 +5,9 @@
 namespace isoloss::model {
 
 std::string_view TensorKindName(TensorKind kind) {
-  static constexpr std::array<std::string_view, 8> kNames = {
-      "weight", "activation", "output",    "gradient",
-      "dgrad",  "wgrad",      "parameter", "update"};
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "weight", "activation", "output", "gradient",  "dgrad",
+      "wgrad",  "parameter",  "update", "expert_ids"};
   return kNames[static_cast<size_t>(kind)];
 }
 

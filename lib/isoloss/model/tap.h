@@ -23,9 +23,10 @@ enum class TensorKind {
   kWgrad,       ///< dW, of the whole batch
   kParameter,   ///< the master weights after the step's update
   kUpdate,      ///< what the step added to them
+  kExpertIds,   ///< a router's choice, which OnRouting announces
 };
 /// "weight", "activation", "output", "gradient", "dgrad", "wgrad",
-/// "parameter", "update".
+/// "parameter", "update", "expert_ids".
 std::string_view TensorKindName(TensorKind kind);
 
 /// Which rows of the whole batch's tensor one process announces. Group g owns

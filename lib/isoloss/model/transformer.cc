@@ -78,9 +78,7 @@ struct Transformer::Impl {
         context(config, recipe, team, mesh != nullptr ? *mesh : *own_mesh),
         embedding(context.weights.IndexOf("tok_embeddings.weight")),
         norm(context, "norm.weight"),
-        head(context, "lm_head",
-             config.tied_embeddings ? "tok_embeddings.weight"
-                                    : "lm_head.weight"),
+        head(context, "lm_head"),
         tokens_per_expert(config.n_moe_layers(), config.num_experts) {
     for (size_t layer = 0; layer < config.n_layers; ++layer) {
       TransformerBlock& block =

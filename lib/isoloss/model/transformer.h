@@ -14,7 +14,7 @@
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/gemm_engine.h"
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/router_figures.h"
 #include "isoloss/model/routing_source.h"

@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/portable_math.h"
-#include "isoloss/model/announce.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/oracle/figure_comparison.h"
 
 namespace isoloss::oracle {
@@ -172,8 +173,12 @@ void CheckParameters(const StepInputs& inputs,
                      ReportSink& sink) {
   FigureComparison norms(Named("/parameters/grad_norm"), sink);
   FigureComparison ratios(Named("/parameters/update_ratio"), sink);
+  std::map<std::string, std::string> modules;
+  for (const auto& parameter : model::ParametersOf(inputs.config)) {
+    modules.emplace(parameter.name, parameter.module);
+  }
   for (size_t i = 0; i < parameters.names.size(); ++i) {
-    const std::string module = model::ModuleOfParameter(parameters.names[i]);
+    const std::string& module = modules.at(parameters.names[i]);
     norms.AddReal(parameters.grad_norm[i],
                   NormOf(inputs.Values(module + "_wgrad")));
     const auto update = inputs.Values(module + "_update");

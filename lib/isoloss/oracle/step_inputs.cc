@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "isoloss/model/announce.h"
 #include "isoloss/model/parameters.h"
 
 namespace isoloss::oracle {
@@ -49,9 +48,9 @@ class Lister {
   void AddParameters() {
     const model::ParameterSet parameters(config_);
     for (const model::Parameter& parameter : parameters.parameters()) {
-      const std::string module = model::ModuleOfParameter(parameter.name);
       for (const char* kind : {"_weight", "_wgrad", "_parameter", "_update"}) {
-        Add(module + kind, parameter.values.rows(), parameter.values.cols());
+        Add(parameter.module + kind, parameter.values.rows(),
+            parameter.values.cols());
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/oracle/attention_check.h"
 #include "isoloss/oracle/elementwise_check.h"
 #include "isoloss/oracle/exact_dot.h"

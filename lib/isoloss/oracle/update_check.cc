@@ -6,7 +6,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/portable_math.h"
-#include "isoloss/model/announce.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
 
@@ -91,7 +90,7 @@ UpdateOracle::UpdateOracle(const model::ModelConfig& config,
       expert_bias_(config.n_moe_layers(), config.num_experts) {
   for (const model::Parameter& parameter : initial.parameters()) {
     Tensor& tensor = tensors_.emplace_back();
-    tensor.module = model::ModuleOfParameter(parameter.name);
+    tensor.module = parameter.module;
     tensor.parameter.CopyFrom(parameter.values);
     tensor.first.resize(parameter.values.size());
     tensor.second.resize(parameter.values.size());

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 
 namespace isoloss::train {
 

@@ -8,7 +8,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"

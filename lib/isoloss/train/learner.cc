@@ -74,7 +74,7 @@ Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
       schedule_(MakeSchedule(train_)) {
   transformer_.SetGemmEngine(seams_.gemm_engine);
   transformer_.SetRoutingEdit(seams_.edit_routing);
-  model::InitializeParameters(config_, seed, parameters_);
+  model::InitializeParameters(seed, parameters_);
   LoadWeights();
 }
 

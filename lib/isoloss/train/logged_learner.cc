@@ -12,7 +12,7 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/expert_parallel/replica_check.h"
-#include "isoloss/model/announce.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/process_sums.h"
@@ -44,19 +44,6 @@ model::TokenBatch ShareOf(const corpus::Batch& batch, size_t shares,
           .document_ends = ends,
           .sequence_ends = ends};
 }
-
-/// Writes down what it hears of.
-class NameSink : public model::TapSink {
- public:
-  void OnTensor(const model::Tensor& tensor) override {
-    names.push_back(tensor.Name());
-  }
-  void OnRouting(std::string_view /*module*/,
-                 MatrixView<const int32_t> /*expert_ids*/,
-                 size_t /*first_token*/) override {}
-
-  std::vector<std::string> names;
-};
 
 /// Throws ConfigError unless every pattern of log.`key` matches a name.
 void RequireMatches(const Experiment& experiment, const char* key,
@@ -153,30 +140,18 @@ void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
       "experiment, arm, seed, corpus and replayed routing");
 }
 
-/// Of one step, by a pass over the first batch that leaves nothing behind.
-std::vector<std::string> LoggedLearner::TensorNames() {
-  NameSink sink;
-  mesh_.BeginStep(0);
-  const model::TokenBatch tokens = Begin(1);
-  learner_.transformer().AnnounceWeights(learner_.parameters(), sink);
-  learner_.transformer().Forward(tokens, &sink);
-  learner_.transformer().Backward(tokens, learner_.gradients(), &sink);
-  mesh_.exchanges().CheckConservation();
-  if (mesh_.transport() != nullptr) mesh_.transport()->TakeCounters();
-  for (const auto kind : {model::TensorKind::kWgrad, model::TensorKind::kUpdate,
-                          model::TensorKind::kParameter}) {
-    model::AnnounceParameters(kind, learner_.gradients(), mesh_, sink);
-  }
-  return sink.names;
-}
-
 /// A pattern that matches nothing would show itself by what is missing after
 /// hours of training.
 void LoggedLearner::CheckPatterns(const Experiment& experiment) {
   const LogConfig& log = experiment.log;
   const bool all = log.statistics_tensors == std::vector<std::string>{"*"};
   if (all && log.dump_tensors.empty()) return;
-  const std::vector<std::string> names = TensorNames();
+  std::vector<std::string> names;
+  for (const model::GraphTensor& tensor : model::GraphOf(config_).tensors) {
+    if (tensor.kind != model::TensorKind::kExpertIds) {
+      names.push_back(tensor.Name());
+    }
+  }
   RequireMatches(experiment, "statistics_tensors", log.statistics_tensors,
                  names);
   RequireMatches(experiment, "dump_tensors", log.dump_tensors, names);

@@ -62,7 +62,6 @@ class LoggedLearner {
   void SetRouting(const Experiment& experiment);
   void CheckAgreement(const Experiment& experiment, const Arm& arm,
                       const corpus::Corpus& corpus);
-  std::vector<std::string> TensorNames();
   void CheckPatterns(const Experiment& experiment);
   /// This process's part of the batch that is being worked on.
   model::TokenBatch Share();

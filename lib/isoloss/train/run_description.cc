@@ -9,7 +9,7 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/kernels/targets.h"
-#include "isoloss/model/gemm_sites.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
