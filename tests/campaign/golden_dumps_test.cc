@@ -7,6 +7,7 @@
 
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/runlog/tensor_dump.h"
+#include "support/sample_graph.h"
 #include "support/temporary_folder.h"
 
 namespace isoloss::campaign {
@@ -18,9 +19,9 @@ constexpr size_t kRows = 3;
 constexpr size_t kCols = 40;  // a whole block and a part of one
 
 /// An operand of a GEMM, quantised along its rows.
-runlog::TensorDump Sample(const std::string& name) {
-  runlog::DumpedTensor tensor = {.name = name,
-                                 .module = "m",
+runlog::TensorDump Sample(const std::string& module) {
+  runlog::DumpedTensor tensor = {.name = module + "_activation",
+                                 .module = module,
                                  .kind = "activation",
                                  .rows = kRows,
                                  .cols = kCols};
@@ -36,7 +37,14 @@ runlog::TensorDump Sample(const std::string& name) {
                               mx.codes.data() + mx.codes.size());
   tensor.scales_rowwise.assign(mx.scales.data(),
                                mx.scales.data() + mx.scales.size());
-  return {.run = "mxfp8-seed1", .step = 1, .tensors = {tensor}};
+  runlog::TensorDump dump = {
+      .run = "mxfp8-seed1", .step = 1, .tensors = {tensor}};
+  testing::AddTensor({.module = module, .kind = "activation"}, dump.graph);
+  testing::AddTensor({.module = "layers.1.moe.router",
+                      .kind = "expert_ids",
+                      .moe = "layers.1.moe"},
+                     dump.graph);
+  return dump;
 }
 
 /// What is found of one lane that dumps this.
@@ -49,23 +57,23 @@ std::string FaultOf(const runlog::TensorDump& dump) {
 }
 
 TEST(GoldenDumps, WhatQuantizeMxMakesIsRight) {
-  EXPECT_EQ(FaultOf(Sample("layers.0.attention.wq_activation")), "");
+  EXPECT_EQ(FaultOf(Sample("layers.0.attention.wq")), "");
 }
 
 TEST(GoldenDumps, ACodeThatIsNotTheNearestOneIsFound) {
-  runlog::TensorDump dump = Sample("layers.0.attention.wq_activation");
+  runlog::TensorDump dump = Sample("layers.0.attention.wq");
   ++dump.tensors[0].codes_rowwise[5];
   EXPECT_THAT(FaultOf(dump), HasSubstr("element 5 is"));
 }
 
 TEST(GoldenDumps, AScaleOfAnotherBlockIsFound) {
-  runlog::TensorDump dump = Sample("layers.0.attention.wq_activation");
+  runlog::TensorDump dump = Sample("layers.0.attention.wq");
   dump.tensors[0].scales_rowwise[1] += 3;
   EXPECT_THAT(FaultOf(dump), HasSubstr("a block along a row"));
 }
 
 TEST(GoldenDumps, RowsOfExpertsNeedTheExpertIds) {
-  runlog::TensorDump dump = Sample("layers.1.moe.routed_experts.w1_activation");
+  runlog::TensorDump dump = Sample("layers.1.moe.routed_experts.w1");
   EXPECT_THAT(FaultOf(dump), HasSubstr("the expert ids of layers.1.moe"));
   runlog::DumpedTensor ids = {.name = "layers.1.moe.router_expert_ids",
                               .module = "layers.1.moe.router",
@@ -82,7 +90,7 @@ TEST(GoldenDumps, RowsOfExpertsNeedTheExpertIds) {
 TEST(GoldenDumps, TwoLanesDumpTheSameBits) {
   const testing::TemporaryFolder folder;
   GoldenDumps dumps;
-  runlog::TensorDump dump = Sample("layers.0.attention.wq_activation");
+  runlog::TensorDump dump = Sample("layers.0.attention.wq");
   for (const std::string lane : {"a", "b"}) {
     const auto out = folder.path() / lane / runlog::kDumpFolder;
     std::filesystem::create_directories(out);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "support/sample_graph.h"
+
 namespace isoloss::compare {
 namespace {
 
@@ -38,6 +40,10 @@ runlog::RunLog Log() {
   t.count = 5;
   t.names = {"a_weight", "a_activation", "a_output", "a_gradient", "a_wgrad"};
   t.digest = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+  for (const char* kind :
+       {"weight", "activation", "output", "gradient", "wgrad"}) {
+    testing::AddTensor({.module = "a", .kind = kind}, log.provenance.graph);
+  }
   t.statistics[runlog::kStat_numel] = std::vector<double>(10, 100);
   t.statistics[runlog::kStat_mean] = std::vector<double>(10, 1e-9);
   t.statistics[runlog::kStat_l2_norm] = std::vector<double>(10, 10);
@@ -270,18 +276,20 @@ TEST(BoundedDivergence, LooksAtTheQuantisationOfWhatBothQuantise) {
   EXPECT_EQ(compare(runlog::kStat_scale_inv_max, kNan, 119), "");
 }
 
-TEST(PhaseOfTensor, ReadsTheLastPartOfTheName) {
-  EXPECT_EQ(PhaseOfTensor("layers.0.attention.wkv_a_weight"), Phase::kForward);
-  EXPECT_EQ(PhaseOfTensor("x_activation"), Phase::kForward);
-  EXPECT_EQ(PhaseOfTensor("x_output"), Phase::kForward);
-  EXPECT_EQ(PhaseOfTensor("layers.1.moe.router_expert_ids"), Phase::kForward);
-  EXPECT_EQ(PhaseOfTensor("x_gradient"), Phase::kBackward);
-  EXPECT_EQ(PhaseOfTensor("x_dgrad"), Phase::kBackward);
-  EXPECT_EQ(PhaseOfTensor("x_wgrad"), Phase::kBackward);
-  EXPECT_EQ(PhaseOfTensor("x_update"), Phase::kOptimizer);
-  EXPECT_EQ(PhaseOfTensor("x_parameter"), Phase::kOptimizer);
-  EXPECT_FALSE(PhaseOfTensor("x_else").has_value());
-  EXPECT_FALSE(PhaseOfTensor("output").has_value());
+TEST(TensorDivergence, ThePhaseOfATensorIsTheGraphs) {
+  const auto phase = [](runlog::RunLog a, runlog::RunLog b) {
+    b.tensors.digest[3] = 99;
+    return FindDivergence(a, b).first->phase;
+  };
+  runlog::RunLog other = Log();
+  other.provenance.graph.tensors.phase[3] = "optimizer";
+  runlog::RunLog none = Log();
+  none.provenance.graph = {};
+
+  EXPECT_EQ(phase(Log(), Log()), Phase::kBackward);
+  EXPECT_EQ(phase(other, Log()), Phase::kOptimizer);
+  EXPECT_EQ(phase(none, Log()), Phase::kBackward);
+  EXPECT_FALSE(phase(none, none).has_value());
 }
 
 }  // namespace

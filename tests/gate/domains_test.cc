@@ -312,7 +312,20 @@ TEST(Domains, NoGroupOfARunLogMayBeMissing) {
   expect_missed([](auto& log) { log.tensors = {}; });
   expect_missed([](auto& log) { log.moe = {}; });
   expect_missed([](auto& log) { log.exchange = {}; });
+  expect_missed([](auto& log) { log.provenance.graph = {}; });
+  expect_missed([](auto& log) { log.provenance.graph.recipe = {}; });
   expect_missed([](auto& log) { log.provenance.experiment_text.clear(); });
+}
+
+TEST(Domains, TheGraphKnowsParametersAndTensors) {
+  const Runs runs = FullRuns();
+  for (const bool of_tensors : {false, true}) {
+    runlog::RunLog log = runs[0].log;
+    (of_tensors ? log.tensors.names : log.parameters.names)[0] = "other";
+    EXPECT_THAT(
+        runlog::CheckDomains(log).at(0).message,
+        ::testing::HasSubstr("names has `other`, but /graph does not know it"));
+  }
 }
 
 TEST(Domains, RowsThatTheExperimentAsksForMayNotBeMissing) {

@@ -332,11 +332,16 @@ const BadInput kWrongRecipe[] = {
        log.provenance.quantized_gemms_per_step = 97;
        for (int64_t& count : log.steps.quantized_gemms) count = 97;
      }),
-     Outcome::kFail, "recipe_ran", "but there are 96 in all"},
+     Outcome::kFail, "recipe_ran",
+     "plans 97 quantised GEMMs per step and 96 in "
+     "all, but /recipe gives formats to 78 of 96"},
     {"NoCount", SpoilArm([](auto& log) { log.steps.quantized_gemms.clear(); }),
      Outcome::kInvalid, "domains", "/steps/quantized_gemms is missing"},
-    {"NoResolvedRecipe",
-     SpoilArm([](auto& log) { log.provenance.resolved_recipe.clear(); }),
+    {"AnotherRecipeResolved", SpoilArm([](auto& log) {
+       log.provenance.graph = testing::SampleGraph("");
+     }),
+     Outcome::kFail, "recipe_ran", "/recipe gives formats to 0 of 96"},
+    {"NoResolvedRecipe", SpoilArm([](auto& log) { log.provenance.graph = {}; }),
      Outcome::kInconclusive, "recipe_ran", "whether recipe mxfp8_rceil"},
     {"IdenticalLosses", Spoil([](auto& log) {
        log.steps.loss_nats =
@@ -347,12 +352,14 @@ const BadInput kWrongRecipe[] = {
     {"SameRecipe", SpoilArm([](auto& log) {
        log.provenance.recipe = "bf16";
        log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+       log.provenance.graph = testing::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),
      Outcome::kFail, "declared_change", "recipes bf16 and bf16 give every"},
     {"SameRecipeOfAnotherName", SpoilArm([](auto& log) {
        log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+       log.provenance.graph = testing::SampleGraph("");
        log.provenance.quantized_gemms_per_step = 0;
        for (int64_t& count : log.steps.quantized_gemms) count = 0;
      }),

@@ -287,7 +287,7 @@ const BadProbe kBadProbes[] = {
     {"TensorWithoutRows", [](auto& log) { log.tensors.push_back("x_output"); },
      "tensor x_output has no row"},
     {"SiteNotProbed", [](auto& log) { log.tensors[1] = "layers.0.wk_dgrad"; },
-     "tensor layers.0.wq_dgrad is missing"},
+     "layers.0.wq_dgrad has no row in step 3 of case plain"},
     {"StepsUnlike",
      [](auto& log) {
        for (size_t i = 0; i < kRowsOfStep; ++i) {
@@ -295,15 +295,14 @@ const BadProbe kBadProbes[] = {
        }
      },
      "/routing has 0 rows in step 5 of case hot_row"},
-    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[kHotRow] = 16; },
+    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[kHotRow] = 17; },
      "layers.0.wq_output has no row in step 3 of case hot_row"},
     {"NormNotProbed", [](auto& log) { log.tensors[12] = "x_output"; },
-     "tensor loss_output is missing, but every step has it"},
+     "loss_output has no row in step 3 of case plain"},
     {"RouterNotProbed", [](auto& log) { log.tensors[7] = "x_output"; },
-     "tensor layers.0.moe.router.scores_output is missing, but layers.0.moe."
-     "router.gate_output is there and needs it"},
+     "layers.0.moe.router.scores_output has no row in step 4 of case hot_row"},
     {"ParameterNotProbed", [](auto& log) { log.tensors[5] = "x_output"; },
-     "tensor layers.0.wq_parameter is missing"},
+     "layers.0.wq_parameter has no row in step 3 of case plain"},
     {"RoutingRowMissing",
      [](auto& log) {
        runlog::OracleRoutingColumns& routing = log.routing;
@@ -319,10 +318,22 @@ const BadProbe kBadProbes[] = {
        log.oracle.equal[2] = 0;
        log.oracle.expected_flips[2] = 1;
      },
-     "layers.0.wq_wgrad has 1 elements in step 3 of case plain, but "
-     "layers.0.wq_parameter has 1000"},
-    {"OtherModelsSize", [](auto& log) { log.provenance.parameters = 2000; },
-     "have 1000 elements in step 3 of case plain, but the model has 2000"},
+     "layers.0.wq_wgrad has 1 elements in step 3 of case plain, but wq has "
+     "1000"},
+    {"OtherModelsSize", [](auto& log) { log.provenance.parameters = 3000; },
+     "have 2000 elements in step 3 of case plain, but the model has 3000"},
+    {"FigureNotProbed", [](auto& log) { log.tensors[13] = "x"; },
+     "loss_mean has no row in step 3 of case plain"},
+    {"BiasNotProbed", [](auto& log) { log.tensors[9] = "x"; },
+     "layers.0.moe.router_expert_bias has no row in step 3 of case plain"},
+    {"NothingExchanged", [](auto& log) { log.oracle.tensor[5 * 34] = 2; },
+     "layers.0.moe.routed_experts_output has no row in step 3 of case "
+     "exchange"},
+    {"NoGraph", [](auto& log) { log.provenance.graph = {}; },
+     "/graph is missing, but it must say which tensors a step has"},
+    {"OtherGraph",
+     [](auto& log) { log.provenance.graph.tensors.columns[2] = 3; },
+     "graph or recipe is not that of new_seed1.h5"},
     {"NoNoise",
      [](auto& log) {
        for (double& ratio : log.oracle.noise_ratio) ratio = std::nan("");

@@ -95,17 +95,21 @@ TEST(EarlyWindow, AllowsAFlipWhereGoodRunsAgree) {
 
 /// WithoutDrift, but for one figure of the second parameter in step 1.
 struct SmallParameter {
-  /// `parameter` is a name of run logs, `update` that of its update in probes.
-  SmallParameter(const std::string& parameter, const std::string& update) {
+  /// `parameter` is its name in run logs.
+  explicit SmallParameter(const std::string& parameter) {
     for (auto& member : early.benign.ensemble.members) {
       member.reference_parameters.names[1] = parameter;
       member.parameters.names[1] = parameter;
     }
-    early.versions.approved[0].log.parameters.names[1] = parameter;
-    compare::Run& run = early.versions.now[0];
-    run.log.parameters.names[1] = parameter;
-    probe = SampleProbe(run);
-    std::ranges::replace(probe.log.tensors, "layers.0.wq_update", update);
+    for (compare::Run* run :
+         {&early.versions.approved[0], &early.versions.now[0]}) {
+      run->log.parameters.names[1] = parameter;
+      // The graph's parameter with an update is the second one of the log.
+      auto& names = run->log.provenance.graph.tensors.parameter;
+      std::ranges::replace(names, "wq", parameter);
+      std::ranges::replace(names, "router", "wq");
+    }
+    probe = SampleProbe(early.versions.now[0]);
   }
 
   /// With that figure times e^`logarithm`.
@@ -130,10 +134,9 @@ struct SmallParameter {
 
 /// One element of a small tensor moves its norms by more than 256 roundings.
 TEST(EarlyWindow, AllowsASmallParameterWhatOneElementDoes) {
-  const SmallParameter parameters[] = {
-      {"wq.weight", "wq_update"},
-      {"routed_experts.inner_experts.w1_EFD", "routed_experts.w1_update"}};
-  for (const SmallParameter& small : parameters) {
+  for (const char* parameter :
+       {"wq.weight", "routed_experts.inner_experts.w1_EFD"}) {
+    const SmallParameter small(parameter);
     constexpr double kElements = 1000;  // of each tensor of SampleProbe
     const auto gradient = &runlog::ParameterColumns::grad_norm;
     const auto update = &runlog::ParameterColumns::update_ratio;

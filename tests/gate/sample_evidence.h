@@ -157,7 +157,7 @@ inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
 }
 
 /// Rows of SampleProbe of a step, and the first one of case hot_row.
-inline constexpr size_t kRowsOfStep = 16;
+inline constexpr size_t kRowsOfStep = 17;
 inline constexpr size_t kHotRow = 2 * kRowsOfStep;
 
 /// A whole probe of a run, in which every element is as it should be. At step 3
@@ -169,7 +169,7 @@ inline Probe SampleProbe(const compare::Run& run) {
   probe.file = fmt::format("probe_seed{}.h5", run.log.provenance.seed);
   runlog::ProbeLog& log = probe.log;
   log.provenance = run.log.provenance;
-  log.provenance.parameters = 1000;
+  log.provenance.parameters = 2000;
   log.cases = {"plain",    "hot_row", "zero_block", "scale_edge", "router_ties",
                "exchange", "tails",   "branches",   "evaluation"};
   log.tensors = {"layers.0.wq_output",
@@ -188,6 +188,7 @@ inline Probe SampleProbe(const compare::Run& run) {
                  "loss_mean",
                  "grad_norm",
                  "lr",
+                 "layers.0.moe.router.gate_weight",
                  "held_out_loss"};
   const auto& steps = run.log.steps;
   for (size_t i = 0; i < steps.step.size(); ++i) {
@@ -221,7 +222,7 @@ inline Probe SampleProbe(const compare::Run& run) {
                           .other = 0});
     }
   }
-  log.oracle.Append(SampleRow(8, 4, 16));
+  log.oracle.Append(SampleRow(8, 4, 17));
   return probe;
 }
 

@@ -136,6 +136,29 @@ TEST(Graph, EachParameterAndSiteHasItsTensors) {
   }
 }
 
+// The resolved recipe lists sites in this order, which its digest covers.
+TEST(Graph, ListsSitesAsRecipesDo) {
+  ModelConfig config = SmallConfig();
+  config.n_layers = 1;
+  const std::string attention = "layers.0.attention.";
+  const std::string ffn = "layers.0.feed_forward.";
+  EXPECT_THAT(
+      GemmSites(config),
+      ElementsAre(attention + "wq_a", attention + "wq_b", attention + "wkv_a",
+                  attention + "wkv_b", attention + "wo", ffn + "w1", ffn + "w3",
+                  ffn + "w2", "lm_head"));
+  config.q_lora_rank = 0;
+  config.n_dense_layers = 0;
+  const std::string moe = "layers.0.moe.";
+  EXPECT_THAT(GemmSites(config),
+              ElementsAre(attention + "wq", attention + "wkv_a",
+                          attention + "wkv_b", attention + "wo",
+                          moe + "router.gate", moe + "routed_experts.w1",
+                          moe + "routed_experts.w3", moe + "routed_experts.w2",
+                          moe + "shared_experts.w1", moe + "shared_experts.w3",
+                          moe + "shared_experts.w2", "lm_head"));
+}
+
 TEST(Graph, NamesASiteThatItDoesNotHave) {
   EXPECT_THROW(GraphOf(SmallConfig()).SiteIndex("layers.0.attention.wx"),
                Error);

@@ -10,9 +10,11 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/probes/graph_columns.h"
 #include "isoloss/probes/tensor_probe.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "probes/probe_runs.h"
+#include "support/sample_graph.h"
 #include "support/temporary_folder.h"
 
 namespace isoloss::probes {
@@ -25,6 +27,13 @@ using testing::Process;
 using testing::RunProcesses;
 using testing::Setting;
 
+runlog::ModelGraph ProbedGraph() {
+  const model::Graph graph = model::GraphOf(testing::ProbedConfig());
+  return ColumnsOf(graph,
+                   precision::ResolvedRecipe(precision::RecipeByName("bf16"),
+                                             graph.SiteNames()));
+}
+
 class DumpTest : public ::testing::Test {
  protected:
   TensorDump DumpOf(const Setting& setting,
@@ -32,7 +41,8 @@ class DumpTest : public ::testing::Test {
     const ProbeOptions options = {.dump_tensors = patterns,
                                   .dump_steps = {120},
                                   .dump_folder = folder_,
-                                  .run_name = "arm-1"};
+                                  .run_name = "arm-1",
+                                  .graph = ProbedGraph()};
     RunProcesses(setting, "mxfp8_e5m2_grads", [&](Process& process) {
       TensorProbe probe(options, process.mesh, process.team);
       runlog::RunLog rows;
@@ -172,11 +182,11 @@ struct DumperTap : model::TapSink {
 
 TEST_F(DumpTest, ExpertIdsStandBesideRowsOfExpertsWhateverTheProcesses) {
   std::vector<float> ids;
-  TensorDump one;
+  const runlog::ModelGraph graph = ProbedGraph();
   for (const Setting& setting :
        {Setting{}, Setting{.ranks = 2, .processes = 2}}) {
     RunProcesses(setting, "bf16", [&](Process& process) {
-      TensorDumper dumper;
+      TensorDumper dumper(graph);
       dumper.Begin(7, {"layers.1.moe.routed_experts.w1_activation"});
       DumperTap tap(dumper, process.mesh);
       process.Step(tap);
@@ -205,14 +215,22 @@ TensorDump Sample() {
                         .segment_ends = {2}};
   DumpedTensor operand = plain;
   operand.name = "a.b_weight";
+  operand.kind = "weight";
   operand.format_rowwise = "e4m3";
   operand.codes_rowwise = {1, 2, 3, 4, 5, 255};
   operand.scales_rowwise = {127, 128};
   operand.format_columnwise = "e5m2";
   operand.codes_columnwise = {6, 5, 4, 3, 2, 1};
   operand.scales_columnwise = {1, 2, 3};
-  DumpedTensor empty = {.name = "none", .cols = 5};
-  return {.run = "run", .step = 7, .tensors = {plain, operand, empty}};
+  DumpedTensor empty = {
+      .name = "none_dgrad", .module = "none", .kind = "dgrad", .cols = 5};
+  TensorDump dump = {
+      .run = "run", .step = 7, .tensors = {plain, operand, empty}};
+  for (const DumpedTensor& tensor : dump.tensors) {
+    testing::AddTensor({.module = tensor.module, .kind = tensor.kind},
+                       dump.graph);
+  }
+  return dump;
 }
 
 TEST_F(DumpTest, ReadsWhatWasWritten) {
@@ -236,6 +254,26 @@ TEST_F(DumpTest, RejectsSegmentsThatDoNotCoverTheRows) {
   dump.tensors[0].segment_ends = {1};
 
   EXPECT_THROW(runlog::WriteTensorDump(dump, folder_ / "sample.h5"), Error);
+}
+
+TEST_F(DumpTest, RefusesAGraphThatDoesNotKnowItsTensors) {
+  const fs::path path = folder_ / "sample.h5";
+  const auto refused = [&](auto spoil) {
+    TensorDump dump = Sample();
+    spoil(dump);
+    runlog::WriteTensorDump(dump, path);
+    EXPECT_THROW(runlog::ReadTensorDump(path), Error);
+  };
+
+  refused([](auto& dump) { dump.graph = {}; });
+  refused([](auto& dump) { dump.tensors[1].kind = "wgrad"; });
+  refused([](auto& dump) { dump.graph.tensors.phase[0] = "later"; });
+  refused([](auto& dump) { dump.graph.tensors.name[0] = "a.b_weight"; });
+  for (const int64_t place : {int64_t{-1}, int64_t{0}, int64_t{3}}) {
+    refused([place](auto& dump) {
+      dump.graph.inputs = {.tensor = {0}, .input = {place}};
+    });
+  }
 }
 
 TEST_F(DumpTest, EveryDamagedByteIsSeen) {

@@ -56,14 +56,14 @@ std::vector<Damage> Damages() {
   return {
       Damage{"OtherVersion",
              [](const h5::Handle& file) {
-               ReplaceAttribute(file, "schema_version", int64_t{5});
+               ReplaceAttribute(file, "schema_version", int64_t{6});
              },
-             {"schema_version is 5", "reads 1 to 4"}},
+             {"schema_version is 6", "reads 1 to 5"}},
       Damage{"VersionBeforeTheFirst",
              [](const h5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{0});
              },
-             {"schema_version is 0", "reads 1 to 4"}},
+             {"schema_version is 0", "reads 1 to 5"}},
       Damage{"NoAttributeOfItsVersion",
              [](const h5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "transport"), 0);

@@ -12,6 +12,7 @@
 
 #include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/schema.h"
+#include "support/sample_graph.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -62,6 +63,10 @@ class Dumper {
     if (!values.empty()) {
       AddDataset(field, fmt::format("{}", values.size()), values);
     }
+  }
+  template <typename T>
+  void RequiredColumn(const Field& field, const std::vector<T>& values) {
+    Column(field, values);
   }
   template <typename T>
   void Array(const Field& field, const std::vector<T>& values,
@@ -194,6 +199,7 @@ RunLog SampleLog() {
   log.provenance.resolved_recipe = std::string(100'000, 'r') + "\nend";
   log.provenance.final_weights_digest = "";
   log.provenance.entropy_floor_nats = kNan;
+  log.provenance.graph = testing::SampleGraph("e4m3·rceil");
 
   for (int64_t step = 1; step <= 5; ++step) {
     const double x = static_cast<double>(step);

@@ -74,6 +74,11 @@ class MarkdownTable {
   }
 
   template <typename T>
+  void RequiredColumn(const Field& field, const std::vector<T>& values) {
+    Column(field, values);
+  }
+
+  template <typename T>
   void Array(const Field& field, const std::vector<T>& /*values*/,
              std::initializer_list<Axis<const int64_t>> axes) {
     std::string extent = "rows";

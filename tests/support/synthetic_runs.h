@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
+#include "sample_graph.h"
 
 namespace isoloss::testing {
 
@@ -65,6 +66,7 @@ inline compare::Run SyntheticRun(bool candidate, int64_t seed, double percent) {
   p.recipe = candidate ? "mxfp8_rceil" : "bf16";
   p.resolved_recipe =
       candidate ? "layers.0.wq  fprop e4m3 x e4m3" : "layers.0.wq  fprop bf16";
+  p.graph = SampleGraph(candidate ? "e4m3" : "");
   p.corpus_description = "C++ source, 1 MiB";
   p.corpus_digest = "d1";
   p.initial_weights_digest = fmt::format("w{}", seed);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <set>
 #include <span>
 #include <string_view>
@@ -14,16 +13,14 @@
 
 #include "isoloss/compare/common_steps.h"
 #include "isoloss/compare/dump_difference.h"
-#include "isoloss/compare/producers.h"
-#include "isoloss/compare/tensor_divergence.h"
 
 namespace isoloss::compare {
 namespace {
 
 using runlog::DumpedTensor;
+using runlog::GraphIndex;
 using runlog::TensorDump;
 
-constexpr std::string_view kRouted = ".routed_experts.";
 constexpr std::string_view kExpertIds = "expert_ids";
 
 /// A tensor of both dumps.
@@ -62,16 +59,11 @@ bool IsOptimizers(const DumpedTensor& tensor) {
   return tensor.kind == "parameter" || tensor.kind == "update";
 }
 
-/// Can it be what an operation that is not known reads?
-bool IsRead(const DumpedTensor& tensor) {
-  return tensor.kind != "weight" && tensor.kind != "wgrad" &&
-         tensor.kind != kExpertIds && !IsOptimizers(tensor);
-}
-
 /// Which tensors have rows of other tokens in A and B.
 class RoutingCheck {
  public:
-  explicit RoutingCheck(const std::vector<Pair>& pairs) {
+  RoutingCheck(const std::vector<Pair>& pairs, const GraphIndex& graph)
+      : graph_(graph) {
     for (const Pair& pair : pairs) {
       if (pair.a->kind == kExpertIds) CompareIds(pair);
     }
@@ -79,22 +71,26 @@ class RoutingCheck {
   }
 
   bool LeavesOut(const DumpedTensor& tensor) const {
-    const std::string& module = tensor.module;
-    const size_t routed = module.find(kRouted);
-    if (routed != std::string::npos) {
-      return tensor.kind != "weight" && !IsOptimizers(tensor) &&
-             flipped_.contains(module.substr(0, routed));
-    }
-    const size_t weights = module.rfind(".router.topk_weights");
-    return weights != std::string::npos &&
-           reordered_.contains(module.substr(0, weights));
+    const std::string moe = MoeOf(tensor);
+    if (moe.empty()) return false;
+    return RowsOf(tensor) == "tokens" ? reordered_.contains(moe)
+                                      : flipped_.contains(moe);
   }
 
   std::vector<LeftOut> left_out;
 
  private:
+  std::string MoeOf(const DumpedTensor& tensor) const {
+    const auto place = graph_.Find(tensor.name);
+    return place ? graph_.tensors().moe[*place] : "";
+  }
+  std::string RowsOf(const DumpedTensor& tensor) const {
+    const auto place = graph_.Find(tensor.name);
+    return place ? graph_.tensors().rows_of[*place] : "";
+  }
+
   void CompareIds(const Pair& pair) {
-    const std::string moe = pair.a->module.substr(0, pair.a->module.rfind('.'));
+    const std::string moe = MoeOf(*pair.a);
     known_.insert(moe);
     if (!pair.SameShape()) {
       Flipped(moe, "expert_ids have other extents");
@@ -126,9 +122,8 @@ class RoutingCheck {
   }
 
   void CompareSegments(const Pair& pair) {
-    const size_t routed = pair.a->module.find(kRouted);
-    if (routed == std::string::npos || !IsRead(*pair.a)) return;
-    const std::string moe = pair.a->module.substr(0, routed);
+    if (RowsOf(*pair.a) != "expert_tokens") return;
+    const std::string moe = MoeOf(*pair.a);
     if (known_.contains(moe) || flipped_.contains(moe)) return;
     if (pair.SameShape() && pair.a->segment_ends == pair.b->segment_ends)
       return;
@@ -141,6 +136,7 @@ class RoutingCheck {
     left_out.push_back({moe, std::move(reason), true});
   }
 
+  const GraphIndex& graph_;
   std::set<std::string> known_;      ///< dumps with expert_ids
   std::set<std::string> flipped_;    ///< tokens went to other experts
   std::set<std::string> reordered_;  ///< slots hold other experts
@@ -154,7 +150,7 @@ struct Measured {
 class Growth {
  public:
   Growth(const TensorDump& a, const TensorDump& b)
-      : pairs_(PairsOf(a, b)), routing_(pairs_), producers_(NamesOf(a)) {
+      : pairs_(PairsOf(a, b)), graph_(a.graph), routing_(pairs_, graph_) {
     for (const Pair& pair : pairs_) {
       if (!pair.SameShape() || pair.a->kind == kExpertIds ||
           routing_.LeavesOut(*pair.a)) {
@@ -215,73 +211,51 @@ class Growth {
     return operation;
   }
 
+  /// The tensors that the operation reads; for one that can't be compared,
+  /// those that it is computed from. None if one of them leads to no tensor;
+  /// weights that are missing are no loss.
   std::optional<std::vector<size_t>> Inputs(size_t place) const {
-    const DumpedTensor& tensor = *tensors_[place].tensor;
-    const auto names = producers_.Of(tensor.module, tensor.kind);
-    if (!names) return Nearest(place);
+    const auto result = graph_.Find(tensors_[place].tensor->name);
+    if (!result) return std::nullopt;
     std::vector<size_t> inputs;
-    std::map<std::string, bool> seen = {{tensor.name, true}};
-    for (const std::string& name : *names) {
-      if (!Trace(name, seen, inputs)) return std::nullopt;
+    std::set<int64_t> seen = {static_cast<int64_t>(*result)};
+    std::vector<int64_t> open = {static_cast<int64_t>(*result)};
+    while (!open.empty()) {
+      const auto read = graph_.InputsOf(static_cast<size_t>(open.back()));
+      open.pop_back();
+      // Weights alone lead nowhere: what they meet is what is missing.
+      const bool leads = std::ranges::any_of(read, [&](int64_t input) {
+        return !IsWeight(input) || places_.contains(NameOf(input));
+      });
+      if (!leads) return std::nullopt;
+      for (size_t i = read.size(); i-- > 0;) {
+        if (!seen.insert(read[i]).second) continue;
+        open.push_back(read[i]);
+      }
+      while (!open.empty() && IsEnd(open.back())) {
+        const auto found = places_.find(NameOf(open.back()));
+        if (found != places_.end()) inputs.push_back(found->second);
+        open.pop_back();
+      }
     }
     if (inputs.empty()) return std::nullopt;
     return inputs;
   }
 
-  /// Appends tensor `name`, or if it can't be compared what it is computed
-  /// from. False if it leads to no tensor; weights that are missing are no
-  /// loss.
-  bool Trace(const std::string& name, std::map<std::string, bool>& seen,
-             std::vector<size_t>& inputs) const {
-    const auto [known, first] = seen.emplace(name, true);
-    if (!first) return known->second;
-    const auto found = places_.find(name);
-    if (found != places_.end()) {
-      inputs.push_back(found->second);
-      return true;
-    }
-    if (name.ends_with("_weight")) return true;
-    const size_t kind = name.rfind('_');
-    const auto names = producers_.Of(name.substr(0, kind),
-                                     std::string_view(name).substr(kind + 1));
-    // Weights alone lead nowhere: what they meet is what is missing.
-    bool leads = names.has_value() &&
-                 !std::ranges::all_of(*names, [](const std::string& input) {
-                   return input.ends_with("_weight");
-                 });
-    if (leads) {
-      for (const std::string& input : *names) {
-        leads = Trace(input, seen, inputs) && leads;
-      }
-    }
-    known->second = leads;
-    return leads;
+  const std::string& NameOf(int64_t tensor) const {
+    return graph_.tensors().name[static_cast<size_t>(tensor)];
   }
-
-  /// For an operation that is not known.
-  std::vector<size_t> Nearest(size_t place) const {
-    const DumpedTensor& tensor = *tensors_[place].tensor;
-    const auto phase = PhaseOfTensor(tensor.name);
-    std::optional<size_t> of_phase;
-    std::optional<size_t> of_any;
-    for (size_t i = 0; i < place; ++i) {
-      const DumpedTensor& other = *tensors_[i].tensor;
-      if (!IsRead(other)) continue;
-      of_any = i;
-      if (PhaseOfTensor(other.name) == phase) of_phase = i;
-    }
-    std::vector<size_t> inputs;
-    if (of_phase || of_any) inputs.push_back(of_phase ? *of_phase : *of_any);
-    const auto weight = places_.find(tensor.module + "_weight");
-    if (tensor.kind == "output" && weight != places_.end()) {
-      inputs.push_back(weight->second);
-    }
-    return inputs;
+  bool IsWeight(int64_t tensor) const {
+    return graph_.tensors().kind[static_cast<size_t>(tensor)] == "weight";
+  }
+  /// Whether nothing behind it is looked for.
+  bool IsEnd(int64_t tensor) const {
+    return IsWeight(tensor) || places_.contains(NameOf(tensor));
   }
 
   std::vector<Pair> pairs_;
+  GraphIndex graph_;
   RoutingCheck routing_;
-  Producers producers_;
   std::vector<Measured> tensors_;
   std::unordered_map<std::string, size_t> places_;
 };

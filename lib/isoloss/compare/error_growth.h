@@ -48,19 +48,16 @@ struct ErrorGrowth {
 };
 
 /// Every common tensor of equal shape but weights, as the result of an
-/// operation whose inputs are those of Producers. For an input that the dumps
-/// do not hold stand the inputs of the operation behind it, and so on; if there
-/// is none of these either the operation is left out. Weights that the dumps do
-/// not hold are passed over. What Producers does not know is held against the
-/// nearest tensor before it of the same phase, or of any; not against weight
-/// gradients, updates and parameters, and an output also against its module's
-/// weight.
+/// operation whose inputs the graph of A tells. For an input that the dumps do
+/// not hold stand the inputs of the operation behind it, and so on; if there is
+/// none of these either the operation is left out. Weights that the dumps do
+/// not hold are passed over.
 ///
 /// Special  Where routing differs, rows of routed experts belong to other
 ///          tokens in A and B: their tensors, the experts' weight gradients and
 ///          the router's topk_weights are in left_out, and for them stand the
-///          inputs of the operations behind them. Routing differs if
-///          "<moe>.router_expert_ids" does (of an order of slots only, only
+///          inputs of the operations behind them. Routing differs if the
+///          layer's expert_ids do (of an order of slots only, only
 ///          topk_weights are left out); in dumps without it, if segments or the
 ///          number of rows of the experts' tensors do.
 ErrorGrowth MeasureErrorGrowth(const runlog::TensorDump& a,

@@ -26,7 +26,7 @@ void Add(const T& value, Digest& digest) {
   digest.Update(&value, sizeof(value));
 }
 
-/// Visitor of the provenance that digests what equal runs share.
+/// Visitor of the provenance and the graph that digests what equal runs share.
 class AttributeCollector {
  public:
   explicit AttributeCollector(std::vector<ContentPart>& parts)
@@ -39,9 +39,22 @@ class AttributeCollector {
     Add(value, digest);
     parts_.push_back({field.name, DigestToHex(digest.Value())});
   }
+  void Group(const char* name, const char* /*description*/, int64_t) {
+    group_ = name;
+  }
+  template <typename T>
+  void RequiredColumn(const runlog::Field& field,
+                      const std::vector<T>& values) {
+    if (values.empty()) return;
+    Digest digest;
+    for (const T& value : values) Add(value, digest);
+    parts_.push_back({fmt::format("/{}/{}", group_, field.name),
+                      DigestToHex(digest.Value())});
+  }
 
  private:
   std::vector<ContentPart>& parts_;
+  const char* group_ = nullptr;
 };
 
 using Dataset = runlog::Dataset<const runlog::RunLog>;
@@ -144,6 +157,7 @@ std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
   std::vector<ContentPart> parts;
   AttributeCollector attributes(parts);
   runlog::VisitProvenance(attributes, log.provenance);
+  runlog::VisitGraph(attributes, log.provenance.graph);
   for (const auto& group : runlog::Groups(log)) {
     for (const Dataset& dataset : group.datasets) {
       if (!dataset.field.reproducible || dataset.size() == 0) continue;

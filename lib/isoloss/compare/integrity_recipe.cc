@@ -1,8 +1,4 @@
 // Rules of level L0 about what was computed: see integrity.cc.
-#include <set>
-#include <sstream>
-#include <string>
-
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/runlog/shared_columns.h"
 
@@ -11,48 +7,25 @@ namespace {
 
 // ---- recipe_ran ------------------------------------------------------------
 
-/// True if an operand has another format than BF16 or FP32. Formats that only
-/// the program that made the log knows count, too.
-bool NamesQuantizedFormat(const std::string& resolved_recipe) {
-  static const std::set<std::string> kUnquantized = {"fprop", "dgrad", "wgrad",
-                                                     "x",     "bf16",  "fp32"};
-  std::istringstream lines(resolved_recipe);
-  for (std::string line; std::getline(lines, line);) {
-    // Behind the operands comes the reason.
-    std::istringstream words(line.substr(0, line.find(" (")));
-    std::string word;
-    words >> word;  // the site
-    while (words >> word) {
-      if (!kUnquantized.contains(word)) return true;
-    }
-  }
-  return false;
-}
-
 void ReportRecipe(const Run& run, Findings& findings) {
   const auto& provenance = run.log.provenance;
   const auto& counted = run.log.steps.quantized_gemms;
   const int64_t planned = provenance.quantized_gemms_per_step;
-  if (provenance.resolved_recipe.empty()) {
+  if (provenance.graph.empty()) {
     Report(findings, Severity::kUnverified,
-           "{}: no resolved recipe, so nobody can tell whether recipe {} "
-           "really ran.",
+           "{}: no resolved recipe in /recipe, so nobody can tell whether "
+           "recipe {} really ran.",
            Label(run), provenance.recipe);
     return;
   }
-  if (planned < 0 || planned > provenance.gemms_per_step) {
+  const runlog::GemmCounts asked = CountGemms(provenance.graph.recipe);
+  if (planned != asked.quantized || provenance.gemms_per_step != asked.all) {
     Report(findings, Severity::kBad,
-           "{}: recipe {} plans {} quantised GEMMs per step, but there are {} "
-           "in all. The counts are damaged.",
-           Label(run), provenance.recipe, planned, provenance.gemms_per_step);
-  }
-  const bool quantizes = NamesQuantizedFormat(provenance.resolved_recipe);
-  if (quantizes != (planned > 0)) {
-    Report(findings, Severity::kBad,
-           "{}: recipe {} plans {} quantised GEMMs per step, but its resolved "
-           "text {} a quantised format. The recipe was not applied as written.",
-           Label(run), provenance.recipe, planned,
-           quantizes ? "names" : "does not name");
+           "{}: recipe {} plans {} quantised GEMMs per step and {} in all, but "
+           "/recipe gives formats to {} of {}. The recipe was not applied as "
+           "written.",
+           Label(run), provenance.recipe, planned, provenance.gemms_per_step,
+           asked.quantized, asked.all);
   }
   for (size_t i = 0; i < counted.size(); ++i) {
     if (counted[i] == planned) continue;

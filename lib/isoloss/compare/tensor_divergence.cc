@@ -99,9 +99,19 @@ std::vector<int64_t> TensorSteps(const Band& band) {
   return steps;
 }
 
-std::optional<Phase> PhaseOf(const SharedColumn& column,
-                             const std::string& name, bool is_tensor) {
-  if (is_tensor) return PhaseOfTensor(name);
+std::optional<Phase> PhaseOf(const runlog::RunLog& log,
+                             std::string_view tensor) {
+  const runlog::GraphIndex graph(log.provenance.graph);
+  const auto place = graph.Find(tensor);
+  if (!place) return std::nullopt;
+  for (const Phase phase :
+       {Phase::kForward, Phase::kBackward, Phase::kOptimizer}) {
+    if (graph.tensors().phase[*place] == PhaseName(phase)) return phase;
+  }
+  return std::nullopt;
+}
+
+std::optional<Phase> PhaseOf(const SharedColumn& column) {
   if (column.field().turn == Turn::kRouting) return Phase::kForward;
   if (column.field().turn == Turn::kBias) return Phase::kOptimizer;
   return std::nullopt;
@@ -120,7 +130,7 @@ TensorDivergence DivergenceAt(const runlog::StepDifference& difference,
   found.a = Text(a, is_digest);
   found.b = Text(b, is_digest);
   found.is_tensor = *TurnOf(column, exact) < Turn::kRouting;
-  found.phase = PhaseOf(column, found.name, found.is_tensor);
+  found.phase = PhaseOf(column);
   found.last_equal_step = difference.last_equal_step;
   if (!found.is_tensor) return found;
   const SharedGroup& group = *column.group;
@@ -146,21 +156,6 @@ std::string_view PhaseName(Phase phase) {
   return "";
 }
 
-std::optional<Phase> PhaseOfTensor(std::string_view name) {
-  const size_t separator = name.rfind('_');
-  if (separator == std::string_view::npos) return std::nullopt;
-  const std::string_view kind = name.substr(separator + 1);
-  if (kind == "weight" || kind == "activation" || kind == "output" ||
-      name.ends_with("_expert_ids")) {
-    return Phase::kForward;
-  }
-  if (kind == "gradient" || kind == "dgrad" || kind == "wgrad") {
-    return Phase::kBackward;
-  }
-  if (kind == "parameter" || kind == "update") return Phase::kOptimizer;
-  return std::nullopt;
-}
-
 bool DivergenceReport::HidesTensors() const {
   if (!first) return false;
   // Tensors of this step say what differs in it, and those of the step before
@@ -173,7 +168,14 @@ bool DivergenceReport::HidesTensors() const {
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options) {
-  return FindDivergence(SharedColumns(a, b), options);
+  DivergenceReport report = FindDivergence(SharedColumns(a, b), options);
+  if (report.first && report.first->is_tensor) {
+    report.first->phase = PhaseOf(a, report.first->name);
+    if (!report.first->phase) {
+      report.first->phase = PhaseOf(b, report.first->name);
+    }
+  }
+  return report;
 }
 
 DivergenceReport FindDivergence(const SharedColumns& shared,

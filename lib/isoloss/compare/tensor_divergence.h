@@ -19,11 +19,6 @@ enum class Phase { kForward, kBackward, kOptimizer };
 /// "forward", "backward" or "optimizer".
 std::string_view PhaseName(Phase phase);
 
-/// By the part behind the last `_` of "<module>_<tensor>": weight, activation
-/// output and expert_ids are forward; gradient, dgrad and wgrad backward;
-/// parameter and update the optimizer's. Empty if it is none of these.
-std::optional<Phase> PhaseOfTensor(std::string_view name);
-
 /// How equal is equal?
 struct DivergenceOptions {
   /// Empty: to the bit. Else two values agree if they differ by no more than
@@ -45,7 +40,7 @@ struct TensorDivergence {
   std::string a;
   std::string b;
   bool is_tensor = false;
-  /// Of a tensor, if its name tells.
+  /// Of a tensor, if one of the logs has a graph that knows it.
   std::optional<Phase> phase;
   /// Tensors before it in the order of computation that still agree at this
   /// step: up to three, the nearest last, and how many there are in all.

@@ -18,6 +18,12 @@ CountFloors::CountFloors(const runlog::ProbeLog& log) {
     counts_[log.tensors[static_cast<size_t>(oracle.tensor[i])]] =
         static_cast<double>(oracle.elements[i]);
   }
+  const runlog::GraphColumns& tensors = log.provenance.graph.tensors;
+  for (size_t i = 0; i < tensors.name.size(); ++i) {
+    const auto found = counts_.find(tensors.name[i]);
+    if (tensors.kind[i] != "update" || found == counts_.end()) continue;
+    counts_[tensors.parameter[i]] = found->second;
+  }
   const auto& routing = log.routing;
   for (size_t i = 0; i < routing.step.size(); ++i) {
     if (!is_plain(routing.probe_case[i])) continue;

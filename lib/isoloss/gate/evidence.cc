@@ -140,6 +140,12 @@ Differences Mismatches(const Probe& probe,
   constexpr Shared kWeights[] = {
       {"initial_weights_digest", &Provenance::initial_weights_digest}};
   Compare(label, found, owner, expected, kWeights, differences);
+  if (found.graph != expected.graph) {
+    differences.push_back(
+        fmt::format("{}: the model's graph or recipe is not that of {}, but a "
+                    "probe is of the run's own model",
+                    label, owner));
+  }
   if (found.initial_weights_digest.empty()) {
     differences.push_back(
         fmt::format("{}: initial_weights_digest is empty, but it must name the "

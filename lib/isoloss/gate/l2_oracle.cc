@@ -33,17 +33,6 @@ void ReportUnlike(const Probe& probe, const Probe& other, Findings& findings) {
   compare("tensors", probe.log.tensors, other.log.tensors);
 }
 
-/// Names that the probed run recorded; none if it did not, or is not there.
-std::vector<std::string> ParametersOf(
-    const Probe& probe, const std::vector<const compare::Run*>& runs) {
-  for (const compare::Run* run : runs) {
-    if (run->log.provenance.seed == probe.log.provenance.seed) {
-      return run->log.parameters.names;
-    }
-  }
-  return {};
-}
-
 Check CheckProbes(const Evidence& evidence) {
   Check check{.name = "probe",
               .outcome = Outcome::kPass,
@@ -54,8 +43,7 @@ Check CheckProbes(const Evidence& evidence) {
       for (std::string& mismatch : Mismatches(probe, runs)) {
         check.findings.push_back(std::move(mismatch));
       }
-      for (const std::string& gap :
-           ProbeGaps(probe.log, ParametersOf(probe, runs))) {
+      for (const std::string& gap : ProbeGaps(probe.log)) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
       ReportUnlike(probe, probes.front(), check.findings);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <limits>
 #include <string>
-#include <string_view>
 
 #include "isoloss/gate/count_floors.h"
 #include "isoloss/gate/evidence.h"
@@ -98,21 +97,6 @@ constexpr double kGradientWhole = 0x1p-4;
 /// norm's square changes by 1 / n.
 constexpr double kUpdateWhole = 0.5;
 
-/// The name under which a probe compares the update of parameter `name`:
-/// "wq_update" of "wq.weight", and "routed_experts.w1_update" of
-/// "routed_experts.inner_experts.w1_EFD", which says its layout.
-std::string UpdateOf(std::string_view name) {
-  constexpr std::string_view kWeight = ".weight";
-  constexpr std::string_view kExperts = "inner_experts.";
-  if (name.ends_with(kWeight)) name.remove_suffix(kWeight.size());
-  std::string module(name);
-  if (const size_t at = module.find(kExperts); at != std::string::npos) {
-    module.erase(module.rfind('_'));
-    module.erase(at, kExperts.size());
-  }
-  return module + "_update";
-}
-
 std::vector<NullStatistic> EarlyStatistics(
     size_t count, const std::vector<std::string>& names,
     const CountFloors& counts, const Policy& policy) {
@@ -123,11 +107,10 @@ std::vector<NullStatistic> EarlyStatistics(
     statistics.push_back({"loss", "", step, floor});
     statistics.push_back({"gradient norm", "", step, floor});
     for (const std::string& name : names) {
-      const std::string tensor = UpdateOf(name);
       statistics.push_back({"gradient norm of " + name, name, step,
-                            counts.Floor(tensor, floor, kGradientWhole)});
+                            counts.Floor(name, floor, kGradientWhole)});
       statistics.push_back({"update of " + name, name, step,
-                            counts.Floor(tensor, floor, kUpdateWhole)});
+                            counts.Floor(name, floor, kUpdateWhole)});
     }
   }
   return statistics;

@@ -17,10 +17,9 @@ namespace isoloss::gate {
 inline constexpr std::string_view kPlainCase = "plain";
 
 /// What makes a probe no whole one: tensors, rows or counts that are absent or
-/// contradict each other. `parameters` are the names that the probed run
-/// recorded (may be empty). Empty if it is whole.
-std::vector<std::string> ProbeGaps(const runlog::ProbeLog& log,
-                                   const std::vector<std::string>& parameters);
+/// contradict each other: each step must compare every tensor of the log's own
+/// graph. Empty if it is whole.
+std::vector<std::string> ProbeGaps(const runlog::ProbeLog& log);
 
 /// Cases that the policy asks for and the log lacks, or holds for fewer than
 /// two steps (one, if the run has one): a stale state shows in the second.

@@ -201,12 +201,20 @@ class Walk {
                                       : parameters_.at("tok_embeddings");
   }
 
+  /// Nothing if the site is there already.
+  void AddSite(const std::string& site) {
+    // Weights are the first tensors, in the order of their parameters.
+    std::string& of_weight = graph_.tensors[ParameterOf(site)].site;
+    if (of_weight == site) return;
+    of_weight = site;
+    graph_.sites.push_back({site, ParameterOf(site)});
+  }
+
   /// y = x W^T at each of `sites`, which are computed together.
   void Products(const Names& sites, const Names& inputs,
                 const Rows& rows = {}) {
     for (const std::string& site : sites) {
-      graph_.sites.push_back({site, ParameterOf(site)});
-      graph_.tensors[ParameterOf(site)].site = site;
+      AddSite(site);
       Add(TensorKind::kActivation, site,
           graph_.parameters[ParameterOf(site)].cols(), inputs, rows, site);
     }
@@ -302,6 +310,9 @@ class Walk {
 
   void AttentionForward(const std::string& name, const std::string& input) {
     const std::string query = IsLowRank() ? ".wq_b" : ".wq";
+    // Recipes list queries first, which are computed beside the latent.
+    if (IsLowRank()) AddSite(name + ".wq_a");
+    AddSite(name + query);
     Products({name + ".wkv_a", name + (IsLowRank() ? ".wq_a" : ".wq")},
              {input});
     if (IsLowRank()) {

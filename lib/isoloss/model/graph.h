@@ -73,8 +73,9 @@ struct GraphTensor {
 
 struct Graph {
   std::vector<ParameterSpec> parameters = {};  ///< in torchtitan's order
-  std::vector<GemmSite> sites = {};            ///< in the order of computation
-  std::vector<GraphTensor> tensors = {};       ///< in the order of announcement
+  std::vector<GemmSite> sites =
+      {};  ///< as recipes list them: of a layer queries first
+  std::vector<GraphTensor> tensors = {};  ///< in the order of announcement
 
   std::vector<std::string> SiteNames() const;
   /// Place of a site. Errors   ConfigError if the model has no such site.

@@ -35,6 +35,10 @@ struct GemmPrecision {
   const formats::MxSpec* right_mx() const { return right ? &*right : nullptr; }
 };
 
+/// "e4m3·rceil": element format, scale mode and what else is not usual; "" of
+/// an operand that stays in high precision.
+std::string OperandName(const std::optional<formats::MxSpec>& operand);
+
 /// A named precision recipe. Registered in recipes.def; one file each.
 struct Recipe {
   std::string name;

@@ -114,9 +114,14 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
 
 std::string DescribeOperand(const std::optional<formats::MxSpec>& operand,
                             kernels::Rounding activation) {
-  if (!operand) {
-    return activation == kernels::Rounding::kBf16 ? "bf16" : "fp32";
-  }
+  if (operand) return OperandName(operand);
+  return activation == kernels::Rounding::kBf16 ? "bf16" : "fp32";
+}
+
+}  // namespace
+
+std::string OperandName(const std::optional<formats::MxSpec>& operand) {
+  if (!operand) return "";
   std::string text = fmt::format("{}·{}", operand->element->name,
                                  formats::ScaleModeName(operand->scale_mode));
   if (operand->non_finite != formats::NonFinitePolicy::kBlockNan) {
@@ -124,8 +129,6 @@ std::string DescribeOperand(const std::optional<formats::MxSpec>& operand,
   }
   return text;
 }
-
-}  // namespace
 
 bool SiteMatches(std::string_view pattern, std::string_view site) {
   // Both ends of the pattern are open, so taking each piece as far left as

@@ -123,6 +123,22 @@ bool TensorDumper::Matches(std::string_view name) const {
   return precision::FirstMatch(patterns_, name) != nullptr;
 }
 
+/// Whether rows are dumped that the choice `expert_ids` sent to their experts.
+bool TensorDumper::MatchesRowsOf(const std::string& expert_ids) const {
+  const runlog::GraphColumns& tensors = graph_.tensors;
+  const auto choice = std::ranges::find(tensors.name, expert_ids);
+  if (choice == tensors.name.end()) return false;
+  const std::string& moe =
+      tensors.moe[static_cast<size_t>(choice - tensors.name.begin())];
+  for (size_t i = 0; i < tensors.name.size(); ++i) {
+    if (tensors.moe[i] == moe && tensors.rows_of[i] == "expert_tokens" &&
+        Matches(tensors.name[i])) {
+      return true;
+    }
+  }
+  return false;
+}
+
 void TensorDumper::Add(const model::Tensor& tensor,
                        expert_parallel::Mesh& mesh) {
   const int64_t order = order_++;
@@ -155,15 +171,7 @@ void TensorDumper::AddRouting(std::string_view module,
                               size_t first_token, expert_parallel::Mesh& mesh) {
   if (patterns_.empty()) return;
   const std::string name = fmt::format("{}_expert_ids", module);
-  const std::string_view moe = module.substr(0, module.rfind('.'));
-  bool wanted = Matches(name);
-  for (const char* gemm : {"w1", "w2", "w3"}) {
-    for (const char* kind : {"activation", "output", "gradient", "dgrad"}) {
-      wanted = wanted ||
-               Matches(fmt::format("{}.routed_experts.{}_{}", moe, gemm, kind));
-    }
-  }
-  if (!wanted) return;
+  if (!Matches(name) && !MatchesRowsOf(name)) return;
   Matrix<float> values(expert_ids.rows(), expert_ids.cols());
   for (size_t row = 0; row < values.rows(); ++row) {
     std::copy_n(expert_ids.Row(row), values.cols(), values.Row(row));
@@ -195,6 +203,7 @@ void TensorDumper::Write(const std::filesystem::path& folder,
   if (dump_.tensors.empty()) return;
   runlog::TensorDump dump = dump_;
   dump.run = run;
+  dump.graph = graph_;
   std::filesystem::create_directories(folder);
   runlog::WriteTensorDump(dump, folder / DumpFileName(run, dump.step));
 }

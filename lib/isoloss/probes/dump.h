@@ -20,6 +20,9 @@ namespace isoloss::probes {
 /// A quantised operand's codes and scales are those that GEMMs compute with.
 class TensorDumper {
  public:
+  /// `graph` knows all tensors that are added; it must outlive the dumper.
+  explicit TensorDumper(const runlog::ModelGraph& graph) : graph_(graph) {}
+
   /// `patterns` as in ProbeOptions; none: no tensor.
   void Begin(int64_t step, std::vector<std::string> patterns);
   /// Takes the tensor if its name matches. Collective then.
@@ -36,7 +39,9 @@ class TensorDumper {
 
  private:
   bool Matches(std::string_view name) const;
+  bool MatchesRowsOf(const std::string& expert_ids) const;
 
+  const runlog::ModelGraph& graph_;
   std::vector<std::string> patterns_;
   int64_t order_ = 0;  // of the next tensor of the step
   runlog::TensorDump dump_;

@@ -54,7 +54,10 @@ bool StepChoice::Includes(int64_t step) const {
 
 TensorProbe::TensorProbe(ProbeOptions options, expert_parallel::Mesh& mesh,
                          ThreadTeam& team)
-    : options_(std::move(options)), mesh_(mesh), team_(team) {}
+    : options_(std::move(options)),
+      mesh_(mesh),
+      team_(team),
+      dumper_(options_.graph) {}
 
 TensorProbe::~TensorProbe() = default;
 

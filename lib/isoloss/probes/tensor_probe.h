@@ -38,6 +38,7 @@ struct ProbeOptions {
   /// Where dumps go: FOLDER/NAME.dump-000120.h5.
   std::filesystem::path dump_folder = {};
   std::string run_name = {};
+  runlog::ModelGraph graph = {};  ///< of dumps: it knows all tensors
 };
 
 /// Collective over the processes of a mesh, which all see the same tensors in

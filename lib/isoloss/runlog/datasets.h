@@ -90,6 +90,9 @@ class GroupCollector {
     Add(field, groups.back().datasets.empty() ? Shape::kIndex : Shape::kRows,
         values, {});
   }
+  /// A part of the provenance.
+  template <typename Vector>
+  void RequiredColumn(const Field&, Vector&) {}
   template <typename Vector>
   void Array(const Field& field, Vector& values,
              std::initializer_list<Axis<Size>> axes) {
@@ -122,6 +125,9 @@ template <typename Log>
 std::vector<Group<Log>> Groups(Log& log) {
   GroupCollector<Log> collector;
   VisitRunLog(collector, log);
+  std::erase_if(collector.groups, [](const Group<Log>& group) {
+    return group.datasets.empty() && group.events == nullptr;
+  });
   return std::move(collector.groups);
 }
 

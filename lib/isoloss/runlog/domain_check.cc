@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -164,10 +164,25 @@ void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
   }
 }
 
+/// Where the scores of each router stand in /tensors, in the order of the MoE
+/// layers: a choice of experts reads them.
+std::vector<int64_t> PlacesOfScores(const ProbeLog& log) {
+  const GraphIndex graph(log.provenance.graph);
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < graph.tensors().kind.size(); ++i) {
+    if (graph.tensors().kind[i] != "expert_ids") continue;
+    for (const int64_t input : graph.InputsOf(i)) {
+      const auto found = std::ranges::find(
+          log.tensors, graph.tensors().name[static_cast<size_t>(input)]);
+      places.push_back(found - log.tensors.begin());
+    }
+  }
+  return places;
+}
+
 /// A router scores each token for each expert.
 void CheckRoutedTokens(const ProbeLog& log,
                        std::vector<Violation>& violations) {
-  constexpr std::string_view kScores = ".moe.router.scores_output";
   const Recording recording(log.provenance);
   if (!recording.missing_keys().empty()) {
     return Add(
@@ -179,9 +194,9 @@ void CheckRoutedTokens(const ProbeLog& log,
   // By case and step: the tokens of each layer, in the order of the layers.
   std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> scored;
   const auto& oracle = log.oracle;
+  const std::vector<int64_t> of_scores = PlacesOfScores(log);
   for (size_t i = 0; i < oracle.step.size(); ++i) {
-    const auto tensor = static_cast<size_t>(oracle.tensor[i]);
-    if (!log.tensors.at(tensor).ends_with(kScores)) continue;
+    if (std::ranges::count(of_scores, oracle.tensor[i]) == 0) continue;
     scored[{oracle.probe_case[i], oracle.step[i]}].push_back(
         oracle.elements[i]);
   }
@@ -205,6 +220,34 @@ void CheckRoutedTokens(const ProbeLog& log,
   }
 }
 
+/// A log of this layout must hold a whole graph; judges know the model by it.
+void CheckGraph(const ModelGraph& graph, std::vector<Violation>& violations) {
+  const std::string wrong = graph.empty()
+                                ? "/graph has no rows, but a step has tensors"
+                                : WrongGraph(graph);
+  if (!wrong.empty()) Add(violations, wrong);
+}
+
+/// Whether the parameters and tensors of the log are the graph's.
+void CheckNames(const RunLog& log, std::vector<Violation>& violations) {
+  const GraphColumns& graph = log.provenance.graph.tensors;
+  const std::set<std::string_view> parameters(graph.parameter.begin(),
+                                              graph.parameter.end());
+  const std::set<std::string_view> tensors(graph.name.begin(),
+                                           graph.name.end());
+  const auto check = [&](const char* group, const auto& names,
+                         const auto& known) {
+    for (const std::string& name : names) {
+      if (known.contains(name)) continue;
+      return Add(violations, fmt::format("/{}/names has `{}`, but /graph does "
+                                         "not know it",
+                                         group, name));
+    }
+  };
+  check("parameters", log.parameters.names, parameters);
+  check("tensors", log.tensors.names, tensors);
+}
+
 }  // namespace
 
 std::vector<Violation> CheckDomains(const RunLog& log) {
@@ -217,6 +260,10 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
     return recording.IsDue(when) && (when != When::kPairs || has_pairs);
   });
   VisitRunLog(visitor, log);
+  if (log.schema_version >= kGraphVersion) {
+    CheckGraph(log.provenance.graph, visitor.violations);
+    CheckNames(log, visitor.violations);
+  }
   if (log.schema_version == kSchemaVersion &&
       !recording.missing_keys().empty()) {
     visitor.violations.push_back(
@@ -241,6 +288,9 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
 std::vector<Violation> CheckDomains(const ProbeLog& log) {
   DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
   VisitProbeLog(visitor, log);
+  if (!log.provenance.graph.empty()) {
+    CheckGraph(log.provenance.graph, visitor.violations);
+  }
   if (visitor.violations.empty()) {
     CheckRows("oracle", log.oracle, &WrongOracleRow, visitor.violations);
     CheckRows("routing", log.routing, &WrongRoutingRow, visitor.violations);

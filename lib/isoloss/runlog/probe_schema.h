@@ -136,7 +136,6 @@ void VisitPlainSteps(Visit&& visit, Rows&... rows) {
 /// visitor:
 ///   LayoutVersion(field, newest)   version of this layout; Version is then
 ///                                  that of the parts taken from the run log's
-///   RequiredColumn(field, values)  as long as the group's index, even if empty
 template <typename Visitor, typename ProbeLogT>
 void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   const auto required = [&visitor](const Field& field, auto& values) {
@@ -151,6 +150,7 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
                         Domain::Count(1)},
                   kSchemaVersion);
   VisitProvenance(visitor, log.provenance);
+  VisitGraph(visitor, log.provenance.graph);
   visitor.Attribute(
       Field{"reference_recipe", "",
             "Recipe of the arm that /precision compares with", Domain::Text()},

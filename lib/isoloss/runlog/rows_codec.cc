@@ -323,6 +323,12 @@ struct AttributeEncoder {
   void Attribute(const Field&, bool value) {
     out.Put(static_cast<uint8_t>(value ? 1 : 0));
   }
+  void Group(const char*, const char*, int64_t) {}
+  template <typename T>
+  void RequiredColumn(const Field&, const std::vector<T>& values) {
+    out.Put(uint64_t{values.size()});
+    out.PutAll(values);
+  }
   Encoder out;
 };
 
@@ -336,6 +342,11 @@ struct AttributeDecoder {
   }
   void Attribute(const Field& field, std::string& value) {
     value = ShownText(field, in.TakeText(field.name));
+  }
+  void Group(const char*, const char*, int64_t) {}
+  template <typename T>
+  void RequiredColumn(const Field& field, std::vector<T>& values) {
+    in.TakeAll(in.Take<uint64_t>(field.name), field.name, values);
   }
   Decoder in;
 };
@@ -372,6 +383,7 @@ RunLog DecodeRows(std::span<const std::byte> bytes) {
 std::vector<std::byte> EncodeProvenance(const Provenance& provenance) {
   AttributeEncoder encoder;
   VisitProvenance(encoder, provenance);
+  VisitGraph(encoder, provenance.graph);
   return std::move(encoder.out.bytes);
 }
 
@@ -379,6 +391,7 @@ Provenance DecodeProvenance(std::span<const std::byte> bytes) {
   Provenance provenance;
   AttributeDecoder decoder{Decoder(bytes)};
   VisitProvenance(decoder, provenance);
+  VisitGraph(decoder, provenance.graph);
   decoder.in.ExpectEnd();
   return provenance;
 }

@@ -13,13 +13,14 @@
 
 #include "isoloss/runlog/comparing.h"
 #include "isoloss/runlog/domain.h"
+#include "isoloss/runlog/model_graph.h"
 #include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::runlog {
 
 /// Version of the layout on disk, attribute `schema_version`. Older ones are
 /// read too: what they lack keeps its default.
-inline constexpr int64_t kSchemaVersion = 4;
+inline constexpr int64_t kSchemaVersion = 5;
 
 /// Values of one column or array that a reader takes: far above any run, it
 /// keeps a forged extent from asking for all memory. No log gets more.
@@ -229,6 +230,7 @@ struct Provenance {
   double unigram_entropy_nats = 0;  ///< of the training share; NaN if unknown
   double entropy_floor_nats = 0;    ///< of a synthetic source; NaN if unknown
   bool complete = false;            ///< all planned steps were run
+  ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
 };
 
 struct RunLog {

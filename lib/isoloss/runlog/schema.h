@@ -7,74 +7,11 @@
 #include <type_traits>
 
 #include "isoloss/runlog/domain.h"
+#include "isoloss/runlog/field.h"
+#include "isoloss/runlog/graph_schema.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
-
-/// Which runs record a column; recording.h tells whether one does.
-enum class When {
-  kAlways,
-  kExperts,     ///< there are MoE layers
-  kTransport,   ///< rows travel between ranks
-  kPairs,       ///< kTransport, and an evaluation lies behind a step
-  kDigests,     ///< `log.digests_*` ask for some
-  kStatistics,  ///< `log.statistics_*` ask for some
-  kTensors,     ///< one of the two
-  kRouting,     ///< `log.routing`
-  kReplay,      ///< `routing.mode = "replay"`
-};
-
-/// What a dataset or attribute is called, counted in, stands for and may hold.
-struct Field {
-  const char* name;
-  const char* unit;
-  const char* description;
-  Domain domain;
-  int64_t since = 1;  ///< version of the layout that brought it
-  /// False of a clock, an accident or a circumstance: equal runs need not have
-  /// equal values.
-  bool reproducible = true;
-  When when = When::kAlways;
-  // How it is compared: by default to the bit, behind all that has a turn.
-  Turn turn = Turn::kMeasured;
-  Scale scale = Scale::kOwn;
-  Scope scope = Scope::kTraining;
-  const char* shown = nullptr;  ///< its name in reports, if not `name`
-
-  Field Only(When condition) const {
-    Field field = *this;
-    field.when = condition;
-    return field;
-  }
-  Field At(Turn place, Scale share = Scale::kOwn) const {
-    Field field = *this;
-    field.turn = place;
-    field.scale = share;
-    return field;
-  }
-  Field On(Scope what) const {
-    Field field = *this;
-    field.scope = what;
-    return field;
-  }
-  Field Shown(const char* title) const {
-    Field field = *this;
-    field.shown = title;
-    return field;
-  }
-};
-
-/// Text of an attribute of a file as it may be shown: Printable, on one line
-/// but where many belong to it. A line end elsewhere would forge lines of a
-/// report.
-std::string ShownText(const Field& field, std::string_view text);
-
-/// An extent of an array besides its rows, and its place in memory.
-template <typename Size>
-struct Axis {
-  const char* name;
-  Size& size;
-};
 
 /// Calls visit(field, part of each of `steps`...) for every step column.
 /// `steps` are StepColumns, StepRows or both.
@@ -433,6 +370,8 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
 ///                                 others are as long as the index or absent
 ///   Array(field, values, axes)    [rows of the index, axes...], row-major, or
 ///                                 absent; an axis is as long in all arrays
+///   RequiredColumn(field, values) as long as the group's index, even if empty;
+///                                 of the run, not of its steps
 ///   Labels(field, names, axis)    [axis]: what the places of an axis stand
 ///                                 for; required if the group has rows
 ///   Count(field, rows)            an index 0, 1, ..., rows - 1
@@ -444,6 +383,7 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
       Field{"schema_version", "1", "Version of this layout", Domain::Count(1)},
       kSchemaVersion);
   VisitProvenance(visitor, log.provenance);
+  VisitGraph(visitor, log.provenance.graph);
 
   const auto column = [&visitor](const Field& field, auto& values) {
     visitor.Column(field, values);

@@ -79,6 +79,7 @@ class SchemaReader {
   template <typename T>
   void RequiredColumn(const Field& field, std::vector<T>& values) {
     values.clear();
+    if (IsNewer(field)) return;
     ReadColumn(field, values);
   }
 

@@ -9,9 +9,12 @@
 #include <string_view>
 
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/graph_schema.h"
 #include "isoloss/runlog/h5_handle.h"
 #include "isoloss/runlog/h5_tree.h"
 #include "isoloss/runlog/run_log.h"
+#include "isoloss/runlog/schema_reader.h"
+#include "isoloss/runlog/schema_writer.h"
 #include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::runlog {
@@ -19,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kDumpVersion = 1;
+constexpr int64_t kDumpVersion = 2;
 constexpr int64_t kBlock = 32;  // elements that share a scale
 
 using Extent = std::vector<uint64_t>;
@@ -197,6 +200,30 @@ class GroupReader {
   const h5::Object* group_;
 };
 
+/// Of the parts that a dump shares with run logs.
+constexpr Field kVersion = {"run_schema_version", "1",
+                            "Version of the run log's layout that the graph "
+                            "follows",
+                            Domain::Count(1)};
+
+/// That the graph is whole and knows each tensor.
+void CheckGraph(const TensorDump& dump, const std::string& path) {
+  const std::string wrong = WrongGraph(dump.graph);
+  if (!wrong.empty()) Reject(path, "the graph", wrong, "whole");
+  const GraphIndex graph(dump.graph);
+  for (const DumpedTensor& tensor : dump.tensors) {
+    const auto place = graph.Find(tensor.name);
+    if (place && graph.tensors().module[*place] == tensor.module &&
+        graph.tensors().kind[*place] == tensor.kind) {
+      continue;
+    }
+    Reject(
+        path, "group " + tensor.name,
+        fmt::format("of module `{}` and kind `{}`", tensor.module, tensor.kind),
+        "a tensor of /graph");
+  }
+}
+
 TensorDump Read(const h5::Object& file, const std::string& path) {
   const auto version = ReadAttribute<int64_t>(path, "", file, "dump_version");
   if (version != kDumpVersion) {
@@ -221,6 +248,10 @@ TensorDump Read(const h5::Object& file, const std::string& path) {
     VisitTensor(reader, tensor);
     dump.tensors.push_back(std::move(tensor));
   }
+  SchemaReader reader(file, path, kTensorDumpFile);
+  reader.Version(kVersion, kSchemaVersion);
+  VisitGraph(reader, dump.graph);
+  CheckGraph(dump, path);
   return dump;
 }
 
@@ -240,6 +271,9 @@ void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
     const h5::Handle list = h5::CreateDataset(
         file, "names", h5::TypeOf<std::string>(), Extent{names.size()});
     h5::WriteDataset<std::string>(list, names);
+    SchemaWriter writer(file, std::string(kTensorDumpFile.name));
+    writer.Version(kVersion, kSchemaVersion);
+    VisitGraph(writer, dump.graph);
   });
 }
 

@@ -1,5 +1,5 @@
 // Whole tensors of one step, written by `--dump`: one HDF5 file with a group
-// for each tensor, and the trailer of trailer.h.
+// for each tensor, the graph, and the trailer of trailer.h.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/runlog/model_graph.h"
 #include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::runlog {
@@ -41,10 +42,12 @@ struct TensorDump {
   std::string run = {};
   int64_t step = 0;
   std::vector<DumpedTensor> tensors = {};  ///< order ascending
+  ModelGraph graph = {};                   ///< that knows all of them
   ReadCharge charge = {};                  ///< no part of what is compared
 
   bool operator==(const TensorDump& other) const {
-    return run == other.run && step == other.step && tensors == other.tensors;
+    return run == other.run && step == other.step && tensors == other.tensors &&
+           graph == other.graph;
   }
 };
 

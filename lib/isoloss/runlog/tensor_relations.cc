@@ -28,7 +28,11 @@ constexpr size_t kColumnwise =
 /// The statistics of one tensor at one step.
 class Entry {
  public:
-  Entry(const TensorColumns& tensors, size_t at) : tensors_(tensors), at_(at) {}
+  /// `of_experts`: for each tensor, whether its rows are experts' tokens;
+  /// empty: nobody knows.
+  Entry(const TensorColumns& tensors, const std::vector<bool>& of_experts,
+        size_t at)
+      : tensors_(tensors), of_experts_(of_experts), at_(at) {}
 
   bool Has(size_t statistic) const {
     return !tensors_.statistics[statistic].empty();
@@ -58,14 +62,13 @@ class Entry {
   /// The same tensor in another row.
   Entry InRow(size_t row) const {
     const size_t count = tensors_.names.size();
-    return {tensors_, row * count + at_ % count};
+    return {tensors_, of_experts_, row * count + at_ % count};
   }
   size_t rows() const { return tensors_.step.size(); }
-  /// Whether it has a segment of rows for each expert's tokens.
-  bool IsOfExpertsTokens() const {
-    const std::string& name = tensors_.names[at_ % tensors_.names.size()];
-    return name.find(".routed_experts.") != std::string::npos &&
-           (name.ends_with("_activation") || name.ends_with("_gradient"));
+  /// Whether it has a segment of rows for each expert's tokens; also if the
+  /// log's layout does not say.
+  bool MayBeOfExpertsTokens() const {
+    return of_experts_.empty() || of_experts_[at_ % of_experts_.size()];
   }
   /// How many blocks got each scale byte; empty if that was not recorded.
   std::span<const int32_t> Blocks(size_t direction) const {
@@ -81,8 +84,21 @@ class Entry {
 
  private:
   const TensorColumns& tensors_;
+  const std::vector<bool>& of_experts_;
   size_t at_;
 };
+
+std::vector<bool> AreOfExperts(const RunLog& log) {
+  std::vector<bool> of_experts;
+  if (log.provenance.graph.empty()) return of_experts;
+  const GraphIndex graph(log.provenance.graph);
+  for (const std::string& name : log.tensors.names) {
+    const auto place = graph.Find(name);
+    of_experts.push_back(place &&
+                         graph.tensors().rows_of[*place] == "expert_tokens");
+  }
+  return of_experts;
+}
 
 /// Calls find(entry) for each tensor and step until it returns a text.
 template <typename Find>
@@ -91,8 +107,9 @@ std::string ForEachEntry(const RunLog& log, const Find& find) {
   const size_t count = tensors.names.size();
   // Without it nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
+  const std::vector<bool> of_experts = AreOfExperts(log);
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {
-    const std::string text = find(Entry(tensors, at));
+    const std::string text = find(Entry(tensors, of_experts, at));
     if (text.empty()) continue;
     return fmt::format("/tensors: {} for {} at step {}", text,
                        tensors.names[at % count], tensors.step[at / count]);
@@ -135,7 +152,7 @@ std::optional<bool> HasFullBlock(const Entry& entry, size_t direction) {
   // divided otherwise in each step: 114 rows may be 4 blocks as 57 + 57, or as
   // 31 + 30 + 28 + 25.
   const bool divided_anew =
-      direction == kColumnwise && entry.IsOfExpertsTokens();
+      direction == kColumnwise && entry.MayBeOfExpertsTokens();
   const size_t rows = divided_anew ? 0 : std::min<size_t>(entry.rows(), 100);
   for (size_t row = 0; row < rows && full == 0; ++row) {
     const Entry other = entry.InRow(row);

@@ -11,6 +11,7 @@
 #include "isoloss/kernels/targets.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/probes/graph_columns.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
@@ -48,25 +49,6 @@ void DescribeCorpus(const corpus::Corpus& corpus,
   provenance.corpus_digest = DigestToHex(corpus.digest());
   provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
   provenance.entropy_floor_nats = corpus.entropy_floor_nats();
-}
-
-/// GEMM calls of a step, or those with a quantised operand. What several
-/// processes compute alike counts once: a run may go on with other processes.
-int64_t GemmsPerStep(const model::ModelConfig& config,
-                     const precision::ResolvedRecipe& recipe,
-                     bool only_quantized) {
-  int64_t count = 0;
-  for (size_t site = 0; site < recipe.sites().size(); ++site) {
-    const bool of_experts =
-        recipe.sites()[site].site.find(".routed_experts.") != std::string::npos;
-    for (const auto role :
-         {precision::GemmRole::kFprop, precision::GemmRole::kDgrad,
-          precision::GemmRole::kWgrad}) {
-      if (only_quantized && !recipe.For(site, role).quantized()) continue;
-      count += of_experts ? static_cast<int64_t>(config.num_experts) : 1;
-    }
-  }
-  return count;
 }
 
 /// Keys that say which columns and rows a log has.
@@ -125,6 +107,12 @@ std::string DescribeRouting(const Experiment& experiment,
   return text;
 }
 
+runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
+  const model::Graph graph = model::GraphOf(experiment.model);
+  return probes::ColumnsOf(
+      graph, precision::ResolvedRecipe(RecipeOf(arm), graph.SiteNames()));
+}
+
 namespace {
 
 runlog::Provenance DescribeWithoutModel(
@@ -141,10 +129,12 @@ runlog::Provenance DescribeWithoutModel(
   // Too small to share.
   ThreadTeam alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
-  provenance.quantized_gemms_per_step =
-      GemmsPerStep(experiment.model, recipe, /*only_quantized=*/true);
-  provenance.gemms_per_step =
-      GemmsPerStep(experiment.model, recipe, /*only_quantized=*/false);
+  provenance.graph = DescribeModel(experiment, arm);
+  // What several processes compute alike counts once: a run may go on with
+  // other processes.
+  const runlog::GemmCounts gemms = CountGemms(provenance.graph.recipe);
+  provenance.quantized_gemms_per_step = gemms.quantized;
+  provenance.gemms_per_step = gemms.all;
   return provenance;
 }
 

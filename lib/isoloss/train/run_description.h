@@ -24,6 +24,9 @@ runlog::Provenance DescribeRun(const Experiment& experiment, const Arm& arm,
                                const RoutingReplay* replay, int workers,
                                expert_parallel::Mesh& mesh);
 
+/// The model's graph, with what the arm's recipe gives each GEMM.
+runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm);
+
 /// The part of it that needs no model: what RunDifference and LogDifference
 /// look at, but for the initial weights and replayed ids.
 runlog::Provenance DescribePlannedRun(const Experiment& experiment,

@@ -15,6 +15,7 @@
 #include "isoloss/runlog/run_lock.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/logged_learner.h"
+#include "isoloss/train/run_description.h"
 #include "isoloss/train/step_columns.h"
 #include "isoloss/train/training_state.h"
 
@@ -30,8 +31,10 @@ double SecondsSince(Clock::time_point then) {
 /// Before the evaluation of the initial weights, which counts as step 0.
 constexpr int64_t kNothing = -1;
 
-probes::ProbeOptions ProbeOptionsOf(const LogConfig& log,
+probes::ProbeOptions ProbeOptionsOf(const Experiment& experiment,
+                                    const Arm& arm,
                                     const std::optional<RunFiles>& files) {
+  const LogConfig& log = experiment.log;
   probes::ProbeOptions options;
   options.statistics = {log.statistics_first, log.statistics_every};
   options.statistics_tensors = log.statistics_tensors;
@@ -41,6 +44,7 @@ probes::ProbeOptions ProbeOptionsOf(const LogConfig& log,
     options.dump_steps.assign(log.dump_steps.begin(), log.dump_steps.end());
     options.dump_folder = files->paths.folder / runlog::kDumpFolder;
     options.run_name = files->paths.name;
+    options.graph = DescribeModel(experiment, arm);
   }
   return options;
 }
@@ -65,7 +69,7 @@ class Trainer {
         files_(files),
         mesh_(mesh),
         learner_(experiment, arm, seed, corpus, team, hooks,
-                 ProbeOptionsOf(experiment.log, files), mesh) {}
+                 ProbeOptionsOf(experiment, arm, files), mesh) {}
 
   runlog::RunLog Run();
 
@@ -347,7 +351,7 @@ void RehearseRun(const Experiment& experiment, const Arm& arm, uint64_t seed,
                              hooks.make_transport);
   mesh->exchanges().Decorate(hooks.decorate_exchange);
   const LoggedLearner learner(experiment, arm, seed, corpus, team, hooks,
-                              ProbeOptionsOf(experiment.log, std::nullopt),
+                              ProbeOptionsOf(experiment, arm, std::nullopt),
                               *mesh);
 }
 

@@ -1,0 +1,99 @@
+// The model of a run as a table: its tensors, what each is computed from, and
+// what the recipe gives each GEMM. Judges know of the model by this alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace isoloss::runlog {
+
+/// The tensors of one training step in the order of announcement, which is that
+/// of /tensors.
+struct GraphColumns {
+  std::vector<std::string> name;    ///< "<module>_<kind>"
+  std::vector<std::string> module;  ///< "layers.0.attention.wq"
+  /// weight, activation, output, gradient, dgrad, wgrad, parameter, update,
+  /// expert_ids
+  std::vector<std::string> kind;
+  std::vector<std::string> phase;      ///< forward, backward, optimizer
+  std::vector<std::string> parameter;  ///< that it is of; "": none
+  std::vector<std::string> site;       ///< GEMM that reads or gives it
+  /// MoE layer whose choice of experts decides on its rows or slots.
+  std::vector<std::string> moe;
+  std::vector<std::string> rows_of;  ///< tokens, expert_tokens, parameter
+  std::vector<int64_t> rows;         ///< of a parameter's; else 0
+  std::vector<int64_t> columns;
+  std::vector<double> initial_std;  ///< of a weight; 0: all 1; else NaN
+  std::vector<double> initial_cut;
+
+  bool operator==(const GraphColumns& other) const;
+};
+
+/// One row for each tensor that an operation reads, `tensor` ascending.
+struct GraphInputs {
+  std::vector<int64_t> tensor;  ///< the result, a place in GraphColumns
+  std::vector<int64_t> input;
+
+  bool operator==(const GraphInputs&) const = default;
+};
+
+/// One row for each GEMM site. Formats are "" where nothing is quantised.
+struct RecipeColumns {
+  std::vector<std::string> site;
+  std::vector<int64_t> groups;  ///< GEMM calls of each product in a step
+  std::vector<std::string> fprop_x;
+  std::vector<std::string> fprop_w;
+  std::vector<std::string> dgrad_dy;
+  std::vector<std::string> dgrad_w;
+  std::vector<std::string> wgrad_dy;
+  std::vector<std::string> wgrad_x;
+
+  bool operator==(const RecipeColumns&) const = default;
+};
+
+/// GEMM calls of a step that a recipe asks for. An expert without tokens counts
+/// too.
+struct GemmCounts {
+  int64_t all = 0;
+  int64_t quantized = 0;  ///< with a quantised operand
+};
+GemmCounts CountGemms(const RecipeColumns& recipe);
+
+struct ModelGraph {
+  GraphColumns tensors = {};
+  GraphInputs inputs = {};
+  RecipeColumns recipe = {};
+
+  /// A log of a layout before version 5 has none.
+  bool empty() const { return tensors.name.empty(); }
+  bool operator==(const ModelGraph&) const = default;
+};
+
+/// What of a table of tensors is wrong, for a file's reader: "" if columns are
+/// equally long, names differ, kinds and units are known and inputs are places.
+std::string WrongGraph(const ModelGraph& graph);
+
+/// Finds tensors by name, and what they are computed from; none in a table that
+/// WrongGraph objects to. The table must outlive it.
+class GraphIndex {
+ public:
+  explicit GraphIndex(const ModelGraph& graph);
+
+  const GraphColumns& tensors() const { return graph_.tensors; }
+  std::optional<size_t> Find(std::string_view name) const;
+  /// Places of the tensors that the operation behind a tensor reads.
+  std::span<const int64_t> InputsOf(size_t place) const;
+
+ private:
+  const ModelGraph& graph_;
+  std::unordered_map<std::string_view, size_t> places_;
+  std::vector<size_t> begins_;  ///< of a tensor's rows in the inputs
+};
+
+}  // namespace isoloss::runlog
