@@ -112,8 +112,7 @@ class StreamReader {
 [[noreturn]] void Reject(const std::string& name, std::string_view what) {
   ThrowError(ErrorKind::kFormat,
              "{}: {} (docs/run-log-internals.md). The file is truncated or "
-             "damaged, or "
-             "was changed by another program; make it again.",
+             "damaged, or was changed by another program; make it again.",
              name, what);
 }
 
