@@ -83,12 +83,13 @@ TEST_F(GoldenHistory, NamesPlaceAndRuleOfWhatItDoesNotWrite) {
       ADD_FAILURE() << text << " was taken";
     } catch (const Error& error) {
       EXPECT_THAT(error.what(), ::testing::HasSubstr(words)) << text;
+      EXPECT_THAT(error.what(), ::testing::EndsWith(": restore it."));
     }
   };
   expect("entry = 1\n", "history.toml:1:9: `entry` is 1, but must be a list");
   expect("[[entry]]\ntool = 5\n", "history.toml:2:8: `entry.tool` is 5");
   expect("[[entry]]\ntols = ''\n", "unknown key `entry.tols`");
-  expect("[[entry]\n", "restore it");
+  expect("[[entry]\n", "history.toml:1:");
 }
 
 TEST_F(GoldenHistory, NoEntryCanBeTakenOut) {

@@ -80,7 +80,7 @@ toml::table Parse(std::string_view text, std::string_view file,
                   std::string_view remedy) {
   const auto fail = [&](std::string_view what,
                         const toml::source_position& place) {
-    ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}. {}", file, place.line,
+    ThrowError(ErrorKind::kConfig, "{}:{}:{}: {}.{}", file, place.line,
                place.column, what, remedy);
   };
   if (text.size() > kMaxTomlBytes) {
@@ -235,7 +235,9 @@ std::string Shown(const Node& node) {
 Document::Document(std::string_view text, std::string file,
                    std::string_view remedy)
     : file_(std::move(file)),
-      root_(TreeMaker(-1).MakeTable(Parse(text, file_, remedy))) {}
+      remedy_(remedy.empty() ? "" : fmt::format(" {}", remedy)),
+      root_(TreeMaker(-1).MakeTable(Parse(
+          text, file_, remedy.empty() ? " Correct the TOML." : remedy_))) {}
 
 std::string Document::Describe(const Place& place) const {
   if (place.override_index >= 0) {

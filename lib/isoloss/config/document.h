@@ -64,13 +64,13 @@ std::string Shown(const Node& node);
 
 class Document {
  public:
-  /// `file` is its name in messages.
-  /// Errors   ConfigError "FILE:LINE:COLUMN: what. `remedy`" if the text is no
+  /// `file` is its name in messages. `remedy`, if given, ends all of them.
+  /// Errors   ConfigError "FILE:LINE:COLUMN: what. Remedy." if the text is no
   ///          TOML, or if a dotted key has more than kMaxKeyParts parts (the
   ///          parser descends once for each and checks no depth), or the text
   ///          more than kMaxTomlBytes.
   Document(std::string_view text, std::string file,
-           std::string_view remedy = "Correct the TOML.");
+           std::string_view remedy = "");
 
   /// Sets a value as `text`, "section.key=value", says. The value is TOML, or
   /// one bare word that stands for a string.
@@ -82,11 +82,14 @@ class Document {
   const std::vector<std::string>& known_keys() const { return known_; }
 
   const Table& root() const { return root_; }
+  /// " Restore it." if it was given, else "".
+  const std::string& remedy() const { return remedy_; }
   /// "file:line:column", "--set text" or "file".
   std::string Describe(const Place& place) const;
 
  private:
   std::string file_;
+  std::string remedy_;
   Table root_;
   std::vector<std::string> overrides_;
   std::vector<std::string> known_;

@@ -54,9 +54,9 @@ const Node* Reader::Find(std::string_view key) {
 
 void Reader::Fail(std::string_view key, std::string_view message) const {
   const Entry* entry = table_->Find(key);
-  ThrowError(ErrorKind::kConfig, "{}: `{}` {}",
+  ThrowError(ErrorKind::kConfig, "{}: `{}` {}{}",
              document_->Describe(entry ? entry->node.place : place_),
-             Dotted(key), message);
+             Dotted(key), message, document_->remedy());
 }
 
 std::string Reader::Where(std::initializer_list<std::string_view> keys) const {
@@ -100,10 +100,10 @@ void Reader::RejectUnknown() const {
       hint = fmt::format(" Did you mean `{}`?", elsewhere);
     }
     ThrowError(ErrorKind::kConfig,
-               "{}: unknown key `{}`. Known keys{}{}: {}.{}",
+               "{}: unknown key `{}`. Known keys{}{}: {}.{}{}",
                document_->Describe(entry.place), dotted,
                section_.empty() ? "" : " of ", section_,
-               fmt::join(known_, ", "), hint);
+               fmt::join(known_, ", "), hint, document_->remedy());
   }
 }
 
