@@ -141,9 +141,7 @@ ExitCode Compare(const CompareArguments& arguments) {
   return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
 
-}  // namespace
-
-Action DeclareCompare(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   AddOption(app, "logs", arguments->files,
             "Two run logs (HDF5 or journals), two dumps of tensors, or two "
@@ -169,5 +167,13 @@ Action DeclareCompare(CLI::App& app) {
       "not");
   return [arguments] { return Compare(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_compare = {
+    "compare", "Compare two run logs; names the first step that differs",
+    "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
+    "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
+    &Declare};
 
 }  // namespace isoloss::cli

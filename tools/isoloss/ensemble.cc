@@ -107,9 +107,7 @@ Action DeclareBuild(CLI::App& app) {
   return [arguments] { return Build(*arguments); };
 }
 
-}  // namespace
-
-Action DeclareEnsemble(CLI::App& app) {
+Action Declare(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"build", "Train the members of an ensemble, side by side",
        "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
@@ -118,5 +116,13 @@ Action DeclareEnsemble(CLI::App& app) {
   Describe(app, "Null ensembles: good runs, whose spread sets limits");
   return DeclareCommands(app, kSubcommands);
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_ensemble = {
+    "ensemble", "Make a null ensemble: good runs, whose spread sets limits",
+    "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+    "--out benign.h5",
+    &Declare};
 
 }  // namespace isoloss::cli

@@ -9,7 +9,9 @@
 
 namespace isoloss::cli {
 
-Action DeclareExport(CLI::App& app) {
+namespace {
+
+Action Declare(CLI::App& app) {
   struct Arguments {
     campaign::ExportPlan plan;
     std::string format = "csv";
@@ -43,5 +45,13 @@ Action DeclareExport(CLI::App& app) {
     return ExitCode::kPass;
   };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_export = {
+    "export", "Write a run log as CSV or JSON lines",
+    "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
+    "--group parameters",
+    &Declare};
 
 }  // namespace isoloss::cli

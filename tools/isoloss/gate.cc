@@ -11,7 +11,9 @@
 
 namespace isoloss::cli {
 
-Action DeclareGate(CLI::App& app) {
+namespace {
+
+Action Declare(CLI::App& app) {
   struct Arguments {
     std::vector<std::filesystem::path> logs;
     std::vector<std::filesystem::path> against;
@@ -58,5 +60,11 @@ Action DeclareGate(CLI::App& app) {
         arguments->report, arguments->out);
   };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_gate = {
+    "gate", "Judge run logs: pass, fail, inconclusive or invalid",
+    "isoloss gate runs/mxfp8_vs_bf16/*.h5", &Declare};
 
 }  // namespace isoloss::cli

@@ -6,8 +6,9 @@
 #include "usage.h"
 
 namespace isoloss::cli {
+namespace {
 
-Action DeclareGolden(CLI::App& app) {
+Action Declare(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"check", "Run the experiments of goldens again and compare",
        "isoloss golden check --exact", DeclareGoldenCheck},
@@ -20,5 +21,11 @@ Action DeclareGolden(CLI::App& app) {
            "or replace them, with a reason");
   return DeclareCommands(app, kSubcommands);
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_golden = {
+    "golden", "Check or replace golden runs, whose every bit is kept",
+    "isoloss golden check --exact", &Declare};
 
 }  // namespace isoloss::cli

@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "commands.h"
 #include "experiment_arguments.h"
@@ -25,7 +26,20 @@
 #include "usage.h"
 
 namespace isoloss::cli {
+
+#define ISOLOSS_COMMAND(name) extern const Command kCommand_##name;
+#include "commands.def"
+#undef ISOLOSS_COMMAND
+
 namespace {
+
+std::vector<Command> Commands() {
+  return {
+#define ISOLOSS_COMMAND(name) kCommand_##name,
+#include "commands.def"
+#undef ISOLOSS_COMMAND
+  };
+}
 
 std::string VersionText() {
   const BuildInfo build = GetBuildInfo();
@@ -52,7 +66,7 @@ ExitCode Run(int argc, char** argv) {
   app.footer(campaign::kExitCodeHelp);
   UseHelpFormat(app);
   app.failure_message(UsageMessage);
-  const Action chosen = DeclareCommands(app, kCommands);
+  const Action chosen = DeclareCommands(app, Commands());
   RefuseFlagValues(app);
   try {
     app.parse(argc, argv);

@@ -35,8 +35,6 @@ ExitCode List(const ListArguments& arguments) {
   return ExitCode::kPass;
 }
 
-}  // namespace
-
 Action DeclareMutantsList(CLI::App& app) {
   auto arguments = std::make_shared<ListArguments>();
   AddOption(app, "--group", arguments->group, "Of this group only");
@@ -44,7 +42,7 @@ Action DeclareMutantsList(CLI::App& app) {
   return [arguments] { return List(*arguments); };
 }
 
-Action DeclareMutants(CLI::App& app) {
+Action Declare(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"list", "Print name, class, what it is and who reported it",
        "isoloss mutants list --group scale", DeclareMutantsList},
@@ -59,5 +57,11 @@ Action DeclareMutants(CLI::App& app) {
            "measure what a gate finds");
   return DeclareCommands(app, kSubcommands);
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_mutants = {
+    "mutants", "List the known bugs that can be planted in a run",
+    "isoloss mutants list --group scale", &Declare};
 
 }  // namespace isoloss::cli

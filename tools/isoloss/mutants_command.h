@@ -5,8 +5,6 @@
 
 namespace isoloss::cli {
 
-/// Lists them.
-Action DeclareMutantsList(CLI::App& app);
 /// Plants each of them and counts which ones a gate finds.
 Action DeclareMutantsRun(CLI::App& app);
 

@@ -114,9 +114,7 @@ ExitCode Parity(const Arguments& arguments) {
   return code;
 }
 
-}  // namespace
-
-Action DeclareParity(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   DeclareExperiment(app, arguments->source);
   AddOption(app, "--arm", arguments->arm,
@@ -133,5 +131,13 @@ Action DeclareParity(CLI::App& app) {
       "hierarchical: its bits depend on the ranks by design");
   return [arguments] { return Parity(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_parity = {
+    "parity", "Compare a run on many ranks with that on one, to the bit",
+    "isoloss parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
+    "--set parallel.ranks=8",
+    &Declare};
 
 }  // namespace isoloss::cli

@@ -162,9 +162,7 @@ ExitCode Probe(const Arguments& arguments) {
   return code;
 }
 
-}  // namespace
-
-Action DeclareProbe(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   DeclareExperiment(app, arguments->source);
   AddOption(app, "--arm", arguments->arm,
@@ -205,5 +203,12 @@ Action DeclareProbe(CLI::App& app) {
       "before its last step");
   return [arguments] { return Probe(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_probe = {
+    "probe", "Compare every tensor of an arm's first steps with an oracle",
+    "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+    &Declare};
 
 }  // namespace isoloss::cli

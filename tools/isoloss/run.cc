@@ -49,9 +49,7 @@ Json RunJson(const campaign::ExecutedRuns& executed,
   return json;
 }
 
-}  // namespace
-
-Action DeclareRun(CLI::App& app) {
+Action Declare(CLI::App& app) {
   struct Arguments : ExperimentArguments {
     std::string arm;
     bool print_steps = false;
@@ -159,5 +157,12 @@ Action DeclareRun(CLI::App& app) {
     return code;
   };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_run = {
+    "run", "Run arms of an experiment and write their logs; no verdict",
+    "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+    &Declare};
 
 }  // namespace isoloss::cli

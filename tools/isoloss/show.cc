@@ -147,9 +147,7 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
-}  // namespace
-
-Action DeclareShow(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<ShowArguments>();
   AddOption(app, "logs", arguments->logs,
             "Run logs, probe logs or null ensembles (HDF5), the journal "
@@ -172,5 +170,11 @@ Action DeclareShow(CLI::App& app) {
       .IntegerIn(0, kMostSteps);
   return [arguments] { return Show(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_show = {
+    "show", "Summarise run logs, probe logs and null ensembles",
+    "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", &Declare};
 
 }  // namespace isoloss::cli

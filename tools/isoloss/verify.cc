@@ -44,9 +44,7 @@ ExitCode Verify(const VerifyArguments& arguments) {
   return ReportVerdicts(*found.judgements, arguments.report, folder);
 }
 
-}  // namespace
-
-Action DeclareVerify(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app).Excludes("--dry-run");
@@ -68,5 +66,13 @@ Action DeclareVerify(CLI::App& app) {
             "Policy file (TOML) in place of the experiment's");
   return [arguments] { return Verify(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_verify = {
+    "verify", "Run all arms of an experiment, compare, judge, report",
+    "isoloss verify experiments/mxfp8_vs_bf16/experiment.toml "
+    "--set train.steps=600",
+    &Declare};
 
 }  // namespace isoloss::cli

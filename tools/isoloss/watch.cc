@@ -117,9 +117,7 @@ ExitCode Watch(const WatchArguments& arguments) {
                         : WatchLive(watched, arguments);
 }
 
-}  // namespace
-
-Action DeclareWatch(CLI::App& app) {
+Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<WatchArguments>();
   AddOption(app, "path", arguments->path,
             "Folder of runs, or the journal or log of one")
@@ -138,5 +136,11 @@ Action DeclareWatch(CLI::App& app) {
       "job has ended, or with Ctrl-C");
   return [arguments] { return Watch(*arguments); };
 }
+
+}  // namespace
+
+extern constinit const Command kCommand_watch = {
+    "watch", "Watch runs while they are made",
+    "isoloss watch runs/mxfp8_vs_bf16", &Declare};
 
 }  // namespace isoloss::cli
