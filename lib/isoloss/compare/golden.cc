@@ -29,12 +29,12 @@ void Add(const T& value, Digest& digest) {
 /// Visitor of the provenance and the graph that digests what equal runs share.
 class AttributeCollector {
  public:
-  explicit AttributeCollector(std::vector<ContentPart>& parts)
-      : parts_(parts) {}
+  AttributeCollector(int64_t version, std::vector<ContentPart>& parts)
+      : version_(version), parts_(parts) {}
 
   template <typename T>
   void Attribute(const runlog::Field& field, const T& value) {
-    if (!field.reproducible) return;
+    if (!field.reproducible || field.since > version_) return;
     Digest digest;
     Add(value, digest);
     parts_.push_back({field.name, DigestToHex(digest.Value())});
@@ -53,6 +53,7 @@ class AttributeCollector {
   }
 
  private:
+  int64_t version_;  // of the layout, which lacks what later ones brought
   std::vector<ContentPart>& parts_;
   const char* group_ = nullptr;
 };
@@ -155,7 +156,7 @@ std::string StepsText(const runlog::RunLog& log) {
 
 std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
   std::vector<ContentPart> parts;
-  AttributeCollector attributes(parts);
+  AttributeCollector attributes(log.schema_version, parts);
   runlog::VisitProvenance(attributes, log.provenance);
   runlog::VisitGraph(attributes, log.provenance.graph);
   for (const auto& group : runlog::Groups(log)) {
