@@ -4,8 +4,10 @@
 
 #include <cstdio>
 #include <span>
+#include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/atomic_file.h"
@@ -27,15 +29,25 @@ const char* Extension(runlog::ExportFormat format) {
 }
 
 /// Returns how many rows it wrote.
+/// The table of a group and its number of rows, if it may be written to `file`.
 template <typename Log>
-size_t ExportToFile(const Log& log, const std::string& group,
-                    const ExportPlan& plan, const fs::path& file) {
+std::pair<std::string, size_t> TableFor(const Log& log,
+                                        const std::string& group,
+                                        const ExportPlan& plan,
+                                        const fs::path& file) {
   std::string text;
   const size_t rows = runlog::ExportGroup(
       log, group, plan.format, [&](std::string_view line) { text += line; });
   CheckOutput(file, {plan.log}, "table of this group",
               plan.format == runlog::ExportFormat::kCsv ? HasFirstLineOf(text)
                                                         : HasFirstKeysOf(text));
+  return {std::move(text), rows};
+}
+
+template <typename Log>
+size_t ExportToFile(const Log& log, const std::string& group,
+                    const ExportPlan& plan, const fs::path& file) {
+  const auto [text, rows] = TableFor(log, group, plan, file);
   WriteFileAtomically(file, std::as_bytes(std::span(text)));
   return rows;
 }
@@ -51,9 +63,18 @@ void ExportAll(const Log& log, const fs::path& folder, const ExportPlan& plan) {
         "one with --out.",
         folder.string(), error.message());
   }
+  const auto file_of = [&](const std::string& group) {
+    return folder / fmt::format("{}.{}", group, Extension(plan.format));
+  };
+  // Nothing is written beside a file that may not be replaced.
   for (const runlog::GroupRows& group : runlog::GroupsOf(log)) {
-    const fs::path file =
-        folder / fmt::format("{}.{}", group.name, Extension(plan.format));
+    const fs::path file = file_of(group.name);
+    if (group.rows > 0 && fs::exists(file)) {
+      TableFor(log, group.name, plan, file);
+    }
+  }
+  for (const runlog::GroupRows& group : runlog::GroupsOf(log)) {
+    const fs::path file = file_of(group.name);
     if (group.rows == 0) continue;
     const size_t rows = ExportToFile(log, group.name, plan, file);
     fmt::print("{}: {} rows\n", Printable(file.string()), rows);
