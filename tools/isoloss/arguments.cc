@@ -118,31 +118,20 @@ Option AddOption(CLI::App& app, const std::string& name, T& value,
 }
 
 // What commands take.
-using std::filesystem::path;
-template Option AddOption(CLI::App&, const std::string&, int&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, int64_t&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, uint64_t&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, std::optional<double>&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&,
-                          std::optional<int64_t>&, const std::string&);
-template Option AddOption(CLI::App&, const std::string&, double&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, std::string&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, path&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, std::vector<int64_t>&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&, std::vector<uint64_t>&,
-                          const std::string&);
-template Option AddOption(CLI::App&, const std::string&,
-                          std::vector<std::string>&, const std::string&);
-template Option AddOption(CLI::App&, const std::string&, std::vector<path>&,
-                          const std::string&);
+using Text = const std::string&;
+using Path = std::filesystem::path;
+template Option AddOption(CLI::App&, Text, int&, Text);
+template Option AddOption(CLI::App&, Text, int64_t&, Text);
+template Option AddOption(CLI::App&, Text, uint64_t&, Text);
+template Option AddOption(CLI::App&, Text, double&, Text);
+template Option AddOption(CLI::App&, Text, std::optional<int64_t>&, Text);
+template Option AddOption(CLI::App&, Text, std::optional<double>&, Text);
+template Option AddOption(CLI::App&, Text, std::string&, Text);
+template Option AddOption(CLI::App&, Text, Path&, Text);
+template Option AddOption(CLI::App&, Text, std::vector<int64_t>&, Text);
+template Option AddOption(CLI::App&, Text, std::vector<uint64_t>&, Text);
+template Option AddOption(CLI::App&, Text, std::vector<std::string>&, Text);
+template Option AddOption(CLI::App&, Text, std::vector<Path>&, Text);
 
 Option AddFlag(CLI::App& app, const std::string& name, bool& value,
                const std::string& help) {
