@@ -332,8 +332,9 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   column("bytes_between_nodes", "byte", "Bytes between ranks of two nodes",
          exchange.bytes_between_nodes, Relation::kBytes);
   visitor.Column(
-      Field{"messages", "message", "Messages received", Domain::Count()}.Only(
-          When::kTransport),
+      Field{"messages", "message", "Messages received", Domain::Count()}
+          .Only(When::kTransport)
+          .On(Scope::kTraffic),
       exchange.messages);
   by_layer("assignments", "row", "(token, slot) pairs with an expert",
            rows.With(Relation::kAssignments), exchange.assignments);
