@@ -62,8 +62,11 @@ TEST(JobPool, TheFirstExceptionEndsTheOthers) {
 }
 
 TEST(JobPool, HasNothingToDoWithoutJobs) {
-  JobPool().Run(0, {2, 2}, kGoOn,
-                [](size_t, ThreadTeam&) { FAIL() << "there is no job"; });
+  // No more side by side than there are jobs.
+  for (const int side_by_side : {0, 2}) {
+    JobPool().Run(0, {2, side_by_side}, kGoOn,
+                  [](size_t, ThreadTeam&) { FAIL() << "there is no job"; });
+  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ namespace isoloss {
 
 void JobPool::Run(size_t jobs, const Crew& crew,
                   const std::function<bool()>& no_more, const Job& job) {
+  if (jobs == 0) return;  // maybe of an empty crew
   const auto work = [&](int worker) {
     try {
       ThreadTeam team(crew.workers / crew.side_by_side +
