@@ -11,14 +11,16 @@
 #include <unordered_map>
 #include <utility>
 
-#include "isoloss/compare/common_steps.h"
 #include "isoloss/compare/dump_difference.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
 
 using runlog::DumpedTensor;
 using runlog::GraphIndex;
+using runlog::MatchNames;
+using runlog::SharedName;
 using runlog::TensorDump;
 
 constexpr std::string_view kExpertIds = "expert_ids";
