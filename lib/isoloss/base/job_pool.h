@@ -26,9 +26,13 @@ class JobPool {
   /// Calls job(i, team) once for each i in [0, jobs), in ascending order on
   /// each worker, until `no_more` says so or a job throws. Returns when all
   /// that began have ended, and rethrows the first exception. To be called
-  /// once. Special  the crew of no jobs may be empty; the first few teams share
-  /// the threads that do not divide evenly. Exact    nothing may depend on
-  /// which worker runs a job, or when.
+  /// once.
+  ///
+  /// Special  the crew of no jobs may be empty; the first few teams share the
+  ///          threads that do not divide evenly.
+  /// Errors   what a job throws; std::system_error if the system gives no more
+  ///          threads: no further job begins then.
+  /// Exact    nothing may depend on which worker runs a job, or when.
   void Run(size_t jobs, const Crew& crew, const std::function<bool()>& no_more,
            const Job& job);
 

@@ -79,9 +79,12 @@ std::vector<T> GatherScalars(const Mesh& mesh, T mine) {
 void SumOver(const Mesh& mesh, std::span<const size_t> peers,
              std::span<const MatrixView<float>> gradients) {
   if (peers.size() == 1) return;
-  // Kept from step to step. Both belong to the thread that owns the transport.
-  static thread_local std::vector<float> flat;  // tensors, one after another
-  static thread_local std::vector<std::vector<float>> slices;  // one per peer
+  // Kept from step to step.
+  static thread_local std::vector<float> kept_flat;
+  static thread_local std::vector<std::vector<float>> kept_slices;
+  // Of this thread, for all: phases may run on other threads of the team.
+  std::vector<float>& flat = kept_flat;  // tensors, one after another
+  std::vector<std::vector<float>>& slices = kept_slices;  // one per peer
   flat.clear();
   for (const MatrixView<float>& gradient : gradients) {
     flat.insert(flat.end(), gradient.data(),

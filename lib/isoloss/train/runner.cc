@@ -23,6 +23,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/run_lock.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/mesh_setup.h"
@@ -327,7 +328,9 @@ std::string Run::Name() const {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
-  // Refuse what an hour's training would meet.
+  // Refuse what an hour's training would meet. A program may have changed the
+  // arms since the file was read.
+  ResolveRecipes(experiment);
   CheckReplays(experiment);
   CheckLaunch(experiment);
   std::vector<Run> runs;

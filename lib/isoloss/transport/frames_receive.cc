@@ -65,6 +65,8 @@ void FrameExchange::Handle(Parcel& parcel) {
     Refuse(peer, fmt::format("it goes from {} to {}", header.source,
                              header.destination));
   }
+  const std::string bad = PayloadDamage(parcel.span(), header.rows);
+  if (!bad.empty()) Refuse(peer, bad);
   switch (header.magic) {
     case Magic::kFrame:
       return HandleFrame(parcel, header);
@@ -87,8 +89,6 @@ void FrameExchange::Handle(Parcel& parcel) {
 
 void FrameExchange::HandleFrame(Parcel& parcel, const MessageHeader& header) {
   const int peer = parcel.peer;
-  const std::string damage = PayloadDamage(parcel.span(), header.rows);
-  if (!damage.empty()) Refuse(peer, damage);
   const uint64_t now = operation_.sequence;
   if (header.sequence < now || header.sequence > now + 1) {
     Refuse(peer, fmt::format("it is of {} (operation {}), a {} frame: you are "
