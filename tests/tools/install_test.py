@@ -75,6 +75,10 @@ class Installed(InFolder):
         self.assertGreater(len(headers), 200)
         self.assertEqual(missing, set())
 
+    def test_the_program_looks_for_nothing_where_it_was_built(self):
+        program = (self.prefix / "bin/isoloss").read_bytes()
+        self.assertNotIn(str(BUILD / "lib").encode(), program)
+
     def test_exported_targets_name_no_folder_of_this_checkout(self):
         for file in self.prefix.rglob("isoloss*.cmake"):
             self.assertNotIn(str(ROOT), file.read_text(), file)

@@ -117,7 +117,8 @@ class MpiTest(unittest.TestCase):
         self.assertTrue(reasons)
         # A launcher may continue the process to end it; then it has the others' reason.
         for reason in reasons.values():
-            self.assertIn("for process 2", reason)
+            # On a busy machine others may be late, too.
+            self.assertRegex(reason, r"for (process \d and )*process 2")
 
     def test_a_killed_process_ends_the_job(self):
         # The launcher may be faster than the deadline; then nobody is left to give a reason.

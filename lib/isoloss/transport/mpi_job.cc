@@ -60,20 +60,11 @@ const Library& ChooseLibrary(const Launch& launch) {
              wanted ? wanted : "");
 }
 
-/// Where modules may lie: beside an installed or built program, and where this
-/// build put them.
-std::vector<std::filesystem::path> ModuleFolders() {
-  if (const char* folder = std::getenv("ISOLOSS_MPI_MODULE_DIR")) {
-    return {folder};
-  }
-  std::vector<std::filesystem::path> folders;
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    folders.push_back(program.parent_path().parent_path() / "lib" / "isoloss");
-  }
-  folders.emplace_back(ISOLOSS_MPI_BUILD_DIR);
-  return folders;
+/// Where modules lie: beside the program, installed or built.
+std::filesystem::path ModuleFolder() {
+  if (const char* folder = std::getenv("ISOLOSS_MPI_MODULE_DIR")) return folder;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  return program.parent_path().parent_path() / "lib" / "isoloss";
 }
 
 std::string FileOf(const Library& library) {
@@ -81,35 +72,32 @@ std::string FileOf(const Library& library) {
 }
 
 const IsolossMpiModule& LoadModule(const Library& library) {
-  const std::string file = FileOf(library);
-  std::vector<std::string> tried;
-  for (const auto& folder : ModuleFolders()) {
-    const std::filesystem::path path = folder / file;
-    tried.push_back(path.string());
-    if (!std::filesystem::exists(path)) continue;
-    // Global: MPI libraries load plug-ins that look for the library's symbols.
-    void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
-    if (module == nullptr) {
-      ThrowError(ErrorKind::kTransport,
-                 "transport `mpi`: {} does not load: {}. Install the MPI "
-                 "library that it was built with (Debian: {}).",
-                 path.string(), dlerror(), library.package);
-    }
-    const auto* table = static_cast<const IsolossMpiModule*>(
-        dlsym(module, ISOLOSS_MPI_MODULE_SYMBOL));
-    if (table == nullptr ||
-        table->interface_version != ISOLOSS_MPI_INTERFACE_VERSION) {
-      ThrowError(ErrorKind::kTransport,
-                 "transport `mpi`: {} is of another version of isoloss. Build "
-                 "program and modules together.",
-                 path.string());
-    }
-    return *table;
+  const std::filesystem::path path = ModuleFolder() / FileOf(library);
+  if (!std::filesystem::exists(path)) {
+    ThrowError(ErrorKind::kConfig,
+               "transport `mpi`: this build has no module for {}: {} is not "
+               "there. Install {} (Debian), then configure and build again, or "
+               "say with ISOLOSS_MPI_MODULE_DIR where it is.",
+               library.launcher, path.string(), library.package);
   }
-  ThrowError(ErrorKind::kConfig,
-             "transport `mpi`: this build has no module for {}: {} is not "
-             "there. Install {} (Debian), then configure and build again.",
-             library.launcher, fmt::join(tried, " and "), library.package);
+  // Global: MPI libraries load plug-ins that look for the library's symbols.
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (module == nullptr) {
+    ThrowError(ErrorKind::kTransport,
+               "transport `mpi`: {} does not load: {}. Install the MPI "
+               "library that it was built with (Debian: {}).",
+               path.string(), dlerror(), library.package);
+  }
+  const auto* table = static_cast<const IsolossMpiModule*>(
+      dlsym(module, ISOLOSS_MPI_MODULE_SYMBOL));
+  if (table == nullptr ||
+      table->interface_version != ISOLOSS_MPI_INTERFACE_VERSION) {
+    ThrowError(ErrorKind::kTransport,
+               "transport `mpi`: {} is of another version of isoloss. Build "
+               "program and modules together.",
+               path.string());
+  }
+  return *table;
 }
 
 /// MPI_Init and MPI_Finalize wait for all processes, without limit. So a signal
@@ -170,10 +158,8 @@ uint64_t NextMpiRun() { return ++TheJob().runs; }
 std::vector<std::string> MpiModules() {
   std::vector<std::string> modules;
   for (const Library& library : kLibraries) {
-    for (const auto& folder : ModuleFolders()) {
-      if (!std::filesystem::exists(folder / FileOf(library))) continue;
+    if (std::filesystem::exists(ModuleFolder() / FileOf(library))) {
       modules.emplace_back(library.module);
-      break;
     }
   }
   return modules;
