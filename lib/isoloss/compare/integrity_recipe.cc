@@ -16,10 +16,10 @@ void ReportRecipe(const Run& run, Findings& findings) {
            "{}: no resolved recipe in /recipe, so nobody can tell whether "
            "recipe {} really ran.",
            Label(run), provenance.recipe);
-    return;
-  }
-  const runlog::GemmCounts asked = CountGemms(provenance.graph.recipe);
-  if (planned != asked.quantized || provenance.gemms_per_step != asked.all) {
+  } else if (const runlog::GemmCounts asked =
+                 CountGemms(provenance.graph.recipe);
+             planned != asked.quantized ||
+             provenance.gemms_per_step != asked.all) {
     Report(findings, Severity::kBad,
            "{}: recipe {} plans {} quantised GEMMs per step and {} in all, but "
            "/recipe gives formats to {} of {}. The recipe was not applied as "

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "isoloss/base/saturating.h"
 #include "isoloss/compare/first_divergence.h"
 
 namespace isoloss::gate {
@@ -199,8 +200,9 @@ void ReportBadSizes(const ProbeLog& log, const Steps& steps,
       if (!known || tensors.rows_of[*known] != kOfParameter) continue;
       const int64_t found = log.oracle.elements[row];
       const auto size = sizes.emplace(tensors.parameter[*known], found).first;
-      const int64_t due =
-          plain ? tensors.rows[*known] * tensors.columns[*known] : size->second;
+      const int64_t due = plain ? SaturatingMultiply(tensors.rows[*known],
+                                                     tensors.columns[*known])
+                                : size->second;
       if (found == due) continue;
       findings.push_back(
           fmt::format("{} has {} elements in step {} of case {}, but {} has {}",
@@ -208,7 +210,9 @@ void ReportBadSizes(const ProbeLog& log, const Steps& steps,
                       size->first, due));
     }
     int64_t parameters = 0;
-    for (const auto& [parameter, size] : sizes) parameters += size;
+    for (const auto& [parameter, size] : sizes) {
+      parameters = SaturatingAdd(parameters, size);
+    }
     if (plain && parameters != log.provenance.parameters) {
       findings.push_back(fmt::format(
           "weights have {} elements in step {} of case {}, but the model has "

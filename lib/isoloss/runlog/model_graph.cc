@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "isoloss/base/saturating.h"
 #include "isoloss/runlog/graph_schema.h"
 
 namespace isoloss::runlog {
@@ -136,9 +137,9 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
          {std::pair(&recipe.fprop_x, &recipe.fprop_w),
           std::pair(&recipe.dgrad_dy, &recipe.dgrad_w),
           std::pair(&recipe.wgrad_dy, &recipe.wgrad_x)}) {
-      counts.all += recipe.groups[i];
+      counts.all = SaturatingAdd(counts.all, recipe.groups[i]);
       if (!(*one)[i].empty() || !(*other)[i].empty()) {
-        counts.quantized += recipe.groups[i];
+        counts.quantized = SaturatingAdd(counts.quantized, recipe.groups[i]);
       }
     }
   }

@@ -129,7 +129,8 @@ runlog::Provenance DescribeWithoutModel(
   // Too small to share.
   ThreadTeam alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
-  provenance.graph = DescribeModel(experiment, arm);
+  provenance.graph =
+      probes::ColumnsOf(model::GraphOf(experiment.model), recipe);
   // What several processes compute alike counts once: a run may go on with
   // other processes.
   const runlog::GemmCounts gemms = CountGemms(provenance.graph.recipe);
