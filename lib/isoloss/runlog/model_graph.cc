@@ -14,6 +14,9 @@
 namespace isoloss::runlog {
 namespace {
 
+constexpr std::string_view kKinds[] = {"weight",   "activation", "output",
+                                       "gradient", "dgrad",      "wgrad",
+                                       "update",   "parameter",  "expert_ids"};
 constexpr std::string_view kPhases[] = {"forward", "backward", "optimizer"};
 constexpr std::string_view kUnits[] = {"tokens", "expert_tokens", "parameter"};
 
@@ -58,6 +61,10 @@ std::string WrongTensors(const GraphColumns& tensors) {
           "{} name `{}`, module `{}` and kind `{}`, but the name must be "
           "<module>_<kind> and stand there once",
           where, tensors.name[i], tensors.module[i], tensors.kind[i]);
+    }
+    if (!IsOneOf(kKinds, tensors.kind[i])) {
+      return fmt::format("{} kind `{}`, but it must be one of {}", where,
+                         tensors.kind[i], fmt::join(kKinds, ", "));
     }
     if (!IsOneOf(kPhases, tensors.phase[i]) ||
         !IsOneOf(kUnits, tensors.rows_of[i])) {
