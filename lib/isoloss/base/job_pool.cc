@@ -1,5 +1,6 @@
 #include "isoloss/base/job_pool.h"
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -7,11 +8,12 @@ namespace isoloss {
 
 void JobPool::Run(size_t jobs, const Crew& crew,
                   const std::function<bool()>& no_more, const Job& job) {
-  if (jobs == 0) return;  // maybe of an empty crew
+  // A crew that was measured by the jobs is empty if there are none.
+  const int side_by_side = std::max(1, crew.side_by_side);
   const auto work = [&](int worker) {
     try {
-      ThreadTeam team(crew.workers / crew.side_by_side +
-                      (worker < crew.workers % crew.side_by_side ? 1 : 0));
+      ThreadTeam team(crew.workers / side_by_side +
+                      (worker < crew.workers % side_by_side ? 1 : 0));
       while (!failed() && !no_more()) {
         const size_t next = next_.fetch_add(1);
         if (next >= jobs) return;
@@ -23,7 +25,7 @@ void JobPool::Run(size_t jobs, const Crew& crew,
   };
   std::vector<std::thread> threads;
   try {
-    for (int i = 1; i < crew.side_by_side; ++i) threads.emplace_back(work, i);
+    for (int i = 1; i < side_by_side; ++i) threads.emplace_back(work, i);
   } catch (...) {  // the system gives no more threads
     Fail();
   }

@@ -253,9 +253,7 @@ class Runner {
 
   std::vector<fs::path> Execute() {
     pool_.Run(
-        runs_.size(),
-        // Those that are kept want no thread of their own.
-        CrewFor(experiment_, std::max<size_t>(1, MissingOf(kept_))),
+        runs_.size(), CrewFor(experiment_, MissingOf(kept_)),
         [this] { return NoMoreRuns(); },
         [this](size_t run, ThreadTeam& team) {
           if (!kept_[run] || IsShared()) ExecuteOne(run, team);
