@@ -164,17 +164,21 @@ void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
   }
 }
 
-/// Where the scores of each router stand in /tensors, in the order of the MoE
-/// layers: a choice of experts reads them.
-std::vector<int64_t> PlacesOfScores(const ProbeLog& log) {
+/// Where the scores of each router stand in /tensors: a choice of experts reads
+/// them.
+std::set<int64_t> PlacesOfScores(const ProbeLog& log) {
   const GraphIndex graph(log.provenance.graph);
-  std::vector<int64_t> places;
+  std::set<std::string_view> scores;
   for (size_t i = 0; i < graph.tensors().kind.size(); ++i) {
     if (graph.tensors().kind[i] != "expert_ids") continue;
     for (const int64_t input : graph.InputsOf(i)) {
-      const auto found = std::ranges::find(
-          log.tensors, graph.tensors().name[static_cast<size_t>(input)]);
-      places.push_back(found - log.tensors.begin());
+      scores.insert(graph.tensors().name[static_cast<size_t>(input)]);
+    }
+  }
+  std::set<int64_t> places;
+  for (size_t i = 0; i < log.tensors.size(); ++i) {
+    if (scores.erase(log.tensors[i]) > 0) {
+      places.insert(static_cast<int64_t>(i));
     }
   }
   return places;
@@ -194,9 +198,9 @@ void CheckRoutedTokens(const ProbeLog& log,
   // By case and step: the tokens of each layer, in the order of the layers.
   std::map<std::pair<int64_t, int64_t>, std::vector<int64_t>> scored;
   const auto& oracle = log.oracle;
-  const std::vector<int64_t> of_scores = PlacesOfScores(log);
+  const std::set<int64_t> of_scores = PlacesOfScores(log);
   for (size_t i = 0; i < oracle.step.size(); ++i) {
-    if (std::ranges::count(of_scores, oracle.tensor[i]) == 0) continue;
+    if (!of_scores.contains(oracle.tensor[i])) continue;
     scored[{oracle.probe_case[i], oracle.step[i]}].push_back(
         oracle.elements[i]);
   }

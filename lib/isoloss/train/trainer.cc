@@ -44,7 +44,9 @@ probes::ProbeOptions ProbeOptionsOf(const Experiment& experiment,
     options.dump_steps.assign(log.dump_steps.begin(), log.dump_steps.end());
     options.dump_folder = files->paths.folder / runlog::kDumpFolder;
     options.run_name = files->paths.name;
-    options.graph = DescribeModel(experiment, arm);
+    if (!log.dump_tensors.empty()) {
+      options.graph = DescribeModel(experiment, arm);
+    }
   }
   return options;
 }
