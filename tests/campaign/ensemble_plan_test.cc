@@ -4,9 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
-#include <functional>
 
-#include "isoloss/base/error.h"
+#include "expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
@@ -14,7 +13,6 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class EnsemblePlanTest : public ::testing::Test {
@@ -25,16 +23,6 @@ class EnsemblePlanTest : public ::testing::Test {
     request_.runs = 3;
     request_.out = folder_.path() / "null.h5";
     request_.probe_steps = {1, 2};
-  }
-  static void ExpectRefused(const std::function<void()>& act,
-                            const std::string& words) {
-    try {
-      act();
-      ADD_FAILURE() << "nothing was refused";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    }
   }
 
   testing::TemporaryFolder folder_;

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-
-#include "isoloss/base/error.h"
+#include "expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
@@ -13,23 +11,12 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class KillMatrixPlanTest : public ::testing::Test {
  protected:
   KillMatrixPlanTest() {
     plan_.experiment = TinyExperiment(folder_.path());
     plan_.arm = plan_.experiment.arms.back();
-  }
-  static void ExpectRefused(const std::function<void()>& act,
-                            const std::string& words) {
-    try {
-      act();
-      ADD_FAILURE() << "nothing was refused";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    }
   }
 
   testing::TemporaryFolder folder_;
