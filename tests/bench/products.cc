@@ -31,14 +31,14 @@ const char* PackingName(Packing packing) {
   return packing == Packing::kInCall ? "in_call" : "prepacked";
 }
 
-const formats::MxSpec& Mxfp8() {
-  static const formats::MxSpec kSpec{&formats::FormatByName("e4m3")};
+const formats::Quantization& Mxfp8() {
+  static const formats::Quantization kSpec{&formats::FormatByName("e4m3")};
   return kSpec;
 }
 
 namespace {
 
-const formats::MxSpec* SpecOf(Precision precision) {
+const formats::Quantization* SpecOf(Precision precision) {
   return precision == Precision::kMxfp8 ? &Mxfp8() : nullptr;
 }
 
@@ -64,7 +64,7 @@ LinearProduct::LinearProduct(const GemmSize& size, uint64_t stream)
 
 kernels::GemmProblem LinearProduct::Problem(Precision precision,
                                             Packing packing) {
-  const formats::MxSpec* mx = SpecOf(precision);
+  const formats::Quantization* mx = SpecOf(precision);
   kernels::GemmProblem problem;
   problem.a = {.values = x_.view(), .mx = mx};
   if (packing == Packing::kBeforehand) {
@@ -87,7 +87,7 @@ WeightGradient::WeightGradient(const GemmSize& size)
 }
 
 kernels::GemmProblem WeightGradient::Problem(Precision precision) {
-  const formats::MxSpec* mx = SpecOf(precision);
+  const formats::Quantization* mx = SpecOf(precision);
   kernels::GemmProblem problem;
   problem.a = {dy_.view(), kernels::Contraction::kRows, mx};
   problem.b = {x_.view(), kernels::Contraction::kRows, mx};

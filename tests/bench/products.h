@@ -32,7 +32,7 @@ const char* PrecisionName(Precision precision);  ///< "bf16", "mxfp8"
 const char* PackingName(Packing packing);        ///< "in_call", "prepacked"
 
 /// The operand format of the recipe mxfp8_rceil.
-const formats::MxSpec& Mxfp8();
+const formats::Quantization& Mxfp8();
 
 Matrix<float> Bf16Noise(size_t rows, size_t cols, uint64_t stream);
 

@@ -20,7 +20,7 @@
 namespace isoloss::bench {
 namespace {
 
-using Quantize = void (*)(MatrixView<const float>, const formats::MxSpec&,
+using Quantize = void (*)(MatrixView<const float>, const formats::Quantization&,
                           MatrixView<float>, ThreadTeam&);
 
 /// Square matrices: 256 KB, with the result half a megabyte, is inside L2; 256
@@ -29,7 +29,7 @@ constexpr size_t kInL2 = 256;
 constexpr size_t kInMemory = 8192;
 
 void OneMatrix(benchmark::State& state, Quantize quantize,
-               const formats::MxSpec& spec, size_t side) {
+               const formats::Quantization& spec, size_t side) {
   const Matrix<float> source = Bf16Noise(side, side, 0);
   Matrix<float> out(side, side);
   ThreadTeam team(1);
@@ -47,11 +47,11 @@ void OneMatrix(benchmark::State& state, Quantize quantize,
 }
 
 void Register(const std::string& what, Quantize quantize,
-              const std::string& element, formats::ScaleMode mode, size_t side,
+              const std::string& element, formats::ScaleRule mode, size_t side,
               int rounds) {
-  const formats::MxSpec spec = {&formats::FormatByName(element), mode};
+  const formats::Quantization spec = {&formats::FormatByName(element), mode};
   benchmark::RegisterBenchmark(
-      fmt::format("{}/{}_{}", what, element, formats::ScaleModeName(mode))
+      fmt::format("{}/{}_{}", what, element, formats::ScaleRuleName(mode))
           .c_str(),
       [=](benchmark::State& state) { OneMatrix(state, quantize, spec, side); })
       ->UseManualTime()
@@ -59,18 +59,18 @@ void Register(const std::string& what, Quantize quantize,
 }
 
 void RegisterAll(int rounds) {
-  using formats::ScaleMode;
+  using formats::ScaleRule;
   const auto rows = kernels::QuantizeDequantize;
   const auto transposing = kernels::QuantizeDequantizeTransposed;
-  for (const auto mode : {ScaleMode::kFloor, ScaleMode::kCeil, ScaleMode::kEven,
-                          ScaleMode::kRceil}) {
+  for (const auto mode : {ScaleRule::kFloor, ScaleRule::kCeil, ScaleRule::kEven,
+                          ScaleRule::kRceil}) {
     Register("rows_l2", rows, "e4m3", mode, kInL2, rounds);
     Register("transposing_l2", transposing, "e4m3", mode, kInL2, rounds);
   }
-  Register("rows_l2", rows, "e5m2", ScaleMode::kRceil, kInL2, rounds);
-  Register("transposing_l2", transposing, "e5m2", ScaleMode::kRceil, kInL2,
+  Register("rows_l2", rows, "e5m2", ScaleRule::kRceil, kInL2, rounds);
+  Register("transposing_l2", transposing, "e5m2", ScaleRule::kRceil, kInL2,
            rounds);
-  Register("rows_memory", rows, "e4m3", ScaleMode::kRceil, kInMemory, rounds);
+  Register("rows_memory", rows, "e4m3", ScaleRule::kRceil, kInMemory, rounds);
 }
 
 }  // namespace

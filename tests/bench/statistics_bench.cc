@@ -27,7 +27,7 @@ void Statistics(benchmark::State& state, bool quantized, int threads) {
   const Matrix<float> x = Bf16Noise(kTokens, kWidth, 0);
   const Matrix<float> w = Bf16Noise(kWidth, kWidth, 1);
   Matrix<float> y(kTokens, kWidth);
-  const formats::MxSpec spec = {&formats::FormatByName("e4m3")};
+  const formats::Quantization spec = {&formats::FormatByName("e4m3")};
   model::Tensor tensor;
   tensor.values = x.view();
   if (quantized) tensor.rowwise = tensor.columnwise = &spec;

@@ -31,7 +31,7 @@ runlog::TensorDump Sample(const std::string& module) {
   tensor.segment_ends = {kRows};
   const formats::MxMatrix mx = formats::QuantizeMx(
       {tensor.values.data(), kRows, kCols},
-      {&formats::FormatByName("e4m3"), formats::ScaleMode::kRceil});
+      {&formats::FormatByName("e4m3"), formats::ScaleRule::kRceil});
   tensor.format_rowwise = "e4m3";
   tensor.codes_rowwise.assign(mx.codes.data(),
                               mx.codes.data() + mx.codes.size());

@@ -42,7 +42,7 @@ constexpr formats::Format kE3m4 = {
 };
 
 precision::Recipe E3m4Recipe() {
-  const formats::MxSpec operand = {&kE3m4, formats::ScaleMode::kRceil};
+  const formats::Quantization operand = {&kE3m4, formats::ScaleRule::kRceil};
   precision::Recipe recipe;
   recipe.name = "e3m4_rceil";
   recipe.summary = "MX blocks of E3M4 in all three products";

@@ -133,9 +133,9 @@ TEST(Payload, Bf16RoundsToNearestEven) {
 }
 
 TEST(Payload, MxRoundTripIsTheOperandOfAQuantisedGemm) {
-  const formats::MxSpec spec{&formats::FormatByName("e4m3"),
-                             formats::ScaleMode::kRceil,
-                             formats::NonFinitePolicy::kBlockNan};
+  const formats::Quantization spec{&formats::FormatByName("e4m3"),
+                                   formats::ScaleRule::kRceil,
+                                   formats::NonFinitePolicy::kBlockNan};
   const Payload& mx = PayloadByName("mx1x32", Rounding::kBf16);
   ThreadTeam team(1);
   for (const size_t width : kWidths) {

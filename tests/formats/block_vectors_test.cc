@@ -19,13 +19,13 @@ namespace {
 using isoloss::testing::H5File;
 
 struct TorchaoMode {
-  ScaleMode mode;
+  ScaleRule mode;
   const char* name;
 };
-constexpr TorchaoMode kTorchaoModes[] = {{ScaleMode::kFloor, "FLOOR"},
-                                         {ScaleMode::kCeil, "CEIL"},
-                                         {ScaleMode::kEven, "EVEN"},
-                                         {ScaleMode::kRceil, "RCEIL"}};
+constexpr TorchaoMode kTorchaoModes[] = {{ScaleRule::kFloor, "FLOOR"},
+                                         {ScaleRule::kCeil, "CEIL"},
+                                         {ScaleRule::kEven, "EVEN"},
+                                         {ScaleRule::kRceil, "RCEIL"}};
 
 class BlockVectors : public ::testing::TestWithParam<const Format*> {
  protected:
@@ -58,7 +58,8 @@ TEST_P(BlockVectors, EveryScaleModeIsTorchaos) {
   for (const TorchaoMode& torchao : kTorchaoModes) {
     const std::string group =
         fmt::format("torchao/{}/{}/", name(), torchao.name);
-    const MxSpec spec{&format(), torchao.mode, NonFinitePolicy::kBlockNan};
+    const Quantization spec{&format(), torchao.mode,
+                            NonFinitePolicy::kBlockNan};
 
     const MxMatrix q = QuantizeMx(View(x), spec);
     const Matrix<float> values = DequantizeMx(q, format());
@@ -69,8 +70,8 @@ TEST_P(BlockVectors, EveryScaleModeIsTorchaos) {
       return format().has_nan() || q.scales(row, 0) != 255;
     });
     // The README stores values for all modes of FP8, for two of the others.
-    if (format().has_nan() || torchao.mode == ScaleMode::kFloor ||
-        torchao.mode == ScaleMode::kRceil) {
+    if (format().has_nan() || torchao.mode == ScaleRule::kFloor ||
+        torchao.mode == ScaleRule::kRceil) {
       ExpectMatrix(file, group + "dq", values);
     }
   }
@@ -80,7 +81,8 @@ TEST_P(BlockVectors, OperandDefinitionGivesTorchaosValues) {
   const H5File file = OpenVectors("blocks.h5");
   const auto x = file.Read<float>("x");
   for (const TorchaoMode& torchao : {kTorchaoModes[0], kTorchaoModes[3]}) {
-    const MxSpec spec{&format(), torchao.mode, NonFinitePolicy::kBlockNan};
+    const Quantization spec{&format(), torchao.mode,
+                            NonFinitePolicy::kBlockNan};
     Matrix<float> values(x.rows(), x.cols());
 
     for (size_t row = 0; row < x.rows(); ++row) {
@@ -100,7 +102,8 @@ TEST_P(BlockVectors, FloorIsGfloatsWhereTheBlockIsFinite) {
   const auto x = file.Read<float>("x");
   const auto status = file.Read<uint8_t>("gfloat/" + name() + "/status");
   const std::vector<bool> finite = FiniteRows(View(x));
-  const MxSpec spec{&format(), ScaleMode::kFloor, NonFinitePolicy::kBlockNan};
+  const Quantization spec{&format(), ScaleRule::kFloor,
+                          NonFinitePolicy::kBlockNan};
 
   const MxMatrix q = QuantizeMx(View(x), spec);
 
@@ -118,7 +121,8 @@ TEST_P(BlockVectors, FloorValuesAreMicroxcalingsWhereItHasNoKnownFault) {
   const std::string group = "microxcaling/" + name() + "/even/";
   const auto deviates = file.Read<uint8_t>(group + "deviates");
   const std::vector<bool> finite = FiniteRows(View(x));
-  const MxSpec spec{&format(), ScaleMode::kFloor, NonFinitePolicy::kBlockNan};
+  const Quantization spec{&format(), ScaleRule::kFloor,
+                          NonFinitePolicy::kBlockNan};
 
   const Matrix<float> values =
       DequantizeMx(QuantizeMx(View(x), spec), format());
@@ -134,8 +138,8 @@ TEST(TeVectors, TePolicyIsTransformerEngines) {
   const std::set<std::string> names = Groups(file, "te", "");
   ASSERT_FALSE(names.empty());
   for (const std::string& name : names) {
-    const MxSpec spec{&FormatByName(name), ScaleMode::kRceil,
-                      NonFinitePolicy::kTe};
+    const Quantization spec{&FormatByName(name), ScaleRule::kRceil,
+                            NonFinitePolicy::kTe};
 
     const MxMatrix q = QuantizeMx(View(x), spec);
 
@@ -183,7 +187,8 @@ TEST(E8m0Vectors, RoundingUpIsTheCastOfTorchaoAndTransformerEngine) {
 
 TEST_P(BlockVectors, RceilIsTheRoundedUpQuotientOfEveryE8m0Input) {
   const auto in = OpenVectors("casts.h5").Read<uint32_t>("e8m0/in_bits");
-  const MxSpec spec{&format(), ScaleMode::kRceil, NonFinitePolicy::kBlockNan};
+  const Quantization spec{&format(), ScaleRule::kRceil,
+                          NonFinitePolicy::kBlockNan};
   const float reciprocal = 1.0f / MaxFinite(format());
 
   Comparison comparison;
@@ -203,7 +208,8 @@ TEST_P(BlockVectors, RceilIsTheRoundedUpQuotientOfEveryE8m0Input) {
 TEST_P(BlockVectors, RceilIsTheRoundedUpQuotientWhereItsRuleBends) {
   // All exponents, and mantissas on both sides of every place where the integer
   // rule changes: 0, half, and the largest value's own mantissa.
-  const MxSpec spec{&format(), ScaleMode::kRceil, NonFinitePolicy::kBlockNan};
+  const Quantization spec{&format(), ScaleRule::kRceil,
+                          NonFinitePolicy::kBlockNan};
   const float reciprocal = 1.0f / MaxFinite(format());
   const uint32_t bend = format().max_mantissa_field();
   for (uint32_t exponent = 0; exponent < 255; ++exponent) {

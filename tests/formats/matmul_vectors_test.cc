@@ -49,7 +49,7 @@ Views ReadViews(const H5File& file, const std::string& group) {
 
 /// Quantises `values` in place and compares with q/<view>.
 void QuantizeView(const H5File& file, const std::string& view,
-                  const MxSpec& spec, Matrix<float>& values) {
+                  const Quantization& spec, Matrix<float>& values) {
   const MxMatrix q = QuantizeMx(values.view(), spec);
   ExpectMatrix(file, view + "/scale", q.scales);
   ExpectMatrix(file, view + "/codes", q.codes);
@@ -77,9 +77,9 @@ const Format& FormatOf(const std::string& operand, const std::string& formats) {
       std::string_view(padded).substr(first, padded.find(' ', first) - first));
 }
 
-ScaleMode ModeOf(std::string name) {
+ScaleRule ModeOf(std::string name) {
   for (char& c : name) c = static_cast<char>(std::tolower(c));
-  return ScaleModeByName(name);
+  return ScaleRuleByName(name);
 }
 
 TEST(MatmulVectors, SixViewsAndTheirProductsAreTorchaos) {
@@ -89,10 +89,10 @@ TEST(MatmulVectors, SixViewsAndTheirProductsAreTorchaos) {
   for (const std::string& group : groups) {
     SCOPED_TRACE(group);
     const std::string formats = file.StringAttribute("formats", group);
-    const ScaleMode mode = ModeOf(file.StringAttribute("scale_mode", group));
+    const ScaleRule mode = ModeOf(file.StringAttribute("scale_mode", group));
     const auto spec = [&](const std::string& operand) {
-      return MxSpec{&FormatOf(operand, formats), mode,
-                    NonFinitePolicy::kBlockNan};
+      return Quantization{&FormatOf(operand, formats), mode,
+                          NonFinitePolicy::kBlockNan};
     };
     Views v = ReadViews(file, group);
 
@@ -128,8 +128,8 @@ TEST(MatmulVectors, Bf16OperandsAreUnchangedByRoundingAndGiveTheChain) {
 /// Quantised and dequantised along rows (FLOOR, microxcaling's rule).
 Matrix<float> FloorOperand(const Matrix<float>& values,
                            std::string_view element) {
-  const MxSpec spec{&FormatByName(element), ScaleMode::kFloor,
-                    NonFinitePolicy::kBlockNan};
+  const Quantization spec{&FormatByName(element), ScaleRule::kFloor,
+                          NonFinitePolicy::kBlockNan};
   return DequantizeMx(QuantizeMx(values.view(), spec), *spec.element);
 }
 

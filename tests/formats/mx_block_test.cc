@@ -22,18 +22,18 @@ using ::testing::ThrowsMessage;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr ScaleMode kAllModes[] = {ScaleMode::kFloor, ScaleMode::kCeil,
-                                   ScaleMode::kEven, ScaleMode::kRceil};
+constexpr ScaleRule kAllModes[] = {ScaleRule::kFloor, ScaleRule::kCeil,
+                                   ScaleRule::kEven, ScaleRule::kRceil};
 
 float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
 uint32_t ToBits(float value) { return std::bit_cast<uint32_t>(value); }
 
-MxSpec Spec(std::string_view element, ScaleMode mode,
-            NonFinitePolicy policy = NonFinitePolicy::kBlockNan) {
+Quantization Spec(std::string_view element, ScaleRule mode,
+                  NonFinitePolicy policy = NonFinitePolicy::kBlockNan) {
   return {&FormatByName(element), mode, policy};
 }
 
-MxMatrix QuantizeRow(std::span<const float> values, const MxSpec& spec) {
+MxMatrix QuantizeRow(std::span<const float> values, const Quantization& spec) {
   return QuantizeMx({values.data(), 1, values.size()}, spec);
 }
 
@@ -77,8 +77,8 @@ TEST(QuantizeMx, ReproducesTorchaosTableOfE4m3Blocks) {
     std::vector<float> block = row.head;
     block.resize(kMxBlockSize, 0.0f);
 
-    const MxMatrix floor = QuantizeRow(block, Spec("e4m3", ScaleMode::kFloor));
-    const MxMatrix rceil = QuantizeRow(block, Spec("e4m3", ScaleMode::kRceil));
+    const MxMatrix floor = QuantizeRow(block, Spec("e4m3", ScaleRule::kFloor));
+    const MxMatrix rceil = QuantizeRow(block, Spec("e4m3", ScaleRule::kRceil));
 
     EXPECT_EQ(floor.scales(0, 0), row.floor_scale);
     EXPECT_EQ(rceil.scales(0, 0), row.rceil_scale);
@@ -96,8 +96,8 @@ TEST(MxScale, CeilAndRceilDifferBelowTheLargestValue) {
   // torchao issue 2035.
   const float amax = 150.0f;
 
-  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleMode::kRceil)), 126);
-  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleMode::kCeil)), 127);
+  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleRule::kRceil)), 126);
+  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleRule::kCeil)), 127);
 }
 
 TEST(E8m0, EveryByteIsItsPowerOfTwoAndReciprocal) {
@@ -117,7 +117,7 @@ float RoundsUpToTwoTo128(const Format& element) {
   return (2.0f - std::ldexp(1.0f, -element.mantissa_bits - 1)) * 0x1p127f;
 }
 
-float QuantizedDequantized(float value, const MxSpec& spec) {
+float QuantizedDequantized(float value, const Quantization& spec) {
   float result = 0.0f;
   QuantizeDequantizeBlock({&value, 1}, spec, {&result, 1});
   return result;
@@ -128,22 +128,23 @@ TEST(MxCorner, AScaleRoundedUpDequantizesToInfinityNearFltMax) {
     SCOPED_TRACE(element->name);
     const float edge = RoundsUpToTwoTo128(*element);
     const float below = std::nextafter(edge, 0.0f);
-    for (const ScaleMode mode : {ScaleMode::kCeil, ScaleMode::kRceil}) {
-      const MxSpec spec{element, mode, NonFinitePolicy::kBlockNan};
+    for (const ScaleRule mode : {ScaleRule::kCeil, ScaleRule::kRceil}) {
+      const Quantization spec{element, mode, NonFinitePolicy::kBlockNan};
       EXPECT_EQ(QuantizedDequantized(edge, spec), kInfinity);
       EXPECT_EQ(QuantizedDequantized(-edge, spec), -kInfinity);
       EXPECT_TRUE(std::isfinite(QuantizedDequantized(below, spec)));
     }
     const float largest = std::numeric_limits<float>::max();
     EXPECT_TRUE(std::isfinite(QuantizedDequantized(
-        largest, {element, ScaleMode::kFloor, NonFinitePolicy::kBlockNan})));
+        largest, {element, ScaleRule::kFloor, NonFinitePolicy::kBlockNan})));
   }
 }
 
 TEST(MxCorner, BEvenMakesAFiniteBlockNanNearFltMax) {
   for (const Format* element : AllFormats()) {
     SCOPED_TRACE(element->name);
-    const MxSpec spec{element, ScaleMode::kEven, NonFinitePolicy::kBlockNan};
+    const Quantization spec{element, ScaleRule::kEven,
+                            NonFinitePolicy::kBlockNan};
     const float edge = RoundsUpToTwoTo128(*element);
     const float below = std::nextafter(edge, 0.0f);
 
@@ -161,8 +162,8 @@ TEST(MxCorner, CDSubnormalInputsUnderTheLeastScaleAreKept) {
       const float value = Decode(*element, code) * 0x1p-127f;
       if (value == 0.0f || value / 0x1p-127f != Decode(*element, code))
         continue;
-      for (const ScaleMode mode : {ScaleMode::kFloor, ScaleMode::kRceil}) {
-        const MxSpec spec{element, mode, NonFinitePolicy::kBlockNan};
+      for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kRceil}) {
+        const Quantization spec{element, mode, NonFinitePolicy::kBlockNan};
         const float values[] = {value, -value};
 
         const MxMatrix q = QuantizeRow(values, spec);
@@ -179,7 +180,7 @@ TEST(MxCorner, EScaleComesFromTheUnroundedMaximum) {
   // In BF16 the maximum would be 512, one exponent higher.
   const float amax = FromBits(0x43FFFFFF);
 
-  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleMode::kFloor)), 127);
+  EXPECT_EQ(MxScale({&amax, 1}, Spec("e4m3", ScaleRule::kFloor)), 127);
 }
 
 TEST(MxCorner, FPartialBlockEqualsOnePaddedWithZeros) {
@@ -193,7 +194,7 @@ TEST(MxCorner, FPartialBlockEqualsOnePaddedWithZeros) {
     }
     std::vector<float> padded = values;
     padded.resize((length + 31) / 32 * 32, 0.0f);
-    for (const ScaleMode mode : kAllModes) {
+    for (const ScaleRule mode : kAllModes) {
       const MxMatrix partial = QuantizeRow(values, Spec("e4m3", mode));
       const MxMatrix whole = QuantizeRow(padded, Spec("e4m3", mode));
 
@@ -212,9 +213,9 @@ TEST(MxCorner, FPartialBlockEqualsOnePaddedWithZeros) {
 
 TEST(NonFinitePolicy, BlockNanMakesTheWholeBlockNanWhateverIsBad) {
   for (const Format* element : AllFormats()) {
-    for (const ScaleMode mode : kAllModes) {
+    for (const ScaleRule mode : kAllModes) {
       for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
-        const MxSpec spec{element, mode, NonFinitePolicy::kBlockNan};
+        const Quantization spec{element, mode, NonFinitePolicy::kBlockNan};
         const std::vector<float> block = {1.0f, bad, -2.0f};
         std::vector<float> values(block.size());
 
@@ -238,13 +239,13 @@ TEST(NonFinitePolicy, TeKeepsTheNanAloneAndSaturatesTheInfinity) {
   const float all_nan[] = {kNan, kNan};
 
   const MxMatrix fp8 =
-      QuantizeRow(with_nan, Spec("e4m3", ScaleMode::kRceil, policy));
+      QuantizeRow(with_nan, Spec("e4m3", ScaleRule::kRceil, policy));
   const MxMatrix fp4 =
-      QuantizeRow(with_nan, Spec("e2m1", ScaleMode::kRceil, policy));
+      QuantizeRow(with_nan, Spec("e2m1", ScaleRule::kRceil, policy));
   const MxMatrix infinite =
-      QuantizeRow(with_infinity, Spec("e4m3", ScaleMode::kRceil, policy));
+      QuantizeRow(with_infinity, Spec("e4m3", ScaleRule::kRceil, policy));
   const MxMatrix nan =
-      QuantizeRow(all_nan, Spec("e4m3", ScaleMode::kRceil, policy));
+      QuantizeRow(all_nan, Spec("e4m3", ScaleRule::kRceil, policy));
 
   const auto codes = [](const MxMatrix& q) {
     return std::vector<int>(q.codes.data(), q.codes.data() + q.codes.size());
@@ -273,12 +274,12 @@ TEST(QuantizeMx, WorstErrorOfTheBlockMaximumMatchesTheDerivedBound) {
     const double largest = static_cast<double>(MaxFinite(*element));
     const double two_p = std::ldexp(1.0, element->emax + 1);
     const double saturation = 1.0 - largest / two_p;
-    for (const ScaleMode mode : {ScaleMode::kFloor, ScaleMode::kRceil}) {
+    for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kRceil}) {
       SCOPED_TRACE(std::string(element->name) + " " +
-                   std::string(ScaleModeName(mode)));
+                   std::string(ScaleRuleName(mode)));
       // Round-to-nearest reaches its relative bound 2^-(m+1) / (1 + 2^-(m+1))
       // at the first midpoint above a power of two.
-      const double bound = mode == ScaleMode::kFloor
+      const double bound = mode == ScaleRule::kFloor
                                ? std::max(rounding / (1 + rounding), saturation)
                                : rounding / (1 + rounding);
       double worst = 0.0;
@@ -303,7 +304,7 @@ TEST(QuantizeMx, RowsOfAStridedViewAreBlockedSeparately) {
     storage.data()[i] = static_cast<float>(i * i) - 700.0f;
   }
   const MatrixView<const float> view = storage.cview().Cols(3, 40);
-  const MxSpec spec = Spec("e5m2", ScaleMode::kRceil);
+  const Quantization spec = Spec("e5m2", ScaleRule::kRceil);
 
   const MxMatrix all = QuantizeMx(view, spec);
   const Matrix<float> values = DequantizeMx(all, *spec.element);
@@ -326,7 +327,7 @@ TEST(QuantizeMx, RowsOfAStridedViewAreBlockedSeparately) {
 }
 
 TEST(QuantizeMx, NothingInGivesNothingOut) {
-  const MxSpec spec = Spec("e4m3", ScaleMode::kRceil);
+  const Quantization spec = Spec("e4m3", ScaleRule::kRceil);
 
   const MxMatrix no_rows = QuantizeMx({nullptr, 0, 40}, spec);
   const MxMatrix no_cols = QuantizeMx({nullptr, 3, 0}, spec);
@@ -353,7 +354,7 @@ TEST(QuantizeDequantizeBlock, ValuesOfBf16BlocksAreBf16Numbers) {
           DecodeBf16(static_cast<uint16_t>((bits & 0x807F) | exponent << 7));
     }
     for (const Format* element : AllFormats()) {
-      for (const ScaleMode mode : kAllModes) {
+      for (const ScaleRule mode : kAllModes) {
         std::vector<float> values(block.size());
 
         QuantizeDequantizeBlock(
@@ -361,7 +362,7 @@ TEST(QuantizeDequantizeBlock, ValuesOfBf16BlocksAreBf16Numbers) {
 
         for (const float value : values) {
           ASSERT_EQ(ToBits(RoundToBf16(value)), ToBits(value))
-              << element->name << " " << ScaleModeName(mode);
+              << element->name << " " << ScaleRuleName(mode);
         }
       }
     }
@@ -377,14 +378,14 @@ TEST(DequantizeMx, NamesBothShapesWhenScalesDoNotFitCodes) {
               ThrowsMessage<Error>(AllOf(HasSubstr("3x40"), HasSubstr("3x1"))));
 }
 
-TEST(ScaleModeName, RoundTripsAndAnUnknownNameListsTheKnownOnes) {
-  for (const ScaleMode mode : kAllModes) {
-    EXPECT_EQ(ScaleModeByName(ScaleModeName(mode)), mode);
+TEST(ScaleRuleName, RoundTripsAndAnUnknownNameListsTheKnownOnes) {
+  for (const ScaleRule mode : kAllModes) {
+    EXPECT_EQ(ScaleRuleByName(ScaleRuleName(mode)), mode);
   }
   for (const auto policy : {NonFinitePolicy::kBlockNan, NonFinitePolicy::kTe}) {
     EXPECT_EQ(NonFinitePolicyByName(NonFinitePolicyName(policy)), policy);
   }
-  EXPECT_THAT([] { ScaleModeByName("up"); },
+  EXPECT_THAT([] { ScaleRuleByName("up"); },
               ThrowsMessage<Error>(HasSubstr("floor, ceil, even, rceil")));
   EXPECT_THAT([] { NonFinitePolicyByName("zero"); },
               ThrowsMessage<Error>(HasSubstr("block_nan, te")));

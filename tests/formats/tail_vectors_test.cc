@@ -12,7 +12,7 @@ namespace {
 
 using isoloss::testing::H5File;
 
-MxSpec Spec(const Format& element, ScaleMode mode) {
+Quantization Spec(const Format& element, ScaleRule mode) {
   return {&element, mode, NonFinitePolicy::kBlockNan};
 }
 
@@ -43,9 +43,9 @@ TEST(TailVectors, EveryLengthIsQuantisedAsOtherToolsDo) {
       };
 
       const MxMatrix floor =
-          QuantizeMx(View(x), Spec(*format, ScaleMode::kFloor));
+          QuantizeMx(View(x), Spec(*format, ScaleRule::kFloor));
       const MxMatrix rceil =
-          QuantizeMx(View(x), Spec(*format, ScaleMode::kRceil));
+          QuantizeMx(View(x), Spec(*format, ScaleRule::kRceil));
 
       ExpectMatrix(file, group("gfloat_floor") + "/scale", floor.scales);
       ExpectMatrix(file, group("gfloat_floor") + "/codes", floor.codes);
@@ -71,7 +71,7 @@ TEST(TailVectors, ColumnsAreQuantisedAsTheRowsOfTheTranspose) {
   ASSERT_FALSE(microxcaling.empty());
   for (const Format* format : torchao) {
     const MxMatrix q =
-        QuantizeMx(columns.view(), Spec(*format, ScaleMode::kRceil));
+        QuantizeMx(columns.view(), Spec(*format, ScaleRule::kRceil));
 
     const std::string group =
         fmt::format("columns/torchao_rceil/{}/", format->name);
@@ -80,7 +80,7 @@ TEST(TailVectors, ColumnsAreQuantisedAsTheRowsOfTheTranspose) {
   }
   for (const Format* format : microxcaling) {
     const MxMatrix q =
-        QuantizeMx(columns.view(), Spec(*format, ScaleMode::kFloor));
+        QuantizeMx(columns.view(), Spec(*format, ScaleRule::kFloor));
 
     ExpectMatrixValues(
         file, fmt::format("columns/microxcaling_even/{}", format->name),

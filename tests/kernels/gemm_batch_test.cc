@@ -19,8 +19,8 @@
 namespace isoloss::kernels {
 namespace {
 
-const formats::MxSpec& E4m3() {
-  static const formats::MxSpec spec{&formats::FormatByName("e4m3")};
+const formats::Quantization& E4m3() {
+  static const formats::Quantization spec{&formats::FormatByName("e4m3")};
   return spec;
 }
 
@@ -34,8 +34,8 @@ TEST_P(GemmBatchOn, APackedSideGivesTheSameBits) {
       for (const size_t k : {1, 33, 96}) {
         for (const Contraction side :
              {Contraction::kColumns, Contraction::kRows}) {
-          for (const formats::MxSpec* mx :
-               {static_cast<const formats::MxSpec*>(nullptr), &E4m3()}) {
+          for (const formats::Quantization* mx :
+               {static_cast<const formats::Quantization*>(nullptr), &E4m3()}) {
             const bool columns = side == Contraction::kColumns;
             const Matrix<float> a = Filled(m, k, Values::kWild, 1);
             const Matrix<float> b =
@@ -129,8 +129,8 @@ TEST_P(GemmBatchOn, LongSegmentsAreSummedInBlocksOfStepsWithTheSameBits) {
   for (size_t end = 250; end <= depth; end += 250) even.push_back(end);
   for (const std::vector<size_t>& ends : {uneven, even}) {
     for (const size_t n : {9, 45}) {
-      for (const formats::MxSpec* mx :
-           {static_cast<const formats::MxSpec*>(nullptr), &E4m3()}) {
+      for (const formats::Quantization* mx :
+           {static_cast<const formats::Quantization*>(nullptr), &E4m3()}) {
         const Matrix<float> a = Filled(depth, 33, Values::kFp32, 1);
         const Matrix<float> b = Filled(depth, n, Values::kFp32, 2);
         Matrix<float> c(33, n);
@@ -179,7 +179,7 @@ TEST_P(GemmBatchOn, ProductsOfOneOperandMayHaveOtherSegments) {
 TEST_P(GemmBatchOn, ProductsOfOneMatrixMayDifferInFormatAndContraction) {
   const Matrix<float> x = Filled(60, 60, Values::kFp32, 1);
   const Matrix<float> y = Filled(60, 60, Values::kFp32, 2);
-  const formats::MxSpec e5m2{&formats::FormatByName("e5m2")};
+  const formats::Quantization e5m2{&formats::FormatByName("e5m2")};
   Matrix<float> results[6];
   std::vector<GemmProblem> problems;
   for (size_t i = 0; i < 6; ++i) {
@@ -250,7 +250,7 @@ TEST(GemmErrors, NameAnAddendOfAnotherShape) {
 /// products read the same x, two weight gradients the same x and segments.
 class Experts {
  public:
-  Experts(std::vector<size_t> counts, const formats::MxSpec* mx)
+  Experts(std::vector<size_t> counts, const formats::Quantization* mx)
       : counts_(std::move(counts)), mx_(mx) {
     for (const size_t count : counts_) rows_ += count;
     x_ = Filled(rows_, kIn, Values::kFp32, 1);
@@ -294,14 +294,14 @@ class Experts {
   static constexpr size_t kIn = 72;
   static constexpr size_t kOut = 40;
   std::vector<size_t> counts_;
-  const formats::MxSpec* mx_;
+  const formats::Quantization* mx_;
   size_t rows_ = 0;
   Matrix<float> x_, dy_[2], weights_[2], y_[2], dweights_[2];
 };
 
 TEST_P(GemmBatchOn, SharedOperandsAndTeamsDoNotShowInTheBits) {
-  for (const formats::MxSpec* mx :
-       {static_cast<const formats::MxSpec*>(nullptr), &E4m3()}) {
+  for (const formats::Quantization* mx :
+       {static_cast<const formats::Quantization*>(nullptr), &E4m3()}) {
     Experts experts({33, 0, 1, 500, 7, 128}, mx);
     const std::vector<GemmProblem> problems = experts.Problems();
     std::vector<Matrix<float>> expected;

@@ -73,18 +73,18 @@ TEST_P(GemmMxOn, QuantisesEveryBlockAsTheDefinition) {
     Matrix<float> result(blocks.rows(), length);
     for (const formats::Format* format : formats::AllFormats()) {
       for (const auto mode :
-           {formats::ScaleMode::kFloor, formats::ScaleMode::kCeil,
-            formats::ScaleMode::kEven, formats::ScaleMode::kRceil}) {
+           {formats::ScaleRule::kFloor, formats::ScaleRule::kCeil,
+            formats::ScaleRule::kEven, formats::ScaleRule::kRceil}) {
         for (const auto policy : {formats::NonFinitePolicy::kBlockNan,
                                   formats::NonFinitePolicy::kTe}) {
-          const formats::MxSpec spec{format, mode, policy};
+          const formats::Quantization spec{format, mode, policy};
           GemmProblem problem;
           problem.a = {blocks.view(), Contraction::kColumns, &spec};
           problem.b.values = unit.view();
           problem.c = result.view();
           const auto what = [&] {
             return std::string(format->name) + " " +
-                   std::string(ScaleModeName(mode)) + " " +
+                   std::string(ScaleRuleName(mode)) + " " +
                    std::string(NonFinitePolicyName(policy)) + ", length " +
                    std::to_string(length);
           };
@@ -128,9 +128,9 @@ const formats::Format& FormatOf(const std::string& formats_text,
   throw Error(ErrorKind::kFormat, "no format of " + name);
 }
 
-formats::ScaleMode ScaleModeOf(std::string upper_case) {
+formats::ScaleRule ScaleModeOf(std::string upper_case) {
   for (char& c : upper_case) c = static_cast<char>(std::tolower(c));
-  return formats::ScaleModeByName(upper_case);
+  return formats::ScaleRuleByName(upper_case);
 }
 
 class GemmMxGolden : public GemmMxOn {};
@@ -146,7 +146,7 @@ TEST_P(GemmMxGolden, ReproducesTheProductsOfALinearLayer) {
     const Matrix<float> x = ToMatrix(file.Read<float>(group + "/x"));
     const Matrix<float> w = ToMatrix(file.Read<float>(group + "/w"));
     const Matrix<float> dy = ToMatrix(file.Read<float>(group + "/dy"));
-    formats::MxSpec x_spec, w_spec, dy_spec;
+    formats::Quantization x_spec, w_spec, dy_spec;
     const bool mx = file.Has(group + "/q");
     if (mx) {
       const std::string names = file.StringAttribute("formats", group);
@@ -157,7 +157,7 @@ TEST_P(GemmMxGolden, ReproducesTheProductsOfALinearLayer) {
       ++quantised;
     }
     const auto operand = [mx](const Matrix<float>& values, Contraction side,
-                              const formats::MxSpec& spec) {
+                              const formats::Quantization& spec) {
       return Operand{values.view(), side, mx ? &spec : nullptr};
     };
     const auto kColumns = Contraction::kColumns;

@@ -30,7 +30,7 @@ Matrix<float> OperandValues(size_t extent, size_t depth, Contraction side,
 /// One row times one row by the definition.
 float ScalarDot(std::vector<float> a, std::vector<float> b,
                 std::vector<size_t> segment_ends = {},
-                const formats::MxSpec* mx = nullptr,
+                const formats::Quantization* mx = nullptr,
                 Rounding rounding = Rounding::kFp32) {
   float result = std::nanf("");
   GemmProblem problem;
@@ -111,7 +111,7 @@ TEST(GemmScalar, RoundsTheResultOnce) {
 }
 
 TEST(GemmScalar, StartsMxBlocksAnewInEverySegment) {
-  const formats::MxSpec e4m3{&formats::FormatByName("e4m3")};
+  const formats::Quantization e4m3{&formats::FormatByName("e4m3")};
 
   // Beside 448 (scale 1) the quantum is 2^-9, so that 2^-12 vanishes; in a
   // block of its own it is exact.
@@ -171,9 +171,9 @@ TEST_P(GemmOn, EqualsScalarOnAwkwardShapes) {
 }
 
 TEST_P(GemmOn, EqualsScalarForEveryContractionQuantisationAndRounding) {
-  const formats::MxSpec e4m3{&formats::FormatByName("e4m3")};
-  const formats::MxSpec e5m2{&formats::FormatByName("e5m2"),
-                             formats::ScaleMode::kFloor};
+  const formats::Quantization e4m3{&formats::FormatByName("e4m3")};
+  const formats::Quantization e5m2{&formats::FormatByName("e5m2"),
+                                   formats::ScaleRule::kFloor};
   for (const Values kind : {Values::kBf16, Values::kFp32, Values::kWild}) {
     for (const size_t m : {1, 5, 19, 64}) {
       for (const size_t n : {3, 16, 37, 64}) {
@@ -240,7 +240,7 @@ TEST_P(GemmOn, ReadsAndWritesOnlyItsWindowsOfStridedMatrices) {
 }
 
 TEST_P(GemmOn, EqualsScalarOnSegments) {
-  const formats::MxSpec e4m3{&formats::FormatByName("e4m3")};
+  const formats::Quantization e4m3{&formats::FormatByName("e4m3")};
   std::vector<size_t> ones;
   for (size_t end = 1; end <= 150; ++end) ones.push_back(end);
   const std::vector<std::vector<size_t>> segmentations = {
@@ -257,8 +257,8 @@ TEST_P(GemmOn, EqualsScalarOnSegments) {
   for (const std::vector<size_t>& ends : segmentations) {
     for (const size_t m : {1, 14, 33}) {
       for (const size_t n : {5, 32, 45}) {
-        for (const formats::MxSpec* mx :
-             {static_cast<const formats::MxSpec*>(nullptr), &e4m3}) {
+        for (const formats::Quantization* mx :
+             {static_cast<const formats::Quantization*>(nullptr), &e4m3}) {
           const Matrix<float> a =
               OperandValues(m, 150, Contraction::kRows, Values::kFp32, 1);
           const Matrix<float> b =
@@ -326,7 +326,7 @@ TEST_P(GemmOn, DoesNotDependOnTheTeam) {
   const std::vector<Shape> shapes = {
       {517, 96, 200}, {96, 515, 200}, {5, 7, 9},    {0, 64, 32},
       {64, 0, 32},    {64, 64, 0},    {1, 300, 33}, {128, 64, 64}};
-  const formats::MxSpec e4m3{&formats::FormatByName("e4m3")};
+  const formats::Quantization e4m3{&formats::FormatByName("e4m3")};
   std::vector<Matrix<float>> storage;
   std::vector<GemmProblem> problems;
   std::vector<Matrix<float>> results;

@@ -20,7 +20,7 @@ namespace {
 
 /// The definition, along rows.
 Matrix<float> Quantized(MatrixView<const float> source,
-                        const formats::MxSpec& spec) {
+                        const formats::Quantization& spec) {
   Matrix<float> out(source.rows(), source.cols());
   for (size_t i = 0; i < source.rows(); ++i) {
     for (size_t k = 0; k < source.cols(); k += formats::kMxBlockSize) {
@@ -40,11 +40,11 @@ TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
   ThreadTeam team(2);
   for (const formats::Format* format : formats::AllFormats()) {
     for (const auto mode :
-         {formats::ScaleMode::kFloor, formats::ScaleMode::kCeil,
-          formats::ScaleMode::kEven, formats::ScaleMode::kRceil}) {
+         {formats::ScaleRule::kFloor, formats::ScaleRule::kCeil,
+          formats::ScaleRule::kEven, formats::ScaleRule::kRceil}) {
       for (const auto policy : {formats::NonFinitePolicy::kBlockNan,
                                 formats::NonFinitePolicy::kTe}) {
-        const formats::MxSpec spec{format, mode, policy};
+        const formats::Quantization spec{format, mode, policy};
         for (const Values kind : {Values::kFp32, Values::kWild}) {
           for (const size_t rows : {1, 33, 64}) {
             for (const size_t cols : {1, 31, 96, 530}) {
@@ -58,7 +58,7 @@ TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
                                            team);
 
               const auto what = std::string(format->name) + " " +
-                                std::string(ScaleModeName(mode));
+                                std::string(ScaleRuleName(mode));
               ASSERT_TRUE(SameResults(along.view(),
                                       Quantized(source.view(), spec).view()))
                   << what;
@@ -75,7 +75,7 @@ TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
 }
 
 TEST_P(QuantizeOn, WritesItsWindowOnlyAndInPlace) {
-  const formats::MxSpec spec{&formats::FormatByName("e4m3")};
+  const formats::Quantization spec{&formats::FormatByName("e4m3")};
   ThreadTeam team(1);
   StridedMatrix window(21, 75, 5, 4);
   std::fill_n(window.memory().data(), window.memory().size(), 7.0f);
@@ -95,7 +95,7 @@ TEST_P(QuantizeOn, WritesItsWindowOnlyAndInPlace) {
 
 TEST_P(QuantizeOn, AMatrixLargerThanCachesGivesTheSameBits) {
   // 64 MB and a row: results of this size are written around the caches.
-  const formats::MxSpec spec{&formats::FormatByName("e4m3")};
+  const formats::Quantization spec{&formats::FormatByName("e4m3")};
   ThreadTeam team(2);
   const size_t rows = 2049, cols = 8192;
   const Matrix<float> source = Filled(rows, cols, Values::kBf16, 1);
@@ -111,7 +111,7 @@ TEST_P(QuantizeOn, AMatrixLargerThanCachesGivesTheSameBits) {
 }
 
 TEST(Quantize, RejectsShapesThatDoNotFit) {
-  const formats::MxSpec spec{&formats::FormatByName("e4m3")};
+  const formats::Quantization spec{&formats::FormatByName("e4m3")};
   ThreadTeam team(1);
   const Matrix<float> source(3, 40);
   Matrix<float> same(3, 40);

@@ -22,9 +22,9 @@
 namespace isoloss::kernels {
 namespace {
 
-using formats::MxSpec;
 using formats::NonFinitePolicy;
-using formats::ScaleMode;
+using formats::Quantization;
+using formats::ScaleRule;
 using testing::Each;
 using testing::ElementsAre;
 
@@ -32,11 +32,11 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kSubnormal = std::numeric_limits<float>::denorm_min();
 const float kNan = std::nanf("");
 
-std::vector<MxSpec> AllSpecs() {
-  std::vector<MxSpec> specs;
+std::vector<Quantization> AllSpecs() {
+  std::vector<Quantization> specs;
   for (const formats::Format* element : formats::AllFormats()) {
-    for (const ScaleMode mode : {ScaleMode::kFloor, ScaleMode::kCeil,
-                                 ScaleMode::kEven, ScaleMode::kRceil}) {
+    for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kCeil,
+                                 ScaleRule::kEven, ScaleRule::kRceil}) {
       for (const auto policy :
            {NonFinitePolicy::kBlockNan, NonFinitePolicy::kTe}) {
         specs.push_back({element, mode, policy});
@@ -46,7 +46,8 @@ std::vector<MxSpec> AllSpecs() {
   return specs;
 }
 
-MxSpec Spec(std::string_view element, ScaleMode mode = ScaleMode::kRceil) {
+Quantization Spec(std::string_view element,
+                  ScaleRule mode = ScaleRule::kRceil) {
   return {&formats::FormatByName(element), mode};
 }
 
@@ -92,7 +93,8 @@ std::vector<uint64_t> Bits(MatrixView<const float> values) {
 }
 
 /// QuantizeDequantizeBlock of each 32 elements along a run.
-std::vector<float> Quantized(std::span<const float> run, const MxSpec& spec) {
+std::vector<float> Quantized(std::span<const float> run,
+                             const Quantization& spec) {
   std::vector<float> out(run.size());
   for (size_t i = 0; i < run.size(); i += 32) {
     const size_t count = std::min<size_t>(32, run.size() - i);
@@ -129,7 +131,7 @@ TEST_P(StatisticsOn, MomentsEqualTheDefinition) {
 }
 
 TEST_P(StatisticsOn, ErrorsEqualTheDefinition) {
-  for (const MxSpec& spec : AllSpecs()) {
+  for (const Quantization& spec : AllSpecs()) {
     for (const Values kind : AllValues()) {
       for (const size_t width : kWidths) {
         const Matrix<float> row = Filled(1, width + 1, kind, width);
@@ -145,10 +147,10 @@ TEST_P(StatisticsOn, ErrorsEqualTheDefinition) {
 }
 
 TEST_P(StatisticsOn, TalliesEqualTheDefinition) {
-  std::vector<MxSpec> specs = AllSpecs();
+  std::vector<Quantization> specs = AllSpecs();
   specs.push_back({});
-  for (const MxSpec& each : specs) {
-    const MxSpec* spec = each.element == nullptr ? nullptr : &each;
+  for (const Quantization& each : specs) {
+    const Quantization* spec = each.element == nullptr ? nullptr : &each;
     for (const Values kind : AllValues()) {
       for (const size_t width : kWidths) {
         const size_t rows = 1 + width % 32;
@@ -170,7 +172,7 @@ TEST_P(StatisticsOn, TalliesEqualTheDefinition) {
 }
 
 TEST_P(StatisticsOn, QuantizingDownEqualsTheDefinition) {
-  for (const MxSpec& spec : AllSpecs()) {
+  for (const Quantization& spec : AllSpecs()) {
     for (const Values kind : AllValues()) {
       for (const size_t width : kWidths) {
         const size_t rows = 1 + width % 32;
@@ -258,7 +260,7 @@ TEST_P(StatisticsOn, ErrorsOfAFewPairs) {
 TEST_P(StatisticsOn, TallyOfBlocksMadeByHand) {
   // E4M3, kFloor: amax 500 has exponent 8 = emax, so the byte is 127 and the
   // largest element value 448.
-  const MxSpec spec = Spec("e4m3", ScaleMode::kFloor);
+  const Quantization spec = Spec("e4m3", ScaleRule::kFloor);
   std::vector<float> run(96 + 5, 0.0f);
   run[3] = -500.0f;
   run[7] = 500.0f;  // a tie: the first counts
@@ -284,7 +286,7 @@ TEST_P(StatisticsOn, FirstOfEqualMagnitudesIsTheLargest) {
   Matrix<float> block(32, 20);
   for (size_t i = 0; i < block.size(); ++i) block.data()[i] = 1.0f;
   for (size_t j = 0; j < 20; ++j) block(j, j) = block(j + 3, j) = -2.0f;
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   BlockTally tally;
   TallyBlocksDown(block.view(), &spec, tally);
 
@@ -292,7 +294,7 @@ TEST_P(StatisticsOn, FirstOfEqualMagnitudesIsTheLargest) {
 }
 
 TEST_P(StatisticsOn, TheNextFloatAfterTheLargestElementValueIsSaturated) {
-  const MxSpec spec = Spec("e4m3", ScaleMode::kFloor);
+  const Quantization spec = Spec("e4m3", ScaleRule::kFloor);
   for (const float largest : {448.0f, std::nextafter(448.0f, 500.0f)}) {
     const std::vector<float> block(32, largest);
     BlockTally tally;
@@ -317,7 +319,7 @@ TEST_P(StatisticsOn, RangeOfZerosIsOneAndOfNothingZero) {
 TEST_P(StatisticsOn, ABlockThatIsNotFiniteHasTheScaleOfItsPolicy) {
   std::vector<float> block(32, 1.0f);
   block[5] = kNan;
-  MxSpec spec = Spec("e4m3");
+  Quantization spec = Spec("e4m3");
   BlockTally tally;
   TallyBlocksAlong(block, &spec, tally);
   EXPECT_EQ(tally.bytes[255], 1);
@@ -333,7 +335,7 @@ TEST_P(StatisticsOn, ABlockThatIsNotFiniteHasTheScaleOfItsPolicy) {
 }
 
 TEST(Statistics, ScaleOfAFiniteBlockIsThatOfItsLargestMagnitude) {
-  for (const MxSpec& spec : AllSpecs()) {
+  for (const Quantization& spec : AllSpecs()) {
     for (uint64_t stream = 0; stream < 500; ++stream) {
       // Wild values in all binades, made finite.
       Matrix<float> block = Filled(1, 1 + stream % 32, Values::kWild, stream);
@@ -350,7 +352,7 @@ TEST(Statistics, ScaleOfAFiniteBlockIsThatOfItsLargestMagnitude) {
 }
 
 /// TransformerEngine: elements that are not zero, less codes that are not zero.
-int64_t TeUnderflows(std::span<const float> block, const MxSpec& spec) {
+int64_t TeUnderflows(std::span<const float> block, const Quantization& spec) {
   const auto quantized =
       formats::QuantizeMx({block.data(), 1, block.size()}, spec);
   const auto sign = static_cast<uint8_t>(1u << (spec.element->bits() - 1));
@@ -364,7 +366,7 @@ int64_t TeUnderflows(std::span<const float> block, const MxSpec& spec) {
 
 TEST(Statistics, UnderflowsAreTransformerEnginesWhereBlocksAreFinite) {
   int64_t total = 0;
-  for (const MxSpec& spec : AllSpecs()) {
+  for (const Quantization& spec : AllSpecs()) {
     for (uint64_t stream = 0; stream < 300; ++stream) {
       Matrix<float> block = Filled(1, 32, Values::kWild, stream);
       for (size_t k = 0; k < 32; ++k) {

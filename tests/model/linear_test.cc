@@ -145,7 +145,7 @@ TEST_P(LinearTest, GroupsMeetTheirOwnWeights) {
       std::find(sites.begin(), sites.end(), experts.site()) - sites.begin());
   const auto& fprop = context_.recipe.For(site, precision::GemmRole::kFprop);
   const auto& wgrad = context_.recipe.For(site, precision::GemmRole::kWgrad);
-  const auto spec = [](const std::optional<formats::MxSpec>& s) {
+  const auto spec = [](const std::optional<formats::Quantization>& s) {
     return s ? &*s : nullptr;
   };
   for (size_t e = 0; e < 6; ++e) {
@@ -182,7 +182,7 @@ std::vector<float> Product(const kernels::Operand& a, const kernels::Operand& b,
 TEST(Linear, GivesEachOperandItsOwnFormat) {
   using kernels::Contraction;
   const auto spec = [](const char* element) {
-    return formats::MxSpec{.element = &formats::FormatByName(element)};
+    return formats::Quantization{.element = &formats::FormatByName(element)};
   };
   precision::Recipe recipe;
   recipe.name = "five_formats";

@@ -28,8 +28,8 @@ struct Announced {
   std::vector<size_t> begins;
   std::vector<size_t> segment_ends;
   size_t first_row;
-  const formats::MxSpec* rowwise;
-  const formats::MxSpec* columnwise;
+  const formats::Quantization* rowwise;
+  const formats::Quantization* columnwise;
 };
 
 class Listing : public TapSink {

@@ -249,7 +249,8 @@ TEST(DotPanel, EqualsDot) {
 
 TEST(QuantizedColumns, BlocksStartAnewAtEachSegment) {
   // One column of 70 rows in segments of 10 and 60: blocks 10, 32, 28.
-  const formats::MxSpec spec = {.element = &formats::FormatByName("e4m3")};
+  const formats::Quantization spec = {.element =
+                                          &formats::FormatByName("e4m3")};
   const Row values = RandomRows(4, Grid::kBf16)[0];
   const MatrixView<const float> column(values.data(), 70, 1);
   const std::vector<size_t> ends = {10, 70};

@@ -103,7 +103,7 @@ TEST(CompareTensors, CountsSaturationAndUnderflowOfTheCandidate) {
   // code is 2^-9.
   RecordedTensor tensor = TensorOf(2, 2, {480, 0x1p-11f, 1, 0});
   const RecordedTensor reference = TensorOf(2, 2, {480, 0, 1, 0});
-  tensor.rowwise = {&formats::FormatByName("e4m3"), formats::ScaleMode::kFloor};
+  tensor.rowwise = {&formats::FormatByName("e4m3"), formats::ScaleRule::kFloor};
   tensor.columnwise = tensor.rowwise;
   tensor.quantized_rowwise = true;
 

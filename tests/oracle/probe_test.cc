@@ -260,21 +260,21 @@ TEST(Probe, ChecksWhatTheGivenFunctionTrains) {
 
 TEST(Probe, DoesNotBelieveTheRegistry) {
   precision::Recipe wrong = precision::RecipeByName("mxfp8_rceil");
-  wrong.wgrad.right->scale_mode = formats::ScaleMode::kFloor;
+  wrong.wgrad.right->scale_rule = formats::ScaleRule::kFloor;
   wrong.dgrad.left.reset();
 
   const precision::Recipe known = AsKnown(wrong);
 
-  EXPECT_EQ(known.wgrad.right->scale_mode, formats::ScaleMode::kRceil);
+  EXPECT_EQ(known.wgrad.right->scale_rule, formats::ScaleRule::kRceil);
   EXPECT_TRUE(known.dgrad.left.has_value());
   EXPECT_EQ(known.include, wrong.include);
 }
 
 TEST(Probe, KnowsEveryRegisteredRecipe) {
-  const auto same = [](const std::optional<formats::MxSpec>& a,
-                       const std::optional<formats::MxSpec>& b) {
+  const auto same = [](const std::optional<formats::Quantization>& a,
+                       const std::optional<formats::Quantization>& b) {
     if (!a || !b) return a.has_value() == b.has_value();
-    return a->element == b->element && a->scale_mode == b->scale_mode &&
+    return a->element == b->element && a->scale_rule == b->scale_rule &&
            a->non_finite == b->non_finite;
   };
   for (const precision::Recipe* registered : precision::AllRecipes()) {

@@ -144,9 +144,9 @@ TEST(StepOracle, DoesNotBelieveAnnouncedFormats) {
   RecordedTensor& tensor =
       step.record().MutableAt("layers.0.attention.wo_gradient");
 
-  tensor.rowwise.scale_mode = formats::ScaleMode::kFloor;
+  tensor.rowwise.scale_rule = formats::ScaleRule::kFloor;
   EXPECT_GT(step.Others(), 0);
-  tensor.rowwise.scale_mode = formats::ScaleMode::kRceil;
+  tensor.rowwise.scale_rule = formats::ScaleRule::kRceil;
   EXPECT_EQ(step.Others(), 0);
   tensor.quantized_columnwise = false;
   EXPECT_GT(step.Others(), 0);

@@ -118,9 +118,9 @@ INSTANTIATE_TEST_SUITE_P(Registered, RecipeConformance,
 
 /// Left and right operand of fprop, dgrad and wgrad.
 std::string Operands(const Recipe& recipe) {
-  const auto text = [](const std::optional<formats::MxSpec>& operand) {
+  const auto text = [](const std::optional<formats::Quantization>& operand) {
     return operand ? fmt::format("{} {}", operand->element->name,
-                                 ScaleModeName(operand->scale_mode))
+                                 ScaleRuleName(operand->scale_rule))
                    : std::string("-");
   };
   return fmt::format("{}, {} | {}, {} | {}, {}", text(recipe.fprop.left),

@@ -109,7 +109,7 @@ TEST_F(DumpTest, CodesAreThoseOfTheGemms) {
   const TensorDump dump = DumpOf({}, {"layers.0.attention.wo_activation"});
 
   const DumpedTensor& tensor = dump.tensors.at(0);
-  const formats::MxSpec spec = {&formats::FormatByName("e4m3")};
+  const formats::Quantization spec = {&formats::FormatByName("e4m3")};
   const MatrixView<const float> values(tensor.values.data(), 256, 36);
   const formats::MxMatrix rowwise = formats::QuantizeMx(values, spec);
   EXPECT_TRUE(std::equal(tensor.codes_rowwise.begin(),

@@ -10,7 +10,7 @@
 namespace isoloss::probes {
 namespace {
 
-using formats::MxSpec;
+using formats::Quantization;
 using namespace runlog;  // NOLINT(google-build-using-namespace): kStat_…
 
 using Block = std::vector<float>;
@@ -132,8 +132,9 @@ size_t Columnwise(size_t index) {
   return index + kStat_underflows_num_columnwise - kStat_underflows_num;
 }
 
-void ExpectQuantization(const std::vector<Block>& blocks, const MxSpec& spec,
-                        bool columnwise, ExpectedStatistics& out,
+void ExpectQuantization(const std::vector<Block>& blocks,
+                        const Quantization& spec, bool columnwise,
+                        ExpectedStatistics& out,
                         std::vector<int32_t>& histogram) {
   long double numel = 0, underflows = 0, saturated = 0, pairs = 0;
   long double xx = 0, xq = 0, qq = 0, error = 0, magnitudes = 0;

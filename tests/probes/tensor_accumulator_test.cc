@@ -23,17 +23,17 @@
 namespace isoloss::probes {
 namespace {
 
-using formats::MxSpec;
 using formats::NonFinitePolicy;
-using formats::ScaleMode;
+using formats::Quantization;
+using formats::ScaleRule;
 using namespace runlog;  // NOLINT(google-build-using-namespace): kStat_…
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kSubnormal = std::numeric_limits<float>::denorm_min();
 const float kNan = std::nanf("");
 
-MxSpec Spec(std::string_view element, ScaleMode mode = ScaleMode::kRceil,
-            NonFinitePolicy policy = NonFinitePolicy::kBlockNan) {
+Quantization Spec(std::string_view element, ScaleRule mode = ScaleRule::kRceil,
+                  NonFinitePolicy policy = NonFinitePolicy::kBlockNan) {
   return {&formats::FormatByName(element), mode, policy};
 }
 
@@ -61,8 +61,8 @@ Matrix<float> Row(const std::vector<float>& elements) {
 }
 
 model::Tensor TensorOf(const Matrix<float>& values,
-                       const MxSpec* rowwise = nullptr,
-                       const MxSpec* columnwise = nullptr) {
+                       const Quantization* rowwise = nullptr,
+                       const Quantization* columnwise = nullptr) {
   model::Tensor tensor;
   tensor.values = values.view();
   tensor.rowwise = rowwise;
@@ -123,14 +123,14 @@ TEST(TensorAccumulator, EqualsTheReferenceForEverySpec) {
   const Matrix<float> plain = Noise(70, 65);
   const Matrix<float> wild = Noise(45, 97, true);
   for (const formats::Format* element : formats::AllFormats()) {
-    for (const ScaleMode mode : {ScaleMode::kFloor, ScaleMode::kCeil,
-                                 ScaleMode::kEven, ScaleMode::kRceil}) {
+    for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kCeil,
+                                 ScaleRule::kEven, ScaleRule::kRceil}) {
       for (const auto policy :
            {NonFinitePolicy::kBlockNan, NonFinitePolicy::kTe}) {
-        const MxSpec spec = {element, mode, policy};
+        const Quantization spec = {element, mode, policy};
         const std::string what =
             std::string(element->name) + " " +
-            std::string(formats::ScaleModeName(mode)) + " " +
+            std::string(formats::ScaleRuleName(mode)) + " " +
             std::string(formats::NonFinitePolicyName(policy));
         ExpectReference(TensorOf(plain, &spec, &spec), {}, what);
         ExpectReference(TensorOf(wild, &spec, &spec), {}, what + ", wild");
@@ -140,7 +140,7 @@ TEST(TensorAccumulator, EqualsTheReferenceForEverySpec) {
 }
 
 TEST(TensorAccumulator, EqualsTheReferenceForAwkwardShapes) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const size_t shapes[][2] = {{0, 8},  {1, 1},    {2, 1},   {33, 1},
                               {1, 33}, {31, 32},  {32, 33}, {64, 64},
                               {5, 0},  {3, 1025}, {40, 300}};
@@ -155,8 +155,8 @@ TEST(TensorAccumulator, EqualsTheReferenceForAwkwardShapes) {
 }
 
 TEST(TensorAccumulator, EqualsTheReferenceForSpecialValues) {
-  const MxSpec rows = Spec("e4m3");
-  const MxSpec te = Spec("e5m2", ScaleMode::kFloor, NonFinitePolicy::kTe);
+  const Quantization rows = Spec("e4m3");
+  const Quantization te = Spec("e5m2", ScaleRule::kFloor, NonFinitePolicy::kTe);
   const std::vector<std::vector<float>> specials = {
       std::vector<float>(40, 0.0f),
       std::vector<float>(40, -0.0f),
@@ -177,7 +177,7 @@ TEST(TensorAccumulator, EqualsTheReferenceForSpecialValues) {
 }
 
 TEST(TensorAccumulator, BlocksDownColumnsStartAnewAtEachSegmentOfEachGroup) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const Matrix<float> values = Noise(150, 40);
   model::Tensor tensor = TensorOf(values, &spec, &spec);
   // Groups of 70, 0 and 80 rows; two segments each, some empty.
@@ -194,7 +194,7 @@ TEST(TensorAccumulator, BlocksDownColumnsStartAnewAtEachSegmentOfEachGroup) {
 }
 
 TEST(TensorAccumulator, RowsThatFillSegmentsUpAreInNoFigure) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const Matrix<float> values = Noise(150, 40);
   const std::vector<size_t> begins = {0, 70, 70, 150};
   const std::vector<size_t> ends = {33, 70, 0, 0, 80, 80};
@@ -221,7 +221,7 @@ TEST(TensorAccumulator, RowsThatFillSegmentsUpAreInNoFigure) {
 }
 
 TEST(TensorAccumulator, ViewOfAWiderMatrixGivesTheSame) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const Matrix<float> narrow = Noise(40, 60);
   Matrix<float> wide(40, 70);
   for (size_t i = 0; i < 40; ++i) {
@@ -235,7 +235,7 @@ TEST(TensorAccumulator, ViewOfAWiderMatrixGivesTheSame) {
 }
 
 TEST(TensorAccumulator, NoThreadShows) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const Matrix<float> values = Noise(200, 300, true);
   const model::Tensor tensor = TensorOf(values, &spec, &spec);
   const auto expected = Bits(StatisticsOf(tensor, 1));
@@ -276,8 +276,8 @@ TensorStatistics Merged(const std::vector<model::Tensor>& parts) {
 
 TEST(TensorAccumulator, NoDivisionAmongProcessesShows) {
   // Segments of 40 rows, which no process divides.
-  const MxSpec spec = Spec("e4m3");
-  const MxSpec te = Spec("e5m2", ScaleMode::kEven, NonFinitePolicy::kTe);
+  const Quantization spec = Spec("e4m3");
+  const Quantization te = Spec("e5m2", ScaleRule::kEven, NonFinitePolicy::kTe);
   for (const bool wild : {false, true}) {
     const Matrix<float> values = Noise(240, 70, wild);
     const std::vector<size_t> ends = {40, 80, 120, 160, 200, 240};
@@ -393,7 +393,7 @@ TEST(TensorAccumulator, VarianceSurvivesALargeMean) {
 
 TEST(TensorAccumulator, SpreadIsZeroForOnePlaceAndOneForAllAlike) {
   // Place k is the largest of block k: all equally frequent.
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   Matrix<float> values(32, 32);
   for (size_t i = 0; i < values.size(); ++i) values.data()[i] = 1.0f;
   EXPECT_EQ(
@@ -406,7 +406,7 @@ TEST(TensorAccumulator, SpreadIsZeroForOnePlaceAndOneForAllAlike) {
 }
 
 TEST(TensorAccumulator, NoErrorIsInfinitelyGood) {
-  const MxSpec spec = Spec("e4m3");
+  const Quantization spec = Spec("e4m3");
   const Matrix<float> values = Row({1.0f, -2.0f, 0.5f, 0.0f});
   const auto statistics = StatisticsOf(TensorOf(values, &spec)).values;
 

@@ -19,7 +19,7 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
+                                  const formats::Quantization& spec,
                                   MatrixView<float> out) {
   for (size_t j = 0; j < source.cols(); ++j) {
     for (size_t i = 0; i < source.rows(); ++i) out(j, i) = source(i, j);
@@ -53,7 +53,7 @@ HWY_INLINE void TransposeBlocks(const float* block, size_t blocks, size_t count,
 }
 
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
+                                  const formats::Quantization& spec,
                                   MatrixView<float> out) {
   const BlockQuantizer quantizer(spec);
   const size_t depth = source.rows();
@@ -84,7 +84,7 @@ HWY_EXPORT(QuantizeDequantizeTransposed);
 }  // namespace
 
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
+                                  const formats::Quantization& spec,
                                   MatrixView<float> out, ThreadTeam& team) {
   RequireShape("QuantizeDequantizeTransposed", "out", out, source.cols(),
                source.rows());

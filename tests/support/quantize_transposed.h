@@ -13,7 +13,7 @@ namespace isoloss::kernels {
 /// Errors   ShapeError if shapes do not fit.
 /// Exact    bits depend on the arguments only.
 void QuantizeDequantizeTransposed(MatrixView<const float> source,
-                                  const formats::MxSpec& spec,
+                                  const formats::Quantization& spec,
                                   MatrixView<float> out, ThreadTeam& team);
 
 }  // namespace isoloss::kernels

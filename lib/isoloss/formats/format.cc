@@ -1,13 +1,11 @@
 #include "isoloss/formats/format.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <bit>
-#include <limits>
-#include <vector>
+#include <cmath>
 
 #include "isoloss/base/error.h"
+#include "isoloss/formats/registered.h"
 
 namespace isoloss::formats {
 
@@ -29,30 +27,25 @@ constexpr const Format* kFormats[] = {
 #undef ISOLOSS_FORMAT
 };
 
-/// bits >> shift, rounded to nearest, ties to even. 1 <= shift <= 31.
-uint32_t ShiftRightToNearestEven(uint32_t bits, int shift) {
-  const uint32_t half_minus_one = (1u << (shift - 1)) - 1;
-  const uint32_t odd = bits >> shift & 1;
-  return (bits + half_minus_one + odd) >> shift;
-}
-
 /// Code of a finite or infinite magnitude, given as FP32 bits, as if the
 /// format's exponent range went on beyond max_code.
-uint32_t UnboundedCode(const Format& format, uint32_t magnitude) {
+uint64_t UnboundedCode(const Format& format, uint32_t magnitude,
+                       const RoundingMode& rounding, RandomBits random) {
   const int m = format.mantissa_bits;
   const int exponent = static_cast<int>(magnitude >> kFp32MantissaBits);
   if (exponent >= kFp32Bias + 1 - format.bias) {
     // Normal in the format. A carry out of the mantissa walks into the
     // exponent, which is what rounding up to the next binade means.
-    return ShiftRightToNearestEven(magnitude, kFp32MantissaBits - m) -
-           (static_cast<uint32_t>(kFp32Bias - format.bias) << m);
+    return rounding.drop(magnitude, kFp32MantissaBits - m, random) -
+           (static_cast<uint64_t>(kFp32Bias - format.bias) << m);
   }
   // Subnormal in the format: the code is the significand in units of the
-  // smallest subnormal. Beyond 24 places the value is below half a unit, as all
-  // FP32 subnormals are.
-  const int shift = 151 - m - format.bias - exponent;
-  if (shift > 24) return 0;
-  return ShiftRightToNearestEven((magnitude & 0x7FFFFF) | 0x800000, shift);
+  // smallest subnormal. FP32's own subnormals have the exponent 1.
+  const uint32_t significand =
+      exponent == 0 ? magnitude : (magnitude & 0x7FFFFF) | 0x800000;
+  constexpr int kAllBits = 63;
+  const int shift = 151 - m - format.bias - std::max(exponent, 1);
+  return rounding.drop(significand, std::min(shift, kAllBits), random);
 }
 
 uint32_t OverflowCode(const Format& format, Overflow overflow) {
@@ -66,44 +59,52 @@ uint32_t OverflowCode(const Format& format, Overflow overflow) {
 }  // namespace
 
 uint32_t Format::max_mantissa_field() const {
-  const uint32_t mantissa = max_code & ((1u << mantissa_bits) - 1);
-  return mantissa << (kFp32MantissaBits - mantissa_bits);
+  return std::bit_cast<uint32_t>(MaxFinite(*this)) & 0x7FFFFF;
 }
 
-float Decode(const Format& format, uint8_t code) {
+float Decode(const Format& format, uint32_t code) {
   ISOLOSS_ASSERT(code >> format.bits() == 0);
   const int m = format.mantissa_bits;
-  const uint32_t sign = static_cast<uint32_t>(code >> (format.bits() - 1))
-                        << 31;
-  const uint32_t magnitude = code & ((1u << (format.bits() - 1)) - 1);
-  if (magnitude > format.max_code) {
+  const uint32_t sign_bit = 1u << (format.bits() - 1);
+  const uint32_t sign = (code & sign_bit) != 0 ? 0x80000000 : 0;
+  const bool complemented = format.twos_complement && sign != 0;
+  const uint32_t magnitude =
+      complemented ? 2 * sign_bit - code : code & (sign_bit - 1);
+  if (magnitude > format.max_code && !complemented) {
     const bool infinite =
         format.has_infinity && magnitude == format.max_code + 1u;
     return std::bit_cast<float>(infinite ? sign | kFp32Infinity : kFp32Nan);
   }
   const uint32_t exponent = magnitude >> m;
   const uint32_t mantissa = magnitude & ((1u << m) - 1);
-  if (exponent == 0) {
-    const uint32_t unit_exponent = kFp32Bias + 1 - format.bias - m;
-    const float unit =
-        std::bit_cast<float>(sign | unit_exponent << kFp32MantissaBits);
-    return static_cast<float>(mantissa) * unit;
+  if (exponent == 0 || format.exponent_bits == 0) {
+    const float value =
+        std::ldexp(static_cast<float>(magnitude), 1 - format.bias - m);
+    return sign != 0 ? -value : value;
   }
   return std::bit_cast<float>(
       sign | (exponent + (kFp32Bias - format.bias)) << kFp32MantissaBits |
       mantissa << (kFp32MantissaBits - m));
 }
 
-uint8_t Encode(const Format& format, float value, Overflow overflow) {
+uint32_t Encode(const Format& format, float value, Overflow overflow) {
+  return Encode(format, value, overflow, kRoundingMode_nearest_even);
+}
+
+uint32_t Encode(const Format& format, float value, Overflow overflow,
+                const RoundingMode& rounding, RandomBits random) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t magnitude = bits & kFp32Magnitude;
   const uint32_t sign = bits >> 31 << (format.bits() - 1);
   if (magnitude > kFp32Infinity) {
-    return static_cast<uint8_t>(format.has_nan() ? sign | format.nan_code : 0);
+    return format.has_nan() ? sign | format.nan_code : 0;
   }
-  uint32_t code = UnboundedCode(format, magnitude);
-  if (code > format.max_code) code = OverflowCode(format, overflow);
-  return static_cast<uint8_t>(sign | code);
+  const uint64_t unbounded = UnboundedCode(format, magnitude, rounding, random);
+  const uint32_t code = unbounded > format.max_code
+                            ? OverflowCode(format, overflow)
+                            : static_cast<uint32_t>(unbounded);
+  if (!format.twos_complement) return sign | code;
+  return sign != 0 && code != 0 ? 2 * sign - code : code;
 }
 
 float RoundToFormat(const Format& format, float value, Overflow overflow) {
@@ -117,15 +118,7 @@ float MaxFinite(const Format& format) {
 std::span<const Format* const> AllFormats() { return kFormats; }
 
 const Format& FormatByName(std::string_view name) {
-  std::vector<std::string_view> names;
-  for (const Format* format : AllFormats()) {
-    if (format->name == name) return *format;
-    names.push_back(format->name);
-  }
-  ThrowError(ErrorKind::kConfig,
-             "number format: `{}` was given, but it must be one of {}. Use one "
-             "of these names.",
-             name, fmt::join(names, ", "));
+  return RegisteredByName(AllFormats(), name, "number format");
 }
 
 }  // namespace isoloss::formats

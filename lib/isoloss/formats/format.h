@@ -1,14 +1,18 @@
-// Small floating-point element formats, exact and scalar: the definition of
-// what each code means and which code a value gets.
+// Number formats, exact and scalar: the definition of what each code means and
+// which code a value gets.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+#include "isoloss/formats/rounding_mode.h"
+
 namespace isoloss::formats {
 
-/// One element format of at most 8 bits: sign, exponent, mantissa.
+/// One format of at most 19 bits, whose values FP32 has: sign, exponent,
+/// mantissa, or an integer times a power of two, which is a format that has
+/// subnormals only (no exponent bits).
 /// Registered in formats.def; one file each, which defines kFormat_<name>.
 struct Format {
   std::string_view name;
@@ -18,21 +22,28 @@ struct Format {
   /// Exponent of the largest power of two in the format (E4M3: 8, i.e. 256).
   int emax;
   /// Code of the largest finite value, sign bit clear.
-  uint8_t max_code;
+  uint32_t max_code;
   /// True if the code after max_code is an infinity (E5M2).
   bool has_infinity;
   /// Positive canonical NaN code, or 0 where the format has none.
-  uint8_t nan_code;
+  uint32_t nan_code;
   /// The document that defines it.
   std::string_view source;
+  /// Codes of negative values are two's complements (INT8), not a sign bit.
+  bool twos_complement = false;
 
   int bits() const { return 1 + exponent_bits + mantissa_bits; }
+  /// Bits after the leading one of the largest values.
+  int fraction_bits() const { return mantissa_bits - (exponent_bits == 0); }
+  /// Sign, exponent and mantissa in a byte: what packed kernels take.
+  bool is_small_float() const { return bits() <= 8 && !twos_complement; }
   bool has_nan() const { return nan_code != 0; }
   /// FP32 mantissa field of the largest finite value (0x600000 for 448).
   uint32_t max_mantissa_field() const;
 };
 
-/// What a value beyond the largest finite one becomes.
+/// What a value becomes that is rounded beyond the largest finite one, as if
+/// the exponents went on.
 enum class Overflow {
   kSaturate,   ///< the largest finite value; infinities too
   kNonFinite,  ///< infinity, or NaN where the format has no infinity (sign
@@ -40,14 +51,19 @@ enum class Overflow {
 };
 
 /// The value of a code. Special: bits above the format's width must be zero;
-/// every NaN code decodes to 0x7FC00000.
-float Decode(const Format& format, uint8_t code);
+/// every NaN code decodes to 0x7FC00000. An INT8 code of the lowest value,
+/// which no value gets, decodes to it.
+float Decode(const Format& format, uint32_t code);
 
 /// The code nearest to `value`, ties to even, the sign of zero kept.
 /// Special  NaN becomes nan_code with the sign of the input kept, or +0 where
-///          the format has no NaN.
+///          the format has no NaN. Two's complements have one zero.
 /// Source   docs/numerics.md, section 2.
-uint8_t Encode(const Format& format, float value, Overflow overflow);
+uint32_t Encode(const Format& format, float value, Overflow overflow);
+
+/// The same, rounded otherwise.
+uint32_t Encode(const Format& format, float value, Overflow overflow,
+                const RoundingMode& rounding, RandomBits random = {});
 
 /// Decode(Encode(value)).
 float RoundToFormat(const Format& format, float value, Overflow overflow);

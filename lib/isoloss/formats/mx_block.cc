@@ -1,7 +1,5 @@
 #include "isoloss/formats/mx_block.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -13,48 +11,6 @@ namespace isoloss::formats {
 namespace {
 
 constexpr uint32_t kInfinityBits = 0x7F800000;
-constexpr uint8_t kNanScale = 0xFF;
-constexpr uint8_t kMaxScale = 0xFE;
-
-struct NamedMode {
-  ScaleMode value;
-  std::string_view name;
-};
-constexpr NamedMode kScaleModes[] = {{ScaleMode::kFloor, "floor"},
-                                     {ScaleMode::kCeil, "ceil"},
-                                     {ScaleMode::kEven, "even"},
-                                     {ScaleMode::kRceil, "rceil"}};
-
-struct NamedPolicy {
-  NonFinitePolicy value;
-  std::string_view name;
-};
-constexpr NamedPolicy kNonFinitePolicies[] = {
-    {NonFinitePolicy::kBlockNan, "block_nan"}, {NonFinitePolicy::kTe, "te"}};
-
-template <typename Named, size_t kCount, typename Value>
-std::string_view NameOf(const Named (&table)[kCount], Value value) {
-  const auto entry = std::find_if(
-      std::begin(table), std::end(table),
-      [&](const Named& candidate) { return candidate.value == value; });
-  ISOLOSS_ASSERT(entry != std::end(table));
-  return entry->name;
-}
-
-template <typename Named, size_t kCount>
-auto ValueOf(const Named (&table)[kCount], std::string_view name,
-             std::string_view what) {
-  std::array<std::string_view, kCount> names;
-  for (size_t i = 0; i < kCount; ++i) {
-    if (table[i].name == name) return table[i].value;
-    names[i] = table[i].name;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "{}: `{}` was given, but it must be one of {}. Use one of these "
-             "names.",
-             what, name, fmt::join(names, ", "));
-}
-
 uint32_t MagnitudeBits(float value) {
   return std::bit_cast<uint32_t>(value) & 0x7FFFFFFF;
 }
@@ -71,45 +27,16 @@ uint32_t MaxMagnitudeBits(std::span<const float> block, bool skip_nan) {
   return largest;
 }
 
-/// The scale byte for a finite largest magnitude.
-uint8_t FiniteScale(uint32_t amax_bits, const Format& element, ScaleMode mode) {
-  const uint32_t exponent = amax_bits >> 23;
-  const uint32_t mantissa = amax_bits & 0x7FFFFF;
-  const uint32_t emax = static_cast<uint32_t>(element.emax);
-  uint32_t rounded_exponent = exponent;
-  switch (mode) {
-    case ScaleMode::kFloor:
-      break;
-    case ScaleMode::kCeil:
-      rounded_exponent += mantissa != 0 ? 1 : 0;
-      break;
-    case ScaleMode::kEven:
-      rounded_exponent =
-          (amax_bits + (1u << (22 - element.mantissa_bits))) >> 23;
-      if (rounded_exponent == 255) return kNanScale;
-      break;
-    case ScaleMode::kRceil: {
-      // The definition rounds amax * (1 / max) to FP32 first. That differs from
-      // the exact quotient for one amax per format, whose quotient rounds down
-      // to 2^-127.
-      const uint32_t limit =
-          element.max_mantissa_field() + (exponent == emax ? 1 : 0);
-      rounded_exponent += mantissa > limit ? 1 : 0;
-      break;
-    }
-  }
-  return static_cast<uint8_t>(rounded_exponent > emax ? rounded_exponent - emax
-                                                      : 0);
-}
-
-uint8_t EncodeElement(float value, float reciprocal, const MxSpec& spec) {
+uint8_t EncodeElement(float value, float reciprocal, const Quantization& spec) {
   const Format& element = *spec.element;
   if (std::isnan(value)) {
     // Only kTe gets here with a NaN.
-    return element.has_nan() ? Encode(element, value, Overflow::kSaturate)
-                             : element.max_code;
+    return static_cast<uint8_t>(
+        element.has_nan() ? Encode(element, value, Overflow::kSaturate)
+                          : element.max_code);
   }
-  return Encode(element, value * reciprocal, Overflow::kSaturate);
+  return static_cast<uint8_t>(
+      Encode(element, value * reciprocal, Overflow::kSaturate));
 }
 
 float DequantizedElement(uint8_t code, float scale, const Format& element) {
@@ -117,11 +44,12 @@ float DequantizedElement(uint8_t code, float scale, const Format& element) {
 }
 
 /// Writes the codes of one block and returns its scale byte.
-uint8_t QuantizeBlock(std::span<const float> block, const MxSpec& spec,
+uint8_t QuantizeBlock(std::span<const float> block, const Quantization& spec,
                       std::span<uint8_t> codes) {
   const uint8_t scale = MxScale(block, spec);
-  if (scale == kNanScale) {
-    std::fill(codes.begin(), codes.end(), spec.element->nan_code);
+  if (scale == kNanE8m0) {
+    std::fill(codes.begin(), codes.end(),
+              static_cast<uint8_t>(spec.element->nan_code));
     return scale;
   }
   const float reciprocal = E8m0Reciprocal(scale);
@@ -137,42 +65,15 @@ size_t BlockCount(size_t length) {
 
 }  // namespace
 
-std::string_view ScaleModeName(ScaleMode mode) {
-  return NameOf(kScaleModes, mode);
-}
-
-std::string_view NonFinitePolicyName(NonFinitePolicy policy) {
-  return NameOf(kNonFinitePolicies, policy);
-}
-
-ScaleMode ScaleModeByName(std::string_view name) {
-  return ValueOf(kScaleModes, name, "scale mode");
-}
-
-NonFinitePolicy NonFinitePolicyByName(std::string_view name) {
-  return ValueOf(kNonFinitePolicies, name, "non-finite policy");
-}
-
-float DecodeE8m0(uint8_t scale) {
-  if (scale == kNanScale) return std::bit_cast<float>(0x7FC00000u);
-  if (scale == 0) return std::bit_cast<float>(0x00400000u);
-  return std::bit_cast<float>(uint32_t{scale} << 23);
-}
-
-float E8m0Reciprocal(uint8_t scale) {
-  return DecodeE8m0(
-      scale == kNanScale ? kNanScale : static_cast<uint8_t>(kMaxScale - scale));
-}
-
-uint8_t MxScale(std::span<const float> block, const MxSpec& spec) {
-  ISOLOSS_ASSERT(spec.element != nullptr && !block.empty());
+uint8_t MxScale(std::span<const float> block, const Quantization& spec) {
+  ISOLOSS_ASSERT(spec.is_mx() && !block.empty());
   const bool te = spec.non_finite == NonFinitePolicy::kTe;
   const uint32_t amax_bits = MaxMagnitudeBits(block, te);
-  if (amax_bits >= kInfinityBits) return te ? kMaxScale : kNanScale;
-  return FiniteScale(amax_bits, *spec.element, spec.scale_mode);
+  if (amax_bits >= kInfinityBits) return te ? kMaxE8m0 : kNanE8m0;
+  return E8m0Scale(amax_bits, *spec.element, spec.scale_rule);
 }
 
-MxMatrix QuantizeMx(MatrixView<const float> values, const MxSpec& spec) {
+MxMatrix QuantizeMx(MatrixView<const float> values, const Quantization& spec) {
   MxMatrix result;
   result.codes.ResizeUninitialized(values.rows(), values.cols());
   result.scales.ResizeUninitialized(values.rows(), BlockCount(values.cols()));
@@ -213,8 +114,8 @@ Matrix<float> DequantizeMx(const MxMatrix& quantized, const Format& element) {
   return values;
 }
 
-void QuantizeDequantizeBlock(std::span<const float> in, const MxSpec& spec,
-                             std::span<float> out) {
+void QuantizeDequantizeBlock(std::span<const float> in,
+                             const Quantization& spec, std::span<float> out) {
   ISOLOSS_ASSERT(in.size() == out.size() && in.size() <= kMxBlockSize);
   std::array<uint8_t, kMxBlockSize> codes;
   const float scale =

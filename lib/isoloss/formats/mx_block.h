@@ -5,49 +5,20 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/formats/e8m0.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/formats/quantization.h"
 
 namespace isoloss::formats {
 
 inline constexpr size_t kMxBlockSize = 32;
 
-/// How the shared scale is chosen from the block's largest magnitude
-/// (docs/numerics.md, section 5).
-enum class ScaleMode { kFloor, kCeil, kEven, kRceil };
-
-/// What a block with a NaN or an infinity becomes (docs/numerics.md, section
-/// 6).
-enum class NonFinitePolicy {
-  kBlockNan,  ///< scale 0xFF: the whole block is NaN
-  kTe,        ///< TransformerEngine: scale from the other elements; only a NaN
-              ///< element is NaN, an infinity saturates
-};
-
-/// Everything that defines the quantisation of one operand.
-struct MxSpec {
-  const Format* element = nullptr;
-  ScaleMode scale_mode = ScaleMode::kRceil;
-  NonFinitePolicy non_finite = NonFinitePolicy::kBlockNan;
-};
-
-/// "floor", "ceil", "even", "rceil" / "block_nan", "te".
-std::string_view ScaleModeName(ScaleMode mode);
-std::string_view NonFinitePolicyName(NonFinitePolicy policy);
-/// Errors   ConfigError that lists the names.
-ScaleMode ScaleModeByName(std::string_view name);
-NonFinitePolicy NonFinitePolicyByName(std::string_view name);
-
-/// E8M0 byte s stands for 2^(s - 127); 0xFF is NaN; 0 is the FP32 subnormal
-/// 2^-127.
-float DecodeE8m0(uint8_t scale);
-/// 2^(127 - s), NaN for 0xFF.
-float E8m0Reciprocal(uint8_t scale);
+// Functions of this file take descriptions of which is_mx() holds.
 
 /// The scale byte of a block of any length >= 1 (rule: see QuantizeMx).
-uint8_t MxScale(std::span<const float> block, const MxSpec& spec);
+uint8_t MxScale(std::span<const float> block, const Quantization& spec);
 
 /// Codes and scales of a quantised matrix.
 struct MxMatrix {
@@ -89,7 +60,7 @@ struct MxMatrix {
 ///          (kFloor); torchao (kCeil, kEven, kBlockNan); NVIDIA's MXFP8 recipe,
 ///          arXiv 2506.08027 (kRceil); TransformerEngine (kTe). Exact rules and
 ///          how they were checked: docs/numerics.md, sections 5 to 7.
-MxMatrix QuantizeMx(MatrixView<const float> values, const MxSpec& spec);
+MxMatrix QuantizeMx(MatrixView<const float> values, const Quantization& spec);
 
 /// code value * 2^(scale - 127) in FP32, overflow to infinity.
 /// Special  a NaN code or scale gives 0x7FC00000.
@@ -101,7 +72,7 @@ Matrix<float> DequantizeMx(const MxMatrix& quantized, const Format& element);
 /// Shapes   in and out have the same length (1 to 32) and may be the same
 ///          memory.
 /// Special  as QuantizeMx followed by DequantizeMx.
-void QuantizeDequantizeBlock(std::span<const float> in, const MxSpec& spec,
-                             std::span<float> out);
+void QuantizeDequantizeBlock(std::span<const float> in,
+                             const Quantization& spec, std::span<float> out);
 
 }  // namespace isoloss::formats

@@ -24,7 +24,7 @@ struct Operand {
   Contraction contraction = Contraction::kColumns;
   /// Quantise-dequantise in blocks of 32 along k before multiplying; nullptr
   /// takes the values as they are.
-  const formats::MxSpec* mx = nullptr;
+  const formats::Quantization* mx = nullptr;
 
   /// Number of operand rows (output rows for a, output columns for b).
   size_t extent() const {

@@ -25,7 +25,7 @@ void CopyRow(const Operand& operand, size_t row, float* to) {
   }
 }
 
-void QuantizeRow(const formats::MxSpec& spec, std::span<float> row) {
+void QuantizeRow(const formats::Quantization& spec, std::span<float> row) {
   for (size_t k = 0; k < row.size(); k += formats::kMxBlockSize) {
     const std::span<float> block =
         row.subspan(k, std::min(formats::kMxBlockSize, row.size() - k));

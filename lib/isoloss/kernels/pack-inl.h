@@ -166,7 +166,7 @@ inline size_t PackedRowsSize(const Operand& a, size_t count) {
 }
 
 /// Quantises operand rows [0, count) that lie along rows of memory.
-inline void QuantizeAlongRows(const formats::MxSpec& spec,
+inline void QuantizeAlongRows(const formats::Quantization& spec,
                               MatrixView<const float> rows,
                               std::span<const size_t> segment_ends,
                               MatrixView<float> to) {
@@ -181,7 +181,7 @@ inline void QuantizeAlongRows(const formats::MxSpec& spec,
 
 /// Quantises operand rows that lie down the columns of `steps`. Rows of `to`
 /// have room for whole vectors.
-inline void QuantizeDownColumns(const formats::MxSpec& spec,
+inline void QuantizeDownColumns(const formats::Quantization& spec,
                                 MatrixView<const float> steps,
                                 std::span<const size_t> segment_ends,
                                 MatrixView<float> to) {

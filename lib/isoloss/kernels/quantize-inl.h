@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/rows-inl.h"
@@ -39,13 +40,15 @@ using VecU = hn::Vec<U32>;
 /// are rare and left to the definition.
 class BlockQuantizer {
  public:
-  explicit BlockQuantizer(const formats::MxSpec& spec)
+  explicit BlockQuantizer(const formats::Quantization& spec)
       : spec_(spec),
         round_up_(RoundUp(spec)),
         emax_(static_cast<uint32_t>(spec.element->emax)),
         bias_(static_cast<uint32_t>(spec.element->bias)),
         max_mantissa_(spec.element->max_mantissa_field()),
-        magic_(static_cast<uint32_t>(23 - spec.element->mantissa_bits) << 23) {}
+        magic_(static_cast<uint32_t>(23 - spec.element->mantissa_bits) << 23) {
+    ISOLOSS_ASSERT(spec.is_mx());
+  }
 
   /// What the elements of a block are clamped and rounded to.
   struct Bounds {
@@ -105,21 +108,22 @@ class BlockQuantizer {
  private:
   /// What added to the bits of amax makes its exponent field the rounded one
   /// (docs/numerics.md, section 5).
-  static uint32_t RoundUp(const formats::MxSpec& spec) {
-    switch (spec.scale_mode) {
-      case formats::ScaleMode::kFloor:
+  static uint32_t RoundUp(const formats::Quantization& spec) {
+    switch (spec.scale_rule) {
+      case formats::ScaleRule::kFloor:
         return 0;
-      case formats::ScaleMode::kCeil:
+      case formats::ScaleRule::kCeil:
         return 0x7FFFFF;
-      case formats::ScaleMode::kEven:
+      case formats::ScaleRule::kEven:
         return 1u << (22 - spec.element->mantissa_bits);
-      case formats::ScaleMode::kRceil:
+      case formats::ScaleRule::kRceil:
         return 0x7FFFFF - spec.element->max_mantissa_field();
+      default:
+        return 0;  // is_mx() says that there are no others
     }
-    return 0;
   }
 
-  const formats::MxSpec& spec_;
+  const formats::Quantization& spec_;
   uint32_t round_up_;
   uint32_t emax_;
   uint32_t bias_;
@@ -177,7 +181,7 @@ class RowBlocks {
  public:
   /// `stream`: whole blocks are written around the caches; then every `to` must
   /// be aligned to vectors.
-  explicit RowBlocks(const formats::MxSpec& spec, bool stream = false)
+  explicit RowBlocks(const formats::Quantization& spec, bool stream = false)
       : quantizer_(spec), stream_(stream) {}
 
   /// Quantises [from, from + count), at most one block, into `to`, now or at

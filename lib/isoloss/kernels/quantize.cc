@@ -21,8 +21,8 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 
 void QuantizeDequantize(MatrixView<const float> source,
-                        const formats::MxSpec& spec, MatrixView<float> out,
-                        bool /*stream*/) {
+                        const formats::Quantization& spec,
+                        MatrixView<float> out, bool /*stream*/) {
   for (size_t i = 0; i < source.rows(); ++i) {
     for (size_t k = 0; k < source.cols(); k += formats::kMxBlockSize) {
       const size_t count = std::min(formats::kMxBlockSize, source.cols() - k);
@@ -35,8 +35,8 @@ void QuantizeDequantize(MatrixView<const float> source,
 #else
 
 void QuantizeDequantize(MatrixView<const float> source,
-                        const formats::MxSpec& spec, MatrixView<float> out,
-                        bool stream) {
+                        const formats::Quantization& spec,
+                        MatrixView<float> out, bool stream) {
   constexpr size_t kVectorBytes = kLanes * sizeof(float);
   const bool aligned =
       reinterpret_cast<uintptr_t>(out.data()) % kVectorBytes == 0 &&
@@ -67,8 +67,8 @@ HWY_EXPORT(QuantizeDequantize);
 }  // namespace
 
 void QuantizeDequantize(MatrixView<const float> source,
-                        const formats::MxSpec& spec, MatrixView<float> out,
-                        ThreadTeam& team) {
+                        const formats::Quantization& spec,
+                        MatrixView<float> out, ThreadTeam& team) {
   RequireShape("QuantizeDequantize", "out", out, source.rows(), source.cols());
   // No cache would hold it until it is read.
   constexpr size_t kCacheBytes = 64 << 20;

@@ -15,7 +15,7 @@ namespace isoloss::kernels {
 /// Errors   ShapeError if shapes differ.
 /// Exact    bits depend on the arguments only.
 void QuantizeDequantize(MatrixView<const float> source,
-                        const formats::MxSpec& spec, MatrixView<float> out,
-                        ThreadTeam& team);
+                        const formats::Quantization& spec,
+                        MatrixView<float> out, ThreadTeam& team);
 
 }  // namespace isoloss::kernels

@@ -258,8 +258,8 @@ QuantizationErrors ErrorsOf(std::span<const float> run,
           squares.Fold(), pairs.Total(),   underflows.Total()};
 }
 
-void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
-                      BlockTally& tally) {
+void TallyBlocksAlong(std::span<const float> run,
+                      const formats::Quantization* spec, BlockTally& tally) {
   constexpr size_t kBlockVectors = formats::kMxBlockSize / kLanes;
   const F32 d;
   const U32 du;
@@ -293,8 +293,8 @@ void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
   scalar::TallyBlocksAlong(run.subspan(i), spec, tally);
 }
 
-void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
-                     BlockTally& tally) {
+void TallyBlocksDown(MatrixView<const float> block,
+                     const formats::Quantization* spec, BlockTally& tally) {
   const F32 d;
   const U32 du;
   for (size_t j = 0; j < block.cols(); j += kLanes) {
@@ -334,7 +334,7 @@ void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
 }
 
 void QuantizeDequantizeDown(MatrixView<const float> block,
-                            const formats::MxSpec& spec,
+                            const formats::Quantization& spec,
                             MatrixView<float> out) {
   const BlockQuantizer quantizer(spec);
   const size_t whole = block.cols() / kLanes * kLanes;
@@ -380,18 +380,18 @@ QuantizationErrors ErrorsOf(std::span<const float> run,
   return HWY_DYNAMIC_DISPATCH(ErrorsOf)(run, quantized);
 }
 
-void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
-                      BlockTally& tally) {
+void TallyBlocksAlong(std::span<const float> run,
+                      const formats::Quantization* spec, BlockTally& tally) {
   HWY_DYNAMIC_DISPATCH(TallyBlocksAlong)(run, spec, tally);
 }
 
-void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
-                     BlockTally& tally) {
+void TallyBlocksDown(MatrixView<const float> block,
+                     const formats::Quantization* spec, BlockTally& tally) {
   HWY_DYNAMIC_DISPATCH(TallyBlocksDown)(block, spec, tally);
 }
 
 void QuantizeDequantizeDown(MatrixView<const float> block,
-                            const formats::MxSpec& spec,
+                            const formats::Quantization& spec,
                             MatrixView<float> out) {
   RequireShape("QuantizeDequantizeDown", "out", out, block.rows(),
                block.cols());

@@ -80,17 +80,18 @@ struct BlockTally {
 
 /// Adds the blocks of 32 along a run, the last of which may be short.
 /// `spec` may be null: not quantised.
-void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
-                      BlockTally& tally);
+void TallyBlocksAlong(std::span<const float> run,
+                      const formats::Quantization* spec, BlockTally& tally);
 
 /// Adds the blocks down the columns of `block`, one each.
 /// Shapes   block [1 … 32, C].
-void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
-                     BlockTally& tally);
+void TallyBlocksDown(MatrixView<const float> block,
+                     const formats::Quantization* spec, BlockTally& tally);
 
 /// out = block, each column quantised and dequantised as one MX block.
 /// Shapes   block, out [1 … 32, C].
 void QuantizeDequantizeDown(MatrixView<const float> block,
-                            const formats::MxSpec& spec, MatrixView<float> out);
+                            const formats::Quantization& spec,
+                            MatrixView<float> out);
 
 }  // namespace isoloss::kernels

@@ -149,7 +149,7 @@ QuantizationErrors ErrorsOf(std::span<const float> run,
   return result;
 }
 
-void TallyBlock(const StridedBlock& block, const formats::MxSpec* spec,
+void TallyBlock(const StridedBlock& block, const formats::Quantization* spec,
                 BlockTally& tally) {
   const BlockExtremes extremes = ExtremesOf(block);
   TallyRange(extremes, tally);
@@ -164,7 +164,7 @@ void TallyBlock(const StridedBlock& block, const formats::MxSpec* spec,
 }
 
 void TallyFiniteBlock(const StridedBlock& block, const BlockExtremes& extremes,
-                      const formats::MxSpec* spec, BlockTally& tally) {
+                      const formats::Quantization* spec, BlockTally& tally) {
   TallyRange(extremes, tally);
   if (spec == nullptr) return;
   // The scale of finite elements is that of their largest magnitude.
@@ -172,23 +172,23 @@ void TallyFiniteBlock(const StridedBlock& block, const BlockExtremes& extremes,
   TallyScale(block, extremes, scale, *spec->element, tally);
 }
 
-void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
-                      BlockTally& tally) {
+void TallyBlocksAlong(std::span<const float> run,
+                      const formats::Quantization* spec, BlockTally& tally) {
   for (size_t i = 0; i < run.size(); i += formats::kMxBlockSize) {
     const size_t count = std::min(formats::kMxBlockSize, run.size() - i);
     TallyBlock({run.data() + i, 1, count}, spec, tally);
   }
 }
 
-void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
-                     BlockTally& tally) {
+void TallyBlocksDown(MatrixView<const float> block,
+                     const formats::Quantization* spec, BlockTally& tally) {
   for (size_t j = 0; j < block.cols(); ++j) {
     TallyBlock({block.data() + j, block.stride(), block.rows()}, spec, tally);
   }
 }
 
 void QuantizeDequantizeDown(MatrixView<const float> block,
-                            const formats::MxSpec& spec,
+                            const formats::Quantization& spec,
                             MatrixView<float> out) {
   std::array<float, formats::kMxBlockSize> values;
   const std::span<float> column = std::span(values).first(block.rows());

@@ -13,12 +13,13 @@ namespace isoloss::kernels::scalar {
 Moments MomentsOf(std::span<const float> run);
 QuantizationErrors ErrorsOf(std::span<const float> run,
                             std::span<const float> quantized);
-void TallyBlocksAlong(std::span<const float> run, const formats::MxSpec* spec,
-                      BlockTally& tally);
-void TallyBlocksDown(MatrixView<const float> block, const formats::MxSpec* spec,
-                     BlockTally& tally);
+void TallyBlocksAlong(std::span<const float> run,
+                      const formats::Quantization* spec, BlockTally& tally);
+void TallyBlocksDown(MatrixView<const float> block,
+                     const formats::Quantization* spec, BlockTally& tally);
 void QuantizeDequantizeDown(MatrixView<const float> block,
-                            const formats::MxSpec& spec, MatrixView<float> out);
+                            const formats::Quantization& spec,
+                            MatrixView<float> out);
 
 /// Elements of a block that lie `stride` apart.
 struct StridedBlock {
@@ -35,10 +36,10 @@ struct BlockExtremes {
 };
 
 /// One block of a tally, whatever it has.
-void TallyBlock(const StridedBlock& block, const formats::MxSpec* spec,
+void TallyBlock(const StridedBlock& block, const formats::Quantization* spec,
                 BlockTally& tally);
 /// The same for a block whose elements are all finite.
 void TallyFiniteBlock(const StridedBlock& block, const BlockExtremes& extremes,
-                      const formats::MxSpec* spec, BlockTally& tally);
+                      const formats::Quantization* spec, BlockTally& tally);
 
 }  // namespace isoloss::kernels::scalar

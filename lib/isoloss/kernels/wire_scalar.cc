@@ -76,7 +76,7 @@ void DecodeBf16Row(const std::byte* bytes, size_t width, float* row) {
 
 void EncodeMxRow(const float* row, size_t width, std::byte* bytes) {
   const formats::MxMatrix quantized = formats::QuantizeMx(
-      {row, 1, width}, {&E4m3(), formats::ScaleMode::kRceil,
+      {row, 1, width}, {&E4m3(), formats::ScaleRule::kRceil,
                         formats::NonFinitePolicy::kBlockNan});
   for (size_t i = 0; i < width; ++i) Put(quantized.codes(0, i), bytes, i);
   for (size_t block = 0; block < quantized.scales.cols(); ++block) {
@@ -104,10 +104,11 @@ void EncodeE4m3Row(const float* row, size_t width, RunScale run_scale,
     const bool finite = std::isfinite(amax);
     const Factors factors = FactorsOf(finite ? amax : 1.0f, run_scale);
     for (size_t i = first; i < first + count; ++i) {
-      bytes[i] =
-          std::byte{finite ? formats::Encode(E4m3(), row[i] * factors.encode,
-                                             formats::Overflow::kSaturate)
-                           : E4m3().nan_code};
+      const uint32_t code =
+          finite ? formats::Encode(E4m3(), row[i] * factors.encode,
+                                   formats::Overflow::kSaturate)
+                 : E4m3().nan_code;
+      bytes[i] = static_cast<std::byte>(code);
     }
     Put(finite ? factors.decode : std::bit_cast<float>(0x7FC00000u), scales,
         first / kScaledRun);

@@ -7,8 +7,8 @@ namespace isoloss::model {
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::MxSpec* rowwise,
-                       const formats::MxSpec* columnwise) {
+                       const formats::Quantization* rowwise,
+                       const formats::Quantization* columnwise) {
   std::vector<size_t> begins;
   TensorRows rows = {.counts = mesh.process() == 0};
   if (parameter.of_experts) {

@@ -13,8 +13,8 @@ namespace isoloss::model {
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::MxSpec* rowwise = nullptr,
-                       const formats::MxSpec* columnwise = nullptr);
+                       const formats::Quantization* rowwise = nullptr,
+                       const formats::Quantization* columnwise = nullptr);
 
 /// A whole set of values, in order: kWgrad, kParameter or kUpdate.
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,

@@ -168,8 +168,8 @@ void Linear::AnnounceInputGradient(MatrixView<const float> dy,
 
 void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,
                              const RowGroups& groups,
-                             const formats::MxSpec* rowwise,
-                             const formats::MxSpec* columnwise) const {
+                             const formats::Quantization* rowwise,
+                             const formats::Quantization* columnwise) const {
   if (context_.tap == nullptr) return;
   context_.tap->OnTensor({.module = site_,
                           .kind = kind,

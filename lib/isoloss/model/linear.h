@@ -104,8 +104,9 @@ class Linear {
  private:
   /// An operand, now, and its formats in the products that read it.
   void AnnounceOperand(TensorKind kind, MatrixView<const float> values,
-                       const RowGroups& groups, const formats::MxSpec* rowwise,
-                       const formats::MxSpec* columnwise) const;
+                       const RowGroups& groups,
+                       const formats::Quantization* rowwise,
+                       const formats::Quantization* columnwise) const;
   void AnnounceInputGradient(MatrixView<const float> dy,
                              const RowGroups& groups,
                              MatrixView<const float> dx) const;

@@ -60,8 +60,8 @@ struct Tensor {
   /// How the GEMMs quantise it: along rows (fprop's x and W, dgrad's dy) and
   /// down columns (wgrad's x and dy, dgrad's W), where blocks start anew at
   /// each segment. Null: not a quantised operand.
-  const formats::MxSpec* rowwise = nullptr;
-  const formats::MxSpec* columnwise = nullptr;
+  const formats::Quantization* rowwise = nullptr;
+  const formats::Quantization* columnwise = nullptr;
 
   /// "layers.0.attention.wq_activation".
   std::string Name() const;

@@ -43,19 +43,11 @@ auto CastBy(Cast cast) {
   };
 }
 
-/// The neighbour of a finite, saturated code one step towards zero.
-float TowardsZero(const Format& element, uint8_t code) {
-  const uint8_t sign_bit = static_cast<uint8_t>(1u << (element.bits() - 1));
-  const bool is_zero = (code & ~sign_bit) == 0;
-  return formats::Decode(element,
-                         is_zero ? code : static_cast<uint8_t>(code - 1));
-}
-
 float Truncated(const Format& element, float value) {
-  const uint8_t code = formats::Encode(element, value, Overflow::kSaturate);
-  const float nearest = formats::Decode(element, code);
-  return std::fabs(nearest) > std::fabs(value) ? TowardsZero(element, code)
-                                               : nearest;
+  static const formats::RoundingMode& mode =
+      formats::RoundingModeByName("toward_zero");
+  return formats::Decode(
+      element, formats::Encode(element, value, Overflow::kSaturate, mode));
 }
 
 /// Halfway cases go up, not to even: mean error 1/32 of a step where operands
@@ -96,7 +88,7 @@ void QuantizeGradientsAsE5m2(MutantContext& context) {
        .before_quantising =
            [](const Place& place, Matrix<float>& rows) {
              if (!place.IsGradient()) return;
-             formats::MxSpec spec = place.spec();
+             formats::Quantization spec = place.spec();
              spec.element = &formats::FormatByName("e5m2");
              const size_t whole[] = {rows.cols()};
              const std::span<const size_t> given =
@@ -115,7 +107,7 @@ void ReadE5m2AsE4m3(MutantContext& context) {
            },
        .scale =
            [e5m2](const Place& place, std::span<const float> block) {
-             formats::MxSpec spec = place.spec();
+             formats::Quantization spec = place.spec();
              if (place.IsGradient()) spec.element = e5m2;
              return formats::MxScale(block, spec);
            },
@@ -128,7 +120,7 @@ void ReadE5m2AsE4m3(MutantContext& context) {
                return;
              }
              for (size_t i = 0; i < in.size(); ++i) {
-               const uint8_t code = formats::Encode(
+               const uint32_t code = formats::Encode(
                    *e5m2, in[i] * formats::E8m0Reciprocal(scale),
                    Overflow::kSaturate);
                out[i] =

@@ -193,8 +193,8 @@ Matrix<float> RowsOf(const Operand& operand) {
   return rows;
 }
 
-void QuantizeRows(const formats::MxSpec& spec, std::span<const Block> blocks,
-                  Matrix<float>& rows) {
+void QuantizeRows(const formats::Quantization& spec,
+                  std::span<const Block> blocks, Matrix<float>& rows) {
   for (size_t i = 0; i < rows.rows(); ++i) {
     for (const Block& block : blocks) {
       const std::span<float> values(rows.Row(i) + block.begin,

@@ -27,7 +27,7 @@ struct Place {
   const kernels::Operand& operand() const {
     return side == Side::kLeft ? task.problem.a : task.unpacked_b;
   }
-  const formats::MxSpec& spec() const { return *operand().mx; }
+  const formats::Quantization& spec() const { return *operand().mx; }
   bool Is(precision::GemmRole role, Side which) const {
     return task.role == role && side == which;
   }
@@ -96,8 +96,8 @@ bool AtSite(const model::GemmTask& task, std::string_view part);
 /// Operand rows before quantisation.
 Matrix<float> RowsOf(const kernels::Operand& operand);
 /// What quantise-dequantise means, block by block.
-void QuantizeRows(const formats::MxSpec& spec, std::span<const Block> blocks,
-                  Matrix<float>& rows);
+void QuantizeRows(const formats::Quantization& spec,
+                  std::span<const Block> blocks, Matrix<float>& rows);
 /// A cast of elements, tabulated: operands are BF16, and scaled by a power of
 /// two they nearly always still are.
 class CastTable {

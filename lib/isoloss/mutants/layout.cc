@@ -23,7 +23,7 @@ Matrix<float> Transposed(const Matrix<float>& rows) {
 }
 
 /// Quantises in blocks across the contraction axis.
-void QuantizeAcross(const formats::MxSpec& spec, Matrix<float>& rows) {
+void QuantizeAcross(const formats::Quantization& spec, Matrix<float>& rows) {
   Matrix<float> columns = Transposed(rows);
   const size_t whole[] = {columns.cols()};
   QuantizeRows(spec, BlocksOf(whole), columns);

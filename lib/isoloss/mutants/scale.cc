@@ -13,8 +13,8 @@
 namespace isoloss::mutants {
 namespace {
 
-using formats::MxSpec;
-using formats::ScaleMode;
+using formats::Quantization;
+using formats::ScaleRule;
 using model::GemmTask;
 using precision::GemmRole;
 
@@ -33,16 +33,16 @@ float LargestMagnitude(std::span<const float> block) {
 }
 
 /// The scale byte that `spec` gives a block with this largest magnitude.
-uint8_t ScaleOf(float amax, const MxSpec& spec) {
+uint8_t ScaleOf(float amax, const Quantization& spec) {
   return formats::MxScale({&amax, 1}, spec);
 }
 
-MxSpec WithMode(MxSpec spec, ScaleMode mode) {
-  spec.scale_mode = mode;
+Quantization WithMode(Quantization spec, ScaleRule mode) {
+  spec.scale_rule = mode;
   return spec;
 }
 
-auto ScaleBy(ScaleMode mode) {
+auto ScaleBy(ScaleRule mode) {
   return [mode](MutantContext& context) {
     PlantEngine(context, {.scale = [mode](const Place& place,
                                           std::span<const float> block) {
@@ -125,7 +125,7 @@ void FloorWithoutSaturation(MutantContext& context) {
               {.scale =
                    [](const Place& place, std::span<const float> block) {
                      return formats::MxScale(
-                         block, WithMode(place.spec(), ScaleMode::kFloor));
+                         block, WithMode(place.spec(), ScaleRule::kFloor));
                    },
                .elements =
                    [](const Place& place, uint8_t scale,
@@ -249,7 +249,7 @@ std::vector<Mutant> ScaleMutants() {
        .group = group,
        .what = "Scales are rounded down, so the largest elements saturate",
        .link = "https://github.com/pytorch/ao/issues/2035",
-       .plant = ScaleBy(ScaleMode::kFloor)},
+       .plant = ScaleBy(ScaleRule::kFloor)},
       {.name = "scale_ceil",
        .group = group,
        .kind = Class::kSpecificationChange,
@@ -257,14 +257,14 @@ std::vector<Mutant> ScaleMutants() {
        .link = "",
        .note = "torchao's CEIL: never saturates, one bit coarser where amax "
                "would have fitted",
-       .plant = ScaleBy(ScaleMode::kCeil)},
+       .plant = ScaleBy(ScaleRule::kCeil)},
       {.name = "scale_even",
        .group = group,
        .kind = Class::kSpecificationChange,
        .what = "Scales follow amax rounded to nearest even",
        .link = "",
        .note = "torchao's EVEN",
-       .plant = ScaleBy(ScaleMode::kEven)},
+       .plant = ScaleBy(ScaleRule::kEven)},
       {.name = "amax_bf16",
        .catalogue = 2,
        .group = group,

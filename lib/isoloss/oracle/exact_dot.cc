@@ -153,7 +153,7 @@ Estimate Sum(const float* values, size_t size, size_t stride) {
 }
 
 Matrix<float> QuantizedRows(MatrixView<const float> values,
-                            const formats::MxSpec* spec) {
+                            const formats::Quantization* spec) {
   Matrix<float> result(values.rows(), values.cols());
   for (size_t row = 0; row < values.rows(); ++row) {
     const float* in = values.Row(row);
@@ -171,7 +171,7 @@ Matrix<float> QuantizedRows(MatrixView<const float> values,
 }
 
 Matrix<float> QuantizedColumns(MatrixView<const float> values,
-                               const formats::MxSpec* spec,
+                               const formats::Quantization* spec,
                                std::span<const size_t> segment_ends) {
   Matrix<float> result(values.cols(), values.rows());
   for (size_t row = 0; row < values.rows(); ++row) {

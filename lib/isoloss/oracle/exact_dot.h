@@ -52,13 +52,13 @@ Estimate Sum(const float* values, size_t size, size_t stride = 1);
 /// `values` as a GEMM operand that contracts columns: each row quantised in
 /// blocks of 32. A copy if `spec` is null.
 Matrix<float> QuantizedRows(MatrixView<const float> values,
-                            const formats::MxSpec* spec);
+                            const formats::Quantization* spec);
 
 /// As an operand that contracts rows, transposed: row i of the result is column
 /// i of `values`, quantised in blocks of 32 that start anew at each of
 /// `segment_ends` (ascending, the last one = rows; empty: one segment).
 Matrix<float> QuantizedColumns(MatrixView<const float> values,
-                               const formats::MxSpec* spec,
+                               const formats::Quantization* spec,
                                std::span<const size_t> segment_ends = {});
 
 }  // namespace isoloss::oracle

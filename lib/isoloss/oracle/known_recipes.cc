@@ -5,28 +5,29 @@
 namespace isoloss::oracle {
 namespace {
 
-using formats::ScaleMode;
+using formats::ScaleRule;
 
 using Activation = decltype(precision::Recipe::activation);
 
 /// An operand's element format and scale; without an element: not quantised.
 struct OperandFormat {
   const char* element = nullptr;
-  ScaleMode scale = ScaleMode::kRceil;
+  ScaleRule scale = ScaleRule::kRceil;
 
-  std::optional<formats::MxSpec> Spec() const {
+  std::optional<formats::Quantization> Spec() const {
     if (element == nullptr) return std::nullopt;
-    return formats::MxSpec{.element = &formats::FormatByName(element),
-                           .scale_mode = scale,
-                           .non_finite = formats::NonFinitePolicy::kBlockNan};
+    return formats::Quantization{
+        .element = &formats::FormatByName(element),
+        .scale_rule = scale,
+        .non_finite = formats::NonFinitePolicy::kBlockNan};
   }
 };
 
 constexpr OperandFormat kHigh = {};
-constexpr OperandFormat kE4m3 = {"e4m3", ScaleMode::kRceil};
-constexpr OperandFormat kE4m3Floor = {"e4m3", ScaleMode::kFloor};
-constexpr OperandFormat kE5m2 = {"e5m2", ScaleMode::kRceil};
-constexpr OperandFormat kE2m1Floor = {"e2m1", ScaleMode::kFloor};
+constexpr OperandFormat kE4m3 = {"e4m3", ScaleRule::kRceil};
+constexpr OperandFormat kE4m3Floor = {"e4m3", ScaleRule::kFloor};
+constexpr OperandFormat kE5m2 = {"e5m2", ScaleRule::kRceil};
+constexpr OperandFormat kE2m1Floor = {"e2m1", ScaleRule::kFloor};
 
 struct KnownRecipe {
   const char* name;

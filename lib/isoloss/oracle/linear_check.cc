@@ -17,13 +17,13 @@ using precision::GemmRole;
 /// section 12).
 constexpr size_t kTokenLeaf = 32;
 
-bool SameSpec(bool announced, const formats::MxSpec& spec,
-              const formats::MxSpec* expected) {
+bool SameSpec(bool announced, const formats::Quantization& spec,
+              const formats::Quantization* expected) {
   if (!announced || expected == nullptr) {
     return announced == (expected != nullptr);
   }
   return spec.element == expected->element &&
-         spec.scale_mode == expected->scale_mode &&
+         spec.scale_rule == expected->scale_rule &&
          spec.non_finite == expected->non_finite;
 }
 
@@ -34,8 +34,9 @@ void ReportMisdeclared(const RecordedTensor& tensor, ReportSink& sink) {
   sink.Add(tensor.name, comparison);
 }
 
-void RequireSpecs(const RecordedTensor& tensor, const formats::MxSpec* rowwise,
-                  const formats::MxSpec* columnwise, ReportSink& sink) {
+void RequireSpecs(const RecordedTensor& tensor,
+                  const formats::Quantization* rowwise,
+                  const formats::Quantization* columnwise, ReportSink& sink) {
   if (!SameSpec(tensor.quantized_rowwise, tensor.rowwise, rowwise) ||
       !SameSpec(tensor.quantized_columnwise, tensor.columnwise, columnwise)) {
     ReportMisdeclared(tensor, sink);

@@ -34,9 +34,9 @@ float RoundedValue(float value, Grid grid) {
 }
 
 void PassMx(const float* row, size_t width, Grid grid, float* out) {
-  const formats::MxSpec spec = {&formats::FormatByName("e4m3"),
-                                formats::ScaleMode::kRceil,
-                                formats::NonFinitePolicy::kBlockNan};
+  const formats::Quantization spec = {&formats::FormatByName("e4m3"),
+                                      formats::ScaleRule::kRceil,
+                                      formats::NonFinitePolicy::kBlockNan};
   for (size_t i = 0; i < width; i += formats::kMxBlockSize) {
     const size_t count = std::min(formats::kMxBlockSize, width - i);
     formats::QuantizeDequantizeBlock({row + i, count}, spec, {out + i, count});

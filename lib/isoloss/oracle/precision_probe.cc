@@ -75,7 +75,7 @@ std::vector<size_t> SegmentEnds(const RecordedTensor& tensor) {
 /// What quantisation loses of a tensor's elements.
 class QuantizationLoss {
  public:
-  explicit QuantizationLoss(const formats::MxSpec& spec) : spec_(spec) {}
+  explicit QuantizationLoss(const formats::Quantization& spec) : spec_(spec) {}
 
   void AddBlock(std::span<const float> block) {
     quantized_.resize(block.size());
@@ -101,7 +101,7 @@ class QuantizationLoss {
                                 static_cast<double>(elements_);
   }
 
-  const formats::MxSpec& spec_;
+  const formats::Quantization& spec_;
   std::vector<float> quantized_;
   size_t elements_ = 0;
   size_t saturated_ = 0;

@@ -23,8 +23,8 @@ struct RecordedTensor {
   bool of_experts = false;
   bool quantized_rowwise = false;
   bool quantized_columnwise = false;
-  formats::MxSpec rowwise;
-  formats::MxSpec columnwise;
+  formats::Quantization rowwise;
+  formats::Quantization columnwise;
 };
 
 /// Keeps all tensors and routings of a step. One process only.

@@ -135,7 +135,7 @@ struct Blocks {
   /// Full blocks by the place of their largest magnitude.
   std::array<double, formats::kMxBlockSize> places = {};
 
-  void Add(std::span<const float> block, const formats::MxSpec* spec) {
+  void Add(std::span<const float> block, const formats::Quantization* spec) {
     double largest = 0;
     double smallest = kInfinity;
     size_t place = 0;
@@ -165,7 +165,8 @@ struct Blocks {
   }
 
  private:
-  void Quantize(std::span<const float> block, const formats::MxSpec& spec) {
+  void Quantize(std::span<const float> block,
+                const formats::Quantization& spec) {
     const uint8_t scale = formats::MxScale(block, spec);
     ++bytes[scale];
     nan_blocks += scale == 255 ? 1 : 0;

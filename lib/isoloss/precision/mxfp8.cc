@@ -2,14 +2,15 @@
 
 namespace isoloss::precision {
 
-formats::MxSpec MxOperand(std::string_view element, formats::ScaleMode mode) {
+formats::Quantization MxOperand(std::string_view element,
+                                formats::ScaleRule mode) {
   return {.element = &formats::FormatByName(element),
-          .scale_mode = mode,
+          .scale_rule = mode,
           .non_finite = formats::NonFinitePolicy::kBlockNan};
 }
 
-Recipe Mxfp8(formats::ScaleMode mode) {
-  const formats::MxSpec operand = MxOperand("e4m3", mode);
+Recipe Mxfp8(formats::ScaleRule mode) {
+  const formats::Quantization operand = MxOperand("e4m3", mode);
   Recipe recipe;
   recipe.activation = kernels::Rounding::kBf16;
   recipe.fprop = {operand, operand};

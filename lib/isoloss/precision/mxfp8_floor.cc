@@ -6,7 +6,7 @@
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_floor() {
-  Recipe recipe = Mxfp8(formats::ScaleMode::kFloor);
+  Recipe recipe = Mxfp8(formats::ScaleRule::kFloor);
   recipe.name = "mxfp8_floor";
   recipe.summary = "MXFP8 E4M3 in all three products, scale rounded down";
   recipe.source =

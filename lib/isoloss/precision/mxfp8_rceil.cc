@@ -5,7 +5,7 @@
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_rceil() {
-  Recipe recipe = Mxfp8(formats::ScaleMode::kRceil);
+  Recipe recipe = Mxfp8(formats::ScaleRule::kRceil);
   recipe.name = "mxfp8_rceil";
   recipe.summary = "MXFP8 E4M3 in all three products, scale rounded up";
   recipe.source =

@@ -5,7 +5,7 @@
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_rceil_wgrad_with_hp() {
-  Recipe recipe = Mxfp8(formats::ScaleMode::kRceil);
+  Recipe recipe = Mxfp8(formats::ScaleRule::kRceil);
   recipe.name = "mxfp8_rceil_wgrad_with_hp";
   recipe.summary = "mxfp8_rceil, but weight gradients from BF16 operands";
   recipe.source =

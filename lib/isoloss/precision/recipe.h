@@ -26,18 +26,22 @@ std::string_view GemmRoleName(GemmRole role);  ///< "fprop", "dgrad", "wgrad"
 /// Formats of one product. An operand without a value stays in high precision
 /// (the recipe's activation type). Left is x / dy / dy, right is W / W / x.
 struct GemmPrecision {
-  std::optional<formats::MxSpec> left;
-  std::optional<formats::MxSpec> right;
+  std::optional<formats::Quantization> left;
+  std::optional<formats::Quantization> right;
 
   bool quantized() const { return left.has_value() || right.has_value(); }
   /// As kernels take them: nullptr where nothing is quantised.
-  const formats::MxSpec* left_mx() const { return left ? &*left : nullptr; }
-  const formats::MxSpec* right_mx() const { return right ? &*right : nullptr; }
+  const formats::Quantization* left_mx() const {
+    return left ? &*left : nullptr;
+  }
+  const formats::Quantization* right_mx() const {
+    return right ? &*right : nullptr;
+  }
 };
 
 /// "e4m3·rceil": element format, scale mode and what else is not usual; "" of
 /// an operand that stays in high precision.
-std::string OperandName(const std::optional<formats::MxSpec>& operand);
+std::string OperandName(const std::optional<formats::Quantization>& operand);
 
 /// A named precision recipe. Registered in recipes.def; one file each.
 struct Recipe {

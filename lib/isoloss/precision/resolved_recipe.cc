@@ -112,7 +112,7 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
   }
 }
 
-std::string DescribeOperand(const std::optional<formats::MxSpec>& operand,
+std::string DescribeOperand(const std::optional<formats::Quantization>& operand,
                             kernels::Rounding activation) {
   if (operand) return OperandName(operand);
   return activation == kernels::Rounding::kBf16 ? "bf16" : "fp32";
@@ -120,10 +120,10 @@ std::string DescribeOperand(const std::optional<formats::MxSpec>& operand,
 
 }  // namespace
 
-std::string OperandName(const std::optional<formats::MxSpec>& operand) {
+std::string OperandName(const std::optional<formats::Quantization>& operand) {
   if (!operand) return "";
   std::string text = fmt::format("{}·{}", operand->element->name,
-                                 formats::ScaleModeName(operand->scale_mode));
+                                 formats::ScaleRuleName(operand->scale_rule));
   if (operand->non_finite != formats::NonFinitePolicy::kBlockNan) {
     text += fmt::format("·{}", NonFinitePolicyName(operand->non_finite));
   }

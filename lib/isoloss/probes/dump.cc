@@ -85,7 +85,8 @@ Matrix<T> Transposed(MatrixView<const T> values) {
   return out;
 }
 
-void QuantizeRows(const formats::MxSpec& spec, runlog::DumpedTensor& tensor) {
+void QuantizeRows(const formats::Quantization& spec,
+                  runlog::DumpedTensor& tensor) {
   const formats::MxMatrix mx = formats::QuantizeMx(
       {tensor.values.data(), static_cast<size_t>(tensor.rows),
        static_cast<size_t>(tensor.cols)},
@@ -95,7 +96,7 @@ void QuantizeRows(const formats::MxSpec& spec, runlog::DumpedTensor& tensor) {
   Append(mx.scales, tensor.scales_rowwise);
 }
 
-void QuantizeColumns(const formats::MxSpec& spec,
+void QuantizeColumns(const formats::Quantization& spec,
                      runlog::DumpedTensor& tensor) {
   const auto cols = static_cast<size_t>(tensor.cols);
   tensor.format_columnwise = spec.element->name;

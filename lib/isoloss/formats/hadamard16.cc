@@ -1,0 +1,20 @@
+// A 16-point Hadamard transform that changes no sign.
+#include "isoloss/formats/hadamard.h"
+#include "isoloss/formats/transform.h"
+
+namespace isoloss::formats {
+namespace {
+
+void Apply(std::span<float> run, uint64_t /*key*/) { Hadamard16(run, 0); }
+
+}  // namespace
+
+extern constinit const Transform kTransform_hadamard16 = {
+    .name = "hadamard16",
+    .length = kHadamardLength,
+    .random = false,
+    .apply = Apply,
+    .source = "arXiv 2509.25149, section 3",
+};
+
+}  // namespace isoloss::formats

@@ -1,0 +1,183 @@
+#include "isoloss/formats/quantization.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "isoloss/base/error.h"
+#include "isoloss/formats/scaling.h"
+
+namespace isoloss::formats {
+namespace {
+
+template <typename Value>
+struct Named {
+  Value value;
+  std::string_view name;
+};
+
+constexpr Named<ScaleRule> kScaleRules[] = {
+    {ScaleRule::kFloor, "floor"},    {ScaleRule::kCeil, "ceil"},
+    {ScaleRule::kEven, "even"},      {ScaleRule::kRceil, "rceil"},
+    {ScaleRule::kTe, "te"},          {ScaleRule::kDeepgemm, "deepgemm"},
+    {ScaleRule::kTorchao, "torchao"}};
+constexpr Named<ScaleFormat> kScaleFormats[] = {{ScaleFormat::kNone, "none"},
+                                                {ScaleFormat::kE8m0, "e8m0"},
+                                                {ScaleFormat::kE4m3, "e4m3"},
+                                                {ScaleFormat::kPow2, "pow2"},
+                                                {ScaleFormat::kFp32, "fp32"}};
+constexpr Named<NonFinitePolicy> kNonFinitePolicies[] = {
+    {NonFinitePolicy::kBlockNan, "block_nan"}, {NonFinitePolicy::kTe, "te"}};
+
+template <typename Value, size_t kCount>
+std::string_view NameOf(const Named<Value> (&table)[kCount], Value value) {
+  const auto entry = std::ranges::find(table, value, &Named<Value>::value);
+  ISOLOSS_ASSERT(entry != std::end(table));
+  return entry->name;
+}
+
+template <typename Value, size_t kCount>
+Value ValueOf(const Named<Value> (&table)[kCount], std::string_view name,
+              std::string_view what) {
+  std::array<std::string_view, kCount> names;
+  for (size_t i = 0; i < kCount; ++i) {
+    if (table[i].name == name) return table[i].value;
+    names[i] = table[i].name;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: `{}` was given, but it must be one of {}. Use one of these "
+             "names.",
+             what, name, fmt::join(names, ", "));
+}
+
+bool IsRuleOfE8m0(ScaleRule rule) {
+  return rule == ScaleRule::kFloor || rule == ScaleRule::kCeil ||
+         rule == ScaleRule::kEven || rule == ScaleRule::kRceil;
+}
+
+bool IsWholeTensor(const Cell& cell) {
+  return cell.rows == 0 && cell.cols == 0;
+}
+
+std::string WrongScale(const Quantization& q) {
+  const bool none = q.scale_format == ScaleFormat::kNone;
+  const bool e8m0 = q.scale_format == ScaleFormat::kE8m0;
+  if (!none && IsRuleOfE8m0(q.scale_rule) != e8m0) {
+    return fmt::format(
+        "has scales in {} by the rule {}, but floor, ceil, even and rceil are "
+        "the rules of e8m0, te, deepgemm and torchao of the other formats",
+        ScaleFormatName(q.scale_format), ScaleRuleName(q.scale_rule));
+  }
+  if (q.scale_format == ScaleFormat::kE4m3 &&
+      q.scale_rule == ScaleRule::kDeepgemm) {
+    return "has scales in e4m3 by the rule deepgemm, which has none";
+  }
+  if (q.element->bits() > 8 && !none) {
+    return fmt::format(
+        "has elements in {} and a scale, but only formats of 8 bits or fewer "
+        "have one: give scale_format = \"none\"",
+        q.element->name);
+  }
+  if (q.scaling->of_tensor != nullptr && q.scale_format != ScaleFormat::kE4m3) {
+    return fmt::format("has scaling {} with scales in {}, but it needs e4m3",
+                       q.scaling->name, ScaleFormatName(q.scale_format));
+  }
+  if (none && q.scaling != &kScaling_current) {
+    return fmt::format("has no scale, but scaling {}", q.scaling->name);
+  }
+  return "";
+}
+
+std::string WrongHistory(const Quantization& q) {
+  if (q.scaling->reads_history != (q.history > 0)) {
+    return fmt::format(
+        "has a history of {} steps and scaling {}, but delayed scaling needs a "
+        "history, and nothing else has one",
+        q.history, q.scaling->name);
+  }
+  if (q.scaling->reads_history && !IsWholeTensor(q.cell)) {
+    return fmt::format(
+        "has scaling {} for cells of {} x {}, but a history is one of a whole "
+        "tensor: give 0 x 0",
+        q.scaling->name, q.cell.rows, q.cell.cols);
+  }
+  return "";
+}
+
+}  // namespace
+
+bool Quantization::is_mx() const {
+  return element != nullptr && element->is_small_float() &&
+         scale_format == ScaleFormat::kE8m0 && scaling == &kScaling_current &&
+         cell == Cell{} && rounding == &kRoundingMode_nearest_even &&
+         transform == nullptr;
+}
+
+std::string_view ScaleRuleName(ScaleRule rule) {
+  return NameOf(kScaleRules, rule);
+}
+
+std::string_view ScaleFormatName(ScaleFormat format) {
+  return NameOf(kScaleFormats, format);
+}
+
+std::string_view NonFinitePolicyName(NonFinitePolicy policy) {
+  return NameOf(kNonFinitePolicies, policy);
+}
+
+ScaleRule ScaleRuleByName(std::string_view name) {
+  return ValueOf(kScaleRules, name, "scale rule");
+}
+
+ScaleFormat ScaleFormatByName(std::string_view name) {
+  return ValueOf(kScaleFormats, name, "scale format");
+}
+
+NonFinitePolicy NonFinitePolicyByName(std::string_view name) {
+  return ValueOf(kNonFinitePolicies, name, "non-finite policy");
+}
+
+std::string WrongQuantization(const Quantization& q) {
+  std::string wrong = WrongScale(q);
+  if (wrong.empty()) wrong = WrongHistory(q);
+  if (!wrong.empty()) return wrong;
+  const bool bits = q.random_bits >= 1 && q.random_bits <= 16;
+  if (q.rounding->stochastic ? !bits : q.random_bits != 0) {
+    return fmt::format(
+        "has {} random bits and rounding {}, but stochastic rounding needs 1 "
+        "to 16 of them, and nothing else has any",
+        q.random_bits, q.rounding->name);
+  }
+  return "";
+}
+
+std::string QuantizationName(const Quantization& q) {
+  std::string text(q.element->name);
+  const auto add = [&text](std::string_view part) {
+    text += "·";
+    text += part;
+  };
+  if (q.scale_format == ScaleFormat::kNone) {
+    add("none");
+  } else {
+    add(ScaleRuleName(q.scale_rule));
+    if (q.scale_format != ScaleFormat::kE8m0)
+      add(ScaleFormatName(q.scale_format));
+    if (q.cell != Cell{}) add(fmt::format("{}x{}", q.cell.rows, q.cell.cols));
+  }
+  if (q.scaling != &kScaling_current) add(q.scaling->name);
+  if (q.history > 0) add(fmt::format("history{}", q.history));
+  if (q.rounding != &kRoundingMode_nearest_even) {
+    add(q.random_bits > 0 ? fmt::format("{}{}", q.rounding->name, q.random_bits)
+                          : std::string(q.rounding->name));
+  }
+  if (q.transform != nullptr) add(q.transform->name);
+  if (q.non_finite != NonFinitePolicy::kBlockNan) {
+    add(NonFinitePolicyName(q.non_finite));
+  }
+  return text;
+}
+
+}  // namespace isoloss::formats

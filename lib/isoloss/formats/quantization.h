@@ -1,0 +1,107 @@
+// How one operand of a product is quantised: everything that decides on its
+// bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "isoloss/formats/format.h"
+#include "isoloss/formats/rounding_mode.h"
+#include "isoloss/formats/transform.h"
+
+namespace isoloss::formats {
+
+struct Scaling;
+
+/// What a scale is stored as.
+enum class ScaleFormat {
+  kNone,  ///< no scale: elements are casts
+  kE8m0,  ///< a byte s for 2^(s - 127), 255 for NaN
+  kE4m3,  ///< a byte of E4M3
+  kPow2,  ///< a power of two in FP32
+  kFp32,
+};
+
+/// How a scale follows from the largest magnitude of the elements that share it
+/// (docs/numerics.md, sections 5 and 13).
+enum class ScaleRule {
+  // Of E8M0.
+  kFloor,
+  kCeil,
+  kEven,
+  kRceil,
+  // Of the others.
+  kTe,        ///< TransformerEngine: largest element / amax is what multiplies
+  kDeepgemm,  ///< DeepGEMM: amax / largest element is what is stored
+  kTorchao,   ///< torchao: as kTe, but for its guards
+};
+
+/// What elements that share a scale become if a NaN or an infinity is among
+/// them (docs/numerics.md, section 6).
+enum class NonFinitePolicy {
+  kBlockNan,  ///< the scale, and so all of them, is NaN
+  kTe,        ///< TransformerEngine: the scale comes from the other elements;
+              ///< only a NaN element is NaN, an infinity saturates
+};
+
+/// Elements that share a scale: a rectangle of the operand, whose columns are
+/// the contraction axis. 0: the tensor's whole extent.
+struct Cell {
+  size_t rows = 1;
+  size_t cols = 32;
+
+  bool operator==(const Cell&) const = default;
+};
+
+extern const Scaling kScaling_current;
+
+/// Everything that defines the quantisation of one operand. Left as it is but
+/// for `element`, it is an MX format.
+struct Quantization {
+  const Format* element = nullptr;
+  ScaleRule scale_rule = ScaleRule::kRceil;
+  NonFinitePolicy non_finite = NonFinitePolicy::kBlockNan;
+  ScaleFormat scale_format = ScaleFormat::kE8m0;
+  const Scaling* scaling = &kScaling_current;
+  Cell cell = {};
+  const RoundingMode* rounding = &kRoundingMode_nearest_even;
+  /// Of stochastic rounding, for each element: 1 to 16.
+  int random_bits = 0;
+  /// Of the runs along the contraction axis; null: none.
+  const Transform* transform = nullptr;
+  /// Steps whose largest magnitudes delayed scaling looks back to.
+  int history = 0;
+
+  /// Blocks of 32 small floats with an E8M0 scale, rounded to nearest: what
+  /// packed kernels and the functions of mx_block.h take.
+  bool is_mx() const;
+  /// Products of codes and scales that are no powers of two need not be
+  /// numbers of few bits: GEMMs multiply the sums of codes by such scales.
+  bool scales_sums() const { return scale_format == ScaleFormat::kFp32; }
+
+  bool operator==(const Quantization&) const = default;
+};
+
+/// "floor", "ceil", "even", "rceil", "te", "deepgemm", "torchao"; "none",
+/// "e8m0", "e4m3", "pow2", "fp32"; "block_nan", "te".
+std::string_view ScaleRuleName(ScaleRule rule);
+std::string_view ScaleFormatName(ScaleFormat format);
+std::string_view NonFinitePolicyName(NonFinitePolicy policy);
+/// Errors   ConfigError that lists the names.
+ScaleRule ScaleRuleByName(std::string_view name);
+ScaleFormat ScaleFormatByName(std::string_view name);
+NonFinitePolicy NonFinitePolicyByName(std::string_view name);
+
+/// What is wrong with a description, in words that follow "it"; "" if nothing.
+/// Errors of the kind: a scale rule of another scale format, a stochastic
+/// rounding without bits, a history without delayed scaling.
+std::string WrongQuantization(const Quantization& quantization);
+
+/// The description in one word for logs: "e4m3·rceil", and what is not as in MX
+/// after it: "e2m1·te·e4m3·two_level·1x16·stochastic8·hadamard16_te".
+std::string QuantizationName(const Quantization& quantization);
+
+}  // namespace isoloss::formats

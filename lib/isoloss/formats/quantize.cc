@@ -1,0 +1,196 @@
+#include "isoloss/formats/quantize.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/formats/scaling.h"
+
+namespace isoloss::formats {
+namespace {
+
+constexpr uint32_t kInfinityBits = 0x7F800000;
+
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+size_t CellCount(size_t extent, size_t of_cell) {
+  return extent == 0 ? 0 : RoundUp(extent, of_cell) / of_cell;
+}
+
+/// Of the cells in a tensor, none of which is larger than it.
+Cell CellIn(const Quantization& quantization, size_t rows, size_t cols) {
+  const auto extent = [](size_t of_cell, size_t whole) {
+    return std::max<size_t>(of_cell == 0 ? whole : of_cell, 1);
+  };
+  return {extent(quantization.cell.rows, rows),
+          extent(quantization.cell.cols, cols)};
+}
+
+Matrix<float> Transformed(MatrixView<const float> values,
+                          const Quantization& quantization,
+                          const TensorState& state) {
+  const Transform* transform = quantization.transform;
+  const size_t length = transform == nullptr ? 1 : transform->length;
+  Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
+  for (size_t row = 0; row < values.rows(); ++row) {
+    std::copy_n(values.Row(row), values.cols(), result.Row(row));
+    if (transform == nullptr) continue;
+    for (size_t col = 0; col < result.cols(); col += length) {
+      transform->apply({result.Row(row) + col, length}, state.transform_key);
+    }
+  }
+  return result;
+}
+
+/// Bits of the largest magnitude of a rectangle. As integers, finite < infinity
+/// < NaN, so either shows in the maximum.
+uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan) {
+  uint32_t largest = 0;
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (size_t col = 0; col < values.cols(); ++col) {
+      const uint32_t bits =
+          std::bit_cast<uint32_t>(values(row, col)) & 0x7FFFFFFF;
+      if (skip_nan && bits > kInfinityBits) continue;
+      largest = std::max(largest, bits);
+    }
+  }
+  return largest;
+}
+
+Scale ScaleOfCell(const Quantization& quantization, uint32_t amax,
+                  const TensorAmax& tensor) {
+  if (quantization.scale_format == ScaleFormat::kNone) return {};
+  if (amax >= kInfinityBits) {
+    return quantization.non_finite == NonFinitePolicy::kTe
+               ? InfinityScale(quantization)
+               : NanScale(quantization);
+  }
+  return quantization.scaling->of_cell(quantization, amax, tensor);
+}
+
+uint32_t CodeOf(float value, const Scale& scale,
+                const Quantization& quantization, RandomBits random) {
+  const Format& element = *quantization.element;
+  if (std::isnan(scale.decode)) return element.nan_code;
+  if (std::isnan(value) && !element.has_nan()) return element.max_code;
+  const bool overflows =
+      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
+  return Encode(element, value * scale.encode,
+                overflows ? Overflow::kNonFinite : Overflow::kSaturate,
+                *quantization.rounding, random);
+}
+
+/// The part of a tensor from (row, col) on that one cell has.
+MatrixView<const float> CellAt(MatrixView<const float> values, const Cell& cell,
+                               size_t row, size_t col) {
+  return values.Rows(row, std::min(cell.rows, values.rows() - row))
+      .Cols(col, std::min(cell.cols, values.cols() - col));
+}
+
+template <typename Use>
+void ForEachCell(MatrixView<const float> values, const Cell& cell,
+                 const Use& use) {
+  for (size_t row = 0; row < values.rows(); row += cell.rows) {
+    for (size_t col = 0; col < values.cols(); col += cell.cols) {
+      use(row, col, CellAt(values, cell, row, col));
+    }
+  }
+}
+
+Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
+  return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
+}
+
+}  // namespace
+
+RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
+                        int count) {
+  const auto block = CounterRng(state.seed, state.stream)
+                         .Block(uint64_t{row} << 32 | uint64_t{col} / 8);
+  const size_t half = col % 8;
+  const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
+  return {word >> (16 - count), count};
+}
+
+QuantizedTensor Quantize(MatrixView<const float> values,
+                         const Quantization& quantization,
+                         const TensorState& state) {
+  ISOLOSS_ASSERT(quantization.element != nullptr);
+  const Matrix<float> x = Transformed(values, quantization, state);
+  const Cell cell = CellIn(quantization, x.rows(), x.cols());
+  const bool skip_nan = quantization.non_finite == NonFinitePolicy::kTe;
+  TensorAmax amax = {0, state.history};
+  ForEachCell(x.view(), cell,
+              [&](size_t, size_t, MatrixView<const float> part) {
+                const uint32_t bits = AmaxBits(part, true);
+                if (bits < kInfinityBits)
+                  amax.current = std::max(amax.current, bits);
+              });
+
+  QuantizedTensor result;
+  result.codes.ResizeUninitialized(x.rows(), x.cols());
+  result.scales.ResizeUninitialized(CellCount(x.rows(), cell.rows),
+                                    CellCount(x.cols(), cell.cols));
+  const bool stores_bytes = quantization.scale_format == ScaleFormat::kE8m0 ||
+                            quantization.scale_format == ScaleFormat::kE4m3;
+  if (stores_bytes) {
+    result.scale_bytes.ResizeUninitialized(result.scales.rows(),
+                                           result.scales.cols());
+  }
+  const auto quantize_cell = [&](size_t first_row, size_t first_col,
+                                 MatrixView<const float> part) {
+    const Scale scale =
+        ScaleOfCell(quantization, AmaxBits(part, skip_nan), amax);
+    const size_t i = first_row / cell.rows;
+    const size_t j = first_col / cell.cols;
+    result.scales(i, j) = scale.decode;
+    if (stores_bytes) result.scale_bytes(i, j) = scale.byte;
+    for (size_t row = 0; row < part.rows(); ++row) {
+      for (size_t col = 0; col < part.cols(); ++col) {
+        const RandomBits random =
+            quantization.rounding->stochastic
+                ? RandomBitsOf(state, first_row + row, first_col + col,
+                               quantization.random_bits)
+                : RandomBits{};
+        result.codes(first_row + row, first_col + col) =
+            CodeOf(part(row, col), scale, quantization, random);
+      }
+    }
+  };
+  ForEachCell(x.view(), cell, quantize_cell);
+  if (quantization.scaling->of_tensor != nullptr) {
+    result.tensor_scale = quantization.scaling->of_tensor(quantization, amax);
+  }
+  return result;
+}
+
+Matrix<float> CellValues(const QuantizedTensor& tensor,
+                         const Quantization& quantization) {
+  const Cell cell = CellOf(tensor, quantization);
+  Matrix<float> values;
+  values.ResizeUninitialized(tensor.codes.rows(), tensor.codes.cols());
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (size_t col = 0; col < values.cols(); ++col) {
+      values(row, col) = Decode(*quantization.element, tensor.codes(row, col)) *
+                         tensor.scales(row / cell.rows, col / cell.cols);
+    }
+  }
+  return values;
+}
+
+Matrix<float> Dequantize(const QuantizedTensor& tensor,
+                         const Quantization& quantization) {
+  Matrix<float> values = CellValues(tensor, quantization);
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (size_t col = 0; col < values.cols(); ++col) {
+      values(row, col) *= tensor.tensor_scale;
+    }
+  }
+  return values;
+}
+
+}  // namespace isoloss::formats

@@ -1,0 +1,144 @@
+#include "isoloss/formats/scaling.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "isoloss/formats/e8m0.h"
+#include "isoloss/formats/registered.h"
+
+namespace isoloss::formats {
+
+extern const Format kFormat_e4m3;
+
+#define ISOLOSS_SCALING(name) extern const Scaling kScaling_##name;
+#include "isoloss/formats/scalings.def"
+#undef ISOLOSS_SCALING
+
+namespace {
+
+constexpr const Scaling* kScalings[] = {
+#define ISOLOSS_SCALING(name) &kScaling_##name,
+#include "isoloss/formats/scalings.def"
+#undef ISOLOSS_SCALING
+};
+
+constexpr float kFloatMax = std::numeric_limits<float>::max();
+constexpr uint32_t kExponentField = 0x7F800000;
+
+Scale E8m0ScaleOf(const Quantization& quantization, uint32_t amax) {
+  const uint8_t byte =
+      E8m0Scale(amax, *quantization.element, quantization.scale_rule);
+  return {E8m0Reciprocal(byte), DecodeE8m0(byte), byte};
+}
+
+/// The power of two at or below a positive finite number that is normal.
+float PowerBelow(float value) {
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kExponentField);
+}
+
+/// The power of two at or above, its exponent field in [1, 254].
+float PowerAbove(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t exponent = (bits >> 23) + ((bits & 0x7FFFFF) != 0 ? 1 : 0);
+  return std::bit_cast<float>(std::clamp(exponent, 1u, 254u) << 23);
+}
+
+/// TransformerEngine's and torchao's: the factor is the quotient of the largest
+/// element and amax, and codes stand for its reciprocal.
+Scale ScaleOfQuotient(const Quantization& quantization, float quotient) {
+  Scale scale;
+  scale.encode = quantization.scale_format == ScaleFormat::kPow2
+                     ? PowerBelow(quotient)
+                     : quotient;
+  scale.decode = 1 / scale.encode;
+  return scale;
+}
+
+/// DeepGEMM's: codes stand for the quotient of amax and the largest element.
+Scale DeepgemmScale(const Quantization& quantization, float amax) {
+  constexpr float kLeast = 1e-4f;
+  const float decode =
+      std::max(amax, kLeast) / MaxFinite(*quantization.element);
+  Scale scale;
+  scale.decode = quantization.scale_format == ScaleFormat::kPow2
+                     ? PowerAbove(decode)
+                     : decode;
+  scale.encode = 1 / scale.decode;
+  return scale;
+}
+
+Scale WideScale(const Quantization& quantization, float amax) {
+  const float largest = MaxFinite(*quantization.element);
+  switch (quantization.scale_rule) {
+    case ScaleRule::kDeepgemm:
+      return DeepgemmScale(quantization, amax);
+    case ScaleRule::kTorchao: {
+      constexpr double kLeast = 1e-12;
+      const double quotient = double{largest} / std::max(double{amax}, kLeast);
+      return ScaleOfQuotient(quantization, static_cast<float>(quotient));
+    }
+    default:
+      if (amax == 0) return {};
+      return ScaleOfQuotient(quantization, std::min(largest / amax, kFloatMax));
+  }
+}
+
+/// A cell's own E4M3 scale, without one of the tensor.
+Scale E4m3Scale(const Quantization& quantization, float amax) {
+  const float largest = MaxFinite(*quantization.element);
+  const bool torchao = quantization.scale_rule == ScaleRule::kTorchao;
+  const float wanted =
+      torchao ? std::max(amax / largest, 0x1p-6f) : amax * (1 / largest);
+  Scale scale;
+  scale.byte =
+      static_cast<uint8_t>(Encode(kFormat_e4m3, wanted, Overflow::kSaturate));
+  scale.decode = Decode(kFormat_e4m3, scale.byte);
+  scale.encode = std::min(1 / scale.decode, kFloatMax);
+  return scale;
+}
+
+}  // namespace
+
+std::span<const Scaling* const> AllScalings() { return kScalings; }
+
+const Scaling& ScalingByName(std::string_view name) {
+  return RegisteredByName(AllScalings(), name, "scaling");
+}
+
+Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
+  switch (quantization.scale_format) {
+    case ScaleFormat::kNone:
+      break;
+    case ScaleFormat::kE8m0:
+      return E8m0ScaleOf(quantization, amax);
+    case ScaleFormat::kE4m3:
+      return E4m3Scale(quantization, std::bit_cast<float>(amax));
+    case ScaleFormat::kPow2:
+    case ScaleFormat::kFp32:
+      return WideScale(quantization, std::bit_cast<float>(amax));
+  }
+  return {};
+}
+
+Scale NanScale(const Quantization& quantization) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const bool e4m3 = quantization.scale_format == ScaleFormat::kE4m3;
+  return {kNan, kNan, e4m3 ? uint8_t{0x7F} : kNanE8m0};
+}
+
+Scale InfinityScale(const Quantization& quantization) {
+  if (quantization.scale_format == ScaleFormat::kE8m0) {
+    return {E8m0Reciprocal(kMaxE8m0), DecodeE8m0(kMaxE8m0), kMaxE8m0};
+  }
+  if (quantization.scale_format == ScaleFormat::kE4m3) {
+    Scale scale;
+    scale.byte = static_cast<uint8_t>(kFormat_e4m3.max_code);
+    scale.decode = MaxFinite(kFormat_e4m3);
+    scale.encode = 1 / scale.decode;
+    return scale;
+  }
+  return {};
+}
+
+}  // namespace isoloss::formats
