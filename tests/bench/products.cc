@@ -59,19 +59,19 @@ LinearProduct::LinearProduct(const GemmSize& size, uint64_t stream)
       w_(Bf16Noise(size.n, size.k, 2 * stream + 1)),
       y_(size.m, size.n) {
   packed_bf16_.Pack({.values = w_.view()});
-  packed_mxfp8_.Pack({.values = w_.view(), .mx = &Mxfp8()});
+  packed_mxfp8_.Pack({.values = w_.view(), .quantization = &Mxfp8()});
 }
 
 kernels::GemmProblem LinearProduct::Problem(Precision precision,
                                             Packing packing) {
   const formats::Quantization* mx = SpecOf(precision);
   kernels::GemmProblem problem;
-  problem.a = {.values = x_.view(), .mx = mx};
+  problem.a = {.values = x_.view(), .quantization = mx};
   if (packing == Packing::kBeforehand) {
     problem.packed_b =
         precision == Precision::kBf16 ? &packed_bf16_ : &packed_mxfp8_;
   } else {
-    problem.b = {.values = w_.view(), .mx = mx};
+    problem.b = {.values = w_.view(), .quantization = mx};
   }
   problem.c = y_.view();
   problem.rounding = kernels::Rounding::kBf16;

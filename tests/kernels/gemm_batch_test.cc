@@ -52,7 +52,7 @@ TEST_P(GemmBatchOn, APackedSideGivesTheSameBits) {
             problem.c = c.view();
             problem.packed_b = &packed;
 
-            EXPECT_EQ(packed.quantized(), mx != nullptr);
+            EXPECT_EQ(packed.quantization(), mx);
             EXPECT_TRUE(EqualsScalar(problem)) << m << "x" << n << "x" << k;
             EXPECT_TRUE(SameResults(c.view(), expected.view()))
                 << m << "x" << n << "x" << k;
@@ -187,9 +187,9 @@ TEST_P(GemmBatchOn, ProductsOfOneMatrixMayDifferInFormatAndContraction) {
     problems.push_back(
         {.a = {x.view()}, .b = {y.view()}, .c = results[i].view()});
   }
-  problems[1].a.mx = &E4m3();
-  problems[2].b.mx = &e5m2;
-  problems[3].a.mx = problems[3].b.mx = &e5m2;
+  problems[1].a.quantization = &E4m3();
+  problems[2].b.quantization = &e5m2;
+  problems[3].a.quantization = problems[3].b.quantization = &e5m2;
   problems[4].a.contraction = Contraction::kRows;
   problems[5].b.contraction = Contraction::kRows;
   ThreadTeam team(1);

@@ -182,8 +182,8 @@ TEST_P(GemmOn, EqualsScalarForEveryContractionQuantisationAndRounding) {
             GemmProblem problem;
             problem.a.contraction = kBothContractions[variant & 1];
             problem.b.contraction = kBothContractions[variant >> 1 & 1];
-            if ((variant & 4) != 0) problem.a.mx = &e4m3;
-            if ((variant & 8) != 0) problem.b.mx = &e5m2;
+            if ((variant & 4) != 0) problem.a.quantization = &e4m3;
+            if ((variant & 8) != 0) problem.b.quantization = &e5m2;
             if ((variant & 16) != 0) problem.rounding = Rounding::kBf16;
             const Matrix<float> a =
                 OperandValues(m, k, problem.a.contraction, kind, 1);

@@ -168,15 +168,24 @@ QuantizedTensor Quantize(MatrixView<const float> values,
   return result;
 }
 
+Matrix<float> CodeValues(const QuantizedTensor& tensor,
+                         const Quantization& quantization) {
+  Matrix<float> values;
+  values.ResizeUninitialized(tensor.codes.rows(), tensor.codes.cols());
+  std::transform(tensor.codes.data(), tensor.codes.data() + tensor.codes.size(),
+                 values.data(), [&](uint32_t code) {
+                   return Decode(*quantization.element, code);
+                 });
+  return values;
+}
+
 Matrix<float> CellValues(const QuantizedTensor& tensor,
                          const Quantization& quantization) {
   const Cell cell = CellOf(tensor, quantization);
-  Matrix<float> values;
-  values.ResizeUninitialized(tensor.codes.rows(), tensor.codes.cols());
+  Matrix<float> values = CodeValues(tensor, quantization);
   for (size_t row = 0; row < values.rows(); ++row) {
     for (size_t col = 0; col < values.cols(); ++col) {
-      values(row, col) = Decode(*quantization.element, tensor.codes(row, col)) *
-                         tensor.scales(row / cell.rows, col / cell.cols);
+      values(row, col) *= tensor.scales(row / cell.rows, col / cell.cols);
     }
   }
   return values;

@@ -66,6 +66,10 @@ QuantizedTensor Quantize(MatrixView<const float> values,
                          const Quantization& quantization,
                          const TensorState& state = {});
 
+/// The values of the codes alone.
+Matrix<float> CodeValues(const QuantizedTensor& tensor,
+                         const Quantization& quantization);
+
 /// code value * scale of its cell, without the scale of the tensor: one FP32
 /// multiplication. Exact for scales that are powers of two, and for E2M1 under
 /// E4M3 scales.

@@ -213,7 +213,7 @@ class GemmWorker {
       return;
     }
     const Operand b = Steps(problem.b);
-    if (b.mx == nullptr && b.contraction == Contraction::kRows &&
+    if (b.quantization == nullptr && b.contraction == Contraction::kRows &&
         tile.count % kLanes == 0 && rows_.size() <= kInPlaceRowTiles) {
       tile.at = {b.values.data() + tile.first, b.values.stride()};
       return;

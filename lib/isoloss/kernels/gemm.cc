@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "isoloss/kernels/gemm_pieces.h"
 #include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
 
@@ -86,13 +87,42 @@ void RunPieces(std::span<const GemmPiece> pieces) {
   }
 }
 
+/// On the calling thread.
+void MultiplyPackable(const GemmProblem& problem) {
+  if (problem.c.empty()) return;
+  const GemmProblem* const only = &problem;
+  HWY_DYNAMIC_DISPATCH(RunPieceOnTarget)
+  (WholePiece(only, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)()));
+}
+
+void RunPackable(std::span<const GemmProblem> problems, ThreadTeam& team) {
+  GemmSchedule& schedule = ThisThreadsSchedule();
+  schedule.Divide(problems, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)(),
+                  static_cast<size_t>(team.size()));
+  team.ParallelFor(schedule.threads(), [&schedule](size_t thread) {
+    RunPieces(schedule.PiecesOf(thread));
+  });
+}
+
 }  // namespace
 
-void PackedOperand::Pack(const Operand& operand) {
+void PackedOperand::Pack(const Operand& operand,
+                         const formats::Quantization* left,
+                         const Accumulation& accumulation) {
   extent_ = operand.extent();
   depth_ = operand.depth();
+  quantization_ = operand.quantization;
+  is_prepared_ = !operand.is_packable() ||
+                 (left != nullptr && !left->is_mx()) ||
+                 accumulation != Accumulation{};
+  if (is_prepared_) {
+    const Pieces pieces =
+        PiecesOf(left, quantization_, accumulation, {&depth_, 1});
+    PrepareScalar(operand, pieces, accumulation.accumulator != nullptr,
+                  prepared_);
+    return;
+  }
   panel_width_ = HWY_DYNAMIC_DISPATCH(PanelWidthOnTarget)();
-  quantized_ = operand.mx != nullptr;
   const size_t panels = (extent_ + panel_width_ - 1) / panel_width_;
   panels_.ResizeUninitialized(panels, depth_ * panel_width_);
   for (size_t panel = 0; panel < panels; ++panel) {
@@ -105,20 +135,20 @@ void PackedOperand::Pack(const Operand& operand) {
 
 void Gemm(const GemmProblem& problem) {
   CheckGemmProblem(problem);
-  if (problem.c.empty()) return;
-  const GemmProblem* const only = &problem;
-  HWY_DYNAMIC_DISPATCH(RunPieceOnTarget)
-  (WholePiece(only, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)()));
+  if (problem.is_packable()) return MultiplyPackable(problem);
+  ThreadTeam alone(1);
+  GemmBatch({&problem, 1}, alone);
 }
 
 void GemmBatch(std::span<const GemmProblem> problems, ThreadTeam& team) {
   for (const GemmProblem& problem : problems) CheckGemmProblem(problem);
-  GemmSchedule& schedule = ThisThreadsSchedule();
-  schedule.Divide(problems, HWY_DYNAMIC_DISPATCH(TileShapeOnTarget)(),
-                  static_cast<size_t>(team.size()));
-  team.ParallelFor(schedule.threads(), [&schedule](size_t thread) {
-    RunPieces(schedule.PiecesOf(thread));
-  });
+  if (std::ranges::all_of(problems, &GemmProblem::is_packable)) {
+    RunPackable(problems, team);
+    return;
+  }
+  static thread_local PieceGemm pieces;
+  RunPackable(pieces.Prepare(problems, team), team);
+  pieces.Run(team, MultiplyPackable);
 }
 
 }  // namespace isoloss::kernels

@@ -7,46 +7,32 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/accumulator.h"
+#include "isoloss/kernels/operand.h"
+#include "isoloss/kernels/prepared_operand.h"
 #include "isoloss/kernels/rounding.h"
 
 namespace isoloss::kernels {
-
-/// Along which side of the stored matrix the contraction index k runs.
-enum class Contraction {
-  kColumns,  ///< values [extent, k]: row i holds operand row i
-  kRows,     ///< values [k, extent]: column i holds operand row i
-};
-
-/// One side of a product.
-struct Operand {
-  MatrixView<const float> values;
-  Contraction contraction = Contraction::kColumns;
-  /// Quantise-dequantise in blocks of 32 along k before multiplying; nullptr
-  /// takes the values as they are.
-  const formats::Quantization* mx = nullptr;
-
-  /// Number of operand rows (output rows for a, output columns for b).
-  size_t extent() const {
-    return contraction == Contraction::kColumns ? values.rows() : values.cols();
-  }
-  /// Length of the contraction axis.
-  size_t depth() const {
-    return contraction == Contraction::kColumns ? values.cols() : values.rows();
-  }
-};
 
 /// The right side of products, packed and quantised once for many of them:
 /// weights, which every token and every thread of a step meets again. The
 /// layout belongs to the kernel target that was active when it was packed.
 class PackedOperand {
  public:
-  /// Packs and, if the operand says so, quantises it. Memory is reused.
-  void Pack(const Operand& operand);
+  /// Packs and, if the operand says so, quantises it, for products with left
+  /// sides quantised as `left` and sums as `accumulation`. Memory is reused.
+  void Pack(const Operand& operand, const formats::Quantization* left = nullptr,
+            const Accumulation& accumulation = {});
 
   size_t extent() const { return extent_; }
   size_t depth() const { return depth_; }
-  bool quantized() const { return quantized_; }
+  /// Null: not quantised.
+  const formats::Quantization* quantization() const { return quantization_; }
+  /// Of an operand or a product that packed kernels do not take: instead of
+  /// panels. Null: there are panels.
+  const PreparedOperand* prepared() const {
+    return is_prepared_ ? &prepared_ : nullptr;
+  }
   /// Operand rows per panel; a panel holds element (row, k) at [k * width +
   /// row].
   size_t panel_width() const { return panel_width_; }
@@ -60,37 +46,55 @@ class PackedOperand {
   size_t extent_ = 0;
   size_t depth_ = 0;
   size_t panel_width_ = 1;
-  bool quantized_ = false;
+  const formats::Quantization* quantization_ = nullptr;
+  bool is_prepared_ = false;
+  PreparedOperand prepared_;
   Matrix<float> panels_;  // [panels, depth * panel_width]
 };
 
 /// c[i, j] = sum over k of a_i[k] * b_j[k].
 ///
-/// Definition (GemmScalar is its text): the k axis is cut into segments. In
-/// each, acc = fma(a_i[k], b_j[k], acc) for ascending k from acc = +0. Segment
-/// sums go up the aligned binary tree over the segment index (kernels/tree.h)
-/// in FP32. The result is rounded once as `rounding` says. MX blocks start anew
-/// at the start of every segment; a last block may be short.
+/// Definition (GemmScalar is its text): the k axis is cut into segments, and
+/// these into pieces (PiecesOf). In each piece, acc = fma(a_i[k], b_j[k], acc)
+/// for ascending k from acc = +0, or what the accumulator makes of it. If
+/// operands have scales for sums, acc is multiplied by fl(fa * fb), fused with
+/// the addition to the pieces before, whose sum is rounded as
+/// accumulation.outer says. Segment sums go up the aligned binary tree over the
+/// segment index (kernels/tree.h) in FP32. The result is rounded once as
+/// `rounding` says. Scales and transforms start anew at each segment.
 ///
 /// Shapes   a.extent() = c.rows(), b.extent() = c.cols(),
 ///          a.depth() = b.depth(); addend as c.
 /// Special  depth 0 (or no segment) gives c = +0. NaN payloads are not defined.
 /// Errors   ShapeError naming all extents, or the ends if they do not ascend
-///          to the depth or meet a packed b.
+///          to the depth or meet a packed b; as PiecesOf.
 /// Exact    bits depend on the arguments only.
 struct GemmProblem {
   Operand a;
   Operand b = {};
   MatrixView<float> c;
   Rounding rounding = Rounding::kFp32;
+  Accumulation accumulation = {};
   /// Ends of the segments, ascending, the last one = depth; an end repeated is
   /// an empty segment, whose sum is +0. Empty: one segment.
   std::span<const size_t> segment_ends = {};
-  /// If set, takes the place of b: its first c.cols() rows. One segment only.
+  /// If set, takes the place of b: its first c.cols() rows. One segment only;
+  /// packed for a's quantisation and this accumulation.
   const PackedOperand* packed_b = nullptr;
   /// If not empty, added to the rounded sum with one more rounding:
   /// c = round(addend + round(sum)). May be c itself.
   MatrixView<const float> addend = {};
+
+  /// Of the right side, packed or not.
+  const formats::Quantization* right_quantization() const {
+    return packed_b != nullptr ? packed_b->quantization() : b.quantization;
+  }
+  /// Whether operands are quantised as they are packed, and sums are chains.
+  bool is_packable() const {
+    return a.is_packable() && accumulation == Accumulation{} &&
+           (packed_b != nullptr ? packed_b->prepared() == nullptr
+                                : b.is_packable());
+  }
 };
 
 /// The definition: scalar, obvious, slow.

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/bf16.h"
+#include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
 
@@ -17,56 +18,66 @@ float Rounded(float value, Rounding rounding) {
   return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
 }
 
-void CopyRow(const Operand& operand, size_t row, float* to) {
-  for (size_t k = 0; k < operand.depth(); ++k) {
-    to[k] = operand.contraction == Contraction::kColumns
-                ? operand.values(row, k)
-                : operand.values(k, row);
-  }
-}
-
-void QuantizeRow(const formats::Quantization& spec, std::span<float> row) {
-  for (size_t k = 0; k < row.size(); k += formats::kMxBlockSize) {
-    const std::span<float> block =
-        row.subspan(k, std::min(formats::kMxBlockSize, row.size() - k));
-    formats::QuantizeDequantizeBlock(block, spec, block);
-  }
-}
-
-/// Operand rows [extent, depth], quantised block by block within each segment.
-Matrix<float> OperandRows(const Operand& operand,
-                          std::span<const size_t> segment_ends) {
-  Matrix<float> rows(operand.extent(), operand.depth());
-  for (size_t i = 0; i < rows.rows(); ++i) {
-    CopyRow(operand, i, rows.Row(i));
-    if (operand.mx == nullptr) continue;
-    size_t begin = 0;
-    for (const size_t end : segment_ends) {
-      QuantizeRow(*operand.mx, {rows.Row(i) + begin, end - begin});
-      begin = end;
+PreparedOperand UnpackedRows(const PackedOperand& packed) {
+  PreparedOperand operand;
+  operand.values.Resize(packed.extent(), packed.depth());
+  for (size_t i = 0; i < packed.extent(); ++i) {
+    for (size_t k = 0; k < packed.depth(); ++k) {
+      operand.values(i, k) = packed.At(i, k);
     }
   }
-  return rows;
+  return operand;
 }
 
-Matrix<float> UnpackedRows(const PackedOperand& packed) {
-  Matrix<float> rows(packed.extent(), packed.depth());
-  for (size_t i = 0; i < rows.rows(); ++i) {
-    for (size_t k = 0; k < rows.cols(); ++k) rows(i, k) = packed.At(i, k);
+/// Steps [begin, end) of one row.
+struct Steps {
+  const PreparedOperand& operand;
+  size_t row;
+
+  float operator[](size_t k) const { return operand.values(row, k); }
+  Elements From(size_t k) const {
+    return {operand.values.Row(row) + k, operand.exponents.Row(row) + k};
   }
-  return rows;
+  float Factor(size_t piece) const {
+    return operand.factors.size() == 0 ? 1.0f : operand.factors(row, piece);
+  }
+};
+
+float SumOfPiece(const Steps& a, const Steps& b, size_t begin, size_t end,
+                 const Accumulator* accumulator) {
+  float acc = 0.0f;
+  if (accumulator == nullptr) {
+    for (size_t k = begin; k < end; ++k) acc = std::fma(a[k], b[k], acc);
+    return acc;
+  }
+  for (size_t k = begin; k < end; k += accumulator->steps) {
+    acc = accumulator->add(acc, a.From(k), b.From(k),
+                           std::min(accumulator->steps, end - k));
+  }
+  return acc;
 }
 
-/// The chain of each segment, folded up the aligned tree.
-float Dot(const float* a, const float* b,
-          std::span<const size_t> segment_ends) {
+/// Pieces added up in each segment, segments up the aligned tree.
+float Dot(const Steps& a, const Steps& b, const Pieces& pieces,
+          const Accumulation& accumulation) {
+  const bool scaled =
+      a.operand.factors.size() > 0 || b.operand.factors.size() > 0;
   AlignedTree<float, std::plus<float>> tree{std::plus<float>()};
-  size_t k = 0;
-  for (const size_t end : segment_ends) {
-    float acc = 0.0f;
-    for (; k < end; ++k) acc = std::fma(a[k], b[k], acc);
-    tree.Push(acc);
-  }
+  float sum = 0.0f;
+  size_t piece = 0;
+  pieces.ForEach([&](size_t segment, size_t begin, size_t end) {
+    const bool first = begin == pieces.SegmentBegin(segment);
+    const float part = SumOfPiece(a, b, begin, end, accumulation.accumulator);
+    if (scaled) {
+      const float factor = a.Factor(piece) * b.Factor(piece);
+      sum = first ? part * factor : std::fma(part, factor, sum);
+    } else {
+      sum = first ? part : sum + part;
+    }
+    sum = Rounded(sum, accumulation.outer);
+    ++piece;
+    if (end == pieces.segment_ends[segment]) tree.Push(sum);
+  });
   return tree.Finish(0.0f);
 }
 
@@ -117,21 +128,42 @@ std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
 }
 
 void PackRowScalar(const Operand& operand, size_t row, float* to) {
-  CopyRow(operand, row, to);
-  if (operand.mx != nullptr) QuantizeRow(*operand.mx, {to, operand.depth()});
+  const size_t depth = operand.depth();
+  for (size_t k = 0; k < depth; ++k) {
+    to[k] = operand.contraction == Contraction::kColumns
+                ? operand.values(row, k)
+                : operand.values(k, row);
+  }
+  if (operand.quantization == nullptr) return;
+  for (size_t k = 0; k < depth; k += formats::kMxBlockSize) {
+    const std::span<float> block(to + k,
+                                 std::min(formats::kMxBlockSize, depth - k));
+    formats::QuantizeDequantizeBlock(block, *operand.quantization, block);
+  }
 }
 
 void GemmScalar(const GemmProblem& problem) {
   CheckGemmProblem(problem);
   size_t whole = 0;
-  const std::span<const size_t> ends = SegmentEnds(problem, &whole);
-  const Matrix<float> a = OperandRows(problem.a, ends);
-  const Matrix<float> b = problem.packed_b != nullptr
-                              ? UnpackedRows(*problem.packed_b)
-                              : OperandRows(problem.b, ends);
+  const Pieces pieces =
+      PiecesOf(problem.a.quantization, problem.right_quantization(),
+               problem.accumulation, SegmentEnds(problem, &whole));
+  const bool exponents = problem.accumulation.accumulator != nullptr;
+  PreparedOperand a;
+  PreparedOperand unpacked;
+  PrepareScalar(problem.a, pieces, exponents, a);
+  const PreparedOperand* b = &unpacked;
+  if (problem.packed_b == nullptr) {
+    PrepareScalar(problem.b, pieces, exponents, unpacked);
+  } else if (problem.packed_b->prepared() != nullptr) {
+    b = problem.packed_b->prepared();
+  } else {
+    unpacked = UnpackedRows(*problem.packed_b);
+  }
   for (size_t i = 0; i < problem.c.rows(); ++i) {
     for (size_t j = 0; j < problem.c.cols(); ++j) {
-      float sum = Rounded(Dot(a.Row(i), b.Row(j), ends), problem.rounding);
+      float sum = Rounded(Dot({a, i}, {*b, j}, pieces, problem.accumulation),
+                          problem.rounding);
       if (!problem.addend.empty()) {
         sum = Rounded(problem.addend(i, j) + sum, problem.rounding);
       }

@@ -97,9 +97,9 @@ inline void PackPanel(const Operand& operand, size_t first, size_t count,
                        begin, end, to + i);
     }
   };
-  if (operand.mx == nullptr) return gather(0, operand.depth(), panel);
+  if (operand.quantization == nullptr) return gather(0, operand.depth(), panel);
 
-  const BlockQuantizer quantizer(*operand.mx);
+  const BlockQuantizer quantizer(*operand.quantization);
   ForEachMxBlock(segment_ends, [&](size_t k, size_t steps) HWY_ATTR {
     float* const to = panel + k * kTileColumns;
     if (transposed) gather(k, k + steps, to);
@@ -122,7 +122,8 @@ constexpr size_t SpreadDistance(size_t length) {
 /// which repeats every 4 KB.
 inline bool ReadsInPlace(const Operand& a) {
   if (a.values.empty()) return true;
-  return a.mx == nullptr && a.values.stride() * sizeof(float) % 4096 != 0;
+  return a.quantization == nullptr &&
+         a.values.stride() * sizeof(float) % 4096 != 0;
 }
 
 inline Adjacent AdjacentOf(const Operand& a) {
@@ -206,14 +207,14 @@ inline PackedRows PackRows(const Operand& a, size_t first, size_t count,
       along_rows ? a.values.Rows(first, count) : a.values.Cols(first, count);
   const size_t distance = SpreadDistance(from.cols());
   const MatrixView<float> packed(to, from.rows(), from.cols(), distance);
-  if (a.mx == nullptr) {
+  if (a.quantization == nullptr) {
     for (size_t i = 0; i < from.rows(); ++i) {
       std::memcpy(packed.Row(i), from.Row(i), from.cols() * sizeof(float));
     }
   } else if (along_rows) {
-    QuantizeAlongRows(*a.mx, from, segment_ends, packed);
+    QuantizeAlongRows(*a.quantization, from, segment_ends, packed);
   } else {
-    QuantizeDownColumns(*a.mx, from, segment_ends, packed);
+    QuantizeDownColumns(*a.quantization, from, segment_ends, packed);
   }
   return {to, distance, AdjacentOf(a)};
 }

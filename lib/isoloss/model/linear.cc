@@ -12,9 +12,8 @@ using kernels::Contraction;
 using precision::GemmRole;
 
 bool IsQuantized(const kernels::GemmProblem& problem) {
-  return problem.a.mx != nullptr ||
-         (problem.packed_b != nullptr ? problem.packed_b->quantized()
-                                      : problem.b.mx != nullptr);
+  return problem.a.quantization != nullptr ||
+         problem.right_quantization() != nullptr;
 }
 
 /// What group g owns of a matrix; nothing of an empty one.
@@ -72,13 +71,13 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                           kernels::Rounding rounding,
                           MatrixView<float> y) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_mx(),
-                  wgrad_->right_mx());
+  AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_operand(),
+                  wgrad_->right_operand());
   AnnounceResult(TensorKind::kOutput, y, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add(
         {.problem = {.a = {RowsOf(x, groups, g), Contraction::kColumns,
-                           fprop_->left_mx()},
+                           fprop_->left_operand()},
                      .c = RowsOf(y, groups, g),
                      .rounding = rounding,
                      .packed_b = &weight_->forward[g]},
@@ -86,7 +85,7 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
          .role = GemmRole::kFprop,
          .group = g,
          .unpacked_b = {GroupWeight(g), Contraction::kColumns,
-                        fprop_->right_mx()}});
+                        fprop_->right_operand()}});
   }
 }
 
@@ -122,7 +121,7 @@ void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   context_.gemms.Add(
       {.problem = {.a = {RowsOf(dy, groups, group), Contraction::kColumns,
-                         dgrad_->left_mx()},
+                         dgrad_->left_operand()},
                    .c = RowsOf(dx, groups, group),
                    .rounding = context_.rounding,
                    .packed_b = &weight_->backward[group],
@@ -131,7 +130,7 @@ void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
        .role = GemmRole::kDgrad,
        .group = group,
        .unpacked_b = {GroupWeight(group), Contraction::kRows,
-                      dgrad_->right_mx()}});
+                      dgrad_->right_operand()}});
 }
 
 void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
@@ -141,17 +140,18 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
   const size_t leaves = groups.leaf_ends.size() / groups_;
   const MatrixView<float> dweight = context_.Gradient(parameter_);
   const kernels::Operand right = {RowsOf(x, groups, group), Contraction::kRows,
-                                  wgrad_->right_mx()};
-  context_.gemms.Add({.problem = {.a = {RowsOf(dy, groups, group),
-                                        Contraction::kRows, wgrad_->left_mx()},
-                                  .b = right,
-                                  .c = dweight.Rows(group * out_, out_),
-                                  .segment_ends = groups.leaf_ends.subspan(
-                                      group * leaves, leaves)},
-                      .site = site_,
-                      .role = GemmRole::kWgrad,
-                      .group = group,
-                      .unpacked_b = right});
+                                  wgrad_->right_operand()};
+  context_.gemms.Add(
+      {.problem = {.a = {RowsOf(dy, groups, group), Contraction::kRows,
+                         wgrad_->left_operand()},
+                   .b = right,
+                   .c = dweight.Rows(group * out_, out_),
+                   .segment_ends =
+                       groups.leaf_ends.subspan(group * leaves, leaves)},
+       .site = site_,
+       .role = GemmRole::kWgrad,
+       .group = group,
+       .unpacked_b = right});
 }
 
 MatrixView<const float> Linear::GroupWeight(size_t group) const {
@@ -161,8 +161,8 @@ MatrixView<const float> Linear::GroupWeight(size_t group) const {
 void Linear::AnnounceInputGradient(MatrixView<const float> dy,
                                    const RowGroups& groups,
                                    MatrixView<const float> dx) const {
-  AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_mx(),
-                  wgrad_->left_mx());
+  AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_operand(),
+                  wgrad_->left_operand());
   AnnounceResult(TensorKind::kDgrad, dx, groups);
 }
 

@@ -13,9 +13,9 @@ using kernels::Contraction;
 void PackGroup(MatrixView<const float> values, PackedWeight& weight,
                size_t group) {
   weight.forward[group].Pack(
-      {values, Contraction::kColumns, weight.fprop->right_mx()});
+      {values, Contraction::kColumns, weight.fprop->right_operand()});
   weight.backward[group].Pack(
-      {values, Contraction::kRows, weight.dgrad->right_mx()});
+      {values, Contraction::kRows, weight.dgrad->right_operand()});
 }
 
 }  // namespace

@@ -226,10 +226,10 @@ void Transformer::AnnounceWeights(const ParameterSet& master,
     kernels::Cast(parameter.values.view(), context.rounding, rounded.view(),
                   context.team);
     const PackedWeight* packed = context.packed_weights.Find(i);
-    AnnounceParameter(TensorKind::kWeight, parameter, rounded.view(),
-                      context.mesh, sink,
-                      packed != nullptr ? packed->fprop->right_mx() : nullptr,
-                      packed != nullptr ? packed->dgrad->right_mx() : nullptr);
+    AnnounceParameter(
+        TensorKind::kWeight, parameter, rounded.view(), context.mesh, sink,
+        packed != nullptr ? packed->fprop->right_operand() : nullptr,
+        packed != nullptr ? packed->dgrad->right_operand() : nullptr);
   }
 }
 

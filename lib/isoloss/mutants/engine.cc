@@ -77,7 +77,7 @@ class Engine {
   Matrix<float> Finished(const Place& place,
                          std::span<const size_t> segment_ends) const {
     Matrix<float> rows = RowsOf(place.operand());
-    if (place.operand().mx == nullptr) return rows;
+    if (place.operand().quantization == nullptr) return rows;
     const std::vector<Block> blocks = BlocksOf(segment_ends);
     if (edits_.before_quantising) edits_.before_quantising(place, rows);
     if (edits_.scale || edits_.scales || edits_.elements) {
@@ -174,7 +174,8 @@ std::vector<Block> BlocksOf(std::span<const size_t> segment_ends) {
 }
 
 bool IsQuantized(const GemmTask& task) {
-  return task.problem.a.mx != nullptr || task.unpacked_b.mx != nullptr;
+  return task.problem.a.quantization != nullptr ||
+         task.unpacked_b.quantization != nullptr;
 }
 
 bool AtSite(const GemmTask& task, std::string_view part) {

@@ -27,7 +27,7 @@ struct Place {
   const kernels::Operand& operand() const {
     return side == Side::kLeft ? task.problem.a : task.unpacked_b;
   }
-  const formats::Quantization& spec() const { return *operand().mx; }
+  const formats::Quantization& spec() const { return *operand().quantization; }
   bool Is(precision::GemmRole role, Side which) const {
     return task.role == role && side == which;
   }

@@ -163,14 +163,15 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& y = inputs.record.At(site.name + "_output");
   const Groups groups = GroupsOf(inputs, site);
-  RequireSpecs(x, formats.left_mx(), wgrad.right_mx(), sink);
-  RequireSpecs(w, formats.right_mx(), dgrad.right_mx(), sink);
+  RequireSpecs(x, formats.left_operand(), wgrad.right_operand(), sink);
+  RequireSpecs(w, formats.right_operand(), dgrad.right_operand(), sink);
   RequireRows(x, groups, sink);
   RequireRows(y, groups, sink);
 
-  const Matrix<float> left = QuantizedRows(x.values.view(), formats.left_mx());
+  const Matrix<float> left =
+      QuantizedRows(x.values.view(), formats.left_operand());
   const Matrix<float> right =
-      QuantizedRows(w.values.view(), formats.right_mx());
+      QuantizedRows(w.values.view(), formats.right_operand());
   Comparison comparison(site.output);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
@@ -192,19 +193,20 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& dx = inputs.record.At(site.name + "_dgrad");
   const Groups groups = GroupsOf(inputs, site);
-  RequireSpecs(dy, formats.left_mx(), wgrad.left_mx(), sink);
+  RequireSpecs(dy, formats.left_operand(), wgrad.left_operand(), sink);
   RequireRows(dy, groups, sink);
   RequireRows(dx, groups, sink);
 
   const Matrix<float>* addend =
       site.dgrad_addend.empty() ? nullptr
                                 : &inputs.record.At(site.dgrad_addend).values;
-  const Matrix<float> left = QuantizedRows(dy.values.view(), formats.left_mx());
+  const Matrix<float> left =
+      QuantizedRows(dy.values.view(), formats.left_operand());
   Comparison comparison(inputs.activations);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
     const Matrix<float> right = QuantizedColumns(
-        WeightOf(w.values.view(), site.groups, g), formats.right_mx());
+        WeightOf(w.values.view(), site.groups, g), formats.right_operand());
     ForEachProduct(
         groups.RowsOf(left.view(), g), right.view(),
         [&](size_t i, size_t j, Estimate dot) {
@@ -234,9 +236,9 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
   for (size_t g = 0; g < groups.count(); ++g) {
     const std::span<const size_t> ends = groups.SegmentsOf(g);
     const Matrix<float> left = QuantizedColumns(
-        groups.RowsOf(dy.values.view(), g), formats.left_mx(), ends);
+        groups.RowsOf(dy.values.view(), g), formats.left_operand(), ends);
     const Matrix<float> right = QuantizedColumns(
-        groups.RowsOf(x.values.view(), g), formats.right_mx(), ends);
+        groups.RowsOf(x.values.view(), g), formats.right_operand(), ends);
     ForEachProduct(left.view(), right.view(),
                    [&](size_t i, size_t j, const Estimate& dot) {
                      const size_t row = g * out + i;
@@ -252,11 +254,12 @@ std::vector<Estimate> WeightGradient(const StepInputs& inputs,
   const GemmPrecision& formats =
       inputs.recipe.For(site.index, GemmRole::kWgrad);
   const Groups groups = GroupsOf(inputs, site);
-  const Matrix<float> left = QuantizedColumns(
-      inputs.Values(site.name + "_gradient"), formats.left_mx(), groups.ends);
+  const Matrix<float> left =
+      QuantizedColumns(inputs.Values(site.name + "_gradient"),
+                       formats.left_operand(), groups.ends);
   const Matrix<float> right =
       QuantizedColumns(inputs.Values(site.name + "_activation"),
-                       formats.right_mx(), groups.ends);
+                       formats.right_operand(), groups.ends);
   std::vector<Estimate> result(left.rows() * right.rows());
   ForEachProduct(left.view(), right.view(),
                  [&](size_t i, size_t j, const Estimate& dot) {

@@ -31,10 +31,10 @@ struct GemmPrecision {
 
   bool quantized() const { return left.has_value() || right.has_value(); }
   /// As kernels take them: nullptr where nothing is quantised.
-  const formats::Quantization* left_mx() const {
+  const formats::Quantization* left_operand() const {
     return left ? &*left : nullptr;
   }
-  const formats::Quantization* right_mx() const {
+  const formats::Quantization* right_operand() const {
     return right ? &*right : nullptr;
   }
 };

@@ -1,0 +1,221 @@
+#include "isoloss/kernels/gemm_pieces.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "isoloss/formats/bf16.h"
+#include "isoloss/kernels/gemm_scalar.h"
+#include "isoloss/kernels/tree.h"
+
+namespace isoloss::kernels {
+namespace {
+
+/// Rows of a product that one thread computes at a time.
+constexpr size_t kStripRows = 64;
+
+bool SameSpan(std::span<const size_t> x, std::span<const size_t> y) {
+  return std::ranges::equal(x, y);
+}
+
+bool SameOperand(const Operand& x, const Operand& y) {
+  return x.values.data() == y.values.data() &&
+         x.values.rows() == y.values.rows() &&
+         x.values.cols() == y.values.cols() &&
+         x.values.stride() == y.values.stride() &&
+         x.contraction == y.contraction && x.quantization == y.quantization &&
+         x.state == y.state && SameSpan(x.tensor_ends, y.tensor_ends);
+}
+
+bool SamePieces(const Pieces& x, const Pieces& y) {
+  return x.length == y.length && SameSpan(x.stored_ends, y.stored_ends) &&
+         SameSpan(x.segment_ends, y.segment_ends);
+}
+
+float Rounded(float value, Rounding rounding) {
+  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
+}
+
+MatrixView<const float> Part(const Matrix<float>& values, size_t first,
+                             size_t count, size_t begin, size_t end) {
+  return values.view().Rows(first, count).Cols(begin, end - begin);
+}
+
+/// Sums over the steps of one piece, by an accumulator.
+void AccumulatePiece(const PreparedOperand& a, size_t first,
+                     const PreparedOperand& b, size_t begin, size_t end,
+                     const Accumulator& accumulator, Matrix<float>& sums) {
+  for (size_t i = 0; i < sums.rows(); ++i) {
+    for (size_t j = 0; j < sums.cols(); ++j) {
+      float sum = 0.0f;
+      for (size_t k = begin; k < end; k += accumulator.steps) {
+        sum = accumulator.add(
+            sum, {a.values.Row(first + i) + k, a.exponents.Row(first + i) + k},
+            {b.values.Row(j) + k, b.exponents.Row(j) + k},
+            std::min(accumulator.steps, end - k));
+      }
+      sums(i, j) = sum;
+    }
+  }
+}
+
+/// sums = the first piece of a segment, or sums + a later one.
+void AddPiece(const Matrix<float>& part, const PreparedOperand& a, size_t first,
+              const PreparedOperand& b, size_t piece, bool is_first,
+              Rounding outer, Matrix<float>& sums) {
+  const bool scaled = a.factors.size() > 0 || b.factors.size() > 0;
+  for (size_t i = 0; i < sums.rows(); ++i) {
+    const float of_a =
+        a.factors.size() > 0 ? a.factors(first + i, piece) : 1.0f;
+    for (size_t j = 0; j < sums.cols(); ++j) {
+      float sum = part(i, j);
+      if (scaled) {
+        const float factor =
+            of_a * (b.factors.size() > 0 ? b.factors(j, piece) : 1.0f);
+        sum = is_first ? sum * factor : std::fma(sum, factor, sums(i, j));
+      } else if (!is_first) {
+        sum = sums(i, j) + sum;
+      }
+      sums(i, j) = Rounded(sum, outer);
+    }
+  }
+}
+
+/// A strip's segment sums, folded up the aligned tree.
+class StripTree {
+ public:
+  void Push(const Matrix<float>& leaf) {
+    Matrix<float> copy;
+    copy.CopyFrom(leaf);
+    tree_.Push(std::move(copy));
+  }
+  Matrix<float> Finish() { return tree_.Finish({}); }
+
+ private:
+  static Matrix<float> Add(Matrix<float> left, Matrix<float> right) {
+    for (size_t i = 0; i < left.size(); ++i) left.data()[i] += right.data()[i];
+    return left;
+  }
+
+  AlignedTree<Matrix<float>, Matrix<float> (*)(Matrix<float>, Matrix<float>)>
+      tree_{Add};
+};
+
+void WriteResult(const GemmProblem& problem, size_t first,
+                 const Matrix<float>& sums) {
+  for (size_t i = 0; i < sums.rows(); ++i) {
+    for (size_t j = 0; j < sums.cols(); ++j) {
+      float sum = Rounded(sums(i, j), problem.rounding);
+      if (!problem.addend.empty()) {
+        sum = Rounded(problem.addend(first + i, j) + sum, problem.rounding);
+      }
+      problem.c(first + i, j) = sum;
+    }
+  }
+}
+
+}  // namespace
+
+const PreparedOperand* PieceGemm::Prepared(const Operand& operand,
+                                           const Pieces& pieces,
+                                           bool exponents) {
+  for (const Side& side : sides_) {
+    if (SameOperand(*side.operand, operand) &&
+        SamePieces(*side.pieces, pieces) && side.exponents == exponents) {
+      return side.prepared;
+    }
+  }
+  if (memory_.size() == sides_.size()) memory_.emplace_back();
+  sides_.push_back({&operand, &pieces, exponents, &memory_[sides_.size()]});
+  return sides_.back().prepared;
+}
+
+void PieceGemm::List(const GemmProblem& problem) {
+  size_t whole = 0;
+  Product& product = products_.emplace_back();
+  product.problem = &problem;
+  product.pieces =
+      PiecesOf(problem.a.quantization, problem.right_quantization(),
+               problem.accumulation, SegmentEnds(problem, &whole));
+  const bool exponents = problem.accumulation.accumulator != nullptr;
+  product.a = Prepared(problem.a, product.pieces, exponents);
+  product.b = problem.packed_b != nullptr
+                  ? problem.packed_b->prepared()
+                  : Prepared(problem.b, product.pieces, exponents);
+}
+
+std::span<const GemmProblem> PieceGemm::Prepare(
+    std::span<const GemmProblem> problems, ThreadTeam& team) {
+  sides_.clear();
+  products_.clear();
+  strips_.clear();
+  packable_.clear();
+  for (const GemmProblem& problem : problems) {
+    if (problem.is_packable()) {
+      packable_.push_back(problem);
+    } else if (!problem.c.empty()) {
+      List(problem);
+    }
+  }
+  team.ParallelFor(sides_.size(), [this](size_t i) {
+    const Side& side = sides_[i];
+    PrepareScalar(*side.operand, *side.pieces, side.exponents, *side.prepared);
+  });
+  for (const Product& product : products_) {
+    const GemmProblem& problem = *product.problem;
+    const bool chains = problem.accumulation == Accumulation{} &&
+                        product.a->factors.size() == 0 &&
+                        product.b->factors.size() == 0;
+    if (chains) {
+      GemmProblem& prepared = packable_.emplace_back(problem);
+      prepared.a = {product.a->values.view()};
+      prepared.b = {product.b->values.view()};
+      prepared.packed_b = nullptr;
+      prepared.segment_ends = product.pieces.segment_ends;
+      continue;
+    }
+    for (size_t row = 0; row < problem.c.rows(); row += kStripRows) {
+      strips_.push_back(
+          {&product, row, std::min(kStripRows, problem.c.rows() - row)});
+    }
+  }
+  return packable_;
+}
+
+void PieceGemm::Run(ThreadTeam& team,
+                    void (*multiply)(const GemmProblem& problem)) {
+  team.ParallelFor(strips_.size(), [this, multiply](size_t number) {
+    Compute(strips_[number], multiply);
+  });
+}
+
+void PieceGemm::Compute(const Strip& strip,
+                        void (*multiply)(const GemmProblem& problem)) const {
+  const Product& product = *strip.product;
+  const Accumulation& accumulation = product.problem->accumulation;
+  const size_t cols = product.problem->c.cols();
+  Matrix<float> part(strip.count, cols);
+  Matrix<float> sums(strip.count, cols);
+  StripTree tree;
+  size_t piece = 0;
+  product.pieces.ForEach([&](size_t segment, size_t begin, size_t end) {
+    if (accumulation.accumulator != nullptr) {
+      AccumulatePiece(*product.a, strip.first, *product.b, begin, end,
+                      *accumulation.accumulator, part);
+    } else {
+      multiply(
+          {.a = {Part(product.a->values, strip.first, strip.count, begin, end)},
+           .b = {Part(product.b->values, 0, cols, begin, end)},
+           .c = part.view()});
+    }
+    AddPiece(part, *product.a, strip.first, *product.b, piece++,
+             begin == product.pieces.SegmentBegin(segment), accumulation.outer,
+             sums);
+    if (end == product.pieces.segment_ends[segment]) tree.Push(sums);
+  });
+  Matrix<float> result = tree.Finish();
+  if (result.size() == 0) result.Resize(strip.count, cols);
+  WriteResult(*product.problem, strip.first, result);
+}
+
+}  // namespace isoloss::kernels

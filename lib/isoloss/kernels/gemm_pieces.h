@@ -1,0 +1,60 @@
+// Products that packed kernels do not take as they are: operands quantised as
+// wholes, sums that are scaled, promoted or cut off.
+#pragma once
+
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/kernels/gemm.h"
+
+namespace isoloss::kernels {
+
+/// Has the bits of GemmScalar. Operands that products share are prepared once.
+/// Keeps its memory from batch to batch.
+class PieceGemm {
+ public:
+  /// Takes over the products of a batch, which were checked before, and
+  /// prepares their operands. Returns those that packed kernels take now or
+  /// took before, to be computed by the caller; both must live until Run.
+  std::span<const GemmProblem> Prepare(std::span<const GemmProblem> problems,
+                                       ThreadTeam& team);
+  /// Computes the others. `multiply` computes a packable product on the calling
+  /// thread.
+  void Run(ThreadTeam& team, void (*multiply)(const GemmProblem& problem));
+
+ private:
+  struct Side {
+    const Operand* operand;
+    const Pieces* pieces;
+    bool exponents;
+    PreparedOperand* prepared;
+  };
+  struct Product {
+    const GemmProblem* problem;
+    Pieces pieces;
+    const PreparedOperand* a;
+    const PreparedOperand* b;
+  };
+  /// Some rows of a product.
+  struct Strip {
+    const Product* product;
+    size_t first;
+    size_t count;
+  };
+
+  void List(const GemmProblem& problem);
+  void Compute(const Strip& strip,
+               void (*multiply)(const GemmProblem& problem)) const;
+  const PreparedOperand* Prepared(const Operand& operand, const Pieces& pieces,
+                                  bool exponents);
+
+  std::deque<PreparedOperand> memory_;
+  std::vector<Side> sides_;
+  std::deque<Product> products_;
+  std::vector<Strip> strips_;
+  std::vector<GemmProblem> packable_;
+};
+
+}  // namespace isoloss::kernels

@@ -1,0 +1,56 @@
+// One side of a product.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/quantize.h"
+
+namespace isoloss::kernels {
+
+/// Along which side of the stored matrix the contraction index k runs.
+enum class Contraction {
+  kColumns,  ///< values [extent, k]: row i holds operand row i
+  kRows,     ///< values [k, extent]: column i holds operand row i
+};
+
+/// Of the tensors that an operand consists of: sequences, dispatch units.
+struct OperandState {
+  /// That of the tensors but for `stream`, from which theirs are made.
+  formats::TensorState common = {};
+  /// Number of the first one in the whole batch.
+  size_t first_tensor = 0;
+
+  formats::TensorState Of(size_t tensor) const;
+};
+
+struct Operand {
+  MatrixView<const float> values;
+  Contraction contraction = Contraction::kColumns;
+  /// Quantise before multiplying; null takes the values as they are. MX blocks
+  /// lie along k.
+  const formats::Quantization* quantization = nullptr;
+  /// Ends of the tensors among the stored rows, ascending, the last one = rows:
+  /// no scale depends on two of them. Empty: one tensor. If k runs along rows,
+  /// these are the segments of the product.
+  std::span<const size_t> tensor_ends = {};
+  /// Must live as long as the operand; null: all zero.
+  const OperandState* state = nullptr;
+
+  /// Number of operand rows (output rows for a, output columns for b).
+  size_t extent() const {
+    return contraction == Contraction::kColumns ? values.rows() : values.cols();
+  }
+  /// Length of the contraction axis.
+  size_t depth() const {
+    return contraction == Contraction::kColumns ? values.cols() : values.rows();
+  }
+  /// Packed kernels quantise it on the way; others are prepared before.
+  bool is_packable() const {
+    return quantization == nullptr || quantization->is_mx();
+  }
+};
+
+}  // namespace isoloss::kernels

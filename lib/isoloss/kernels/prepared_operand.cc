@@ -1,0 +1,260 @@
+#include "isoloss/kernels/prepared_operand.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/formats/scaling.h"
+
+namespace isoloss::kernels {
+namespace {
+
+using formats::Quantization;
+using formats::QuantizedTensor;
+
+size_t RoundUp(size_t value, size_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+/// Steps after which a scale may change that multiplies sums; 0: none does.
+size_t ScaledSteps(const Quantization* quantization) {
+  const bool scales = quantization != nullptr && quantization->scales_sums();
+  return scales ? quantization->cell.cols : 0;
+}
+
+size_t TransformLength(const Quantization* quantization) {
+  const bool transforms =
+      quantization != nullptr && quantization->transform != nullptr;
+  return transforms ? quantization->transform->length : 1;
+}
+
+/// A range of operand rows, or of stored steps.
+struct Range {
+  size_t begin;
+  size_t end;
+
+  size_t size() const { return end - begin; }
+};
+
+std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
+  if (ends.empty()) return {{0, whole}};
+  std::vector<Range> ranges;
+  size_t begin = 0;
+  for (const size_t end : ends) {
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+/// A part of an operand that is one tensor.
+struct Cut {
+  size_t number;
+  Range rows;
+  Range steps;
+  size_t first_step;  ///< where it begins among the steps that are multiplied
+};
+
+/// Tensors: each range of tokens; each segment of steps, too.
+std::vector<Cut> CutsOf(const Operand& operand, const Pieces& pieces) {
+  const bool tokens_are_rows = operand.contraction == Contraction::kColumns;
+  const std::vector<Range> rows = RangesOf(
+      tokens_are_rows ? operand.tensor_ends : std::span<const size_t>(),
+      operand.extent());
+  const std::vector<Range> steps =
+      RangesOf(pieces.stored_ends, operand.depth());
+  std::vector<Cut> cuts;
+  for (const Range& of_rows : rows) {
+    for (size_t s = 0; s < steps.size(); ++s) {
+      cuts.push_back({cuts.size(), of_rows, steps[s], pieces.SegmentBegin(s)});
+    }
+  }
+  return cuts;
+}
+
+/// A tensor with rows as operand rows.
+Matrix<float> RowsOf(const Operand& operand, const Cut& cut) {
+  const MatrixView<const float>& stored = operand.values;
+  Matrix<float> result;
+  result.ResizeUninitialized(cut.rows.size(), cut.steps.size());
+  for (size_t i = 0; i < result.rows(); ++i) {
+    for (size_t k = 0; k < result.cols(); ++k) {
+      const size_t row = cut.rows.begin + i;
+      const size_t step = cut.steps.begin + k;
+      result(i, k) = operand.contraction == Contraction::kColumns
+                         ? stored(row, step)
+                         : stored(step, row);
+    }
+  }
+  return result;
+}
+
+/// Where a tensor's part of the prepared operand begins.
+struct Place {
+  size_t row;
+  size_t step;
+};
+
+int16_t ExponentOf(float value) {
+  const auto field =
+      static_cast<int>(std::bit_cast<uint32_t>(value) >> 23 & 0xFF);
+  return static_cast<int16_t>(std::max(field, 1) - 127);
+}
+
+/// Of a code, as the fields have it.
+int ExponentOf(const formats::Format& format, uint32_t code) {
+  const uint32_t magnitude = code & ((1u << (format.bits() - 1)) - 1);
+  const auto field = static_cast<int>(magnitude >> format.mantissa_bits);
+  return std::max(field, 1) - format.bias;
+}
+
+/// What sums over cells of the tensor are multiplied by, in the pieces from
+/// `first` on.
+void WriteFactors(const QuantizedTensor& tensor,
+                  const Quantization& quantization, const Pieces& pieces,
+                  const Place& place, size_t steps, PreparedOperand& prepared) {
+  const size_t cell_rows = quantization.cell.rows == 0 ? tensor.codes.rows()
+                                                       : quantization.cell.rows;
+  const size_t cell_cols = quantization.cell.cols == 0 ? tensor.codes.cols()
+                                                       : quantization.cell.cols;
+  size_t piece = 0;
+  pieces.ForEach([&](size_t, size_t begin, size_t end) {
+    const size_t number = piece++;
+    if (begin < place.step || end > place.step + steps || begin == end) return;
+    for (size_t i = 0; i < tensor.codes.rows(); ++i) {
+      float factor = tensor.tensor_scale;
+      if (quantization.scales_sums()) {
+        factor *=
+            tensor.scales(i / cell_rows, (begin - place.step) / cell_cols);
+      }
+      prepared.factors(place.row + i, number) = factor;
+    }
+  });
+}
+
+void WriteExponents(const QuantizedTensor& tensor,
+                    const Quantization& quantization, const Place& place,
+                    PreparedOperand& prepared) {
+  const bool e8m0 = quantization.scale_format == formats::ScaleFormat::kE8m0;
+  const size_t cell_rows = quantization.cell.rows == 0 ? tensor.codes.rows()
+                                                       : quantization.cell.rows;
+  const size_t cell_cols = quantization.cell.cols == 0 ? tensor.codes.cols()
+                                                       : quantization.cell.cols;
+  for (size_t i = 0; i < tensor.codes.rows(); ++i) {
+    for (size_t k = 0; k < tensor.codes.cols(); ++k) {
+      int exponent = ExponentOf(*quantization.element, tensor.codes(i, k));
+      if (e8m0)
+        exponent += tensor.scale_bytes(i / cell_rows, k / cell_cols) - 127;
+      prepared.exponents(place.row + i, place.step + k) =
+          static_cast<int16_t>(exponent);
+    }
+  }
+}
+
+void CopyTo(const Matrix<float>& from, const Place& place, Matrix<float>& to) {
+  for (size_t i = 0; i < from.rows(); ++i) {
+    std::copy_n(from.Row(i), from.cols(), to.Row(place.row + i) + place.step);
+  }
+}
+
+void PrepareTensor(const Operand& operand, const Pieces& pieces, const Cut& cut,
+                   PreparedOperand& prepared) {
+  const Place place = {cut.rows.begin, cut.first_step};
+  const Matrix<float> rows = RowsOf(operand, cut);
+  if (operand.quantization == nullptr) {
+    CopyTo(rows, place, prepared.values);
+    for (size_t i = 0; i < rows.rows() && prepared.exponents.size() > 0; ++i) {
+      std::transform(rows.Row(i), rows.Row(i) + rows.cols(),
+                     prepared.exponents.Row(place.row + i) + place.step,
+                     [](float value) { return ExponentOf(value); });
+    }
+    return;
+  }
+  const Quantization& quantization = *operand.quantization;
+  const OperandState none;
+  const OperandState& state = operand.state == nullptr ? none : *operand.state;
+  const QuantizedTensor tensor =
+      formats::Quantize(rows.view(), quantization, state.Of(cut.number));
+  CopyTo(quantization.scales_sums() ? formats::CodeValues(tensor, quantization)
+                                    : formats::CellValues(tensor, quantization),
+         place, prepared.values);
+  if (prepared.factors.size() > 0) {
+    WriteFactors(tensor, quantization, pieces, place, tensor.codes.cols(),
+                 prepared);
+  }
+  if (prepared.exponents.size() > 0) {
+    WriteExponents(tensor, quantization, place, prepared);
+  }
+}
+
+}  // namespace
+
+formats::TensorState OperandState::Of(size_t tensor) const {
+  formats::TensorState state = common;
+  state.stream =
+      CounterRng(common.seed, common.stream).Bits(first_tensor + tensor);
+  return state;
+}
+
+size_t Pieces::count() const {
+  size_t pieces = 0;
+  ForEach([&](size_t, size_t, size_t) { ++pieces; });
+  return pieces;
+}
+
+Pieces PiecesOf(const Quantization* a, const Quantization* b,
+                const Accumulation& accumulation,
+                std::span<const size_t> segment_ends) {
+  const size_t lengths[] = {ScaledSteps(a), ScaledSteps(b),
+                            accumulation.interval};
+  Pieces pieces;
+  for (const size_t length : lengths) {
+    if (length == 0) continue;
+    pieces.length =
+        pieces.length == 0 ? length : std::min(pieces.length, length);
+  }
+  for (const size_t length : lengths) {
+    if (length == 0 || length % pieces.length == 0) continue;
+    ThrowError(ErrorKind::kShape,
+               "Gemm: scales of a change every {} steps, those of b every {}, "
+               "and sums are promoted every {}, but each must be a multiple of "
+               "the least. Give cells and an interval that fit.",
+               lengths[0], lengths[1], lengths[2]);
+  }
+  const size_t run = TransformLength(a);
+  if (run != TransformLength(b)) {
+    ThrowError(
+        ErrorKind::kShape,
+        "Gemm: a is transformed in runs of {} steps and b of {}, but both "
+        "must be transformed alike. Give both the same transform.",
+        run, TransformLength(b));
+  }
+  pieces.stored_ends.assign(segment_ends.begin(), segment_ends.end());
+  size_t stored = 0;
+  size_t end = 0;
+  for (const size_t stored_end : segment_ends) {
+    end += RoundUp(stored_end - stored, run);
+    stored = stored_end;
+    pieces.segment_ends.push_back(end);
+  }
+  return pieces;
+}
+
+void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
+                   PreparedOperand& prepared) {
+  const size_t extent = operand.extent();
+  prepared.values.Resize(extent, pieces.depth());
+  const Quantization* quantization = operand.quantization;
+  const bool factors =
+      quantization != nullptr && (quantization->scales_sums() ||
+                                  quantization->scaling->of_tensor != nullptr);
+  prepared.factors.Resize(factors ? extent : 0, factors ? pieces.count() : 0);
+  prepared.exponents.Resize(exponents ? extent : 0,
+                            exponents ? pieces.depth() : 0);
+  for (const Cut& cut : CutsOf(operand, pieces)) {
+    PrepareTensor(operand, pieces, cut, prepared);
+  }
+}
+
+}  // namespace isoloss::kernels

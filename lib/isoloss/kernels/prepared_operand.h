@@ -1,0 +1,71 @@
+// Operands quantised as wholes, and how their products are cut: the definition.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/kernels/accumulator.h"
+#include "isoloss/kernels/operand.h"
+
+namespace isoloss::kernels {
+
+/// The contraction axis of a product: segments, which are summed on their own,
+/// and pieces of them, whose sums are scaled and added to the segment's sum. A
+/// transform makes segments as long as whole runs of it.
+struct Pieces {
+  /// Where segments end among the stored steps.
+  std::vector<size_t> stored_ends;
+  /// Where they end among the steps that are multiplied.
+  std::vector<size_t> segment_ends;
+  /// Steps of a piece, the last one of a segment may be shorter; 0: segments
+  /// are whole.
+  size_t length = 0;
+
+  size_t depth() const {
+    return segment_ends.empty() ? 0 : segment_ends.back();
+  }
+  size_t SegmentBegin(size_t segment) const {
+    return segment == 0 ? 0 : segment_ends[segment - 1];
+  }
+  /// Calls use(segment, begin, end) for each piece, in order. A segment without
+  /// a step has one piece without a step.
+  template <typename Use>
+  void ForEach(const Use& use) const {
+    for (size_t s = 0; s < segment_ends.size(); ++s) {
+      size_t begin = SegmentBegin(s);
+      do {
+        const size_t left = segment_ends[s] - begin;
+        const size_t count = length == 0 || left < length ? left : length;
+        use(s, begin, begin + count);
+        begin += count;
+      } while (begin < segment_ends[s]);
+    }
+  }
+  size_t count() const;
+};
+
+/// The pieces of a product: as long as the shortest of the operands' cells that
+/// scale sums and the interval of the accumulation, whose multiples the others
+/// must be.
+/// Errors   ShapeError if they are not, or if only one operand is transformed.
+Pieces PiecesOf(const formats::Quantization* a, const formats::Quantization* b,
+                const Accumulation& accumulation,
+                std::span<const size_t> segment_ends);
+
+/// An operand as its products read it.
+struct PreparedOperand {
+  Matrix<float> values;  ///< [extent, depth], rows are operand rows
+  /// What the sum over each piece is multiplied by, [extent, pieces]; empty: 1.
+  Matrix<float> factors;
+  Matrix<int16_t> exponents;  ///< [extent, depth], for accumulators; or empty
+};
+
+/// Quantises the operand, tensor by tensor, as formats::Quantize says. What is
+/// not quantised is copied. `exponents`: an accumulator asks for them.
+void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
+                   PreparedOperand& prepared);
+
+}  // namespace isoloss::kernels

@@ -1,0 +1,277 @@
+// Products of operands that are quantised as wholes, and sums that are no FP32
+// chains.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "gemm_cases.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/scaling.h"
+#include "isoloss/formats/transform.h"
+#include "isoloss/kernels/gemm.h"
+
+namespace isoloss::kernels {
+namespace {
+
+using formats::Cell;
+using formats::Quantization;
+using formats::ScaleFormat;
+using formats::ScaleRule;
+
+Quantization Operand8(ScaleFormat format, ScaleRule rule, Cell cell) {
+  Quantization q{&formats::FormatByName("e4m3"), rule};
+  q.scale_format = format;
+  q.cell = cell;
+  return q;
+}
+
+Quantization Nvfp4(Cell cell) {
+  Quantization q{&formats::FormatByName("e2m1"), ScaleRule::kTe};
+  q.scale_format = ScaleFormat::kE4m3;
+  q.scaling = &formats::ScalingByName("two_level");
+  q.cell = cell;
+  return q;
+}
+
+Quantization Stochastic(Quantization q, int bits) {
+  q.rounding = &formats::RoundingModeByName("stochastic");
+  q.random_bits = bits;
+  return q;
+}
+
+Quantization Transformed(Quantization q, const char* name) {
+  q.transform = &formats::TransformByName(name);
+  return q;
+}
+
+Quantization Delayed() {
+  Quantization q = Operand8(ScaleFormat::kFp32, ScaleRule::kTe, {0, 0});
+  q.scaling = &formats::ScalingByName("delayed");
+  q.history = 4;
+  return q;
+}
+
+/// What a and b are, and how their products are summed.
+struct Case {
+  const char* name;
+  Quantization a;
+  Quantization b;
+  Accumulation accumulation = {};
+};
+
+std::vector<Case> Cases() {
+  const Quantization mx{&formats::FormatByName("e4m3")};
+  const Quantization tensor =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kTe, {0, 0});
+  const Quantization row =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kTorchao, {1, 0});
+  const Quantization tile =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kDeepgemm, {1, 16});
+  const Quantization square =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kDeepgemm, {16, 32});
+  const Quantization pow2 =
+      Operand8(ScaleFormat::kPow2, ScaleRule::kTe, {16, 16});
+  const Accumulation promoted{.interval = 16};
+  const Accumulation hopper{&AccumulatorByName("hopper_f13"), 64};
+  const Accumulation blackwell{&AccumulatorByName("blackwell_f25")};
+  const Accumulation bf16{.interval = 32, .outer = Rounding::kBf16};
+  Quantization int8{&formats::FormatByName("int8")};
+  Quantization fp16{&formats::FormatByName("fp16")};
+  fp16.scale_format = ScaleFormat::kNone;
+  return {
+      {"tensor", tensor, tensor},
+      {"row", row, row},
+      {"delayed", Delayed(), tensor},
+      {"deepseek", tile, square},
+      {"deepseek_promoted", tile, square, promoted},
+      {"pow2", pow2, pow2},
+      {"nvfp4", Nvfp4({1, 16}), Nvfp4({16, 16})},
+      {"nvfp4_rht_sr",
+       Stochastic(Transformed(Nvfp4({1, 16}), "hadamard16_te"), 8),
+       Transformed(Nvfp4({1, 16}), "hadamard16_te")},
+      {"random_signs", Transformed(mx, "hadamard16_random"),
+       Transformed(mx, "hadamard16_random")},
+      {"mx_stochastic", Stochastic(mx, 16), mx},
+      {"mx_int8", int8, int8},
+      {"fp16", fp16, fp16},
+      {"mx_promoted", mx, mx, promoted},
+      {"mx_bf16_sums", mx, mx, bf16},
+      {"hopper", tensor, tensor, hopper},
+      {"blackwell", mx, mx, blackwell},
+  };
+}
+
+OperandState State(uint64_t stream) {
+  OperandState state;
+  state.common.history = 0.25f;
+  state.common.seed = 7;
+  state.common.stream = stream;
+  state.common.transform_key = 0xB00F;
+  state.first_tensor = 3;
+  return state;
+}
+
+class GemmQuantizedOn : public OnEveryTarget {};
+INSTANTIATE_TEST_SUITE_P(Targets, GemmQuantizedOn,
+                         testing::ValuesIn(SupportedTargets()), TargetTestName);
+
+TEST_P(GemmQuantizedOn, HasTheBitsOfTheDefinition) {
+  const OperandState left = State(1);
+  const OperandState right = State(2);
+  for (const Case& of : Cases()) {
+    SCOPED_TRACE(of.name);
+    ASSERT_EQ(WrongQuantization(of.a), "");
+    for (const Values kind : {Values::kBf16, Values::kWild}) {
+      for (const size_t depth : {1, 40, 96}) {
+        for (const bool along_rows : {false, true}) {
+          const size_t m = 70;
+          const size_t n = 37;
+          const Matrix<float> a = along_rows ? Filled(depth, m, kind, 1)
+                                             : Filled(m, depth, kind, 1);
+          const Matrix<float> b = along_rows ? Filled(depth, n, kind, 2)
+                                             : Filled(n, depth, kind, 2);
+          const std::vector<size_t> segments = {depth / 3, depth / 3, depth};
+          const std::vector<size_t> tensors = {20, 20, 50, m};
+          const auto side =
+              along_rows ? Contraction::kRows : Contraction::kColumns;
+          Matrix<float> c(m, n);
+          const Matrix<float> addend = Filled(m, n, Values::kBf16, 3);
+          GemmProblem problem{
+              .a = {a.view(), side, &of.a, {}, &left},
+              .b = {b.view(), side, &of.b, {}, &right},
+              .c = c.view(),
+              .rounding = along_rows ? Rounding::kFp32 : Rounding::kBf16,
+              .accumulation = of.accumulation};
+          if (along_rows) {
+            problem.segment_ends = segments;
+          } else {
+            problem.a.tensor_ends = tensors;
+            problem.addend = addend.view();
+          }
+
+          EXPECT_TRUE(EqualsScalar(problem)) << depth << along_rows;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(GemmQuantizedOn, APackedSideAndABatchOfThreadsGiveTheSameBits) {
+  const OperandState left = State(1);
+  const OperandState right = State(2);
+  const Matrix<float> a = Filled(130, 64, Values::kBf16, 1);
+  const Matrix<float> b = Filled(48, 64, Values::kBf16, 2);
+  for (const Case& of : Cases()) {
+    SCOPED_TRACE(of.name);
+    Matrix<float> expected(130, 48);
+    GemmProblem problem{
+        .a = {a.view(), Contraction::kColumns, &of.a, {}, &left},
+        .b = {b.view(), Contraction::kColumns, &of.b, {}, &right},
+        .c = expected.view(),
+        .accumulation = of.accumulation};
+    GemmScalar(problem);
+    PackedOperand packed;
+    packed.Pack(problem.b, &of.a, of.accumulation);
+    for (const int threads : {1, 3}) {
+      ThreadTeam team(threads);
+      std::vector<Matrix<float>> c(3);
+      std::vector<GemmProblem> batch(3, problem);
+      for (size_t i = 0; i < batch.size(); ++i) {
+        c[i].Resize(130, 48);
+        batch[i].c = c[i].view();
+      }
+      batch[1].packed_b = &packed;
+      batch[1].b = {};
+      batch[2].a.quantization = batch[2].b.quantization = nullptr;
+      batch[2].accumulation = {};
+
+      GemmBatch(batch, team);
+
+      EXPECT_TRUE(SameResults(c[0].view(), expected.view()));
+      EXPECT_TRUE(SameResults(c[1].view(), expected.view()));
+      problem.c = c[0].view();
+      GemmProblem plain = batch[2];
+      plain.c = c[0].view();
+      GemmScalar(plain);
+      EXPECT_TRUE(SameResults(c[2].view(), c[0].view()));
+    }
+  }
+}
+
+/// One row times one row, by the definition.
+float Dot(std::vector<float> a, const Quantization* of_a, std::vector<float> b,
+          const Quantization* of_b, const Accumulation& accumulation = {},
+          std::vector<size_t> segment_ends = {}) {
+  float result = std::nanf("");
+  GemmScalar({.a = {{a.data(), 1, a.size()}, Contraction::kColumns, of_a},
+              .b = {{b.data(), 1, b.size()}, Contraction::kColumns, of_b},
+              .c = {&result, 1, 1},
+              .accumulation = accumulation,
+              .segment_ends = segment_ends});
+  return result;
+}
+
+TEST(GemmQuantized, ScalesMultiplyTheSumsOfCodes) {
+  // 3 = 448 * fl(3 / 448): codes 448 and, of 1, fl(fl(448 / 3)) = 149.33, which
+  // is 144. A scale folded into the operand would give fl(144 s) + fl(448 s).
+  const Quantization tensor =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kTe, {0, 0});
+  const float decode = 1 / (448.0f / 3);
+  EXPECT_EQ(Dot({1, 3}, &tensor, {1, 1}, nullptr), (144 + 448) * decode);
+}
+
+TEST(GemmQuantized, PiecesBeginAnewAndAreAddedInOrder) {
+  const float big = 0x1p24f;
+  // In one chain each 1 is lost; pieces of two are 2^24 and 2.
+  EXPECT_EQ(Dot({big, 1, 1, 1}, nullptr, {1, 1, 1, 1}, nullptr), big);
+  EXPECT_EQ(
+      Dot({big, 1, 1, 1}, nullptr, {1, 1, 1, 1}, nullptr, {.interval = 2}),
+      big + 2);
+  // An interval of three: (2^24 + 1 + 1) + 1.
+  EXPECT_EQ(
+      Dot({big, 1, 1, 1}, nullptr, {1, 1, 1, 1}, nullptr, {.interval = 3}),
+      big);
+  // Segments begin anew: 2^24 | 1 + 1 | 1.
+  EXPECT_EQ(Dot({big, 1, 1, 1}, nullptr, {1, 1, 1, 1}, nullptr, {.interval = 3},
+                {1, 4}),
+            big + 4);
+  // Of a BF16 sum: 256 + 1 is a tie that goes to the even 256.
+  EXPECT_EQ(Dot({256, 1, 1}, nullptr, {1, 1, 1}, nullptr,
+                {.interval = 1, .outer = Rounding::kBf16}),
+            256.0f);
+}
+
+TEST(GemmQuantized, PiecesMustFitEachOther) {
+  const Quantization of_12 =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kTe, {1, 12});
+  const Quantization of_16 =
+      Operand8(ScaleFormat::kFp32, ScaleRule::kTe, {1, 16});
+  const Quantization rotated =
+      Transformed(Quantization{&formats::FormatByName("e4m3")}, "hadamard16");
+  EXPECT_THROW(Dot({1, 2}, &of_12, {1, 2}, &of_16), Error);
+  EXPECT_THROW(Dot({1, 2}, &of_16, {1, 2}, nullptr, {.interval = 24}), Error);
+  EXPECT_THROW(Dot({1, 2}, &rotated, {1, 2}, nullptr), Error);
+  EXPECT_NO_THROW(Dot({1, 2}, &of_16, {1, 2}, nullptr, {.interval = 32}));
+}
+
+TEST(GemmQuantized, ATransformOfBothSidesKeepsTheProduct) {
+  Quantization cast{&formats::FormatByName("tf32")};
+  cast.scale_format = ScaleFormat::kNone;
+  const Quantization rotated = Transformed(cast, "hadamard16");
+  std::vector<float> a(20);
+  std::vector<float> b(20);
+  float expected = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    a[i] = static_cast<float>(i % 5) - 2;
+    b[i] = static_cast<float>(i % 3) - 1;
+    expected += a[i] * b[i];
+  }
+  // Small integers times 1/4 have few bits, so that nothing is rounded.
+  EXPECT_EQ(Dot(a, &rotated, b, &rotated), expected);
+}
+
+}  // namespace
+}  // namespace isoloss::kernels
