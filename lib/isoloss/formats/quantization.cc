@@ -115,6 +115,11 @@ bool Quantization::is_mx() const {
          transform == nullptr;
 }
 
+bool Quantization::needs_state() const {
+  return rounding->stochastic || scaling->reads_history ||
+         (transform != nullptr && transform->random);
+}
+
 std::string_view ScaleRuleName(ScaleRule rule) {
   return NameOf(kScaleRules, rule);
 }

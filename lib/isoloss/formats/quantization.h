@@ -78,6 +78,8 @@ struct Quantization {
   /// Blocks of 32 small floats with an E8M0 scale, rounded to nearest: what
   /// packed kernels and the functions of mx_block.h take.
   bool is_mx() const;
+  /// Draws random bits, or looks back: TensorState matters.
+  bool needs_state() const;
   /// Products of codes and scales that are no powers of two need not be
   /// numbers of few bits: GEMMs multiply the sums of codes by such scales.
   bool scales_sums() const { return scale_format == ScaleFormat::kFp32; }

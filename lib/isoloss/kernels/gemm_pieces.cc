@@ -24,7 +24,9 @@ bool SameOperand(const Operand& x, const Operand& y) {
          x.values.cols() == y.values.cols() &&
          x.values.stride() == y.values.stride() &&
          x.contraction == y.contraction && x.quantization == y.quantization &&
-         x.state == y.state && SameSpan(x.tensor_ends, y.tensor_ends);
+         x.state == y.state && x.before == y.before &&
+         x.state_before == y.state_before &&
+         SameSpan(x.tensor_ends, y.tensor_ends);
 }
 
 bool SamePieces(const Pieces& x, const Pieces& y) {

@@ -38,6 +38,10 @@ struct Operand {
   std::span<const size_t> tensor_ends = {};
   /// Must live as long as the operand; null: all zero.
   const OperandState* state = nullptr;
+  /// What was done to it before, along the stored columns: the operand is what
+  /// this makes of each tensor. Null: nothing.
+  const formats::Quantization* before = nullptr;
+  const OperandState* state_before = nullptr;
 
   /// Number of operand rows (output rows for a, output columns for b).
   size_t extent() const {
@@ -49,7 +53,8 @@ struct Operand {
   }
   /// Packed kernels quantise it on the way; others are prepared before.
   bool is_packable() const {
-    return quantization == nullptr || quantization->is_mx();
+    return before == nullptr &&
+           (quantization == nullptr || quantization->is_mx());
   }
 };
 

@@ -158,6 +158,28 @@ void CopyTo(const Matrix<float>& from, const Place& place, Matrix<float>& to) {
   }
 }
 
+/// The stored values after the quantisation before this one.
+Matrix<float> QuantizedBefore(const Operand& operand, const Pieces& pieces) {
+  const bool tokens_are_rows = operand.contraction == Contraction::kColumns;
+  const size_t rows = operand.values.rows();
+  const OperandState none;
+  const OperandState& state =
+      operand.state_before == nullptr ? none : *operand.state_before;
+  Matrix<float> result(rows, operand.values.cols());
+  size_t number = 0;
+  for (const Range& tensor : RangesOf(
+           tokens_are_rows ? operand.tensor_ends : pieces.stored_ends, rows)) {
+    const Matrix<float> values = formats::Dequantize(
+        formats::Quantize(operand.values.Rows(tensor.begin, tensor.size()),
+                          *operand.before, state.Of(number++)),
+        *operand.before);
+    for (size_t i = 0; i < tensor.size(); ++i) {
+      std::copy_n(values.Row(i), result.cols(), result.Row(tensor.begin + i));
+    }
+  }
+  return result;
+}
+
 void PrepareTensor(const Operand& operand, const Pieces& pieces, const Cut& cut,
                    PreparedOperand& prepared) {
   const Place place = {cut.rows.begin, cut.first_step};
@@ -241,8 +263,14 @@ Pieces PiecesOf(const Quantization* a, const Quantization* b,
   return pieces;
 }
 
-void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
+void PrepareScalar(const Operand& given, const Pieces& pieces, bool exponents,
                    PreparedOperand& prepared) {
+  Matrix<float> before;
+  Operand operand = given;
+  if (given.before != nullptr) {
+    before = QuantizedBefore(given, pieces);
+    operand.values = before.view();
+  }
   const size_t extent = operand.extent();
   prepared.values.Resize(extent, pieces.depth());
   const Quantization* quantization = operand.quantization;

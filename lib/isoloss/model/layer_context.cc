@@ -31,7 +31,7 @@ void LayerContext::LoadWeights(const ParameterSet& master) {
     kernels::Cast(source.values.view(), rounding, copies[i].values.view(),
                   team);
   }
-  packed_weights.Load(master, rounding, weights, team);
+  packed_weights.Load(master, rounding, key, weights, team);
 }
 
 void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
@@ -39,6 +39,7 @@ void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,
   batch = token_batch;
   tap = tap_sink;
   gradients = gradient_set;
+  operand_states.clear();
   const size_t tokens = batch.tokens.size();
   first_token = mesh.process() * tokens;
   all_tokens_.assign({0, tokens});

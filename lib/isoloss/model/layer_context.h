@@ -1,6 +1,7 @@
 // What the layers of one model share.
 #pragma once
 
+#include <deque>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "isoloss/model/config.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/model/linear.h"
+#include "isoloss/model/operand_states.h"
 #include "isoloss/model/packed_weights.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/rope.h"
@@ -68,6 +70,12 @@ struct LayerContext {
   /// What one Forward + Backward adds to gemms, counted as layers are built.
   int64_t gemms_per_step = 0;
   int64_t quantized_gemms_per_step = 0;
+
+  /// Of the running step, for random bits.
+  StepKey key;
+  /// Of the operands of the running call and of the packed weights: products
+  /// refer to them.
+  std::deque<kernels::OperandState> operand_states;
 
   // Of the running call.
   TokenBatch batch;

@@ -24,6 +24,12 @@ MatrixView<T> RowsOf(MatrixView<T> matrix, const RowGroups& groups, size_t g) {
   return matrix.Rows(begin, groups.begins[g + 1] - begin);
 }
 
+/// Ends of the leaves of group g, counted from its first row.
+std::span<const size_t> LeavesOf(const RowGroups& groups, size_t g) {
+  const size_t leaves = groups.leaf_ends.size() / (groups.begins.size() - 1);
+  return groups.leaf_ends.subspan(g * leaves, leaves);
+}
+
 }  // namespace
 
 void GemmQueue::Add(const GemmTask& task) {
@@ -64,7 +70,9 @@ Linear::Linear(LayerContext& context, std::string site)
     context.gemms_per_step += count;
     if (precision->quantized()) context.quantized_gemms_per_step += count;
   }
-  weight_ = &context.packed_weights.Add(parameter_, groups_, *fprop_, *dgrad_);
+  weight_ = &context.packed_weights.Add(
+      parameter_, site_, weight.of_experts ? context.mesh.experts().first : 0,
+      groups_, *fprop_, *dgrad_);
 }
 
 void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
@@ -75,17 +83,16 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                   wgrad_->right_operand());
   AnnounceResult(TensorKind::kOutput, y, groups);
   for (size_t g = 0; g < groups_; ++g) {
-    context_.gemms.Add(
-        {.problem = {.a = {RowsOf(x, groups, g), Contraction::kColumns,
-                           fprop_->left_operand()},
-                     .c = RowsOf(y, groups, g),
-                     .rounding = rounding,
-                     .packed_b = &weight_->forward[g]},
-         .site = site_,
-         .role = GemmRole::kFprop,
-         .group = g,
-         .unpacked_b = {GroupWeight(g), Contraction::kColumns,
-                        fprop_->right_operand()}});
+    context_.gemms.Add({.problem = {.a = Rows(GemmRole::kFprop, x, groups, g),
+                                    .c = RowsOf(y, groups, g),
+                                    .rounding = rounding,
+                                    .accumulation = fprop_->accumulation,
+                                    .packed_b = &weight_->forward[g]},
+                        .site = site_,
+                        .role = GemmRole::kFprop,
+                        .group = g,
+                        .unpacked_b = {GroupWeight(g), Contraction::kColumns,
+                                       fprop_->right_operand()}});
   }
 }
 
@@ -120,10 +127,10 @@ void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
                                 MatrixView<const float> addend) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   context_.gemms.Add(
-      {.problem = {.a = {RowsOf(dy, groups, group), Contraction::kColumns,
-                         dgrad_->left_operand()},
+      {.problem = {.a = Rows(GemmRole::kDgrad, dy, groups, group),
                    .c = RowsOf(dx, groups, group),
                    .rounding = context_.rounding,
+                   .accumulation = dgrad_->accumulation,
                    .packed_b = &weight_->backward[group],
                    .addend = RowsOf(addend, groups, group)},
        .site = site_,
@@ -137,21 +144,69 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
                                  MatrixView<const float> dy,
                                  const RowGroups& groups) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  const size_t leaves = groups.leaf_ends.size() / groups_;
   const MatrixView<float> dweight = context_.Gradient(parameter_);
-  const kernels::Operand right = {RowsOf(x, groups, group), Contraction::kRows,
-                                  wgrad_->right_operand()};
+  const kernels::Operand right = Columns(OperandSide::kRight, x, groups, group);
   context_.gemms.Add(
-      {.problem = {.a = {RowsOf(dy, groups, group), Contraction::kRows,
-                         wgrad_->left_operand()},
+      {.problem = {.a = Columns(OperandSide::kLeft, dy, groups, group),
                    .b = right,
                    .c = dweight.Rows(group * out_, out_),
-                   .segment_ends =
-                       groups.leaf_ends.subspan(group * leaves, leaves)},
+                   .rounding = context_.recipe.recipe().weight_gradients,
+                   .accumulation = wgrad_->accumulation,
+                   .segment_ends = LeavesOf(groups, group)},
        .site = site_,
        .role = GemmRole::kWgrad,
        .group = group,
        .unpacked_b = right});
+}
+
+kernels::Operand Linear::Rows(GemmRole role, MatrixView<const float> rows,
+                              const RowGroups& groups, size_t group) const {
+  const auto* quantization = PrecisionOf(role).left_operand();
+  return {
+      .values = RowsOf(rows, groups, group),
+      .contraction = Contraction::kColumns,
+      .quantization = quantization,
+      .tensor_ends = LeavesOf(groups, group),
+      .state = StateOf(quantization, role, OperandSide::kLeft, groups, group)};
+}
+
+kernels::Operand Linear::Columns(OperandSide side, MatrixView<const float> rows,
+                                 const RowGroups& groups, size_t group) const {
+  const bool left = side == OperandSide::kLeft;
+  const auto* quantization =
+      left ? wgrad_->left_operand() : wgrad_->right_operand();
+  kernels::Operand operand = {
+      .values = RowsOf(rows, groups, group),
+      .contraction = Contraction::kRows,
+      .quantization = quantization,
+      .state = StateOf(quantization, GemmRole::kWgrad, side, groups, group)};
+  if (left ? wgrad_->left_again : wgrad_->right_again) {
+    const GemmRole first = left ? GemmRole::kDgrad : GemmRole::kFprop;
+    operand.before = PrecisionOf(first).left_operand();
+    operand.state_before =
+        StateOf(operand.before, first, OperandSide::kLeft, groups, group);
+  }
+  return operand;
+}
+
+const precision::GemmPrecision& Linear::PrecisionOf(GemmRole role) const {
+  return role == GemmRole::kFprop   ? *fprop_
+         : role == GemmRole::kDgrad ? *dgrad_
+                                    : *wgrad_;
+}
+
+const kernels::OperandState* Linear::StateOf(
+    const formats::Quantization* quantization, GemmRole role, OperandSide side,
+    const RowGroups& groups, size_t group) const {
+  if (quantization == nullptr || !quantization->needs_state()) return nullptr;
+  const size_t leaves = LeavesOf(groups, group).size();
+  const size_t first_tensor = groups.of_experts
+                                  ? context_.mesh.first_unit()
+                                  : context_.mesh.process() * leaves;
+  const size_t first_group =
+      groups.of_experts ? context_.mesh.experts().first : 0;
+  return &context_.operand_states.emplace_back(model::StateOf(
+      context_.key, site_, role, side, first_group + group, first_tensor));
 }
 
 MatrixView<const float> Linear::GroupWeight(size_t group) const {

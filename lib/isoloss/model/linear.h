@@ -13,6 +13,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/model/gemm_engine.h"
+#include "isoloss/model/operand_states.h"
 #include "isoloss/model/tap.h"
 #include "isoloss/precision/recipe.h"
 
@@ -119,6 +120,18 @@ class Linear {
   void QueueWeightGradient(size_t group, MatrixView<const float> x,
                            MatrixView<const float> dy,
                            const RowGroups& groups) const;
+
+  /// Rows of group `group` as an operand that contracts their width.
+  kernels::Operand Rows(precision::GemmRole role, MatrixView<const float> rows,
+                        const RowGroups& groups, size_t group) const;
+  /// The same rows as an operand of wgrad, which contracts them.
+  kernels::Operand Columns(OperandSide side, MatrixView<const float> rows,
+                           const RowGroups& groups, size_t group) const;
+  const precision::GemmPrecision& PrecisionOf(precision::GemmRole role) const;
+  /// Null if the quantisation needs none.
+  const kernels::OperandState* StateOf(
+      const formats::Quantization* quantization, precision::GemmRole role,
+      OperandSide side, const RowGroups& groups, size_t group) const;
 
   /// Of the compute copies, [out, in].
   MatrixView<const float> GroupWeight(size_t group) const;

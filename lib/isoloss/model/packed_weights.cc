@@ -10,20 +10,42 @@ namespace {
 
 using kernels::Contraction;
 
-void PackGroup(MatrixView<const float> values, PackedWeight& weight,
-               size_t group) {
-  weight.forward[group].Pack(
-      {values, Contraction::kColumns, weight.fprop->right_operand()});
-  weight.backward[group].Pack(
-      {values, Contraction::kRows, weight.dgrad->right_operand()});
+/// One of the two orientations, as the right side of a product.
+void PackFor(const precision::GemmPrecision& precision,
+             precision::GemmRole role, MatrixView<const float> values,
+             const StepKey& key, const PackedWeight& weight, size_t group,
+             kernels::PackedOperand& packed) {
+  const formats::Quantization* quantization = precision.right_operand();
+  kernels::OperandState state;
+  if (quantization != nullptr && quantization->needs_state()) {
+    state = StateOf(key, weight.site, role, OperandSide::kRight,
+                    weight.first_group + group, /*first_tensor=*/0);
+  }
+  packed.Pack({.values = values,
+               .contraction = role == precision::GemmRole::kFprop
+                                  ? Contraction::kColumns
+                                  : Contraction::kRows,
+               .quantization = quantization,
+               .state = &state},
+              precision.left_operand(), precision.accumulation);
+}
+
+void PackGroup(MatrixView<const float> values, const StepKey& key,
+               PackedWeight& weight, size_t group) {
+  PackFor(*weight.fprop, precision::GemmRole::kFprop, values, key, weight,
+          group, weight.forward[group]);
+  PackFor(*weight.dgrad, precision::GemmRole::kDgrad, values, key, weight,
+          group, weight.backward[group]);
 }
 
 }  // namespace
 
-const PackedWeight& PackedWeights::Add(size_t parameter, size_t groups,
+const PackedWeight& PackedWeights::Add(size_t parameter, std::string site,
+                                       size_t first_group, size_t groups,
                                        const precision::GemmPrecision& fprop,
                                        const precision::GemmPrecision& dgrad) {
-  PackedWeight weight = {parameter, &fprop, &dgrad, {}, {}};
+  PackedWeight weight = {
+      parameter, std::move(site), first_group, &fprop, &dgrad, {}, {}};
   weight.forward.resize(groups);
   weight.backward.resize(groups);
   return weights_.emplace_back(std::move(weight));
@@ -38,7 +60,8 @@ const PackedWeight* PackedWeights::Find(size_t parameter) const {
 }
 
 void PackedWeights::Load(const ParameterSet& master, kernels::Rounding rounding,
-                         ParameterSet& copies, ThreadTeam& team) {
+                         const StepKey& key, ParameterSet& copies,
+                         ThreadTeam& team) {
   size_t total = 0;
   for (const PackedWeight& weight : weights_) {
     total += master.parameters()[weight.parameter].values.size();
@@ -59,7 +82,7 @@ void PackedWeights::Load(const ParameterSet& master, kernels::Rounding rounding,
           const MatrixView<float> rows = copy.view().Rows(group * out, out);
           kernels::Cast(values.view().Rows(group * out, out), rounding, rows,
                         serial_);
-          PackGroup(rows, weight, group);
+          PackGroup(rows, key, weight, group);
         }
         at += out * values.cols();
       }

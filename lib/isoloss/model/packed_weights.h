@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <deque>
+#include <string>
 #include <vector>
 
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/model/operand_states.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/precision/recipe.h"
 
@@ -18,6 +20,8 @@ namespace isoloss::model {
 /// Shapes   W [groups * out, in].
 struct PackedWeight {
   size_t parameter;  ///< place in a ParameterSet
+  std::string site;
+  size_t first_group;  ///< in the whole model
   const precision::GemmPrecision* fprop;
   const precision::GemmPrecision* dgrad;
   std::vector<kernels::PackedOperand> forward;   ///< [groups], rows of W
@@ -28,14 +32,15 @@ struct PackedWeight {
 class PackedWeights {
  public:
   /// The result stays where it is; it is empty until Pack.
-  const PackedWeight& Add(size_t parameter, size_t groups,
+  const PackedWeight& Add(size_t parameter, std::string site,
+                          size_t first_group, size_t groups,
                           const precision::GemmPrecision& fprop,
                           const precision::GemmPrecision& dgrad);
 
   /// Rounds the values of what was added from `master` into `copies`, then
-  /// packs them while they are near.
+  /// packs them while they are near. `key`: of the step that they are for.
   void Load(const ParameterSet& master, kernels::Rounding rounding,
-            ParameterSet& copies, ThreadTeam& team);
+            const StepKey& key, ParameterSet& copies, ThreadTeam& team);
 
   /// Null if Load does not fill this parameter of the copies.
   const PackedWeight* Find(size_t parameter) const;

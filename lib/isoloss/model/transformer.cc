@@ -211,6 +211,8 @@ const precision::ResolvedRecipe& Transformer::recipe() const {
   return impl_->context.recipe;
 }
 
+void Transformer::SetStep(const StepKey& key) { impl_->context.key = key; }
+
 void Transformer::LoadWeights(const ParameterSet& master) {
   impl_->context.LoadWeights(master);
 }

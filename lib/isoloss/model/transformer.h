@@ -15,6 +15,7 @@
 #include "isoloss/model/config.h"
 #include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/graph.h"
+#include "isoloss/model/operand_states.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/router_figures.h"
 #include "isoloss/model/routing_source.h"
@@ -40,6 +41,8 @@ class Transformer {
 
   const precision::ResolvedRecipe& recipe() const;
 
+  /// Which step's random bits quantisations draw from, from the next call on.
+  void SetStep(const StepKey& key);
   /// Makes the compute copies (rounded to BF16 unless the recipe is FP32) of
   /// the FP32 master weights. Call after every change of them.
   void LoadWeights(const ParameterSet& master);

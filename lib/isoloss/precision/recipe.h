@@ -8,7 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/quantization.h"
+#include "isoloss/kernels/accumulator.h"
 #include "isoloss/kernels/rounding.h"
 
 namespace isoloss::precision {
@@ -23,11 +24,17 @@ inline constexpr GemmRole kGemmRoles[] = {GemmRole::kFprop, GemmRole::kDgrad,
                                           GemmRole::kWgrad};
 std::string_view GemmRoleName(GemmRole role);  ///< "fprop", "dgrad", "wgrad"
 
-/// Formats of one product. An operand without a value stays in high precision
-/// (the recipe's activation type). Left is x / dy / dy, right is W / W / x.
+/// How one product is computed. An operand without a value stays in high
+/// precision (the recipe's activation type). Left is x / dy / dy, right is
+/// W / W / x.
 struct GemmPrecision {
   std::optional<formats::Quantization> left;
   std::optional<formats::Quantization> right;
+  kernels::Accumulation accumulation = {};
+  /// Of wgrad: the operand is what dgrad (left) or fprop (right) made of it,
+  /// quantised once more.
+  bool left_again = false;
+  bool right_again = false;
 
   bool quantized() const { return left.has_value() || right.has_value(); }
   /// As kernels take them: nullptr where nothing is quantised.
@@ -54,6 +61,8 @@ struct Recipe {
   GemmPrecision fprop;
   GemmPrecision dgrad;
   GemmPrecision wgrad;
+  /// Of the weight gradients of linear layers, which are kept in FP32 words.
+  kernels::Rounding weight_gradients = kernels::Rounding::kFp32;
   /// Sites that are quantised: those whose name matches a pattern of `include`
   /// and none of `exclude` (see SiteMatches). A pattern that does nothing is an
   /// error, unless it ends in `?`: that says the model may lack such a site.

@@ -62,6 +62,7 @@ Learner::Learner(const model::ModelConfig& model, const TrainConfig& train,
       team_(team),
       seams_(seams),
       mesh_(mesh),
+      seed_(seed),
       parameters_(config_, mesh_.experts()),
       gradients_(config_, mesh_.experts()),
       expert_bias_(config_.n_moe_layers(), config_.num_experts),
@@ -86,6 +87,7 @@ void Learner::EditInitialWeights(
 
 /// The model computes with copies.
 void Learner::LoadWeights() {
+  transformer_.SetStep({seed_, static_cast<uint64_t>(adamw_.steps()) + 1});
   transformer_.LoadWeights(parameters_);
   transformer_.LoadExpertBias(expert_bias_.view());
 }

@@ -82,6 +82,7 @@ class Learner {
   ThreadTeam& team_;
   const Seams& seams_;
   expert_parallel::Mesh& mesh_;
+  const uint64_t seed_;  ///< of the run
   model::ParameterSet parameters_;
   model::ParameterSet gradients_;
   Matrix<float> expert_bias_;  // [MoE layers, experts]
