@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/quantization.h"
+#include "isoloss/kernels/operand.h"
 
 namespace isoloss::model {
 
@@ -62,6 +63,12 @@ struct Tensor {
   /// each segment. Null: not a quantised operand.
   const formats::Quantization* rowwise = nullptr;
   const formats::Quantization* columnwise = nullptr;
+  /// What down columns is quantised is what `rowwise` made of the tensor.
+  bool columnwise_again = false;
+  /// What the two draw random bits from or look back to, of each group that the
+  /// process announces; empty: neither does.
+  std::span<const kernels::OperandState> rowwise_states = {};
+  std::span<const kernels::OperandState> columnwise_states = {};
 
   /// "layers.0.attention.wq_activation".
   std::string Name() const;
