@@ -22,7 +22,7 @@ class Dumps {
     const model::Graph graph = model::GraphOf(model::ModelConfig());
     a.graph = b.graph = probes::ColumnsOf(
         graph, precision::ResolvedRecipe(precision::RecipeByName("bf16"),
-                                         graph.SiteNames()));
+                                         graph.Sites()));
   }
 
   void Add(const std::string& module, const std::string& kind, float error) {

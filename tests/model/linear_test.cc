@@ -142,7 +142,8 @@ TEST_P(LinearTest, GroupsMeetTheirOwnWeights) {
       gradients_.ByName(parameter).values.cview();
   const auto sites = GemmSites(SmallConfig());
   const auto site = static_cast<size_t>(
-      std::find(sites.begin(), sites.end(), experts.site()) - sites.begin());
+      std::ranges::find(sites, experts.site(), &precision::Site::name) -
+      sites.begin());
   const auto& fprop = context_.recipe.For(site, precision::GemmRole::kFprop);
   const auto& wgrad = context_.recipe.For(site, precision::GemmRole::kWgrad);
   const auto spec = [](const std::optional<formats::Quantization>& s) {

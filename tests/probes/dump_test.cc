@@ -29,9 +29,8 @@ using testing::Setting;
 
 runlog::ModelGraph ProbedGraph() {
   const model::Graph graph = model::GraphOf(testing::ProbedConfig());
-  return ColumnsOf(graph,
-                   precision::ResolvedRecipe(precision::RecipeByName("bf16"),
-                                             graph.SiteNames()));
+  return ColumnsOf(graph, precision::ResolvedRecipe(
+                              precision::RecipeByName("bf16"), graph.Sites()));
 }
 
 class DumpTest : public ::testing::Test {

@@ -14,9 +14,8 @@ namespace {
 runlog::ModelGraph ColumnsFor(const model::ModelConfig& config,
                               const char* recipe) {
   const model::Graph graph = model::GraphOf(config);
-  return ColumnsOf(graph,
-                   precision::ResolvedRecipe(precision::RecipeByName(recipe),
-                                             graph.SiteNames()));
+  return ColumnsOf(graph, precision::ResolvedRecipe(
+                              precision::RecipeByName(recipe), graph.Sites()));
 }
 
 TEST(GraphColumns, AreWhole) {

@@ -85,7 +85,9 @@ class Part {
     bytes_.assign(kRanks * kRanks, int64_t{1} << 40);
   }
 
-  TrainingState state() { return {parameters_, adamw_, bias_.view(), bytes_}; }
+  TrainingState state() {
+    return {parameters_, adamw_, bias_.view(), {}, bytes_};
+  }
   uint64_t Save(const fs::path& folder, int64_t step = 5) {
     return SaveTrainingState(step, config_, state(), mesh_, folder, {});
   }

@@ -107,6 +107,11 @@ class Reader {
     }
   }
 
+  /// The same, each read by the caller.
+  std::vector<Reader> TableList(std::string_view key) {
+    return ReadTables(key);
+  }
+
   bool Has(std::string_view key) const { return table_->Find(key) != nullptr; }
   /// "<place>: [<section>]", for messages of rules that join several keys. The
   /// place is that of the first of `keys` that is there, else the section's.

@@ -467,10 +467,14 @@ std::string GraphTensor::Name() const {
   return Tensor{.module = module, .kind = kind}.Name();
 }
 
-std::vector<std::string> Graph::SiteNames() const {
-  std::vector<std::string> names;
-  for (const GemmSite& site : sites) names.push_back(site.name);
-  return names;
+std::vector<precision::Site> Graph::Sites() const {
+  std::vector<precision::Site> result;
+  for (const GemmSite& site : sites) {
+    const std::vector<size_t>& shape = parameters[site.parameter].shape;
+    const size_t out = shape[shape.size() - 2];
+    result.push_back({.name = site.name, .in = shape.back(), .out = out});
+  }
+  return result;
 }
 
 size_t Graph::SiteIndex(std::string_view name) const {
@@ -490,8 +494,8 @@ std::vector<ParameterSpec> ParametersOf(const ModelConfig& config) {
   return ParameterList(config).parameters;
 }
 
-std::vector<std::string> GemmSites(const ModelConfig& config) {
-  return GraphOf(config).SiteNames();
+std::vector<precision::Site> GemmSites(const ModelConfig& config) {
+  return GraphOf(config).Sites();
 }
 
 }  // namespace isoloss::model

@@ -10,6 +10,7 @@
 
 #include "isoloss/model/config.h"
 #include "isoloss/model/tap.h"
+#include "isoloss/precision/recipe.h"
 
 namespace isoloss::model {
 
@@ -77,7 +78,8 @@ struct Graph {
       {};  ///< as recipes list them: of a layer queries first
   std::vector<GraphTensor> tensors = {};  ///< in the order of announcement
 
-  std::vector<std::string> SiteNames() const;
+  /// With their widths, as recipes are resolved on.
+  std::vector<precision::Site> Sites() const;
   /// Place of a site. Errors   ConfigError if the model has no such site.
   size_t SiteIndex(std::string_view name) const;
 };
@@ -87,6 +89,6 @@ Graph GraphOf(const ModelConfig& config);
 
 /// The part of it that needs no walk through a step.
 std::vector<ParameterSpec> ParametersOf(const ModelConfig& config);
-std::vector<std::string> GemmSites(const ModelConfig& config);
+std::vector<precision::Site> GemmSites(const ModelConfig& config);
 
 }  // namespace isoloss::model

@@ -14,13 +14,14 @@ LayerContext::LayerContext(const ModelConfig& model_config,
                            expert_parallel::Mesh& rank_mesh)
     : config(model_config),
       graph(GraphOf(model_config)),
-      recipe(precision_recipe, graph.SiteNames()),
+      recipe(precision_recipe, graph.Sites()),
       rounding(precision_recipe.activation),
       team(thread_team),
       mesh(rank_mesh),
       weights(model_config, rank_mesh.experts()),
       rope(model_config),
-      gemms(thread_team) {}
+      gemms(thread_team),
+      amax(graph, recipe) {}
 
 void LayerContext::LoadWeights(const ParameterSet& master) {
   const std::span<Parameter> copies = weights.parameters();
@@ -31,7 +32,7 @@ void LayerContext::LoadWeights(const ParameterSet& master) {
     kernels::Cast(source.values.view(), rounding, copies[i].values.view(),
                   team);
   }
-  packed_weights.Load(master, rounding, key, weights, team);
+  packed_weights.Load(master, rounding, key, weights, amax, team);
 }
 
 void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,

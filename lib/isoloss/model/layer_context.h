@@ -10,6 +10,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/kernels/rounding.h"
+#include "isoloss/model/amax_history.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/model/linear.h"
@@ -71,6 +72,7 @@ struct LayerContext {
   int64_t gemms_per_step = 0;
   int64_t quantized_gemms_per_step = 0;
 
+  AmaxHistory amax;
   /// Of the running step, for random bits.
   StepKey key;
   /// Of the operands of the running call and of the packed weights: products

@@ -82,6 +82,7 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
   AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_operand(),
                   wgrad_->right_operand());
   AnnounceResult(TensorKind::kOutput, y, groups);
+  NoteAmax(SiteTensor::kActivation, x, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add({.problem = {.a = Rows(GemmRole::kFprop, x, groups, g),
                                     .c = RowsOf(y, groups, g),
@@ -150,7 +151,6 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
       {.problem = {.a = Columns(OperandSide::kLeft, dy, groups, group),
                    .b = right,
                    .c = dweight.Rows(group * out_, out_),
-                   .rounding = context_.recipe.recipe().weight_gradients,
                    .accumulation = wgrad_->accumulation,
                    .segment_ends = LeavesOf(groups, group)},
        .site = site_,
@@ -205,8 +205,25 @@ const kernels::OperandState* Linear::StateOf(
                                   : context_.mesh.process() * leaves;
   const size_t first_group =
       groups.of_experts ? context_.mesh.experts().first : 0;
-  return &context_.operand_states.emplace_back(model::StateOf(
-      context_.key, site_, role, side, first_group + group, first_tensor));
+  kernels::OperandState& state =
+      context_.operand_states.emplace_back(model::StateOf(
+          context_.key, site_, role, side, first_group + group, first_tensor));
+  // Left are x and dy; of wgrad the right is x.
+  const bool is_x = role == GemmRole::kFprop ||
+                    (role == GemmRole::kWgrad && side == OperandSide::kRight);
+  state.common.history = context_.amax.Of(
+      site_, is_x ? SiteTensor::kActivation : SiteTensor::kGradient,
+      first_group + group, quantization->history);
+  return &state;
+}
+
+void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
+                      const RowGroups& groups) const {
+  if (context_.amax.empty()) return;
+  const size_t first = groups.of_experts ? context_.mesh.experts().first : 0;
+  for (size_t g = 0; g < groups_; ++g) {
+    context_.amax.Note(site_, tensor, first + g, RowsOf(rows, groups, g));
+  }
 }
 
 MatrixView<const float> Linear::GroupWeight(size_t group) const {
@@ -219,6 +236,7 @@ void Linear::AnnounceInputGradient(MatrixView<const float> dy,
   AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_operand(),
                   wgrad_->left_operand());
   AnnounceResult(TensorKind::kDgrad, dx, groups);
+  NoteAmax(SiteTensor::kGradient, dy, groups);
 }
 
 void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,

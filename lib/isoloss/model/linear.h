@@ -12,6 +12,7 @@
 #include "isoloss/base/matrix.h"
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/model/amax_history.h"
 #include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/operand_states.h"
 #include "isoloss/model/tap.h"
@@ -127,6 +128,8 @@ class Linear {
   /// The same rows as an operand of wgrad, which contracts them.
   kernels::Operand Columns(OperandSide side, MatrixView<const float> rows,
                            const RowGroups& groups, size_t group) const;
+  void NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
+                const RowGroups& groups) const;
   const precision::GemmPrecision& PrecisionOf(precision::GemmRole role) const;
   /// Null if the quantisation needs none.
   const kernels::OperandState* StateOf(

@@ -13,13 +13,17 @@ using kernels::Contraction;
 /// One of the two orientations, as the right side of a product.
 void PackFor(const precision::GemmPrecision& precision,
              precision::GemmRole role, MatrixView<const float> values,
-             const StepKey& key, const PackedWeight& weight, size_t group,
+             const StepKey& key, const AmaxHistory& amax,
+             const PackedWeight& weight, size_t group,
              kernels::PackedOperand& packed) {
   const formats::Quantization* quantization = precision.right_operand();
   kernels::OperandState state;
   if (quantization != nullptr && quantization->needs_state()) {
     state = StateOf(key, weight.site, role, OperandSide::kRight,
                     weight.first_group + group, /*first_tensor=*/0);
+    state.common.history =
+        amax.Of(weight.site, SiteTensor::kWeight, weight.first_group + group,
+                quantization->history);
   }
   packed.Pack({.values = values,
                .contraction = role == precision::GemmRole::kFprop
@@ -31,10 +35,12 @@ void PackFor(const precision::GemmPrecision& precision,
 }
 
 void PackGroup(MatrixView<const float> values, const StepKey& key,
-               PackedWeight& weight, size_t group) {
-  PackFor(*weight.fprop, precision::GemmRole::kFprop, values, key, weight,
+               AmaxHistory& amax, PackedWeight& weight, size_t group) {
+  amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
+            values);
+  PackFor(*weight.fprop, precision::GemmRole::kFprop, values, key, amax, weight,
           group, weight.forward[group]);
-  PackFor(*weight.dgrad, precision::GemmRole::kDgrad, values, key, weight,
+  PackFor(*weight.dgrad, precision::GemmRole::kDgrad, values, key, amax, weight,
           group, weight.backward[group]);
 }
 
@@ -61,7 +67,7 @@ const PackedWeight* PackedWeights::Find(size_t parameter) const {
 
 void PackedWeights::Load(const ParameterSet& master, kernels::Rounding rounding,
                          const StepKey& key, ParameterSet& copies,
-                         ThreadTeam& team) {
+                         AmaxHistory& amax, ThreadTeam& team) {
   size_t total = 0;
   for (const PackedWeight& weight : weights_) {
     total += master.parameters()[weight.parameter].values.size();
@@ -82,7 +88,7 @@ void PackedWeights::Load(const ParameterSet& master, kernels::Rounding rounding,
           const MatrixView<float> rows = copy.view().Rows(group * out, out);
           kernels::Cast(values.view().Rows(group * out, out), rounding, rows,
                         serial_);
-          PackGroup(rows, key, weight, group);
+          PackGroup(rows, key, amax, weight, group);
         }
         at += out * values.cols();
       }

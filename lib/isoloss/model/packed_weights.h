@@ -8,6 +8,7 @@
 
 #include "isoloss/base/threads.h"
 #include "isoloss/kernels/gemm.h"
+#include "isoloss/model/amax_history.h"
 #include "isoloss/model/operand_states.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/precision/recipe.h"
@@ -38,9 +39,11 @@ class PackedWeights {
                           const precision::GemmPrecision& dgrad);
 
   /// Rounds the values of what was added from `master` into `copies`, then
-  /// packs them while they are near. `key`: of the step that they are for.
+  /// packs them while they are near. `key`: of the step that they are for, in
+  /// which `amax` notes them.
   void Load(const ParameterSet& master, kernels::Rounding rounding,
-            const StepKey& key, ParameterSet& copies, ThreadTeam& team);
+            const StepKey& key, ParameterSet& copies, AmaxHistory& amax,
+            ThreadTeam& team);
 
   /// Null if Load does not fill this parameter of the copies.
   const PackedWeight* Find(size_t parameter) const;

@@ -213,6 +213,18 @@ const precision::ResolvedRecipe& Transformer::recipe() const {
 
 void Transformer::SetStep(const StepKey& key) { impl_->context.key = key; }
 
+void Transformer::RoundWeightGradients(ParameterSet& gradients) const {
+  const LayerContext& context = impl_->context;
+  const kernels::Rounding rounding = context.recipe.recipe().weight_gradients;
+  if (rounding == kernels::Rounding::kFp32) return;
+  for (const GemmSite& site : context.graph.sites) {
+    Matrix<float>& values = gradients.parameters()[site.parameter].values;
+    kernels::Cast(values.view(), rounding, values.view(), context.team);
+  }
+}
+
+AmaxHistory& Transformer::amax_history() { return impl_->context.amax; }
+
 void Transformer::LoadWeights(const ParameterSet& master) {
   impl_->context.LoadWeights(master);
 }
@@ -274,6 +286,7 @@ double Transformer::Forward(const TokenBatch& batch, TapSink* tap) {
                batch.labels.size(), kernels::kIgnoredLabel);
   }
   impl_->context.Begin(batch, tap, nullptr);
+  impl_->context.amax.BeginPass();
   const double loss = impl_->Forward();
   impl_->ready_for_backward = true;
   return loss;

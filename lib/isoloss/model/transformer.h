@@ -12,6 +12,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/expert_parallel/exchange.h"
 #include "isoloss/expert_parallel/mesh.h"
+#include "isoloss/model/amax_history.h"
 #include "isoloss/model/config.h"
 #include "isoloss/model/gemm_engine.h"
 #include "isoloss/model/graph.h"
@@ -60,6 +61,12 @@ class Transformer {
   void SetRoutingEdit(RoutingEdit edit);
   /// Who computes the products of linear layers; empty: kernels::GemmBatch.
   void SetGemmEngine(GemmEngine engine);
+
+  /// Rounds the weight gradients of linear layers, sums over all processes, as
+  /// the recipe asks for.
+  void RoundWeightGradients(ParameterSet& gradients) const;
+  /// What delayed scaling looks back to. EndStep after each update.
+  AmaxHistory& amax_history();
 
   /// Mean cross-entropy in nats over the labels that count, in all processes:
   /// token losses in FP32, leaves of 32 tokens and their tree in FP64.

@@ -1,21 +1,18 @@
-// A negative control: output gradients lose one of E4M3's mantissa bits.
-#include "isoloss/precision/mxfp8.h"
+// A negative control: two bits of mantissa for gradients.
+#include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_e5m2_grads() {
-  Recipe recipe = Mxfp8(formats::ScaleRule::kRceil);
+  const auto e4m3 = MxOperand("e4m3", formats::ScaleRule::kRceil);
+  const auto e5m2 = MxOperand("e5m2", formats::ScaleRule::kRceil);
+  Recipe recipe = RecipeOf(ByTensor(e4m3, e4m3, e5m2));
   recipe.name = "mxfp8_e5m2_grads";
   recipe.summary = "mxfp8_rceil with E5M2 output gradients (negative control)";
   recipe.source =
       "TransformerEngine d0067d0, MXFP8BlockScaling with Format.HYBRID; "
-      "reported "
-      "to diverge: NVIDIA-NeMo/Megatron-Bridge issue 638";
-  const formats::Quantization gradient =
-      MxOperand("e5m2", formats::ScaleRule::kRceil);
-  recipe.dgrad.left = gradient;
-  recipe.wgrad.left = gradient;
+      "reported to diverge: NVIDIA-NeMo/Megatron-Bridge issue 638";
   return recipe;
 }
 

@@ -1,12 +1,13 @@
 // MXFP8 with the scale rule of the OCP specification, which lets the largest
 // elements of a block saturate.
-#include "isoloss/precision/mxfp8.h"
+#include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_floor() {
-  Recipe recipe = Mxfp8(formats::ScaleRule::kFloor);
+  Recipe recipe =
+      RecipeOf(Uniform(MxOperand("e4m3", formats::ScaleRule::kFloor)));
   recipe.name = "mxfp8_floor";
   recipe.summary = "MXFP8 E4M3 in all three products, scale rounded down";
   recipe.source =

@@ -1,11 +1,12 @@
 // MXFP8 as it is trained with today: E4M3 everywhere, scales rounded up.
-#include "isoloss/precision/mxfp8.h"
+#include "isoloss/precision/operands.h"
 #include "isoloss/precision/registry.h"
 
 namespace isoloss::precision::recipes {
 
 Recipe mxfp8_rceil() {
-  Recipe recipe = Mxfp8(formats::ScaleRule::kRceil);
+  Recipe recipe =
+      RecipeOf(Uniform(MxOperand("e4m3", formats::ScaleRule::kRceil)));
   recipe.name = "mxfp8_rceil";
   recipe.summary = "MXFP8 E4M3 in all three products, scale rounded up";
   recipe.source =

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
@@ -34,7 +35,7 @@ std::string_view GemmRoleName(GemmRole role) {
   return "unknown";
 }
 
-const GemmPrecision& Recipe::For(GemmRole role) const {
+const GemmPrecision& LinearPrecision::For(GemmRole role) const {
   switch (role) {
     case GemmRole::kFprop:
       return fprop;
@@ -46,9 +47,30 @@ const GemmPrecision& Recipe::For(GemmRole role) const {
   return wgrad;
 }
 
-bool Recipe::quantizes() const {
+GemmPrecision& LinearPrecision::For(GemmRole role) {
+  return const_cast<GemmPrecision&>(std::as_const(*this).For(role));
+}
+
+bool LinearPrecision::quantizes() const {
   return std::any_of(std::begin(kGemmRoles), std::end(kGemmRoles),
                      [&](GemmRole role) { return For(role).quantized(); });
+}
+
+bool Recipe::quantizes() const {
+  return LinearPrecision::quantizes() ||
+         std::ranges::any_of(overrides, [](const SiteOverride& item) {
+           return item.precision.quantizes();
+         });
+}
+
+bool Recipe::SameContent(const Recipe& other) const {
+  return static_cast<const LinearPrecision&>(*this) == other &&
+         activation == other.activation &&
+         weight_gradients == other.weight_gradients &&
+         include == other.include && exclude == other.exclude &&
+         first_layers == other.first_layers &&
+         last_layers == other.last_layers &&
+         width_multiple == other.width_multiple && overrides == other.overrides;
 }
 
 std::vector<const Recipe*> AllRecipes() {

@@ -37,6 +37,7 @@ struct GemmPrecision {
   bool right_again = false;
 
   bool quantized() const { return left.has_value() || right.has_value(); }
+  bool operator==(const GemmPrecision&) const = default;
   /// As kernels take them: nullptr where nothing is quantised.
   const formats::Quantization* left_operand() const {
     return left ? &*left : nullptr;
@@ -50,17 +51,41 @@ struct GemmPrecision {
 /// an operand that stays in high precision.
 std::string OperandName(const std::optional<formats::Quantization>& operand);
 
-/// A named precision recipe. Registered in recipes.def; one file each.
-struct Recipe {
+/// Three products.
+struct LinearPrecision {
+  GemmPrecision fprop;
+  GemmPrecision dgrad;
+  GemmPrecision wgrad;
+
+  const GemmPrecision& For(GemmRole role) const;
+  GemmPrecision& For(GemmRole role);
+  /// True if any product has a quantised operand.
+  bool quantizes() const;
+
+  bool operator==(const LinearPrecision&) const = default;
+};
+
+/// What some of a recipe's sites get instead.
+struct SiteOverride {
+  std::vector<std::string> sites;  ///< patterns
+  LinearPrecision precision;
+
+  bool operator==(const SiteOverride&) const = default;
+};
+
+/// "hopper_f13·promote128": how sums of a product are made; "" of FP32 chains.
+std::string AccumulationName(const kernels::Accumulation& accumulation);
+
+/// A named precision recipe: what its sites get, and which those are. Those of
+/// recipes.def are registered, one file each; users write theirs as TOML
+/// (recipe_file.h).
+struct Recipe : LinearPrecision {
   std::string name;
   std::string summary;  ///< one line for lists
   std::string source;   ///< who defines or uses it
   /// kBf16: torchtitan's BF16 training (docs/model.md, section 9). kFp32: all
   /// FP32.
   kernels::Rounding activation = kernels::Rounding::kBf16;
-  GemmPrecision fprop;
-  GemmPrecision dgrad;
-  GemmPrecision wgrad;
   /// Of the weight gradients of linear layers, which are kept in FP32 words.
   kernels::Rounding weight_gradients = kernels::Rounding::kFp32;
   /// Sites that are quantised: those whose name matches a pattern of `include`
@@ -68,10 +93,19 @@ struct Recipe {
   /// error, unless it ends in `?`: that says the model may lack such a site.
   std::vector<std::string> include;
   std::vector<std::string> exclude;
+  /// So many layers at either end stay as the activation type has them.
+  size_t first_layers = 0;
+  size_t last_layers = 0;
+  /// Sites stay as well if a width of theirs is no multiple of it.
+  size_t width_multiple = 1;
+  /// Of the sites that are quantised; the first that matches decides.
+  std::vector<SiteOverride> overrides;
 
-  const GemmPrecision& For(GemmRole role) const;
-  /// True if any product has a quantised operand.
+  /// True if any product of any site has a quantised operand.
   bool quantizes() const;
+
+  /// Names and texts aside.
+  bool SameContent(const Recipe& other) const;
 };
 
 /// True if `pattern` occurs in `site`; `*` in a pattern stands for any run of
@@ -82,16 +116,33 @@ bool SiteMatches(std::string_view pattern, std::string_view site);
 const std::string* FirstMatch(std::span<const std::string> patterns,
                               std::string_view site);
 
+/// What is wrong with a product's description, in words that follow "it"; "" if
+/// nothing: operands of which one is transformed, scales that change within a
+/// piece, a second quantisation without a first one, an accumulator of FP8 with
+/// other operands.
+std::string WrongPrecision(const GemmPrecision& precision, GemmRole role);
+
 /// All registered recipes, in the order of recipes.def.
 std::vector<const Recipe*> AllRecipes();
 /// Errors   ConfigError that lists the names and suggests the nearest.
 const Recipe& RecipeByName(std::string_view name);
 
+/// A linear layer of a model.
+struct Site {
+  std::string name;  ///< parameter name without ".weight"
+  size_t in = 0;     ///< widths
+  size_t out = 0;
+};
+
 /// What one GEMM site got, and why.
 struct ResolvedSite {
+  static constexpr size_t kOfRecipe = static_cast<size_t>(-1);
+
   std::string site;  ///< parameter name without ".weight"
   bool quantized = false;
   std::string reason;  ///< e.g. "included by `attention`", "excluded by `wo`"
+  /// Which of the recipe's overrides it got; kOfRecipe: none.
+  size_t override_index = kOfRecipe;
 };
 
 /// A recipe applied to the GEMM sites of one model.
@@ -101,7 +152,10 @@ class ResolvedRecipe {
   ///          if a pattern of `include` selects none or one of `exclude`
   ///          matches none, and it doesn't end in `?` (a converter that
   ///          silently matched nothing was a real bug: torchtitan 3199); if
-  ///          patterns are given to a recipe that quantises nothing.
+  ///          patterns are given to a recipe that quantises nothing; if a
+  ///          product's description is wrong (WrongPrecision).
+  ResolvedRecipe(const Recipe& recipe, std::span<const Site> sites);
+  /// Of sites whose widths nobody knows: no width is an obstacle.
   ResolvedRecipe(const Recipe& recipe, std::span<const std::string> sites);
 
   const Recipe& recipe() const { return recipe_; }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
@@ -19,15 +21,69 @@ std::string_view Text(std::string_view pattern) {
   return pattern;
 }
 
-ResolvedSite Resolve(const Recipe& recipe, const std::string& site) {
-  if (!recipe.quantizes()) return {site, false, "the recipe quantises nothing"};
-  const std::string* include = FirstMatch(recipe.include, site);
-  const std::string* exclude = FirstMatch(recipe.exclude, site);
-  if (include == nullptr) return {site, false, "not included"};
-  if (exclude != nullptr) {
-    return {site, false, fmt::format("excluded by `{}`", Text(*exclude))};
+/// N of "layers.N.…", or no number.
+std::optional<size_t> LayerOf(std::string_view site) {
+  constexpr std::string_view kPrefix = "layers.";
+  if (!site.starts_with(kPrefix)) return std::nullopt;
+  site.remove_prefix(kPrefix.size());
+  size_t layer = 0;
+  const auto [end, error] =
+      std::from_chars(site.data(), site.data() + site.size(), layer);
+  return error == std::errc() ? std::optional(layer) : std::nullopt;
+}
+
+size_t LayersOf(std::span<const Site> sites) {
+  size_t layers = 0;
+  for (const Site& site : sites) {
+    if (const auto layer = LayerOf(site.name)) {
+      layers = std::max(layers, *layer + 1);
+    }
   }
-  return {site, true, fmt::format("included by `{}`", Text(*include))};
+  return layers;
+}
+
+/// Why a site that patterns choose stays as it is; "" if it does not.
+std::string ReasonToKeep(const Recipe& recipe, const Site& site,
+                         size_t layers) {
+  if (const auto layer = LayerOf(site.name)) {
+    if (*layer < recipe.first_layers) {
+      return fmt::format("of the first {} layers", recipe.first_layers);
+    }
+    if (layers - *layer <= recipe.last_layers) {
+      return fmt::format("of the last {} layers", recipe.last_layers);
+    }
+  }
+  for (const size_t width : {site.in, site.out}) {
+    if (width % recipe.width_multiple != 0) {
+      return fmt::format("its width {} is no multiple of {}", width,
+                         recipe.width_multiple);
+    }
+  }
+  return "";
+}
+
+ResolvedSite Resolve(const Recipe& recipe, const Site& site, size_t layers) {
+  if (!recipe.quantizes()) {
+    return {site.name, false, "the recipe quantises nothing"};
+  }
+  const std::string* include = FirstMatch(recipe.include, site.name);
+  const std::string* exclude = FirstMatch(recipe.exclude, site.name);
+  if (include == nullptr) return {site.name, false, "not included"};
+  if (exclude != nullptr) {
+    return {site.name, false, fmt::format("excluded by `{}`", Text(*exclude))};
+  }
+  std::string kept = ReasonToKeep(recipe, site, layers);
+  if (!kept.empty()) return {site.name, false, std::move(kept)};
+  ResolvedSite resolved = {site.name, true,
+                           fmt::format("included by `{}`", Text(*include))};
+  for (size_t i = 0; i < recipe.overrides.size(); ++i) {
+    const std::string* match = FirstMatch(recipe.overrides[i].sites, site.name);
+    if (match == nullptr) continue;
+    resolved.override_index = i;
+    resolved.reason += fmt::format(", overridden by `{}`", Text(*match));
+    break;
+  }
+  return resolved;
 }
 
 /// The dot-separated parts of all names: what patterns are usually made of.
@@ -75,7 +131,8 @@ void RequireSelection(const Recipe& recipe, const std::string& pattern,
   const ResolvedSite* excluded = nullptr;
   for (const ResolvedSite& resolved : sites) {
     if (!SiteMatches(pattern, resolved.site)) continue;
-    if (resolved.quantized) return;
+    // Layers and widths are the recipe's rules, and no fault of a pattern.
+    if (resolved.quantized || !resolved.reason.starts_with("excluded")) return;
     excluded = &resolved;
   }
   ISOLOSS_ASSERT(excluded != nullptr);
@@ -86,7 +143,30 @@ void RequireSelection(const Recipe& recipe, const std::string& pattern,
              recipe.name, pattern, excluded->site, excluded->reason);
 }
 
+void ValidateProducts(const Recipe& recipe, const LinearPrecision& precision) {
+  for (const GemmRole role : kGemmRoles) {
+    const std::string wrong = WrongPrecision(precision.For(role), role);
+    if (wrong.empty()) continue;
+    ThrowError(ErrorKind::kConfig, "recipe {}: {} {}. Correct the recipe.",
+               recipe.name, GemmRoleName(role), wrong);
+  }
+  const GemmPrecision& wgrad = precision.wgrad;
+  if ((wgrad.left_again && !(wgrad.left && precision.dgrad.left)) ||
+      (wgrad.right_again && !(wgrad.right && precision.fprop.left))) {
+    ThrowError(
+        ErrorKind::kConfig,
+        "recipe {}: wgrad quantises again what was not quantised before, "
+        "or not quantised by it. Give dy of dgrad, or x of fprop, and "
+        "wgrad's operand a format.",
+        recipe.name);
+  }
+}
+
 void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
+  ValidateProducts(recipe, recipe);
+  for (const SiteOverride& item : recipe.overrides) {
+    ValidateProducts(recipe, item.precision);
+  }
   if (!recipe.quantizes()) {
     if (recipe.include.empty() && recipe.exclude.empty()) return;
     ThrowError(ErrorKind::kConfig,
@@ -102,6 +182,11 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
   for (const std::string& pattern : recipe.exclude) {
     RequireMatch(recipe, "exclude", pattern, sites);
   }
+  for (const SiteOverride& item : recipe.overrides) {
+    for (const std::string& pattern : item.sites) {
+      RequireMatch(recipe, "overrides", pattern, sites);
+    }
+  }
   if (std::none_of(sites.begin(), sites.end(),
                    [](const ResolvedSite& s) { return s.quantized; })) {
     ThrowError(ErrorKind::kConfig,
@@ -110,6 +195,12 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
                "Give an include pattern that matches.",
                recipe.name, recipe.include.size(), sites.size());
   }
+}
+
+std::vector<Site> WithoutWidths(std::span<const std::string> names) {
+  std::vector<Site> sites;
+  for (const std::string& name : names) sites.push_back({name});
+  return sites;
 }
 
 std::string DescribeOperand(const std::optional<formats::Quantization>& operand,
@@ -121,12 +212,19 @@ std::string DescribeOperand(const std::optional<formats::Quantization>& operand,
 }  // namespace
 
 std::string OperandName(const std::optional<formats::Quantization>& operand) {
-  if (!operand) return "";
-  std::string text = fmt::format("{}·{}", operand->element->name,
-                                 formats::ScaleRuleName(operand->scale_rule));
-  if (operand->non_finite != formats::NonFinitePolicy::kBlockNan) {
-    text += fmt::format("·{}", NonFinitePolicyName(operand->non_finite));
+  return operand ? QuantizationName(*operand) : "";
+}
+
+std::string AccumulationName(const kernels::Accumulation& accumulation) {
+  std::string text;
+  if (accumulation.accumulator != nullptr) {
+    text += accumulation.accumulator->name;
   }
+  if (accumulation.interval > 0) {
+    text += fmt::format("{}promote{}", text.empty() ? "" : "·",
+                        accumulation.interval);
+  }
+  if (accumulation.outer == kernels::Rounding::kBf16) text += "·bf16";
   return text;
 }
 
@@ -154,10 +252,15 @@ const std::string* FirstMatch(std::span<const std::string> patterns,
 
 ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,
                                std::span<const std::string> sites)
+    : ResolvedRecipe(recipe, WithoutWidths(sites)) {}
+
+ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,
+                               std::span<const Site> sites)
     : recipe_(recipe) {
   sites_.reserve(sites.size());
-  for (const std::string& site : sites) {
-    sites_.push_back(Resolve(recipe_, site));
+  const size_t layers = LayersOf(sites);
+  for (const Site& site : sites) {
+    sites_.push_back(Resolve(recipe_, site, layers));
   }
   Validate(recipe_, sites_);
 }
@@ -165,7 +268,11 @@ ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,
 const GemmPrecision& ResolvedRecipe::For(size_t site, GemmRole role) const {
   static const GemmPrecision kHighPrecision;
   ISOLOSS_ASSERT(site < sites_.size());
-  return sites_[site].quantized ? recipe_.For(role) : kHighPrecision;
+  const ResolvedSite& resolved = sites_[site];
+  if (!resolved.quantized) return kHighPrecision;
+  return resolved.override_index == ResolvedSite::kOfRecipe
+             ? recipe_.For(role)
+             : recipe_.overrides[resolved.override_index].precision.For(role);
 }
 
 size_t ResolvedRecipe::quantized_gemms() const {
@@ -188,9 +295,13 @@ std::string ResolvedRecipe::Describe() const {
     text += fmt::format("{:<{}}", sites_[site].site, width);
     for (const GemmRole role : kGemmRoles) {
       const GemmPrecision& gemm = For(site, role);
-      text += fmt::format("  {} {} x {}", GemmRoleName(role),
+      text += fmt::format("  {} {}{} x {}{}", GemmRoleName(role),
+                          gemm.left_again ? "again " : "",
                           DescribeOperand(gemm.left, recipe_.activation),
+                          gemm.right_again ? "again " : "",
                           DescribeOperand(gemm.right, recipe_.activation));
+      const std::string sums = AccumulationName(gemm.accumulation);
+      if (!sums.empty()) text += fmt::format(" in {}", sums);
     }
     text += fmt::format("  ({})\n", sites_[site].reason);
   }

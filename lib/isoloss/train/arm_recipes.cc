@@ -15,7 +15,7 @@ precision::Recipe RecipeOf(const Arm& arm) {
 
 std::vector<precision::ResolvedRecipe> ResolveRecipes(
     const Experiment& experiment) {
-  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
   std::vector<precision::ResolvedRecipe> recipes;
   for (const Arm& arm : experiment.arms) {
     recipes.emplace_back(RecipeOf(arm), sites);

@@ -105,8 +105,7 @@ struct RoutingConfig {
 struct Arm {
   std::string name = {};
   std::string recipe = {};
-  /// A recipe that the calling program defines, in place of the registered one
-  /// of that name; see Use.
+  /// A recipe that is not registered: of [recipes], or of the calling program.
   std::optional<precision::Recipe> own_recipe = {};
   /// Replace the recipe's patterns if given (precision::SiteMatches).
   std::optional<std::vector<std::string>> include = {};
@@ -114,8 +113,7 @@ struct Arm {
   /// [parallel]'s, with the arm's own keys in their place.
   ExchangeConfig exchange = {};
 
-  /// Trains with a recipe that is not registered. No file can name it, so that
-  /// a program sets it in the experiment that it has loaded.
+  /// Trains with a recipe that is not registered.
   void Use(precision::Recipe own) {
     recipe = own.name;
     own_recipe = std::move(own);

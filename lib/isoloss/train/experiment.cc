@@ -4,12 +4,16 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/precision/recipe_file.h"
+#include "isoloss/precision/site_presets.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/arm_recipes.h"
@@ -63,7 +67,68 @@ void CheckExchange(const Reader& fields, const ExchangeConfig& exchange) {
       fields.Where({"weight_site", "exchange", "payload"}).c_str());
 }
 
+/// A recipe of [recipes.<name>]: written out, or that of a file.
+precision::Recipe ReadRecipe(const std::string& name, Reader& fields,
+                             const std::filesystem::path& experiment) {
+  if (!fields.Has("file")) return precision::ReadRecipe(fields, name);
+  std::string file;
+  fields.Text("file", file);
+  fields.RejectUnknown();
+  const std::filesystem::path path =
+      (experiment.parent_path() / file).lexically_normal();
+  const precision::Recipe recipe = precision::ParseRecipe(
+      ReadTextFile(path, "Give the path of a recipe's file."), path.string());
+  if (recipe.name != name) {
+    fields.Fail("file",
+                fmt::format("is \"{}\", which holds the recipe `{}`, but the "
+                            "section is [recipes.{}]. Give both one name.",
+                            file, recipe.name, name));
+  }
+  return recipe;
+}
+
+std::vector<precision::Recipe> ReadRecipes(
+    Reader recipes, const std::filesystem::path& experiment) {
+  std::vector<precision::Recipe> result;
+  for (auto& [name, fields] : recipes.Sections()) {
+    result.push_back(ReadRecipe(name, fields, experiment));
+  }
+  return result;
+}
+
+/// Makes the arm use the recipe that it names.
+void FindRecipe(const Reader& fields,
+                const std::vector<precision::Recipe>& recipes, Arm& arm) {
+  std::vector<std::string> names;
+  for (const precision::Recipe& recipe : recipes) {
+    if (recipe.name == arm.recipe) return arm.Use(recipe);
+    names.push_back(recipe.name);
+  }
+  for (const precision::Recipe* recipe : precision::AllRecipes()) {
+    if (recipe->name == arm.recipe) return;
+    names.push_back(recipe->name);
+  }
+  fields.Fail("recipe", fmt::format("is \"{}\", but must be one of {}.{}",
+                                    arm.recipe, fmt::join(names, ", "),
+                                    DidYouMean(arm.recipe, names)));
+}
+
+/// `sites` stands for two lists of patterns; those that are given come first.
+void ReadSites(Reader& fields, Arm& arm) {
+  std::vector<std::string> names;
+  for (const auto& preset : precision::AllSitePresets()) {
+    names.push_back(preset.name);
+  }
+  std::string sites;
+  fields.OneOf("sites", sites, names);
+  if (sites.empty()) return;
+  const precision::SitePreset& preset = precision::SitePresetByName(sites);
+  arm.include = preset.include;
+  arm.exclude = preset.exclude;
+}
+
 void ReadArms(Reader arms, const ExchangeConfig& exchange,
+              const std::vector<precision::Recipe>& recipes,
               std::vector<Arm>& result) {
   for (auto& [name, fields] : arms.Sections()) {
     if (!IsPlainName(name, false)) {
@@ -73,8 +138,10 @@ void ReadArms(Reader arms, const ExchangeConfig& exchange,
     }
     Arm arm{.name = name, .exchange = exchange};
     fields.Require("recipe", "Each arm names the recipe it trains with.");
+    ReadSites(fields, arm);
     Visit(fields, arm);
     fields.RejectUnknown();
+    FindRecipe(fields, recipes, arm);
     CheckExchange(fields, arm.exchange);
     result.push_back(std::move(arm));
   }
@@ -122,7 +189,7 @@ void CheckModel(const Reader& fields, const model::ModelConfig& config) {
 
 /// Each arm's patterns must fit the model.
 void CheckRecipes(Reader& arms, const Experiment& experiment) {
-  const std::vector<std::string> sites = model::GemmSites(experiment.model);
+  const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
   const auto resolve = [&](const Arm& arm) {
     precision::ResolvedRecipe(RecipeOf(arm), sites);
   };
@@ -308,6 +375,19 @@ void WriteExperiment(Writer& writer, const Experiment& experiment) {
   WriteSection(writer, "gate", experiment.gate);
 }
 
+/// The recipes of arms that are not registered, each once.
+std::string OwnRecipes(const Experiment& experiment) {
+  std::map<std::string, std::string> texts;
+  for (const Arm& arm : experiment.arms) {
+    if (!arm.own_recipe) continue;
+    const std::string section = "recipes." + arm.recipe;
+    texts[section] = "\n" + precision::RecipeText(*arm.own_recipe, section);
+  }
+  std::string all;
+  for (const auto& [section, text] : texts) all += text;
+  return all;
+}
+
 /// A dump that no step makes would be missed at the end only.
 void CheckDumpSteps(const Reader& log, const Experiment& experiment) {
   if (experiment.log.dump_tensors.empty()) return;
@@ -326,14 +406,14 @@ void CheckDumpSteps(const Reader& log, const Experiment& experiment) {
 std::string Experiment::ResolvedToml() const {
   Writer writer;
   WriteExperiment(writer, *this);
-  return writer.text();
+  return writer.text() + OwnRecipes(*this);
 }
 
 std::string Experiment::TomlWithoutSeeds() const {
   Writer writer;
   writer.Omit("seeds");
   WriteExperiment(writer, *this);
-  return writer.text();
+  return writer.text() + OwnRecipes(*this);
 }
 
 std::string Experiment::ConfigText() const {
@@ -397,6 +477,7 @@ Experiment ParseExperiment(std::string_view text,
   const Reader train = top.Section("train");
   const Reader parallel = top.Section("parallel");
   const Reader routing = top.Section("routing");
+  const Reader recipes = top.Section("recipes");
   Reader arms = top.Section("arms");
   const Reader log = top.Section("log");
   const Reader gate = top.Section("gate");
@@ -410,7 +491,8 @@ Experiment ParseExperiment(std::string_view text,
   ReadSection(parallel, experiment.parallel);
   CheckExchange(parallel, experiment.parallel.exchange);
   ReadRouting(routing, experiment.routing);
-  ReadArms(arms, experiment.parallel.exchange, experiment.arms);
+  ReadArms(arms, experiment.parallel.exchange, ReadRecipes(recipes, path),
+           experiment.arms);
   if (experiment.arms.empty()) {
     top.Fail("arms",
              "holds no arm. Add for example [arms.bf16] with recipe = "

@@ -36,7 +36,8 @@ std::string ExperimentKey::Dotted() const {
 }
 
 std::vector<ExperimentKey> ExperimentKeys() {
-  std::vector<ExperimentKey> keys = {{"", "name", ""}, {"model", "preset", ""}};
+  std::vector<ExperimentKey> keys = {
+      {"", "name", ""}, {"model", "preset", ""}, {"arms.NAME", "sites", ""}};
   Append(keys, "model", ModelConfig());
   for (const std::string& source : kSources) {
     DataConfig data;

@@ -187,14 +187,7 @@ void Visit(Fields& fields, RoutingConfig& routing) {
 
 template <typename Fields>
 void Visit(Fields& fields, Arm& arm) {
-  static const std::vector<std::string> kRecipes = [] {
-    std::vector<std::string> names;
-    for (const auto* recipe : precision::AllRecipes()) {
-      names.push_back(recipe->name);
-    }
-    return names;
-  }();
-  fields.OneOf("recipe", arm.recipe, kRecipes);
+  fields.Text("recipe", arm.recipe);
   fields.Texts("include", arm.include);
   fields.Texts("exclude", arm.exclude);
   Visit(fields, arm.exchange);

@@ -101,6 +101,7 @@ double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
   transformer_.Backward(tokens, gradients_, tap);
   if (seams_.after_backward) seams_.after_backward(step, gradients_);
   SumGradients(gradients_, mesh_);
+  transformer_.RoundWeightGradients(gradients_);
   mesh_.exchanges().CheckConservation();
   if (seams_.before_update) seams_.before_update(step, gradients_);
   if (tap != nullptr) {
@@ -164,6 +165,7 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
   if (step % kReplicaCheckEvery == 0 || step == train_.steps) {
     CheckReplicas(parameters_, expert_bias_.view(), mesh_);
   }
+  transformer_.amax_history().EndStep(mesh_);
   LoadWeights();
   return UpdateRatios(parameters_, update_squares_, mesh_);
 }
@@ -171,6 +173,7 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
 void Learner::Load(const checkpoint::Checkpoint& checkpoint,
                    std::vector<int64_t>& bytes_by_pair) {
   LoadTrainingState(checkpoint, config_, State(bytes_by_pair), mesh_);
+  transformer_.amax_history().Restore(adamw_.steps());
   if (adamw_.steps() != checkpoint.step()) {
     ThrowError(ErrorKind::kFormat,
                "{}: it is of step {}, but its optimizer has made {} steps. Use "
@@ -189,6 +192,11 @@ void Learner::GoOnFrom(TrainingState other) {
   copy(other.adamw.first_moments(), adamw_.first_moments());
   copy(other.adamw.second_moments(), adamw_.second_moments());
   adamw_.Restore(other.adamw.steps());
+  const MatrixView<float> amax = transformer_.amax_history().values();
+  for (size_t row = 0; row < amax.rows(); ++row) {
+    std::copy_n(other.amax_history.Row(row), amax.cols(), amax.Row(row));
+  }
+  transformer_.amax_history().Restore(other.adamw.steps());
   for (size_t layer = 0; layer < expert_bias_.rows(); ++layer) {
     std::copy_n(other.expert_bias.Row(layer), expert_bias_.cols(),
                 expert_bias_.Row(layer));

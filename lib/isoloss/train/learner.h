@@ -69,7 +69,8 @@ class Learner {
   void GoOnFrom(TrainingState other);
   /// See SaveTrainingState.
   TrainingState State(std::vector<int64_t>& bytes_by_pair) {
-    return {parameters_, adamw_, expert_bias_.view(), bytes_by_pair};
+    return {parameters_, adamw_, expert_bias_.view(),
+            transformer_.amax_history().values(), bytes_by_pair};
   }
 
  private:

@@ -110,7 +110,7 @@ std::string DescribeRouting(const Experiment& experiment,
 runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
   const model::Graph graph = model::GraphOf(experiment.model);
   return probes::ColumnsOf(
-      graph, precision::ResolvedRecipe(RecipeOf(arm), graph.SiteNames()));
+      graph, precision::ResolvedRecipe(RecipeOf(arm), graph.Sites()));
 }
 
 namespace {

@@ -22,6 +22,7 @@ using checkpoint::TensorInfo;
 using expert_parallel::Mesh;
 
 constexpr std::string_view kExpertBias = "expert_bias";
+constexpr std::string_view kAmaxHistory = "amax_history";
 constexpr std::string_view kSteps = "adamw.steps";
 constexpr std::string_view kBytesByPair = "exchange.bytes_by_pair";
 
@@ -59,13 +60,17 @@ std::vector<LocalTensor> LocalTensors(const TrainingState& state,
       [&](size_t i) -> Matrix<float>& { return parameters[i].values; });
   add("exp_avg.", moments(state.adamw.first_moments()));
   add("exp_avg_sq.", moments(state.adamw.second_moments()));
-  const MatrixView<float> bias = state.expert_bias;
-  if (!bias.empty()) {
-    ISOLOSS_ASSERT(bias.stride() == bias.cols());
-    tensors.push_back({.info = {.name = std::string(kExpertBias),
-                                .shape = {bias.rows(), bias.cols()}},
-                       .values = {bias.data(), bias.rows() * bias.cols()}});
-  }
+  const auto add_replicated = [&](std::string_view name,
+                                  MatrixView<float> values) {
+    if (values.empty()) return;
+    ISOLOSS_ASSERT(values.stride() == values.cols());
+    tensors.push_back(
+        {.info = {.name = std::string(name),
+                  .shape = {values.rows(), values.cols()}},
+         .values = {values.data(), values.rows() * values.cols()}});
+  };
+  add_replicated(kExpertBias, state.expert_bias);
+  add_replicated(kAmaxHistory, state.amax_history);
   return tensors;
 }
 

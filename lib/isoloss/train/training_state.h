@@ -3,6 +3,7 @@
 //
 //   weights.<parameter>, exp_avg.<parameter>, exp_avg_sq.<parameter>   F32
 //   expert_bias             F32 [MoE layers, E], if there are such layers
+//   amax_history            F32 [steps kept, tensors], of delayed scaling
 //   adamw.steps             I64 [1]
 //   exchange.bytes_by_pair  I64 [R, R], if anything is counted
 #pragma once
@@ -27,6 +28,7 @@ struct TrainingState {
   model::ParameterSet& parameters;
   optim::AdamW& adamw;
   MatrixView<float> expert_bias;
+  MatrixView<float> amax_history;
   /// Bytes that ranks sent to ranks so far, [R * R], or empty. Saved is process
   /// 0's; all get it back.
   std::vector<int64_t>& bytes_by_pair;

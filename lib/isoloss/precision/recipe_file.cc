@@ -1,0 +1,267 @@
+#include "isoloss/precision/recipe_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/config/writer.h"
+#include "isoloss/precision/recipe_keys.h"
+#include "isoloss/precision/site_presets.h"
+
+namespace isoloss::precision {
+namespace {
+
+using config::Reader;
+using config::Writer;
+using formats::Quantization;
+using Operands = std::map<std::string, Quantization, std::less<>>;
+
+/// The key of the left or right operand of a product.
+std::string_view OperandKey(GemmRole role, bool left) {
+  if (left) return role == GemmRole::kFprop ? "x" : "dy";
+  return role == GemmRole::kWgrad ? "x" : "w";
+}
+
+/// Sections of the three products.
+template <typename Use>
+void ForEachRole(const Use& use) {
+  for (const GemmRole role : kGemmRoles) use(role, GemmRoleName(role));
+}
+
+// ---- reading ---------------------------------------------------------------
+
+std::optional<Quantization> ReadOperand(Reader& fields, std::string_view key,
+                                        const Operands& operands) {
+  std::string name;
+  std::vector<std::string> names;
+  for (const auto& [known, operand] : operands) names.push_back(known);
+  fields.OneOf(key, name, names);
+  if (name.empty()) return std::nullopt;
+  return operands.find(name)->second;
+}
+
+GemmPrecision ReadProduct(Reader fields, GemmRole role,
+                          const Operands& operands) {
+  GemmPrecision precision;
+  precision.left = ReadOperand(fields, OperandKey(role, true), operands);
+  precision.right = ReadOperand(fields, OperandKey(role, false), operands);
+  SumKeys sums;
+  Visit(fields, sums);
+  precision.accumulation = sums.Made();
+  if (role == GemmRole::kWgrad) {
+    fields.Flag("dy_again", precision.left_again);
+    fields.Flag("x_again", precision.right_again);
+  }
+  fields.RejectUnknown();
+  const std::string wrong = WrongPrecision(precision, role);
+  if (!wrong.empty()) {
+    ThrowError(ErrorKind::kConfig, "{}: it {}. Correct the product.",
+               fields.Where({OperandKey(role, true)}), wrong);
+  }
+  return precision;
+}
+
+/// Keys x, w, dy and sums of all three products.
+LinearPrecision ReadProducts(Reader& fields, const Operands& operands) {
+  LinearPrecision precision;
+  ForEachRole([&](GemmRole role, std::string_view name) {
+    precision.For(role) = ReadProduct(fields.Section(name), role, operands);
+  });
+  return precision;
+}
+
+Operands ReadOperands(Reader fields) {
+  Operands operands;
+  for (auto& [name, section] : fields.Sections()) {
+    OperandKeys keys;
+    section.Require("element", "Each operand names its element format.");
+    Visit(section, keys);
+    section.RejectUnknown();
+    const Quantization operand = keys.Made();
+    const std::string wrong = WrongQuantization(operand);
+    if (!wrong.empty()) {
+      ThrowError(ErrorKind::kConfig, "{}: it {}. Correct the operand.",
+                 section.Where({"element"}), wrong);
+    }
+    operands.emplace(name, operand);
+  }
+  return operands;
+}
+
+void ReadSites(Reader& fields, Recipe& recipe) {
+  std::string preset;
+  std::vector<std::string> names;
+  for (const SitePreset& known : AllSitePresets()) names.push_back(known.name);
+  fields.OneOf("sites", preset, names);
+  if (!preset.empty()) {
+    const SitePreset& sites = SitePresetByName(preset);
+    recipe.include = sites.include;
+    recipe.exclude = sites.exclude;
+  }
+  fields.Texts("include", recipe.include);
+  fields.Texts("exclude", recipe.exclude);
+}
+
+void RequireOwnName(const Reader& fields, const Recipe& recipe) {
+  for (const Recipe* registered : AllRecipes()) {
+    if (registered->name != recipe.name || registered->SameContent(recipe)) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "{}: the recipe is called `{}`, which is built in, but its "
+               "content differs from that recipe's. Give it a name of its own.",
+               fields.Where({"name"}), recipe.name);
+  }
+}
+
+// ---- writing ---------------------------------------------------------------
+
+/// A key that says what the operand is.
+std::string KeyOf(const Quantization& operand) {
+  std::string key;
+  for (const char c : QuantizationName(operand)) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    if (plain) {
+      key += c;
+    } else if (!key.empty() && key.back() != '_') {
+      key += '_';
+    }
+  }
+  return key;
+}
+
+std::vector<const LinearPrecision*> AllProducts(const Recipe& recipe) {
+  std::vector<const LinearPrecision*> all = {&recipe};
+  for (const SiteOverride& item : recipe.overrides) {
+    all.push_back(&item.precision);
+  }
+  return all;
+}
+
+Operands OperandsOf(const Recipe& recipe) {
+  Operands operands;
+  for (const LinearPrecision* precision : AllProducts(recipe)) {
+    ForEachRole([&](GemmRole role, std::string_view) {
+      const GemmPrecision& product = precision->For(role);
+      for (const auto& operand : {product.left, product.right}) {
+        if (operand) operands.emplace(KeyOf(*operand), *operand);
+      }
+    });
+  }
+  return operands;
+}
+
+class RecipeWriter {
+ public:
+  explicit RecipeWriter(std::string section) : section_(std::move(section)) {}
+
+  std::string Write(const Recipe& recipe) {
+    if (section_.empty()) {
+      Text("name", recipe.name);
+    } else {
+      Heading("");
+    }
+    Keys(RecipeKeys::Of(recipe), RecipeKeys());
+    for (const auto& [key, operand] : OperandsOf(recipe)) {
+      Heading("operands." + key);
+      Keys(OperandKeys::Of(operand), OperandKeys());
+    }
+    Products("", recipe);
+    for (const SiteOverride& item : recipe.overrides) {
+      text_ += fmt::format("\n[[{}]]\n", Full("overrides"));
+      text_ += fmt::format("sites = [{}]\n", Quoted(item.sites));
+      Products("overrides.", item.precision);
+    }
+    return text_;
+  }
+
+ private:
+  static std::string Quoted(const std::vector<std::string>& texts) {
+    std::vector<std::string> quoted;
+    for (const std::string& text : texts)
+      quoted.push_back(config::Quoted(text));
+    return fmt::format("{}", fmt::join(quoted, ", "));
+  }
+  std::string Full(const std::string& name) const {
+    if (name.empty()) return section_;
+    return section_.empty() ? name : section_ + "." + name;
+  }
+  void Heading(const std::string& name) {
+    text_ += fmt::format("{}[{}]\n", text_.empty() ? "" : "\n", Full(name));
+  }
+  void Text(std::string_view key, std::string_view value) {
+    text_ += fmt::format("{} = {}\n", key, config::Quoted(value));
+  }
+  /// The lines that differ from those of `defaults`.
+  template <typename T>
+  void Keys(const T& keys, const T& defaults) {
+    const std::string plain = config::TextOf(defaults);
+    const std::string text = config::TextOf(keys);
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = text.find('\n', begin) + 1;
+      const std::string line = text.substr(begin, end - begin);
+      if (plain.find(line) == std::string::npos) text_ += line;
+      begin = end;
+    }
+  }
+  void Products(const std::string& prefix, const LinearPrecision& precision) {
+    ForEachRole([&](GemmRole role, std::string_view name) {
+      const GemmPrecision& product = precision.For(role);
+      if (product == GemmPrecision()) return;
+      Heading(prefix + std::string(name));
+      if (product.left) Text(OperandKey(role, true), KeyOf(*product.left));
+      if (product.right) Text(OperandKey(role, false), KeyOf(*product.right));
+      Keys(SumKeys::Of(product.accumulation), SumKeys());
+      if (product.left_again) text_ += "dy_again = true\n";
+      if (product.right_again) text_ += "x_again = true\n";
+    });
+  }
+
+  std::string section_;
+  std::string text_;
+};
+
+}  // namespace
+
+Recipe ReadRecipe(Reader fields, std::string_view name) {
+  Recipe recipe;
+  recipe.name = name;
+  if (name.empty()) {
+    fields.Require("name", "A recipe needs a name, which reports show.");
+    fields.Text("name", recipe.name);
+  }
+  RecipeKeys keys;
+  ReadSites(fields, recipe);
+  keys.include = recipe.include;
+  keys.exclude = recipe.exclude;
+  Visit(fields, keys);
+  keys.MoveTo(recipe);
+  const Operands operands = ReadOperands(fields.Section("operands"));
+  static_cast<LinearPrecision&>(recipe) = ReadProducts(fields, operands);
+  for (Reader& section : fields.TableList("overrides")) {
+    SiteOverride& item = recipe.overrides.emplace_back();
+    section.Require("sites", "An override names the sites that it is for.");
+    section.Texts("sites", item.sites);
+    item.precision = ReadProducts(section, operands);
+    section.RejectUnknown();
+  }
+  fields.RejectUnknown();
+  RequireOwnName(fields, recipe);
+  return recipe;
+}
+
+Recipe ParseRecipe(std::string_view text, std::string file) {
+  const config::Document document(text, std::move(file));
+  return ReadRecipe(Reader(document));
+}
+
+std::string RecipeText(const Recipe& recipe, const std::string& section) {
+  return RecipeWriter(section).Write(recipe);
+}
+
+}  // namespace isoloss::precision

@@ -1,0 +1,50 @@
+#include "isoloss/precision/site_presets.h"
+
+#include <fmt/ranges.h>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+
+namespace isoloss::precision {
+
+std::span<const SitePreset> AllSitePresets() {
+  static const std::vector<SitePreset> presets = {
+      {"torchtitan_mxfp8",
+       {"attention", "feed_forward?", "shared_experts?", "routed_experts?"},
+       {"router.gate?", "lm_head?"},
+       "torchtitan, deepseek_v3_debugmodel_mxfp8"},
+      {"routed_experts",
+       {"routed_experts"},
+       {},
+       "the 671B run of PyTorch and Nebius (docs/background/recipes.md, "
+       "section 6.1)"},
+      {"nebius_16b",
+       {"routed_experts?", "feed_forward.w1?", "feed_forward.w3?"},
+       {},
+       "what the filter of the published 16B run leaves (docs/background/"
+       "recipes.md, section 6.1)"},
+      {"llama4_scout",
+       {"attention", "feed_forward?", "shared_experts?", "routed_experts?"},
+       {"lm_head?", "router.gate?", "wkv_a?", "wkv_b?"},
+       "Llama 4 Scout: no output, gate, wk and wv, which are wkv_a and wkv_b "
+       "here (docs/background/recipes.md, section 6.2)"},
+      {"all_but_gate_and_head",
+       {"layers."},
+       {"router.gate?"},
+       "every linear layer but the router's gate and the head"},
+  };
+  return presets;
+}
+
+const SitePreset& SitePresetByName(std::string_view name) {
+  std::vector<std::string> names;
+  for (const SitePreset& preset : AllSitePresets()) {
+    if (preset.name == name) return preset;
+    names.push_back(preset.name);
+  }
+  ThrowError(ErrorKind::kConfig,
+             "sites: `{}` was given, but it must be one of {}.{}", name,
+             fmt::join(names, ", "), DidYouMean(name, names));
+}
+
+}  // namespace isoloss::precision

@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "isoloss/formats/quantization.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::precision {
+namespace {
+
+using formats::Quantization;
+
+/// Steps after which a scale may change that multiplies sums; 0: none does.
+size_t ScaledSteps(const Quantization* quantization) {
+  const bool scales = quantization != nullptr && quantization->scales_sums();
+  return scales ? quantization->cell.cols : 0;
+}
+
+std::string WrongPieces(const GemmPrecision& precision) {
+  const std::array<size_t, 3> lengths = {ScaledSteps(precision.left_operand()),
+                                         ScaledSteps(precision.right_operand()),
+                                         precision.accumulation.interval};
+  size_t least = 0;
+  for (const size_t length : lengths) {
+    if (length != 0) least = least == 0 ? length : std::min(least, length);
+  }
+  if (std::ranges::all_of(
+          lengths, [least](size_t x) { return x == 0 || x % least == 0; })) {
+    return "";
+  }
+  return fmt::format(
+      "has scales of the operands every {} and {} steps and promotion every "
+      "{}, but each must be a multiple of the least of them",
+      lengths[0], lengths[1], lengths[2]);
+}
+
+bool IsFp8(const Quantization* quantization) {
+  return quantization != nullptr && quantization->element->bits() == 8 &&
+         !quantization->element->twos_complement &&
+         quantization->scale_format != formats::ScaleFormat::kE4m3 &&
+         quantization->scale_format != formats::ScaleFormat::kPow2;
+}
+
+std::string WrongAccumulation(const GemmPrecision& precision) {
+  const kernels::Accumulation& sums = precision.accumulation;
+  if (sums.accumulator != nullptr &&
+      !(IsFp8(precision.left_operand()) && IsFp8(precision.right_operand()))) {
+    return fmt::format(
+        "has accumulator {}, which adds products of FP8 elements with scales "
+        "in "
+        "e8m0 or fp32, but not both of its operands are so quantised",
+        sums.accumulator->name);
+  }
+  if (sums.outer != kernels::Rounding::kFp32 && sums.interval == 0) {
+    return "has outer sums in bf16, but promotes nothing: give promote_every";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string WrongPrecision(const GemmPrecision& precision, GemmRole role) {
+  for (const Quantization* operand :
+       {precision.left_operand(), precision.right_operand()}) {
+    if (operand == nullptr) continue;
+    std::string wrong = WrongQuantization(*operand);
+    if (!wrong.empty()) {
+      return fmt::format("has the operand {}, which {}",
+                         QuantizationName(*operand), wrong);
+    }
+  }
+  const auto transform_of = [](const Quantization* operand) {
+    return operand == nullptr ? nullptr : operand->transform;
+  };
+  if (transform_of(precision.left_operand()) !=
+      transform_of(precision.right_operand())) {
+    return "transforms its operands differently, so that their product changes";
+  }
+  if ((precision.left_again || precision.right_again) &&
+      role != GemmRole::kWgrad) {
+    return "quantises an operand again, which is done for wgrad only";
+  }
+  std::string wrong = WrongPieces(precision);
+  return wrong.empty() ? WrongAccumulation(precision) : wrong;
+}
+
+}  // namespace isoloss::precision

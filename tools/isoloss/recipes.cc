@@ -1,0 +1,64 @@
+// isoloss recipes: what the built-in recipes are, as TOML that users write.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "commands.h"
+#include "isoloss/precision/recipe_file.h"
+#include "json_output.h"
+
+namespace isoloss::cli {
+namespace {
+
+struct Arguments {
+  std::string name;
+  bool json = false;
+};
+
+ExitCode Recipes(const Arguments& arguments) {
+  std::vector<const precision::Recipe*> chosen = precision::AllRecipes();
+  if (!arguments.name.empty()) {
+    chosen = {&precision::RecipeByName(arguments.name)};
+  }
+  Json list = Json::array();
+  for (const precision::Recipe* recipe : chosen) {
+    const std::string toml = precision::RecipeText(*recipe);
+    list.push_back({{"name", recipe->name},
+                    {"summary", recipe->summary},
+                    {"source", recipe->source},
+                    {"toml", toml}});
+    if (arguments.json) continue;
+    fmt::print("{}",
+               arguments.name.empty()
+                   ? fmt::format("{:<28} {}\n", recipe->name, recipe->summary)
+                   : toml);
+  }
+  if (arguments.json) PrintJson({{"recipes", std::move(list)}});
+  return ExitCode::kPass;
+}
+
+Action Declare(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  AddOption(app, "name", arguments->name,
+            "Print this recipe as TOML; without it all are listed");
+  DeclareJson(app, arguments->json, "with each recipe's TOML");
+  Describe(app,
+           "List the built-in recipes, or print one as the TOML that an "
+           "experiment's [recipes] or a file of your own may hold. It reads "
+           "back to the same bits");
+  return [arguments] { return Recipes(*arguments); };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_recipes = {
+    "recipes", "List built-in recipes, or print one as TOML",
+    "isoloss recipes deepseek_v3_fp8", &Declare};
+
+}  // namespace isoloss::cli
