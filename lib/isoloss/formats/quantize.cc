@@ -21,15 +21,6 @@ size_t CellCount(size_t extent, size_t of_cell) {
   return extent == 0 ? 0 : RoundUp(extent, of_cell) / of_cell;
 }
 
-/// Of the cells in a tensor, none of which is larger than it.
-Cell CellIn(const Quantization& quantization, size_t rows, size_t cols) {
-  const auto extent = [](size_t of_cell, size_t whole) {
-    return std::max<size_t>(of_cell == 0 ? whole : of_cell, 1);
-  };
-  return {extent(quantization.cell.rows, rows),
-          extent(quantization.cell.cols, cols)};
-}
-
 Matrix<float> Transformed(MatrixView<const float> values,
                           const Quantization& quantization,
                           const TensorState& state) {
@@ -46,8 +37,46 @@ Matrix<float> Transformed(MatrixView<const float> values,
   return result;
 }
 
-/// Bits of the largest magnitude of a rectangle. As integers, finite < infinity
-/// < NaN, so either shows in the maximum.
+/// The part of a tensor from (row, col) on that one cell has.
+MatrixView<const float> CellAt(MatrixView<const float> values, const Cell& cell,
+                               size_t row, size_t col) {
+  return values.Rows(row, std::min(cell.rows, values.rows() - row))
+      .Cols(col, std::min(cell.cols, values.cols() - col));
+}
+
+template <typename Use>
+void ForEachCell(MatrixView<const float> values, const Cell& cell,
+                 const Use& use) {
+  for (size_t row = 0; row < values.rows(); row += cell.rows) {
+    for (size_t col = 0; col < values.cols(); col += cell.cols) {
+      use(row, col, CellAt(values, cell, row, col));
+    }
+  }
+}
+
+Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
+  return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
+}
+
+}  // namespace
+
+RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
+                        int count) {
+  const auto block = CounterRng(state.seed, state.stream)
+                         .Block(uint64_t{row} << 32 | uint64_t{col} / 8);
+  const size_t half = col % 8;
+  const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
+  return {word >> (16 - count), count};
+}
+
+Cell CellIn(const Quantization& quantization, size_t rows, size_t cols) {
+  const auto extent = [](size_t of_cell, size_t whole) {
+    return std::max<size_t>(of_cell == 0 ? whole : of_cell, 1);
+  };
+  return {extent(quantization.cell.rows, rows),
+          extent(quantization.cell.cols, cols)};
+}
+
 uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan) {
   uint32_t largest = 0;
   for (size_t row = 0; row < values.rows(); ++row) {
@@ -82,38 +111,6 @@ uint32_t CodeOf(float value, const Scale& scale,
   return Encode(element, value * scale.encode,
                 overflows ? Overflow::kNonFinite : Overflow::kSaturate,
                 *quantization.rounding, random);
-}
-
-/// The part of a tensor from (row, col) on that one cell has.
-MatrixView<const float> CellAt(MatrixView<const float> values, const Cell& cell,
-                               size_t row, size_t col) {
-  return values.Rows(row, std::min(cell.rows, values.rows() - row))
-      .Cols(col, std::min(cell.cols, values.cols() - col));
-}
-
-template <typename Use>
-void ForEachCell(MatrixView<const float> values, const Cell& cell,
-                 const Use& use) {
-  for (size_t row = 0; row < values.rows(); row += cell.rows) {
-    for (size_t col = 0; col < values.cols(); col += cell.cols) {
-      use(row, col, CellAt(values, cell, row, col));
-    }
-  }
-}
-
-Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
-  return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
-}
-
-}  // namespace
-
-RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
-                        int count) {
-  const auto block = CounterRng(state.seed, state.stream)
-                         .Block(uint64_t{row} << 32 | uint64_t{col} / 8);
-  const size_t half = col % 8;
-  const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
-  return {word >> (16 - count), count};
 }
 
 QuantizedTensor Quantize(MatrixView<const float> values,

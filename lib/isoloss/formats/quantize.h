@@ -8,6 +8,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantization.h"
+#include "isoloss/formats/scaling.h"
 
 namespace isoloss::formats {
 
@@ -27,6 +28,22 @@ struct TensorState {
 /// of them.
 RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
                         int count);
+
+/// The scale of a cell whose largest magnitude has the bits `amax`, finite or
+/// not.
+Scale ScaleOfCell(const Quantization& quantization, uint32_t amax,
+                  const TensorAmax& tensor);
+
+/// The code of one element under its cell's scale.
+uint32_t CodeOf(float value, const Scale& scale,
+                const Quantization& quantization, RandomBits random);
+
+/// Bits of the largest magnitude: finite < infinity < NaN. `skip_nan`: of what
+/// is no NaN.
+uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan);
+
+/// The cells of a tensor of that extent, none larger than it.
+Cell CellIn(const Quantization& quantization, size_t rows, size_t cols);
 
 /// A quantised tensor, as a GEMM operand: columns are the contraction axis.
 struct QuantizedTensor {

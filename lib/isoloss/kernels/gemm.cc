@@ -7,6 +7,7 @@
 #include "isoloss/kernels/gemm_pieces.h"
 #include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
+#include "isoloss/kernels/prepare.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
@@ -118,8 +119,7 @@ void PackedOperand::Pack(const Operand& operand,
   if (is_prepared_) {
     const Pieces pieces =
         PiecesOf(left, quantization_, accumulation, {&depth_, 1});
-    PrepareScalar(operand, pieces, accumulation.accumulator != nullptr,
-                  prepared_);
+    Prepare(operand, pieces, accumulation.accumulator != nullptr, prepared_);
     return;
   }
   panel_width_ = HWY_DYNAMIC_DISPATCH(PanelWidthOnTarget)();

@@ -6,6 +6,7 @@
 
 #include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/gemm_scalar.h"
+#include "isoloss/kernels/prepare.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels {
@@ -159,9 +160,16 @@ std::span<const GemmProblem> PieceGemm::Prepare(
       List(problem);
     }
   }
-  team.ParallelFor(sides_.size(), [this](size_t i) {
-    const Side& side = sides_[i];
-    PrepareScalar(*side.operand, *side.pieces, side.exponents, *side.prepared);
+  parts_.clear();
+  for (const Side& side : sides_) {
+    Resize(*side.operand, *side.pieces, side.exponents, *side.prepared);
+    for (const TensorCut& cut : CutsOf(*side.operand, *side.pieces)) {
+      parts_.emplace_back(&side, cut);
+    }
+  }
+  team.ParallelFor(parts_.size(), [this](size_t i) {
+    const auto& [side, cut] = parts_[i];
+    PrepareTensor(*side->operand, *side->pieces, cut, *side->prepared);
   });
   for (const Product& product : products_) {
     const GemmProblem& problem = *product.problem;

@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/threads.h"
@@ -53,6 +54,7 @@ class PieceGemm {
   std::deque<PreparedOperand> memory_;
   std::vector<Side> sides_;
   std::deque<Product> products_;
+  std::vector<std::pair<const Side*, TensorCut>> parts_;  // of all sides
   std::vector<Strip> strips_;
   std::vector<GemmProblem> packable_;
 };

@@ -29,14 +29,6 @@ size_t TransformLength(const Quantization* quantization) {
   return transforms ? quantization->transform->length : 1;
 }
 
-/// A range of operand rows, or of stored steps.
-struct Range {
-  size_t begin;
-  size_t end;
-
-  size_t size() const { return end - begin; }
-};
-
 std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
   if (ends.empty()) return {{0, whole}};
   std::vector<Range> ranges;
@@ -48,33 +40,8 @@ std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
   return ranges;
 }
 
-/// A part of an operand that is one tensor.
-struct Cut {
-  size_t number;
-  Range rows;
-  Range steps;
-  size_t first_step;  ///< where it begins among the steps that are multiplied
-};
-
-/// Tensors: each range of tokens; each segment of steps, too.
-std::vector<Cut> CutsOf(const Operand& operand, const Pieces& pieces) {
-  const bool tokens_are_rows = operand.contraction == Contraction::kColumns;
-  const std::vector<Range> rows = RangesOf(
-      tokens_are_rows ? operand.tensor_ends : std::span<const size_t>(),
-      operand.extent());
-  const std::vector<Range> steps =
-      RangesOf(pieces.stored_ends, operand.depth());
-  std::vector<Cut> cuts;
-  for (const Range& of_rows : rows) {
-    for (size_t s = 0; s < steps.size(); ++s) {
-      cuts.push_back({cuts.size(), of_rows, steps[s], pieces.SegmentBegin(s)});
-    }
-  }
-  return cuts;
-}
-
 /// A tensor with rows as operand rows.
-Matrix<float> RowsOf(const Operand& operand, const Cut& cut) {
+Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
   const MatrixView<const float>& stored = operand.values;
   Matrix<float> result;
   result.ResizeUninitialized(cut.rows.size(), cut.steps.size());
@@ -90,12 +57,6 @@ Matrix<float> RowsOf(const Operand& operand, const Cut& cut) {
   return result;
 }
 
-/// Where a tensor's part of the prepared operand begins.
-struct Place {
-  size_t row;
-  size_t step;
-};
-
 int16_t ExponentOf(float value) {
   const auto field =
       static_cast<int>(std::bit_cast<uint32_t>(value) >> 23 & 0xFF);
@@ -109,87 +70,65 @@ int ExponentOf(const formats::Format& format, uint32_t code) {
   return std::max(field, 1) - format.bias;
 }
 
-/// What sums over cells of the tensor are multiplied by, in the pieces from
-/// `first` on.
-void WriteFactors(const QuantizedTensor& tensor,
-                  const Quantization& quantization, const Pieces& pieces,
-                  const Place& place, size_t steps, PreparedOperand& prepared) {
-  const size_t cell_rows = quantization.cell.rows == 0 ? tensor.codes.rows()
-                                                       : quantization.cell.rows;
-  const size_t cell_cols = quantization.cell.cols == 0 ? tensor.codes.cols()
-                                                       : quantization.cell.cols;
-  size_t piece = 0;
-  pieces.ForEach([&](size_t, size_t begin, size_t end) {
-    const size_t number = piece++;
-    if (begin < place.step || end > place.step + steps || begin == end) return;
-    for (size_t i = 0; i < tensor.codes.rows(); ++i) {
-      float factor = tensor.tensor_scale;
-      if (quantization.scales_sums()) {
-        factor *=
-            tensor.scales(i / cell_rows, (begin - place.step) / cell_cols);
-      }
-      prepared.factors(place.row + i, number) = factor;
-    }
-  });
-}
-
 void WriteExponents(const QuantizedTensor& tensor,
-                    const Quantization& quantization, const Place& place,
+                    const Quantization& quantization, const TensorCut& cut,
                     PreparedOperand& prepared) {
   const bool e8m0 = quantization.scale_format == formats::ScaleFormat::kE8m0;
-  const size_t cell_rows = quantization.cell.rows == 0 ? tensor.codes.rows()
-                                                       : quantization.cell.rows;
-  const size_t cell_cols = quantization.cell.cols == 0 ? tensor.codes.cols()
-                                                       : quantization.cell.cols;
+  const formats::Cell cell =
+      formats::CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
   for (size_t i = 0; i < tensor.codes.rows(); ++i) {
     for (size_t k = 0; k < tensor.codes.cols(); ++k) {
       int exponent = ExponentOf(*quantization.element, tensor.codes(i, k));
-      if (e8m0)
-        exponent += tensor.scale_bytes(i / cell_rows, k / cell_cols) - 127;
-      prepared.exponents(place.row + i, place.step + k) =
+      if (e8m0) {
+        exponent += tensor.scale_bytes(i / cell.rows, k / cell.cols) - 127;
+      }
+      prepared.exponents(cut.rows.begin + i, cut.prepared_steps.begin + k) =
           static_cast<int16_t>(exponent);
     }
   }
 }
 
-void CopyTo(const Matrix<float>& from, const Place& place, Matrix<float>& to) {
+void CopyTo(const Matrix<float>& from, const TensorCut& cut,
+            Matrix<float>& to) {
   for (size_t i = 0; i < from.rows(); ++i) {
-    std::copy_n(from.Row(i), from.cols(), to.Row(place.row + i) + place.step);
+    std::copy_n(from.Row(i), from.cols(),
+                to.Row(cut.rows.begin + i) + cut.prepared_steps.begin);
   }
 }
 
-/// The stored values after the quantisation before this one.
-Matrix<float> QuantizedBefore(const Operand& operand, const Pieces& pieces) {
-  const bool tokens_are_rows = operand.contraction == Contraction::kColumns;
-  const size_t rows = operand.values.rows();
+/// What the quantisation before made of the tensor, rows as operand rows.
+Matrix<float> RowsQuantizedBefore(const Operand& operand,
+                                  const TensorCut& cut) {
+  const bool stored_rows = operand.contraction == Contraction::kColumns;
   const OperandState none;
   const OperandState& state =
       operand.state_before == nullptr ? none : *operand.state_before;
-  Matrix<float> result(rows, operand.values.cols());
-  size_t number = 0;
-  for (const Range& tensor : RangesOf(
-           tokens_are_rows ? operand.tensor_ends : pieces.stored_ends, rows)) {
-    const Matrix<float> values = formats::Dequantize(
-        formats::Quantize(operand.values.Rows(tensor.begin, tensor.size()),
-                          *operand.before, state.Of(number++)),
-        *operand.before);
-    for (size_t i = 0; i < tensor.size(); ++i) {
-      std::copy_n(values.Row(i), result.cols(), result.Row(tensor.begin + i));
-    }
-  }
-  return result;
+  const Range rows = stored_rows ? cut.rows : cut.steps;
+  const Matrix<float> values = formats::Dequantize(
+      formats::Quantize(operand.values.Rows(rows.begin, rows.size()),
+                        *operand.before, state.Of(cut.number)),
+      *operand.before);
+  Operand after = operand;
+  after.values = values.view();
+  TensorCut all = cut;
+  (stored_rows ? all.rows : all.steps) = {0, rows.size()};
+  return RowsOf(after, all);
 }
 
-void PrepareTensor(const Operand& operand, const Pieces& pieces, const Cut& cut,
-                   PreparedOperand& prepared) {
-  const Place place = {cut.rows.begin, cut.first_step};
-  const Matrix<float> rows = RowsOf(operand, cut);
+}  // namespace
+
+void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
+                         const TensorCut& cut, PreparedOperand& prepared) {
+  const Matrix<float> rows = operand.before == nullptr
+                                 ? RowsOf(operand, cut)
+                                 : RowsQuantizedBefore(operand, cut);
   if (operand.quantization == nullptr) {
-    CopyTo(rows, place, prepared.values);
+    CopyTo(rows, cut, prepared.values);
     for (size_t i = 0; i < rows.rows() && prepared.exponents.size() > 0; ++i) {
-      std::transform(rows.Row(i), rows.Row(i) + rows.cols(),
-                     prepared.exponents.Row(place.row + i) + place.step,
-                     [](float value) { return ExponentOf(value); });
+      std::transform(
+          rows.Row(i), rows.Row(i) + rows.cols(),
+          prepared.exponents.Row(cut.rows.begin + i) + cut.prepared_steps.begin,
+          [](float value) { return ExponentOf(value); });
     }
     return;
   }
@@ -200,17 +139,78 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces, const Cut& cut,
       formats::Quantize(rows.view(), quantization, state.Of(cut.number));
   CopyTo(quantization.scales_sums() ? formats::CodeValues(tensor, quantization)
                                     : formats::CellValues(tensor, quantization),
-         place, prepared.values);
-  if (prepared.factors.size() > 0) {
-    WriteFactors(tensor, quantization, pieces, place, tensor.codes.cols(),
-                 prepared);
-  }
+         cut, prepared.values);
+  WriteFactors(quantization, tensor.scales.view(), tensor.tensor_scale, pieces,
+               cut, prepared);
   if (prepared.exponents.size() > 0) {
-    WriteExponents(tensor, quantization, place, prepared);
+    WriteExponents(tensor, quantization, cut, prepared);
   }
 }
 
-}  // namespace
+void WriteFactors(const Quantization& quantization,
+                  MatrixView<const float> scales, float tensor_scale,
+                  const Pieces& pieces, const TensorCut& cut,
+                  PreparedOperand& prepared) {
+  if (prepared.factors.size() == 0) return;
+  const Range steps = cut.prepared_steps;
+  const formats::Cell cell =
+      formats::CellIn(quantization, cut.rows.size(), steps.size());
+  size_t piece = 0;
+  pieces.ForEach([&](size_t, size_t begin, size_t end) {
+    const size_t number = piece++;
+    if (begin < steps.begin || end > steps.end || begin == end) return;
+    for (size_t i = 0; i < cut.rows.size(); ++i) {
+      float factor = tensor_scale;
+      if (quantization.scales_sums()) {
+        factor *= scales(i / cell.rows, (begin - steps.begin) / cell.cols);
+      }
+      prepared.factors(cut.rows.begin + i, number) = factor;
+    }
+  });
+}
+
+std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces) {
+  const bool tokens_are_rows = operand.contraction == Contraction::kColumns;
+  const std::vector<Range> rows = RangesOf(
+      tokens_are_rows ? operand.tensor_ends : std::span<const size_t>(),
+      operand.extent());
+  const std::vector<Range> steps =
+      RangesOf(pieces.stored_ends, operand.depth());
+  ISOLOSS_ASSERT(operand.before == nullptr || rows.size() == 1 ||
+                 steps.size() == 1);
+  std::vector<TensorCut> cuts;
+  for (const Range& of_rows : rows) {
+    for (size_t s = 0; s < steps.size(); ++s) {
+      cuts.push_back({cuts.size(),
+                      of_rows,
+                      steps[s],
+                      {pieces.SegmentBegin(s), pieces.segment_ends[s]}});
+    }
+  }
+  return cuts;
+}
+
+void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
+            PreparedOperand& prepared) {
+  const size_t extent = operand.extent();
+  // What a transform fills up is zero.
+  prepared.values.Resize(extent, pieces.depth());
+  const Quantization* quantization = operand.quantization;
+  const bool factors =
+      quantization != nullptr && (quantization->scales_sums() ||
+                                  quantization->scaling->of_tensor != nullptr);
+  prepared.factors.Resize(factors ? extent : 0, factors ? pieces.count() : 0);
+  prepared.exponents.Resize(exponents ? extent : 0,
+                            exponents ? pieces.depth() : 0);
+}
+
+void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
+                   PreparedOperand& prepared) {
+  Resize(operand, pieces, exponents, prepared);
+  for (const TensorCut& cut : CutsOf(operand, pieces)) {
+    PrepareTensorScalar(operand, pieces, cut, prepared);
+  }
+}
 
 formats::TensorState OperandState::Of(size_t tensor) const {
   formats::TensorState state = common;
@@ -261,28 +261,6 @@ Pieces PiecesOf(const Quantization* a, const Quantization* b,
     pieces.segment_ends.push_back(end);
   }
   return pieces;
-}
-
-void PrepareScalar(const Operand& given, const Pieces& pieces, bool exponents,
-                   PreparedOperand& prepared) {
-  Matrix<float> before;
-  Operand operand = given;
-  if (given.before != nullptr) {
-    before = QuantizedBefore(given, pieces);
-    operand.values = before.view();
-  }
-  const size_t extent = operand.extent();
-  prepared.values.Resize(extent, pieces.depth());
-  const Quantization* quantization = operand.quantization;
-  const bool factors =
-      quantization != nullptr && (quantization->scales_sums() ||
-                                  quantization->scaling->of_tensor != nullptr);
-  prepared.factors.Resize(factors ? extent : 0, factors ? pieces.count() : 0);
-  prepared.exponents.Resize(exponents ? extent : 0,
-                            exponents ? pieces.depth() : 0);
-  for (const Cut& cut : CutsOf(operand, pieces)) {
-    PrepareTensor(operand, pieces, cut, prepared);
-  }
 }
 
 }  // namespace isoloss::kernels

@@ -63,9 +63,45 @@ struct PreparedOperand {
   Matrix<int16_t> exponents;  ///< [extent, depth], for accumulators; or empty
 };
 
-/// Quantises the operand, tensor by tensor, as formats::Quantize says. What is
-/// not quantised is copied. `exponents`: an accumulator asks for them.
+/// Operand rows, or stored steps.
+struct Range {
+  size_t begin;
+  size_t end;
+
+  size_t size() const { return end - begin; }
+};
+
+/// A part of an operand that is one tensor: no scale depends on more.
+struct TensorCut {
+  size_t number;
+  Range rows;
+  Range steps;
+  /// Where it is among the steps that are multiplied.
+  Range prepared_steps;
+};
+
+/// The tensors of an operand: each range of rows by tensor_ends, if its rows
+/// are stored as rows, and each segment of its steps.
+std::vector<TensorCut> CutsOf(const Operand& operand, const Pieces& pieces);
+
+/// Makes room for the operand. `exponents`: an accumulator asks for them.
+void Resize(const Operand& operand, const Pieces& pieces, bool exponents,
+            PreparedOperand& prepared);
+
+/// Quantises one tensor of the operand as formats::Quantize says, or copies
+/// what is not to be quantised.
+void PrepareTensorScalar(const Operand& operand, const Pieces& pieces,
+                         const TensorCut& cut, PreparedOperand& prepared);
+
+/// All of them.
 void PrepareScalar(const Operand& operand, const Pieces& pieces, bool exponents,
                    PreparedOperand& prepared);
+
+/// What sums over the cells of a tensor are multiplied by, piece by piece.
+/// Shapes   scales [cells].
+void WriteFactors(const formats::Quantization& quantization,
+                  MatrixView<const float> scales, float tensor_scale,
+                  const Pieces& pieces, const TensorCut& cut,
+                  PreparedOperand& prepared);
 
 }  // namespace isoloss::kernels

@@ -1,0 +1,25 @@
+// Operands quantised as wholes, fast: bit-equal to PrepareTensorScalar.
+#pragma once
+
+#include "isoloss/kernels/prepared_operand.h"
+
+namespace isoloss::kernels {
+
+/// One tensor of an operand, after Resize.
+void PrepareTensor(const Operand& operand, const Pieces& pieces,
+                   const TensorCut& cut, PreparedOperand& prepared);
+
+/// Resize and all tensors, on the calling thread.
+void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
+             PreparedOperand& prepared);
+
+/// Quantises a tensor in place, as formats::Quantize: each element becomes the
+/// value of its code, times its cell's scale unless scales multiply sums.
+/// Columns are the contraction axis and fill whole runs of a transform.
+/// Shapes   scales [cells], written.
+/// Returns  the scale of the tensor.
+float QuantizeInPlace(MatrixView<float> tensor,
+                      const formats::Quantization& quantization,
+                      const formats::TensorState& state, Matrix<float>& scales);
+
+}  // namespace isoloss::kernels

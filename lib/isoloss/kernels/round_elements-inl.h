@@ -1,0 +1,233 @@
+// Elements rounded to the grid of a small format under a given scale, random
+// bits for that, and transposition. Included once per Highway target with
+// vectors of fixed length.
+#if defined(ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
+#undef ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
+#else
+#define ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "isoloss/formats/quantize.h"
+#include "isoloss/kernels/rows-inl.h"
+#include "isoloss/kernels/transpose-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace isoloss::kernels::HWY_NAMESPACE {
+
+using U32 = hn::RebindToUnsigned<F32>;
+using VecU = hn::Vec<U32>;
+
+/// Works in units of an element's own quantum, a power of two: all that it does
+/// before the last rounding is exact.
+class ElementRounder {
+ public:
+  enum class Mode { kNearestEven, kHalfAway, kTowardZero, kStochastic, kOther };
+
+  /// Formats whose quanta and their reciprocals are normal FP32 numbers, and
+  /// the modes that it knows.
+  static bool Takes(const formats::Quantization& quantization) {
+    return quantization.element->exponent_bits <= 5 &&
+           ModeOf(quantization) != Mode::kOther;
+  }
+
+  ElementRounder(const formats::Quantization& quantization,
+                 const formats::Scale& scale)
+      : mode_(ModeOf(quantization)),
+        bits_(quantization.random_bits),
+        encode_(scale.encode),
+        decode_(quantization.scales_sums() ? 1.0f : scale.decode),
+        mantissa_bits_(
+            static_cast<uint32_t>(quantization.element->mantissa_bits)),
+        least_binade_(static_cast<uint32_t>(128 - quantization.element->bias)
+                      << 23),
+        largest_(formats::MaxFinite(*quantization.element)),
+        beyond_(quantization.scale_format == formats::ScaleFormat::kNone &&
+                        quantization.element->has_infinity
+                    ? std::numeric_limits<float>::infinity()
+                    : largest_),
+        has_sign_of_zero_(!quantization.element->twos_complement) {}
+
+  /// row[k] becomes the value of its code, times the scale. `random`: 16 bits
+  /// of each element; null if the mode reads none.
+  void Apply(const uint16_t* random, size_t count, float* row) const {
+    switch (mode_) {
+      case Mode::kNearestEven:
+        return ApplyAs<Mode::kNearestEven>(random, count, row);
+      case Mode::kHalfAway:
+        return ApplyAs<Mode::kHalfAway>(random, count, row);
+      case Mode::kTowardZero:
+        return ApplyAs<Mode::kTowardZero>(random, count, row);
+      case Mode::kStochastic:
+        return ApplyAs<Mode::kStochastic>(random, count, row);
+      case Mode::kOther:
+        break;
+    }
+  }
+
+ private:
+  static Mode ModeOf(const formats::Quantization& quantization) {
+    constexpr std::pair<std::string_view, Mode> kModes[] = {
+        {"nearest_even", Mode::kNearestEven},
+        {"half_away", Mode::kHalfAway},
+        {"toward_zero", Mode::kTowardZero},
+        {"stochastic", Mode::kStochastic}};
+    for (const auto& [name, mode] : kModes) {
+      if (quantization.rounding->name == name) return mode;
+    }
+    return Mode::kOther;
+  }
+
+  template <Mode kMode>
+  HWY_INLINE void ApplyAs(const uint16_t* random, size_t count,
+                          float* row) const {
+    const F32 d;
+    ForEachVector(d, count, [&](size_t k, size_t n) HWY_ATTR {
+      const VecF value = LoadFirst(d, row + k, n);
+      VecF draw = hn::Zero(d);
+      if constexpr (kMode == Mode::kStochastic) draw = Draw(random + k, n);
+      StoreFirst(d, Rounded<kMode>(value, draw), row + k, n);
+    });
+  }
+
+  /// The upper bits_ of 16, as numbers.
+  HWY_INLINE VecF Draw(const uint16_t* random, size_t n) const {
+    const F32 d;
+    const hn::RebindToSigned<F32> di;
+    const hn::Rebind<uint16_t, F32> d16;
+    const auto halves =
+        hn::PromoteTo(hn::RebindToUnsigned<F32>(), LoadFirst(d16, random, n));
+    return hn::ConvertTo(
+        d, hn::BitCast(di, hn::ShiftRightSame(halves, 16 - bits_)));
+  }
+
+  template <Mode kMode>
+  HWY_INLINE VecF Rounded(VecF value, VecF draw) const {
+    const F32 d;
+    const U32 du;
+    const VecF y = hn::Mul(value, hn::Set(d, encode_));
+    // Twice the largest saturates like all beyond it.
+    const VecF magnitude = hn::Min(hn::Abs(y), hn::Set(d, 2 * largest_));
+    const VecU binade =
+        hn::Max(hn::And(hn::BitCast(du, magnitude), hn::Set(du, 0x7F800000u)),
+                hn::Set(du, least_binade_));
+    const VecU quantum = hn::Sub(binade, hn::Set(du, mantissa_bits_ << 23));
+    const VecU reciprocal = hn::Sub(hn::Set(du, 254u << 23), quantum);
+    const VecF units = hn::Mul(magnitude, hn::BitCast(d, reciprocal));
+    const VecF below = hn::Floor(units);
+    const VecF one = hn::Set(d, 1.0f);
+    VecF rounded = below;
+    if constexpr (kMode == Mode::kNearestEven) {
+      rounded = hn::Round(units);
+    } else if constexpr (kMode == Mode::kHalfAway) {
+      const auto up = hn::Ge(hn::Sub(units, below), hn::Set(d, 0.5f));
+      rounded = hn::Add(below, hn::IfThenElseZero(up, one));
+    } else if constexpr (kMode == Mode::kStochastic) {
+      const VecF all = hn::Set(d, static_cast<float>(1 << bits_));
+      const VecF dropped = hn::Floor(hn::Mul(hn::Sub(units, below), all));
+      const auto up = hn::Ge(hn::Add(dropped, draw), all);
+      rounded = hn::Add(below, hn::IfThenElseZero(up, one));
+    }
+    VecF result = hn::Mul(rounded, hn::BitCast(d, quantum));
+    result = hn::IfThenElse(hn::Gt(result, hn::Set(d, largest_)),
+                            hn::Set(d, beyond_), result);
+    result = hn::CopySignToAbs(result, y);
+    if (!has_sign_of_zero_) result = hn::Add(result, hn::Zero(d));
+    return hn::Mul(result, hn::Set(d, decode_));
+  }
+
+  Mode mode_;
+  int bits_;
+  float encode_;
+  float decode_;
+  uint32_t mantissa_bits_;
+  uint32_t least_binade_;  // exponent field of the smallest normal
+  float largest_;
+  float beyond_;  // what is beyond it
+  bool has_sign_of_zero_;
+};
+
+/// Upper and lower halves of the 64-bit products with a constant.
+HWY_INLINE void MulWide(VecU a, uint32_t constant, VecU* high, VecU* low) {
+  const U32 du;
+  const hn::Repartition<uint64_t, U32> du64;
+  const VecU b = hn::Set(du, constant);
+  const auto even = hn::MulEven(a, b);
+  const auto odd =
+      hn::MulEven(hn::BitCast(du, hn::ShiftRight<32>(hn::BitCast(du64, a))), b);
+  *high = hn::OddEven(hn::BitCast(du, odd),
+                      hn::BitCast(du, hn::ShiftRight<32>(even)));
+  *low = hn::OddEven(hn::BitCast(du, hn::ShiftLeft<32>(odd)),
+                     hn::BitCast(du, even));
+}
+
+/// Philox4x32-10 of counters (row << 32 | 0, 1, …, stream): 8 numbers of 16
+/// bits a block, in the order of formats::RandomBitsOf. Writes whole vectors of
+/// blocks: up to 8 * kLanes numbers beyond `count`.
+inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
+                      uint16_t* random) {
+  constexpr size_t kNumbers = 8;
+  const U32 du;
+  for (size_t first = 0; first < count; first += kNumbers * kLanes) {
+    const auto low = [](uint64_t x) { return static_cast<uint32_t>(x); };
+    VecU counter[4] = {hn::Iota(du, static_cast<uint32_t>(first / kNumbers)),
+                       hn::Set(du, low(row)), hn::Set(du, low(stream)),
+                       hn::Set(du, low(stream >> 32))};
+    uint32_t key[2] = {low(seed), low(seed >> 32)};
+    for (int round = 0; round < 10; ++round) {
+      VecU high0, low0, high1, low1;
+      MulWide(counter[0], 0xD2511F53u, &high0, &low0);
+      MulWide(counter[2], 0xCD9E8D57u, &high1, &low1);
+      counter[0] = hn::Xor(hn::Xor(high1, counter[1]), hn::Set(du, key[0]));
+      counter[2] = hn::Xor(hn::Xor(high0, counter[3]), hn::Set(du, key[1]));
+      counter[1] = low1;
+      counter[3] = low0;
+      key[0] += 0x9E3779B9u;
+      key[1] += 0xBB67AE85u;
+    }
+    HWY_ALIGN uint32_t words[4 * kLanes];
+    for (size_t w = 0; w < 4; ++w) {
+      hn::Store(counter[w], du, words + w * kLanes);
+    }
+    for (size_t block = 0; block < kLanes; ++block) {
+      for (size_t w = 0; w < 4; ++w) {
+        const uint32_t word = words[w * kLanes + block];
+        uint16_t* const to = random + first + block * kNumbers + 2 * w;
+        to[0] = static_cast<uint16_t>(word);
+        to[1] = static_cast<uint16_t>(word >> 16);
+      }
+    }
+  }
+}
+
+/// to = from^T, tile by tile.
+inline void TransposeTiles(MatrixView<const float> from, MatrixView<float> to) {
+  const F32 d;
+  for (size_t i = 0; i < from.rows(); i += kLanes) {
+    const size_t rows = std::min(kLanes, from.rows() - i);
+    for (size_t j = 0; j < from.cols(); j += kLanes) {
+      const size_t cols = std::min(kLanes, from.cols() - j);
+      VecF v[kLanes];
+      for (size_t r = 0; r < kLanes; ++r) {
+        v[r] = r < rows ? LoadFirst(d, from.Row(i + r) + j, cols) : hn::Zero(d);
+      }
+      Transpose(v);
+      for (size_t c = 0; c < cols; ++c) {
+        StoreFirst(d, v[c], to.Row(j + c) + i, rows);
+      }
+    }
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace isoloss::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // ISOLOSS_KERNELS_ROUND_ELEMENTS_INL_H_
