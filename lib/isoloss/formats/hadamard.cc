@@ -1,24 +1,40 @@
 #include "isoloss/formats/hadamard.h"
 
+#include <bit>
+
 #include "isoloss/base/error.h"
 
 namespace isoloss::formats {
 
-void Hadamard16(std::span<float> run, uint32_t negative) {
-  ISOLOSS_ASSERT(run.size() == kHadamardLength);
-  for (size_t i = 0; i < kHadamardLength; ++i) {
-    if ((negative >> i & 1) != 0) run[i] = -run[i];
-  }
-  for (size_t apart = 1; apart < kHadamardLength; apart *= 2) {
-    for (size_t i = 0; i < kHadamardLength; ++i) {
-      if ((i & apart) != 0) continue;
-      const float a = run[i];
-      const float b = run[i + apart];
-      run[i] = a + b;
-      run[i + apart] = a - b;
+namespace {
+
+/// Sums and differences of elements so far apart.
+template <size_t kApart>
+void Stage(float (&x)[kHadamardLength]) {
+  for (size_t first = 0; first < kHadamardLength; first += 2 * kApart) {
+    for (size_t i = first; i < first + kApart; ++i) {
+      const float a = x[i];
+      const float b = x[i + kApart];
+      x[i] = a + b;
+      x[i + kApart] = a - b;
     }
   }
-  for (float& value : run) value *= 0.25f;
+}
+
+}  // namespace
+
+void Hadamard16(std::span<float> run, uint32_t negative) {
+  ISOLOSS_ASSERT(run.size() == kHadamardLength);
+  float x[kHadamardLength];
+  for (size_t i = 0; i < kHadamardLength; ++i) {
+    const uint32_t sign = (negative >> i & 1) << 31;
+    x[i] = std::bit_cast<float>(std::bit_cast<uint32_t>(run[i]) ^ sign);
+  }
+  Stage<1>(x);
+  Stage<2>(x);
+  Stage<4>(x);
+  Stage<8>(x);
+  for (size_t i = 0; i < kHadamardLength; ++i) run[i] = x[i] * 0.25f;
 }
 
 }  // namespace isoloss::formats

@@ -5,7 +5,11 @@
 namespace isoloss::formats {
 namespace {
 
-void Apply(std::span<float> run, uint64_t /*key*/) { Hadamard16(run, 0); }
+uint32_t Negative(uint64_t /*key*/) { return 0; }
+
+void Apply(std::span<float> run, uint64_t key) {
+  Hadamard16(run, Negative(key));
+}
 
 }  // namespace
 
@@ -15,6 +19,7 @@ extern constinit const Transform kTransform_hadamard16 = {
     .random = false,
     .apply = Apply,
     .source = "arXiv 2509.25149, section 3",
+    .negative = Negative,
 };
 
 }  // namespace isoloss::formats

@@ -5,8 +5,10 @@
 namespace isoloss::formats {
 namespace {
 
+uint32_t Negative(uint64_t key) { return static_cast<uint32_t>(key & 0xFFFF); }
+
 void Apply(std::span<float> run, uint64_t key) {
-  Hadamard16(run, static_cast<uint32_t>(key & 0xFFFF));
+  Hadamard16(run, Negative(key));
 }
 
 }  // namespace
@@ -17,6 +19,7 @@ extern constinit const Transform kTransform_hadamard16_random = {
     .random = true,
     .apply = Apply,
     .source = "arXiv 2509.25149, section 3: a random sign vector",
+    .negative = Negative,
 };
 
 }  // namespace isoloss::formats

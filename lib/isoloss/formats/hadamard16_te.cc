@@ -5,10 +5,13 @@
 namespace isoloss::formats {
 namespace {
 
-void Apply(std::span<float> run, uint64_t /*key*/) {
-  // + + + - + - - - - - - + - + - -, bit i of element i.
-  constexpr uint32_t kNegative = 0b1101'0111'1110'1000;
-  Hadamard16(run, kNegative);
+/// + + + - + - - - - - - + - + - -, bit i of element i.
+constexpr uint32_t kNegative = 0b1101'0111'1110'1000;
+
+uint32_t Negative(uint64_t /*key*/) { return kNegative; }
+
+void Apply(std::span<float> run, uint64_t key) {
+  Hadamard16(run, Negative(key));
 }
 
 }  // namespace
@@ -19,6 +22,7 @@ extern constinit const Transform kTransform_hadamard16_te = {
     .random = false,
     .apply = Apply,
     .source = "TransformerEngine d0067d0, its sign vector of NVFP4",
+    .negative = Negative,
 };
 
 }  // namespace isoloss::formats

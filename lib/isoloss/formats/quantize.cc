@@ -128,6 +128,8 @@ QuantizedTensor Quantize(MatrixView<const float> values,
                   amax.current = std::max(amax.current, bits);
               });
 
+  ScaleTensor(quantization, amax);
+
   QuantizedTensor result;
   result.codes.ResizeUninitialized(x.rows(), x.cols());
   result.scales.ResizeUninitialized(CellCount(x.rows(), cell.rows),
@@ -159,9 +161,7 @@ QuantizedTensor Quantize(MatrixView<const float> values,
     }
   };
   ForEachCell(x.view(), cell, quantize_cell);
-  if (quantization.scaling->of_tensor != nullptr) {
-    result.tensor_scale = quantization.scaling->of_tensor(quantization, amax);
-  }
+  result.tensor_scale = amax.scale.decode;
   return result;
 }
 

@@ -106,6 +106,11 @@ const Scaling& ScalingByName(std::string_view name) {
   return RegisteredByName(AllScalings(), name, "scaling");
 }
 
+void ScaleTensor(const Quantization& quantization, TensorAmax& amax) {
+  if (quantization.scaling->of_tensor == nullptr) return;
+  amax.scale = quantization.scaling->of_tensor(quantization, amax);
+}
+
 Scale ScaleOfAmax(const Quantization& quantization, uint32_t amax) {
   switch (quantization.scale_format) {
     case ScaleFormat::kNone:

@@ -25,6 +25,8 @@ struct TensorAmax {
   uint32_t current = 0;
   /// Of the steps before; none: there were none.
   std::optional<float> history = {};
+  /// What Scaling::of_tensor made of it.
+  Scale scale = {};
 };
 
 /// Registered in scalings.def; one file each, which defines kScaling_<name>.
@@ -35,9 +37,9 @@ struct Scaling {
   /// `amax`: bits of the cell's largest magnitude, finite.
   Scale (*of_cell)(const Quantization& quantization, uint32_t amax,
                    const TensorAmax& tensor);
-  /// A second scale, which all cells share: what products are multiplied by
-  /// once. Null: none.
-  float (*of_tensor)(const Quantization& quantization,
+  /// A second scale, which all cells share. Products are multiplied by what it
+  /// decodes to. Null: none.
+  Scale (*of_tensor)(const Quantization& quantization,
                      const TensorAmax& tensor);
   std::string_view source;
 };
@@ -47,6 +49,9 @@ std::span<const Scaling* const> AllScalings();
 
 /// Errors   ConfigError that lists the registered names.
 const Scaling& ScalingByName(std::string_view name);
+
+/// Fills in amax.scale.
+void ScaleTensor(const Quantization& quantization, TensorAmax& amax);
 
 /// The scale of elements of which the largest magnitude has the finite bits
 /// `amax`.

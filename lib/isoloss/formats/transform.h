@@ -19,6 +19,9 @@ struct Transform {
   /// In place; run.size() == length. Each operation is one FP32 operation.
   void (*apply)(std::span<float> run, uint64_t key);
   std::string_view source;
+  /// Of Hadamard16 (hadamard.h): which elements change their sign, for kernels
+  /// that do many runs at once. Null: another transform.
+  uint32_t (*negative)(uint64_t key) = nullptr;
 };
 
 /// All registered transforms, in the order of transforms.def.

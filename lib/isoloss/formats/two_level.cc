@@ -16,51 +16,48 @@ float Range(const Quantization& quantization) {
   return MaxFinite(kFormat_e4m3) * MaxFinite(*quantization.element);
 }
 
-/// TransformerEngine: what the tensor is multiplied by before its cells are
-/// looked at.
-float TeEncode(const Quantization& quantization, float amax) {
+/// TransformerEngine multiplies the tensor by `encode` before it looks at
+/// cells.
+Scale TeScale(float range, float amax) {
   const float encode =
-      std::min(Range(quantization) / amax, std::numeric_limits<float>::max());
-  return amax == 0 || encode == 0 ? 1.0f : encode;
+      std::min(range / amax, std::numeric_limits<float>::max());
+  if (amax == 0 || encode == 0) return {};
+  return {.encode = encode, .decode = 1 / encode};
 }
 
-/// torchao: what the tensor is divided by. Of a tensor of zeros it has 0, which
-/// makes the tensor NaN; here that is 1.
-float TorchaoDecode(const Quantization& quantization, float amax) {
-  const float decode = amax / Range(quantization);
-  return decode == 0 ? 1.0f : decode;
+/// torchao divides by `decode`. Of a tensor of zeros it has 0, which makes the
+/// tensor NaN; here that is 1.
+Scale TorchaoScale(float range, float amax) {
+  const float decode = amax / range;
+  if (decode == 0) return {};
+  return {.encode = 1 / decode, .decode = decode};
+}
+
+Scale OfTensor(const Quantization& quantization, const TensorAmax& tensor) {
+  const float amax = std::bit_cast<float>(tensor.current);
+  const float range = Range(quantization);
+  return quantization.scale_rule == ScaleRule::kTorchao
+             ? TorchaoScale(range, amax)
+             : TeScale(range, amax);
 }
 
 Scale OfCell(const Quantization& quantization, uint32_t amax_bits,
              const TensorAmax& tensor) {
   const float amax = std::bit_cast<float>(amax_bits);
-  const float of_tensor = std::bit_cast<float>(tensor.current);
   const float largest = MaxFinite(*quantization.element);
+  const bool torchao = quantization.scale_rule == ScaleRule::kTorchao;
+  constexpr float kMinNormal = 0x1p-6f;
+  const float wanted =
+      torchao ? std::max(amax / largest / tensor.scale.decode, kMinNormal)
+              : amax * (tensor.scale.encode * (1 / largest));
   Scale scale;
-  if (quantization.scale_rule == ScaleRule::kTorchao) {
-    const float outer = TorchaoDecode(quantization, of_tensor);
-    constexpr float kMinNormal = 0x1p-6f;
-    const float wanted = std::max(amax / largest / outer, kMinNormal);
-    scale.byte =
-        static_cast<uint8_t>(Encode(kFormat_e4m3, wanted, Overflow::kSaturate));
-    scale.decode = Decode(kFormat_e4m3, scale.byte);
-    scale.encode = 1 / outer / scale.decode;
-    return scale;
-  }
-  const float outer = TeEncode(quantization, of_tensor);
-  scale.byte = static_cast<uint8_t>(Encode(
-      kFormat_e4m3, amax * (outer * (1 / largest)), Overflow::kSaturate));
+  scale.byte =
+      static_cast<uint8_t>(Encode(kFormat_e4m3, wanted, Overflow::kSaturate));
   scale.decode = Decode(kFormat_e4m3, scale.byte);
-  scale.encode = std::min(1 / (scale.decode * (1 / outer)),
-                          std::numeric_limits<float>::max());
+  scale.encode = torchao ? tensor.scale.encode / scale.decode
+                         : std::min(1 / (scale.decode * tensor.scale.decode),
+                                    std::numeric_limits<float>::max());
   return scale;
-}
-
-float OfTensor(const Quantization& quantization, const TensorAmax& tensor) {
-  const float amax = std::bit_cast<float>(tensor.current);
-  return quantization.scale_rule == ScaleRule::kTorchao
-             ? TorchaoDecode(quantization, amax)
-             : 1 / TeEncode(quantization, amax);
 }
 
 }  // namespace

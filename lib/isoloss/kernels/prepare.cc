@@ -1,12 +1,14 @@
 #include "isoloss/kernels/prepare.h"
 
 #include <algorithm>
-#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
 #include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/transform.h"
+#include "isoloss/kernels/quantize.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
@@ -24,13 +26,16 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 
 bool CanRound(const formats::Quantization& /*quantization*/) { return false; }
 
-uint32_t RowAmax(const float* row, size_t count) {
-  return formats::AmaxBits({row, 1, count}, /*skip_nan=*/false);
+void RowAmax(const float* row, size_t count, size_t of_cell, uint32_t* amax) {
+  for (size_t k = 0; k < count; k += of_cell, ++amax) {
+    const size_t length = std::min(of_cell, count - k);
+    *amax = std::max(*amax, formats::AmaxBits({row + k, 1, length}, false));
+  }
 }
 
 void RoundRow(const formats::Quantization& /*quantization*/,
-              const formats::Scale& /*scale*/, const uint16_t* /*random*/,
-              size_t /*count*/, float* /*row*/) {}
+              const formats::Scale* /*scales*/, size_t /*of_cell*/,
+              const uint16_t* /*random*/, size_t /*count*/, float* /*row*/) {}
 
 void FillRandom(const formats::TensorState& /*state*/, size_t /*row*/,
                 size_t /*count*/, uint16_t* /*random*/) {}
@@ -41,27 +46,42 @@ void CopyTransposed(MatrixView<const float> from, MatrixView<float> to) {
   }
 }
 
+void HadamardRows(uint32_t negative, MatrixView<float> rows) {
+  for (size_t i = 0; i < rows.rows(); ++i) {
+    for (size_t k = 0; k < rows.cols(); k += formats::kHadamardLength) {
+      formats::Hadamard16({rows.Row(i) + k, formats::kHadamardLength},
+                          negative);
+    }
+  }
+}
+
 #else
 
 bool CanRound(const formats::Quantization& quantization) {
   return ElementRounder::Takes(quantization);
 }
 
-uint32_t RowAmax(const float* row, size_t count) {
+/// amax[j] becomes the largest of what it is and of the bits of cell j.
+void RowAmax(const float* row, size_t count, size_t of_cell, uint32_t* amax) {
   const U32 du;
-  VecU amax = hn::Zero(du);
-  ForEachVector(F32(), count, [&](size_t i, size_t n) HWY_ATTR {
-    const VecF value = LoadFirst(F32(), row + i, n);
-    amax = hn::Max(amax,
-                   hn::And(hn::BitCast(du, value), hn::Set(du, 0x7FFFFFFFu)));
-  });
-  return hn::GetLane(hn::MaxOfLanes(du, amax));
+  for (size_t first = 0; first < count; first += of_cell, ++amax) {
+    const float* const cell = row + first;
+    VecU largest = hn::Set(du, *amax);
+    ForEachVector(F32(), std::min(of_cell, count - first),
+                  [&](size_t k, size_t n) HWY_ATTR {
+                    const VecF value = LoadFirst(F32(), cell + k, n);
+                    largest =
+                        hn::Max(largest, hn::And(hn::BitCast(du, value),
+                                                 hn::Set(du, 0x7FFFFFFFu)));
+                  });
+    *amax = hn::GetLane(hn::MaxOfLanes(du, largest));
+  }
 }
 
 void RoundRow(const formats::Quantization& quantization,
-              const formats::Scale& scale, const uint16_t* random, size_t count,
-              float* row) {
-  ElementRounder(quantization, scale).Apply(random, count, row);
+              const formats::Scale* scales, size_t of_cell,
+              const uint16_t* random, size_t count, float* row) {
+  ElementRounder(quantization).Apply(scales, of_cell, random, count, row);
 }
 
 void FillRandom(const formats::TensorState& state, size_t row, size_t count,
@@ -71,6 +91,12 @@ void FillRandom(const formats::TensorState& state, size_t row, size_t count,
 
 void CopyTransposed(MatrixView<const float> from, MatrixView<float> to) {
   TransposeTiles(from, to);
+}
+
+void HadamardRows(uint32_t negative, MatrixView<float> rows) {
+  for (size_t i = 0; i < rows.rows(); ++i) {
+    HadamardRow(negative, rows.cols(), rows.Row(i));
+  }
 }
 
 #endif
@@ -87,6 +113,7 @@ HWY_EXPORT(CanRound);
 HWY_EXPORT(RowAmax);
 HWY_EXPORT(RoundRow);
 HWY_EXPORT(FillRandom);
+HWY_EXPORT(HadamardRows);
 HWY_EXPORT(CopyTransposed);
 
 using formats::Quantization;
@@ -94,13 +121,19 @@ using formats::Scale;
 
 constexpr uint32_t kInfinityBits = 0x7F800000;
 
-/// Random numbers of a row come in blocks of so many.
+/// Random numbers of a row come in so many a lane; at most so many lanes.
 constexpr size_t kRandomBlock = 8;
+constexpr size_t kLogicalLanes = 16;
 
 void Transform(const Quantization& quantization,
                const formats::TensorState& state, MatrixView<float> tensor) {
   if (quantization.transform == nullptr) return;
   const size_t length = quantization.transform->length;
+  if (quantization.transform->negative != nullptr) {
+    HWY_DYNAMIC_DISPATCH(HadamardRows)
+    (quantization.transform->negative(state.transform_key), tensor);
+    return;
+  }
   for (size_t row = 0; row < tensor.rows(); ++row) {
     for (size_t col = 0; col < tensor.cols(); col += length) {
       quantization.transform->apply({tensor.Row(row) + col, length},
@@ -115,13 +148,8 @@ Matrix<uint32_t> AmaxOfCells(MatrixView<const float> tensor,
                              size_t cells_along) {
   Matrix<uint32_t> amax(cells_down, cells_along);
   for (size_t row = 0; row < tensor.rows(); ++row) {
-    uint32_t* const of_row = amax.Row(row / cell.rows);
-    for (size_t j = 0; j < cells_along; ++j) {
-      const size_t first = j * cell.cols;
-      const size_t count = std::min(cell.cols, tensor.cols() - first);
-      of_row[j] = std::max(of_row[j], HWY_DYNAMIC_DISPATCH(RowAmax)(
-                                          tensor.Row(row) + first, count));
-    }
+    HWY_DYNAMIC_DISPATCH(RowAmax)
+    (tensor.Row(row), tensor.cols(), cell.cols, amax.Row(row / cell.rows));
   }
   return amax;
 }
@@ -149,6 +177,48 @@ void RoundAsDefined(const Quantization& quantization, const Scale& scale,
     row[k] = quantization.scales_sums() ? value : value * scale.decode;
   }
 }
+
+/// A row of cells with their scales.
+class CellRow {
+ public:
+  CellRow(const Quantization& quantization, const formats::TensorAmax& tensor,
+          size_t cells)
+      : quantization_(quantization),
+        tensor_(tensor),
+        scales_(cells),
+        common_(cells) {}
+
+  /// Returns what codes of the cell stand for.
+  float Set(size_t cell, uint32_t amax, MatrixView<const float> values) {
+    const bool rare = amax >= kInfinityBits;
+    if (rare && quantization_.non_finite == formats::NonFinitePolicy::kTe) {
+      amax = formats::AmaxBits(values, /*skip_nan=*/true);
+    }
+    scales_[cell] = formats::ScaleOfCell(quantization_, amax, tensor_);
+    common_[cell] = scales_[cell];
+    if (rare) common_[cell].encode = std::numeric_limits<float>::quiet_NaN();
+    return scales_[cell].decode;
+  }
+
+  void Round(size_t of_cell, const uint16_t* random, size_t count,
+             float* row) const {
+    HWY_DYNAMIC_DISPATCH(RoundRow)
+    (quantization_, common_.data(), of_cell, random, count, row);
+    for (size_t j = 0; j < common_.size(); ++j) {
+      if (!std::isnan(common_[j].encode)) continue;
+      const size_t first = j * of_cell;
+      RoundAsDefined(quantization_, scales_[j],
+                     random == nullptr ? nullptr : random + first,
+                     std::min(of_cell, count - first), row + first);
+    }
+  }
+
+ private:
+  const Quantization& quantization_;
+  const formats::TensorAmax& tensor_;
+  std::vector<Scale> scales_;
+  std::vector<Scale> common_;  // the same, NaN where something is not finite
+};
 
 /// The tensor's values as operand rows.
 void Gather(const Operand& operand, const TensorCut& cut,
@@ -213,6 +283,11 @@ float QuantizeInPlace(MatrixView<float> tensor,
                       const formats::Quantization& quantization,
                       const formats::TensorState& state,
                       Matrix<float>& scales) {
+  if (quantization.is_mx()) {
+    ThreadTeam alone(1);
+    QuantizeDequantize(tensor, quantization, tensor, alone);
+    return 1.0f;  // blocks are scaled, and nothing else
+  }
   Transform(quantization, state, tensor);
   const formats::Cell cell =
       formats::CellIn(quantization, tensor.rows(), tensor.cols());
@@ -220,8 +295,6 @@ float QuantizeInPlace(MatrixView<float> tensor,
                 (tensor.cols() + cell.cols - 1) / cell.cols);
   Matrix<uint32_t> amax =
       AmaxOfCells(tensor, cell, scales.rows(), scales.cols());
-  const bool skip_nan =
-      quantization.non_finite == formats::NonFinitePolicy::kTe;
   formats::TensorAmax of_tensor = {0, state.history};
   for (size_t i = 0; i < amax.rows(); ++i) {
     for (size_t j = 0; j < amax.cols(); ++j) {
@@ -235,42 +308,27 @@ float QuantizeInPlace(MatrixView<float> tensor,
     }
   }
 
+  ScaleTensor(quantization, of_tensor);
+
   const bool stochastic = quantization.rounding->stochastic;
-  std::vector<Scale> of_cells(scales.cols());
-  std::vector<bool> rare(scales.cols());
-  std::vector<uint16_t> random(stochastic ? (tensor.cols() + kRandomBlock * 16)
-                                          : 0);
+  CellRow cells(quantization, of_tensor, scales.cols());
+  std::vector<uint16_t> random(
+      stochastic ? tensor.cols() + kRandomBlock * kLogicalLanes : 0);
   for (size_t row = 0; row < tensor.rows(); ++row) {
     const size_t i = row / cell.rows;
-    for (size_t j = 0; j < scales.cols() && row % cell.rows == 0; ++j) {
-      uint32_t bits = amax(i, j);
-      rare[j] = bits >= kInfinityBits;
-      if (rare[j] && skip_nan) {
-        bits = formats::AmaxBits(CellAt(tensor, cell, i, j), true);
+    if (row % cell.rows == 0) {
+      for (size_t j = 0; j < scales.cols(); ++j) {
+        scales(i, j) = cells.Set(j, amax(i, j), CellAt(tensor, cell, i, j));
       }
-      of_cells[j] = formats::ScaleOfCell(quantization, bits, of_tensor);
-      scales(i, j) = of_cells[j].decode;
     }
     if (stochastic) {
       HWY_DYNAMIC_DISPATCH(FillRandom)
       (state, row, tensor.cols(), random.data());
     }
-    for (size_t j = 0; j < scales.cols(); ++j) {
-      const size_t first = j * cell.cols;
-      const size_t count = std::min(cell.cols, tensor.cols() - first);
-      const uint16_t* const bits = stochastic ? random.data() + first : nullptr;
-      float* const run = tensor.Row(row) + first;
-      if (rare[j]) {
-        RoundAsDefined(quantization, of_cells[j], bits, count, run);
-      } else {
-        HWY_DYNAMIC_DISPATCH(RoundRow)
-        (quantization, of_cells[j], bits, count, run);
-      }
-    }
+    cells.Round(cell.cols, stochastic ? random.data() : nullptr, tensor.cols(),
+                tensor.Row(row));
   }
-  return quantization.scaling->of_tensor == nullptr
-             ? 1.0f
-             : quantization.scaling->of_tensor(quantization, of_tensor);
+  return of_tensor.scale.decode;
 }
 
 void PrepareTensor(const Operand& operand, const Pieces& pieces,

@@ -16,7 +16,9 @@ void Prepare(const Operand& operand, const Pieces& pieces, bool exponents,
 /// Quantises a tensor in place, as formats::Quantize: each element becomes the
 /// value of its code, times its cell's scale unless scales multiply sums.
 /// Columns are the contraction axis and fill whole runs of a transform.
-/// Shapes   scales [cells], written.
+/// Shapes   scales [cells], written; left alone of MX blocks, whose scales are
+/// in
+///          the values.
 /// Returns  the scale of the tensor.
 float QuantizeInPlace(MatrixView<float> tensor,
                       const formats::Quantization& quantization,

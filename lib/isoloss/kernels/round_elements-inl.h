@@ -14,7 +14,9 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
+#include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/quantize.h"
 #include "isoloss/kernels/rows-inl.h"
 #include "isoloss/kernels/transpose-inl.h"
@@ -38,12 +40,10 @@ class ElementRounder {
            ModeOf(quantization) != Mode::kOther;
   }
 
-  ElementRounder(const formats::Quantization& quantization,
-                 const formats::Scale& scale)
+  explicit ElementRounder(const formats::Quantization& quantization)
       : mode_(ModeOf(quantization)),
         bits_(quantization.random_bits),
-        encode_(scale.encode),
-        decode_(quantization.scales_sums() ? 1.0f : scale.decode),
+        scales_sums_(quantization.scales_sums()),
         mantissa_bits_(
             static_cast<uint32_t>(quantization.element->mantissa_bits)),
         least_binade_(static_cast<uint32_t>(128 - quantization.element->bias)
@@ -55,18 +55,20 @@ class ElementRounder {
                     : largest_),
         has_sign_of_zero_(!quantization.element->twos_complement) {}
 
-  /// row[k] becomes the value of its code, times the scale. `random`: 16 bits
-  /// of each element; null if the mode reads none.
-  void Apply(const uint16_t* random, size_t count, float* row) const {
+  /// row[k] becomes the value of its code, times the scale of its cell unless
+  /// scales multiply sums. Cells with a scale that is NaN are left alone.
+  /// `random`: 16 bits of each element; null if the mode reads none.
+  void Apply(const formats::Scale* scales, size_t of_cell,
+             const uint16_t* random, size_t count, float* row) const {
     switch (mode_) {
       case Mode::kNearestEven:
-        return ApplyAs<Mode::kNearestEven>(random, count, row);
+        return ApplyAs<Mode::kNearestEven>(scales, of_cell, random, count, row);
       case Mode::kHalfAway:
-        return ApplyAs<Mode::kHalfAway>(random, count, row);
+        return ApplyAs<Mode::kHalfAway>(scales, of_cell, random, count, row);
       case Mode::kTowardZero:
-        return ApplyAs<Mode::kTowardZero>(random, count, row);
+        return ApplyAs<Mode::kTowardZero>(scales, of_cell, random, count, row);
       case Mode::kStochastic:
-        return ApplyAs<Mode::kStochastic>(random, count, row);
+        return ApplyAs<Mode::kStochastic>(scales, of_cell, random, count, row);
       case Mode::kOther:
         break;
     }
@@ -86,15 +88,27 @@ class ElementRounder {
   }
 
   template <Mode kMode>
-  HWY_INLINE void ApplyAs(const uint16_t* random, size_t count,
+  HWY_INLINE void ApplyAs(const formats::Scale* scales, size_t of_cell,
+                          const uint16_t* random, size_t count,
                           float* row) const {
     const F32 d;
-    ForEachVector(d, count, [&](size_t k, size_t n) HWY_ATTR {
-      const VecF value = LoadFirst(d, row + k, n);
-      VecF draw = hn::Zero(d);
-      if constexpr (kMode == Mode::kStochastic) draw = Draw(random + k, n);
-      StoreFirst(d, Rounded<kMode>(value, draw), row + k, n);
-    });
+    const ElementRounder rounder = *this;  // kept in registers
+    for (size_t first = 0; first < count; first += of_cell, ++scales) {
+      if (scales->encode != scales->encode) continue;
+      const VecF encode = hn::Set(d, scales->encode);
+      const VecF decode = hn::Set(d, rounder.scales_sums_ ? 1 : scales->decode);
+      float* const cell = row + first;
+      ForEachVector(d, std::min(of_cell, count - first),
+                    [&](size_t k, size_t n) HWY_ATTR {
+                      const VecF y = hn::Mul(LoadFirst(d, cell + k, n), encode);
+                      VecF draw = hn::Zero(d);
+                      if constexpr (kMode == Mode::kStochastic) {
+                        draw = rounder.Draw(random + first + k, n);
+                      }
+                      const VecF element = rounder.Rounded<kMode>(y, draw);
+                      StoreFirst(d, hn::Mul(element, decode), cell + k, n);
+                    });
+    }
   }
 
   /// The upper bits_ of 16, as numbers.
@@ -109,10 +123,9 @@ class ElementRounder {
   }
 
   template <Mode kMode>
-  HWY_INLINE VecF Rounded(VecF value, VecF draw) const {
+  HWY_INLINE VecF Rounded(VecF y, VecF draw) const {
     const F32 d;
     const U32 du;
-    const VecF y = hn::Mul(value, hn::Set(d, encode_));
     // Twice the largest saturates like all beyond it.
     const VecF magnitude = hn::Min(hn::Abs(y), hn::Set(d, 2 * largest_));
     const VecU binade =
@@ -140,13 +153,12 @@ class ElementRounder {
                             hn::Set(d, beyond_), result);
     result = hn::CopySignToAbs(result, y);
     if (!has_sign_of_zero_) result = hn::Add(result, hn::Zero(d));
-    return hn::Mul(result, hn::Set(d, decode_));
+    return result;
   }
 
   Mode mode_;
   int bits_;
-  float encode_;
-  float decode_;
+  bool scales_sums_;
   uint32_t mantissa_bits_;
   uint32_t least_binade_;  // exponent field of the smallest normal
   float largest_;
@@ -192,18 +204,75 @@ inline void PhiloxRow(uint64_t seed, uint64_t stream, size_t row, size_t count,
       key[0] += 0x9E3779B9u;
       key[1] += 0xBB67AE85u;
     }
-    HWY_ALIGN uint32_t words[4 * kLanes];
-    for (size_t w = 0; w < 4; ++w) {
-      hn::Store(counter[w], du, words + w * kLanes);
-    }
-    for (size_t block = 0; block < kLanes; ++block) {
-      for (size_t w = 0; w < 4; ++w) {
-        const uint32_t word = words[w * kLanes + block];
-        uint16_t* const to = random + first + block * kNumbers + 2 * w;
-        to[0] = static_cast<uint16_t>(word);
-        to[1] = static_cast<uint16_t>(word >> 16);
+    // The words of block 4p + j become part p of vector j.
+    VecF words[4];
+    for (size_t w = 0; w < 4; ++w) words[w] = hn::BitCast(F32(), counter[w]);
+    TransposeInBlocks(words);
+    constexpr size_t kPart = 4;
+    HWY_ALIGN float parts[kLanes];
+    for (size_t j = 0; j < 4; ++j) {
+      hn::Store(words[j], F32(), parts);
+      for (size_t p = 0; p < kLanes / kPart; ++p) {
+        // Numbers are halves of words, the lower one first, as memory has them.
+        std::memcpy(random + first + (kPart * p + j) * kNumbers,
+                    parts + p * kPart, kPart * sizeof(float));
       }
     }
+  }
+}
+
+/// Sums and differences of x[i] and x[i + kApart].
+template <size_t kApart>
+HWY_INLINE void HadamardStage(VecF (&x)[formats::kHadamardLength]) {
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < formats::kHadamardLength; ++i) {
+    if ((i & kApart) != 0) continue;
+    const VecF a = x[i];
+    const VecF b = x[i + kApart];
+    x[i] = hn::Add(a, b);
+    x[i + kApart] = hn::Sub(a, b);
+  }
+}
+
+/// formats::Hadamard16 of all runs of a row: kLanes of them at a time, one a
+/// lane.
+inline void HadamardRow(uint32_t negative, size_t count, float* row) {
+  constexpr size_t kLength = formats::kHadamardLength;
+  constexpr size_t kParts = kLength / kLanes;  // vectors of a run
+  const F32 d;
+  const U32 du;
+  size_t first = 0;
+  for (; first + kLength * kLanes <= count; first += kLength * kLanes) {
+    VecF x[kLength];
+    for (size_t part = 0; part < kParts; ++part) {
+      VecF v[kLanes];
+      for (size_t run = 0; run < kLanes; ++run) {
+        v[run] = hn::LoadU(d, row + first + run * kLength + part * kLanes);
+      }
+      Transpose(v);
+      for (size_t i = 0; i < kLanes; ++i) x[part * kLanes + i] = v[i];
+    }
+    for (size_t i = 0; i < kLength; ++i) {
+      const VecU sign = hn::Set(du, (negative >> i & 1) << 31);
+      x[i] = hn::BitCast(d, hn::Xor(hn::BitCast(du, x[i]), sign));
+    }
+    HadamardStage<1>(x);
+    HadamardStage<2>(x);
+    HadamardStage<4>(x);
+    HadamardStage<8>(x);
+    for (size_t part = 0; part < kParts; ++part) {
+      VecF v[kLanes];
+      for (size_t i = 0; i < kLanes; ++i) {
+        v[i] = hn::Mul(x[part * kLanes + i], hn::Set(d, 0.25f));
+      }
+      Transpose(v);
+      for (size_t run = 0; run < kLanes; ++run) {
+        hn::StoreU(v[run], d, row + first + run * kLength + part * kLanes);
+      }
+    }
+  }
+  for (; first < count; first += kLength) {
+    formats::Hadamard16({row + first, kLength}, negative);
   }
 }
 

@@ -1,7 +1,9 @@
 #include "isoloss/probes/graph_columns.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
+#include <string>
 #include <string_view>
 
 namespace isoloss::probes {
@@ -24,6 +26,9 @@ std::string_view PhaseOf(model::TensorKind kind) {
   }
   return "";
 }
+
+/// Of operands that were quantised before.
+const std::string kAgain = "again·";
 
 void AppendTensor(const model::GraphTensor& tensor,
                   const model::InitRule& initial,
@@ -77,8 +82,17 @@ runlog::ModelGraph ColumnsOf(const model::Graph& graph,
     to.fprop_w.push_back(precision::OperandName(fprop.right));
     to.dgrad_dy.push_back(precision::OperandName(dgrad.left));
     to.dgrad_w.push_back(precision::OperandName(dgrad.right));
-    to.wgrad_dy.push_back(precision::OperandName(wgrad.left));
-    to.wgrad_x.push_back(precision::OperandName(wgrad.right));
+    to.wgrad_dy.push_back((wgrad.left_again ? kAgain : "") +
+                          precision::OperandName(wgrad.left));
+    to.wgrad_x.push_back((wgrad.right_again ? kAgain : "") +
+                         precision::OperandName(wgrad.right));
+    to.fprop_sums.push_back(precision::AccumulationName(fprop.accumulation));
+    to.dgrad_sums.push_back(precision::AccumulationName(dgrad.accumulation));
+    to.wgrad_sums.push_back(precision::AccumulationName(wgrad.accumulation));
+  }
+  for (auto* sums : {&columns.recipe.fprop_sums, &columns.recipe.dgrad_sums,
+                     &columns.recipe.wgrad_sums}) {
+    if (std::ranges::all_of(*sums, &std::string::empty)) sums->clear();
   }
   return columns;
 }

@@ -82,8 +82,21 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
   text("fprop_w", "W in y = x W^T", recipe.fprop_w);
   text("dgrad_dy", "dy in dx = dy W", recipe.dgrad_dy);
   text("dgrad_w", "W in dx = dy W", recipe.dgrad_w);
-  text("wgrad_dy", "dy in dW = dy^T x", recipe.wgrad_dy);
-  text("wgrad_x", "x in dW = dy^T x", recipe.wgrad_x);
+  text("wgrad_dy",
+       "dy in dW = dy^T x; `again·` before it: what dgrad made of dy is "
+       "quantised once more",
+       recipe.wgrad_dy);
+  text("wgrad_x", "x in dW = dy^T x; `again·` as for dy", recipe.wgrad_x);
+  const auto sums = [&visitor](const char* name, const char* description,
+                               auto& values) {
+    visitor.Column(Field{name, "", description, Domain::Text()}, values);
+  };
+  sums("fprop_sums",
+       "How sums of y = x W^T are made: accumulator, promotion; empty: FP32 "
+       "chains",
+       recipe.fprop_sums);
+  sums("dgrad_sums", "The same of dx = dy W", recipe.dgrad_sums);
+  sums("wgrad_sums", "The same of dW = dy^T x", recipe.wgrad_sums);
 }
 
 }  // namespace isoloss::runlog
