@@ -295,7 +295,8 @@ const BadProbe kBadProbes[] = {
        }
      },
      "/routing has 0 rows in step 5 of case hot_row"},
-    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[kHotRow] = 17; },
+    {"TensorOnlyInOneCase",
+     [](auto& log) { log.oracle.tensor[kHotRow] = kRowsOfStep; },
      "layers.0.wq_output has no row in step 3 of case hot_row"},
     {"NormNotProbed", [](auto& log) { log.tensors[12] = "x_output"; },
      "loss_output has no row in step 3 of case plain"},
@@ -326,7 +327,7 @@ const BadProbe kBadProbes[] = {
      "loss_mean has no row in step 3 of case plain"},
     {"BiasNotProbed", [](auto& log) { log.tensors[9] = "x"; },
      "layers.0.moe.router_expert_bias has no row in step 3 of case plain"},
-    {"NothingExchanged", [](auto& log) { log.oracle.tensor[5 * 34] = 2; },
+    {"NothingExchanged", [](auto& log) { log.oracle.tensor[5 * kHotRow] = 2; },
      "layers.0.moe.routed_experts_output has no row in step 3 of case "
      "exchange"},
     {"NoGraph", [](auto& log) { log.provenance.graph = {}; },
