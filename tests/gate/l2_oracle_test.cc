@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "isoloss/gate/probe_completeness.h"
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
@@ -269,6 +270,20 @@ TEST_P(BadProbeTest, IsInvalid) {
   ASSERT_EQ(judgement.outcome, Outcome::kInvalid);
   EXPECT_THAT(CheckNamed(judgement, GetParam().check).findings,
               ::testing::Contains(HasSubstr(GetParam().message)));
+}
+
+// With as many steps as rows, and as many tensors, a list of all that is absent
+// would take all memory.
+TEST_F(OracleTest, NamesOneAbsentTensorOfEachStep) {
+  for (std::string& name : probes_[0].log.tensors) name += "x";
+
+  int absent = 0;
+  for (const std::string& gap : ProbeGaps(probes_[0].log)) {
+    absent += gap.find(" has no row in step ") != std::string::npos ? 1 : 0;
+  }
+
+  // Eight cases of two steps and the evaluation.
+  EXPECT_EQ(absent, 8 * 2 + 1);
 }
 
 const BadProbe kBadProbes[] = {
