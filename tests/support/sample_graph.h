@@ -25,12 +25,6 @@ struct SampleTensor {
   std::string site = {};
 };
 
-inline std::string SamplePhase(const std::string& kind) {
-  if (kind == "parameter" || kind == "update") return "optimizer";
-  return kind == "gradient" || kind == "dgrad" || kind == "wgrad" ? "backward"
-                                                                  : "forward";
-}
-
 inline void AddTensor(const SampleTensor& tensor, runlog::ModelGraph& graph) {
   runlog::GraphColumns& to = graph.tensors;
   const bool is_weight = tensor.kind == "weight";
@@ -42,7 +36,7 @@ inline void AddTensor(const SampleTensor& tensor, runlog::ModelGraph& graph) {
   to.name.push_back(tensor.module + "_" + tensor.kind);
   to.module.push_back(tensor.module);
   to.kind.push_back(tensor.kind);
-  to.phase.push_back(SamplePhase(tensor.kind));
+  to.phase.emplace_back(runlog::PhaseOfKind(tensor.kind));
   to.parameter.push_back(tensor.parameter);
   to.site.push_back(tensor.site);
   to.moe.push_back(tensor.moe);
@@ -71,7 +65,7 @@ inline void AddOfParameter(const std::string& module, const std::string& kind,
                            const std::string& parameter,
                            std::vector<std::string> inputs,
                            runlog::ModelGraph& graph) {
-  const bool of_optimizer = SamplePhase(kind) == "optimizer";
+  const bool of_optimizer = runlog::PhaseOfKind(kind) == "optimizer";
   AddTensor({.module = module,
              .kind = kind,
              .inputs = std::move(inputs),

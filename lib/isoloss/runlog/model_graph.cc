@@ -332,6 +332,11 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
   return counts;
 }
 
+std::string_view PhaseOfKind(std::string_view kind) {
+  const Kind* known = KindOf(kind);
+  return known == nullptr ? "" : known->phase;
+}
+
 std::string WrongGraph(const ModelGraph& graph) {
   LengthCheck lengths;
   VisitGraph(lengths, graph);

@@ -75,6 +75,9 @@ struct ModelGraph {
   bool operator==(const ModelGraph&) const = default;
 };
 
+/// "forward", "backward" or "optimizer"; "" of an unknown kind.
+std::string_view PhaseOfKind(std::string_view kind);
+
 /// What of a table of tensors is wrong, for a file's reader; "" if nothing is.
 /// These rules hold for every model of model/graph.h:
 /// - Columns are equally long, names <module>_<kind> and unique. The kind
