@@ -37,14 +37,10 @@ runlog::TensorDump Sample(const std::string& module) {
                               mx.codes.data() + mx.codes.size());
   tensor.scales_rowwise.assign(mx.scales.data(),
                                mx.scales.data() + mx.scales.size());
-  runlog::TensorDump dump = {
-      .run = "mxfp8-seed1", .step = 1, .tensors = {tensor}};
-  testing::AddTensor({.module = module, .kind = "activation"}, dump.graph);
-  testing::AddTensor({.module = "layers.1.moe.router",
-                      .kind = "expert_ids",
-                      .moe = "layers.1.moe"},
-                     dump.graph);
-  return dump;
+  return {.run = "mxfp8-seed1",
+          .step = 1,
+          .tensors = {tensor},
+          .graph = testing::SampleGraph("", module, "layers.1.moe")};
 }
 
 /// What is found of one lane that dumps this.

@@ -120,6 +120,26 @@ TEST(EveryColumn, OfTheMeshIsComparedOnOneMeshOnly) {
   });
 }
 
+TEST(EveryColumn, OfOtherExtentsIsListed) {
+  RunLog log = SampleLog();
+  log.eval.sequences = 2;
+  log.eval.per_sequence_loss_nats.resize(2 * log.eval.step.size());
+  log.exchange.ranks = 2;
+  log.exchange.bytes_sent.resize(2 * log.exchange.step.size());
+
+  EXPECT_THAT(
+      FindDivergence(SampleLog(), log).other_extents,
+      testing::IsSupersetOf({"/eval/per_sequence_loss_nats: 3 against 2 "
+                             "sequences",
+                             "/exchange/bytes_sent: 4 against 2 ranks"}));
+  EXPECT_TRUE(FindDivergence(SampleLog(), SampleLog()).other_extents.empty());
+
+  log.provenance.ranks += 1;
+  EXPECT_THAT(FindDivergence(SampleLog(), log).other_extents,
+              testing::ElementsAre("/eval/per_sequence_loss_nats: 3 against 2 "
+                                   "sequences"));
+}
+
 /// SampleLog() with one more column of /moe that no code but this knows.
 struct WithInventedColumn {
   explicit WithInventedColumn(std::vector<double> with)

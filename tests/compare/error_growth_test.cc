@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include "isoloss/model/graph.h"
 #include "isoloss/probes/graph_columns.h"
+#include "support/sample_graph.h"
 
 namespace isoloss::compare {
 namespace {
@@ -112,8 +115,68 @@ TEST(ErrorGrowth, WhatTheGraphDoesNotKnowIsLeftOut) {
   dumps.Add("x", "output", 0.25F);
   EXPECT_EQ(dumps.Count(), Gemm().Count());
 
-  dumps.a.graph = {};
+  dumps.a.graph = dumps.b.graph = {};
   EXPECT_EQ(dumps.Count(), 0u);
+}
+
+TEST(ErrorGrowth, DumpsOfTwoModelsAreNotMeasured) {
+  const auto unmeasured = [](auto spoil) {
+    Dumps dumps = Gemm();
+    spoil(dumps.b.graph);
+    const ErrorGrowth growth = MeasureErrorGrowth(dumps.a, dumps.b);
+    EXPECT_EQ(growth.operations.empty(), !growth.unmeasured.empty());
+    return growth.unmeasured;
+  };
+
+  EXPECT_EQ(unmeasured([](auto& g) { g.recipe.fprop_x[0] = "e4m3"; }), "");
+  EXPECT_NE(unmeasured([](auto& g) { g.tensors.name.pop_back(); }), "");
+  EXPECT_NE(unmeasured([](auto& g) { g.tensors.name[3] += "x"; }), "");
+  EXPECT_NE(unmeasured([](auto& g) { g.tensors.moe[3] = "x"; }), "");
+  EXPECT_NE(unmeasured([](auto& g) { g.tensors.rows_of[3] = "x"; }), "");
+  EXPECT_NE(unmeasured([](auto& g) { ++g.inputs.input[3]; }), "");
+}
+
+/// Of a forward pass of `length` outputs one after another, each of which reads
+/// `width` outputs before it, and what makes that a model.
+runlog::ModelGraph Chain(int64_t length, int64_t width) {
+  runlog::ModelGraph graph = testing::GemmGraph("w");
+  const auto first = static_cast<int64_t>(graph.tensors.name.size());
+  for (int64_t i = 0; i < length; ++i) {
+    testing::AddTensor({.module = "x" + std::to_string(i), .kind = "output"},
+                       graph);
+    for (int64_t j = 1; j <= width; ++j) {
+      graph.inputs.tensor.push_back(first + i);
+      // The first ones read the output of the GEMM.
+      graph.inputs.input.push_back(i < j ? 2 : first + i - j);
+    }
+  }
+  return graph;
+}
+
+// A walk from each of 10000 tensors that are dumped through 30000 that are not,
+// of 30 inputs each, would take 10^10 steps.
+TEST(ErrorGrowth, LooksAtEachInputOnce) {
+  constexpr int64_t kLength = 40000;
+  runlog::TensorDump dump;
+  dump.graph = Chain(kLength, 30);
+  ASSERT_EQ(WrongGraph(dump.graph), "");
+  const auto add = [&dump](const std::string& module) {
+    dump.tensors.push_back({.name = module + "_output",
+                            .module = module,
+                            .kind = "output",
+                            .rows = 1,
+                            .cols = 1,
+                            .values = {1}});
+  };
+  add("w");
+  for (int64_t i = kLength / 2; i < kLength; i += 2) {
+    add("x" + std::to_string(i));
+  }
+
+  const ErrorGrowth growth = MeasureErrorGrowth(dump, dump);
+
+  EXPECT_EQ(growth.operations.size(), kLength / 4);
+  EXPECT_EQ(growth.operations.back().inputs.size(), 16);
 }
 
 TEST(ErrorGrowth, AQuantisedGemmIsTheSourceAndUpdatesAreApart) {

@@ -174,5 +174,49 @@ TEST(RecordedDifference, ComparesOnlyWhatBothRecorded) {
   EXPECT_FALSE(FirstRecordedDifference(Log(), less).has_value());
 }
 
+TEST(RecordedDifference, OfATensorThatOneLogLacksThoughBothWereAskedForIt) {
+  constexpr const char* kAsked =
+      "[log]\nstatistics_first = 2\nstatistics_every = 0\n"
+      "statistics_tensors = [\"*\"]\n";
+  runlog::RunLog all = Log();
+  runlog::RunLog less = Log();
+  for (auto& column : less.tensors.statistics) {
+    if (!column.empty()) column[0] = std::nan("");
+  }
+  EXPECT_FALSE(FirstRecordedDifference(all, less).has_value());
+
+  all.provenance.experiment_text = less.provenance.experiment_text = kAsked;
+  const auto lost = FirstRecordedDifference(all, less);
+  ASSERT_TRUE(lost.has_value());
+  EXPECT_EQ(lost->quantity, "numel of w_output");
+  EXPECT_EQ(lost->step, 2);
+  EXPECT_TRUE(FirstRecordedDifference(less, all).has_value());
+  EXPECT_FALSE(FirstRecordedDifference(less, less).has_value());
+
+  runlog::RunLog renamed = all;
+  renamed.tensors.names[1] = "u_output";
+  EXPECT_EQ(FirstRecordedDifference(all, renamed)->quantity,
+            "the presence of v_output");
+
+  less.provenance.experiment_text +=
+      "[other]\n[log]\nstatistics_tensors = [\"v*\"]\n";
+  EXPECT_FALSE(FirstRecordedDifference(all, less).has_value());
+}
+
+TEST(RecordedDifference, OfExtentsIsNoneToPassOver) {
+  runlog::RunLog other = Log();
+  other.eval.sequences = 2;
+  runlog::RunLog more = Log();
+  more.eval.sequences = 3;
+  more.eval.per_sequence_loss_nats.push_back(4.5);
+
+  const auto difference = FirstRecordedDifference(other, more);
+
+  ASSERT_TRUE(difference.has_value());
+  EXPECT_EQ(difference->quantity, "the number of sequences of loss_nats");
+  EXPECT_EQ(difference->baseline, 2);
+  EXPECT_EQ(difference->candidate, 3);
+}
+
 }  // namespace
 }  // namespace isoloss::compare

@@ -47,6 +47,21 @@ TEST(CompareRouting, OrderOfSlotsIsNoFlipButNoEqualityEither) {
   EXPECT_EQ(routing->equal, 3);
 }
 
+// A search of each choice among all others would take 10^12 steps.
+TEST(CompareRouting, TakesNoPairOfSlotsOfAToken) {
+  runlog::MoeColumns a;
+  a.step = {1};
+  a.layers = 1;
+  a.tokens = 1;
+  a.top_k = int64_t{1} << 21;
+  a.experts = a.top_k + 1;
+  for (int32_t i = 0; i < a.top_k; ++i) a.expert_ids.push_back(i);
+  runlog::MoeColumns b = a;
+  for (int32_t& expert : b.expert_ids) ++expert;
+
+  EXPECT_THAT(CompareRouting(a, b)->flips, ElementsAre(1));
+}
+
 TEST(CompareRouting, ADroppedSlotIsNoChoice) {
   auto b = Moe();
   b.expert_ids[0] = -1;

@@ -40,10 +40,7 @@ runlog::RunLog Log() {
   t.count = 5;
   t.names = {"a_weight", "a_activation", "a_output", "a_gradient", "a_wgrad"};
   t.digest = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-  for (const char* kind :
-       {"weight", "activation", "output", "gradient", "wgrad"}) {
-    testing::AddTensor({.module = "a", .kind = kind}, log.provenance.graph);
-  }
+  log.provenance.graph = testing::GemmGraph("a");
   t.statistics[runlog::kStat_numel] = std::vector<double>(10, 100);
   t.statistics[runlog::kStat_mean] = std::vector<double>(10, 1e-9);
   t.statistics[runlog::kStat_l2_norm] = std::vector<double>(10, 10);
@@ -281,13 +278,16 @@ TEST(TensorDivergence, ThePhaseOfATensorIsTheGraphs) {
     b.tensors.digest[3] = 99;
     return FindDivergence(a, b).first->phase;
   };
-  runlog::RunLog other = Log();
-  other.provenance.graph.tensors.phase[3] = "optimizer";
+  runlog::RunLog update = Log();
+  update.tensors.names[3] = "a_update";
+  runlog::RunLog damaged = Log();
+  damaged.provenance.graph.tensors.phase[3] = "optimizer";
   runlog::RunLog none = Log();
   none.provenance.graph = {};
 
   EXPECT_EQ(phase(Log(), Log()), Phase::kBackward);
-  EXPECT_EQ(phase(other, Log()), Phase::kOptimizer);
+  EXPECT_EQ(phase(update, update), Phase::kOptimizer);
+  EXPECT_EQ(phase(damaged, Log()), Phase::kBackward);
   EXPECT_EQ(phase(none, Log()), Phase::kBackward);
   EXPECT_FALSE(phase(none, none).has_value());
 }

@@ -368,6 +368,26 @@ const BadInput kWrongRecipe[] = {
     {"MixedArm",
      Spoil([](auto& log) { log.provenance.recipe = "mxfp8_floor"; }),
      Outcome::kInvalid, "declared_change", "but an arm has one recipe"},
+    {"MixedTable", Spoil([](auto& log) {
+       log.provenance.graph = testing::SampleGraph("e5m2");
+     }),
+     Outcome::kInvalid, "declared_change", "but an arm has one recipe"},
+    {"SameTableOfAnotherText", SpoilArm([](auto& log) {
+       log.provenance.graph = testing::SampleGraph("");
+       log.provenance.quantized_gemms_per_step = 0;
+       for (int64_t& count : log.steps.quantized_gemms) count = 0;
+     }),
+     Outcome::kFail, "declared_change",
+     "recipes bf16 and mxfp8_rceil give every GEMM the same formats"},
+    {"SameTextWithoutTables",
+     [](Runs& runs) {
+       for (auto& run : runs) {
+         run.log.provenance.graph = {};
+         run.log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";
+       }
+     },
+     Outcome::kFail, "declared_change",
+     "recipes bf16 and mxfp8_rceil give every GEMM the same formats"},
     {"MixedExchange",
      [](Runs& runs) {
        for (auto& run : runs) run.log.provenance.exchange = "flat";

@@ -242,6 +242,14 @@ TEST(JudgeRegression, GoesOnToTheMarginWhenBitsDiffer) {
 
 TEST(JudgeRegression, RefusesTwoRecipes) {
   EXPECT_EQ(JudgeRuns(HealthyRuns(), Regression()).outcome, Outcome::kInvalid);
+
+  // Of the same names and texts.
+  Runs runs = TwoVersions(0);
+  for (auto& run : runs) {
+    if (run.log.provenance.arm != "mxfp8") continue;
+    run.log.provenance.graph = testing::SampleGraph("e5m2");
+  }
+  EXPECT_EQ(JudgeRuns(runs, Regression()).outcome, Outcome::kInvalid);
 }
 
 TEST(JudgeRegression, RefusesTwoExchangesButNotALogThatNamesNone) {
@@ -273,6 +281,24 @@ TEST(Judge, TakesAnotherExchangeForTheDeclaredChange) {
   }
 
   EXPECT_EQ(JudgeRuns(runs).outcome, Outcome::kPass);
+}
+
+TEST(Judge, TakesOtherArithmeticOfTheSameFormatsForTheDeclaredChange) {
+  // As bf16 and fp32, neither of which quantises.
+  const auto outcome = [](const char* digest) {
+    Runs runs = HealthyRuns();
+    for (auto& run : runs) {
+      auto& p = run.log.provenance;
+      p.graph = testing::SampleGraph("");
+      p.numerics_digest = p.arm == "mxfp8" ? digest : "n0";
+      p.quantized_gemms_per_step = 0;
+      for (int64_t& count : run.log.steps.quantized_gemms) count = 0;
+    }
+    return JudgeRuns(runs).outcome;
+  };
+
+  EXPECT_EQ(outcome("n1"), Outcome::kPass);
+  EXPECT_EQ(outcome("n0"), Outcome::kFail);
 }
 
 // ---- order -----------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 
+#include "isoloss/gate/probe_completeness.h"
 #include "judged_runs.h"
 #include "sample_evidence.h"
 
@@ -271,6 +272,20 @@ TEST_P(BadProbeTest, IsInvalid) {
               ::testing::Contains(HasSubstr(GetParam().message)));
 }
 
+// With as many steps as rows, and as many tensors, a list of all that is absent
+// would take all memory.
+TEST_F(OracleTest, NamesOneAbsentTensorOfEachStep) {
+  for (std::string& name : probes_[0].log.tensors) name += "x";
+
+  int absent = 0;
+  for (const std::string& gap : ProbeGaps(probes_[0].log)) {
+    absent += gap.find(" has no row in step ") != std::string::npos ? 1 : 0;
+  }
+
+  // Eight cases of two steps and the evaluation.
+  EXPECT_EQ(absent, 8 * 2 + 1);
+}
+
 const BadProbe kBadProbes[] = {
     {"Empty",
      [](auto& log) {
@@ -295,7 +310,8 @@ const BadProbe kBadProbes[] = {
        }
      },
      "/routing has 0 rows in step 5 of case hot_row"},
-    {"TensorOnlyInOneCase", [](auto& log) { log.oracle.tensor[kHotRow] = 17; },
+    {"TensorOnlyInOneCase",
+     [](auto& log) { log.oracle.tensor[kHotRow] = kRowsOfStep; },
      "layers.0.wq_output has no row in step 3 of case hot_row"},
     {"NormNotProbed", [](auto& log) { log.tensors[12] = "x_output"; },
      "loss_output has no row in step 3 of case plain"},
@@ -326,7 +342,7 @@ const BadProbe kBadProbes[] = {
      "loss_mean has no row in step 3 of case plain"},
     {"BiasNotProbed", [](auto& log) { log.tensors[9] = "x"; },
      "layers.0.moe.router_expert_bias has no row in step 3 of case plain"},
-    {"NothingExchanged", [](auto& log) { log.oracle.tensor[5 * 34] = 2; },
+    {"NothingExchanged", [](auto& log) { log.oracle.tensor[5 * kHotRow] = 2; },
      "layers.0.moe.routed_experts_output has no row in step 3 of case "
      "exchange"},
     {"NoGraph", [](auto& log) { log.provenance.graph = {}; },

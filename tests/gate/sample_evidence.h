@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -157,7 +158,7 @@ inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
 }
 
 /// Rows of SampleProbe of a step, and the first one of case hot_row.
-inline constexpr size_t kRowsOfStep = 17;
+inline constexpr size_t kRowsOfStep = 26;
 inline constexpr size_t kHotRow = 2 * kRowsOfStep;
 
 /// A whole probe of a run, in which every element is as it should be. At step 3
@@ -165,6 +166,8 @@ inline constexpr size_t kHotRow = 2 * kRowsOfStep;
 /// with steps 3 and 4, all elements are equal.
 inline Probe SampleProbe(const compare::Run& run) {
   constexpr int64_t kRounded = 4;
+  // Their rows come from experts or go to them.
+  const std::set<int64_t> exchanged = {11, 18, 23, 24, 25};
   Probe probe;
   probe.file = fmt::format("probe_seed{}.h5", run.log.provenance.seed);
   runlog::ProbeLog& log = probe.log;
@@ -189,6 +192,15 @@ inline Probe SampleProbe(const compare::Run& run) {
                  "grad_norm",
                  "lr",
                  "layers.0.moe.router.gate_weight",
+                 "layers.0.moe.router.gate_activation",
+                 "layers.0.moe.router.gate_gradient",
+                 "layers.0.moe.router.gate_dgrad",
+                 "layers.0.moe.router.gate_wgrad",
+                 "layers.0.moe.router.gate_update",
+                 "layers.0.moe.router.gate_parameter",
+                 "layers.0.wq_activation",
+                 "layers.0.wq_gradient",
+                 "layers.0.moe.router.topk_weights_gradient",
                  "held_out_loss"};
   const auto& steps = run.log.steps;
   for (size_t i = 0; i < steps.step.size(); ++i) {
@@ -201,7 +213,7 @@ inline Probe SampleProbe(const compare::Run& run) {
         log.cases[static_cast<size_t>(probe_case)] == "exchange";
     for (const int64_t step : {3, 4}) {
       for (int64_t tensor = 0; tensor < int64_t{kRowsOfStep}; ++tensor) {
-        if (exchange && tensor != 11) continue;
+        if (exchange && !exchanged.contains(tensor)) continue;
         runlog::OracleRow row = SampleRow(probe_case, step, tensor);
         if (probe_case < 2 && step == 3 && tensor < kRounded) {
           const bool fp32 = tensor == 2;
@@ -222,7 +234,7 @@ inline Probe SampleProbe(const compare::Run& run) {
                           .other = 0});
     }
   }
-  log.oracle.Append(SampleRow(8, 4, 17));
+  log.oracle.Append(SampleRow(8, 4, kRowsOfStep));
   return probe;
 }
 

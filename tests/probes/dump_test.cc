@@ -222,14 +222,11 @@ TensorDump Sample() {
   operand.codes_columnwise = {6, 5, 4, 3, 2, 1};
   operand.scales_columnwise = {1, 2, 3};
   DumpedTensor empty = {
-      .name = "none_dgrad", .module = "none", .kind = "dgrad", .cols = 5};
-  TensorDump dump = {
-      .run = "run", .step = 7, .tensors = {plain, operand, empty}};
-  for (const DumpedTensor& tensor : dump.tensors) {
-    testing::AddTensor({.module = tensor.module, .kind = tensor.kind},
-                       dump.graph);
-  }
-  return dump;
+      .name = "a.b_dgrad", .module = "a.b", .kind = "dgrad", .cols = 5};
+  return {.run = "run",
+          .step = 7,
+          .tensors = {plain, operand, empty},
+          .graph = testing::GemmGraph("a.b")};
 }
 
 TEST_F(DumpTest, ReadsWhatWasWritten) {
@@ -267,7 +264,7 @@ TEST_F(DumpTest, RefusesAGraphThatDoesNotKnowItsTensors) {
   refused([](auto& dump) { dump.graph = {}; });
   refused([](auto& dump) { dump.tensors[1].kind = "wgrad"; });
   refused([](auto& dump) { dump.graph.tensors.phase[0] = "later"; });
-  refused([](auto& dump) { dump.graph.tensors.name[0] = "a.b_weight"; });
+  refused([](auto& dump) { dump.graph.tensors.name[0] = "a.b_output"; });
   for (const int64_t place : {int64_t{-1}, int64_t{0}, int64_t{3}}) {
     refused([place](auto& dump) {
       dump.graph.inputs = {.tensor = {0}, .input = {place}};

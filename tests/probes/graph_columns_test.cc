@@ -24,6 +24,76 @@ TEST(GraphColumns, AreWhole) {
   config.tied_embeddings = true;
   config.num_shared_experts = 0;
   EXPECT_EQ(WrongGraph(ColumnsFor(config, "mxfp8_rceil")), "");
+  config.q_lora_rank = config.q_lora_rank == 0 ? 16 : 0;
+  EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
+  config.n_dense_layers = 0;
+  EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
+  config.n_dense_layers = config.n_layers = 1;
+  EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
+}
+
+/// Whether a row of it goes from tokens to experts or back.
+bool CarriesRows(const runlog::ModelGraph& graph, size_t input) {
+  const auto rows_of = [&](int64_t tensor) {
+    return graph.tensors.rows_of[static_cast<size_t>(tensor)];
+  };
+  const std::string to = rows_of(graph.inputs.tensor[input]);
+  const std::string from = rows_of(graph.inputs.input[input]);
+  return to != from && to != "parameter" && from != "parameter";
+}
+
+TEST(GraphColumns, NoRowThatAnExchangeCarriesCanBeMissing) {
+  const runlog::ModelGraph whole = ColumnsFor(testing::SmallConfig(), "bf16");
+  int dropped = 0;
+  for (size_t i = 0; i < whole.inputs.tensor.size(); ++i) {
+    // The gradient of what comes back has another input of the kind.
+    const auto reader = static_cast<size_t>(whole.inputs.tensor[i]);
+    if (!CarriesRows(whole, i) ||
+        whole.tensors.name[reader].ends_with("w2_gradient")) {
+      continue;
+    }
+    runlog::ModelGraph graph = whole;
+    const auto at = static_cast<ptrdiff_t>(i);
+    graph.inputs.tensor.erase(graph.inputs.tensor.begin() + at);
+    graph.inputs.input.erase(graph.inputs.input.begin() + at);
+    EXPECT_NE(WrongGraph(graph), "") << whole.tensors.name[reader];
+    ++dropped;
+  }
+  EXPECT_GT(dropped, 0);
+}
+
+TEST(GraphColumns, NoTensorOfASiteParameterOrRouterCanBeMissing) {
+  const runlog::ModelGraph whole = ColumnsFor(testing::SmallConfig(), "bf16");
+  const runlog::GraphColumns& all = whole.tensors;
+  for (size_t gone = 0; gone < all.name.size(); ++gone) {
+    if (all.site[gone].empty() && all.parameter[gone].empty() &&
+        all.moe[gone].empty()) {
+      continue;
+    }
+    runlog::ModelGraph graph = whole;
+    const auto drop = [](auto& column, size_t at) {
+      column.erase(column.begin() + static_cast<ptrdiff_t>(at));
+    };
+    auto& t = graph.tensors;
+    for (auto* texts : {&t.name, &t.module, &t.kind, &t.phase, &t.parameter,
+                        &t.site, &t.moe, &t.rows_of}) {
+      drop(*texts, gone);
+    }
+    drop(t.rows, gone);
+    drop(t.columns, gone);
+    drop(t.initial_std, gone);
+    drop(t.initial_cut, gone);
+    const auto place = static_cast<int64_t>(gone);
+    graph.inputs = {};
+    for (size_t i = 0; i < whole.inputs.tensor.size(); ++i) {
+      const int64_t to = whole.inputs.tensor[i];
+      const int64_t from = whole.inputs.input[i];
+      if (to == place || from == place) continue;
+      graph.inputs.tensor.push_back(to - (to > place ? 1 : 0));
+      graph.inputs.input.push_back(from - (from > place ? 1 : 0));
+    }
+    EXPECT_NE(WrongGraph(graph), "") << all.name[gone];
+  }
 }
 
 TEST(GraphColumns, SayWhatATensorIs) {

@@ -49,6 +49,11 @@ TEST(DumpText, SaysWhatIsLeftOutAndWhy) {
               AllOf(HasSubstr("Left out of layers.1.moe: expert_ids of 3"),
                     HasSubstr("layers.1.moe.routed_experts_output")));
 
+  growth.unmeasured = "two models";
+  EXPECT_EQ(RenderErrorGrowth(growth),
+            "Errors of operations are not measured: two models\n");
+  growth.unmeasured.clear();
+
   growth.left_out[0].rows = false;
   EXPECT_THAT(RenderErrorGrowth(growth), Not(HasSubstr("other tokens")));
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 
@@ -71,17 +72,40 @@ TEST_P(DamagedGraphTest, IsNamedAndKnowsNoTensor) {
   EXPECT_FALSE(GraphIndex(graph).Find("layers.0.wq_weight").has_value());
 }
 
+size_t Place(const ModelGraph& graph, const std::string& name) {
+  return static_cast<size_t>(std::ranges::find(graph.tensors.name, name) -
+                             graph.tensors.name.begin());
+}
+
+/// Of input number `input` of a tensor.
+size_t InputRow(const ModelGraph& graph, const std::string& name,
+                size_t input) {
+  const auto place = static_cast<int64_t>(Place(graph, name));
+  const auto& tensors = graph.inputs.tensor;
+  return static_cast<size_t>(std::ranges::find(tensors, place) -
+                             tensors.begin()) +
+         input;
+}
+
+std::function<void(ModelGraph&)> DropInput(const char* name, size_t input) {
+  return [=](ModelGraph& graph) {
+    const auto row = static_cast<ptrdiff_t>(InputRow(graph, name, input));
+    graph.inputs.tensor.erase(graph.inputs.tensor.begin() + row);
+    graph.inputs.input.erase(graph.inputs.input.begin() + row);
+  };
+}
+
 const Damage kDamages[] = {
     {"ShortColumn", [](auto& g) { g.tensors.moe.pop_back(); },
-     "/graph/moe has 12 values, but /graph/name has 13"},
+     "/graph/moe has 21 values, but /graph/name has 22"},
     {"ShortInputs", [](auto& g) { g.inputs.input.pop_back(); },
      "/graph_inputs/input has"},
     {"TwoNames",
      [](auto& g) {
        g.tensors.name[3] = g.tensors.name[2];
-       g.tensors.module[3] = g.tensors.module[2];
+       g.tensors.kind[3] = g.tensors.kind[2];
      },
-     "/graph has in row 3 name"},
+     "/graph has in row 3 name `layers.0.moe.router.gate_activation`"},
     {"NameOfAnotherKind", [](auto& g) { g.tensors.kind[2] = "dgrad"; },
      "the name must be <module>_<kind>"},
     {"UnknownPhase", [](auto& g) { g.tensors.phase[1] = "later"; },
@@ -92,18 +116,76 @@ const Damage kDamages[] = {
      "has in row 0 0 rows"},
     {"WeightWithoutParameter", [](auto& g) { g.tensors.parameter[0] = ""; },
      "the number of rows and the parameter"},
-    {"ChoiceWithoutLayer", [](auto& g) { g.tensors.moe[4] = ""; },
+    {"ChoiceWithoutLayer", [](auto& g) { g.tensors.moe[5] = ""; },
      "without a MoE layer"},
-    {"InputBehind", [](auto& g) { g.inputs.input[0] = 13; }, "input 13"},
+    {"InputBehind", [](auto& g) { g.inputs.input[0] = 22; }, "input 22"},
     {"InputBefore", [](auto& g) { g.inputs.input[0] = -1; }, "input -1"},
     {"InputOfItself", [](auto& g) { g.inputs.input[0] = g.inputs.tensor[0]; },
-     "two"},
-    {"TensorBehind", [](auto& g) { g.inputs.tensor.back() = 13; },
-     "of tensor 13"},
-    {"NotAscending", [](auto& g) { g.inputs.tensor[0] = 12; },
+     "places in the 22 rows"},
+    {"TensorBehind", [](auto& g) { g.inputs.tensor.back() = 22; },
+     "of tensor 22"},
+    {"NotAscending", [](auto& g) { g.inputs.tensor[0] = 21; },
      "tensors must ascend"},
     {"SiteTwice", [](auto& g) { g.recipe.site[1] = g.recipe.site[0]; },
      "/recipe has 2 sites, 1 different ones"},
+    {"InputLater", [](auto& g) { g.inputs.input[0] = 3; }, "what comes later"},
+    {"KindOfAnotherPhase", [](auto& g) { g.tensors.phase[2] = "backward"; },
+     "phase `backward`"},
+    {"RowsOfAnotherKind", [](auto& g) { g.tensors.rows_of[2] = "parameter"; },
+     "rows_of `parameter` of kind `activation`"},
+    {"WeightFromSomething",
+     [](auto& g) {
+       g.inputs.tensor.insert(g.inputs.tensor.begin(), 1);
+       g.inputs.input.insert(g.inputs.input.begin(), 0);
+     },
+     "has 1 inputs of `layers.0.moe.router.gate_weight`"},
+    {"ActivationFromNothing", DropInput("layers.0.wq_activation", 0),
+     "has 0 inputs of `layers.0.wq_activation`"},
+    {"ChoiceFromNothing", DropInput("layers.0.moe.router_expert_ids", 0),
+     "has 0 inputs of `layers.0.moe.router_expert_ids`"},
+    {"ChoiceFromTwo",
+     [](auto& g) {
+       const auto place = std::ranges::find(g.inputs.tensor, 5);
+       g.inputs.input.insert(
+           g.inputs.input.begin() + (place - g.inputs.tensor.begin()), 3);
+       g.inputs.tensor.insert(place, 5);
+     },
+     "has 2 inputs of `layers.0.moe.router_expert_ids`"},
+    {"RowsDoNotReturn", DropInput("layers.0.moe.routed_experts_output", 0),
+     "lacks a tensor that reads `layers.0.wq_output`"},
+    {"GradientWithoutExperts",
+     DropInput("layers.0.moe.router.topk_weights_gradient", 1),
+     "lacks a tensor that reads `layers.0.wq_output`"},
+    {"GradientOfRowsIsLost", DropInput("layers.0.moe.router.gate_gradient", 1),
+     "lacks a tensor that reads `layers.0.wq_dgrad`"},
+    {"TwoLosses", DropInput("layers.0.moe.routed_experts_output", 1),
+     "has 2 outputs that nothing reads"},
+    {"OutputWithoutWeight", DropInput("layers.0.wq_output", 1),
+     "the output of site `layers.0.wq` reads its weight"},
+    {"DgradWithoutGradient", DropInput("layers.0.wq_dgrad", 0),
+     "the dgrad of site `layers.0.wq` reads its gradient"},
+    {"WgradWithoutActivation", DropInput("layers.0.wq_wgrad", 1),
+     "the wgrad of site `layers.0.wq` reads its activation"},
+    {"UpdateOfAnother",
+     [](auto& g) { g.inputs.input[InputRow(g, "layers.0.wq_update", 0)] = 14; },
+     "lacks a tensor that reads `layers.0.wq_wgrad`"},
+    {"SiteWithoutGradient",
+     [](auto& g) { g.tensors.site[Place(g, "layers.0.wq_gradient")] = ""; },
+     "/graph has no gradient of site `layers.0.wq`"},
+    {"SiteOfTwoOutputs", [](auto& g) { g.tensors.site[10] = "layers.0.wq"; },
+     "kind `output` of site `layers.0.wq`"},
+    {"SiteOfAChoice", [](auto& g) { g.tensors.site[5] = "layers.0.wq"; },
+     "kind `expert_ids` of site `layers.0.wq`"},
+    {"TwoParameters",
+     [](auto& g) {
+       g.tensors.parameter[Place(g, "layers.0.wq_update")] = "other";
+     },
+     "/graph has no weight of parameter `other`"},
+    {"GradientOfAnotherExtent",
+     [](auto& g) { g.tensors.rows[Place(g, "layers.0.wq_wgrad")] = 1; },
+     "name `layers.0.wq_wgrad` with 1 x 100 values"},
+    {"TwoChoices", [](auto& g) { g.tensors.moe[6] = "layers.1.moe"; },
+     "/graph has 0 output of tokens of MoE layer `layers.0.moe`"},
     {"NoRecipe", [](auto& g) { g.recipe = {}; }, "/recipe has 0 sites"},
 };
 

@@ -157,7 +157,7 @@ bool LogComparison::OneExperiment() const {
 
 bool LogComparison::Equal() const {
   const bool curves_equal = options.tolerance || !curves;
-  return curves_equal && !report.first &&
+  return curves_equal && !report.first && report.other_extents.empty() &&
          a->log.steps.step.size() == b->log.steps.step.size();
 }
 
@@ -219,6 +219,7 @@ report::Json ComparisonJson(const LogComparison& comparison) {
   json["tensors_only_b"] = report.tensors_only_b;
   json["parameters_only_a"] = report.parameters_only_a;
   json["parameters_only_b"] = report.parameters_only_b;
+  json["other_extents"] = report.other_extents;
   json["largest_parameter_differences"] = LargestJson(comparison.parameters);
   json["largest_tensor_differences"] = LargestJson(comparison.tensors);
   json["routing"] = RoutingJson(comparison.routing);

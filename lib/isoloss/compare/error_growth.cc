@@ -8,7 +8,6 @@
 #include <set>
 #include <span>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "isoloss/compare/dump_difference.h"
@@ -24,6 +23,8 @@ using runlog::SharedName;
 using runlog::TensorDump;
 
 constexpr std::string_view kExpertIds = "expert_ids";
+/// Operations of full dumps read up to six tensors.
+constexpr size_t kInputs = 16;
 
 /// A tensor of both dumps.
 struct Pair {
@@ -59,6 +60,22 @@ bool ByAdded(const OperationError& x, const OperationError& y) {
 
 bool IsOptimizers(const DumpedTensor& tensor) {
   return tensor.kind == "parameter" || tensor.kind == "update";
+}
+
+/// Whether tensors are, and are computed from, the same; "" if so.
+std::string GraphDifference(const runlog::ModelGraph& a,
+                            const runlog::ModelGraph& b) {
+  const runlog::GraphColumns& of_a = a.tensors;
+  const runlog::GraphColumns& of_b = b.tensors;
+  if (of_a.name == of_b.name && of_a.moe == of_b.moe &&
+      of_a.rows_of == of_b.rows_of && a.inputs == b.inputs) {
+    return "";
+  }
+  return fmt::format(
+      "/graph of A has {} tensors with {} inputs, and that of B {} with {}, "
+      "which are not the same",
+      of_a.name.size(), a.inputs.tensor.size(), of_b.name.size(),
+      b.inputs.tensor.size());
 }
 
 /// Which tensors have rows of other tokens in A and B.
@@ -149,17 +166,33 @@ struct Measured {
   double error;
 };
 
+/// What a tensor is computed from, as far as dumps hold it.
+struct Origin {
+  bool known = false;           ///< false: something leads to no tensor of them
+  double error = 0;             ///< the largest of all
+  std::vector<size_t> tensors;  ///< the first of them, each once
+};
+
 class Growth {
  public:
   Growth(const TensorDump& a, const TensorDump& b)
-      : pairs_(PairsOf(a, b)), graph_(a.graph), routing_(pairs_, graph_) {
+      : pairs_(PairsOf(a, b)),
+        graph_(a.graph),
+        routing_(pairs_, graph_),
+        measured_(a.graph.tensors.name.size()),
+        origins_(measured_.size()) {
     for (const Pair& pair : pairs_) {
       if (!pair.SameShape() || pair.a->kind == kExpertIds ||
           routing_.LeavesOut(*pair.a)) {
         continue;
       }
-      places_[pair.a->name] = tensors_.size();
+      const auto place = graph_.Find(pair.a->name);
+      if (place) measured_[*place] = tensors_.size();
       tensors_.push_back({pair.a, RelativeL2(pair.a->values, pair.b->values)});
+    }
+    // What is read stands before what reads it.
+    for (size_t place = 0; place < origins_.size(); ++place) {
+      if (!measured_[place]) origins_[place] = OriginOf(place);
     }
   }
 
@@ -167,20 +200,20 @@ class Growth {
     ErrorGrowth growth;
     growth.left_out = routing_.left_out;
     bool any_before = false;
-    for (size_t i = 0; i < tensors_.size(); ++i) {
-      const DumpedTensor& tensor = *tensors_[i].tensor;
+    for (const Measured& measured : tensors_) {
+      const DumpedTensor& tensor = *measured.tensor;
       const bool optimizers = IsOptimizers(tensor);
-      auto operation = tensor.kind == "weight" ? std::nullopt : Operation(i);
+      auto operation =
+          tensor.kind == "weight" ? std::nullopt : Operation(measured);
       if (operation) {
-        if (!growth.first_source && !operation->inputs.empty() &&
-            operation->input_error == 0 && operation->error != 0 &&
-            !(optimizers && any_before)) {
+        if (!growth.first_source && operation->input_error == 0 &&
+            operation->error != 0 && !(optimizers && any_before)) {
           growth.first_source = operation;
         }
         (optimizers ? growth.optimizer : growth.operations)
             .push_back(std::move(*operation));
       }
-      any_before = any_before || tensors_[i].error != 0;
+      any_before = any_before || measured.error != 0;
     }
     std::ranges::stable_sort(growth.operations, ByAdded);
     std::ranges::stable_sort(growth.optimizer, ByAdded);
@@ -189,19 +222,17 @@ class Growth {
 
  private:
   /// Empty if what it reads is not in the dumps.
-  std::optional<OperationError> Operation(size_t place) const {
-    const Measured& result = tensors_[place];
-    const auto inputs = Inputs(place);
-    if (!inputs) return std::nullopt;
+  std::optional<OperationError> Operation(const Measured& result) const {
+    const auto place = graph_.Find(result.tensor->name);
+    const Origin origin = place ? OriginOf(*place) : Origin();
+    if (!origin.known) return std::nullopt;
     OperationError operation;
     operation.result = result.tensor->name;
     operation.order = result.tensor->order;
     operation.error = result.error;
-    for (const size_t input : *inputs) {
+    operation.input_error = origin.error;
+    for (const size_t input : origin.tensors) {
       operation.inputs.push_back(tensors_[input].tensor->name);
-      if (Larger(tensors_[input].error, operation.input_error)) {
-        operation.input_error = tensors_[input].error;
-      }
     }
     const double in = operation.input_error;
     if (result.error != 0 || in != 0) {
@@ -213,59 +244,50 @@ class Growth {
     return operation;
   }
 
-  /// The tensors that the operation reads; for one that can't be compared,
-  /// those that it is computed from. None if one of them leads to no tensor;
-  /// weights that are missing are no loss.
-  std::optional<std::vector<size_t>> Inputs(size_t place) const {
-    const auto result = graph_.Find(tensors_[place].tensor->name);
-    if (!result) return std::nullopt;
-    std::vector<size_t> inputs;
-    std::set<int64_t> seen = {static_cast<int64_t>(*result)};
-    std::vector<int64_t> open = {static_cast<int64_t>(*result)};
-    while (!open.empty()) {
-      const auto read = graph_.InputsOf(static_cast<size_t>(open.back()));
-      open.pop_back();
-      // Weights alone lead nowhere: what they meet is what is missing.
-      const bool leads = std::ranges::any_of(read, [&](int64_t input) {
-        return !IsWeight(input) || places_.contains(NameOf(input));
-      });
-      if (!leads) return std::nullopt;
-      for (size_t i = read.size(); i-- > 0;) {
-        if (!seen.insert(read[i]).second) continue;
-        open.push_back(read[i]);
-      }
-      while (!open.empty() && IsEnd(open.back())) {
-        const auto found = places_.find(NameOf(open.back()));
-        if (found != places_.end()) inputs.push_back(found->second);
-        open.pop_back();
+  /// Of the tensors that the operation reads; for one that can't be compared,
+  /// of those that it is computed from. Weights that are missing are no loss,
+  /// but alone they lead nowhere: what they meet is what is missing.
+  Origin OriginOf(size_t place) const {
+    Origin origin;
+    for (const int64_t read : graph_.InputsOf(place)) {
+      const auto input = static_cast<size_t>(read);
+      if (measured_[input]) {
+        const size_t tensor = *measured_[input];
+        Add({true, tensors_[tensor].error, {tensor}}, origin);
+      } else if (graph_.tensors().kind[input] != "weight") {
+        if (!origins_[input].known) return {};
+        Add(origins_[input], origin);
       }
     }
-    if (inputs.empty()) return std::nullopt;
-    return inputs;
+    return origin;
   }
 
-  const std::string& NameOf(int64_t tensor) const {
-    return graph_.tensors().name[static_cast<size_t>(tensor)];
-  }
-  bool IsWeight(int64_t tensor) const {
-    return graph_.tensors().kind[static_cast<size_t>(tensor)] == "weight";
-  }
-  /// Whether nothing behind it is looked for.
-  bool IsEnd(int64_t tensor) const {
-    return IsWeight(tensor) || places_.contains(NameOf(tensor));
+  static void Add(const Origin& of, Origin& origin) {
+    origin.known = true;
+    if (Larger(of.error, origin.error)) origin.error = of.error;
+    for (const size_t tensor : of.tensors) {
+      if (origin.tensors.size() < kInputs &&
+          std::ranges::count(origin.tensors, tensor) == 0) {
+        origin.tensors.push_back(tensor);
+      }
+    }
   }
 
   std::vector<Pair> pairs_;
   GraphIndex graph_;
   RoutingCheck routing_;
   std::vector<Measured> tensors_;
-  std::unordered_map<std::string, size_t> places_;
+  // By place in the graph.
+  std::vector<std::optional<size_t>> measured_;  ///< place in tensors_
+  std::vector<Origin> origins_;  ///< of those that are not measured
 };
 
 }  // namespace
 
 ErrorGrowth MeasureErrorGrowth(const TensorDump& a, const TensorDump& b) {
-  return Growth(a, b).Measure();
+  ErrorGrowth unmeasured;
+  unmeasured.unmeasured = GraphDifference(a.graph, b.graph);
+  return unmeasured.unmeasured.empty() ? Growth(a, b).Measure() : unmeasured;
 }
 
 }  // namespace isoloss::compare

@@ -70,6 +70,20 @@ std::optional<Divergence> FirstRecordedDifference(
 }
 
 std::optional<Divergence> FirstRecordedDifference(const SharedColumns& shared) {
+  for (const auto* column : shared.OtherExtents()) {
+    if (!IsRecordedAlike(column->field()) || column->rows.empty()) continue;
+    return Divergence{column->rows.front().step,
+                      fmt::format("the number of {} of {}", column->extents->of,
+                                  column->quantity()),
+                      static_cast<double>(column->extents->a),
+                      static_cast<double>(column->extents->b)};
+  }
+  const runlog::SharedGroup& tensors = shared.group("tensors");
+  if (tensors.same_statistics && !tensors.rows.empty() &&
+      !tensors.names.only_a.empty()) {
+    return Divergence{tensors.rows.front().step,
+                      "the presence of " + tensors.names.only_a.front(), 1, 0};
+  }
   for (const auto* column : shared.Comparable()) {
     if (!IsRecordedAlike(column->field())) continue;
     for (const runlog::SharedRow& row : column->rows) {

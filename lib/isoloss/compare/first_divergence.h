@@ -38,8 +38,12 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 /// since mathematical libraries and orders of summation differ. Digests,
 /// expert_ids and what the exchange carried (runlog::Scope) are not compared:
 /// the sign of a zero, the order of slots or the transport changes them.
-/// Special  NaN equals NaN. What only one log recorded is not compared; nor are
-///          rows that travelled over another mesh or exchange.
+/// Columns of other extents differ before all others.
+/// Special  NaN equals NaN. What only one log recorded is not compared; but if
+///          both runs were asked for the same statistics of tensors, one that
+///          only one log has is a difference, and so is a tensor that the
+///          candidate does not name. Rows that travelled over another mesh or
+///          exchange are not compared.
 std::optional<Divergence> FirstRecordedDifference(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate);
 std::optional<Divergence> FirstRecordedDifference(

@@ -88,8 +88,8 @@ std::string Cell(const auto& column, size_t row, Format&& format) {
 /// Digest of the digests in the row of `step`; "-" if it has none.
 std::string RowDigest(const std::vector<int64_t>& steps, int64_t step,
                       const std::vector<int64_t>& values) {
-  const auto found = std::ranges::find(steps, step);
-  if (found == steps.end() || values.empty()) return "-";
+  const auto found = std::ranges::lower_bound(steps, step);
+  if (found == steps.end() || *found != step || values.empty()) return "-";
   const size_t width = values.size() / steps.size();
   const auto row = static_cast<size_t>(found - steps.begin());
   const auto digests = std::span(values).subspan(row * width, width);

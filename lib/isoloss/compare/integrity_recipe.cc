@@ -50,15 +50,26 @@ namespace {
 
 // ---- declared_change -------------------------------------------------------
 
-bool SameRecipe(const Run& a, const Run& b) {
-  return a.log.provenance.recipe == b.log.provenance.recipe &&
-         a.log.provenance.resolved_recipe == b.log.provenance.resolved_recipe;
+/// Whether the GEMMs of both get the same: by /recipe, by which the judge knows
+/// what ran; by the text in logs of layouts before it.
+bool SameFormats(const runlog::Provenance& a, const runlog::Provenance& b) {
+  if (!a.graph.empty() && !b.graph.empty()) {
+    return a.graph.recipe == b.graph.recipe;
+  }
+  return a.resolved_recipe == b.resolved_recipe;
 }
 
-/// Whether two recipes, whatever their names, come to the same.
-bool SameGemms(const Run& a, const Run& b) {
-  const std::string& resolved = a.log.provenance.resolved_recipe;
-  return !resolved.empty() && resolved == b.log.provenance.resolved_recipe;
+bool SameRecipe(const Run& a, const Run& b) {
+  return a.log.provenance.recipe == b.log.provenance.recipe &&
+         SameFormats(a.log.provenance, b.log.provenance);
+}
+
+/// Whether two recipes, whatever their names, come to the same. Formats do not
+/// tell bf16 from fp32, which quantise nothing; what the program computes does.
+bool SameArithmetic(const Run& a, const Run& b) {
+  return !a.log.provenance.resolved_recipe.empty() &&
+         SameFormats(a.log.provenance, b.log.provenance) &&
+         a.log.provenance.numerics_digest == b.log.provenance.numerics_digest;
 }
 
 /// Logs of schema version 1 do not name their exchange, which had no options.
@@ -115,7 +126,8 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
     return findings;
   }
   if (SameExchange(baseline, candidate) &&
-      (SameRecipe(baseline, candidate) || SameGemms(baseline, candidate))) {
+      (SameRecipe(baseline, candidate) ||
+       SameArithmetic(baseline, candidate))) {
     Report(findings, Severity::kBad,
            "arms {} and {} are identical: recipes {} and {} give every GEMM "
            "the same formats and rows travel in the same way, but a precision "

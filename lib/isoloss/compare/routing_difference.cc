@@ -22,10 +22,13 @@ Experts ExpertsOf(const MoeColumns& moe, size_t row, size_t layer) {
 
 int64_t CountFlips(Experts a, Experts b, size_t slots) {
   int64_t flips = 0;
+  std::vector<int32_t> chosen(slots);
   for (size_t first = 0; first < b.size(); first += slots) {
-    const Experts chosen = a.subspan(first, slots);
+    std::ranges::copy(a.subspan(first, slots), chosen.begin());
+    std::ranges::sort(chosen);
     for (const int32_t expert : b.subspan(first, slots)) {
-      if (expert >= 0 && std::ranges::count(chosen, expert) == 0) ++flips;
+      const bool found = std::ranges::binary_search(chosen, expert);
+      if (expert >= 0 && !found) ++flips;
     }
   }
   return flips;

@@ -192,6 +192,12 @@ DivergenceReport FindDivergence(const SharedColumns& shared,
   report.tensors_only_b = tensors.names.only_b;
   report.parameters_only_a = parameters.names.only_a;
   report.parameters_only_b = parameters.names.only_b;
+  for (const SharedColumn* column : shared.OtherExtents()) {
+    if (!TurnOf(*column, exact)) continue;
+    report.other_extents.push_back(
+        fmt::format("/{}/{}: {}", column->group->a.name, column->field().name,
+                    column->extents->Text()));
+  }
   const runlog::Rule rule = {.tolerance = options.tolerance,
                              .where_both_quantize = !exact};
   auto found = FirstInSteps(steps, bands, rule);

@@ -61,6 +61,8 @@ struct DivergenceReport {
   std::vector<std::string> tensors_only_b;
   std::vector<std::string> parameters_only_a;
   std::vector<std::string> parameters_only_b;
+  /// Columns that were not compared: "/moe/expert_bias: 5 against 6 experts".
+  std::vector<std::string> other_extents;
 
   /// Could the first difference be in a tensor of an earlier operation than
   /// the one named, because not all tensors of that step, or of those since
@@ -76,7 +78,7 @@ struct DivergenceReport {
 /// if nothing of these differs, evaluations: they are of forward passes of
 /// their own, one of them before step 1. What one log lacks is passed over, as
 /// is what travelled over another mesh or exchange; names that only one log has
-/// are listed.
+/// and columns of other extents are listed.
 ///
 /// Bounded statistics are l2_norm, mean, cur_amax, std and, along rows and
 /// columns, if both logs have it, the quantisation's: mse, underflows% and
@@ -86,7 +88,8 @@ struct DivergenceReport {
 /// Special  exact: NaN equals a NaN of the same bits, -0 differs from +0.
 ///          bounded: NaN and infinities agree only with their like.
 ///          A tensor without a digest in one log only differs. One without
-///          statistics at a step (`numel` is NaN) is passed over there.
+///          statistics at a step (`numel` is NaN) is passed over there, unless
+///          both runs were asked for the same statistics.
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options = {});

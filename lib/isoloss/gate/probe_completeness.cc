@@ -128,7 +128,9 @@ void ReportListedWithoutRows(const ProbeLog& log, Findings& findings) {
   }
 }
 
-/// Each step of each case compares what the model computes there.
+/// Each step of each case compares what the model computes there. The first
+/// that it lacks is enough: a log may lack as many as it has rows times
+/// tensors.
 void ReportMissingRows(const ProbeLog& log, const Steps& steps,
                        const DueTensors& due, Findings& findings) {
   for (const auto& [place, rows] : steps) {
@@ -139,6 +141,7 @@ void ReportMissingRows(const ProbeLog& log, const Steps& steps,
       if (compared.contains(name)) continue;
       findings.push_back(fmt::format("{} has no row in step {} of case {}",
                                      name, place.second, probe_case));
+      break;
     }
   }
 }

@@ -9,24 +9,6 @@
 namespace isoloss::probes {
 namespace {
 
-std::string_view PhaseOf(model::TensorKind kind) {
-  switch (kind) {
-    case model::TensorKind::kWeight:
-    case model::TensorKind::kActivation:
-    case model::TensorKind::kOutput:
-    case model::TensorKind::kExpertIds:
-      return "forward";
-    case model::TensorKind::kGradient:
-    case model::TensorKind::kDgrad:
-    case model::TensorKind::kWgrad:
-      return "backward";
-    case model::TensorKind::kParameter:
-    case model::TensorKind::kUpdate:
-      return "optimizer";
-  }
-  return "";
-}
-
 /// Of operands that were quantised before.
 const std::string kAgain = "again·";
 
@@ -36,7 +18,7 @@ void AppendTensor(const model::GraphTensor& tensor,
   columns.name.push_back(tensor.Name());
   columns.module.push_back(tensor.module);
   columns.kind.emplace_back(model::TensorKindName(tensor.kind));
-  columns.phase.emplace_back(PhaseOf(tensor.kind));
+  columns.phase.emplace_back(runlog::PhaseOfKind(columns.kind.back()));
   columns.parameter.push_back(tensor.parameter);
   columns.site.push_back(tensor.site);
   columns.moe.push_back(tensor.moe);

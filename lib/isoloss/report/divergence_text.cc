@@ -85,8 +85,8 @@ std::string RenderDivergence(const DivergenceReport& report,
     text += LoggedText(report);
   } else {
     text += fmt::format(
-        "No difference: all that both logs hold of {} common "
-        "steps is {}\n",
+        "{} that both logs hold of {} common steps is {}\n",
+        report.other_extents.empty() ? "No difference: all" : "All else",
         report.steps, bound);
     text +=
         report.tensor_steps.empty()
@@ -94,6 +94,10 @@ std::string RenderDivergence(const DivergenceReport& report,
             : fmt::format("  Tensors were compared at {} {}.\n",
                           report.tensor_steps.size() == 1 ? "step" : "steps",
                           ListText(report.tensor_steps));
+  }
+  if (!report.other_extents.empty()) {
+    text += fmt::format("Not compared, because extents differ: {}\n",
+                        ListText(report.other_extents));
   }
   AppendOnly("tensors", "A", report.tensors_only_a, text);
   AppendOnly("tensors", "B", report.tensors_only_b, text);

@@ -106,6 +106,7 @@ Json DumpComparisonJson(const runlog::TensorDump& a,
             {"tensors", Json::array()},
             {"first_source", nullptr},
             {"left_out", Json::array()},
+            {"unmeasured", growth.unmeasured},
             {"operations", Json::array()},
             {"optimizer_operations", Json::array()},
             {"operands", Json::array()}};

@@ -234,6 +234,10 @@ std::string RenderDumpDifference(const compare::DumpDifference& difference) {
 }
 
 std::string RenderErrorGrowth(const compare::ErrorGrowth& growth) {
+  if (!growth.unmeasured.empty()) {
+    return fmt::format("Errors of operations are not measured: {}\n",
+                       growth.unmeasured);
+  }
   std::string text;
   if (growth.first_source) {
     const compare::OperationError& first = *growth.first_source;

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -14,14 +17,49 @@
 namespace isoloss::runlog {
 namespace {
 
-constexpr std::string_view kKinds[] = {"weight",   "activation", "output",
-                                       "gradient", "dgrad",      "wgrad",
-                                       "update",   "parameter",  "expert_ids"};
-constexpr std::string_view kPhases[] = {"forward", "backward", "optimizer"};
+/// What holds for all tensors of a kind.
+struct Kind {
+  std::string_view name;
+  std::string_view phase;
+  bool of_parameter;  ///< whether its rows are a parameter's
+  size_t least_inputs;
+  size_t most_inputs;
+};
+constexpr size_t kAny = std::numeric_limits<size_t>::max();
+constexpr Kind kKinds[] = {
+    {"weight", "forward", true, 0, 0},
+    {"activation", "forward", false, 1, kAny},
+    {"output", "forward", false, 1, kAny},
+    {"expert_ids", "forward", false, 1, 1},
+    {"gradient", "backward", false, 1, kAny},
+    {"dgrad", "backward", false, 1, kAny},
+    {"wgrad", "backward", true, 1, kAny},
+    {"parameter", "optimizer", true, 1, 1},
+    {"update", "optimizer", true, 1, 1},
+};
 constexpr std::string_view kUnits[] = {"tokens", "expert_tokens", "parameter"};
 
-bool IsOneOf(std::span<const std::string_view> words, std::string_view word) {
-  return std::ranges::count(words, word) > 0;
+/// A tensor that each GEMM site or parameter has once, and what else of the
+/// site or parameter it reads.
+struct Part {
+  std::string_view kind;
+  std::string_view reads[2] = {};
+};
+constexpr Part kSiteParts[] = {
+    {"weight"},
+    {"activation"},
+    {"output", {"activation", "weight"}},
+    {"gradient"},
+    {"dgrad", {"gradient", "weight"}},
+    {"wgrad", {"gradient", "activation"}},
+};
+constexpr Part kParameterParts[] = {
+    {"weight"}, {"wgrad"}, {"update", {"wgrad"}}, {"parameter", {"update"}}};
+
+/// Null if there is none of this name.
+const Kind* KindOf(std::string_view name) {
+  const auto* kind = std::ranges::find(kKinds, name, &Kind::name);
+  return kind == std::end(kKinds) ? nullptr : kind;
 }
 
 /// Visitor of the schema: whether columns of a group are equally long.
@@ -57,61 +95,202 @@ bool IsPlace(int64_t place, size_t size) {
   return place >= 0 && place < static_cast<int64_t>(size);
 }
 
+std::string WrongTensor(const GraphColumns& tensors, size_t i) {
+  const std::string where = fmt::format("/graph has in row {}", i);
+  const Kind* kind = KindOf(tensors.kind[i]);
+  if (kind == nullptr || tensors.phase[i] != kind->phase ||
+      tensors.name[i] != tensors.module[i] + "_" + tensors.kind[i]) {
+    return fmt::format(
+        "{} name `{}`, module `{}`, kind `{}` and phase `{}`, but the kind "
+        "must "
+        "be known, decides on the phase, and the name must be <module>_<kind>",
+        where, tensors.name[i], tensors.module[i], tensors.kind[i],
+        tensors.phase[i]);
+  }
+  const std::string& rows_of = tensors.rows_of[i];
+  const bool of_parameter = rows_of == "parameter";
+  if (of_parameter != kind->of_parameter ||
+      std::ranges::count(kUnits, rows_of) == 0) {
+    return fmt::format(
+        "{} rows_of `{}` of kind `{}`, but it must be one of {}, and "
+        "`parameter` for a weight and what changes it",
+        where, rows_of, kind->name, fmt::join(kUnits, ", "));
+  }
+  const bool chosen = rows_of == "expert_tokens" || kind->name == "expert_ids";
+  if (chosen && tensors.moe[i].empty()) {
+    return fmt::format(
+        "{} `{}` without a MoE layer, but a choice of experts and rows that "
+        "follow it belong to one",
+        where, tensors.name[i]);
+  }
+  if (of_parameter != (tensors.rows[i] > 0) ||
+      of_parameter == tensors.parameter[i].empty()) {
+    return fmt::format(
+        "{} {} rows of {} `{}`, but the number of rows and the parameter are "
+        "known if they are a parameter's, and only then",
+        where, tensors.rows[i], rows_of, tensors.parameter[i]);
+  }
+  return "";
+}
+
 std::string WrongTensors(const GraphColumns& tensors) {
   std::set<std::string_view> names;
+  std::map<std::string_view, size_t> first_of;  // parameters
+  // By MoE layer and kind.
+  std::map<std::string_view, std::map<std::string_view, size_t>> choices;
   for (size_t i = 0; i < tensors.name.size(); ++i) {
-    const std::string where = fmt::format("/graph has in row {}", i);
+    std::string wrong = WrongTensor(tensors, i);
+    if (!wrong.empty()) return wrong;
+    const size_t first =
+        tensors.parameter[i].empty()
+            ? i
+            : first_of.try_emplace(tensors.parameter[i], i).first->second;
     if (!names.insert(tensors.name[i]).second ||
-        tensors.name[i] != tensors.module[i] + "_" + tensors.kind[i]) {
+        tensors.module[i] != tensors.module[first] ||
+        tensors.rows[i] != tensors.rows[first] ||
+        tensors.columns[i] != tensors.columns[first]) {
       return fmt::format(
-          "{} name `{}`, module `{}` and kind `{}`, but the name must be "
-          "<module>_<kind> and stand there once",
-          where, tensors.name[i], tensors.module[i], tensors.kind[i]);
+          "/graph has in row {} name `{}` with {} x {} values, but each name "
+          "must stand there once, and what is of parameter `{}` have the "
+          "module and extent of `{}`",
+          i, tensors.name[i], tensors.rows[i], tensors.columns[i],
+          tensors.parameter[i], tensors.name[first]);
     }
-    if (!IsOneOf(kKinds, tensors.kind[i])) {
-      return fmt::format("{} kind `{}`, but it must be one of {}", where,
-                         tensors.kind[i], fmt::join(kKinds, ", "));
+    if (!tensors.moe[i].empty()) {
+      const bool of_tokens = tensors.rows_of[i] == "tokens";
+      choices[tensors.moe[i]][tensors.kind[i]] += of_tokens ? 1 : 0;
     }
-    if (!IsOneOf(kPhases, tensors.phase[i]) ||
-        !IsOneOf(kUnits, tensors.rows_of[i])) {
+  }
+  for (auto& [moe, counts] : choices) {
+    for (const char* kind : {"expert_ids", "output", "gradient"}) {
+      if (counts[kind] == 1) continue;
       return fmt::format(
-          "{} phase `{}` and rows_of `{}`, but they must be one "
-          "of {} and one of {}",
-          where, tensors.phase[i], tensors.rows_of[i], fmt::join(kPhases, ", "),
-          fmt::join(kUnits, ", "));
-    }
-    const bool chosen = tensors.rows_of[i] == "expert_tokens" ||
-                        tensors.kind[i] == "expert_ids";
-    if (chosen && tensors.moe[i].empty()) {
-      return fmt::format(
-          "{} `{}` without a MoE layer, but a choice of experts and rows that "
-          "follow it belong to one",
-          where, tensors.name[i]);
-    }
-    const bool of_parameter = tensors.rows_of[i] == "parameter";
-    if (of_parameter != (tensors.rows[i] > 0) ||
-        of_parameter == tensors.parameter[i].empty()) {
-      return fmt::format(
-          "{} {} rows of {} `{}`, but the number of rows and the parameter are "
-          "known if they are a parameter's, and only then",
-          where, tensors.rows[i], tensors.rows_of[i], tensors.parameter[i]);
+          "/graph has {} {} of tokens of MoE layer `{}`, but each has one: its "
+          "choice, the weights of slots and their gradient",
+          counts[kind], kind, moe);
     }
   }
   return "";
 }
 
-std::string WrongInputs(const GraphInputs& inputs, size_t tensors) {
+/// Where the inputs of each tensor begin, which ascend by tensor, and end.
+std::vector<size_t> Begins(const ModelGraph& graph) {
+  std::vector<size_t> begins(graph.tensors.name.size() + 1, 0);
+  for (const int64_t tensor : graph.inputs.tensor) {
+    ++begins[static_cast<size_t>(tensor) + 1];
+  }
+  std::partial_sum(begins.begin(), begins.end(), begins.begin());
+  return begins;
+}
+
+std::string WrongInputs(const ModelGraph& graph) {
+  const GraphInputs& inputs = graph.inputs;
+  const std::vector<std::string>& kind = graph.tensors.kind;
   for (size_t i = 0; i < inputs.tensor.size(); ++i) {
-    if (IsPlace(inputs.tensor[i], tensors) &&
-        IsPlace(inputs.input[i], tensors) &&
-        inputs.tensor[i] != inputs.input[i] &&
-        (i == 0 || inputs.tensor[i - 1] <= inputs.tensor[i])) {
+    const int64_t tensor = inputs.tensor[i];
+    const int64_t input = inputs.input[i];
+    if (IsPlace(tensor, kind.size()) && IsPlace(input, kind.size()) &&
+        (i == 0 || inputs.tensor[i - 1] <= tensor) &&
+        kind[static_cast<size_t>(input)] != "parameter" &&
+        (input < tensor || kind[static_cast<size_t>(tensor)] == "parameter")) {
       continue;
     }
     return fmt::format(
         "/graph_inputs has in row {} input {} of tensor {}, but both must be "
-        "places in the {} rows of /graph, two, and tensors must ascend",
-        i, inputs.input[i], inputs.tensor[i], tensors);
+        "places in the {} rows of /graph, tensors must ascend, and only a "
+        "parameter reads what comes later, its update; none reads a parameter",
+        i, input, tensor, kind.size());
+  }
+  return "";
+}
+
+/// Each tensor reads as many as its kind does. What nothing reads is the end of
+/// a step: a choice of experts, a parameter or the loss.
+std::string WrongReaders(const ModelGraph& graph) {
+  const GraphColumns& tensors = graph.tensors;
+  const std::vector<size_t> begins = Begins(graph);
+  std::vector<bool> forward(tensors.name.size());
+  std::vector<bool> later(tensors.name.size());
+  for (size_t i = 0; i < graph.inputs.tensor.size(); ++i) {
+    const auto tensor = static_cast<size_t>(graph.inputs.tensor[i]);
+    const auto input = static_cast<size_t>(graph.inputs.input[i]);
+    (tensors.phase[tensor] == "forward" ? forward : later)[input] = true;
+  }
+  size_t losses = 0;
+  for (size_t i = 0; i < tensors.name.size(); ++i) {
+    const Kind& kind = *KindOf(tensors.kind[i]);
+    const size_t found = begins[i + 1] - begins[i];
+    if (found < kind.least_inputs || found > kind.most_inputs) {
+      return fmt::format(
+          "/graph_inputs has {} inputs of `{}`, but a weight has none, "
+          "expert_ids, a parameter and its update have 1, all others some",
+          found, tensors.name[i]);
+    }
+    const bool is_output = kind.name == "output";
+    const bool ends = kind.name == "expert_ids" || kind.name == "parameter";
+    const bool read = forward[i] || later[i];
+    losses += is_output && !read ? 1 : 0;
+    const bool of_experts = is_output && tensors.rows_of[i] == "expert_tokens";
+    if (of_experts ? forward[i] && later[i] : read || ends || is_output) {
+      continue;
+    }
+    return fmt::format(
+        "/graph_inputs lacks a tensor that reads `{}`, but all that a step "
+        "computes is read, in both passes if experts compute it",
+        tensors.name[i]);
+  }
+  if (losses == 1) return "";
+  return fmt::format(
+      "/graph_inputs has {} outputs that nothing reads, but the loss is one",
+      losses);
+}
+
+/// That each owner, a GEMM site or a parameter, has each of its parts once and
+/// that they read each other. `owners` names that of each tensor.
+std::string WrongParts(const ModelGraph& graph, const char* column,
+                       const std::vector<std::string>& owners,
+                       std::span<const Part> parts) {
+  const std::vector<std::string>& kinds = graph.tensors.kind;
+  const auto index_of = [&parts](std::string_view kind) {
+    return static_cast<size_t>(std::ranges::find(parts, kind, &Part::kind) -
+                               parts.begin());
+  };
+  std::map<std::string_view, std::vector<std::optional<size_t>>> owned;
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (owners[i].empty()) continue;
+    auto& places = owned.try_emplace(owners[i], parts.size()).first->second;
+    const size_t part = index_of(kinds[i]);
+    if (part < parts.size() && !places[part]) {
+      places[part] = i;
+      continue;
+    }
+    return fmt::format(
+        "/graph has in row {} kind `{}` of {} `{}`, but it "
+        "must be one of those that each has once",
+        i, kinds[i], column, owners[i]);
+  }
+  const std::vector<size_t> begins = Begins(graph);
+  for (const auto& [owner, places] : owned) {
+    for (const Part& part : parts) {
+      const std::optional<size_t> place = places[index_of(part.kind)];
+      if (!place) {
+        return fmt::format("/graph has no {} of {} `{}`, but each has one",
+                           part.kind, column, owner);
+      }
+      const auto inputs =
+          std::span(graph.inputs.input)
+              .subspan(begins[*place], begins[*place + 1] - begins[*place]);
+      for (const std::string_view read : part.reads) {
+        if (read.empty()) continue;
+        // Parts are listed behind those that they read.
+        const auto input = static_cast<int64_t>(*places[index_of(read)]);
+        if (std::ranges::count(inputs, input) > 0) continue;
+        return fmt::format(
+            "/graph_inputs has no row by which the {} of {} `{}` reads its {}, "
+            "but it is computed from that",
+            part.kind, column, owner, read);
+      }
+    }
   }
   return "";
 }
@@ -159,26 +338,34 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
   return counts;
 }
 
+std::string_view PhaseOfKind(std::string_view kind) {
+  const Kind* known = KindOf(kind);
+  return known == nullptr ? "" : known->phase;
+}
+
 std::string WrongGraph(const ModelGraph& graph) {
   LengthCheck lengths;
   VisitGraph(lengths, graph);
   if (!lengths.wrong.empty()) return lengths.wrong;
-  std::string wrong = WrongTensors(graph.tensors);
+  const GraphColumns& tensors = graph.tensors;
+  std::string wrong = WrongTensors(tensors);
+  if (wrong.empty()) wrong = WrongInputs(graph);
+  if (wrong.empty()) wrong = WrongReaders(graph);
   if (wrong.empty()) {
-    wrong = WrongInputs(graph.inputs, graph.tensors.name.size());
+    wrong = WrongParts(graph, "parameter", tensors.parameter, kParameterParts);
   }
-  return wrong.empty() ? WrongSites(graph.tensors, graph.recipe) : wrong;
+  if (wrong.empty()) {
+    wrong = WrongParts(graph, "site", tensors.site, kSiteParts);
+  }
+  return wrong.empty() ? WrongSites(tensors, graph.recipe) : wrong;
 }
 
 GraphIndex::GraphIndex(const ModelGraph& graph) : graph_(graph) {
   const auto& names = graph.tensors.name;
   begins_.assign(names.size() + 1, 0);
   if (!WrongGraph(graph).empty()) return;
+  begins_ = Begins(graph);
   for (size_t i = 0; i < names.size(); ++i) places_.emplace(names[i], i);
-  for (const int64_t tensor : graph.inputs.tensor) {
-    ++begins_[static_cast<size_t>(tensor) + 1];
-  }
-  for (size_t i = 0; i < names.size(); ++i) begins_[i + 1] += begins_[i];
 }
 
 std::optional<size_t> GraphIndex::Find(std::string_view name) const {

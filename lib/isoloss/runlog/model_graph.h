@@ -79,8 +79,25 @@ struct ModelGraph {
   bool operator==(const ModelGraph&) const = default;
 };
 
-/// What of a table of tensors is wrong, for a file's reader: "" if columns are
-/// equally long, names differ, kinds and units are known and inputs are places.
+/// "forward", "backward" or "optimizer"; "" of an unknown kind.
+std::string_view PhaseOfKind(std::string_view kind);
+
+/// What of a table of tensors is wrong, for a file's reader; "" if nothing is.
+/// These rules hold for every model of model/graph.h:
+/// - Columns are equally long, names <module>_<kind> and unique. The kind
+///   decides on the phase, and on whether rows are a parameter's.
+/// - A weight reads nothing, expert_ids, a parameter and its update one tensor,
+///   all others at least one: of those before them, but a parameter its update.
+/// - All are read but expert_ids, parameters and one output, the loss; what
+///   experts compute (an output of expert_tokens) in both passes.
+/// - A GEMM site has a weight, an activation, an output of both, a gradient, a
+///   dgrad of gradient and weight, and a wgrad of gradient and activation, each
+///   once. /recipe has each site once.
+/// - A parameter has a weight, a wgrad, an update of that, and a parameter of
+///   that, each once, of one module and extent.
+/// - A MoE layer has, of tokens, once expert_ids, an output (the slots'
+/// weights)
+///   and a gradient of that.
 std::string WrongGraph(const ModelGraph& graph);
 
 /// Finds tensors by name, and what they are computed from; none in a table that

@@ -147,7 +147,7 @@ std::string Text(const SharedValue::Value& value) {
 }
 
 std::string ColumnDifference(const SharedColumn& column) {
-  if (!column.extents.empty()) return ": " + column.extents;
+  if (column.extents) return ": " + column.extents->Text();
   for (const SharedRow& row : column.rows) {
     const auto found = FirstDifferent(column, row, {.whole_rows = true});
     if (!found) continue;

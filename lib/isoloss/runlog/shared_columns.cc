@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <unordered_map>
 
+#include "isoloss/runlog/recording.h"
+
 namespace isoloss::runlog {
 namespace {
 
@@ -50,15 +52,15 @@ std::vector<SharedRow> TotalRow(const SharedGroup& before) {
   return {{0, 0, a->back()}};
 }
 
-/// "" or "5 against 6 experts", from axis number `from` on.
-std::string AxisDifference(const LogDataset& a, const LogDataset& b,
-                           size_t from) {
+/// From axis number `from` on.
+std::optional<ExtentDifference> AxisDifference(const LogDataset& a,
+                                               const LogDataset& b,
+                                               size_t from) {
   for (size_t i = from; i < a.axes.size(); ++i) {
     if (a.axes[i].size == b.axes[i].size) continue;
-    return fmt::format("{} against {} {}", a.axes[i].size, b.axes[i].size,
-                       a.axes[i].name);
+    return ExtentDifference{a.axes[i].name, a.axes[i].size, b.axes[i].size};
   }
-  return "";
+  return std::nullopt;
 }
 
 /// What a place of an axis is called: "MoE layer 2".
@@ -73,18 +75,29 @@ double At(const std::vector<double>* values, size_t index) {
                                                       : (*values)[index];
 }
 
+BasicStatistics BasicsOf(const LogGroup& group) {
+  const auto column = [&group](TensorStatisticIndex statistic) {
+    const char* name = kTensorStatistics[statistic].name;
+    const std::vector<double>* found = nullptr;
+    for (const LogDataset& dataset : group.datasets) {
+      const auto* const* values =
+          std::get_if<const std::vector<double>*>(&dataset.values);
+      if (values == nullptr || (*values)->empty()) continue;
+      if (std::strcmp(dataset.field.name, name) == 0) found = *values;
+    }
+    return found;
+  };
+  return {column(kStat_numel), column(kStat_l1_norm), column(kStat_l2_norm)};
+}
+
 /// Of the elements of the tensor at `index` of one log; 0 if that does not
 /// hold what it takes.
-double Magnitude(const SharedGroup& group, Scale scale, bool of_b,
-                 size_t index) {
-  const auto statistic = [&](TensorStatisticIndex which) {
-    return At(group.Numbers(kTensorStatistics[which].name, of_b), index);
-  };
-  const double sum = statistic(kStat_l1_norm);
+double Magnitude(const BasicStatistics& basic, Scale scale, size_t index) {
+  const double sum = At(basic.l1_norm, index);
   double magnitude = sum;
   if (scale == Scale::kRms) {
-    const double numel = statistic(kStat_numel);
-    const double rms = statistic(kStat_l2_norm) / std::sqrt(numel);
+    const double numel = At(basic.numel, index);
+    const double rms = At(basic.l2_norm, index) / std::sqrt(numel);
     magnitude = std::isfinite(rms) ? rms : sum / numel;
   }
   return std::isfinite(magnitude) ? magnitude : 0;
@@ -98,8 +111,8 @@ double ScaleOf(const SharedValue& value) {
   // The remainder of a cancellation says nothing about how well it is
   // determined: that is a matter of what was summed.
   if (field.scale == Scale::kOwn) return 0;
-  return std::max(Magnitude(*column.group, field.scale, false, value.a),
-                  Magnitude(*column.group, field.scale, true, value.b));
+  return std::max(Magnitude(column.group->basic_a, field.scale, value.a),
+                  Magnitude(column.group->basic_b, field.scale, value.b));
 }
 
 /// Is the field NaN for a tensor that is not quantised?
@@ -135,9 +148,23 @@ bool HasDigests(const LogDataset& dataset, size_t begin, size_t count) {
                      [](int64_t digest) { return digest != 0; });
 }
 
-bool HasStatistics(const SharedGroup& group, bool of_b, size_t index) {
-  const auto* numel = group.Numbers(kTensorStatistics[kStat_numel].name, of_b);
-  return numel == nullptr || !std::isnan(At(numel, index));
+bool HasStatistics(const BasicStatistics& basic, size_t index) {
+  return basic.numel == nullptr || !std::isnan(At(basic.numel, index));
+}
+
+/// Whether both texts say, in the same words, of which tensors at which steps
+/// statistics are recorded.
+bool SameStatistics(const Provenance& a, const Provenance& b) {
+  const auto of_a = KeysOf(a.experiment_text);
+  const auto of_b = KeysOf(b.experiment_text);
+  const std::string keys[] = {"log.statistics_first", "log.statistics_every",
+                              "log.statistics_tensors"};
+  return std::ranges::all_of(keys, [&](const std::string& key) {
+    const auto found = of_a.find(key);
+    const auto other = of_b.find(key);
+    return found != of_a.end() && other != of_b.end() &&
+           found->second == other->second;
+  });
 }
 
 SharedValue::Value ValueAt(const LogDataset& dataset, size_t index) {
@@ -209,15 +236,8 @@ bool EqualBits(std::span<const double> a, std::span<const double> b) {
                             [](double x, double y) { return SameBits(x, y); });
 }
 
-const std::vector<double>* SharedGroup::Numbers(const char* name,
-                                                bool of_b) const {
-  for (const LogDataset& dataset : (of_b ? b : a).datasets) {
-    if (std::strcmp(dataset.field.name, name) != 0) continue;
-    const auto* const* values =
-        std::get_if<const std::vector<double>*>(&dataset.values);
-    return values == nullptr || (*values)->empty() ? nullptr : *values;
-  }
-  return nullptr;
+std::string ExtentDifference::Text() const {
+  return fmt::format("{} against {} {}", a, b, of);
 }
 
 std::pair<SharedValue::Value, SharedValue::Value> SharedValue::Values() const {
@@ -285,8 +305,11 @@ bool IsRecorded(const SharedColumn& column, const SharedRow& row,
   if (column.field().when != When::kStatistics || !column.labelled) return true;
   const SharedGroup& group = *column.group;
   const SharedName at = group.names.shared[place];
-  return HasStatistics(group, false, row.a * group.labels_a->size() + at.a) &&
-         HasStatistics(group, true, row.b * group.labels_b->size() + at.b);
+  const bool in_a =
+      HasStatistics(group.basic_a, row.a * group.labels_a->size() + at.a);
+  const bool in_b =
+      HasStatistics(group.basic_b, row.b * group.labels_b->size() + at.b);
+  return group.same_statistics ? in_a || in_b : in_a && in_b;
 }
 
 ComparedLog::ComparedLog(const RunLog& log)
@@ -297,9 +320,13 @@ ComparedLog::ComparedLog(const Provenance& of, std::vector<LogGroup> with)
 
 SharedColumns::SharedColumns(ComparedLog a, ComparedLog b)
     : same_mesh_(SameMesh(a.provenance, b.provenance)) {
+  const bool same_statistics = SameStatistics(a.provenance, b.provenance);
   for (size_t g = 0; g < a.groups.size(); ++g) {
     SharedGroup group = {std::move(a.groups[g]), std::move(b.groups[g]), {}};
     MatchLabels(group);
+    group.basic_a = BasicsOf(group.a);
+    group.basic_b = BasicsOf(group.b);
+    group.same_statistics = same_statistics;
     if (group.a.steps() != nullptr) {
       group.rows = MatchRows(*group.a.steps(), *group.b.steps());
     } else if (group.a.count != nullptr) {
@@ -324,8 +351,8 @@ void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
   if (rows_a == 0 || rows_b == 0 || of_a % rows_a != 0 || of_b % rows_b != 0) {
     return;
   }
-  SharedColumn column = {&group,        &a,    &b, group.rows, of_a / rows_a,
-                         of_b / rows_b, false, 0,  ""};
+  SharedColumn column = {&group,        &a,           &b, group.rows,
+                         of_a / rows_a, of_b / rows_b};
   if (a.shape == Shape::kLabels) column.rows = {&kNoStep, 1};
   column.labelled = group.labels_a != nullptr && !group.labels_a->empty() &&
                     !group.labels_b->empty() && a.shape == Shape::kRows;
@@ -339,25 +366,31 @@ void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
     column.inner /= names_a;
     inner_b /= names_b;
   }
-  if (column.extents.empty() && column.inner != inner_b) {
-    column.extents = fmt::format("{} against {} values of each place",
-                                 column.inner, inner_b);
+  if (!column.extents && column.inner != inner_b) {
+    column.extents = {"values of each place",
+                      static_cast<int64_t>(column.inner),
+                      static_cast<int64_t>(inner_b)};
   }
   columns_.push_back(std::move(column));
 }
 
-Band SharedColumns::Comparable() const {
+Band SharedColumns::OfSharedScope(bool other_extents) const {
   Band band;
   for (const SharedColumn& column : columns_) {
     const Scope scope = column.field().scope;
     const bool shared =
         same_mesh_ || (scope != Scope::kMesh && scope != Scope::kTraffic);
-    if (shared && column.HoldsValues() && column.extents.empty()) {
+    if (shared && column.HoldsValues() &&
+        column.extents.has_value() == other_extents) {
       band.push_back(&column);
     }
   }
   return band;
 }
+
+Band SharedColumns::Comparable() const { return OfSharedScope(false); }
+
+Band SharedColumns::OtherExtents() const { return OfSharedScope(true); }
 
 std::vector<int64_t> SharedGroup::Steps() const {
   std::vector<int64_t> steps;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -56,6 +57,13 @@ bool SameBits(const T& a, const T& b) {
 /// The same of equally many.
 bool EqualBits(std::span<const double> a, std::span<const double> b);
 
+/// Columns of /tensors that say what others mean; null where a log has none.
+struct BasicStatistics {
+  const std::vector<double>* numel = nullptr;
+  const std::vector<double>* l1_norm = nullptr;
+  const std::vector<double>* l2_norm = nullptr;
+};
+
 /// A group of both logs. One without steps, /exchange_pairs, is a single row of
 /// the last step of the group before it if that is the same in both.
 struct SharedGroup {
@@ -67,9 +75,21 @@ struct SharedGroup {
   const std::vector<std::string>* labels_a = nullptr;
   const std::vector<std::string>* labels_b = nullptr;
 
-  /// The column of A, or B, with this name that has values; else null.
-  const std::vector<double>* Numbers(const char* name, bool of_b) const;
+  BasicStatistics basic_a = {};
+  BasicStatistics basic_b = {};
+  /// Both runs were asked (`log.statistics_*`) for the same statistics.
+  bool same_statistics = false;
+
   std::vector<int64_t> Steps() const;
+};
+
+/// An axis of a column that is not as long in both logs.
+struct ExtentDifference {
+  std::string_view of;  ///< "experts"
+  int64_t a = 0;
+  int64_t b = 0;
+
+  std::string Text() const;  ///< "5 against 6 experts"
 };
 
 /// A reproducible dataset that both logs have values of.
@@ -83,8 +103,8 @@ struct SharedColumn {
   /// Places are matched by the group's labels; each has `inner` values.
   bool labelled = false;
   size_t inner = 0;
-  /// "5 against 6 experts": what keeps it from being compared; "" if nothing.
-  std::string extents;
+  /// What keeps it from being compared, if anything does.
+  std::optional<ExtentDifference> extents = {};
 
   const Field& field() const { return a->field; }
   const char* quantity() const {
@@ -130,7 +150,8 @@ std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
 
 /// Whether both logs recorded something of the column in this row, and of a
 /// place in it: a row of digests that are all 0 has none, and of a tensor
-/// whose `numel` is NaN there are no statistics.
+/// whose `numel` is NaN there are no statistics. If both runs were asked for
+/// the same statistics, one log is enough: the other one lacks something.
 bool IsRecorded(const SharedColumn& column, const SharedRow& row);
 bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
 
@@ -165,6 +186,8 @@ class SharedColumns {
   /// Those with values whose scope both runs share: of the ranks and what
   /// travels between them only if mesh and exchange are the same.
   Band Comparable() const;
+  /// Likewise those that are not compared, because their extents differ.
+  Band OtherExtents() const;
   const SharedGroup& group(const char* name) const;
   /// Steps that any group but /eval has in both logs, ascending.
   std::vector<int64_t> Steps() const;
@@ -172,6 +195,7 @@ class SharedColumns {
  private:
   void Add(const SharedGroup& group, const Dataset<const RunLog>& a,
            const Dataset<const RunLog>& b);
+  Band OfSharedScope(bool other_extents) const;
 
   std::deque<SharedGroup> groups_;
   std::vector<SharedColumn> columns_;

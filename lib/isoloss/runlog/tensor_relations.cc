@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
-#include <optional>
 #include <span>
+#include <utility>
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/runlog/recording.h"
+#include "isoloss/runlog/tensor_entry.h"
 
 namespace isoloss::runlog {
 namespace {
@@ -21,220 +20,12 @@ constexpr double kTolerance = 1e-5;
 /// for a program that logs decibels in FP32.
 constexpr double kDecibel = 1e-3;
 
-/// Distance between the statistics of the two directions.
-constexpr size_t kColumnwise =
-    kStat_underflows_num_columnwise - kStat_underflows_num;
-
-/// The statistics of one tensor at one step.
-class Entry {
- public:
-  /// `of_experts`: for each tensor, whether its rows are experts' tokens;
-  /// empty: nobody knows.
-  Entry(const TensorColumns& tensors, const std::vector<bool>& of_experts,
-        size_t at)
-      : tensors_(tensors), of_experts_(of_experts), at_(at) {}
-
-  bool Has(size_t statistic) const {
-    return !tensors_.statistics[statistic].empty();
-  }
-  /// NaN if the log does not have the column.
-  double operator[](size_t statistic) const {
-    return Has(statistic) ? tensors_.statistics[statistic][at_] : std::nan("");
-  }
-  bool Defined(size_t statistic) const {
-    return !std::isnan((*this)[statistic]);
-  }
-  double finite() const {
-    const double nonfinite = (*this)[kStat_nonfinite_num];
-    return (*this)[kStat_numel] - (std::isnan(nonfinite) ? 0 : nonfinite);
-  }
-  /// Whether statistics of quantisation are of all elements.
-  bool Clean(size_t direction) const {
-    return finite() == (*this)[kStat_numel] && finite() > 0 &&
-           (*this)[direction + kStat_nan_blocks] == 0;
-  }
-  std::string Shown(size_t statistic) const {
-    const double value = (*this)[statistic];
-    return fmt::format("{} is {}", kTensorStatistics[statistic].name,
-                       std::isnan(value) ? "NaN" : fmt::format("{}", value));
-  }
-  size_t at() const { return at_; }
-  /// The same tensor in another row.
-  Entry InRow(size_t row) const {
-    const size_t count = tensors_.names.size();
-    return {tensors_, of_experts_, row * count + at_ % count};
-  }
-  size_t rows() const { return tensors_.step.size(); }
-  /// Whether it has a segment of rows for each expert's tokens; also if the
-  /// log's layout does not say.
-  bool MayBeOfExpertsTokens() const {
-    return of_experts_.empty() || of_experts_[at_ % of_experts_.size()];
-  }
-  /// How many blocks got each scale byte; empty if that was not recorded.
-  std::span<const int32_t> Blocks(size_t direction) const {
-    const auto& histogram = direction == 0 ? tensors_.e8m0_histogram
-                                           : tensors_.e8m0_histogram_columnwise;
-    if (histogram.empty() ||
-        static_cast<size_t>(tensors_.scale_bytes) != kScaleBytes) {
-      return {};
-    }
-    return std::span(histogram).subspan(at_ * kScaleBytes, kScaleBytes);
-  }
-  const TensorColumns& tensors() const { return tensors_; }
-
- private:
-  const TensorColumns& tensors_;
-  const std::vector<bool>& of_experts_;
-  size_t at_;
-};
-
-std::vector<bool> AreOfExperts(const RunLog& log) {
-  std::vector<bool> of_experts;
-  if (log.provenance.graph.empty()) return of_experts;
-  const GraphIndex graph(log.provenance.graph);
-  for (const std::string& name : log.tensors.names) {
-    const auto place = graph.Find(name);
-    of_experts.push_back(place &&
-                         graph.tensors().rows_of[*place] == "expert_tokens");
-  }
-  return of_experts;
-}
-
-/// Calls find(entry) for each tensor and step until it returns a text.
-template <typename Find>
-std::string ForEachEntry(const RunLog& log, const Find& find) {
-  const TensorColumns& tensors = log.tensors;
-  const size_t count = tensors.names.size();
-  // Without it nobody knows which tensors were logged.
-  if (tensors.statistics[kStat_numel].empty()) return "";
-  const std::vector<bool> of_experts = AreOfExperts(log);
-  for (size_t at = 0; at < tensors.step.size() * count; ++at) {
-    const std::string text = find(Entry(tensors, of_experts, at));
-    if (text.empty()) continue;
-    return fmt::format("/tensors: {} for {} at step {}", text,
-                       tensors.names[at % count], tensors.step[at / count]);
-  }
-  return "";
-}
-
-/// As above, for tensors with elements.
+/// As ForEachEntry, for tensors with elements.
 template <typename Find>
 std::string ForEachFilled(const RunLog& log, const Find& find) {
-  return ForEachEntry(log, [&](const Entry& entry) -> std::string {
+  return ForEachEntry(log, [&](const TensorEntry& entry) -> std::string {
     return entry[kStat_numel] > 0 ? find(entry) : "";
   });
-}
-
-constexpr double kBlockSize = 32;
-
-double Count(std::span<const int32_t> blocks) {
-  return std::accumulate(blocks.begin(), blocks.end(), 0.0);
-}
-
-/// Whether some full block has an element other than 0. The log knows elements
-/// n and blocks b, of which f are full and the others have 1 to 31 elements:
-/// f >= n - 31 b, and f <= (n - b) / 31.
-std::optional<bool> HasFullBlock(const Entry& entry, size_t direction) {
-  const std::span<const int32_t> histogram = entry.Blocks(direction);
-  if (histogram.empty() || !entry.Defined(kStat_zeros_num) ||
-      entry.finite() != entry[kStat_numel]) {
-    return std::nullopt;
-  }
-  const double n = entry[kStat_numel];
-  const double zeros = entry[kStat_zeros_num];
-  const double blocks = Count(histogram);
-  constexpr double kPartial = kBlockSize - 1;
-  if (n == zeros || n - blocks < kPartial) return false;
-  double full = std::max(0.0, n - kPartial * blocks);
-  const size_t spread = direction + kStat_block_argmax_spread;
-  // A tensor of as many elements and blocks at another step shows that there
-  // are some. A hundred steps are enough to look at. But what experts get is
-  // divided otherwise in each step: 114 rows may be 4 blocks as 57 + 57, or as
-  // 31 + 30 + 28 + 25.
-  const bool divided_anew =
-      direction == kColumnwise && entry.MayBeOfExpertsTokens();
-  const size_t rows = divided_anew ? 0 : std::min<size_t>(entry.rows(), 100);
-  for (size_t row = 0; row < rows && full == 0; ++row) {
-    const Entry other = entry.InRow(row);
-    const bool alike = other.Defined(spread) && other[kStat_numel] == n &&
-                       Count(other.Blocks(direction)) == blocks;
-    if (alike) full = 1;
-  }
-  const bool all_zero =
-      zeros >= kBlockSize * full && n - zeros <= kPartial * (blocks - full);
-  return all_zero ? std::nullopt : std::optional(true);
-}
-
-/// Whether a statistic must have a value (true), must be NaN (false) or may be
-/// either.
-std::optional<bool> DueOfQuantisation(const Entry& entry, size_t statistic,
-                                      size_t direction) {
-  const bool quantised = entry.Defined(direction + kStat_underflows_num);
-  if (!quantised) return false;
-  const bool clean = entry.Clean(direction);
-  switch (statistic - direction) {
-    case kStat_underflows_num:
-    case kStat_saturated_num:
-    case kStat_nan_blocks:
-      return true;
-    case kStat_underflows:
-    case kStat_saturated:
-    case kStat_scale_inv_max:
-      return entry[kStat_numel] > 0;
-    case kStat_mse:
-      return clean ? std::optional(true) : std::nullopt;
-    case kStat_sqnr:
-    case kStat_signed_gain:
-      return clean && entry.Has(kStat_l2_norm)
-                 ? std::optional(entry[kStat_l2_norm] > 0)
-                 : std::nullopt;
-    case kStat_cosine:
-      // It needs a dequantised element that is not zero.
-      return clean && entry[direction + kStat_underflows_num] +
-                              entry[kStat_zeros_num] <
-                          entry[kStat_numel]
-                 ? std::optional(true)
-                 : std::nullopt;
-    case kStat_block_argmax_spread:
-      return HasFullBlock(entry, direction);
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<bool> Due(const Entry& entry, size_t statistic) {
-  if (!entry.Defined(kStat_numel)) return false;
-  switch (statistic) {
-    case kStat_numel:
-    case kStat_nonfinite_num:
-    case kStat_zeros_num:
-    case kStat_sum:
-    case kStat_l1_norm:
-    case kStat_l2_norm:
-      return true;
-    case kStat_min:
-    case kStat_max:
-    case kStat_mean:
-    case kStat_cur_amax:
-      return entry.finite() > 0;
-    case kStat_variance:
-    case kStat_std:
-      return entry.finite() > 1;
-    case kStat_dynamic_range:
-      return entry.Has(kStat_cur_amax)
-                 ? std::optional(entry[kStat_cur_amax] > 0)
-                 : std::nullopt;
-    case kStat_max_blockwise_dynamic_range:
-    case kStat_max_blockwise_dynamic_range_columnwise:
-      return entry[kStat_numel] > 0;
-    default:
-      break;
-  }
-  const size_t direction =
-      statistic >= kStat_underflows_num_columnwise ? kColumnwise : 0;
-  // A program may log other statistics of quantisation than this one.
-  if (!entry.Has(direction + kStat_underflows_num)) return std::nullopt;
-  return DueOfQuantisation(entry, statistic, direction);
 }
 
 /// |a - b| is beyond the rounding of numbers as large as `scale`, or one of
@@ -247,7 +38,7 @@ bool Apart(double a, double b, double scale) {
 
 /// The elements other than zero, m of n, lie between the smallest magnitude
 /// and the largest one: their number and dynamic ranges fit the norms.
-std::string RangesOf(const Entry& e) {
+std::string RangesOf(const TensorEntry& e) {
   const double n = e.finite();
   const double zeros = e[kStat_zeros_num];
   const double nonzero = n - zeros;
@@ -286,7 +77,7 @@ std::string RangesOf(const Entry& e) {
   return "";
 }
 
-std::string MomentsOf(const Entry& e) {
+std::string MomentsOf(const TensorEntry& e) {
   const double n = e.finite();
   const double amax = e[kStat_cur_amax];
   const double l1 = e[kStat_l1_norm];
@@ -335,7 +126,7 @@ std::string MomentsOf(const Entry& e) {
   return RangesOf(e);
 }
 
-std::string SharesOf(const Entry& e) {
+std::string SharesOf(const TensorEntry& e) {
   for (const size_t direction : {size_t{0}, kColumnwise}) {
     for (const auto& [number, share] :
          {std::pair(kStat_underflows_num, kStat_underflows),
@@ -357,7 +148,7 @@ std::string SharesOf(const Entry& e) {
 }
 
 /// Blocks by scale byte of one direction, where the log has them.
-std::string ScalesOf(const Entry& e, size_t direction) {
+std::string ScalesOf(const TensorEntry& e, size_t direction) {
   const size_t smallest = direction + kStat_scale_inv_min;
   const size_t largest = direction + kStat_scale_inv_max;
   const size_t nan_blocks = direction + kStat_nan_blocks;
@@ -401,7 +192,7 @@ std::string ScalesOf(const Entry& e, size_t direction) {
   return "";
 }
 
-std::string ErrorsOf(const Entry& e, size_t direction) {
+std::string ErrorsOf(const TensorEntry& e, size_t direction) {
   const double squares = e[kStat_l2_norm] * e[kStat_l2_norm];
   if (!e.Clean(direction) || !(squares > 0)) return "";
   const double mse = e[direction + kStat_mse];
@@ -461,44 +252,6 @@ std::string WrongDigests(const RunLog& log) {
   return "";
 }
 
-namespace {
-
-/// Steps that have statistics and those that have not.
-std::string WrongStatisticSteps(const RunLog& log) {
-  const TensorColumns& tensors = log.tensors;
-  const auto& numel = tensors.statistics[kStat_numel];
-  const Recording recording(log.provenance);
-  if (numel.empty() || !recording.missing_keys().empty()) return "";
-  const size_t count = tensors.names.size();
-  for (size_t row = 0; row < tensors.step.size(); ++row) {
-    const auto* first = numel.data() + row * count;
-    const bool found = std::any_of(first, first + count,
-                                   [](double x) { return !std::isnan(x); });
-    if (found == recording.HasStatistics(tensors.step[row])) continue;
-    return fmt::format("/tensors: numel is {} at step {}, {} statistics",
-                       found ? "a number" : "NaN for all tensors",
-                       tensors.step[row], found ? "without" : "with");
-  }
-  return "";
-}
-
-}  // namespace
-
-std::string UndefinedStatistic(const RunLog& log) {
-  const std::string wrong = WrongStatisticSteps(log);
-  if (!wrong.empty()) return wrong;
-  return ForEachEntry(log, [](const Entry& entry) -> std::string {
-    for (size_t i = 0; i < kTensorStatisticCount; ++i) {
-      if (!entry.Has(i)) continue;
-      const std::optional<bool> due = Due(entry, i);
-      if (!due || *due == entry.Defined(i)) continue;
-      return fmt::format("{} of {} elements", entry.Shown(i),
-                         entry[kStat_numel]);
-    }
-    return "";
-  });
-}
-
 std::string WrongMoments(const RunLog& log) {
   return ForEachFilled(log, &MomentsOf);
 }
@@ -508,14 +261,14 @@ std::string WrongShares(const RunLog& log) {
 }
 
 std::string WrongScales(const RunLog& log) {
-  return ForEachFilled(log, [](const Entry& entry) -> std::string {
+  return ForEachFilled(log, [](const TensorEntry& entry) -> std::string {
     std::string text = ScalesOf(entry, 0);
     return text.empty() ? ScalesOf(entry, kColumnwise) : text;
   });
 }
 
 std::string WrongErrors(const RunLog& log) {
-  return ForEachFilled(log, [](const Entry& entry) -> std::string {
+  return ForEachFilled(log, [](const TensorEntry& entry) -> std::string {
     std::string text = ErrorsOf(entry, 0);
     return text.empty() ? ErrorsOf(entry, kColumnwise) : text;
   });

@@ -1,0 +1,97 @@
+// The statistics of one tensor at one step, for the rules of
+// tensor_relations.h alone.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string>
+
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::runlog {
+
+/// Distance between the statistics of the two directions.
+inline constexpr size_t kColumnwise =
+    kStat_underflows_num_columnwise - kStat_underflows_num;
+
+/// The statistics of one tensor at one step.
+class TensorEntry {
+ public:
+  TensorEntry(const TensorColumns& tensors, size_t at)
+      : tensors_(tensors), at_(at) {}
+
+  bool Has(size_t statistic) const {
+    return !tensors_.statistics[statistic].empty();
+  }
+  /// NaN if the log does not have the column.
+  double operator[](size_t statistic) const {
+    return Has(statistic) ? tensors_.statistics[statistic][at_] : std::nan("");
+  }
+  bool Defined(size_t statistic) const {
+    return !std::isnan((*this)[statistic]);
+  }
+  double finite() const {
+    const double nonfinite = (*this)[kStat_nonfinite_num];
+    return (*this)[kStat_numel] - (std::isnan(nonfinite) ? 0 : nonfinite);
+  }
+  /// Whether statistics of quantisation are of all elements.
+  bool Clean(size_t direction) const {
+    return finite() == (*this)[kStat_numel] && finite() > 0 &&
+           (*this)[direction + kStat_nan_blocks] == 0;
+  }
+  std::string Shown(size_t statistic) const {
+    const double value = (*this)[statistic];
+    return fmt::format("{} is {}", kTensorStatistics[statistic].name,
+                       std::isnan(value) ? "NaN" : fmt::format("{}", value));
+  }
+  /// Its place among the tensors.
+  size_t tensor() const { return at_ % tensors_.names.size(); }
+  /// The same tensor in another row.
+  TensorEntry InRow(size_t row) const {
+    return {tensors_, row * tensors_.names.size() + tensor()};
+  }
+  size_t rows() const { return tensors_.step.size(); }
+  /// How many blocks got each scale byte; empty if that was not recorded.
+  std::span<const int32_t> Blocks(size_t direction) const {
+    const auto& histogram = direction == 0 ? tensors_.e8m0_histogram
+                                           : tensors_.e8m0_histogram_columnwise;
+    if (histogram.empty() ||
+        static_cast<size_t>(tensors_.scale_bytes) != kScaleBytes) {
+      return {};
+    }
+    return std::span(histogram).subspan(at_ * kScaleBytes, kScaleBytes);
+  }
+
+ private:
+  const TensorColumns& tensors_;
+  size_t at_;
+};
+
+inline constexpr double kBlockSize = 32;
+
+inline double Count(std::span<const int32_t> blocks) {
+  return std::accumulate(blocks.begin(), blocks.end(), 0.0);
+}
+
+/// Calls find(entry) for each tensor and step until it returns a text.
+template <typename Find>
+std::string ForEachEntry(const RunLog& log, const Find& find) {
+  const TensorColumns& tensors = log.tensors;
+  const size_t count = tensors.names.size();
+  // Without it nobody knows which tensors were logged.
+  if (tensors.statistics[kStat_numel].empty()) return "";
+  for (size_t at = 0; at < tensors.step.size() * count; ++at) {
+    const std::string text = find(TensorEntry(tensors, at));
+    if (text.empty()) continue;
+    return fmt::format("/tensors: {} for {} at step {}", text,
+                       tensors.names[at % count], tensors.step[at / count]);
+  }
+  return "";
+}
+
+}  // namespace isoloss::runlog
