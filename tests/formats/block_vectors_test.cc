@@ -12,6 +12,7 @@
 #include "comparison.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::formats {
 namespace {
@@ -34,8 +35,7 @@ class BlockVectors : public ::testing::TestWithParam<const Format*> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Formats, BlockVectors,
-                         ::testing::ValuesIn(AllFormats().begin(),
-                                             AllFormats().end()),
+                         ::testing::ValuesIn(MxElements()),
                          [](const auto& test) {
                            return std::string(test.param->name);
                          });

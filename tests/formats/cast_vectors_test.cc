@@ -11,6 +11,8 @@
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/rounding_mode.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::formats {
 namespace {
@@ -21,12 +23,22 @@ class ElementVectors : public ::testing::TestWithParam<const Format*> {
  protected:
   const Format& format() const { return *GetParam(); }
   std::string name() const { return std::string(format().name); }
+  /// gfloat uses INT8's lowest code, -2, which is nearest from -127.5 / 64 on.
+  uint32_t WithLowestCode(float value, uint32_t code) const {
+    const bool lowest = format().twos_complement && value <= -127.5f / 64;
+    return lowest && code == 0x81 ? 0x80 : code;
+  }
 };
 
+/// Formats of codes that the files list.
+std::vector<const Format*> Elements() {
+  std::vector<const Format*> elements = MxElements();
+  elements.push_back(&FormatByName("int8"));
+  return elements;
+}
+
 INSTANTIATE_TEST_SUITE_P(Formats, ElementVectors,
-                         ::testing::ValuesIn(AllFormats().begin(),
-                                             AllFormats().end()),
-                         [](const auto& test) {
+                         ::testing::ValuesIn(Elements()), [](const auto& test) {
                            return std::string(test.param->name);
                          });
 
@@ -35,7 +47,7 @@ TEST_P(ElementVectors, EveryCodeDecodesAsInDecodeH5) {
 
   Comparison comparison;
   for (size_t code = 0; code < expected.values.size(); ++code) {
-    const float actual = Decode(format(), static_cast<uint8_t>(code));
+    const float actual = Decode(format(), static_cast<uint32_t>(code));
     comparison.Row(SameBits(expected.values[code], actual), [&] {
       return fmt::format("code {:#x}: {} but {} was expected", code, actual,
                          expected.values[code]);
@@ -112,7 +124,7 @@ void ExpectColumn(const H5File& file, const std::string& group,
     const float value = std::bit_cast<float>(in.values[i]);
     if (rows == Rows::kNotNan && std::isnan(value)) continue;
     ++applicable;
-    const Code actual = encode(value);
+    const uint32_t actual = encode(value);
     comparison.Row(actual == expected.values[i], [&] {
       return fmt::format(
           "row {}, input {:#010x}: {:#x}, but {:#x} was expected", i,
@@ -128,7 +140,10 @@ TEST_P(ElementVectors, SaturatingCastsAreAsInCastsH5) {
     return Encode(format(), value, Overflow::kSaturate);
   };
 
-  ExpectColumn<uint8_t>(file, name(), "gfloat_sat", Rows::kNotNan, encode);
+  ExpectColumn<uint8_t>(
+      file, name(), "gfloat_sat", Rows::kNotNan,
+      [&](float value) { return WithLowestCode(value, encode(value)); });
+  if (format().twos_complement) return;  // the others have no INT8
   if (!format().has_nan()) {
     ExpectColumn<uint8_t>(file, name(), "torchao", Rows::kNotNan, encode);
     ExpectColumn<uint8_t>(file, name(), "ml_dtypes", Rows::kNotNan, encode);
@@ -145,7 +160,9 @@ TEST_P(ElementVectors, NonSaturatingCastsAreAsInCastsH5) {
   };
 
   if (!format().has_nan()) {  // nothing but saturation is left
-    ExpectColumn<uint8_t>(file, name(), "gfloat_sat", Rows::kNotNan, encode);
+    ExpectColumn<uint8_t>(
+        file, name(), "gfloat_sat", Rows::kNotNan,
+        [&](float value) { return WithLowestCode(value, encode(value)); });
     return;
   }
   if (format().has_infinity) {
@@ -158,20 +175,24 @@ TEST_P(ElementVectors, NonSaturatingCastsAreAsInCastsH5) {
   // gfloat's overflow is 0xFF whatever the sign.
   ExpectColumn<uint8_t>(
       file, name(), "gfloat_nosat", Rows::kNotNan, [&](float value) {
-        const uint8_t code = encode(value);
-        return (code & 0x7F) == format().nan_code ? uint8_t{0xFF} : code;
+        const uint32_t code = encode(value);
+        return (code & 0x7F) == format().nan_code ? 0xFF : code;
       });
 }
 
-TEST_P(ElementVectors, RoundedValuesOfFiniteInputsEqualMicroxcalings) {
+/// Compares values, not bits: microxcaling loses the sign of zero.
+void ExpectMicroxcaling(const Format& format, const std::string& column,
+                        const RoundingMode& rounding) {
+  SCOPED_TRACE(column);
   const H5File file = OpenVectors("casts.h5");
-  const auto in = file.Read<uint32_t>(name() + "/in_bits");
-  const auto expected = file.Read<float>(name() + "/microxcaling_even");
+  const std::string group = std::string(format.name) + "/";
+  const auto in = file.Read<uint32_t>(group + "in_bits");
+  const auto expected = file.Read<float>(group + column);
   ASSERT_EQ(in.values.size(), expected.values.size());
   // Its known faults: the largest float below half the least subnormal rounds
   // up (0.49999997 + 0.5 = 1 in FP32), FLT_MAX becomes NaN (0 * Inf) and
   // infinities stay.
-  const float least = Decode(format(), 1);
+  const float least = Decode(format, 1);
   const float below_half = std::nextafter(least / 2, 0.0f);
   size_t applicable = 0;
   Comparison comparison;
@@ -181,14 +202,21 @@ TEST_P(ElementVectors, RoundedValuesOfFiniteInputsEqualMicroxcalings) {
     if (!(magnitude < std::numeric_limits<float>::max())) continue;
     if (magnitude == below_half) continue;
     ++applicable;
-    const float actual = RoundToFormat(format(), value, Overflow::kSaturate);
-    // It loses the sign of zero: values are compared, not bits.
+    const float actual =
+        Decode(format, Encode(format, value, Overflow::kSaturate, rounding));
     comparison.Row(actual == expected.values[i], [&] {
       return fmt::format("row {}, input {:#010x}: {}, but {} was expected", i,
                          in.values[i], actual, expected.values[i]);
     });
   }
   comparison.ExpectAllEqual(applicable);
+}
+
+TEST_P(ElementVectors, RoundedValuesOfFiniteInputsEqualMicroxcalings) {
+  ExpectMicroxcaling(format(), "microxcaling_even",
+                     RoundingModeByName("nearest_even"));
+  ExpectMicroxcaling(format(), "microxcaling_nearest",
+                     RoundingModeByName("half_away"));
 }
 
 TEST(Bf16Vectors, CastsAreAsInCastsH5) {
@@ -198,6 +226,11 @@ TEST(Bf16Vectors, CastsAreAsInCastsH5) {
   ExpectColumn<uint16_t>(file, "bf16", "ml_dtypes", Rows::kAll, EncodeBf16);
   ExpectColumn<uint16_t>(file, "bf16", "torch", Rows::kNotNan, EncodeBf16);
   ExpectColumn<uint16_t>(file, "bf16", "gfloat", Rows::kNotNan, EncodeBf16);
+  // The format of the table is the same cast.
+  ExpectColumn<uint16_t>(
+      file, "bf16", "ml_dtypes", Rows::kAll, [](float value) {
+        return Encode(FormatByName("bf16"), value, Overflow::kNonFinite);
+      });
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -68,7 +69,8 @@ class Comparison {
 inline bool SameBits(float expected, float actual) {
   return std::bit_cast<uint32_t>(expected) == std::bit_cast<uint32_t>(actual);
 }
-inline bool SameBits(uint8_t expected, uint8_t actual) {
+template <std::integral Code>
+bool SameBits(Code expected, Code actual) {
   return expected == actual;
 }
 

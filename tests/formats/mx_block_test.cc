@@ -12,6 +12,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/bf16.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::formats {
 namespace {
@@ -124,7 +125,7 @@ float QuantizedDequantized(float value, const Quantization& spec) {
 }
 
 TEST(MxCorner, AScaleRoundedUpDequantizesToInfinityNearFltMax) {
-  for (const Format* element : AllFormats()) {
+  for (const Format* element : MxElements()) {
     SCOPED_TRACE(element->name);
     const float edge = RoundsUpToTwoTo128(*element);
     const float below = std::nextafter(edge, 0.0f);
@@ -141,7 +142,7 @@ TEST(MxCorner, AScaleRoundedUpDequantizesToInfinityNearFltMax) {
 }
 
 TEST(MxCorner, BEvenMakesAFiniteBlockNanNearFltMax) {
-  for (const Format* element : AllFormats()) {
+  for (const Format* element : MxElements()) {
     SCOPED_TRACE(element->name);
     const Quantization spec{element, ScaleRule::kEven,
                             NonFinitePolicy::kBlockNan};
@@ -156,7 +157,7 @@ TEST(MxCorner, BEvenMakesAFiniteBlockNanNearFltMax) {
 
 TEST(MxCorner, CDSubnormalInputsUnderTheLeastScaleAreKept) {
   // Multiples of the format's smallest step times 2^-127 that FP32 can hold.
-  for (const Format* element : AllFormats()) {
+  for (const Format* element : MxElements()) {
     SCOPED_TRACE(element->name);
     for (uint8_t code = 1; code <= element->max_code; ++code) {
       const float value = Decode(*element, code) * 0x1p-127f;
@@ -212,7 +213,7 @@ TEST(MxCorner, FPartialBlockEqualsOnePaddedWithZeros) {
 // ---- docs/numerics.md, section 6 -------------------------------------------
 
 TEST(NonFinitePolicy, BlockNanMakesTheWholeBlockNanWhateverIsBad) {
-  for (const Format* element : AllFormats()) {
+  for (const Format* element : MxElements()) {
     for (const ScaleRule mode : kAllModes) {
       for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
         const Quantization spec{element, mode, NonFinitePolicy::kBlockNan};
@@ -269,7 +270,7 @@ TEST(QuantizeMx, WorstErrorOfTheBlockMaximumMatchesTheDerivedBound) {
   // leaves the scaled maximum in [P, 2P), P the power of two of the largest
   // value M: up to M it is rounded (relative 2^-(m+1) at most), above M it
   // saturates and loses less than (2P - M) / 2P. kRceil only rounds.
-  for (const Format* element : AllFormats()) {
+  for (const Format* element : MxElements()) {
     const double rounding = std::ldexp(1.0, -element->mantissa_bits - 1);
     const double largest = static_cast<double>(MaxFinite(*element));
     const double two_p = std::ldexp(1.0, element->emax + 1);
@@ -353,7 +354,7 @@ TEST(QuantizeDequantizeBlock, ValuesOfBf16BlocksAreBf16Numbers) {
       value =
           DecodeBf16(static_cast<uint16_t>((bits & 0x807F) | exponent << 7));
     }
-    for (const Format* element : AllFormats()) {
+    for (const Format* element : MxElements()) {
       for (const ScaleRule mode : kAllModes) {
         std::vector<float> values(block.size());
 

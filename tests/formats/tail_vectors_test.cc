@@ -6,6 +6,7 @@
 #include "comparison.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::formats {
 namespace {
@@ -22,7 +23,7 @@ std::vector<const Format*> FormatsBelow(const H5File& file,
                                         const std::string& parent) {
   std::vector<const Format*> formats;
   const std::set<std::string> groups = Groups(file, parent, "");
-  for (const Format* format : AllFormats()) {
+  for (const Format* format : MxElements()) {
     if (groups.contains(std::string(format->name))) formats.push_back(format);
   }
   return formats;
@@ -37,7 +38,7 @@ TEST(TailVectors, EveryLengthIsQuantisedAsOtherToolsDo) {
     const auto x = file.Read<float>(length + "/x");
     ASSERT_EQ(length, fmt::format("L{}", x.cols()));
     partial_blocks += x.cols() % kMxBlockSize != 0 ? 1 : 0;
-    for (const Format* format : AllFormats()) {
+    for (const Format* format : MxElements()) {
       const auto group = [&](const std::string& tool) {
         return fmt::format("{}/{}/{}", length, tool, format->name);
       };

@@ -14,6 +14,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "support/h5_file.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -71,7 +72,7 @@ TEST_P(GemmMxOn, QuantisesEveryBlockAsTheDefinition) {
     Matrix<float> unit(length, length);
     for (size_t i = 0; i < length; ++i) unit(i, i) = 1.0f;
     Matrix<float> result(blocks.rows(), length);
-    for (const formats::Format* format : formats::AllFormats()) {
+    for (const formats::Format* format : formats::MxElements()) {
       for (const auto mode :
            {formats::ScaleRule::kFloor, formats::ScaleRule::kCeil,
             formats::ScaleRule::kEven, formats::ScaleRule::kRceil}) {

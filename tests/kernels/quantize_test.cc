@@ -13,6 +13,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
+#include "support/mx_elements.h"
 #include "support/quantize_transposed.h"
 
 namespace isoloss::kernels {
@@ -38,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, QuantizeOn,
 
 TEST_P(QuantizeOn, EqualsTheDefinitionInBothDirections) {
   ThreadTeam team(2);
-  for (const formats::Format* format : formats::AllFormats()) {
+  for (const formats::Format* format : formats::MxElements()) {
     for (const auto mode :
          {formats::ScaleRule::kFloor, formats::ScaleRule::kCeil,
           formats::ScaleRule::kEven, formats::ScaleRule::kRceil}) {

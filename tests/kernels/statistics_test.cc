@@ -18,6 +18,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/kernels/statistics_scalar.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::kernels {
 namespace {
@@ -34,7 +35,7 @@ const float kNan = std::nanf("");
 
 std::vector<Quantization> AllSpecs() {
   std::vector<Quantization> specs;
-  for (const formats::Format* element : formats::AllFormats()) {
+  for (const formats::Format* element : formats::MxElements()) {
     for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kCeil,
                                  ScaleRule::kEven, ScaleRule::kRceil}) {
       for (const auto policy :

@@ -19,6 +19,7 @@
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/mx_block.h"
 #include "reference_statistics.h"
+#include "support/mx_elements.h"
 
 namespace isoloss::probes {
 namespace {
@@ -122,7 +123,7 @@ void ExpectReference(const model::Tensor& tensor,
 TEST(TensorAccumulator, EqualsTheReferenceForEverySpec) {
   const Matrix<float> plain = Noise(70, 65);
   const Matrix<float> wild = Noise(45, 97, true);
-  for (const formats::Format* element : formats::AllFormats()) {
+  for (const formats::Format* element : formats::MxElements()) {
     for (const ScaleRule mode : {ScaleRule::kFloor, ScaleRule::kCeil,
                                  ScaleRule::kEven, ScaleRule::kRceil}) {
       for (const auto policy :

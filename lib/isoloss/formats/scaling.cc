@@ -32,9 +32,12 @@ Scale E8m0ScaleOf(const Quantization& quantization, uint32_t amax) {
   return {E8m0Reciprocal(byte), DecodeE8m0(byte), byte};
 }
 
-/// The power of two at or below a positive finite number that is normal.
+/// The power of two at or below a positive finite number; 2^-127 of smaller
+/// ones, which is the least whose reciprocal is finite.
 float PowerBelow(float value) {
-  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kExponentField);
+  const float power =
+      std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kExponentField);
+  return std::max(power, 0x1p-127f);
 }
 
 /// The power of two at or above, its exponent field in [1, 254].

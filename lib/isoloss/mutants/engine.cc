@@ -145,11 +145,12 @@ class Engine {
   EngineEdits edits_;
 };
 
-/// RoundToFormat of every registered format.
+/// RoundToFormat of every element format of MX blocks.
 const CastTable& SaturatingCast(const formats::Format& element) {
   static const std::map<const formats::Format*, CastTable> tables = [] {
     std::map<const formats::Format*, CastTable> all;
     for (const formats::Format* format : formats::AllFormats()) {
+      if (!format->is_small_float()) continue;
       all.emplace(format, CastTable([format](float value) {
                     return formats::RoundToFormat(*format, value,
                                                   formats::Overflow::kSaturate);
