@@ -7,6 +7,10 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/scaling.h"
 
+namespace isoloss::formats {
+extern const Format kFormat_e4m3;
+}  // namespace isoloss::formats
+
 namespace isoloss::kernels {
 namespace {
 
@@ -133,21 +137,35 @@ void WriteFactors(const QuantizedTensor& tensor,
   });
 }
 
+/// Of scale (i, j) of a tensor: those that codes are multiplied by.
+int ExponentOfScale(const QuantizedTensor& tensor,
+                    const Quantization& quantization, size_t i, size_t j) {
+  switch (quantization.scale_format) {
+    case formats::ScaleFormat::kE8m0:
+      return tensor.scale_bytes(i, j) - 127;
+    case formats::ScaleFormat::kE4m3:
+      return ExponentOf(formats::kFormat_e4m3, tensor.scale_bytes(i, j));
+    case formats::ScaleFormat::kPow2:
+      return ExponentOf(tensor.scales(i, j));
+    case formats::ScaleFormat::kNone:
+    case formats::ScaleFormat::kFp32:
+      break;
+  }
+  return 0;
+}
+
 void WriteExponents(const QuantizedTensor& tensor,
                     const Quantization& quantization, const Place& place,
                     PreparedOperand& prepared) {
-  const bool e8m0 = quantization.scale_format == formats::ScaleFormat::kE8m0;
   const size_t cell_rows = quantization.cell.rows == 0 ? tensor.codes.rows()
                                                        : quantization.cell.rows;
   const size_t cell_cols = quantization.cell.cols == 0 ? tensor.codes.cols()
                                                        : quantization.cell.cols;
   for (size_t i = 0; i < tensor.codes.rows(); ++i) {
     for (size_t k = 0; k < tensor.codes.cols(); ++k) {
-      int exponent = ExponentOf(*quantization.element, tensor.codes(i, k));
-      if (e8m0)
-        exponent += tensor.scale_bytes(i / cell_rows, k / cell_cols) - 127;
-      prepared.exponents(place.row + i, place.step + k) =
-          static_cast<int16_t>(exponent);
+      prepared.exponents(place.row + i, place.step + k) = static_cast<int16_t>(
+          ExponentOf(*quantization.element, tensor.codes(i, k)) +
+          ExponentOfScale(tensor, quantization, i / cell_rows, k / cell_cols));
     }
   }
 }
