@@ -247,31 +247,5 @@ TEST(DotPanel, EqualsDot) {
   }
 }
 
-TEST(QuantizedColumns, BlocksStartAnewAtEachSegment) {
-  // One column of 70 rows in segments of 10 and 60: blocks 10, 32, 28.
-  const formats::Quantization spec = {.element =
-                                          &formats::FormatByName("e4m3")};
-  const Row values = RandomRows(4, Grid::kBf16)[0];
-  const MatrixView<const float> column(values.data(), 70, 1);
-  const std::vector<size_t> ends = {10, 70};
-
-  const Matrix<float> quantized = QuantizedColumns(column, &spec, ends);
-
-  ASSERT_EQ(quantized.rows(), 1);
-  ASSERT_EQ(quantized.cols(), 70);
-  size_t begin = 0;
-  for (const size_t end : {10, 42, 70}) {
-    Row block(values.begin() + static_cast<std::ptrdiff_t>(begin),
-              values.begin() + static_cast<std::ptrdiff_t>(end));
-    formats::QuantizeDequantizeBlock(block, spec, block);
-    for (size_t i = begin; i < end; ++i) {
-      EXPECT_EQ(quantized(0, i), block[i - begin]) << i;
-    }
-    begin = end;
-  }
-  const Matrix<float> plain = QuantizedColumns(column, nullptr, ends);
-  EXPECT_EQ(plain(0, 69), values[69]);
-}
-
 }  // namespace
 }  // namespace isoloss::oracle

@@ -9,7 +9,13 @@ namespace {
 Scale OfCell(const Quantization& quantization, uint32_t /*amax*/,
              const TensorAmax& tensor) {
   // Without a history the scale is 1, as TransformerEngine begins.
-  if (!tensor.history) return {};
+  if (!tensor.history) {
+    constexpr uint8_t kOneE8m0 = 127;
+    constexpr uint8_t kOneE4m3 = 0x38;
+    return {
+        1, 1,
+        quantization.scale_format == ScaleFormat::kE8m0 ? kOneE8m0 : kOneE4m3};
+  }
   return ScaleOfAmax(quantization, std::bit_cast<uint32_t>(*tensor.history));
 }
 

@@ -7,6 +7,10 @@
 #include "isoloss/base/rng.h"
 #include "isoloss/formats/scaling.h"
 
+namespace isoloss::formats {
+extern const Format kFormat_e4m3;
+}  // namespace isoloss::formats
+
 namespace isoloss::kernels {
 namespace {
 
@@ -70,20 +74,35 @@ int ExponentOf(const formats::Format& format, uint32_t code) {
   return std::max(field, 1) - format.bias;
 }
 
+/// Of scale (i, j) of a tensor: those that codes are multiplied by.
+int ExponentOfScale(const QuantizedTensor& tensor,
+                    const Quantization& quantization, size_t i, size_t j) {
+  switch (quantization.scale_format) {
+    case formats::ScaleFormat::kE8m0:
+      return tensor.scale_bytes(i, j) - 127;
+    case formats::ScaleFormat::kE4m3:
+      return ExponentOf(formats::kFormat_e4m3, tensor.scale_bytes(i, j));
+    case formats::ScaleFormat::kPow2:
+      return ExponentOf(tensor.scales(i, j));
+    case formats::ScaleFormat::kNone:
+    case formats::ScaleFormat::kFp32:
+      break;
+  }
+  return 0;
+}
+
 void WriteExponents(const QuantizedTensor& tensor,
                     const Quantization& quantization, const TensorCut& cut,
                     PreparedOperand& prepared) {
-  const bool e8m0 = quantization.scale_format == formats::ScaleFormat::kE8m0;
   const formats::Cell cell =
       formats::CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
   for (size_t i = 0; i < tensor.codes.rows(); ++i) {
     for (size_t k = 0; k < tensor.codes.cols(); ++k) {
-      int exponent = ExponentOf(*quantization.element, tensor.codes(i, k));
-      if (e8m0) {
-        exponent += tensor.scale_bytes(i / cell.rows, k / cell.cols) - 127;
-      }
       prepared.exponents(cut.rows.begin + i, cut.prepared_steps.begin + k) =
-          static_cast<int16_t>(exponent);
+          static_cast<int16_t>(
+              ExponentOf(*quantization.element, tensor.codes(i, k)) +
+              ExponentOfScale(tensor, quantization, i / cell.rows,
+                              k / cell.cols));
     }
   }
 }

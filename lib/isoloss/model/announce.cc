@@ -7,25 +7,22 @@ namespace isoloss::model {
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::Quantization* rowwise,
-                       const formats::Quantization* columnwise) {
+                       Tensor tensor) {
   std::vector<size_t> begins;
-  TensorRows rows = {.counts = mesh.process() == 0};
+  tensor.module = parameter.module;
+  tensor.kind = kind;
+  tensor.values = values;
+  tensor.rows = {.counts = mesh.process() == 0};
   if (parameter.of_experts) {
     const size_t experts = parameter.shape.front();
     for (size_t e = 0; e <= experts; ++e) {
       begins.push_back(values.rows() / experts * e);
     }
-    rows = {.begins = begins,
-            .first_group = mesh.experts().first,
-            .counts = mesh.HoldsFirstCopyOfExperts()};
+    tensor.rows = {.begins = begins,
+                   .first_group = mesh.experts().first,
+                   .counts = mesh.HoldsFirstCopyOfExperts()};
   }
-  sink.OnTensor({.module = parameter.module,
-                 .kind = kind,
-                 .values = values,
-                 .rows = rows,
-                 .rowwise = rowwise,
-                 .columnwise = columnwise});
+  sink.OnTensor(tensor);
 }
 
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,

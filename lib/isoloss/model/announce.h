@@ -9,12 +9,12 @@
 namespace isoloss::model {
 
 /// Announces `values`, which have the shape of `parameter`: groups are experts,
-/// and a process counts if no lower one holds the same.
+/// and a process counts if no lower one holds the same. `tensor`: how GEMMs
+/// quantise it.
 void AnnounceParameter(TensorKind kind, const Parameter& parameter,
                        MatrixView<const float> values,
                        const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::Quantization* rowwise = nullptr,
-                       const formats::Quantization* columnwise = nullptr);
+                       Tensor tensor = {});
 
 /// A whole set of values, in order: kWgrad, kParameter or kUpdate.
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,

@@ -79,8 +79,8 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                           kernels::Rounding rounding,
                           MatrixView<float> y) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_operand(),
-                  wgrad_->right_operand());
+  AnnounceOperand(TensorKind::kActivation, x, groups, GemmRole::kFprop,
+                  OperandSide::kRight);
   AnnounceResult(TensorKind::kOutput, y, groups);
   NoteAmax(SiteTensor::kActivation, x, groups);
   for (size_t g = 0; g < groups_; ++g) {
@@ -226,6 +226,17 @@ void Linear::NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
   }
 }
 
+std::vector<kernels::OperandState> Linear::StatesOf(
+    const formats::Quantization* quantization, GemmRole role, OperandSide side,
+    const RowGroups& groups) const {
+  std::vector<kernels::OperandState> states;
+  for (size_t g = 0; g < groups_; ++g) {
+    const auto* state = StateOf(quantization, role, side, groups, g);
+    if (state != nullptr) states.push_back(*state);
+  }
+  return states;
+}
+
 MatrixView<const float> Linear::GroupWeight(size_t group) const {
   return context_.Weight(parameter_).Rows(group * out_, out_);
 }
@@ -233,23 +244,34 @@ MatrixView<const float> Linear::GroupWeight(size_t group) const {
 void Linear::AnnounceInputGradient(MatrixView<const float> dy,
                                    const RowGroups& groups,
                                    MatrixView<const float> dx) const {
-  AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_operand(),
-                  wgrad_->left_operand());
+  AnnounceOperand(TensorKind::kGradient, dy, groups, GemmRole::kDgrad,
+                  OperandSide::kLeft);
   AnnounceResult(TensorKind::kDgrad, dx, groups);
   NoteAmax(SiteTensor::kGradient, dy, groups);
 }
 
 void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,
-                             const RowGroups& groups,
-                             const formats::Quantization* rowwise,
-                             const formats::Quantization* columnwise) const {
+                             const RowGroups& groups, GemmRole first,
+                             OperandSide side) const {
   if (context_.tap == nullptr) return;
-  context_.tap->OnTensor({.module = site_,
-                          .kind = kind,
-                          .values = values,
-                          .rows = context_.RowsInBatch(groups),
-                          .rowwise = rowwise,
-                          .columnwise = columnwise});
+  const bool left = side == OperandSide::kLeft;
+  const auto* rowwise = PrecisionOf(first).left_operand();
+  const auto* columnwise =
+      left ? wgrad_->left_operand() : wgrad_->right_operand();
+  const auto rowwise_states =
+      StatesOf(rowwise, first, OperandSide::kLeft, groups);
+  const auto columnwise_states =
+      StatesOf(columnwise, GemmRole::kWgrad, side, groups);
+  context_.tap->OnTensor(
+      {.module = site_,
+       .kind = kind,
+       .values = values,
+       .rows = context_.RowsInBatch(groups),
+       .rowwise = rowwise,
+       .columnwise = columnwise,
+       .columnwise_again = left ? wgrad_->left_again : wgrad_->right_again,
+       .rowwise_states = rowwise_states,
+       .columnwise_states = columnwise_states});
 }
 
 void Linear::AnnounceResult(TensorKind kind, MatrixView<const float> values,

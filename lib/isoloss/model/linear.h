@@ -104,11 +104,11 @@ class Linear {
                            const RowGroups& groups) const;
 
  private:
-  /// An operand, now, and its formats in the products that read it.
+  /// An operand, now, and its formats in the products that read it: `first`,
+  /// whose left side it is, and `side` of wgrad.
   void AnnounceOperand(TensorKind kind, MatrixView<const float> values,
-                       const RowGroups& groups,
-                       const formats::Quantization* rowwise,
-                       const formats::Quantization* columnwise) const;
+                       const RowGroups& groups, precision::GemmRole first,
+                       OperandSide side) const;
   void AnnounceInputGradient(MatrixView<const float> dy,
                              const RowGroups& groups,
                              MatrixView<const float> dx) const;
@@ -131,6 +131,10 @@ class Linear {
   void NoteAmax(SiteTensor tensor, MatrixView<const float> rows,
                 const RowGroups& groups) const;
   const precision::GemmPrecision& PrecisionOf(precision::GemmRole role) const;
+  /// Those of all groups; empty if the quantisation needs none.
+  std::vector<kernels::OperandState> StatesOf(
+      const formats::Quantization* quantization, precision::GemmRole role,
+      OperandSide side, const RowGroups& groups) const;
   /// Null if the quantisation needs none.
   const kernels::OperandState* StateOf(
       const formats::Quantization* quantization, precision::GemmRole role,

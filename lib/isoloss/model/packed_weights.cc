@@ -10,27 +10,16 @@ namespace {
 
 using kernels::Contraction;
 
-/// One of the two orientations, as the right side of a product.
-void PackFor(const precision::GemmPrecision& precision,
-             precision::GemmRole role, MatrixView<const float> values,
-             const StepKey& key, const AmaxHistory& amax,
-             const PackedWeight& weight, size_t group,
+/// One of the two orientations, as the right side of a product. `states`: of
+/// all groups, or none.
+void PackFor(const precision::GemmPrecision& precision, Contraction contraction,
+             MatrixView<const float> values,
+             std::span<const kernels::OperandState> states, size_t group,
              kernels::PackedOperand& packed) {
-  const formats::Quantization* quantization = precision.right_operand();
-  kernels::OperandState state;
-  if (quantization != nullptr && quantization->needs_state()) {
-    state = StateOf(key, weight.site, role, OperandSide::kRight,
-                    weight.first_group + group, /*first_tensor=*/0);
-    state.common.history =
-        amax.Of(weight.site, SiteTensor::kWeight, weight.first_group + group,
-                quantization->history);
-  }
   packed.Pack({.values = values,
-               .contraction = role == precision::GemmRole::kFprop
-                                  ? Contraction::kColumns
-                                  : Contraction::kRows,
-               .quantization = quantization,
-               .state = &state},
+               .contraction = contraction,
+               .quantization = precision.right_operand(),
+               .state = states.empty() ? nullptr : &states[group]},
               precision.left_operand(), precision.accumulation);
 }
 
@@ -38,13 +27,31 @@ void PackGroup(MatrixView<const float> values, const StepKey& key,
                AmaxHistory& amax, PackedWeight& weight, size_t group) {
   amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
             values);
-  PackFor(*weight.fprop, precision::GemmRole::kFprop, values, key, amax, weight,
-          group, weight.forward[group]);
-  PackFor(*weight.dgrad, precision::GemmRole::kDgrad, values, key, amax, weight,
-          group, weight.backward[group]);
+  const auto forward = weight.StatesOf(precision::GemmRole::kFprop, key, amax);
+  const auto backward = weight.StatesOf(precision::GemmRole::kDgrad, key, amax);
+  PackFor(*weight.fprop, Contraction::kColumns, values, forward, group,
+          weight.forward[group]);
+  PackFor(*weight.dgrad, Contraction::kRows, values, backward, group,
+          weight.backward[group]);
 }
 
 }  // namespace
+
+std::vector<kernels::OperandState> PackedWeight::StatesOf(
+    precision::GemmRole role, const StepKey& key,
+    const AmaxHistory& amax) const {
+  const formats::Quantization* quantization =
+      (role == precision::GemmRole::kFprop ? *fprop : *dgrad).right_operand();
+  std::vector<kernels::OperandState> states;
+  if (quantization == nullptr || !quantization->needs_state()) return states;
+  for (size_t group = 0; group < forward.size(); ++group) {
+    states.push_back(StateOf(key, site, role, OperandSide::kRight,
+                             first_group + group, /*first_tensor=*/0));
+    states.back().common.history = amax.Of(
+        site, SiteTensor::kWeight, first_group + group, quantization->history);
+  }
+  return states;
+}
 
 const PackedWeight& PackedWeights::Add(size_t parameter, std::string site,
                                        size_t first_group, size_t groups,

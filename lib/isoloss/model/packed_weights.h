@@ -27,6 +27,12 @@ struct PackedWeight {
   const precision::GemmPrecision* dgrad;
   std::vector<kernels::PackedOperand> forward;   ///< [groups], rows of W
   std::vector<kernels::PackedOperand> backward;  ///< [groups], columns of W
+
+  /// What the groups' quantisation for fprop or dgrad draws from; empty if it
+  /// needs nothing.
+  std::vector<kernels::OperandState> StatesOf(precision::GemmRole role,
+                                              const StepKey& key,
+                                              const AmaxHistory& amax) const;
 };
 
 /// Those of one model.

@@ -240,10 +240,21 @@ void Transformer::AnnounceWeights(const ParameterSet& master,
     kernels::Cast(parameter.values.view(), context.rounding, rounded.view(),
                   context.team);
     const PackedWeight* packed = context.packed_weights.Find(i);
-    AnnounceParameter(
-        TensorKind::kWeight, parameter, rounded.view(), context.mesh, sink,
-        packed != nullptr ? packed->fprop->right_operand() : nullptr,
-        packed != nullptr ? packed->dgrad->right_operand() : nullptr);
+    Tensor tensor;
+    std::vector<kernels::OperandState> forward;
+    std::vector<kernels::OperandState> backward;
+    if (packed != nullptr) {
+      forward = packed->StatesOf(precision::GemmRole::kFprop, context.key,
+                                 context.amax);
+      backward = packed->StatesOf(precision::GemmRole::kDgrad, context.key,
+                                  context.amax);
+      tensor = {.rowwise = packed->fprop->right_operand(),
+                .columnwise = packed->dgrad->right_operand(),
+                .rowwise_states = forward,
+                .columnwise_states = backward};
+    }
+    AnnounceParameter(TensorKind::kWeight, parameter, rounded.view(),
+                      context.mesh, sink, tensor);
   }
 }
 

@@ -152,49 +152,4 @@ Estimate Sum(const float* values, size_t size, size_t stride) {
   return chains.Result(0, size);
 }
 
-Matrix<float> QuantizedRows(MatrixView<const float> values,
-                            const formats::Quantization* spec) {
-  Matrix<float> result(values.rows(), values.cols());
-  for (size_t row = 0; row < values.rows(); ++row) {
-    const float* in = values.Row(row);
-    float* out = result.Row(row);
-    if (spec == nullptr) {
-      std::copy_n(in, values.cols(), out);
-      continue;
-    }
-    for (size_t k = 0; k < values.cols(); k += formats::kMxBlockSize) {
-      const size_t size = std::min(formats::kMxBlockSize, values.cols() - k);
-      formats::QuantizeDequantizeBlock({in + k, size}, *spec, {out + k, size});
-    }
-  }
-  return result;
-}
-
-Matrix<float> QuantizedColumns(MatrixView<const float> values,
-                               const formats::Quantization* spec,
-                               std::span<const size_t> segment_ends) {
-  Matrix<float> result(values.cols(), values.rows());
-  for (size_t row = 0; row < values.rows(); ++row) {
-    for (size_t column = 0; column < values.cols(); ++column) {
-      result(column, row) = values(row, column);
-    }
-  }
-  if (spec == nullptr) return result;
-  const size_t whole = values.rows();
-  if (segment_ends.empty()) segment_ends = {&whole, 1};
-  for (size_t column = 0; column < values.cols(); ++column) {
-    float* row = result.Row(column);
-    size_t begin = 0;
-    for (const size_t end : segment_ends) {
-      for (; begin < end;
-           begin += std::min(formats::kMxBlockSize, end - begin)) {
-        const size_t size = std::min(formats::kMxBlockSize, end - begin);
-        formats::QuantizeDequantizeBlock({row + begin, size}, *spec,
-                                         {row + begin, size});
-      }
-    }
-  }
-  return result;
-}
-
 }  // namespace isoloss::oracle

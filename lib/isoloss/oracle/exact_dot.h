@@ -1,12 +1,9 @@
-// Dot products in double precision with the error that FP32 may make, and the
-// MX operands that enter them, from the scalar definitions of formats.
+// Dot products in double precision with the error that FP32 may make.
 #pragma once
 
 #include <cstddef>
-#include <span>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/formats/mx_block.h"
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/precision/recipe.h"
 
@@ -48,17 +45,5 @@ void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out);
 
 /// As Dot with all b[k] = 1.
 Estimate Sum(const float* values, size_t size, size_t stride = 1);
-
-/// `values` as a GEMM operand that contracts columns: each row quantised in
-/// blocks of 32. A copy if `spec` is null.
-Matrix<float> QuantizedRows(MatrixView<const float> values,
-                            const formats::Quantization* spec);
-
-/// As an operand that contracts rows, transposed: row i of the result is column
-/// i of `values`, quantised in blocks of 32 that start anew at each of
-/// `segment_ends` (ascending, the last one = rows; empty: one segment).
-Matrix<float> QuantizedColumns(MatrixView<const float> values,
-                               const formats::Quantization* spec,
-                               std::span<const size_t> segment_ends = {});
 
 }  // namespace isoloss::oracle

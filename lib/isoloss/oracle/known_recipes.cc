@@ -63,6 +63,7 @@ precision::Recipe AsKnown(const precision::Recipe& registered) {
     recipe.fprop = {known.x.Spec(), known.weight.Spec()};
     recipe.dgrad = {known.dy_of_dgrad.Spec(), known.weight_of_dgrad.Spec()};
     recipe.wgrad = {known.dy_of_wgrad.Spec(), known.x_of_wgrad.Spec()};
+    recipe.weight_gradients = Activation::kFp32;
   }
   return recipe;
 }

@@ -1,11 +1,11 @@
 #include "isoloss/oracle/linear_check.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "isoloss/base/error.h"
-#include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/operand_states.h"
+#include "isoloss/oracle/scalar_product.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -17,14 +17,13 @@ using precision::GemmRole;
 /// section 12).
 constexpr size_t kTokenLeaf = 32;
 
+/// `announced`: whether anything was.
 bool SameSpec(bool announced, const formats::Quantization& spec,
               const formats::Quantization* expected) {
   if (!announced || expected == nullptr) {
     return announced == (expected != nullptr);
   }
-  return spec.element == expected->element &&
-         spec.scale_rule == expected->scale_rule &&
-         spec.non_finite == expected->non_finite;
+  return spec == *expected;
 }
 
 /// A count of `tensor` that is not what the formats or rows must be.
@@ -32,15 +31,6 @@ void ReportMisdeclared(const RecordedTensor& tensor, ReportSink& sink) {
   Comparison comparison(Grid::kFp32);
   comparison.AddOther(0, 0, 0.0f, HUGE_VAL);
   sink.Add(tensor.name, comparison);
-}
-
-void RequireSpecs(const RecordedTensor& tensor,
-                  const formats::Quantization* rowwise,
-                  const formats::Quantization* columnwise, ReportSink& sink) {
-  if (!SameSpec(tensor.quantized_rowwise, tensor.rowwise, rowwise) ||
-      !SameSpec(tensor.quantized_columnwise, tensor.columnwise, columnwise)) {
-    ReportMisdeclared(tensor, sink);
-  }
 }
 
 /// Groups of rows of a site and the ends of their segments, from the batch and
@@ -90,27 +80,120 @@ void RequireRows(const RecordedTensor& tensor, const Groups& groups,
   if (!same) ReportMisdeclared(tensor, sink);
 }
 
-/// Calls use(i, j, estimate) with the dot product of row i of a and row j of b.
-template <typename Use>
-void ForEachProduct(MatrixView<const float> a, MatrixView<const float> b,
-                    const Use& use) {
-  Matrix<float> panel;
-  std::array<Estimate, kDotLanes> dots;
-  for (size_t first = 0; first < b.rows(); first += kDotLanes) {
-    PackPanel(b, first, panel);
-    const size_t count = std::min(kDotLanes, b.rows() - first);
-    for (size_t i = 0; i < a.rows(); ++i) {
-      DotPanel(a.Row(i), panel, dots.data());
-      for (size_t j = 0; j < count; ++j) use(i, first + j, dots[j]);
-    }
-  }
-}
-
 /// Rows of a stacked weight that belong to one group.
 MatrixView<const float> WeightOf(MatrixView<const float> weight, size_t groups,
                                  size_t group) {
   const size_t rows = weight.rows() / groups;
   return weight.Rows(group * rows, rows);
+}
+
+/// The operands of one site.
+class SiteOperands {
+ public:
+  SiteOperands(const StepInputs& inputs, const LinearSite& site)
+      : inputs_(inputs), site_(site), groups_(GroupsOf(inputs, site)) {}
+
+  const Groups& groups() const { return groups_; }
+  const GemmPrecision& For(GemmRole role) const {
+    return inputs_.recipe.For(site_.index, role);
+  }
+
+  /// x of fprop, dy of dgrad: each segment of rows is a tensor.
+  ScalarOperand Rows(GemmRole role, const Matrix<float>& values,
+                     size_t group) const {
+    return {.values = groups_.RowsOf(values.view(), group),
+            .quantization = For(role).left_operand(),
+            .state = StateOf(role, Side::kLeft, group),
+            .tensor_ends = groups_.SegmentsOf(group)};
+  }
+  /// W of fprop and dgrad.
+  ScalarOperand Weight(GemmRole role, const Matrix<float>& values,
+                       size_t group) const {
+    return {.values = WeightOf(values.view(), site_.groups, group),
+            .down = role == GemmRole::kDgrad,
+            .quantization = For(role).right_operand(),
+            .state = StateOf(role, Side::kRight, group)};
+  }
+  /// dy or x of wgrad, perhaps after what dgrad or fprop made of it.
+  ScalarOperand Columns(Side side, const Matrix<float>& values,
+                        size_t group) const {
+    const bool left = side == Side::kLeft;
+    const GemmPrecision& wgrad = For(GemmRole::kWgrad);
+    ScalarOperand operand = {
+        .values = groups_.RowsOf(values.view(), group),
+        .down = true,
+        .quantization = left ? wgrad.left_operand() : wgrad.right_operand(),
+        .state = StateOf(GemmRole::kWgrad, side, group)};
+    if (left ? wgrad.left_again : wgrad.right_again) {
+      const GemmRole first = left ? GemmRole::kDgrad : GemmRole::kFprop;
+      operand.before = For(first).left_operand();
+      operand.state_before = StateOf(first, Side::kLeft, group);
+    }
+    return operand;
+  }
+
+  /// That `tensor` was announced with the descriptions and states that the
+  /// products read which quantise it along rows and down columns.
+  void Require(const RecordedTensor& tensor, GemmRole rowwise,
+               Side rowwise_side, GemmRole columnwise, Side columnwise_side,
+               ReportSink& sink) const {
+    const auto* along = OperandOf(rowwise, rowwise_side);
+    const auto* down = OperandOf(columnwise, columnwise_side);
+    const GemmPrecision& last = For(columnwise);
+    const bool again =
+        columnwise_side == Side::kLeft ? last.left_again : last.right_again;
+    const size_t groups = site_.groups;
+    if (!SameSpec(tensor.quantized_rowwise, tensor.rowwise, along) ||
+        !SameSpec(tensor.quantized_columnwise, tensor.columnwise, down) ||
+        tensor.columnwise_again != again ||
+        !AreExpected(tensor.rowwise_states, along, inputs_,
+                     {site_.name, rowwise, rowwise_side}, groups) ||
+        !AreExpected(tensor.columnwise_states, down, inputs_,
+                     {site_.name, columnwise, columnwise_side}, groups)) {
+      ReportMisdeclared(tensor, sink);
+    }
+  }
+
+ private:
+  const formats::Quantization* OperandOf(GemmRole role, Side side) const {
+    return side == Side::kLeft ? For(role).left_operand()
+                               : For(role).right_operand();
+  }
+  formats::TensorState StateOf(GemmRole role, Side side, size_t group) const {
+    return ExpectedState(inputs_, {site_.name, role, side}, group);
+  }
+
+  const StepInputs& inputs_;
+  const LinearSite& site_;
+  const Groups groups_;
+};
+
+/// An estimate of a rounded sum; or its bits, if the product has them.
+void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
+             float value, const Estimate& sum, Comparison& comparison) {
+  if (product.has_bits()) {
+    comparison.AddExact(row, column, value, RoundTo(grid, sum.exact));
+  } else {
+    comparison.Add(row, column, value, sum);
+  }
+}
+
+/// addend + the rounded sum, in FP32, before it is rounded again.
+Estimate Added(const ScalarProduct& product, Grid grid, float addend,
+               const Estimate& sum) {
+  if (product.has_bits()) {
+    return {.exact = static_cast<double>(addend + RoundTo(grid, sum.exact))};
+  }
+  const Estimate before = {.exact = static_cast<double>(addend)};
+  return Rounded32(RoundedOnTheWay(grid, sum) + before);
+}
+
+/// Of the weight gradients.
+Grid WgradGrid(const StepInputs& inputs) {
+  const precision::Recipe& recipe = inputs.recipe.recipe();
+  return recipe.weight_gradients == decltype(recipe.weight_gradients)::kBf16
+             ? Grid::kBf16
+             : Grid::kFp32;
 }
 
 bool EndsWith(const std::string& text, const std::string& end) {
@@ -155,95 +238,87 @@ std::vector<LinearSite> LinearSites(const StepInputs& inputs) {
 
 void CheckFprop(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink) {
-  const GemmPrecision& formats =
-      inputs.recipe.For(site.index, GemmRole::kFprop);
-  const GemmPrecision& dgrad = inputs.recipe.For(site.index, GemmRole::kDgrad);
-  const GemmPrecision& wgrad = inputs.recipe.For(site.index, GemmRole::kWgrad);
+  const SiteOperands operands(inputs, site);
   const RecordedTensor& x = inputs.record.At(site.name + "_activation");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& y = inputs.record.At(site.name + "_output");
-  const Groups groups = GroupsOf(inputs, site);
-  RequireSpecs(x, formats.left_operand(), wgrad.right_operand(), sink);
-  RequireSpecs(w, formats.right_operand(), dgrad.right_operand(), sink);
+  const Groups& groups = operands.groups();
+  operands.Require(x, GemmRole::kFprop, Side::kLeft, GemmRole::kWgrad,
+                   Side::kRight, sink);
+  // The whole weight matrix is quantised both ways by the forward and the
+  // backward product; nothing of it is quantised twice.
+  operands.Require(w, GemmRole::kFprop, Side::kRight, GemmRole::kDgrad,
+                   Side::kRight, sink);
   RequireRows(x, groups, sink);
   RequireRows(y, groups, sink);
 
-  const Matrix<float> left =
-      QuantizedRows(x.values.view(), formats.left_operand());
-  const Matrix<float> right =
-      QuantizedRows(w.values.view(), formats.right_operand());
   Comparison comparison(site.output);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
-    ForEachProduct(groups.RowsOf(left.view(), g),
-                   WeightOf(right.view(), site.groups, g),
-                   [&](size_t i, size_t j, const Estimate& dot) {
-                     comparison.Add(begin + i, j, y.values(begin + i, j), dot);
-                   });
+    const ScalarProduct product(operands.Rows(GemmRole::kFprop, x.values, g),
+                                operands.Weight(GemmRole::kFprop, w.values, g),
+                                operands.For(GemmRole::kFprop));
+    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+      Compare(product, site.output, begin + i, j, y.values(begin + i, j), dot,
+              comparison);
+    });
   }
   sink.Add(y.name, comparison);
 }
 
 void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink) {
-  const GemmPrecision& formats =
-      inputs.recipe.For(site.index, GemmRole::kDgrad);
-  const GemmPrecision& wgrad = inputs.recipe.For(site.index, GemmRole::kWgrad);
+  const SiteOperands operands(inputs, site);
   const RecordedTensor& dy = inputs.record.At(site.name + "_gradient");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& dx = inputs.record.At(site.name + "_dgrad");
-  const Groups groups = GroupsOf(inputs, site);
-  RequireSpecs(dy, formats.left_operand(), wgrad.left_operand(), sink);
+  const Groups& groups = operands.groups();
+  operands.Require(dy, GemmRole::kDgrad, Side::kLeft, GemmRole::kWgrad,
+                   Side::kLeft, sink);
   RequireRows(dy, groups, sink);
   RequireRows(dx, groups, sink);
 
   const Matrix<float>* addend =
       site.dgrad_addend.empty() ? nullptr
                                 : &inputs.record.At(site.dgrad_addend).values;
-  const Matrix<float> left =
-      QuantizedRows(dy.values.view(), formats.left_operand());
   Comparison comparison(inputs.activations);
   for (size_t g = 0; g < groups.count(); ++g) {
     const size_t begin = groups.begins[g];
-    const Matrix<float> right = QuantizedColumns(
-        WeightOf(w.values.view(), site.groups, g), formats.right_operand());
-    ForEachProduct(
-        groups.RowsOf(left.view(), g), right.view(),
-        [&](size_t i, size_t j, Estimate dot) {
-          const size_t row = begin + i;
-          if (addend != nullptr) {
-            // Both in FP32, the product rounded like an activation first.
-            const Estimate before = {
-                .exact = static_cast<double>((*addend)(row, j))};
-            dot = Rounded32(RoundedOnTheWay(inputs.activations, dot) + before);
-          }
-          comparison.Add(row, j, dx.values(row, j), dot);
-        });
+    const ScalarProduct product(operands.Rows(GemmRole::kDgrad, dy.values, g),
+                                operands.Weight(GemmRole::kDgrad, w.values, g),
+                                operands.For(GemmRole::kDgrad));
+    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+      const size_t row = begin + i;
+      const Estimate sum =
+          addend == nullptr
+              ? dot
+              : Added(product, inputs.activations, (*addend)(row, j), dot);
+      Compare(product, inputs.activations, row, j, dx.values(row, j), sum,
+              comparison);
+    });
   }
   sink.Add(dx.name, comparison);
 }
 
 void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink) {
-  const GemmPrecision& formats =
-      inputs.recipe.For(site.index, GemmRole::kWgrad);
+  const SiteOperands operands(inputs, site);
   const RecordedTensor& dy = inputs.record.At(site.name + "_gradient");
   const RecordedTensor& x = inputs.record.At(site.name + "_activation");
   const RecordedTensor& dw = inputs.record.At(site.name + "_wgrad");
-  const Groups groups = GroupsOf(inputs, site);
+  const Groups& groups = operands.groups();
   const size_t out = dw.values.rows() / site.groups;
-  Comparison comparison(Grid::kFp32);
+  const Grid grid = WgradGrid(inputs);
+  Comparison comparison(grid);
   for (size_t g = 0; g < groups.count(); ++g) {
-    const std::span<const size_t> ends = groups.SegmentsOf(g);
-    const Matrix<float> left = QuantizedColumns(
-        groups.RowsOf(dy.values.view(), g), formats.left_operand(), ends);
-    const Matrix<float> right = QuantizedColumns(
-        groups.RowsOf(x.values.view(), g), formats.right_operand(), ends);
-    ForEachProduct(left.view(), right.view(),
-                   [&](size_t i, size_t j, const Estimate& dot) {
-                     const size_t row = g * out + i;
-                     comparison.Add(row, j, dw.values(row, j), dot);
-                   });
+    const ScalarProduct product(operands.Columns(Side::kLeft, dy.values, g),
+                                operands.Columns(Side::kRight, x.values, g),
+                                operands.For(GemmRole::kWgrad),
+                                groups.SegmentsOf(g));
+    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+      const size_t row = g * out + i;
+      Compare(product, grid, row, j, dw.values(row, j), dot, comparison);
+    });
   }
   sink.Add(dw.name, comparison);
 }
@@ -251,20 +326,17 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
 std::vector<Estimate> WeightGradient(const StepInputs& inputs,
                                      const LinearSite& site) {
   ISOLOSS_ASSERT(site.groups == 1);
-  const GemmPrecision& formats =
-      inputs.recipe.For(site.index, GemmRole::kWgrad);
-  const Groups groups = GroupsOf(inputs, site);
-  const Matrix<float> left =
-      QuantizedColumns(inputs.Values(site.name + "_gradient"),
-                       formats.left_operand(), groups.ends);
-  const Matrix<float> right =
-      QuantizedColumns(inputs.Values(site.name + "_activation"),
-                       formats.right_operand(), groups.ends);
-  std::vector<Estimate> result(left.rows() * right.rows());
-  ForEachProduct(left.view(), right.view(),
-                 [&](size_t i, size_t j, const Estimate& dot) {
-                   result[i * right.rows() + j] = dot;
-                 });
+  const SiteOperands operands(inputs, site);
+  const Matrix<float>& dy = inputs.record.At(site.name + "_gradient").values;
+  const Matrix<float>& x = inputs.record.At(site.name + "_activation").values;
+  const ScalarProduct product(operands.Columns(Side::kLeft, dy, 0),
+                              operands.Columns(Side::kRight, x, 0),
+                              operands.For(GemmRole::kWgrad),
+                              operands.groups().SegmentsOf(0));
+  std::vector<Estimate> result(product.rows() * product.cols());
+  product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+    result[i * product.cols() + j] = RoundedOnTheWay(WgradGrid(inputs), dot);
+  });
   return result;
 }
 

@@ -1,5 +1,6 @@
 // The oracle of the GEMM sites: outputs, input gradients and weight gradients
-// from the operands that the step announced, quantised anew.
+// from the operands that the step announced, quantised anew by the recipe's
+// descriptions.
 #pragma once
 
 #include <string>
@@ -31,11 +32,12 @@ std::vector<LinearSite> LinearSites(const StepInputs& inputs);
 /// Checks of one site, independent of each other:
 ///   output  round(x W^T) with the recipe's fprop operands
 ///   dgrad   round(dy W), or round(addend + round(dy W))
-///   wgrad   dy^T x, FP32; MX blocks start anew at each segment. Not if tied.
-/// and that formats and groups were announced as the recipe and the routing
-/// have them. Bounds   oracle/exact_dot.h: any order of the sum over k,
-/// including one by
-///          segments; the addend's addition is one FP32 rounding more.
+///   wgrad   dy^T x, FP32 or as the recipe rounds weight gradients; each
+///           segment is a tensor of its own. Not if tied.
+/// and that descriptions, states and groups were announced as the recipe, the
+/// step and the routing have them.
+/// Bounds   ScalarProduct::ForEach; the addend's addition is one FP32 rounding
+///          more. Accumulators other than FP32 chains are compared by bits.
 /// Errors   FormatError if the step did not announce one of its tensors.
 void CheckFprop(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink);
@@ -44,7 +46,8 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
 void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
                 ReportSink& sink);
 
-/// dy^T x of a site with one group, [out * in] row-major.
+/// dy^T x of a site with one group, rounded as the recipe says, [out * in]
+/// row-major.
 std::vector<Estimate> WeightGradient(const StepInputs& inputs,
                                      const LinearSite& site);
 

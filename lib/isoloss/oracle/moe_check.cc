@@ -12,10 +12,11 @@
 #include "isoloss/base/portable_math.h"
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
-#include "isoloss/formats/mx_block.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/scalar_cast.h"
+#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -33,15 +34,13 @@ float RoundedValue(float value, Grid grid) {
   return grid == Grid::kBf16 ? formats::RoundToBf16(value) : value;
 }
 
+/// MX blocks of E4M3 with scales rounded up.
 void PassMx(const float* row, size_t width, Grid grid, float* out) {
-  const formats::Quantization spec = {&formats::FormatByName("e4m3"),
-                                      formats::ScaleRule::kRceil,
-                                      formats::NonFinitePolicy::kBlockNan};
-  for (size_t i = 0; i < width; i += formats::kMxBlockSize) {
-    const size_t count = std::min(formats::kMxBlockSize, width - i);
-    formats::QuantizeDequantizeBlock({row + i, count}, spec, {out + i, count});
+  const Matrix<float> passed = ScalarDequantize(
+      ScalarQuantize({row, 1, width}, {&formats::FormatByName("e4m3")}), width);
+  for (size_t i = 0; i < width; ++i) {
+    out[i] = RoundedValue(passed(0, i), grid);
   }
-  for (size_t i = 0; i < width; ++i) out[i] = RoundedValue(out[i], grid);
 }
 
 /// One run of values that share a scale.
@@ -68,9 +67,9 @@ void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
     encode = 1.0f / decode;
   }
   for (size_t i = 0; i < run.size(); ++i) {
-    const auto code =
-        formats::Encode(e4m3, run[i] * encode, formats::Overflow::kSaturate);
-    out[i] = RoundedValue(formats::Decode(e4m3, code) * decode, grid);
+    const float code = CastTo(e4m3, formats::kRoundingMode_nearest_even,
+                              run[i] * encode, false, 0, 0);
+    out[i] = RoundedValue(code * decode, grid);
   }
 }
 

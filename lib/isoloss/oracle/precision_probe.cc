@@ -329,7 +329,10 @@ runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
   }
   row.relative_error = all.RelativeError();
   row.gain = all.squares == 0.0 ? kNan : all.mixed / all.squares - 1.0;
-  if (candidate.quantized_rowwise || candidate.quantized_columnwise) {
+  const formats::Quantization& first =
+      candidate.quantized_rowwise ? candidate.rowwise : candidate.columnwise;
+  const bool again = !candidate.quantized_rowwise && candidate.columnwise_again;
+  if (first.is_mx() && !again) {
     const QuantizationLoss loss = candidate.quantized_rowwise
                                       ? LossAlongRows(candidate)
                                       : LossDownColumns(candidate);

@@ -322,7 +322,7 @@ runlog::ProbeLog ProbeArm(const train::Experiment& experiment,
                                HooksOf(options, experiment, arm, seed)));
     builder.log().reference_recipe = options.reference->recipe;
   }
-  builder.log().provenance.complete = complete;
+  builder.log().provenance.complete = complete && builder.all_checked();
   return std::move(builder.log());
 }
 

@@ -32,6 +32,11 @@ struct StepInputs {
   const std::vector<ExpertRows>& expert_rows;
   /// Mean loss as logged.
   double loss = 0.0;
+  /// What random bits are drawn from.
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  /// An operand that has none in it, or null: no step came before.
+  const OperandHistories* histories = nullptr;
 
   size_t tokens() const { return batch.tokens.size(); }
   MatrixView<const float> Values(const std::string& name) const {

@@ -59,6 +59,7 @@ StepOracle::StepOracle(const train::Experiment& experiment,
                        const train::Arm& arm, uint64_t seed,
                        const model::ParameterSet& initial)
     : config_(experiment.model),
+      seed_(seed),
       routing_(experiment.routing.mode),
       recipe_(AsKnown(train::RecipeOf(arm)),
               model::GemmSites(experiment.model)),
@@ -85,7 +86,10 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
                              .batch = batch,
                              .mesh = mesh_,
                              .expert_rows = expert_rows,
-                             .loss = outcome.row.loss_nats};
+                             .loss = outcome.row.loss_nats,
+                             .seed = seed_,
+                             .step = static_cast<uint64_t>(outcome.row.step),
+                             .histories = outcome.histories};
   CheckFormats(sink);
   // Without all of them no check knows what it reads.
   if (!HasAllTensors(inputs, sink)) return;

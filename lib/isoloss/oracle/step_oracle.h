@@ -33,8 +33,8 @@ expert_parallel::MeshConfig MeshOf(const train::Experiment& experiment,
 /// Follows one run from its first step.
 class StepOracle {
  public:
-  /// `initial`: the master weights before the first step. `seed` names the log
-  /// that a replayed routing comes from.
+  /// `initial`: the master weights before the first step. `seed` is what random
+  /// bits come from, and names the log that a replayed routing comes from.
   /// Errors   ConfigError if the arm's recipe does not fit the model; those of
   ///          train::RoutingReplay.
   StepOracle(const train::Experiment& experiment, const train::Arm& arm,
@@ -56,6 +56,7 @@ class StepOracle {
   void RequireAllChecked(const StepInputs& inputs, ReportSink& sink) const;
 
   const model::ModelConfig config_;
+  const uint64_t seed_;
   const model::RoutingMode routing_;
   const precision::ResolvedRecipe recipe_;
   const Grid activations_;

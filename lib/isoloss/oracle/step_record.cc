@@ -31,6 +31,11 @@ void StepRecord::OnTensor(const model::Tensor& tensor) {
   copy.quantized_columnwise = tensor.columnwise != nullptr;
   if (tensor.rowwise != nullptr) copy.rowwise = *tensor.rowwise;
   if (tensor.columnwise != nullptr) copy.columnwise = *tensor.columnwise;
+  copy.columnwise_again = tensor.columnwise_again;
+  copy.rowwise_states.assign(tensor.rowwise_states.begin(),
+                             tensor.rowwise_states.end());
+  copy.columnwise_states.assign(tensor.columnwise_states.begin(),
+                                tensor.columnwise_states.end());
   order_.push_back(&copy);
 }
 

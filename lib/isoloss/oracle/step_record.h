@@ -5,13 +5,18 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
-#include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/quantization.h"
 #include "isoloss/model/tap.h"
 
 namespace isoloss::oracle {
+
+/// Largest magnitudes of the steps that delayed scaling looks back to, by the
+/// operand's "<site>/<product>/<side>" and its group.
+using OperandHistories = std::map<std::pair<std::string, size_t>, float>;
 
 /// A copy of a model::Tensor.
 struct RecordedTensor {
@@ -25,6 +30,10 @@ struct RecordedTensor {
   bool quantized_columnwise = false;
   formats::Quantization rowwise;
   formats::Quantization columnwise;
+  bool columnwise_again = false;
+  /// Of each group; empty: not needed.
+  std::vector<kernels::OperandState> rowwise_states;
+  std::vector<kernels::OperandState> columnwise_states;
 };
 
 /// Keeps all tensors and routings of a step. One process only.

@@ -315,7 +315,7 @@ class StatisticsCheck {
 void CheckStatistics(const RecordedTensor& tensor,
                      const std::vector<Segment>& segments, size_t place,
                      const runlog::TensorColumns& tensors,
-                     FigureComparison& comparison) {
+                     FigureComparison& comparison, ReportSink& sink) {
   // A tensor without statistics at this step.
   if (std::isnan(tensors.statistics[runlog::kStat_numel][place])) return;
   Moments moments;
@@ -329,12 +329,23 @@ void CheckStatistics(const RecordedTensor& tensor,
   if (moments.numel == 0) return;
   StatisticsCheck check(tensors, place, comparison);
   check.CheckMoments(moments);
-  check.CheckBlocks(AlongRows(tensor, segments), tensor.quantized_rowwise,
-                    moments, runlog::kStat_max_blockwise_dynamic_range, 0);
-  check.CheckBlocks(
-      DownColumns(tensor, segments), tensor.quantized_columnwise, moments,
-      runlog::kStat_max_blockwise_dynamic_range_columnwise,
-      runlog::kStat_underflows_num_columnwise - runlog::kStat_underflows_num);
+  // What blocks of other descriptions lose has no statement here: such figures
+  // are not checked, and the sink says so.
+  const bool rowwise = !tensor.quantized_rowwise || tensor.rowwise.is_mx();
+  const bool columnwise =
+      !tensor.quantized_columnwise ||
+      (tensor.columnwise.is_mx() && !tensor.columnwise_again);
+  if (rowwise) {
+    check.CheckBlocks(AlongRows(tensor, segments), tensor.quantized_rowwise,
+                      moments, runlog::kStat_max_blockwise_dynamic_range, 0);
+  }
+  if (columnwise) {
+    check.CheckBlocks(
+        DownColumns(tensor, segments), tensor.quantized_columnwise, moments,
+        runlog::kStat_max_blockwise_dynamic_range_columnwise,
+        runlog::kStat_underflows_num_columnwise - runlog::kStat_underflows_num);
+  }
+  if (!rowwise || !columnwise) sink.AddUnchecked(tensor.name);
 }
 
 /// The lists whose rows the tensor has; null if it is none of a layer's rows.
@@ -374,7 +385,7 @@ void CheckLoggedTensors(const StepInputs& inputs,
       digests.AddDigest(tensors.digest[i], DigestOfTensor(*tensor, segments));
     }
     if (!tensors.statistics[runlog::kStat_numel].empty()) {
-      CheckStatistics(*tensor, segments, i, tensors, statistics);
+      CheckStatistics(*tensor, segments, i, tensors, statistics, sink);
     }
   }
 }

@@ -1,0 +1,32 @@
+// The oracle's own cast of a number to an element format, in exact double
+// arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "isoloss/formats/format.h"
+#include "isoloss/formats/rounding_mode.h"
+
+namespace isoloss::oracle {
+
+/// Largest finite value of a format.
+double LargestOf(const formats::Format& format);
+
+/// Exponent of the smallest normal number.
+int LeastExponent(const formats::Format& format);
+
+/// `value` on the format's grid: neighbours are 2^(e - mantissa_bits) apart, e
+/// the value's exponent or, if that is more, the smallest normal's. The sign is
+/// kept, that of zero only where the format has a sign bit.
+///
+/// `random`: of stochastic rounding, `bits` bits for this element.
+/// Special  beyond the largest value: infinity if `overflows`, else the largest
+///          value. NaN becomes NaN, or +0 where the format has none.
+/// Errors   ConfigError for a rounding that the oracle does not know.
+/// Source   docs/numerics.md, section 2; docs/background/number-formats.md,
+///          section 5.
+float CastTo(const formats::Format& format,
+             const formats::RoundingMode& rounding, float value, bool overflows,
+             uint32_t random, int bits);
+
+}  // namespace isoloss::oracle

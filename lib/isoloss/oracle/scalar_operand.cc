@@ -1,0 +1,209 @@
+#include "isoloss/oracle/scalar_operand.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/formats/scaling.h"
+#include "isoloss/oracle/scalar_cast.h"
+#include "isoloss/oracle/scalar_quantize.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using formats::Quantization;
+using formats::ScaleFormat;
+
+/// Steps between two scales that multiply sums; 0: there is but one, or none.
+size_t ScaledSteps(const Quantization* quantization) {
+  return quantization != nullptr &&
+                 quantization->scale_format == ScaleFormat::kFp32
+             ? quantization->cell.cols
+             : 0;
+}
+
+size_t RunOf(const Quantization* quantization) {
+  return quantization != nullptr && quantization->transform != nullptr
+             ? quantization->transform->length
+             : 1;
+}
+
+/// Stream of the tensor with that number: a value of the operand's stream.
+formats::TensorState StateOf(formats::TensorState shared, size_t number) {
+  shared.stream = CounterRng(shared.seed, shared.stream).Bits(number);
+  return shared;
+}
+
+Matrix<float> Turned(MatrixView<const float> values) {
+  Matrix<float> result(values.cols(), values.rows());
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
+  }
+  return result;
+}
+
+/// The stored values after the quantisation along their rows.
+Matrix<float> After(const ScalarOperand& operand,
+                    std::span<const size_t> ends) {
+  Matrix<float> result(operand.values.rows(), operand.values.cols());
+  size_t begin = 0;
+  for (size_t number = 0; number < ends.size(); ++number) {
+    const Matrix<float> part = ScalarDequantize(
+        ScalarQuantize(operand.values.Rows(begin, ends[number] - begin),
+                       *operand.before, StateOf(operand.state_before, number)),
+        result.cols());
+    if (part.size() > 0) {
+      std::copy_n(part.data(), part.size(), result.Row(begin));
+    }
+    begin = ends[number];
+  }
+  return result;
+}
+
+int ExponentOf(float value, int least) {
+  if (value == 0.0f || !std::isfinite(value)) return least;
+  return std::max(std::ilogb(value), least);
+}
+
+/// What an element's scale adds to its exponent.
+int ExponentOfScale(const Quantization& quantization, float scale) {
+  switch (quantization.scale_format) {
+    case ScaleFormat::kE8m0:
+      return std::isfinite(scale) ? std::ilogb(scale) : 0;
+    case ScaleFormat::kPow2:
+      return ExponentOf(scale, -126);
+    case ScaleFormat::kE4m3:
+      return ExponentOf(scale, -6);
+    case ScaleFormat::kNone:
+    case ScaleFormat::kFp32:
+      break;
+  }
+  return 0;
+}
+
+/// Writes one tensor, operand rows from `row` and steps from `step` on.
+void Write(const ScalarTensor& tensor, const Quantization& quantization,
+           const ScalarPieces& pieces, size_t row, size_t step,
+           PreparedSide& side) {
+  const bool scales_sums = quantization.scale_format == ScaleFormat::kFp32;
+  const int least = LeastExponent(*quantization.element);
+  for (size_t i = 0; i < tensor.codes.rows(); ++i) {
+    for (size_t k = 0; k < tensor.codes.cols(); ++k) {
+      side.values(row + i, step + k) =
+          scales_sums ? tensor.codes(i, k) : tensor.Value(i, k);
+      if (side.exponents.size() == 0) continue;
+      side.exponents(row + i, step + k) = static_cast<int16_t>(
+          ExponentOf(tensor.codes(i, k), least) +
+          ExponentOfScale(quantization, tensor.ScaleAt(i, k).decode));
+    }
+  }
+  if (side.factors.size() == 0) return;
+  for (size_t p = 0; p < pieces.pieces.size(); ++p) {
+    const auto [segment, begin, end] = pieces.pieces[p];
+    const bool inside =
+        begin >= step && end <= step + tensor.codes.cols() && begin < end;
+    for (size_t i = 0; inside && i < tensor.codes.rows(); ++i) {
+      side.factors(row + i, p) = scales_sums
+                                     ? tensor.ScaleAt(i, begin - step).decode
+                                     : tensor.tensor_scale;
+    }
+  }
+}
+
+}  // namespace
+
+ScalarPieces PiecesOf(const Quantization* a, const Quantization* b,
+                      size_t interval, std::span<const size_t> ends,
+                      size_t depth) {
+  const size_t run = RunOf(a);
+  size_t length = 0;
+  for (const size_t steps : {ScaledSteps(a), ScaledSteps(b), interval}) {
+    if (steps > 0 && (length == 0 || steps < length)) length = steps;
+  }
+  bool fits = run == RunOf(b);
+  for (const size_t steps : {ScaledSteps(a), ScaledSteps(b), interval}) {
+    fits = fits && (steps == 0 || steps % length == 0);
+  }
+  if (!fits) {
+    ThrowError(ErrorKind::kShape,
+               "oracle: scales change every {} and {} steps, sums are promoted "
+               "every {}, and runs of {} and {} are transformed, but each must "
+               "be a multiple of the least, and both runs the same. Give a "
+               "product that fits.",
+               ScaledSteps(a), ScaledSteps(b), interval, run, RunOf(b));
+  }
+  ScalarPieces result;
+  result.stored_ends.assign(ends.begin(), ends.end());
+  if (ends.empty()) result.stored_ends.push_back(depth);
+  size_t stored = 0;
+  for (size_t segment = 0; segment < result.stored_ends.size(); ++segment) {
+    const size_t steps = result.stored_ends[segment] - stored;
+    stored = result.stored_ends[segment];
+    const size_t first = result.begins.back();
+    const size_t end = first + (steps + run - 1) / run * run;
+    result.begins.push_back(end);
+    if (first == end) result.pieces.push_back({segment, first, end});
+    for (size_t begin = first; begin < end;) {
+      const size_t next = length == 0 ? end : std::min(begin + length, end);
+      result.pieces.push_back({segment, begin, next});
+      begin = next;
+    }
+  }
+  return result;
+}
+
+PreparedSide PrepareSide(const ScalarOperand& operand,
+                         const ScalarPieces& pieces, bool exponents) {
+  const Quantization* quantization = operand.quantization;
+  const size_t whole = operand.values.rows();
+  std::span<const size_t> tensor_ends =
+      operand.down ? std::span<const size_t>(pieces.stored_ends)
+                   : operand.tensor_ends;
+  if (tensor_ends.empty()) tensor_ends = {&whole, 1};
+  Matrix<float> changed;
+  MatrixView<const float> values = operand.values;
+  if (operand.before != nullptr) {
+    changed = After(operand, tensor_ends);
+    values = changed.view();
+  }
+  PreparedSide side;
+  const size_t rows = operand.down ? values.cols() : values.rows();
+  side.values.Resize(rows, pieces.depth());
+  if (exponents) side.exponents.Resize(rows, pieces.depth());
+  if (quantization != nullptr &&
+      (quantization->scale_format == ScaleFormat::kFp32 ||
+       quantization->scaling->name == "two_level")) {
+    side.factors.Resize(rows, pieces.pieces.size());
+  }
+  size_t begin = 0;
+  for (size_t number = 0; number < tensor_ends.size(); ++number) {
+    const size_t end = tensor_ends[number];
+    const size_t row = operand.down ? 0 : begin;
+    const size_t step = operand.down ? pieces.begins[number] : 0;
+    MatrixView<const float> part = values.Rows(begin, end - begin);
+    begin = end;
+    Matrix<float> turned;
+    if (operand.down) {
+      turned = Turned(part);
+      part = turned.view();
+    }
+    if (quantization != nullptr) {
+      Write(ScalarQuantize(part, *quantization, StateOf(operand.state, number)),
+            *quantization, pieces, row, step, side);
+      continue;
+    }
+    for (size_t i = 0; i < part.rows(); ++i) {
+      for (size_t k = 0; k < part.cols(); ++k) {
+        side.values(row + i, step + k) = part(i, k);
+        if (exponents) {
+          side.exponents(row + i, step + k) =
+              static_cast<int16_t>(ExponentOf(part(i, k), -126));
+        }
+      }
+    }
+  }
+  return side;
+}
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,270 @@
+#include "isoloss/oracle/scalar_product.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/oracle/exact_dot.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using Rounding = decltype(precision::Recipe::activation);
+
+Grid OuterGrid(const precision::GemmPrecision& precision) {
+  return precision.accumulation.outer == Rounding::kBf16 ? Grid::kBf16
+                                                         : Grid::kFp32;
+}
+
+/// The sum of one output element, piece by piece.
+class PieceSum {
+ public:
+  PieceSum(Grid outer, size_t pieces) : outer_(outer), pieces_(pieces) {}
+
+  /// `factors`: how many, of which `factor` is the rounded product.
+  void Add(bool begins_segment, const Estimate& part, float factor,
+           size_t factors) {
+    Estimate scaled = part * static_cast<double>(factor);
+    if (factors > 0) scaled = Rounded32(scaled);
+    if (factors > 1) {
+      // One after the other they are rounded elsewhere.
+      scaled.bound += Gamma(1) * (std::fabs(scaled.exact) + scaled.bound);
+    }
+    if (begins_segment && segments_++ > 0) CloseSegment();
+    largest_ += std::fabs(scaled.exact) + scaled.bound;
+    if (begins_segment) {
+      segment_ = scaled;
+    } else {
+      segment_ = outer_ == Grid::kBf16 ? Rounded32(segment_ + scaled)
+                                       : WithNoise(segment_ + scaled);
+    }
+    segment_ = RoundedOnTheWay(outer_, segment_);
+  }
+
+  Estimate Finish() {
+    CloseSegment();
+    if (largest_ > 0.0 && pieces_ > 1) {
+      total_.bound +=
+          Gamma(pieces_) * largest_ + static_cast<double>(pieces_) * kTiny;
+    }
+    return total_;
+  }
+
+ private:
+  /// One more addition in FP32, whose bound Finish adds.
+  static Estimate WithNoise(Estimate sum) {
+    const bool fits =
+        sum.noise == 0.0 &&
+        static_cast<double>(static_cast<float>(sum.exact)) == sum.exact;
+    if (!fits && std::isfinite(sum.exact)) {
+      sum.noise =
+          RootOfSquares(sum.noise, std::sqrt(1.0 / 12.0) * Ulp(sum.exact));
+    }
+    return sum;
+  }
+  void CloseSegment() {
+    total_ = closed_++ == 0 ? segment_ : WithNoise(total_ + segment_);
+  }
+
+  Grid outer_;
+  size_t pieces_;
+  size_t segments_ = 0;
+  size_t closed_ = 0;
+  Estimate segment_;
+  Estimate total_;
+  double largest_ = 0.0;  ///< M of ScalarProduct::ForEach
+};
+
+// ---- tensor cores
+// ------------------------------------------------------------
+
+/// Toward zero, as a number of units 2^unit.
+int64_t InUnits(double term, int unit) {
+  int exponent = 0;
+  constexpr int kBits = 53;
+  const auto whole =
+      static_cast<int64_t>(std::ldexp(std::frexp(term, &exponent), kBits));
+  const int up = exponent - kBits - unit;
+  if (up >= 0) return whole * (int64_t{1} << up);
+  return up <= -kBits ? 0 : whole / (int64_t{1} << -up);
+}
+
+/// units 2^unit, cut off to so many bits and to what FP32 has.
+float CutOff(int64_t units, int unit, int significand_bits) {
+  const uint64_t size = units < 0 ? uint64_t{0} - static_cast<uint64_t>(units)
+                                  : static_cast<uint64_t>(units);
+  // FP32 has no bit below 2^-149.
+  const int drop =
+      std::max({0, static_cast<int>(std::bit_width(size)) - significand_bits,
+                -149 - unit});
+  if (drop >= 64) return 0.0f;
+  const double kept =
+      std::ldexp(static_cast<double>(size >> drop), unit + drop);
+  const auto limited = static_cast<float>(
+      std::min(kept, static_cast<double>(std::numeric_limits<float>::max())));
+  return units < 0 ? -limited : limited;
+}
+
+int ExponentOfSum(float sum) {
+  return sum == 0.0f ? -126 : std::max(std::ilogb(sum), -126);
+}
+
+/// Sums of segments up the tree whose left parts are the largest powers of two.
+float TreeSum(std::span<const float> sums) {
+  if (sums.empty()) return 0.0f;
+  if (sums.size() == 1) return sums[0];
+  size_t left = 1;
+  while (2 * left < sums.size()) left *= 2;
+  return TreeSum(sums.first(left)) + TreeSum(sums.subspan(left));
+}
+
+}  // namespace
+
+const ScalarProduct::TensorCore* ScalarProduct::CoreOf(
+    const precision::GemmPrecision& precision) {
+  static constexpr TensorCore kCores[] = {{"hopper_f13", 32, 13, 14},
+                                          {"blackwell_f25", 32, 25, 24}};
+  if (precision.accumulation.accumulator == nullptr) return nullptr;
+  const std::string_view name = precision.accumulation.accumulator->name;
+  for (const TensorCore& core : kCores) {
+    if (name == core.name) return &core;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "oracle: accumulator {} was given, but it knows hopper_f13 and "
+             "blackwell_f25. State the new one in oracle/scalar_product.cc.",
+             name);
+}
+
+ScalarProduct::ScalarProduct(const ScalarOperand& a, const ScalarOperand& b,
+                             const precision::GemmPrecision& precision,
+                             std::span<const size_t> segment_ends)
+    : precision_(precision),
+      pieces_(PiecesOf(a.quantization, b.quantization,
+                       precision.accumulation.interval, segment_ends,
+                       a.down ? a.values.rows() : a.values.cols())),
+      accumulator_(CoreOf(precision)),
+      a_(PrepareSide(a, pieces_, has_bits())),
+      b_(PrepareSide(b, pieces_, has_bits())) {}
+
+bool ScalarProduct::IsPlain() const {
+  return precision_.accumulation == decltype(precision_.accumulation){} &&
+         a_.factors.size() == 0 && b_.factors.size() == 0;
+}
+
+void ScalarProduct::ForEach(
+    const std::function<void(size_t i, size_t j, const Estimate& sum)>& use)
+    const {
+  if (has_bits()) {
+    for (size_t i = 0; i < rows(); ++i) {
+      for (size_t j = 0; j < cols(); ++j) {
+        use(i, j, {.exact = static_cast<double>(Bits(i, j))});
+      }
+    }
+  } else if (IsPlain()) {
+    ForEachPlain(use);
+  } else {
+    ForEachScaled(use);
+  }
+}
+
+template <typename Use>
+void ScalarProduct::ForEachPlain(const Use& use) const {
+  Matrix<float> panel;
+  std::array<Estimate, kDotLanes> dots;
+  for (size_t first = 0; first < cols(); first += kDotLanes) {
+    PackPanel(b_.values.view(), first, panel);
+    const size_t count = std::min(kDotLanes, cols() - first);
+    for (size_t i = 0; i < rows(); ++i) {
+      DotPanel(a_.values.Row(i), panel, dots.data());
+      for (size_t j = 0; j < count; ++j) use(i, first + j, dots[j]);
+    }
+  }
+}
+
+template <typename Use>
+void ScalarProduct::ForEachScaled(const Use& use) const {
+  const size_t factors = (a_.factors.size() > 0 ? size_t{1} : 0) +
+                         (b_.factors.size() > 0 ? size_t{1} : 0);
+  const PieceSum none(OuterGrid(precision_), pieces_.pieces.size());
+  Matrix<float> panel;
+  std::array<Estimate, kDotLanes> dots;
+  for (size_t first = 0; first < cols(); first += kDotLanes) {
+    const size_t count = std::min(kDotLanes, cols() - first);
+    std::vector<PieceSum> sums(rows() * count, none);
+    for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
+      const auto [segment, begin, end] = pieces_.pieces[p];
+      PackPanel(b_.values.view().Cols(begin, end - begin), first, panel);
+      for (size_t i = 0; i < rows(); ++i) {
+        DotPanel(a_.values.Row(i) + begin, panel, dots.data());
+        for (size_t j = 0; j < count; ++j) {
+          sums[i * count + j].Add(begin == pieces_.begins[segment], dots[j],
+                                  a_.Factor(i, p) * b_.Factor(first + j, p),
+                                  factors);
+        }
+      }
+    }
+    for (size_t i = 0; i < rows(); ++i) {
+      for (size_t j = 0; j < count; ++j) {
+        use(i, first + j, sums[i * count + j].Finish());
+      }
+    }
+  }
+}
+
+float ScalarProduct::PieceBits(size_t i, size_t j,
+                               const ScalarPieces::Piece& piece) const {
+  float sum = 0.0f;
+  for (size_t first = piece.begin; first < piece.end;
+       first += accumulator_->steps) {
+    const size_t end = std::min(first + accumulator_->steps, piece.end);
+    int largest = ExponentOfSum(sum);
+    bool finite = std::isfinite(sum);
+    float plain = sum;
+    for (size_t k = first; k < end; ++k) {
+      const float x = a_.values(i, k);
+      const float y = b_.values(j, k);
+      largest = std::max(largest, a_.exponents(i, k) + b_.exponents(j, k));
+      finite = finite && std::isfinite(x) && std::isfinite(y);
+      plain = std::fma(x, y, plain);
+    }
+    if (!finite) {
+      sum = plain;
+      continue;
+    }
+    const int unit = largest - accumulator_->fraction_bits;
+    int64_t units = InUnits(static_cast<double>(sum), unit);
+    for (size_t k = first; k < end; ++k) {
+      units += InUnits(static_cast<double>(a_.values(i, k)) *
+                           static_cast<double>(b_.values(j, k)),
+                       unit);
+    }
+    sum = CutOff(units, unit, accumulator_->significand_bits);
+  }
+  return sum;
+}
+
+float ScalarProduct::Bits(size_t i, size_t j) const {
+  const Grid outer = OuterGrid(precision_);
+  const bool scaled = a_.factors.size() > 0 || b_.factors.size() > 0;
+  std::vector<float> segments(pieces_.stored_ends.size());
+  for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
+    const ScalarPieces::Piece& piece = pieces_.pieces[p];
+    float& sum = segments[piece.segment];
+    const bool begins = piece.begin == pieces_.begins[piece.segment];
+    const float part = PieceBits(i, j, piece);
+    if (scaled) {
+      const float factor = a_.Factor(i, p) * b_.Factor(j, p);
+      sum = begins ? part * factor : std::fma(part, factor, sum);
+    } else {
+      sum = begins ? part : sum + part;
+    }
+    sum = RoundTo(outer, static_cast<double>(sum));
+  }
+  return TreeSum(segments);
+}
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,204 @@
+#include "isoloss/oracle/scalar_quantize.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/rng.h"
+#include "isoloss/oracle/scalar_cast.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using formats::NonFinitePolicy;
+using formats::Quantization;
+using formats::ScaleFormat;
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+// ---- transforms
+// --------------------------------------------------------------
+
+/// Elements of a run.
+constexpr size_t kRun = 16;
+using Run = std::array<float, kRun>;
+
+/// Element i of H x for x[first, first + length), length a power of two: the
+/// halves are transformed, then added, or subtracted if i lies in the second
+/// half of its own 2^n. So neighbours are added first, halves of the run last.
+float HadamardElement(const Run& x, size_t i, size_t first, size_t length) {
+  if (length == 1) return x[first];
+  const size_t half = length / 2;
+  const float low = HadamardElement(x, i, first, half);
+  const float high = HadamardElement(x, i, first + half, half);
+  return (i / half) % 2 == 1 ? low - high : low + high;
+}
+
+/// +1 or -1 for each element of a run.
+std::array<int, kRun> SignsOf(std::string_view transform, uint64_t key) {
+  std::array<int, kRun> signs;
+  signs.fill(1);
+  if (transform == "hadamard16") return signs;
+  if (transform == "hadamard16_te") {
+    return {1, 1, 1, -1, 1, -1, -1, -1, -1, -1, -1, 1, -1, 1, -1, -1};
+  }
+  if (transform == "hadamard16_random") {
+    for (size_t i = 0; i < kRun; ++i) signs[i] = (key >> i) % 2 == 1 ? -1 : 1;
+    return signs;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "oracle: transform {} was given, but it knows hadamard16, "
+             "hadamard16_te and hadamard16_random. State the new one in "
+             "oracle/scalar_quantize.cc.",
+             transform);
+}
+
+/// The last run of a row is filled up with zeros.
+Matrix<float> Transformed(MatrixView<const float> values,
+                          const Quantization& quantization, uint64_t key) {
+  const bool transforms = quantization.transform != nullptr;
+  const size_t runs = (values.cols() + kRun - 1) / kRun;
+  Matrix<float> result(values.rows(), transforms ? runs * kRun : values.cols());
+  for (size_t row = 0; row < values.rows(); ++row) {
+    std::copy_n(values.Row(row), values.cols(), result.Row(row));
+  }
+  if (!transforms) return result;
+  const std::array<int, kRun> signs =
+      SignsOf(quantization.transform->name, key);
+  Run run;
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (float* x = result.Row(row); x < result.Row(row) + result.cols();
+         x += kRun) {
+      for (size_t i = 0; i < kRun; ++i) run[i] = signs[i] < 0 ? -x[i] : x[i];
+      for (size_t i = 0; i < kRun; ++i) {
+        x[i] = HadamardElement(run, i, 0, kRun) / 4.0f;
+      }
+    }
+  }
+  return result;
+}
+
+// ---- elements
+// ----------------------------------------------------------------
+
+/// Every element has 16 bits of the tensor's stream, eight elements of a row a
+/// Philox block, from the low half of its first word on. Roundings that need
+/// fewer take the upper ones.
+uint32_t RandomOf(const formats::TensorState& state, size_t row, size_t col,
+                  int bits) {
+  const std::array<uint32_t, 4> words =
+      CounterRng(state.seed, state.stream)
+          .Block((uint64_t{row} << 32) + uint64_t{col / 8});
+  const uint32_t word = words[col % 8 / 2];
+  const uint32_t half = col % 2 == 0 ? word % 65536 : word / 65536;
+  return half / (uint32_t{1} << (16 - bits));
+}
+
+/// Largest magnitude in a rectangle. An infinity or a NaN shows, unless NaN is
+/// left out.
+float MagnitudeOf(MatrixView<const float> cell, bool skip_nan) {
+  float largest = 0.0f;
+  for (size_t row = 0; row < cell.rows(); ++row) {
+    for (size_t col = 0; col < cell.cols(); ++col) {
+      const float value = cell(row, col);
+      if (std::isnan(value)) {
+        if (!skip_nan) return kNan;
+      } else {
+        largest = std::max(largest, std::fabs(value));
+      }
+    }
+  }
+  return largest;
+}
+
+float CodeOf(float value, const ScalarScale& scale,
+             const Quantization& quantization, uint32_t random) {
+  const formats::Format& element = *quantization.element;
+  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
+  if (std::isnan(value) && !element.has_nan()) {
+    return static_cast<float>(LargestOf(element));
+  }
+  const bool overflows =
+      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
+  return CastTo(element, *quantization.rounding, value * scale.encode,
+                overflows, random, quantization.random_bits);
+}
+
+/// Calls use(first row, first column, cell) for all cells of x, row by row.
+template <typename Use>
+void ForEachCell(const Matrix<float>& x, const ScalarTensor& tensor,
+                 const Use& use) {
+  for (size_t row = 0; row < x.rows(); row += tensor.cell_rows) {
+    const size_t rows = std::min(tensor.cell_rows, x.rows() - row);
+    for (size_t col = 0; col < x.cols(); col += tensor.cell_cols) {
+      const size_t cols = std::min(tensor.cell_cols, x.cols() - col);
+      use(row, col, x.view().Rows(row, rows).Cols(col, cols));
+    }
+  }
+}
+
+size_t Extent(size_t of_cell, size_t whole) {
+  return std::max<size_t>(1, of_cell == 0 ? whole : of_cell);
+}
+
+}  // namespace
+
+bool NeedsState(const Quantization& quantization) {
+  const bool random_signs = quantization.transform != nullptr &&
+                            quantization.transform->name == "hadamard16_random";
+  return quantization.random_bits > 0 || quantization.history > 0 ||
+         random_signs;
+}
+
+ScalarTensor ScalarQuantize(MatrixView<const float> values,
+                            const Quantization& quantization,
+                            const formats::TensorState& state) {
+  const Matrix<float> x =
+      Transformed(values, quantization, state.transform_key);
+  ScalarTensor tensor;
+  tensor.cell_rows = Extent(quantization.cell.rows, x.rows());
+  tensor.cell_cols = Extent(quantization.cell.cols, x.cols());
+  TensorMagnitudes magnitudes = {0.0f, state.history};
+  ForEachCell(x, tensor, [&](size_t, size_t, MatrixView<const float> cell) {
+    const float largest = MagnitudeOf(cell, true);
+    if (std::isfinite(largest)) {
+      magnitudes.current = std::max(magnitudes.current, largest);
+    }
+  });
+  tensor.tensor_scale = ScaleOfTensor(quantization, magnitudes);
+  tensor.codes.ResizeUninitialized(x.rows(), x.cols());
+  const bool skip_nan = quantization.non_finite == NonFinitePolicy::kTe;
+  ForEachCell(
+      x, tensor, [&](size_t row, size_t col, MatrixView<const float> cell) {
+        const ScalarScale scale =
+            ScaleOfCell(quantization, MagnitudeOf(cell, skip_nan), magnitudes);
+        tensor.scales.push_back(scale);
+        for (size_t i = 0; i < cell.rows(); ++i) {
+          for (size_t j = 0; j < cell.cols(); ++j) {
+            const uint32_t random = quantization.random_bits == 0
+                                        ? 0
+                                        : RandomOf(state, row + i, col + j,
+                                                   quantization.random_bits);
+            tensor.codes(row + i, col + j) =
+                CodeOf(cell(i, j), scale, quantization, random);
+          }
+        }
+      });
+  return tensor;
+}
+
+Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols) {
+  Matrix<float> values(tensor.codes.rows(), cols);
+  for (size_t row = 0; row < values.rows(); ++row) {
+    for (size_t col = 0; col < cols; ++col) {
+      values(row, col) = tensor.Value(row, col) * tensor.tensor_scale;
+    }
+  }
+  return values;
+}
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,50 @@
+// What a description makes of one tensor, written down a second time: nothing
+// here calls formats::Quantize, Encode or a scaling, rounding or transform.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/quantize.h"
+#include "isoloss/oracle/scalar_scale.h"
+
+namespace isoloss::oracle {
+
+/// A quantised tensor; columns are the contraction axis.
+struct ScalarTensor {
+  /// What codes stand for under a scale of 1, [rows, cols]; cols are whole runs
+  /// of a transform.
+  Matrix<float> codes;
+  std::vector<ScalarScale> scales;  ///< of the cells, row by row
+  size_t cell_rows = 1;
+  size_t cell_cols = 1;
+  float tensor_scale = 1.0f;
+
+  const ScalarScale& ScaleAt(size_t row, size_t col) const {
+    const size_t across = (codes.cols() + cell_cols - 1) / cell_cols;
+    return scales[row / cell_rows * across + col / cell_cols];
+  }
+  /// Code times scale of its cell, one FP32 multiplication.
+  float Value(size_t row, size_t col) const {
+    return codes(row, col) * ScaleAt(row, col).decode;
+  }
+};
+
+/// `state` is data only: which bits an element gets is stated here.
+/// Errors   ConfigError for a scaling, rounding or transform that the oracle
+///          does not know.
+/// Source   formats/quantize.h, formats/hadamard.h; docs/numerics.md, sections
+///          2 to 7.
+ScalarTensor ScalarQuantize(MatrixView<const float> values,
+                            const formats::Quantization& quantization,
+                            const formats::TensorState& state = {});
+
+/// What became of the tensor, scales and all, without what a transform added.
+Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols);
+
+/// Random bits, a history or a key decide.
+bool NeedsState(const formats::Quantization& quantization);
+
+}  // namespace isoloss::oracle
