@@ -51,10 +51,6 @@ class AttributeCollector {
     parts_.push_back({fmt::format("/{}/{}", group_, field.name),
                       DigestToHex(digest.Value())});
   }
-  template <typename T>
-  void Column(const runlog::Field& field, const std::vector<T>& values) {
-    RequiredColumn(field, values);
-  }
 
  private:
   int64_t version_;  // of the layout, which lacks what later ones brought

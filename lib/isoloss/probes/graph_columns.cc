@@ -1,6 +1,5 @@
 #include "isoloss/probes/graph_columns.h"
 
-#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -11,6 +10,16 @@ namespace {
 
 /// Of operands that were quantised before.
 const std::string kAgain = "again·";
+
+/// Of the left operand, with how the product's sums are made. Nothing of what
+/// is not quantised: such products count as plain ones.
+std::string LeftName(const precision::GemmPrecision& product) {
+  if (!product.left) return "";
+  const std::string sums = precision::AccumulationName(product.accumulation);
+  return (product.left_again ? kAgain : "") +
+         precision::OperandName(product.left) +
+         (sums.empty() ? "" : "·in·" + sums);
+}
 
 void AppendTensor(const model::GraphTensor& tensor,
                   const model::InitRule& initial,
@@ -60,21 +69,13 @@ runlog::ModelGraph ColumnsOf(const model::Graph& graph,
     to.site.push_back(site.name);
     to.groups.push_back(
         static_cast<int64_t>(graph.parameters[site.parameter].groups()));
-    to.fprop_x.push_back(precision::OperandName(fprop.left));
+    to.fprop_x.push_back(LeftName(fprop));
     to.fprop_w.push_back(precision::OperandName(fprop.right));
-    to.dgrad_dy.push_back(precision::OperandName(dgrad.left));
+    to.dgrad_dy.push_back(LeftName(dgrad));
     to.dgrad_w.push_back(precision::OperandName(dgrad.right));
-    to.wgrad_dy.push_back((wgrad.left_again ? kAgain : "") +
-                          precision::OperandName(wgrad.left));
+    to.wgrad_dy.push_back(LeftName(wgrad));
     to.wgrad_x.push_back((wgrad.right_again ? kAgain : "") +
                          precision::OperandName(wgrad.right));
-    to.fprop_sums.push_back(precision::AccumulationName(fprop.accumulation));
-    to.dgrad_sums.push_back(precision::AccumulationName(dgrad.accumulation));
-    to.wgrad_sums.push_back(precision::AccumulationName(wgrad.accumulation));
-  }
-  for (auto* sums : {&columns.recipe.fprop_sums, &columns.recipe.dgrad_sums,
-                     &columns.recipe.wgrad_sums}) {
-    if (std::ranges::all_of(*sums, &std::string::empty)) sums->clear();
   }
   return columns;
 }

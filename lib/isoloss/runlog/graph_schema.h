@@ -70,8 +70,9 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
 
   auto& recipe = graph.recipe;
   visitor.Group("recipe",
-                "What each GEMM site got: element format and scale mode of "
-                "each operand; empty: not quantised",
+                "What each GEMM site got: element format and scale rule of "
+                "each operand and what else is not usual; `in` before how sums "
+                "are made; empty: not quantised",
                 kGraphVersion);
   text("site", "Name of the site", recipe.site);
   visitor.RequiredColumn(
@@ -87,16 +88,6 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
        "quantised once more",
        recipe.wgrad_dy);
   text("wgrad_x", "x in dW = dy^T x; `again·` as for dy", recipe.wgrad_x);
-  const auto sums = [&visitor](const char* name, const char* description,
-                               auto& values) {
-    visitor.Column(Field{name, "", description, Domain::Text()}, values);
-  };
-  sums("fprop_sums",
-       "How sums of y = x W^T are made: accumulator, promotion; empty: FP32 "
-       "chains",
-       recipe.fprop_sums);
-  sums("dgrad_sums", "The same of dx = dy W", recipe.dgrad_sums);
-  sums("wgrad_sums", "The same of dW = dy^T x", recipe.wgrad_sums);
 }
 
 }  // namespace isoloss::runlog

@@ -79,12 +79,6 @@ struct LengthCheck {
                         field.name, values.size(), group, index, rows);
   }
 
-  /// An absent one is as good as a whole one.
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& values) {
-    if (!values.empty()) RequiredColumn(field, values);
-  }
-
   std::string wrong = {};
   const char* group = nullptr;
   const char* index = nullptr;

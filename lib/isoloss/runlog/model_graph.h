@@ -53,10 +53,6 @@ struct RecipeColumns {
   std::vector<std::string> dgrad_w;
   std::vector<std::string> wgrad_dy;
   std::vector<std::string> wgrad_x;
-  /// How sums are made; absent if all are FP32 chains.
-  std::vector<std::string> fprop_sums;
-  std::vector<std::string> dgrad_sums;
-  std::vector<std::string> wgrad_sums;
 
   bool operator==(const RecipeColumns&) const = default;
 };

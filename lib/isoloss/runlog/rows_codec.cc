@@ -329,10 +329,6 @@ struct AttributeEncoder {
     out.Put(uint64_t{values.size()});
     out.PutAll(values);
   }
-  template <typename T>
-  void Column(const Field& field, const std::vector<T>& values) {
-    RequiredColumn(field, values);
-  }
   Encoder out;
 };
 
@@ -351,10 +347,6 @@ struct AttributeDecoder {
   template <typename T>
   void RequiredColumn(const Field& field, std::vector<T>& values) {
     in.TakeAll(in.Take<uint64_t>(field.name), field.name, values);
-  }
-  template <typename T>
-  void Column(const Field& field, std::vector<T>& values) {
-    RequiredColumn(field, values);
   }
   Decoder in;
 };
