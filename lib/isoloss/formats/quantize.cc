@@ -30,22 +30,6 @@ Cell CellIn(const Quantization& quantization, size_t rows, size_t cols) {
           extent(quantization.cell.cols, cols)};
 }
 
-Matrix<float> Transformed(MatrixView<const float> values,
-                          const Quantization& quantization,
-                          const TensorState& state) {
-  const Transform* transform = quantization.transform;
-  const size_t length = transform == nullptr ? 1 : transform->length;
-  Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
-  for (size_t row = 0; row < values.rows(); ++row) {
-    std::copy_n(values.Row(row), values.cols(), result.Row(row));
-    if (transform == nullptr) continue;
-    for (size_t col = 0; col < result.cols(); col += length) {
-      transform->apply({result.Row(row) + col, length}, state.transform_key);
-    }
-  }
-  return result;
-}
-
 /// Bits of the largest magnitude of a rectangle. As integers, finite < infinity
 /// < NaN, so either shows in the maximum.
 uint32_t AmaxBits(MatrixView<const float> values, bool skip_nan) {
@@ -101,11 +85,11 @@ void ForEachCell(MatrixView<const float> values, const Cell& cell,
   }
 }
 
+}  // namespace
+
 Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
   return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
 }
-
-}  // namespace
 
 RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
                         int count) {
@@ -114,6 +98,22 @@ RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
   const size_t half = col % 8;
   const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
   return {word >> (16 - count), count};
+}
+
+Matrix<float> Transformed(MatrixView<const float> values,
+                          const Quantization& quantization,
+                          const TensorState& state) {
+  const Transform* transform = quantization.transform;
+  const size_t length = transform == nullptr ? 1 : transform->length;
+  Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
+  for (size_t row = 0; row < values.rows(); ++row) {
+    std::copy_n(values.Row(row), values.cols(), result.Row(row));
+    if (transform == nullptr) continue;
+    for (size_t col = 0; col < result.cols(); col += length) {
+      transform->apply({result.Row(row) + col, length}, state.transform_key);
+    }
+  }
+  return result;
 }
 
 QuantizedTensor Quantize(MatrixView<const float> values,

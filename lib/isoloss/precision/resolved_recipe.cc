@@ -121,13 +121,7 @@ std::string DescribeOperand(const std::optional<formats::Quantization>& operand,
 }  // namespace
 
 std::string OperandName(const std::optional<formats::Quantization>& operand) {
-  if (!operand) return "";
-  std::string text = fmt::format("{}·{}", operand->element->name,
-                                 formats::ScaleRuleName(operand->scale_rule));
-  if (operand->non_finite != formats::NonFinitePolicy::kBlockNan) {
-    text += fmt::format("·{}", NonFinitePolicyName(operand->non_finite));
-  }
-  return text;
+  return operand ? formats::QuantizationName(*operand) : "";
 }
 
 bool SiteMatches(std::string_view pattern, std::string_view site) {
