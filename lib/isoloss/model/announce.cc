@@ -4,34 +4,28 @@
 
 namespace isoloss::model {
 
-void AnnounceParameter(TensorKind kind, const Parameter& parameter,
-                       MatrixView<const float> values,
-                       const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::Quantization* rowwise,
-                       const formats::Quantization* columnwise) {
+void AnnounceParameter(Tensor tensor, const Parameter& parameter,
+                       const expert_parallel::Mesh& mesh, TapSink& sink) {
   std::vector<size_t> begins;
-  TensorRows rows = {.counts = mesh.process() == 0};
+  tensor.module = parameter.module;
+  tensor.rows = {.counts = mesh.process() == 0};
   if (parameter.of_experts) {
     const size_t experts = parameter.shape.front();
     for (size_t e = 0; e <= experts; ++e) {
-      begins.push_back(values.rows() / experts * e);
+      begins.push_back(tensor.values.rows() / experts * e);
     }
-    rows = {.begins = begins,
-            .first_group = mesh.experts().first,
-            .counts = mesh.HoldsFirstCopyOfExperts()};
+    tensor.rows = {.begins = begins,
+                   .first_group = mesh.experts().first,
+                   .counts = mesh.HoldsFirstCopyOfExperts()};
   }
-  sink.OnTensor({.module = parameter.module,
-                 .kind = kind,
-                 .values = values,
-                 .rows = rows,
-                 .rowwise = rowwise,
-                 .columnwise = columnwise});
+  sink.OnTensor(tensor);
 }
 
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,
                         const expert_parallel::Mesh& mesh, TapSink& sink) {
   for (const Parameter& parameter : parameters.parameters()) {
-    AnnounceParameter(kind, parameter, parameter.values.view(), mesh, sink);
+    AnnounceParameter({.kind = kind, .values = parameter.values.view()},
+                      parameter, mesh, sink);
   }
 }
 

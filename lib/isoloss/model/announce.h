@@ -8,13 +8,11 @@
 
 namespace isoloss::model {
 
-/// Announces `values`, which have the shape of `parameter`: groups are experts,
-/// and a process counts if no lower one holds the same.
-void AnnounceParameter(TensorKind kind, const Parameter& parameter,
-                       MatrixView<const float> values,
-                       const expert_parallel::Mesh& mesh, TapSink& sink,
-                       const formats::Quantization* rowwise = nullptr,
-                       const formats::Quantization* columnwise = nullptr);
+/// Announces `tensor`, whose values have the shape of `parameter`, with its
+/// module and rows: groups are experts, and a process counts if no lower one
+/// holds the same.
+void AnnounceParameter(Tensor tensor, const Parameter& parameter,
+                       const expert_parallel::Mesh& mesh, TapSink& sink);
 
 /// A whole set of values, in order: kWgrad, kParameter or kUpdate.
 void AnnounceParameters(TensorKind kind, const ParameterSet& parameters,

@@ -79,8 +79,8 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
                           kernels::Rounding rounding,
                           MatrixView<float> y) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
-  AnnounceOperand(TensorKind::kActivation, x, groups, fprop_->left_operand(),
-                  wgrad_->right_operand());
+  AnnounceOperand(TensorKind::kActivation, x, groups, GemmRole::kFprop,
+                  OperandSide::kRight);
   AnnounceResult(TensorKind::kOutput, y, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add({.problem = {.a = Rows(GemmRole::kFprop, x, groups, g),
@@ -216,22 +216,33 @@ MatrixView<const float> Linear::GroupWeight(size_t group) const {
 void Linear::AnnounceInputGradient(MatrixView<const float> dy,
                                    const RowGroups& groups,
                                    MatrixView<const float> dx) const {
-  AnnounceOperand(TensorKind::kGradient, dy, groups, dgrad_->left_operand(),
-                  wgrad_->left_operand());
+  AnnounceOperand(TensorKind::kGradient, dy, groups, GemmRole::kDgrad,
+                  OperandSide::kLeft);
   AnnounceResult(TensorKind::kDgrad, dx, groups);
 }
 
 void Linear::AnnounceOperand(TensorKind kind, MatrixView<const float> values,
-                             const RowGroups& groups,
-                             const formats::Quantization* rowwise,
-                             const formats::Quantization* columnwise) const {
+                             const RowGroups& groups, GemmRole rowwise,
+                             OperandSide columnwise) const {
   if (context_.tap == nullptr) return;
-  context_.tap->OnTensor({.module = site_,
-                          .kind = kind,
-                          .values = values,
-                          .rows = context_.RowsInBatch(groups),
-                          .rowwise = rowwise,
-                          .columnwise = columnwise});
+  Tensor tensor = {.module = site_,
+                   .kind = kind,
+                   .values = values,
+                   .rows = context_.RowsInBatch(groups)};
+  std::vector<kernels::OperandState> rowwise_states;
+  std::vector<kernels::OperandState> columnwise_states;
+  for (size_t g = 0; g < groups_; ++g) {
+    const kernels::Operand rows = Rows(rowwise, values, groups, g);
+    const kernels::Operand columns = Columns(columnwise, values, groups, g);
+    tensor.rowwise = rows.quantization;
+    tensor.columnwise = columns.quantization;
+    tensor.columnwise_again = columns.before != nullptr;
+    if (rows.state != nullptr) rowwise_states.push_back(*rows.state);
+    if (columns.state != nullptr) columnwise_states.push_back(*columns.state);
+  }
+  tensor.rowwise_states = rowwise_states;
+  tensor.columnwise_states = columnwise_states;
+  context_.tap->OnTensor(tensor);
 }
 
 void Linear::AnnounceResult(TensorKind kind, MatrixView<const float> values,

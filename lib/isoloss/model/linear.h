@@ -103,11 +103,10 @@ class Linear {
                            const RowGroups& groups) const;
 
  private:
-  /// An operand, now, and its formats in the products that read it.
+  /// An operand, now: the left one of `rowwise`, and `columnwise` of wgrad.
   void AnnounceOperand(TensorKind kind, MatrixView<const float> values,
-                       const RowGroups& groups,
-                       const formats::Quantization* rowwise,
-                       const formats::Quantization* columnwise) const;
+                       const RowGroups& groups, precision::GemmRole rowwise,
+                       OperandSide columnwise) const;
   void AnnounceInputGradient(MatrixView<const float> dy,
                              const RowGroups& groups,
                              MatrixView<const float> dx) const;

@@ -10,16 +10,26 @@ namespace {
 
 using kernels::Contraction;
 
+const precision::GemmPrecision& PrecisionOf(const PackedWeight& weight,
+                                            precision::GemmRole role) {
+  return role == precision::GemmRole::kFprop ? *weight.fprop : *weight.dgrad;
+}
+
+kernels::OperandState StateOf(const StepKey& key, const PackedWeight& weight,
+                              precision::GemmRole role, size_t group) {
+  return StateOf(key, weight.site, role, OperandSide::kRight,
+                 weight.first_group + group, /*first_tensor=*/0);
+}
+
 /// One of the two orientations, as the right side of a product.
-void PackFor(const precision::GemmPrecision& precision,
-             precision::GemmRole role, MatrixView<const float> values,
+void PackFor(precision::GemmRole role, MatrixView<const float> values,
              const StepKey& key, const PackedWeight& weight, size_t group,
              kernels::PackedOperand& packed) {
+  const precision::GemmPrecision& precision = PrecisionOf(weight, role);
   const formats::Quantization* quantization = precision.right_operand();
   kernels::OperandState state;
   if (quantization != nullptr && quantization->needs_state()) {
-    state = StateOf(key, weight.site, role, OperandSide::kRight,
-                    weight.first_group + group, /*first_tensor=*/0);
+    state = StateOf(key, weight, role, group);
   }
   packed.Pack({.values = values,
                .contraction = role == precision::GemmRole::kFprop
@@ -32,13 +42,29 @@ void PackFor(const precision::GemmPrecision& precision,
 
 void PackGroup(MatrixView<const float> values, const StepKey& key,
                PackedWeight& weight, size_t group) {
-  PackFor(*weight.fprop, precision::GemmRole::kFprop, values, key, weight,
-          group, weight.forward[group]);
-  PackFor(*weight.dgrad, precision::GemmRole::kDgrad, values, key, weight,
-          group, weight.backward[group]);
+  PackFor(precision::GemmRole::kFprop, values, key, weight, group,
+          weight.forward[group]);
+  PackFor(precision::GemmRole::kDgrad, values, key, weight, group,
+          weight.backward[group]);
 }
 
 }  // namespace
+
+const formats::Quantization* PackedWeight::QuantizationOf(
+    precision::GemmRole role) const {
+  return PrecisionOf(*this, role).right_operand();
+}
+
+std::vector<kernels::OperandState> PackedWeight::StatesOf(
+    const StepKey& key, precision::GemmRole role) const {
+  std::vector<kernels::OperandState> states;
+  const formats::Quantization* quantization = QuantizationOf(role);
+  if (quantization == nullptr || !quantization->needs_state()) return states;
+  for (size_t group = 0; group < forward.size(); ++group) {
+    states.push_back(StateOf(key, *this, role, group));
+  }
+  return states;
+}
 
 const PackedWeight& PackedWeights::Add(size_t parameter, std::string site,
                                        size_t first_group, size_t groups,

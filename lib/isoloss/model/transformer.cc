@@ -227,11 +227,19 @@ void Transformer::AnnounceWeights(const ParameterSet& master,
                                 parameter.values.cols());
     kernels::Cast(parameter.values.view(), context.rounding, rounded.view(),
                   context.team);
-    const PackedWeight* packed = context.packed_weights.Find(i);
-    AnnounceParameter(
-        TensorKind::kWeight, parameter, rounded.view(), context.mesh, sink,
-        packed != nullptr ? packed->fprop->right_operand() : nullptr,
-        packed != nullptr ? packed->dgrad->right_operand() : nullptr);
+    Tensor tensor = {.kind = TensorKind::kWeight, .values = rounded.view()};
+    std::vector<kernels::OperandState> rowwise_states;
+    std::vector<kernels::OperandState> columnwise_states;
+    if (const PackedWeight* packed = context.packed_weights.Find(i)) {
+      using precision::GemmRole;
+      tensor.rowwise = packed->QuantizationOf(GemmRole::kFprop);
+      tensor.columnwise = packed->QuantizationOf(GemmRole::kDgrad);
+      rowwise_states = packed->StatesOf(context.key, GemmRole::kFprop);
+      columnwise_states = packed->StatesOf(context.key, GemmRole::kDgrad);
+    }
+    tensor.rowwise_states = rowwise_states;
+    tensor.columnwise_states = columnwise_states;
+    AnnounceParameter(tensor, parameter, context.mesh, sink);
   }
 }
 

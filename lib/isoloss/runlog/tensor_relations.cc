@@ -10,6 +10,7 @@
 #include <span>
 
 #include "isoloss/base/portable_math.h"
+#include "isoloss/runlog/operand_scales.h"
 #include "isoloss/runlog/recording.h"
 
 namespace isoloss::runlog {
@@ -31,8 +32,12 @@ class Entry {
   /// `of_experts`: for each tensor, whether its rows are experts' tokens;
   /// empty: nobody knows.
   Entry(const TensorColumns& tensors, const std::vector<bool>& of_experts,
-        size_t at)
-      : tensors_(tensors), of_experts_(of_experts), at_(at) {}
+        const std::vector<std::array<OperandScales, 2>>& scales, size_t at)
+      : tensors_(tensors), of_experts_(of_experts), scales_(scales), at_(at) {}
+
+  const OperandScales& Scales(size_t direction) const {
+    return scales_[at_ % scales_.size()][direction == 0 ? 0 : 1];
+  }
 
   bool Has(size_t statistic) const {
     return !tensors_.statistics[statistic].empty();
@@ -51,7 +56,10 @@ class Entry {
   /// Whether statistics of quantisation are of all elements.
   bool Clean(size_t direction) const {
     return finite() == (*this)[kStat_numel] && finite() > 0 &&
-           (*this)[direction + kStat_nan_blocks] == 0;
+           (*this)[direction + kStat_nan_blocks] == 0 &&
+           // A cast may make a finite element infinite.
+           !(Scales(direction).none &&
+             (*this)[direction + kStat_saturated_num] > 0);
   }
   std::string Shown(size_t statistic) const {
     const double value = (*this)[statistic];
@@ -62,7 +70,7 @@ class Entry {
   /// The same tensor in another row.
   Entry InRow(size_t row) const {
     const size_t count = tensors_.names.size();
-    return {tensors_, of_experts_, row * count + at_ % count};
+    return {tensors_, of_experts_, scales_, row * count + at_ % count};
   }
   size_t rows() const { return tensors_.step.size(); }
   /// Whether it has a segment of rows for each expert's tokens; also if the
@@ -85,6 +93,7 @@ class Entry {
  private:
   const TensorColumns& tensors_;
   const std::vector<bool>& of_experts_;
+  const std::vector<std::array<OperandScales, 2>>& scales_;
   size_t at_;
 };
 
@@ -108,8 +117,9 @@ std::string ForEachEntry(const RunLog& log, const Find& find) {
   // Without it nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
   const std::vector<bool> of_experts = AreOfExperts(log);
+  const auto scales = OperandScalesOf(log);
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {
-    const std::string text = find(Entry(tensors, of_experts, at));
+    const std::string text = find(Entry(tensors, of_experts, scales, at));
     if (text.empty()) continue;
     return fmt::format("/tensors: {} for {} at step {}", text,
                        tensors.names[at % count], tensors.step[at / count]);
@@ -172,6 +182,7 @@ std::optional<bool> DueOfQuantisation(const Entry& entry, size_t statistic,
   const bool quantised = entry.Defined(direction + kStat_underflows_num);
   if (!quantised) return false;
   const bool clean = entry.Clean(direction);
+  const OperandScales& scales = entry.Scales(direction);
   switch (statistic - direction) {
     case kStat_underflows_num:
     case kStat_saturated_num:
@@ -179,8 +190,13 @@ std::optional<bool> DueOfQuantisation(const Entry& entry, size_t statistic,
       return true;
     case kStat_underflows:
     case kStat_saturated:
-    case kStat_scale_inv_max:
       return entry[kStat_numel] > 0;
+    case kStat_scale_inv_max:
+      if (scales.none) return false;
+      // A NaN is a byte of E8M0, but no other number.
+      return scales.e8m0 || entry[direction + kStat_nan_blocks] == 0
+                 ? std::optional(entry[kStat_numel] > 0)
+                 : std::nullopt;
     case kStat_mse:
       return clean ? std::optional(true) : std::nullopt;
     case kStat_sqnr:
@@ -190,13 +206,16 @@ std::optional<bool> DueOfQuantisation(const Entry& entry, size_t statistic,
                  : std::nullopt;
     case kStat_cosine:
       // It needs a dequantised element that is not zero.
-      return clean && entry[direction + kStat_underflows_num] +
-                              entry[kStat_zeros_num] <
-                          entry[kStat_numel]
+      return clean && !scales.transformed &&
+                     entry[direction + kStat_underflows_num] +
+                             entry[kStat_zeros_num] <
+                         entry[kStat_numel]
                  ? std::optional(true)
                  : std::nullopt;
     case kStat_block_argmax_spread:
-      return HasFullBlock(entry, direction);
+      if (scales.none || !scales.blocks) return false;
+      return scales.e8m0 && !scales.transformed ? HasFullBlock(entry, direction)
+                                                : std::nullopt;
     default:
       return std::nullopt;
   }
@@ -364,13 +383,24 @@ std::string ScalesOf(const Entry& e, size_t direction) {
   if (e[smallest] > e[largest]) {
     return fmt::format("{}, but {}", e.Shown(smallest), e.Shown(largest));
   }
+  const OperandScales& scales = e.Scales(direction);
+  for (const size_t scale : {smallest, largest}) {
+    const double value = e[scale];
+    const bool byte = value == std::floor(value) && value <= 255;
+    if (scales.e8m0 && e.Defined(scale) && !byte) {
+      return fmt::format("{}, but scales are bytes of E8M0", e.Shown(scale));
+    }
+  }
   const std::span<const int32_t> counts = e.Blocks(direction);
   if (counts.empty() || !e.Has(direction + kStat_underflows_num)) return "";
   const double blocks = Count(counts);
-  // A block has 1 to 32 elements.
-  const bool quantised = e.Defined(direction + kStat_underflows_num);
+  const bool quantised =
+      e.Defined(direction + kStat_underflows_num) && scales.e8m0;
   const double numel = e[kStat_numel];
-  if (quantised ? (blocks > numel || kBlockSize * blocks < numel)
+  // A block has 1 to 32 elements; another cell has at least one, too.
+  const bool of_32 = scales.blocks && !scales.transformed;
+  const double most = scales.transformed ? kBlockSize * numel : numel;
+  if (quantised ? (blocks > most || (of_32 && kBlockSize * blocks < numel))
                 : blocks != 0) {
     return fmt::format("the histogram of {} counts {} blocks of {} elements",
                        direction == 0 ? "rows" : "columns", blocks, numel);
@@ -379,7 +409,8 @@ std::string ScalesOf(const Entry& e, size_t direction) {
   // An element of at least 2^-100 has a scale byte above 0 in every format.
   const double smallest_magnitude =
       e[kStat_cur_amax] * portable::Pow(2.0, -e[kStat_dynamic_range]);
-  if (smallest_magnitude > 0x1p-100 && e[kStat_zeros_num] < counts[0]) {
+  if (!scales.transformed && smallest_magnitude > 0x1p-100 &&
+      e[kStat_zeros_num] < counts[0]) {
     return fmt::format("{}, but {} blocks have scale byte 0",
                        e.Shown(kStat_zeros_num), counts[0]);
   }
