@@ -180,6 +180,20 @@ class Compare(ProgramTest):
                                         self.dumps["bf16-seed1"])
         self.assertEqual((code, found["equal"]), (PASS, True))
 
+    def test_dumps_of_the_version_before_cells_are_read(self):
+        old = self.copy_of(self.dumps["mxfp8-seed1"], "old.dump-000003.h5")
+        with edited_log(old) as dump:
+            dump.attrs["dump_version"] = dump.attrs["dump_version"] - 1
+
+        code, found = self.compare_json(old, self.dumps["mxfp8-seed1"])
+
+        self.assertEqual(code, PASS)
+        self.assertTrue(found["equal"])
+        with edited_log(old) as dump:
+            dump.attrs["dump_version"] = dump.attrs["dump_version"] - 1
+        self.assert_refused(self.run_isoloss("compare", old, old),
+                            "dump_version", "2 or 3")
+
     def test_a_log_and_a_dump_are_refused(self):
         self.assert_refused(
             self.run_isoloss("compare", self.bf16, self.dumps["bf16-seed1"]),

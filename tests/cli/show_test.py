@@ -14,7 +14,11 @@ class Show(LiveRunTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.logs = cls.make_logs("logs", "log.statistics_every=10")
+        cls.logs = cls.make_logs(
+            "logs", "log.statistics_every=10",
+            'log.dump_tensors=["layers.0.attention.wq_", "expert"]',
+            "log.dump_steps=[10]")
+        cls.dump = cls.folder / "logs/dumps/mxfp8-seed1.dump-000010.h5"
         cls.log = cls.logs["mxfp8-seed1"]
 
     def show(self, *arguments):
@@ -45,6 +49,46 @@ class Show(LiveRunTest):
             list(entropy))
         self.assertEqual(shown["provenance"]["arm"], "mxfp8")
         self.assertEqual(shown["nonfinite_steps"], 0)
+
+    def test_what_if_of_the_format_used_is_what_the_log_says(self):
+        shown = json.loads(self.show(
+            self.dump, "--what-if", "e4m3.rceil,e2m1.floor,nvfp4", "--tensors",
+            "wq_activation", "--json"))
+
+        found = {(row["format"], row["along"]): row
+                 for row in shown["what_if"]}
+        self.assertEqual(shown["step"], 10)
+        self.assertEqual(len(found), 6)
+        with h5py.File(self.log) as log:
+            tensors = log["tensors"]
+            row = list(tensors["step"]).index(10)
+            names = [name.decode() for name in tensors["names"]]
+            column = names.index("layers.0.attention.wq_activation")
+            for along, suffix in (("rows", ""), ("columns", "_columnwise")):
+                for name in ("sqnr_db", "mse", "underflows%", "saturated%"):
+                    self.assertEqual(found["e4m3·rceil", along][name],
+                                     tensors[name + suffix][row, column])
+        for along in ("rows", "columns"):
+            sqnr = [found[name, along]["sqnr_db"] for name in (
+                "e2m1·floor", "e2m1·te·e4m3·1x16·two_level", "e4m3·rceil")]
+            self.assertEqual(sqnr, sorted(sqnr))
+
+    def test_what_if_as_text(self):
+        text = self.show(self.dump, "--what-if", "e5m2.rceil")
+
+        for words in ("wq_activation", "wq_weight", "expert", "sqnr_db",
+                      "e5m2·rceil", "columns"):
+            self.assertIn(words, text)
+        self.assertNotIn("expert_ids", text)
+
+    def test_what_if_refuses_what_it_cannot_tell(self):
+        for file, formats, words in (
+                (self.log, "e5m2.rceil", "needs whole tensors"),
+                (self.dump, "e9m9.rceil", "e9m9"),
+                (self.dump, "e4m3.te.fp32.0x0.delayed.history4",
+                 "steps before")):
+            self.assert_refused(
+                self.run_isoloss("show", file, "--what-if", formats), words)
 
     def test_tensors_at_a_step(self):
         text = self.show("--tensors", "wq_activation", self.log, "--step", "1")

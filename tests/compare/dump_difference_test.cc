@@ -135,6 +135,94 @@ TEST(CompareDumps, OtherFormatsAreAChoiceOtherShapesADifference) {
               ElementsAre(40, 3));
 }
 
+/// The same values in cells of one row and 16 columns, segments of 2 rows and
+/// 1; down columns in whole tensors.
+runlog::DumpedTensor WithCells() {
+  runlog::DumpedTensor tensor = Tensor("a", 0);
+  tensor.format_rowwise = "e2m1·te·e4m3·1x16·two_level";
+  tensor.format_columnwise = "fp16·none";
+  tensor.codes_rowwise = tensor.codes_columnwise = {};
+  tensor.scales_rowwise = tensor.scales_columnwise = {};
+  tensor.cells_rowwise = {.extents = {1, 16, 1},
+                          .codes = std::vector<int32_t>(120, 2),
+                          .scales = std::vector<float>(9, 0.5F),
+                          .tensor_scales = {3, 5}};
+  tensor.cells_columnwise = {.extents = {0, 0, 1},
+                             .codes = std::vector<int32_t>(120, 15),
+                             .scales = {1, 1},
+                             .tensor_scales = {1, 1}};
+  return tensor;
+}
+
+TEST(CompareDumps, FindsTheFirstCell) {
+  auto a = Dump();
+  a.tensors[0] = WithCells();
+  auto b = a;
+  EXPECT_THAT(CompareDumps(a, b).tensors, IsEmpty());
+  b.tensors[0].cells_rowwise.codes[40 + 37] = 6;  // row 1, third cell
+  b.tensors[0].cells_rowwise.scales[7] = 0.25F;   // row 2, second cell
+  b.tensors[0].cells_columnwise.tensor_scales[1] = 2;
+
+  const DumpDifference difference = CompareDumps(a, b);
+
+  ASSERT_THAT(difference.tensors, SizeIs(1));
+  const auto& row = difference.tensors[0].cells_rowwise;
+  ASSERT_TRUE(row.has_value());
+  EXPECT_EQ(row->segment, 0);
+  EXPECT_EQ(row->row, 1);
+  EXPECT_EQ(row->col, 37);
+  EXPECT_EQ(row->code_a, 2);
+  EXPECT_EQ(row->code_b, 6);
+  EXPECT_EQ(row->scale_a, 1.5F);
+  EXPECT_EQ(row->scale_b, 1.5F);
+  EXPECT_EQ(row->count, 2);
+  EXPECT_EQ(row->of, 9);
+  const auto& column = difference.tensors[0].cells_columnwise;
+  ASSERT_TRUE(column.has_value());
+  EXPECT_EQ(column->segment, 1);
+  EXPECT_EQ(column->code_a, 15);
+  EXPECT_EQ(column->scale_a, 1);
+  EXPECT_EQ(column->scale_b, 2);
+  EXPECT_EQ(column->count, 1);
+  EXPECT_EQ(column->of, 2);
+  EXPECT_FALSE(difference.tensors[0].rowwise.has_value());
+}
+
+TEST(CompareDumps, CellsAndBlocksAreNotCompared) {
+  auto b = Dump();
+  b.tensors[0] = WithCells();
+  EXPECT_THAT(CompareDumps(Dump(), b).tensors, IsEmpty());
+  EXPECT_THAT(CompareDumps(b, Dump()).tensors, IsEmpty());
+
+  auto other = b;
+  other.tensors[0].format_rowwise = "e2m1·torchao·e4m3·1x16·two_level";
+  other.tensors[0].cells_rowwise.codes[0] = 1;
+  EXPECT_THAT(CompareDumps(b, other).tensors, IsEmpty());
+}
+
+TEST(CompareDumps, ShowsOperandsWithCellsDecoded) {
+  auto a = Dump();
+  a.tensors[0] = WithCells();
+  auto b = Dump();
+  runlog::DumpedTensor output = Tensor("a", 9);
+  output.name = "a_output";
+  output.kind = "output";
+  a.tensors.push_back(output);
+  output.values[2 * 40] = -1;
+  b.tensors.push_back(output);
+
+  const DumpDifference difference = CompareDumps(a, b);
+
+  ASSERT_THAT(difference.operands, SizeIs(2));
+  const OperandBlock& block = difference.operands[0];
+  EXPECT_EQ(block.tensor, "a_activation");
+  EXPECT_EQ(block.row, 2);
+  EXPECT_THAT(block.a.codes, IsEmpty());
+  // E2M1's code 2 is 1, times 0.5, times 5 of the second segment.
+  EXPECT_EQ(block.a.values, std::vector<float>(32, 2.5F));
+  EXPECT_EQ(block.b.format, "e4m3");
+}
+
 TEST(CompareDumps, ListsTensorsOfOneDumpOnlyAndRefusesWhatHasNothingInCommon) {
   auto b = Dump();
   b.tensors.erase(b.tensors.begin());

@@ -36,13 +36,15 @@ runlog::ModelGraph ProbedGraph() {
 class DumpTest : public ::testing::Test {
  protected:
   TensorDump DumpOf(const Setting& setting,
-                    const std::vector<std::string>& patterns) const {
+                    const std::vector<std::string>& patterns,
+                    const precision::Recipe& recipe =
+                        precision::RecipeByName("mxfp8_e5m2_grads")) const {
     const ProbeOptions options = {.dump_tensors = patterns,
                                   .dump_steps = {120},
                                   .dump_folder = folder_,
                                   .run_name = "arm-1",
                                   .graph = ProbedGraph()};
-    RunProcesses(setting, "mxfp8_e5m2_grads", [&](Process& process) {
+    RunProcesses(setting, recipe, [&](Process& process) {
       TensorProbe probe(options, process.mesh, process.team);
       runlog::RunLog rows;
       probe.BeginStep(120);
@@ -150,6 +152,86 @@ TEST_F(DumpTest, DoesNotDependOnProcesses) {
   }
 }
 
+/// Keeps what an operand of general descriptions is announced with.
+struct StateKeeper : model::TapSink {
+  void OnTensor(const model::Tensor& tensor) override {
+    if (tensor.Name() != name) return;
+    rowwise = *tensor.rowwise;
+    columnwise = *tensor.columnwise;
+    again = tensor.columnwise_again;
+    states = {tensor.rowwise_states.begin(), tensor.rowwise_states.end()};
+  }
+  void OnRouting(std::string_view, MatrixView<const int32_t>, size_t) override {
+  }
+
+  std::string name;
+  formats::Quantization rowwise;
+  formats::Quantization columnwise;
+  bool again = false;
+  std::vector<kernels::OperandState> states;
+};
+
+TEST_F(DumpTest, OperandsWithCellsAreThoseOfTheGemms) {
+  const std::string name = "layers.0.attention.wo_activation";
+  StateKeeper keeper;
+  keeper.name = name;
+  RunProcesses({}, testing::GeneralRecipe(),
+               [&](Process& process) { process.Step(keeper); });
+
+  const TensorDump dump = DumpOf({}, {name}, testing::GeneralRecipe());
+
+  const DumpedTensor& tensor = dump.tensors.at(0);
+  EXPECT_EQ(tensor.format_rowwise, "e2m1·te·e4m3·1x16·two_level·stochastic8");
+  EXPECT_EQ(tensor.format_columnwise,
+            "e4m3·rceil of e2m1·te·e4m3·1x16·two_level·stochastic8");
+  EXPECT_TRUE(keeper.again);
+  ASSERT_EQ(keeper.states.size(), 1u);
+  const runlog::DumpedCells& cells = tensor.cells_rowwise;
+  EXPECT_EQ(cells.extents, (std::vector<int64_t>{1, 16, 1}));
+  ASSERT_EQ(cells.tensor_scales.size(), 4u);
+  const runlog::DumpedCells& down = tensor.cells_columnwise;
+  for (size_t sequence = 0; sequence < 4; ++sequence) {
+    const MatrixView<const float> rows(&tensor.values[sequence * 64 * 36], 64,
+                                       36);
+    const formats::QuantizedTensor expected =
+        formats::Quantize(rows, keeper.rowwise, keeper.states[0].Of(sequence));
+    EXPECT_EQ(cells.tensor_scales[sequence], expected.tensor_scale);
+    for (size_t i = 0; i < expected.codes.size(); ++i) {
+      ASSERT_EQ(cells.codes[sequence * 64 * 36 + i],
+                static_cast<int32_t>(expected.codes.data()[i]));
+    }
+    for (size_t i = 0; i < expected.scales.size(); ++i) {
+      ASSERT_EQ(cells.scales[sequence * 64 * 3 + i], expected.scales.data()[i]);
+    }
+    const Matrix<float> once = formats::Dequantize(expected, keeper.rowwise);
+    Matrix<float> columns(36, 64);
+    for (size_t i = 0; i < 64; ++i) {
+      for (size_t j = 0; j < 36; ++j) columns(j, i) = once(i, j);
+    }
+    const formats::QuantizedTensor twice =
+        formats::Quantize(columns.view(), keeper.columnwise);
+    for (size_t i = 0; i < twice.codes.size(); ++i) {
+      ASSERT_EQ(down.codes[sequence * 64 * 36 + i],
+                static_cast<int32_t>(twice.codes.data()[i]));
+    }
+  }
+}
+
+TEST_F(DumpTest, OperandsWithCellsDoNotDependOnProcesses) {
+  const std::vector<std::string> patterns = {"wo_", "routed_experts.w2_"};
+  const precision::Recipe recipe = testing::GeneralRecipe();
+  const TensorDump expected = DumpOf({}, patterns, recipe);
+  const auto with_cells =
+      std::ranges::count_if(expected.tensors, [](const DumpedTensor& tensor) {
+        return !tensor.cells_rowwise.codes.empty() &&
+               !tensor.cells_columnwise.codes.empty();
+      });
+  EXPECT_EQ(with_cells, 2 * 3 + 3);
+
+  EXPECT_TRUE(DumpOf({.ranks = 4, .processes = 4}, patterns, recipe) ==
+              expected);
+}
+
 TEST_F(DumpTest, DoesNotDependOnCopiesOfExperts) {
   const std::vector<std::string> patterns = {"routed_experts.w2_"};
   const TensorDump expected = DumpOf({.ranks = 4, .units = 4}, patterns);
@@ -221,11 +303,21 @@ TensorDump Sample() {
   operand.format_columnwise = "e5m2";
   operand.codes_columnwise = {6, 5, 4, 3, 2, 1};
   operand.scales_columnwise = {1, 2, 3};
+  DumpedTensor cells = plain;
+  cells.name = "a.b_activation";
+  cells.kind = "activation";
+  cells.segment_ends = {1, 2};
+  cells.format_rowwise = "fp16·none";
+  cells.cells_rowwise = {{1, 32, 1}, {1, 2, 0x7fff, 4, 5, 6}, {1, 1}, {1, 1}};
+  // Columns of one row each, filled up to 16, in cells of two and one.
+  cells.format_columnwise = "e4m3·te·fp32·2x0·hadamard16";
+  cells.cells_columnwise = {
+      {2, 0, 16}, std::vector<int32_t>(2 * 3 * 16, 7), {1, 2, 3, 4}, {1, 1}};
   DumpedTensor empty = {
       .name = "a.b_dgrad", .module = "a.b", .kind = "dgrad", .cols = 5};
   return {.run = "run",
           .step = 7,
-          .tensors = {plain, operand, empty},
+          .tensors = {plain, operand, cells, empty},
           .graph = testing::GemmGraph("a.b")};
 }
 
@@ -243,6 +335,22 @@ TEST_F(DumpTest, RejectsArraysThatDoNotFit) {
 
   EXPECT_THROW(runlog::WriteTensorDump(dump, folder_ / "sample.h5"), Error);
   EXPECT_FALSE(fs::exists(folder_ / "sample.h5"));
+}
+
+TEST_F(DumpTest, RejectsCellsThatDoNotFit) {
+  const auto rejected = [&](auto spoil) {
+    TensorDump dump = Sample();
+    spoil(dump.tensors[2].cells_columnwise);
+    EXPECT_THROW(runlog::WriteTensorDump(dump, folder_ / "sample.h5"), Error);
+  };
+
+  rejected([](auto& cells) { cells.codes.pop_back(); });
+  rejected([](auto& cells) { cells.scales.push_back(1); });
+  rejected([](auto& cells) { cells.tensor_scales.pop_back(); });
+  rejected([](auto& cells) { cells.extents = {}; });
+  rejected([](auto& cells) { cells.extents[2] = 0; });
+  rejected([](auto& cells) { cells.extents[1] = -1; });
+  rejected([](auto& cells) { cells.extents[0] = int64_t{1} << 62; });
 }
 
 TEST_F(DumpTest, RejectsSegmentsThatDoNotCoverTheRows) {

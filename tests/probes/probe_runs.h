@@ -41,7 +41,7 @@ struct Setting {
 /// One process of a setting.
 struct Process {
   Process(const Setting& setting, transport::Link* link,
-          const std::string& recipe)
+          const precision::Recipe& recipe)
       : team(setting.threads),
         mesh({.topology = {.experts = ProbedConfig().num_experts,
                            .ranks = setting.ranks,
@@ -49,8 +49,7 @@ struct Process {
               .options = {},
               .dispatch_units = setting.units},
              MakeTransport(setting, link), team),
-        transformer(ProbedConfig(), precision::RecipeByName(recipe), team,
-                    mesh),
+        transformer(ProbedConfig(), recipe, team, mesh),
         weights(ProbedConfig(), mesh.experts()),
         gradients(ProbedConfig(), mesh.experts()) {
     model::InitializeParameters(3, weights);
@@ -110,7 +109,8 @@ struct Process {
 };
 
 /// Calls `body` for each process of the setting, each on a thread of its own.
-inline void RunProcesses(const Setting& setting, const std::string& recipe,
+inline void RunProcesses(const Setting& setting,
+                         const precision::Recipe& recipe,
                          const std::function<void(Process&)>& body) {
   if (setting.processes == 1) {
     Process alone(setting, nullptr, recipe);
@@ -136,6 +136,30 @@ inline void RunProcesses(const Setting& setting, const std::string& recipe,
   for (const std::exception_ptr& error : errors) {
     if (error != nullptr) std::rethrow_exception(error);
   }
+}
+
+inline void RunProcesses(const Setting& setting, const std::string& recipe,
+                         const std::function<void(Process&)>& body) {
+  RunProcesses(setting, precision::RecipeByName(recipe), body);
+}
+
+/// Stochastic NVFP4 along rows; down columns the same quantised once more, and
+/// in dgrad casts and transformed blocks.
+inline precision::Recipe GeneralRecipe() {
+  const auto by_name = [](const char* name) {
+    return formats::QuantizationByName(name);
+  };
+  precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
+  recipe.name = "general";
+  const auto nvfp4 = by_name("e2m1.te.e4m3.1x16.two_level.stochastic8");
+  recipe.fprop.left = nvfp4;
+  recipe.fprop.right = by_name("e4m3.te.fp32.0x0");
+  recipe.dgrad.left = by_name("e4m3.rceil.hadamard16_random");
+  recipe.dgrad.right = by_name("e4m3.rceil.hadamard16_random");
+  recipe.wgrad.left = by_name("fp16.none");
+  recipe.wgrad.right = by_name("e4m3.rceil");
+  recipe.wgrad.right_again = true;
+  return recipe;
 }
 
 }  // namespace isoloss::testing

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "isoloss/model/operand_states.h"
+#include "isoloss/probes/graph_columns.h"
+#include "isoloss/runlog/tensor_relations.h"
 #include "probes/probe_runs.h"
 
 namespace isoloss::probes {
@@ -22,10 +26,10 @@ const ProbeOptions kEverything = {.statistics = {.first = 1, .every = 0},
                                   .digests = {.first = 1, .every = 0}};
 
 /// The row of one step, of process 0.
-TensorColumns ColumnsOf(const Setting& setting,
-                        const ProbeOptions& options = kEverything,
-                        int64_t step = 1,
-                        const std::string& recipe = "mxfp8_rceil") {
+TensorColumns ColumnsOf(
+    const Setting& setting, const ProbeOptions& options = kEverything,
+    int64_t step = 1,
+    const precision::Recipe& recipe = precision::RecipeByName("mxfp8_rceil")) {
   runlog::RunLog rows;
   RunProcesses(setting, recipe, [&](Process& process) {
     TensorProbe probe(options, process.mesh, process.team);
@@ -112,6 +116,126 @@ TEST(TensorProbe, RowsDoNotDependOnCopiesOfExperts) {
                                       << setting.copies << " copies");
     ExpectEqual(ColumnsOf(setting), expected);
   }
+}
+
+TEST(TensorProbe, GeneralOperandsDoNotDependOnProcessesOrCopies) {
+  const precision::Recipe recipe = testing::GeneralRecipe();
+  const auto columns = [&](const Setting& setting) {
+    return ColumnsOf(setting, kEverything, 1, recipe);
+  };
+
+  ExpectEqual(columns({.ranks = 4, .processes = 4, .threads = 2}), columns({}));
+  ExpectEqual(columns({.ranks = 4, .processes = 4, .copies = 2, .units = 4}),
+              columns({.ranks = 4, .units = 4}));
+}
+
+TEST(TensorProbe, GeneralOperandsObeyTheRulesOfTheirDescriptions) {
+  const precision::Recipe recipe = testing::GeneralRecipe();
+  runlog::RunLog log;
+  log.tensors = ColumnsOf({}, kEverything, 1, recipe);
+  const model::Graph graph = model::GraphOf(testing::ProbedConfig());
+  log.provenance.graph = probes::ColumnsOf(
+      graph, precision::ResolvedRecipe(recipe, graph.SiteNames()));
+  const auto wrong = [&] {
+    return runlog::UndefinedStatistic(log) + runlog::WrongMoments(log) +
+           runlog::WrongShares(log) + runlog::WrongScales(log) +
+           runlog::WrongErrors(log);
+  };
+  EXPECT_EQ(wrong(), "");
+
+  // A log that says it is of MX blocks may not have these numbers.
+  const auto described = log.provenance.graph;
+  log.provenance.graph = {};
+  EXPECT_NE(runlog::UndefinedStatistic(log), "");
+  EXPECT_NE(runlog::WrongScales(log), "");
+  log.provenance.graph = described;
+  const auto at = static_cast<size_t>(
+      PlaceOf(log.tensors, "layers.0.attention.wo_activation"));
+  log.tensors.e8m0_histogram[at * runlog::kScaleBytes + 120] = 1;
+  EXPECT_NE(runlog::WrongScales(log), "");
+  log.tensors.e8m0_histogram[at * runlog::kScaleBytes + 120] = 0;
+  auto& largest = log.tensors.statistics[runlog::kStat_scale_inv_max];
+  largest[at] = std::nan("");
+  EXPECT_NE(runlog::UndefinedStatistic(log), "");
+}
+
+/// What operands of products draw from, by site, product and side.
+using Streams = std::map<std::string, std::vector<uint64_t>>;
+
+void Note(const kernels::OperandState* state, const std::string& name,
+          Streams& streams) {
+  if (state == nullptr) return;
+  for (const uint64_t bits : {state->common.seed, state->common.stream,
+                              state->common.transform_key}) {
+    streams[name].push_back(bits);
+  }
+  streams[name].push_back(state->first_tensor);
+}
+
+struct StateTap : model::TapSink {
+  void OnTensor(const model::Tensor& tensor) override {
+    for (const auto& state : tensor.rowwise_states) {
+      Note(&state, tensor.Name(), rowwise);
+    }
+    for (const auto& state : tensor.columnwise_states) {
+      Note(&state, tensor.Name(), columnwise);
+    }
+  }
+  void OnRouting(std::string_view, MatrixView<const int32_t>, size_t) override {
+  }
+
+  Streams rowwise;
+  Streams columnwise;
+};
+
+TEST(TensorProbe, OperandsAreAnnouncedWithTheStatesOfTheirProducts) {
+  precision::Recipe recipe = testing::GeneralRecipe();
+  recipe.wgrad.left = formats::QuantizationByName("e5m2.rceil.stochastic3");
+  StateTap tap;
+  Streams rowwise;
+  Streams columnwise;
+  RunProcesses({}, recipe, [&](Process& process) {
+    const auto engine = [&](std::span<const model::GemmTask> tasks,
+                            ThreadTeam& team) {
+      std::vector<kernels::GemmProblem> problems;
+      for (const model::GemmTask& task : tasks) {
+        problems.push_back(task.problem);
+        const std::string site(task.site);
+        using precision::GemmRole;
+        if (task.role == GemmRole::kWgrad) {
+          Note(task.problem.a.state, site + "_gradient", columnwise);
+        } else {
+          Note(task.problem.a.state,
+               site + (task.role == GemmRole::kFprop ? "_activation"
+                                                     : "_gradient"),
+               rowwise);
+        }
+      }
+      kernels::GemmBatch(problems, team);
+    };
+    process.transformer.SetStep({.seed = 11, .step = 7});
+    process.transformer.SetGemmEngine(engine);
+    process.Step(tap);
+  });
+
+  EXPECT_GT(rowwise.size(), 20u);
+  for (const auto& [name, bits] : rowwise) {
+    EXPECT_EQ(tap.rowwise[name], bits) << name;
+  }
+  for (const auto& [name, bits] : columnwise) {
+    EXPECT_EQ(tap.columnwise[name], bits) << name;
+  }
+  // Weights, which products get packed.
+  const std::string site = "layers.1.moe.routed_experts.w2";
+  Streams weights;
+  for (size_t group = 0; group < 8; ++group) {
+    const auto state = model::StateOf({.seed = 11, .step = 7}, site,
+                                      precision::GemmRole::kDgrad,
+                                      model::OperandSide::kRight, group, 0);
+    Note(&state, site + "_weight", weights);
+  }
+  EXPECT_EQ(tap.columnwise[site + "_weight"], weights[site + "_weight"]);
+  EXPECT_TRUE(tap.rowwise[site + "_weight"].empty());
 }
 
 TEST(TensorProbe, EveryTensorHasADigestOfItsOwn) {

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
+#include "isoloss/campaign/what_if.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/log_json.h"
@@ -25,6 +28,7 @@
 #include "isoloss/report/run_summary.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/runlog/sealed_file.h"
+#include "isoloss/runlog/tensor_dump.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -42,15 +46,22 @@ struct ShowArguments {
   bool json = false;
   std::vector<std::string> tensors;
   std::optional<int64_t> step;
+  std::vector<std::string> what_if;
 };
+
+/// Empty: all.
+std::function<bool(std::string_view)> WantedTensors(
+    const ShowArguments& arguments) {
+  if (arguments.tensors.empty()) return {};
+  return [&arguments](std::string_view name) {
+    return precision::FirstMatch(arguments.tensors, name) != nullptr;
+  };
+}
 
 report::RunSummaryOptions SummaryOptions(const ShowArguments& arguments) {
   report::RunSummaryOptions options;
   options.step = arguments.step;
-  if (arguments.tensors.empty()) return options;
-  options.wants_tensor = [&arguments](std::string_view name) {
-    return precision::FirstMatch(arguments.tensors, name) != nullptr;
-  };
+  options.wants_tensor = WantedTensors(arguments);
   return options;
 }
 
@@ -96,14 +107,47 @@ void RefuseRunOptions(const std::string& file, const ShowArguments& arguments) {
              file, option);
 }
 
+/// What other formats would make of a dump's tensors.
+Shown ShowDump(const std::string& name, const fs::path& file,
+               const ShowArguments& arguments) {
+  const runlog::TensorDump dump = runlog::ReadTensorDump(file);
+  const auto rows =
+      campaign::WhatIf(dump, arguments.what_if, WantedTensors(arguments));
+  if (arguments.json) {
+    return {"",
+            {{"file", name},
+             {"run", dump.run},
+             {"step", dump.step},
+             {"what_if", campaign::WhatIfJson(rows)}}};
+  }
+  return {fmt::format("{}: tensors of {} at step {}\n{}", name, dump.run,
+                      dump.step, campaign::RenderWhatIf(rows)),
+          {}};
+}
+
+void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
+  if (arguments.what_if.empty()) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: --what-if is given, but it needs whole tensors, and this "
+             "file has none. Give a dump that `isoloss run --dump` wrote.",
+             name);
+}
+
 Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
                const report::TextStyle& style) {
   const std::string name = Printable(file.string());
   try {
-    return ShowRun(name, campaign::OpenLog(file), arguments, style);
+    const campaign::OpenedLog opened = campaign::OpenLog(file);
+    RequireNoWhatIf(name, arguments);
+    return ShowRun(name, opened, arguments, style);
   } catch (const runlog::WrongKindError& error) {
+    if (&error.found() == &runlog::kTensorDumpFile &&
+        !arguments.what_if.empty()) {
+      return ShowDump(name, file, arguments);
+    }
     const bool is_probe = &error.found() == &runlog::kProbeLogFile;
     if (!is_probe && &error.found() != &runlog::kEnsembleFile) throw;
+    RequireNoWhatIf(name, arguments);
     RefuseRunOptions(name, arguments);
     if (is_probe) {
       const runlog::ProbeLog log = runlog::ReadProbeLog(file);
@@ -127,6 +171,7 @@ ExitCode Show(const ShowArguments& arguments) {
       all.push_back(ShowFile(path, arguments, style));
       continue;
     }
+    RequireNoWhatIf(Printable(path.string()), arguments);
     for (compare::Run& run : campaign::ReadRuns({path})) {
       all.push_back(
           ShowRun(run.file, {std::move(run.log), false, ""}, arguments, style));
@@ -152,7 +197,7 @@ Action Declare(CLI::App& app) {
   AddOption(app, "logs", arguments->logs,
             "Run logs, probe logs or null ensembles (HDF5), the journal "
             "of a run that has not ended, or a folder, which stands for "
-            "the run logs in it")
+            "the run logs in it; with --what-if dumps of tensors")
       .Required();
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   AddFlag(app, "--recipe", arguments->recipe, "Print what each GEMM got");
@@ -168,6 +213,12 @@ Action Declare(CLI::App& app) {
             "at the last one logged, tensors at the last one with "
             "statistics")
       .IntegerIn(0, kMostSteps);
+  AddOption(app, "--what-if", arguments->what_if,
+            "Of a dump instead of a log: what quantisation as each of these "
+            "would lose, such as e5m2.rceil, e2m1.floor, nvfp4 "
+            "(docs/run-log.md)")
+      .SplitAtCommas()
+      .TypeName("FORMAT,...");
   return [arguments] { return Show(*arguments); };
 }
 

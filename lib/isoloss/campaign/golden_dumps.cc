@@ -71,7 +71,8 @@ std::string StatisticsFault(const DumpedTensor& tensor,
 
 std::string ScalesFault(std::span<const uint8_t> scales,
                         std::span<const int32_t> histogram, size_t at) {
-  if (histogram.empty()) return "";
+  // What has cells instead of blocks is for the oracle.
+  if (histogram.empty() || scales.empty()) return "";
   const auto logged =
       histogram.subspan(at * runlog::kScaleBytes, runlog::kScaleBytes);
   // No block: nothing was logged of this operand at this step.
@@ -170,7 +171,7 @@ class Operand {
 };
 
 std::string RowsFault(const DumpedTensor& tensor) {
-  if (tensor.format_rowwise.empty()) return "";
+  if (tensor.codes_rowwise.empty()) return "";
   Operand operand(tensor, "along a row", tensor.format_rowwise,
                   tensor.codes_rowwise, tensor.scales_rowwise);
   const auto cols = static_cast<size_t>(tensor.cols);
@@ -189,7 +190,7 @@ std::string RowsFault(const DumpedTensor& tensor) {
 }
 
 std::string ColumnsFault(const DumpedTensor& tensor) {
-  if (tensor.format_columnwise.empty()) return "";
+  if (tensor.codes_columnwise.empty()) return "";
   Operand operand(tensor, "down a column", tensor.format_columnwise,
                   tensor.codes_columnwise, tensor.scales_columnwise);
   const auto cols = static_cast<size_t>(tensor.cols);
@@ -265,17 +266,27 @@ std::string LogFault(const runlog::TensorDump& dump,
   return "";
 }
 
-/// Elements as bytes: NaN equals itself, and -0 is not 0.
+/// NaN equals itself, and -0 is not 0.
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+bool SameBits(const runlog::DumpedCells& a, const runlog::DumpedCells& b) {
+  return a.extents == b.extents && a.codes == b.codes &&
+         SameBits(a.scales, b.scales) &&
+         SameBits(a.tensor_scales, b.tensor_scales);
+}
+
 bool SameBits(const DumpedTensor& a, const DumpedTensor& b) {
   return a.kind == b.kind && a.order == b.order && a.rows == b.rows &&
          a.cols == b.cols && a.segment_ends == b.segment_ends &&
-         a.values.size() == b.values.size() &&
-         std::memcmp(a.values.data(), b.values.data(),
-                     a.values.size() * sizeof(float)) == 0 &&
-         a.codes_rowwise == b.codes_rowwise &&
+         SameBits(a.values, b.values) && a.codes_rowwise == b.codes_rowwise &&
          a.scales_rowwise == b.scales_rowwise &&
          a.codes_columnwise == b.codes_columnwise &&
-         a.scales_columnwise == b.scales_columnwise;
+         a.scales_columnwise == b.scales_columnwise &&
+         SameBits(a.cells_rowwise, b.cells_rowwise) &&
+         SameBits(a.cells_columnwise, b.cells_columnwise);
 }
 
 /// Both are of one run and step, executed in two ways.

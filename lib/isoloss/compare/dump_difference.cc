@@ -109,7 +109,8 @@ class BlockComparison {
 
 std::optional<BlockDifference> CompareRowwise(const DumpedTensor& a,
                                               const DumpedTensor& b) {
-  if (a.format_rowwise.empty() || a.format_rowwise != b.format_rowwise) {
+  if (a.format_rowwise.empty() || a.format_rowwise != b.format_rowwise ||
+      runlog::HasCells(a.format_rowwise)) {
     return std::nullopt;
   }
   BlockComparison blocks(a.scales_rowwise, b.scales_rowwise, a.codes_rowwise,
@@ -129,6 +130,7 @@ std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
                                                  const DumpedTensor& b) {
   if (a.format_columnwise.empty() ||
       a.format_columnwise != b.format_columnwise ||
+      runlog::HasCells(a.format_columnwise) ||
       a.segment_ends != b.segment_ends) {
     return std::nullopt;
   }
@@ -148,6 +150,81 @@ std::optional<BlockDifference> CompareColumnwise(const DumpedTensor& a,
     begin = end;
   }
   return blocks.Result(a.format_columnwise);
+}
+
+/// Where a cell differs: its first element, if only scales do.
+std::optional<CellDifference> CompareCell(const runlog::CellTensor& tensor,
+                                          int64_t cell,
+                                          const runlog::DumpedCells& a,
+                                          const runlog::DumpedCells& b,
+                                          bool same_tensor_scale) {
+  CellDifference difference;
+  const size_t scale = tensor.first_scale + static_cast<size_t>(cell);
+  difference.scale_a = a.scales[scale];
+  difference.scale_b = b.scales[scale];
+  const int64_t first_row = cell / tensor.cells_in_row() * tensor.cell_rows;
+  const int64_t first_col = cell % tensor.cells_in_row() * tensor.cell_cols;
+  const auto set = [&](int64_t row, int64_t col) {
+    const size_t code =
+        tensor.first_code + static_cast<size_t>(row * tensor.cols + col);
+    difference.row = row;
+    difference.col = col;
+    difference.code_a = a.codes[code];
+    difference.code_b = b.codes[code];
+    return difference.code_a != difference.code_b;
+  };
+  const int64_t row_end = std::min(first_row + tensor.cell_rows, tensor.rows);
+  const int64_t col_end = std::min(first_col + tensor.cell_cols, tensor.cols);
+  for (int64_t row = first_row; row < row_end; ++row) {
+    for (int64_t col = first_col; col < col_end; ++col) {
+      if (set(row, col)) return difference;
+    }
+  }
+  if (same_tensor_scale && SameBits(difference.scale_a, difference.scale_b)) {
+    return std::nullopt;
+  }
+  set(first_row, first_col);
+  return difference;
+}
+
+std::optional<CellDifference> CompareCells(const DumpedTensor& a,
+                                           const DumpedTensor& b,
+                                           bool columnwise) {
+  const std::string& format =
+      columnwise ? a.format_columnwise : a.format_rowwise;
+  const runlog::DumpedCells& of_a =
+      columnwise ? a.cells_columnwise : a.cells_rowwise;
+  const runlog::DumpedCells& of_b =
+      columnwise ? b.cells_columnwise : b.cells_rowwise;
+  if (!runlog::HasCells(format) ||
+      format != (columnwise ? b.format_columnwise : b.format_rowwise) ||
+      of_a.extents != of_b.extents || a.segment_ends != b.segment_ends) {
+    return std::nullopt;
+  }
+  std::optional<CellDifference> first;
+  int64_t count = 0;
+  int64_t cells = 0;
+  const std::vector<runlog::CellTensor> tensors =
+      runlog::CellTensorsOf(a, columnwise);
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool same_scale =
+        SameBits(of_a.tensor_scales[i], of_b.tensor_scales[i]);
+    for (int64_t cell = 0; cell < tensors[i].cells(); ++cell, ++cells) {
+      const auto found = CompareCell(tensors[i], cell, of_a, of_b, same_scale);
+      if (!found) continue;
+      ++count;
+      if (first) continue;
+      first = found;
+      first->segment = static_cast<int64_t>(i);
+      first->scale_a *= of_a.tensor_scales[i];
+      first->scale_b *= of_b.tensor_scales[i];
+    }
+  }
+  if (first) {
+    first->count = count;
+    first->of = cells;
+  }
+  return first;
 }
 
 void CompareValues(const DumpedTensor& a, const DumpedTensor& b,
@@ -186,12 +263,41 @@ TensorDifference CompareTensors(const DumpedTensor& a, const DumpedTensor& b) {
   CompareValues(a, b, difference);
   difference.rowwise = CompareRowwise(a, b);
   difference.columnwise = CompareColumnwise(a, b);
+  difference.cells_rowwise = CompareCells(a, b, false);
+  difference.cells_columnwise = CompareCells(a, b, true);
   return difference;
 }
 
 const DumpedTensor* Find(const TensorDump& dump, const std::string& name) {
   const auto found = std::ranges::find(dump.tensors, name, &DumpedTensor::name);
   return found == dump.tensors.end() ? nullptr : &*found;
+}
+
+/// What a GEMM computes with of row `row`, from `col` on.
+std::vector<float> DecodedCells(const DumpedTensor& dumped, int64_t row,
+                                int64_t col, int64_t length) {
+  const formats::Format& element = formats::FormatByName(
+      dumped.format_rowwise.substr(0, dumped.format_rowwise.find("·")));
+  const runlog::DumpedCells& cells = dumped.cells_rowwise;
+  const auto tensors = runlog::CellTensorsOf(dumped, false);
+  size_t i = 0;
+  while (dumped.segment_ends[i] <= row) ++i;
+  const runlog::CellTensor& tensor = tensors[i];
+  row -= tensor.first_row;
+  std::vector<float> values;
+  for (const int64_t end = col + length; col < end; ++col) {
+    const auto code = static_cast<uint32_t>(
+        cells.codes[tensor.first_code +
+                    static_cast<size_t>(row * tensor.cols + col)]);
+    const int64_t cell =
+        row / tensor.cell_rows * tensor.cells_in_row() + col / tensor.cell_cols;
+    const uint32_t all = (uint32_t{1} << element.bits()) - 1;
+    values.push_back(
+        formats::Decode(element, code & all) *
+        cells.scales[tensor.first_scale + static_cast<size_t>(cell)] *
+        cells.tensor_scales[i]);
+  }
+  return values;
 }
 
 OperandBlock::Side SideOf(const DumpedTensor& tensor, int64_t row,
@@ -204,6 +310,10 @@ OperandBlock::Side SideOf(const DumpedTensor& tensor, int64_t row,
   if (side.format.empty()) {
     side.values.assign(tensor.values.begin() + at,
                        tensor.values.begin() + at + length);
+    return side;
+  }
+  if (runlog::HasCells(side.format)) {
+    side.values = DecodedCells(tensor, row, col, length);
     return side;
   }
   const int64_t blocks = (tensor.cols + kBlock - 1) / kBlock;
@@ -254,7 +364,8 @@ std::optional<int64_t> UlpDistance(float a, float b) {
 }
 
 bool TensorDifference::Differs() const {
-  return shape_a != shape_b || differing > 0 || rowwise || columnwise;
+  return shape_a != shape_b || differing > 0 || rowwise || columnwise ||
+         cells_rowwise || cells_columnwise;
 }
 
 double RelativeL2(const std::vector<float>& a, const std::vector<float>& b) {

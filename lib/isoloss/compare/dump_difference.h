@@ -35,6 +35,19 @@ struct BlockDifference {
   int64_t of = 0;     ///< blocks of the tensor
 };
 
+/// A cell of operands that are no MX blocks.
+struct CellDifference {
+  int64_t segment = 0;  ///< which tensor of the operand
+  int64_t row = 0;      ///< of its first code that differs, or of its first one
+  int64_t col = 0;      ///< along the contraction
+  int64_t code_a = 0;
+  int64_t code_b = 0;
+  float scale_a = 0;  ///< times the tensor's
+  float scale_b = 0;
+  int64_t count = 0;  ///< cells of the operand that differ
+  int64_t of = 0;
+};
+
 /// One tensor that both dumps have. Bits are compared: NaN equals a NaN of the
 /// same bits, -0 differs from +0.
 struct TensorDifference {
@@ -47,12 +60,15 @@ struct TensorDifference {
   double max_abs = 0;      ///< of a - b; NaN if a differing element is
   double relative_l2 = 0;  ///< ||a - b|| / ||a||
   std::vector<ElementDifference> first_elements;  ///< up to 8
-  /// Element formats of the quantised copies, "" if there is none.
+  /// Of the quantised copies, as dumped; "" if there is none.
   std::string format_rowwise_a, format_rowwise_b;
   std::string format_columnwise_a, format_columnwise_b;
   /// The first block that differs, of copies in the same format.
   std::optional<BlockDifference> rowwise;
   std::optional<BlockDifference> columnwise;
+  /// The same of copies that have cells.
+  std::optional<CellDifference> cells_rowwise;
+  std::optional<CellDifference> cells_columnwise;
 
   /// In shape, value or quantised copy? That one run quantises it and the
   /// other does not, or in another format, is a choice and no difference.
@@ -62,8 +78,9 @@ struct TensorDifference {
 /// A block of a GEMM's operand that not both runs quantise alike.
 struct OperandBlock {
   struct Side {
-    std::string format;  ///< "": not quantised, no codes
-    uint8_t scale = 0;   ///< E8M0
+    /// "": not quantised. Without codes: cells, of which `values` tells.
+    std::string format;
+    uint8_t scale = 0;  ///< E8M0
     std::vector<uint8_t> codes;
     std::vector<float> values;  ///< decoded, or as they are
   };

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <system_error>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/scaling.h"
@@ -106,6 +109,84 @@ std::string WrongHistory(const Quantization& q) {
   return "";
 }
 
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
+  constexpr std::string_view kDot = "·";
+  while (!name.empty()) {
+    const bool dot = name.starts_with(kDot);
+    if (dot || name.front() == '.') {
+      words.emplace_back();
+    } else {
+      words.back() += name.front();
+    }
+    name.remove_prefix(dot ? kDot.size() : 1);
+  }
+  return words;
+}
+
+/// The number at the end of a word that begins with `prefix`; 0: it does not,
+/// or is no number of up to five digits.
+int NumberAfter(std::string_view prefix, std::string_view word) {
+  if (!word.starts_with(prefix)) return 0;
+  word.remove_prefix(prefix.size());
+  int number = 0;
+  const auto [end, error] =
+      std::from_chars(word.data(), word.data() + word.size(), number);
+  const bool whole = error == std::errc() && end == word.data() + word.size();
+  return whole && word.size() <= 5 ? number : 0;
+}
+
+bool TakeCell(std::string_view word, Quantization& q) {
+  const char* end = word.data() + word.size();
+  Cell cell;
+  const auto rows = std::from_chars(word.data(), end, cell.rows);
+  if (rows.ec != std::errc() || rows.ptr == end || *rows.ptr != 'x') {
+    return false;
+  }
+  const auto cols = std::from_chars(rows.ptr + 1, end, cell.cols);
+  if (cols.ec != std::errc() || cols.ptr != end) return false;
+  q.cell = cell;
+  return true;
+}
+
+/// Takes a word of a description over, wherever it stands.
+bool TakeWord(std::string_view word, Quantization& q) {
+  const auto named = [word](const auto* entry) { return entry->name == word; };
+  const auto format =
+      std::ranges::find(kScaleFormats, word, &Named<ScaleFormat>::name);
+  if (format != std::end(kScaleFormats)) {
+    q.scale_format = format->value;
+    return true;
+  }
+  if (TakeCell(word, q)) return true;
+  const auto scaling = std::ranges::find_if(AllScalings(), named);
+  if (scaling != AllScalings().end()) {
+    q.scaling = *scaling;
+    return true;
+  }
+  if (const int history = NumberAfter("history", word); history > 0) {
+    q.history = history;
+    return true;
+  }
+  for (const RoundingMode* rounding : AllRoundingModes()) {
+    const int bits = NumberAfter(rounding->name, word);
+    if (word != rounding->name && bits == 0) continue;
+    q.rounding = rounding;
+    q.random_bits = bits;
+    return true;
+  }
+  const auto transform = std::ranges::find_if(AllTransforms(), named);
+  if (transform != AllTransforms().end()) {
+    q.transform = *transform;
+    return true;
+  }
+  const auto policy = std::ranges::find(kNonFinitePolicies, word,
+                                        &Named<NonFinitePolicy>::name);
+  if (policy == std::end(kNonFinitePolicies)) return false;
+  q.non_finite = policy->value;
+  return true;
+}
+
 }  // namespace
 
 bool Quantization::is_mx() const {
@@ -183,6 +264,35 @@ std::string QuantizationName(const Quantization& q) {
     add(NonFinitePolicyName(q.non_finite));
   }
   return text;
+}
+
+Quantization QuantizationByName(std::string_view name) {
+  const std::vector<std::string> words =
+      WordsOf(name == "nvfp4" ? "e2m1.te.e4m3.1x16.two_level" : name);
+  Quantization q;
+  q.element = &FormatByName(words.front());
+  size_t known = 1;
+  if (words.size() > 1 && words[1] == ScaleFormatName(ScaleFormat::kNone)) {
+    q.scale_format = ScaleFormat::kNone;
+    ++known;
+  } else if (words.size() > 1) {
+    q.scale_rule = ScaleRuleByName(words[1]);
+    ++known;
+  }
+  while (known < words.size() && TakeWord(words[known], q)) ++known;
+  // Each word has its place, and what is usual has none.
+  std::string wrong = WrongQuantization(q);
+  const std::string written = QuantizationName(q);
+  if (wrong.empty() && (known < words.size() || WordsOf(written) != words)) {
+    wrong = fmt::format("is read as `{}`", written);
+  }
+  if (wrong.empty()) return q;
+  ThrowError(ErrorKind::kConfig,
+             "quantisation `{}`: it {}. Write element.rule or element.none, "
+             "then what is not as in MX: scale format, cell, scaling, history, "
+             "rounding, transform, non-finite policy. For instance "
+             "e4m3.rceil or e2m1.te.e4m3.1x16.two_level.",
+             name, wrong);
 }
 
 }  // namespace isoloss::formats

@@ -106,4 +106,9 @@ std::string WrongQuantization(const Quantization& quantization);
 /// after it: "e2m1·te·e4m3·two_level·1x16·stochastic8·hadamard16_te".
 std::string QuantizationName(const Quantization& quantization);
 
+/// The description of that word, in which `.` may stand for `·`. "nvfp4" is
+/// "e2m1·te·e4m3·1x16·two_level".
+/// Errors   ConfigError if it is none, or if something is wrong with it.
+Quantization QuantizationByName(std::string_view name);
+
 }  // namespace isoloss::formats

@@ -21,22 +21,6 @@ size_t CellCount(size_t extent, size_t of_cell) {
   return extent == 0 ? 0 : RoundUp(extent, of_cell) / of_cell;
 }
 
-Matrix<float> Transformed(MatrixView<const float> values,
-                          const Quantization& quantization,
-                          const TensorState& state) {
-  const Transform* transform = quantization.transform;
-  const size_t length = transform == nullptr ? 1 : transform->length;
-  Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
-  for (size_t row = 0; row < values.rows(); ++row) {
-    std::copy_n(values.Row(row), values.cols(), result.Row(row));
-    if (transform == nullptr) continue;
-    for (size_t col = 0; col < result.cols(); col += length) {
-      transform->apply({result.Row(row) + col, length}, state.transform_key);
-    }
-  }
-  return result;
-}
-
 /// The part of a tensor from (row, col) on that one cell has.
 MatrixView<const float> CellAt(MatrixView<const float> values, const Cell& cell,
                                size_t row, size_t col) {
@@ -54,11 +38,11 @@ void ForEachCell(MatrixView<const float> values, const Cell& cell,
   }
 }
 
+}  // namespace
+
 Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization) {
   return CellIn(quantization, tensor.codes.rows(), tensor.codes.cols());
 }
-
-}  // namespace
 
 RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
                         int count) {
@@ -67,6 +51,22 @@ RandomBits RandomBitsOf(const TensorState& state, size_t row, size_t col,
   const size_t half = col % 8;
   const uint32_t word = block[half / 2] >> (16 * (half % 2)) & 0xFFFF;
   return {word >> (16 - count), count};
+}
+
+Matrix<float> Transformed(MatrixView<const float> values,
+                          const Quantization& quantization,
+                          const TensorState& state) {
+  const Transform* transform = quantization.transform;
+  const size_t length = transform == nullptr ? 1 : transform->length;
+  Matrix<float> result(values.rows(), RoundUp(values.cols(), length));
+  for (size_t row = 0; row < values.rows(); ++row) {
+    std::copy_n(values.Row(row), values.cols(), result.Row(row));
+    if (transform == nullptr) continue;
+    for (size_t col = 0; col < result.cols(); col += length) {
+      transform->apply({result.Row(row) + col, length}, state.transform_key);
+    }
+  }
+  return result;
 }
 
 Cell CellIn(const Quantization& quantization, size_t rows, size_t cols) {

@@ -56,6 +56,12 @@ struct QuantizedTensor {
   float tensor_scale = 1;
 };
 
+/// The elements that are quantised, which is what a transform makes of the
+/// values: step 1 below.
+Matrix<float> Transformed(MatrixView<const float> values,
+                          const Quantization& quantization,
+                          const TensorState& state = {});
+
 /// Quantises one tensor: the values that share everything that a scale may
 /// depend on. Of a sequence's tokens, of an expert's dispatch unit or of a
 /// weight matrix; a GEMM cuts its operands into them.
@@ -82,6 +88,9 @@ struct QuantizedTensor {
 QuantizedTensor Quantize(MatrixView<const float> values,
                          const Quantization& quantization,
                          const TensorState& state = {});
+
+/// Extents of the cells, the last of which may be smaller.
+Cell CellOf(const QuantizedTensor& tensor, const Quantization& quantization);
 
 /// The values of the codes alone.
 Matrix<float> CodeValues(const QuantizedTensor& tensor,

@@ -20,6 +20,11 @@ namespace isoloss::model {
 /// of the weights, for all tokens and threads of a step.
 /// Shapes   W [groups * out, in].
 struct PackedWeight {
+  const formats::Quantization* QuantizationOf(precision::GemmRole role) const;
+  /// What it draws from, for each group; empty if it needs no state.
+  std::vector<kernels::OperandState> StatesOf(const StepKey& key,
+                                              precision::GemmRole role) const;
+
   size_t parameter;  ///< place in a ParameterSet
   std::string site;
   size_t first_group;  ///< in the whole model

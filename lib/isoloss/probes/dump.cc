@@ -7,19 +7,31 @@
 #include <bit>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 #include <utility>
 
 #include "isoloss/expert_parallel/collectives.h"
 #include "isoloss/formats/mx_block.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/probes/operand_tensors.h"
 #include "isoloss/probes/row_places.h"
 
 namespace isoloss::probes {
 namespace {
 
-/// A row's words on the way: its place, whether a segment begins with it, its
-/// elements' bits.
-enum Word : size_t { kGroup, kSegment, kPosition, kBegins, kHeadWords };
+static_assert(std::is_trivially_copyable_v<TensorStates> &&
+              sizeof(TensorStates) % sizeof(int32_t) == 0);
+
+/// A row's words on the way: its place, whether a segment begins with it, what
+/// quantisations of the segment draw from, its elements' bits.
+enum Word : size_t {
+  kGroup,
+  kSegment,
+  kPosition,
+  kBegins,
+  kStates,
+  kHeadWords = kStates + sizeof(TensorStates) / sizeof(int32_t)
+};
 
 /// All rows of this process, padded to `rows`; group -1 is no row.
 std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
@@ -35,6 +47,8 @@ std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
                  head[kSegment] = static_cast<int32_t>(place.segment);
                  head[kPosition] = static_cast<int32_t>(place.position);
                  head[kBegins] = row == run.begin ? 1 : 0;
+                 const TensorStates states = StatesOf(tensor, run);
+                 std::memcpy(head + kStates, &states, sizeof(states));
                  std::memcpy(head + kHeadWords, tensor.values.Row(row),
                              cols * sizeof(float));
                });
@@ -72,8 +86,50 @@ void TakeRows(const std::vector<const int32_t*>& rows,
   }
 }
 
-void Append(const Matrix<uint8_t>& from, std::vector<uint8_t>& to) {
+template <typename T, typename U>
+void Append(const Matrix<T>& from, std::vector<U>& to) {
   to.insert(to.end(), from.data(), from.data() + from.size());
+}
+
+/// Of the segments that have rows.
+std::vector<TensorStates> StatesIn(const std::vector<const int32_t*>& rows) {
+  std::vector<TensorStates> all;
+  for (const int32_t* row : rows) {
+    if (row[kBegins] == 1) {
+      TensorStates states;
+      std::memcpy(static_cast<void*>(&states), row + kStates, sizeof(states));
+      all.push_back(states);
+    }
+  }
+  return all;
+}
+
+/// An operand that is no MX blocks, segment by segment.
+runlog::DumpedCells CellsOf(const model::Tensor& tensor, Direction direction,
+                            const std::vector<TensorStates>& states,
+                            const runlog::DumpedTensor& dumped) {
+  const formats::Quantization& quantization =
+      *QuantizationOf(tensor, direction);
+  const formats::Transform* transform = quantization.transform;
+  const auto cols = static_cast<size_t>(dumped.cols);
+  runlog::DumpedCells cells;
+  for (const size_t extent : {quantization.cell.rows, quantization.cell.cols,
+                              transform == nullptr ? 1 : transform->length}) {
+    cells.extents.push_back(static_cast<int64_t>(extent));
+  }
+  size_t begin = 0;
+  for (size_t i = 0; i < states.size(); ++i) {
+    const auto end = static_cast<size_t>(dumped.segment_ends[i]);
+    const formats::QuantizedTensor quantized =
+        QuantizeTensor({&dumped.values[begin * cols], end - begin, cols},
+                       tensor, direction, states[i])
+            .quantized;
+    Append(quantized.codes, cells.codes);
+    Append(quantized.scales, cells.scales);
+    cells.tensor_scales.push_back(quantized.tensor_scale);
+    begin = end;
+  }
+  return cells;
 }
 
 template <typename T>
@@ -109,6 +165,29 @@ void QuantizeColumns(const formats::Quantization& spec,
     Append(Transposed(mx.codes.cview()), tensor.codes_columnwise);
     Append(Transposed(mx.scales.cview()), tensor.scales_columnwise);
     begin = end;
+  }
+}
+
+/// Both directions of an operand.
+void Quantize(const model::Tensor& tensor,
+              const std::vector<TensorStates>& states,
+              runlog::DumpedTensor& dumped) {
+  if (IsGeneral(tensor, Direction::kRowwise)) {
+    dumped.format_rowwise = formats::QuantizationName(*tensor.rowwise);
+    dumped.cells_rowwise = CellsOf(tensor, Direction::kRowwise, states, dumped);
+  } else if (tensor.rowwise != nullptr) {
+    QuantizeRows(*tensor.rowwise, dumped);
+  }
+  if (IsGeneral(tensor, Direction::kColumnwise)) {
+    dumped.format_columnwise = formats::QuantizationName(*tensor.columnwise);
+    if (tensor.columnwise_again && tensor.rowwise != nullptr) {
+      dumped.format_columnwise +=
+          " of " + formats::QuantizationName(*tensor.rowwise);
+    }
+    dumped.cells_columnwise =
+        CellsOf(tensor, Direction::kColumnwise, states, dumped);
+  } else if (tensor.columnwise != nullptr) {
+    QuantizeColumns(*tensor.columnwise, dumped);
   }
 }
 
@@ -161,9 +240,9 @@ void TensorDumper::Add(const model::Tensor& tensor,
       .kind = std::string(model::TensorKindName(tensor.kind)),
       .order = order,
       .cols = static_cast<int64_t>(tensor.values.cols())};
-  TakeRows(InOrder(words, kHeadWords + tensor.values.cols()), dumped);
-  if (tensor.rowwise != nullptr) QuantizeRows(*tensor.rowwise, dumped);
-  if (tensor.columnwise != nullptr) QuantizeColumns(*tensor.columnwise, dumped);
+  const auto rows = InOrder(words, kHeadWords + tensor.values.cols());
+  TakeRows(rows, dumped);
+  Quantize(tensor, StatesIn(rows), dumped);
   dump_.tensors.push_back(std::move(dumped));
 }
 

@@ -8,17 +8,17 @@
 namespace isoloss::probes {
 namespace {
 
-/// Of operands that were quantised before.
-const std::string kAgain = "again·";
+/// Behind operands that were quantised before.
+const std::string kAgain = " again";
 
 /// Of the left operand, with how the product's sums are made. Nothing of what
 /// is not quantised: such products count as plain ones.
 std::string LeftName(const precision::GemmPrecision& product) {
   if (!product.left) return "";
   const std::string sums = precision::AccumulationName(product.accumulation);
-  return (product.left_again ? kAgain : "") +
-         precision::OperandName(product.left) +
-         (sums.empty() ? "" : "·in·" + sums);
+  return precision::OperandName(product.left) +
+         (product.left_again ? kAgain : "") +
+         (sums.empty() ? "" : " in " + sums);
 }
 
 void AppendTensor(const model::GraphTensor& tensor,
@@ -74,8 +74,8 @@ runlog::ModelGraph ColumnsOf(const model::Graph& graph,
     to.dgrad_dy.push_back(LeftName(dgrad));
     to.dgrad_w.push_back(precision::OperandName(dgrad.right));
     to.wgrad_dy.push_back(LeftName(wgrad));
-    to.wgrad_x.push_back((wgrad.right_again ? kAgain : "") +
-                         precision::OperandName(wgrad.right));
+    to.wgrad_x.push_back(precision::OperandName(wgrad.right) +
+                         (wgrad.right_again ? kAgain : ""));
   }
   return columns;
 }

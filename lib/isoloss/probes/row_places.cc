@@ -30,7 +30,7 @@ std::vector<RowRun> RunsOf(const model::TensorRows& rows, size_t row_count) {
                               ? segment_end
                               : next + rows.segment_rows[g * segments + s];
       ISOLOSS_ASSERT(used <= segment_end);
-      if (used > next) runs.push_back({next, used, first});
+      if (used > next) runs.push_back({next, used, first, g, s});
       next = segment_end;
     }
     ISOLOSS_ASSERT(next == end);

@@ -21,12 +21,14 @@ struct RowPlace {
   friend auto operator<=>(const RowPlace&, const RowPlace&) = default;
 };
 
-/// Rows whose places have consecutive positions; blocks down columns end with
-/// it.
+/// Rows whose places have consecutive positions: those of one tensor of an
+/// operand. Blocks down columns end with it.
 struct RowRun {
   size_t begin = 0;
   size_t end = 0;
   RowPlace first = {};
+  size_t group = 0;    ///< among those of the process
+  size_t segment = 0;  ///< among those of the group in the process
 };
 
 /// The segments of all groups that have rows besides padding, in the order of

@@ -49,11 +49,13 @@ auto CountsOf(Sums& s) {
       one(s.nonfinite),
       one(s.rowwise.pairs),
       one(s.rowwise.underflows),
+      one(s.rowwise.nan_scales),
       one(s.rowwise.blocks.saturated),
       std::span(s.rowwise.blocks.places).subspan(0),
       std::span(s.rowwise.blocks.bytes).subspan(0),
       one(s.columnwise.pairs),
       one(s.columnwise.underflows),
+      one(s.columnwise.nan_scales),
       one(s.columnwise.blocks.saturated),
       std::span(s.columnwise.blocks.places).subspan(0),
       std::span(s.columnwise.blocks.bytes).subspan(0),
@@ -68,8 +70,12 @@ auto MaximaOf(Sums& s) {
       &s.negated_smallest,
       &s.rowwise.is_quantized,
       &s.rowwise.blocks.range,
+      &s.rowwise.largest_scale,
+      &s.rowwise.negated_least_scale,
       &s.columnwise.is_quantized,
       &s.columnwise.blocks.range,
+      &s.columnwise.largest_scale,
+      &s.columnwise.negated_least_scale,
   };
 }
 
@@ -86,11 +92,9 @@ void AppendBlocks(size_t first, size_t end, std::vector<RowBlock>& blocks) {
 }
 
 /// Blocks start anew at each segment of each group.
-std::vector<RowBlock> RowBlocksOf(const model::Tensor& tensor) {
+std::vector<RowBlock> RowBlocksOf(std::span<const RowRun> runs) {
   std::vector<RowBlock> blocks;
-  for (const RowRun& run : RunsOf(tensor.rows, tensor.values.rows())) {
-    AppendBlocks(run.begin, run.end, blocks);
-  }
+  for (const RowRun& run : runs) AppendBlocks(run.begin, run.end, blocks);
   return blocks;
 }
 
@@ -111,39 +115,34 @@ void AddMoments(std::span<const float> run, TensorSums& sums) {
       std::max(sums.negated_smallest, -static_cast<double>(moments.smallest));
 }
 
-void AddErrors(MatrixView<const float> tile, MatrixView<const float> quantized,
-               DirectionSums& sums) {
-  for (size_t i = 0; i < tile.rows(); ++i) {
-    const kernels::QuantizationErrors errors = kernels::ErrorsOf(
-        {tile.Row(i), tile.cols()}, {quantized.Row(i), tile.cols()});
-    sums.errors.Add(errors.errors);
-    sums.products.Add(errors.products);
-    sums.quantized.Add(errors.quantized);
-    sums.squares.Add(errors.squares);
-    sums.pairs += errors.pairs;
-    sums.underflows += errors.underflows;
-  }
+/// What packed kernels take of a tensor's quantisation; null: nothing.
+const formats::Quantization* PackedOf(const model::Tensor& tensor,
+                                      Direction direction) {
+  return IsGeneral(tensor, direction) ? nullptr
+                                      : QuantizationOf(tensor, direction);
 }
 
 /// Adds parts of rows that are one block down the columns.
 void AddTile(const model::Tensor& tensor, MatrixView<const float> tile,
              ThreadTeam& alone, TensorSums& sums) {
+  const auto* rowwise = PackedOf(tensor, Direction::kRowwise);
+  const auto* columnwise = PackedOf(tensor, Direction::kColumnwise);
   for (size_t i = 0; i < tile.rows(); ++i) {
     const std::span<const float> run(tile.Row(i), tile.cols());
     AddMoments(run, sums);
-    kernels::TallyBlocksAlong(run, tensor.rowwise, sums.rowwise.blocks);
+    kernels::TallyBlocksAlong(run, rowwise, sums.rowwise.blocks);
   }
-  kernels::TallyBlocksDown(tile, tensor.columnwise, sums.columnwise.blocks);
+  kernels::TallyBlocksDown(tile, columnwise, sums.columnwise.blocks);
   // Kept from call to call.
   static thread_local Matrix<float> scratch(formats::kMxBlockSize, kRun);
   const auto quantized =
       scratch.view().Rows(0, tile.rows()).Cols(0, tile.cols());
-  if (tensor.rowwise != nullptr) {
-    kernels::QuantizeDequantize(tile, *tensor.rowwise, quantized, alone);
+  if (rowwise != nullptr) {
+    kernels::QuantizeDequantize(tile, *rowwise, quantized, alone);
     AddErrors(tile, quantized, sums.rowwise);
   }
-  if (tensor.columnwise != nullptr) {
-    kernels::QuantizeDequantizeDown(tile, *tensor.columnwise, quantized);
+  if (columnwise != nullptr) {
+    kernels::QuantizeDequantizeDown(tile, *columnwise, quantized);
     AddErrors(tile, quantized, sums.columnwise);
   }
 }
@@ -157,6 +156,24 @@ void AddBlocks(const model::Tensor& tensor, std::span<const RowBlock> blocks,
       AddTile(tensor, rows.Cols(j, std::min(kRun, rows.cols() - j)), alone,
               sums);
     }
+  }
+}
+
+/// Adds the quantisations that packed kernels do not take.
+void AddGeneral(const model::Tensor& tensor, std::span<const RowRun> segments,
+                ThreadTeam& team, TensorSums& sums) {
+  for (const auto& [direction, to] :
+       {std::pair(Direction::kRowwise, &sums.rowwise),
+        std::pair(Direction::kColumnwise, &sums.columnwise)}) {
+    if (!IsGeneral(tensor, direction)) continue;
+    std::vector<TensorSums> parts(segments.size());
+    const Direction of = direction;
+    team.ParallelFor(segments.size(), [&](size_t i) {
+      AddOperandTensor(
+          tensor, of, segments[i],
+          of == Direction::kRowwise ? parts[i].rowwise : parts[i].columnwise);
+    });
+    for (const TensorSums& part : parts) sums.Add(part);
   }
 }
 
@@ -229,8 +246,9 @@ void FinishErrors(const DirectionSums& sums, double elements, size_t offset,
       norms > 0 ? std::clamp(products / norms, -1.0, 1.0) : kNan;
 }
 
-void FinishScales(const kernels::BlockTally& blocks, size_t offset,
+void FinishScales(const DirectionSums& sums, size_t offset,
                   TensorStatistics& out) {
+  const kernels::BlockTally& blocks = sums.blocks;
   auto& histogram =
       offset == 0 ? out.e8m0_histogram : out.e8m0_histogram_columnwise;
   double smallest = kNan;
@@ -241,8 +259,13 @@ void FinishScales(const kernels::BlockTally& blocks, size_t offset,
     largest = static_cast<double>(byte);
     if (byte > 0 && std::isnan(smallest)) smallest = largest;
   }
+  // Scales are either bytes or numbers.
+  if (std::isfinite(sums.largest_scale)) largest = sums.largest_scale;
+  if (std::isfinite(sums.negated_least_scale)) {
+    smallest = -sums.negated_least_scale;
+  }
   out.values[offset + runlog::kStat_nan_blocks] =
-      static_cast<double>(blocks.bytes[255]);
+      static_cast<double>(blocks.bytes[255] + sums.nan_scales);
   out.values[offset + runlog::kStat_scale_inv_min] = smallest;
   out.values[offset + runlog::kStat_scale_inv_max] = largest;
   out.values[offset + runlog::kStat_block_argmax_spread] =
@@ -273,7 +296,10 @@ void TensorAccumulator::Add(const model::Tensor& tensor, ThreadTeam& team) {
   if (!tensor.rows.counts) return;
   sums_.rowwise.is_quantized = tensor.rowwise != nullptr ? 1 : 0;
   sums_.columnwise.is_quantized = tensor.columnwise != nullptr ? 1 : 0;
-  const std::vector<RowBlock> blocks = RowBlocksOf(tensor);
+  const std::vector<RowRun> segments =
+      RunsOf(tensor.rows, tensor.values.rows());
+  AddGeneral(tensor, segments, team, sums_);
+  const std::vector<RowBlock> blocks = RowBlocksOf(segments);
   if (blocks.empty()) return;
   const size_t elements = tensor.values.rows() * tensor.values.cols();
   const size_t runs = std::clamp<size_t>(
@@ -347,7 +373,7 @@ TensorStatistics TensorAccumulator::Finish() const {
         std::pair(&sums_.columnwise, kColumnwise)}) {
     if (sums->is_quantized == 0) continue;
     FinishErrors(*sums, elements, offset, out);
-    FinishScales(sums->blocks, offset, out);
+    FinishScales(*sums, offset, out);
   }
   return out;
 }

@@ -11,8 +11,8 @@
 
 #include "isoloss/base/exact_sum.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/kernels/statistics.h"
 #include "isoloss/model/tap.h"
+#include "isoloss/probes/direction_sums.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::probes {
@@ -25,16 +25,8 @@ struct TensorStatistics {
   std::array<int32_t, runlog::kScaleBytes> e8m0_histogram_columnwise{};
 };
 
-/// What is added up, or the largest taken of, in one direction of blocks.
-struct DirectionSums {
-  ExactSum errors, products, quantized, squares;
-  int64_t pairs = 0;
-  int64_t underflows = 0;
-  kernels::BlockTally blocks;
-  double is_quantized = 0;  ///< 1: yes
-};
-
-/// The same of a tensor. What the smallest is wanted of is negated.
+/// What is added up of a tensor, or the largest taken of; what the smallest is
+/// wanted of is negated.
 struct TensorSums {
   ExactSum sum, magnitudes, squares;
   int64_t elements = 0;
@@ -52,7 +44,8 @@ struct TensorSums {
 /// Counts are integers. A sum is the exact sum, rounded once, of parts that no
 /// rank, process or thread divides: FP64 sums in 16 lanes over runs of one row
 /// of at most 1024 elements. So merging is exact, in any order, and bits depend
-/// on the tensor only.
+/// on the tensor only. Operands that are no MX blocks are quantised tensor by
+/// tensor, as formats::Quantize defines it; no rank divides these either.
 class TensorAccumulator {
  public:
   /// Adds the rows that this process holds.

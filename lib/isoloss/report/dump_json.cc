@@ -32,11 +32,25 @@ Json BlockJson(const std::optional<BlockDifference>& block) {
   return json;
 }
 
+Json CellJson(const std::optional<compare::CellDifference>& cell) {
+  if (!cell) return nullptr;
+  Json json{{"tensor", cell->segment}, {"row", cell->row},
+            {"step", cell->col},       {"code_a", cell->code_a},
+            {"code_b", cell->code_b},  {"differing", cell->count},
+            {"cells", cell->of}};
+  PutNumber(json, "scale_a", static_cast<double>(cell->scale_a));
+  PutNumber(json, "scale_b", static_cast<double>(cell->scale_b));
+  return json;
+}
+
 Json SideJson(const compare::OperandBlock::Side& side) {
   Json json{{"format", nullptr}, {"scale", nullptr}, {"codes", nullptr}};
   if (!side.format.empty()) {
-    json = {
-        {"format", side.format}, {"scale", side.scale}, {"codes", side.codes}};
+    json["format"] = side.format;
+  }
+  if (!side.codes.empty()) {
+    json["scale"] = side.scale;
+    json["codes"] = side.codes;
   }
   json["values"] = ValuesJson(side.values);
   return json;
@@ -77,6 +91,8 @@ Json TensorJson(const TensorDifference& tensor) {
   }
   json["rowwise"] = BlockJson(tensor.rowwise);
   json["columnwise"] = BlockJson(tensor.columnwise);
+  json["cells_rowwise"] = CellJson(tensor.cells_rowwise);
+  json["cells_columnwise"] = CellJson(tensor.cells_columnwise);
   return json;
 }
 

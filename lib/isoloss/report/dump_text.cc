@@ -48,6 +48,8 @@ std::string SideText(std::string_view side,
   std::string text;
   if (block.format.empty()) {
     text = fmt::format("    {} is not quantised\n", side);
+  } else if (block.codes.empty()) {
+    text = fmt::format("    {} is {}\n", side, block.format);
   } else {
     text = fmt::format("    {} is {}, scale {:02x}\n", side, block.format,
                        block.scale);
@@ -112,6 +114,18 @@ std::string BlockText(std::string_view title, std::string_view format,
          ValuesText("B", block->decoded_b);
 }
 
+/// Of an operand that has cells.
+std::string CellText(std::string_view title, const std::string& format,
+                     const std::optional<compare::CellDifference>& cell) {
+  if (!cell) return "";
+  return fmt::format(
+      "  First of {} of {} cells along {} ({}) that differ: tensor {}, row {}, "
+      "step {} of the contraction\n"
+      "    scale A {:.9g}  B {:.9g}, code A {:x}  B {:x}\n",
+      cell->count, cell->of, title, format, cell->segment, cell->row, cell->col,
+      cell->scale_a, cell->scale_b, cell->code_a, cell->code_b);
+}
+
 std::string HexBits(float value) {
   return fmt::format("{:08x}", std::bit_cast<uint32_t>(value));
 }
@@ -162,6 +176,9 @@ std::string FirstText(const compare::DumpDifference& difference) {
   text += BlockText("row", first.format_rowwise_a, first.rowwise, false);
   text +=
       BlockText("column", first.format_columnwise_a, first.columnwise, true);
+  text += CellText("rows", first.format_rowwise_a, first.cells_rowwise);
+  text +=
+      CellText("columns", first.format_columnwise_a, first.cells_columnwise);
   return text + ElementsText(first) + OperandsText(difference);
 }
 

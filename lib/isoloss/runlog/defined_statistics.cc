@@ -66,6 +66,7 @@ std::optional<bool> DueOfQuantisation(const TensorEntry& entry,
   const bool quantised = entry.Defined(direction + kStat_underflows_num);
   if (!quantised) return false;
   const bool clean = entry.Clean(direction);
+  const OperandScales& scales = entry.Scales(direction);
   switch (statistic - direction) {
     case kStat_underflows_num:
     case kStat_saturated_num:
@@ -73,8 +74,13 @@ std::optional<bool> DueOfQuantisation(const TensorEntry& entry,
       return true;
     case kStat_underflows:
     case kStat_saturated:
-    case kStat_scale_inv_max:
       return entry[kStat_numel] > 0;
+    case kStat_scale_inv_max:
+      if (scales.none) return false;
+      // A NaN is a byte of E8M0, but no other number.
+      return scales.e8m0 || entry[direction + kStat_nan_blocks] == 0
+                 ? std::optional(entry[kStat_numel] > 0)
+                 : std::nullopt;
     case kStat_mse:
       return clean ? std::optional(true) : std::nullopt;
     case kStat_sqnr:
@@ -84,13 +90,17 @@ std::optional<bool> DueOfQuantisation(const TensorEntry& entry,
                  : std::nullopt;
     case kStat_cosine:
       // It needs a dequantised element that is not zero.
-      return clean && entry[direction + kStat_underflows_num] +
-                              entry[kStat_zeros_num] <
-                          entry[kStat_numel]
+      return clean && !scales.transformed &&
+                     entry[direction + kStat_underflows_num] +
+                             entry[kStat_zeros_num] <
+                         entry[kStat_numel]
                  ? std::optional(true)
                  : std::nullopt;
     case kStat_block_argmax_spread:
-      return HasFullBlock(entry, direction, of_experts);
+      if (scales.none || !scales.blocks) return false;
+      return scales.e8m0 && !scales.transformed
+                 ? HasFullBlock(entry, direction, of_experts)
+                 : std::nullopt;
     default:
       return std::nullopt;
   }

@@ -84,10 +84,10 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
   text("dgrad_dy", "dy in dx = dy W", recipe.dgrad_dy);
   text("dgrad_w", "W in dx = dy W", recipe.dgrad_w);
   text("wgrad_dy",
-       "dy in dW = dy^T x; `again·` before it: what dgrad made of dy is "
+       "dy in dW = dy^T x; ` again` behind it: what dgrad made of dy is "
        "quantised once more",
        recipe.wgrad_dy);
-  text("wgrad_x", "x in dW = dy^T x; `again·` as for dy", recipe.wgrad_x);
+  text("wgrad_x", "x in dW = dy^T x; ` again` as for dy", recipe.wgrad_x);
 }
 
 }  // namespace isoloss::runlog

@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kDumpVersion = 2;
+constexpr int64_t kDumpVersion = 3;
+constexpr int64_t kVersionWithoutCells = 2;
 constexpr int64_t kBlock = 32;  // elements that share a scale
 
 using Extent = std::vector<uint64_t>;
@@ -31,7 +32,11 @@ Extent ExtentOf(int64_t rows, int64_t cols) {
   return {static_cast<uint64_t>(rows), static_cast<uint64_t>(cols)};
 }
 
-int64_t Blocks(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
+int64_t RoundUp(int64_t count, int64_t multiple) {
+  return (count + multiple - 1) / multiple * multiple;
+}
+
+int64_t Blocks(int64_t elements) { return RoundUp(elements, kBlock) / kBlock; }
 
 /// Of all segments down a column.
 int64_t ColumnBlocks(const DumpedTensor& tensor) {
@@ -53,6 +58,32 @@ bool SegmentsFit(const DumpedTensor& tensor) {
   return begin == tensor.rows;
 }
 
+bool ExtentsFit(const DumpedCells& cells) {
+  const std::vector<int64_t>& e = cells.extents;
+  return e.size() == 3 && e[0] >= 0 && e[1] >= 0 && e[2] >= 1 &&
+         std::ranges::max(e) <= kMaxValues;
+}
+
+/// Of one direction, "codes_rowwise" and so on.
+template <typename Visitor, typename Tensor, typename Cells>
+void VisitCells(Visitor& visitor, const Tensor& tensor, bool columnwise,
+                Cells& cells) {
+  const std::string direction = columnwise ? "columnwise" : "rowwise";
+  visitor.Array(("extents_" + direction).c_str(), cells.extents, {3});
+  visitor.CheckExtents(cells, direction);
+  const std::vector<CellTensor> tensors = CellTensorsOf(tensor, columnwise);
+  Extent codes = {0};
+  Extent scales = {0};
+  for (const CellTensor& each : tensors) {
+    codes[0] += static_cast<uint64_t>(each.rows * each.cols);
+    scales[0] += static_cast<uint64_t>(each.cells());
+  }
+  visitor.Array(("codes_" + direction).c_str(), cells.codes, codes);
+  visitor.Array(("scales_" + direction).c_str(), cells.scales, scales);
+  visitor.Array(("tensor_scales_" + direction).c_str(), cells.tensor_scales,
+                {tensors.size()});
+}
+
 /// Calls visitor.Text, .Number and .Array for each part of a tensor's group, in
 /// the order in which later ones depend on earlier ones.
 template <typename Visitor, typename Tensor>
@@ -68,12 +99,16 @@ void VisitTensor(Visitor& visitor, Tensor& tensor) {
   visitor.Array("values", tensor.values, whole);
   visitor.Array("segment_ends", tensor.segment_ends, {});
   visitor.CheckSegments(tensor);
-  if (!tensor.format_rowwise.empty()) {
+  if (HasCells(tensor.format_rowwise)) {
+    VisitCells(visitor, tensor, false, tensor.cells_rowwise);
+  } else if (!tensor.format_rowwise.empty()) {
     visitor.Array("codes_rowwise", tensor.codes_rowwise, whole);
     visitor.Array("scales_rowwise", tensor.scales_rowwise,
                   ExtentOf(tensor.rows, Blocks(tensor.cols)));
   }
-  if (!tensor.format_columnwise.empty()) {
+  if (HasCells(tensor.format_columnwise)) {
+    VisitCells(visitor, tensor, true, tensor.cells_columnwise);
+  } else if (!tensor.format_columnwise.empty()) {
     visitor.Array("codes_columnwise", tensor.codes_columnwise, whole);
     visitor.Array("scales_columnwise", tensor.scales_columnwise,
                   ExtentOf(ColumnBlocks(tensor), tensor.cols));
@@ -113,6 +148,14 @@ class GroupWriter {
                "tensor dump: {}/segment_ends are {}, but must ascend to the {} "
                "rows. Leave out segments without rows.",
                name_, fmt::join(tensor.segment_ends, ", "), tensor.rows);
+  }
+  void CheckExtents(const DumpedCells& cells,
+                    const std::string& direction) const {
+    if (ExtentsFit(cells)) return;
+    ThrowError(ErrorKind::kShape,
+               "tensor dump: {}/extents_{} are {}, but must be three, from 0, "
+               "0 and 1 to 2^28. Pass those of the description.",
+               name_, direction, fmt::join(cells.extents, ", "));
   }
 
  private:
@@ -193,6 +236,13 @@ class GroupReader {
            fmt::format("[{}]", fmt::join(tensor.segment_ends, ", ")),
            fmt::format("ascending to the {} rows", tensor.rows));
   }
+  void CheckExtents(const DumpedCells& cells,
+                    const std::string& direction) const {
+    if (ExtentsFit(cells)) return;
+    Reject(path_, where_ + "extents_" + direction,
+           fmt::format("[{}]", fmt::join(cells.extents, ", ")),
+           "three, from 0, 0 and 1 to 2^28");
+  }
 
  private:
   const std::string& path_;
@@ -226,9 +276,9 @@ void CheckGraph(const TensorDump& dump, const std::string& path) {
 
 TensorDump Read(const h5::Object& file, const std::string& path) {
   const auto version = ReadAttribute<int64_t>(path, "", file, "dump_version");
-  if (version != kDumpVersion) {
+  if (version != kDumpVersion && version != kVersionWithoutCells) {
     Reject(path, "attribute dump_version", std::to_string(version),
-           std::to_string(kDumpVersion));
+           fmt::format("{} or {}", kVersionWithoutCells, kDumpVersion));
   }
   TensorDump dump;
   dump.run = ReadAttribute<std::string>(path, "", file, "run");
@@ -256,6 +306,33 @@ TensorDump Read(const h5::Object& file, const std::string& path) {
 }
 
 }  // namespace
+
+bool HasCells(std::string_view format) {
+  return format.find("·") != std::string_view::npos;
+}
+
+std::vector<CellTensor> CellTensorsOf(const DumpedTensor& tensor,
+                                      bool columnwise) {
+  const DumpedCells& cells =
+      columnwise ? tensor.cells_columnwise : tensor.cells_rowwise;
+  std::vector<CellTensor> tensors;
+  CellTensor next;
+  for (const int64_t end : tensor.segment_ends) {
+    const int64_t count = end - next.first_row;
+    next.rows = columnwise ? tensor.cols : count;
+    next.cols = RoundUp(columnwise ? count : tensor.cols, cells.extents[2]);
+    const auto extent = [](int64_t of_cell, int64_t whole) {
+      return std::max<int64_t>(of_cell == 0 ? whole : of_cell, 1);
+    };
+    next.cell_rows = extent(cells.extents[0], next.rows);
+    next.cell_cols = extent(cells.extents[1], next.cols);
+    tensors.push_back(next);
+    next.first_row = end;
+    next.first_code += static_cast<size_t>(next.rows * next.cols);
+    next.first_scale += static_cast<size_t>(next.cells());
+  }
+  return tensors;
+}
 
 void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
   WriteSealedFile(path, kTensorDumpFile, [&dump](const h5::Handle& file) {

@@ -5,12 +5,47 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/runlog/model_graph.h"
 #include "isoloss/runlog/read_limit.h"
 
 namespace isoloss::runlog {
+
+/// A quantised operand that is no MX blocks: the tensors that it consists of,
+/// one for each segment, as a GEMM reads them, with columns along the
+/// contraction. All numbers of a tensor stand together, row-major.
+struct DumpedCells {
+  /// Rows and columns that share a scale, 0 for all of a tensor's, and what the
+  /// tensor's columns are filled up to a multiple of.
+  std::vector<int64_t> extents = {};
+  std::vector<int32_t> codes = {};
+  std::vector<float> scales = {};         ///< what codes stand for
+  std::vector<float> tensor_scales = {};  ///< times these, one for each tensor
+
+  bool operator==(const DumpedCells&) const = default;
+};
+
+/// Does a dumped operand's format say that it has cells? It is a description in
+/// words joined by dots then, else the element format of MX blocks.
+bool HasCells(std::string_view format);
+
+/// One tensor of an operand with cells, and where its numbers begin.
+struct CellTensor {
+  int64_t first_row = 0;  ///< among the dumped ones
+  int64_t rows = 0;       ///< of the operand
+  int64_t cols = 0;       ///< filled up
+  int64_t cell_rows = 1;
+  int64_t cell_cols = 1;
+  size_t first_code = 0;
+  size_t first_scale = 0;
+
+  int64_t cells_in_row() const { return (cols + cell_cols - 1) / cell_cols; }
+  int64_t cells() const {
+    return (rows + cell_rows - 1) / cell_rows * cells_in_row();
+  }
+};
 
 /// A tensor of the whole batch, row-major, rows in an order that does not
 /// depend on ranks or processes.
@@ -34,9 +69,16 @@ struct DumpedTensor {
   std::vector<uint8_t> codes_columnwise = {};  ///< [rows, cols]
   std::vector<uint8_t> scales_columnwise =
       {};  ///< [blocks of all segments, cols]
+  /// Instead of blocks, if the format HasCells.
+  DumpedCells cells_rowwise = {};
+  DumpedCells cells_columnwise = {};
 
   bool operator==(const DumpedTensor&) const = default;
 };
+
+/// Of each segment. Requires extents as described.
+std::vector<CellTensor> CellTensorsOf(const DumpedTensor& tensor,
+                                      bool columnwise);
 
 struct TensorDump {
   std::string run = {};

@@ -4,13 +4,16 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "isoloss/runlog/operand_scales.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::runlog {
@@ -22,8 +25,14 @@ inline constexpr size_t kColumnwise =
 /// The statistics of one tensor at one step.
 class TensorEntry {
  public:
-  TensorEntry(const TensorColumns& tensors, size_t at)
-      : tensors_(tensors), at_(at) {}
+  TensorEntry(const TensorColumns& tensors,
+              const std::vector<std::array<OperandScales, 2>>& scales,
+              size_t at)
+      : tensors_(tensors), scales_(scales), at_(at) {}
+
+  const OperandScales& Scales(size_t direction) const {
+    return scales_[tensor()][direction == 0 ? 0 : 1];
+  }
 
   bool Has(size_t statistic) const {
     return !tensors_.statistics[statistic].empty();
@@ -42,7 +51,10 @@ class TensorEntry {
   /// Whether statistics of quantisation are of all elements.
   bool Clean(size_t direction) const {
     return finite() == (*this)[kStat_numel] && finite() > 0 &&
-           (*this)[direction + kStat_nan_blocks] == 0;
+           (*this)[direction + kStat_nan_blocks] == 0 &&
+           // A cast may make a finite element infinite.
+           !(Scales(direction).none &&
+             (*this)[direction + kStat_saturated_num] > 0);
   }
   std::string Shown(size_t statistic) const {
     const double value = (*this)[statistic];
@@ -53,7 +65,7 @@ class TensorEntry {
   size_t tensor() const { return at_ % tensors_.names.size(); }
   /// The same tensor in another row.
   TensorEntry InRow(size_t row) const {
-    return {tensors_, row * tensors_.names.size() + tensor()};
+    return {tensors_, scales_, row * tensors_.names.size() + tensor()};
   }
   size_t rows() const { return tensors_.step.size(); }
   /// How many blocks got each scale byte; empty if that was not recorded.
@@ -69,6 +81,7 @@ class TensorEntry {
 
  private:
   const TensorColumns& tensors_;
+  const std::vector<std::array<OperandScales, 2>>& scales_;
   size_t at_;
 };
 
@@ -85,8 +98,9 @@ std::string ForEachEntry(const RunLog& log, const Find& find) {
   const size_t count = tensors.names.size();
   // Without it nobody knows which tensors were logged.
   if (tensors.statistics[kStat_numel].empty()) return "";
+  const auto scales = OperandScalesOf(log);
   for (size_t at = 0; at < tensors.step.size() * count; ++at) {
-    const std::string text = find(TensorEntry(tensors, at));
+    const std::string text = find(TensorEntry(tensors, scales, at));
     if (text.empty()) continue;
     return fmt::format("/tensors: {} for {} at step {}", text,
                        tensors.names[at % count], tensors.step[at / count]);

@@ -155,13 +155,24 @@ std::string ScalesOf(const TensorEntry& e, size_t direction) {
   if (e[smallest] > e[largest]) {
     return fmt::format("{}, but {}", e.Shown(smallest), e.Shown(largest));
   }
+  const OperandScales& scales = e.Scales(direction);
+  for (const size_t scale : {smallest, largest}) {
+    const double value = e[scale];
+    const bool byte = value == std::floor(value) && value <= 255;
+    if (scales.e8m0 && e.Defined(scale) && !byte) {
+      return fmt::format("{}, but scales are bytes of E8M0", e.Shown(scale));
+    }
+  }
   const std::span<const int32_t> counts = e.Blocks(direction);
   if (counts.empty() || !e.Has(direction + kStat_underflows_num)) return "";
   const double blocks = Count(counts);
-  // A block has 1 to 32 elements.
-  const bool quantised = e.Defined(direction + kStat_underflows_num);
+  const bool quantised =
+      e.Defined(direction + kStat_underflows_num) && scales.e8m0;
   const double numel = e[kStat_numel];
-  if (quantised ? (blocks > numel || kBlockSize * blocks < numel)
+  // A block has 1 to 32 elements; another cell has at least one, too.
+  const bool of_32 = scales.blocks && !scales.transformed;
+  const double most = scales.transformed ? kBlockSize * numel : numel;
+  if (quantised ? (blocks > most || (of_32 && kBlockSize * blocks < numel))
                 : blocks != 0) {
     return fmt::format("the histogram of {} counts {} blocks of {} elements",
                        direction == 0 ? "rows" : "columns", blocks, numel);
@@ -170,7 +181,8 @@ std::string ScalesOf(const TensorEntry& e, size_t direction) {
   // An element of at least 2^-100 has a scale byte above 0 in every format.
   const double smallest_magnitude =
       e[kStat_cur_amax] * portable::Pow(2.0, -e[kStat_dynamic_range]);
-  if (smallest_magnitude > 0x1p-100 && e[kStat_zeros_num] < counts[0]) {
+  if (!scales.transformed && smallest_magnitude > 0x1p-100 &&
+      e[kStat_zeros_num] < counts[0]) {
     return fmt::format("{}, but {} blocks have scale byte 0",
                        e.Shown(kStat_zeros_num), counts[0]);
   }

@@ -1,0 +1,110 @@
+#include "isoloss/campaign/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/threads.h"
+#include "isoloss/formats/quantization.h"
+#include "isoloss/formats/scaling.h"
+#include "isoloss/probes/tensor_accumulator.h"
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::campaign {
+namespace {
+
+formats::Quantization DescriptionOf(const std::string& name) {
+  const formats::Quantization quantization = formats::QuantizationByName(name);
+  if (!quantization.scaling->reads_history) return quantization;
+  ThrowError(ErrorKind::kConfig,
+             "what if `{}`: its scales follow from steps before, of which a "
+             "dump of one step tells nothing. Give a description with current "
+             "scaling.",
+             name);
+}
+
+void AppendRows(const runlog::DumpedTensor& dumped,
+                const formats::Quantization& quantization, ThreadTeam& team,
+                std::vector<WhatIfRow>& rows) {
+  const std::vector<size_t> ends(dumped.segment_ends.begin(),
+                                 dumped.segment_ends.end());
+  model::Tensor tensor = {
+      .values = {dumped.values.data(), static_cast<size_t>(dumped.rows),
+                 static_cast<size_t>(dumped.cols)},
+      .rowwise = &quantization,
+      .columnwise = &quantization};
+  tensor.rows.segment_ends = ends;
+  probes::TensorAccumulator accumulator;
+  accumulator.Add(tensor, team);
+  const auto statistics = accumulator.Finish().values;
+  for (const bool columnwise : {false, true}) {
+    const auto stat = [&](size_t rowwise, size_t down) {
+      return statistics[columnwise ? down : rowwise];
+    };
+    rows.push_back(
+        {dumped.name, formats::QuantizationName(quantization), columnwise,
+         stat(runlog::kStat_sqnr, runlog::kStat_sqnr_columnwise),
+         stat(runlog::kStat_mse, runlog::kStat_mse_columnwise),
+         stat(runlog::kStat_underflows, runlog::kStat_underflows_columnwise),
+         stat(runlog::kStat_saturated, runlog::kStat_saturated_columnwise)});
+  }
+}
+
+}  // namespace
+
+std::vector<WhatIfRow> WhatIf(
+    const runlog::TensorDump& dump, const std::vector<std::string>& formats,
+    const std::function<bool(std::string_view)>& wants) {
+  std::vector<formats::Quantization> descriptions;
+  for (const std::string& name : formats) {
+    descriptions.push_back(DescriptionOf(name));
+  }
+  ThreadTeam team(1);
+  std::vector<WhatIfRow> rows;
+  for (const runlog::DumpedTensor& tensor : dump.tensors) {
+    if (tensor.kind == "expert_ids" || (wants && !wants(tensor.name))) continue;
+    for (const formats::Quantization& quantization : descriptions) {
+      AppendRows(tensor, quantization, team, rows);
+    }
+  }
+  return rows;
+}
+
+std::string RenderWhatIf(const std::vector<WhatIfRow>& rows) {
+  size_t width = 0;
+  for (const WhatIfRow& row : rows) width = std::max(width, row.format.size());
+  std::string text;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const WhatIfRow& row = rows[i];
+    if (i == 0 || row.tensor != rows[i - 1].tensor) {
+      text += fmt::format(
+          "{}\n  {:>9} {:>11} {:>11} {:>11}  along    if quantised as\n",
+          row.tensor, "sqnr_db", "mse", "underflows%", "saturated%");
+    }
+    text += fmt::format("  {:>9.4g} {:>11.4g} {:>11.4g} {:>11.4g}  {:<7}  {}\n",
+                        row.sqnr_db, row.mse, row.underflows_percent,
+                        row.saturated_percent,
+                        row.columnwise ? "columns" : "rows", row.format);
+  }
+  return text;
+}
+
+nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows) {
+  auto list = nlohmann::ordered_json::array();
+  for (const WhatIfRow& row : rows) {
+    nlohmann::ordered_json json{{"tensor", row.tensor},
+                                {"format", row.format},
+                                {"along", row.columnwise ? "columns" : "rows"}};
+    report::PutNumber(json, "sqnr_db", row.sqnr_db);
+    report::PutNumber(json, "mse", row.mse);
+    report::PutNumber(json, "underflows%", row.underflows_percent);
+    report::PutNumber(json, "saturated%", row.saturated_percent);
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+}  // namespace isoloss::campaign

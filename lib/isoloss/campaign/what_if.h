@@ -1,0 +1,36 @@
+// What other quantisations would make of dumped tensors.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/runlog/tensor_dump.h"
+
+namespace isoloss::campaign {
+
+/// Of one tensor in one direction; NaN as in a run log.
+struct WhatIfRow {
+  std::string tensor;
+  std::string format;  ///< the description, in full
+  bool columnwise = false;
+  double sqnr_db = 0;
+  double mse = 0;
+  double underflows_percent = 0;
+  double saturated_percent = 0;
+};
+
+/// Statistics of the dumped tensors that `wants` (empty: of all), under each
+/// description, with the dump's segments. Random bits come from seed 0.
+/// Errors   ConfigError if a name is none of formats::QuantizationByName, or
+///          looks back at steps, which a dump lacks.
+std::vector<WhatIfRow> WhatIf(
+    const runlog::TensorDump& dump, const std::vector<std::string>& formats,
+    const std::function<bool(std::string_view)>& wants);
+
+std::string RenderWhatIf(const std::vector<WhatIfRow>& rows);
+nlohmann::ordered_json WhatIfJson(const std::vector<WhatIfRow>& rows);
+
+}  // namespace isoloss::campaign
