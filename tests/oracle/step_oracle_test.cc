@@ -86,14 +86,6 @@ TEST(StepOracle, ExplainsEveryExchange) {
   }
 }
 
-/// Small, because it is checked once for each of its tensors.
-train::Experiment SmallTrial() {
-  return Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
-                "model.dense_hidden_dim=32", "model.moe_hidden_dim=32",
-                "model.num_experts=4", "model.qk_nope_head_dim=8",
-                "model.v_head_dim=8", "data.sequence_length=9"});
-}
-
 /// Moves the largest element of a tensor by two steps of BF16, 2^-7 to 2^-6 of
 /// itself.
 void Spoil(Matrix<float>& values) {

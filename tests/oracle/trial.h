@@ -59,6 +59,15 @@ inline train::Experiment Trial(std::vector<std::string> overrides = {}) {
       {.variables = {}, .overrides = std::move(overrides)});
 }
 
+/// Small, for tests that check a step many times.
+inline train::Experiment SmallTrial(size_t sequence_length = 9) {
+  return Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
+                "model.dense_hidden_dim=32", "model.moe_hidden_dim=32",
+                "model.num_experts=4", "model.qk_nope_head_dim=8",
+                "model.v_head_dim=8",
+                "data.sequence_length=" + std::to_string(sequence_length)});
+}
+
 inline corpus::Corpus CorpusOf(const train::Experiment& experiment) {
   return corpus::LoadCorpus(experiment.corpus_source,
                             experiment.data.held_out_share);
@@ -75,8 +84,11 @@ inline const train::Arm& ArmOf(const train::Experiment& experiment,
 /// The first step of an arm, recorded, and the oracle's verdict on it.
 class FirstStep {
  public:
-  FirstStep(const train::Experiment& experiment, const std::string& arm)
-      : experiment_(experiment),
+  /// `engine` computes the products; empty: the model's own.
+  FirstStep(const train::Experiment& experiment, const std::string& arm,
+            model::GemmEngine engine = {})
+      : engine_(std::move(engine)),
+        experiment_(experiment),
         arm_(ArmOf(experiment_, arm)),
         team_(1),
         initial_(experiment.model) {
@@ -94,6 +106,10 @@ class FirstStep {
 
   StepRecord& record() { return record_; }
   const StepOutcome& outcome() const { return outcome_; }
+  /// What delayed scaling must look back to; must outlive the checks.
+  void Expect(const OperandHistories& histories) {
+    outcome_.histories = &histories;
+  }
 
   void Check(ReportSink& sink) {
     outcome_.expert_bias = bias_.view();
@@ -118,6 +134,7 @@ class FirstStep {
  private:
   train::RunHooks Hooks() {
     train::RunHooks hooks;
+    hooks.gemm_engine = engine_;
     hooks.edit_initial_weights = [&](model::ParameterSet& weights) {
       for (size_t i = 0; i < weights.parameters().size(); ++i) {
         initial_.parameters()[i].values.CopyFrom(
@@ -142,6 +159,7 @@ class FirstStep {
     return hooks;
   }
 
+  model::GemmEngine engine_;
   train::Experiment experiment_;
   const train::Arm& arm_;
   ThreadTeam team_;

@@ -2,9 +2,14 @@
 
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/quantize.h"
+#include "isoloss/formats/scaling.h"
+#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -67,6 +72,117 @@ constexpr Block kBlocks[] = {
     {"e2m1", ScaleRule::kFloor, {7, 0.25f, 5, -7}, {6, 0, 4, -6}},
 };
 
+/// A row and what its first elements are after any quantisation. State: seed
+/// and stream 0, the key 2.
+struct Row {
+  formats::Quantization quantization;
+  std::array<float, kElements> in;
+  std::array<float, kElements> out;
+  std::optional<float> history = {};
+};
+
+using formats::Cell;
+using formats::Quantization;
+using formats::ScaleFormat;
+
+/// A row is one cell.
+Quantization Scaled(const char* element, ScaleFormat format, ScaleRule rule) {
+  return {.element = &formats::FormatByName(element),
+          .scale_rule = rule,
+          .scale_format = format,
+          .cell = {1, 0}};
+}
+
+/// Cells of two elements under a scale of the tensor.
+Quantization TwoLevel(ScaleRule rule) {
+  Quantization q = Scaled("e2m1", ScaleFormat::kE4m3, rule);
+  q.scaling = &formats::ScalingByName("two_level");
+  q.cell = {1, 2};
+  return q;
+}
+
+Quantization Delayed() {
+  Quantization q = Scaled("e4m3", ScaleFormat::kFp32, ScaleRule::kTe);
+  q.scaling = &formats::ScalingByName("delayed");
+  q.cell = {0, 0};
+  q.history = 1;
+  return q;
+}
+
+/// A cast.
+Quantization Rounded(const char* rounding, int random_bits = 0) {
+  Quantization q = Scaled("e4m3", ScaleFormat::kNone, ScaleRule::kTe);
+  q.rounding = &formats::RoundingModeByName(rounding);
+  q.random_bits = random_bits;
+  return q;
+}
+
+Quantization Transformed(const char* transform) {
+  Quantization q = Rounded("nearest_even");
+  q.transform = &formats::TransformByName(transform);
+  return q;
+}
+
+std::vector<Row> Rows() {
+  const auto e4m3 = [](ScaleFormat format, ScaleRule rule) {
+    return Scaled("e4m3", format, rule);
+  };
+  return {
+      // 672 / 448 = 1.5: codes 448, 16, 17 and -19, which are ties.
+      {e4m3(ScaleFormat::kFp32, ScaleRule::kTe),
+       {672, 24, 25.5f, -28.5f},
+       {672, 24, 24, -30}},
+      {e4m3(ScaleFormat::kFp32, ScaleRule::kDeepgemm),
+       {672, 24, 25.5f, -28.5f},
+       {672, 24, 24, -30}},
+      {e4m3(ScaleFormat::kFp32, ScaleRule::kTorchao),
+       {672, 24, 25.5f, -28.5f},
+       {672, 24, 24, -30}},
+      // The power of two above, 2: 336 is a tie between 320 and 352.
+      {e4m3(ScaleFormat::kPow2, ScaleRule::kTe),
+       {672, 2, 34, -38},
+       {640, 2, 32, -40}},
+      // DeepGEMM takes 1e-4 for what is less: steps of 2^-31, not 2^-32.
+      {e4m3(ScaleFormat::kPow2, ScaleRule::kTe),
+       {0x1p-15f, 0x1p-32f, 0, -0.0f},
+       {0x1p-15f, 0x1p-32f, 0, -0.0f}},
+      {e4m3(ScaleFormat::kPow2, ScaleRule::kDeepgemm),
+       {0x1p-15f, 0x1p-32f, 0, -0.0f},
+       {0x1p-15f, 0, 0, -0.0f}},
+      // 8.25 / 6 = 1.375, an E4M3 number.
+      {Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe),
+       {8.25f, 1.375f, 2.75f, -5.5f},
+       {8.25f, 1.375f, 2.75f, -5.5f}},
+      // 5376 is twice 448 * 6. The second cell has the scale 2^-2, or 2^-9,
+      // which torchao raises to 2^-6.
+      {TwoLevel(ScaleRule::kTe), {5376, 448, 3, -1.75f}, {5376, 448, 3, -2}},
+      {TwoLevel(ScaleRule::kTe),
+       {5376, 448, 0x1p-6f, 0x1p-8f},
+       {5376, 448, 0x1p-6f, 0x1p-8f}},
+      {TwoLevel(ScaleRule::kTorchao),
+       {5376, 448, 0x1p-6f, 0x1p-8f},
+       {5376, 448, 0x1p-6f, 0}},
+      // The scale of a history of 448 is 1, and that of none.
+      {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}, 448.0f},
+      {Delayed(), {896, 0x1p-9f, 17, -19}, {448, 0x1p-9f, 16, -20}},
+      {Delayed(), {896, 0x1p-9f, 34, -38}, {896, 0, 32, -40}, 896.0f},
+      // Multiples of 1/64, at most 127 of them.
+      {{.element = &formats::FormatByName("int8")},
+       {0x7Fp-6f, 0x1p-6f, 0x1.8p-6f, -0x1.4p-5f},
+       {0x7Fp-6f, 0x1p-6f, 0x2p-6f, -0x2p-6f}},
+      // Halfway between 16 and 18, between 18 and 20.
+      {Rounded("half_away"), {17, 19, -17, 500}, {18, 20, -18, 448}},
+      {Rounded("toward_zero"), {17.9f, 19, -17, 500}, {16, 18, -16, 448}},
+      // Philox of zeros begins 6627E8D5 E169C58D (Random123): E8, 66, C5 and E1
+      // are the upper halves of 16 bits each; half a step goes up from 80 on.
+      {Rounded("stochastic", 8), {17, 17, 17, -17}, {18, 16, 18, -18}},
+      // A run is filled up with zeros: sums and differences over four.
+      {Transformed("hadamard16"), {4, 8, 16, 32}, {15, -5, -9, 3}},
+      {Transformed("hadamard16_te"), {4, 8, 16, 32}, {-1, 11, 7, -13}},
+      {Transformed("hadamard16_random"), {4, 8, 16, 32}, {11, -1, -13, 7}},
+  };
+}
+
 }  // namespace
 
 void CheckFormats(ReportSink& sink) {
@@ -81,6 +197,20 @@ void CheckFormats(ReportSink& sink) {
         out);
     for (size_t i = 0; i < kElements; ++i) {
       comparison.AddExact(row, i, out[i], block.out[i]);
+    }
+    ++row;
+  }
+  for (const Row& known : Rows()) {
+    const formats::TensorState state = {.history = known.history,
+                                        .transform_key = 2};
+    const MatrixView<const float> in(known.in.data(), 1, kElements);
+    const Matrix<float> out = formats::Dequantize(
+        formats::Quantize(in, known.quantization, state), known.quantization);
+    const Matrix<float> own = ScalarDequantize(
+        ScalarQuantize(in, known.quantization, state), kElements);
+    for (size_t i = 0; i < kElements; ++i) {
+      comparison.AddExact(row, i, out(0, i), known.out[i]);
+      comparison.AddExact(row, i, own(0, i), known.out[i]);
     }
     ++row;
   }

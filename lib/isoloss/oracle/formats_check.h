@@ -1,5 +1,5 @@
-// The definitions of number formats that the oracle shares with what it checks,
-// against numbers that stand here.
+// The definitions of number formats, and the oracle's own of them, against
+// numbers that stand here.
 #pragma once
 
 #include "isoloss/oracle/report_sink.h"
@@ -7,8 +7,9 @@
 namespace isoloss::oracle {
 
 /// Adds tensor "formats": MX blocks of the recipes' element formats and scale
-/// rules with their dequantised values, written down from the standards. A
-/// wrong limit or scale rule in formats::, which both sides use, shows here.
+/// rules with their dequantised values, written down from the standards; and a
+/// row or more of each other scaling, rounding and transform, computed by hand.
+/// A wrong limit in formats::Format, which both sides use, shows here.
 /// Source   docs/numerics.md, sections 5 to 7 and 17.
 void CheckFormats(ReportSink& sink);
 
