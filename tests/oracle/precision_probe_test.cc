@@ -10,6 +10,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/oracle/probe_log_builder.h"
 #include "oracle/recorded_run.h"
 
 namespace isoloss::oracle {
@@ -96,6 +97,35 @@ TEST(CompareTensors, SaysWhatIsNotFiniteOrZero) {
   EXPECT_TRUE(std::isnan(CompareTensors(nan, one).relative_error));
   EXPECT_TRUE(std::isnan(CompareTensors(nan, one).worst_group_error));
   EXPECT_TRUE(std::isnan(CompareTensors(one, nan).relative_error));
+}
+
+TEST(CompareTensors, CountsNothingOfWhatIsNotMx) {
+  RecordedTensor tensor = TensorOf(1, 2, {480, 0x1p-11f});
+  tensor.columnwise = {&formats::FormatByName("e4m3"),
+                       formats::ScaleRule::kFloor};
+  tensor.quantized_columnwise = true;
+  ASSERT_FALSE(std::isnan(CompareTensors(tensor, tensor).saturated));
+
+  tensor.columnwise_again = true;
+  EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).saturated));
+  tensor.columnwise_again = false;
+  tensor.columnwise.cell = {1, 16};
+  EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).saturated));
+  EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).underflows));
+}
+
+TEST(ProbeLogBuilder, RemembersWhatNobodyChecked) {
+  ProbeLogBuilder builder;
+  builder.BeginCase("plain");
+  ReportSink sink;
+  builder.Add(1, sink);
+  EXPECT_TRUE(builder.all_checked());
+
+  sink.AddUnchecked("norm_output");
+  builder.Add(2, sink);
+  builder.Add(3, ReportSink());
+
+  EXPECT_FALSE(builder.all_checked());
 }
 
 TEST(CompareTensors, CountsSaturationAndUnderflowOfTheCandidate) {
