@@ -1,6 +1,7 @@
 // A scale for the tensor, and one for each cell under it: NVFP4.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "isoloss/formats/scaling.h"
@@ -17,18 +18,18 @@ float Range(const Quantization& quantization) {
 }
 
 /// TransformerEngine: what the tensor is multiplied by before its cells are
-/// looked at.
+/// looked at; 1 beside an infinity, whose cell has the scale 448.
 float TeEncode(const Quantization& quantization, float amax) {
   const float encode =
       std::min(Range(quantization) / amax, std::numeric_limits<float>::max());
   return amax == 0 || encode == 0 ? 1.0f : encode;
 }
 
-/// torchao: what the tensor is divided by. Of a tensor of zeros it has 0, which
-/// makes the tensor NaN; here that is 1.
+/// torchao: what the tensor is divided by. Of a tensor of zeros it has 0 and
+/// beside an infinity infinity, which makes the tensor NaN; here these are 1.
 float TorchaoDecode(const Quantization& quantization, float amax) {
   const float decode = amax / Range(quantization);
-  return decode == 0 ? 1.0f : decode;
+  return decode == 0 || std::isinf(decode) ? 1.0f : decode;
 }
 
 Scale OfCell(const Quantization& quantization, uint32_t amax_bits,
