@@ -157,6 +157,33 @@ TEST(ScaleRules, E4m3ScalesOfBlocksAlone) {
   EXPECT_THAT(Flat(torchao.codes), ElementsAre(0x7, 0xD, 0, 0));
 }
 
+TEST(ScaleRules, OfInt8AreExactCeilings) {
+  // RCEIL: the least scale under which amax is at most 127/64; CEIL: the least
+  // power of two that is not below amax; FLOOR: the exponent field.
+  const Format& int8 = FormatByName("int8");
+  const double largest = double{MaxFinite(int8)};
+  const auto least_scale = [](double amax, double most) {
+    int byte = 0;
+    while (byte < kMaxE8m0 && std::ldexp(most, byte - 127) < amax) ++byte;
+    return byte;
+  };
+  for (uint32_t exponent = 0; exponent < 255; ++exponent) {
+    for (const uint32_t mantissa :
+         {0u, 1u, 0x3FFFFFu, 0x400000u, 0x400001u, 0x7DFFFFu, 0x7E0000u,
+          0x7E0001u, 0x7EFFFFu, 0x7F0000u, 0x7F0001u, 0x7FFFFFu}) {
+      const uint32_t bits = exponent << 23 | mantissa;
+      const double amax = double{std::bit_cast<float>(bits)};
+
+      ASSERT_EQ(E8m0Scale(bits, int8, ScaleRule::kRceil),
+                least_scale(amax, largest))
+          << amax;
+      ASSERT_EQ(E8m0Scale(bits, int8, ScaleRule::kCeil), least_scale(amax, 1))
+          << amax;
+      ASSERT_EQ(E8m0Scale(bits, int8, ScaleRule::kFloor), exponent) << amax;
+    }
+  }
+}
+
 // ---- Scalings ---------------------------------------------------------------
 
 TEST(TwoLevel, TensorsScaleIsWhatLiftsItsLargestBlockTo448) {
@@ -287,6 +314,31 @@ TEST(NonFinite, TeKeepsANanAloneAndSaturatesAnInfinity) {
       QuantizeRow({-kInfinity, 896}, te("e2m1", ScaleFormat::kE4m3));
   EXPECT_THAT(Flat(e4m3.scale_bytes), ElementsAre(0x7E));
   EXPECT_THAT(Flat(e4m3.codes), ElementsAre(0xF, 0x4));
+}
+
+TEST(NonFinite, UnderAScaleOfTheTensorAnInfinityMakesThatOne) {
+  Quantization quantization =
+      Scaled("e2m1", ScaleFormat::kE4m3, ScaleRule::kTe, {1, 2});
+  quantization.scaling = &ScalingByName("two_level");
+  for (const ScaleRule rule : {ScaleRule::kTe, ScaleRule::kTorchao}) {
+    quantization.scale_rule = rule;
+
+    // TransformerEngine: the cell's scale is 448, so that 896 stays; 3 and 1.5
+    // have 3 / 6 = 0.5.
+    quantization.non_finite = NonFinitePolicy::kTe;
+    const QuantizedTensor te =
+        QuantizeRow({-kInfinity, 896, 3, 1.5f}, quantization);
+    // A NaN cell leaves the others as if it were not there: 3 / 2688.
+    quantization.non_finite = NonFinitePolicy::kBlockNan;
+    const QuantizedTensor block_nan =
+        QuantizeRow({-kInfinity, 896, 3, 1.5f}, quantization);
+
+    EXPECT_EQ(te.tensor_scale, 1.0f);
+    EXPECT_THAT(Flat(Dequantize(te, quantization)),
+                ElementsAre(-2688, 896, 3, 1.5f));
+    EXPECT_NEAR(block_nan.tensor_scale, 3.0f / 2688, 0x1p-30);
+    EXPECT_EQ(block_nan.scale_bytes(0, 1), 0x7E);
+  }
 }
 
 // ---- Cells ------------------------------------------------------------------

@@ -124,7 +124,7 @@ QuantizedTensor Quantize(MatrixView<const float> values,
   ForEachCell(x.view(), cell,
               [&](size_t, size_t, MatrixView<const float> part) {
                 const uint32_t bits = AmaxBits(part, true);
-                if (bits < kInfinityBits)
+                if (bits < kInfinityBits || skip_nan)
                   amax.current = std::max(amax.current, bits);
               });
 

@@ -21,7 +21,8 @@ struct Scale {
 /// depend on, which are those of one sequence, of one expert's dispatch unit or
 /// of one weight matrix.
 struct TensorAmax {
-  /// Bits of the largest magnitude of all cells.
+  /// Bits of the largest magnitude of all cells, NaNs aside. Cells with an
+  /// infinity count under kTe, and not under kBlockNan, which makes them NaN.
   uint32_t current = 0;
   /// Of the steps before; none: there were none.
   std::optional<float> history = {};

@@ -1,6 +1,7 @@
 // A scale for the tensor, and one for each cell under it: NVFP4.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
 
 #include "isoloss/formats/scaling.h"
@@ -17,7 +18,7 @@ float Range(const Quantization& quantization) {
 }
 
 /// TransformerEngine multiplies the tensor by `encode` before it looks at
-/// cells.
+/// cells; 1 beside an infinity, whose cell has the scale 448.
 Scale TeScale(float range, float amax) {
   const float encode =
       std::min(range / amax, std::numeric_limits<float>::max());
@@ -25,11 +26,11 @@ Scale TeScale(float range, float amax) {
   return {.encode = encode, .decode = 1 / encode};
 }
 
-/// torchao divides by `decode`. Of a tensor of zeros it has 0, which makes the
-/// tensor NaN; here that is 1.
+/// torchao divides by `decode`. Of a tensor of zeros it has 0, and beside an
+/// infinity infinity, which makes the tensor NaN; here these are 1.
 Scale TorchaoScale(float range, float amax) {
   const float decode = amax / range;
-  if (decode == 0) return {};
+  if (decode == 0 || std::isinf(decode)) return {};
   return {.encode = 1 / decode, .decode = decode};
 }
 

@@ -295,15 +295,17 @@ float QuantizeInPlace(MatrixView<float> tensor,
                 (tensor.cols() + cell.cols - 1) / cell.cols);
   Matrix<uint32_t> amax =
       AmaxOfCells(tensor, cell, scales.rows(), scales.cols());
+  const bool skip_nan =
+      quantization.non_finite == formats::NonFinitePolicy::kTe;
   formats::TensorAmax of_tensor = {0, state.history};
   for (size_t i = 0; i < amax.rows(); ++i) {
     for (size_t j = 0; j < amax.cols(); ++j) {
-      uint32_t finite = amax(i, j);
-      if (finite >= kInfinityBits) {
-        finite = formats::AmaxBits(CellAt(tensor, cell, i, j), true);
+      uint32_t bits = amax(i, j);
+      if (bits >= kInfinityBits) {
+        bits = formats::AmaxBits(CellAt(tensor, cell, i, j), true);
       }
-      if (finite < kInfinityBits) {
-        of_tensor.current = std::max(of_tensor.current, finite);
+      if (bits < kInfinityBits || skip_nan) {
+        of_tensor.current = std::max(of_tensor.current, bits);
       }
     }
   }

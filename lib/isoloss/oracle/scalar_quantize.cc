@@ -165,7 +165,9 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
   TensorMagnitudes magnitudes = {0.0f, state.history};
   ForEachCell(x, tensor, [&](size_t, size_t, MatrixView<const float> cell) {
     const float largest = MagnitudeOf(cell, true);
-    if (std::isfinite(largest)) {
+    // TransformerEngine's maximum is of the whole tensor, an infinity in it.
+    if (std::isfinite(largest) ||
+        quantization.non_finite == NonFinitePolicy::kTe) {
       magnitudes.current = std::max(magnitudes.current, largest);
     }
   });

@@ -140,7 +140,7 @@ float OuterEncode(const Quantization& quantization, float amax) {
 /// torchao divides by this.
 float OuterDecode(const Quantization& quantization, float amax) {
   const float decode = amax / (kLargestE4m3 * Largest(quantization));
-  return decode == 0.0f ? 1.0f : decode;
+  return decode == 0.0f || std::isinf(decode) ? 1.0f : decode;
 }
 
 ScalarScale TwoLevelScale(const Quantization& quantization, float amax,

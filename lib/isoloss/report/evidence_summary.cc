@@ -132,8 +132,9 @@ std::string ProbeVerdict(const ProbeSummary& summary, const std::string& what) {
   const ProbeCaseSummary& total = summary.total;
   if (!summary.complete) {
     return fmt::format(
-        "FAIL: {}: the probe is incomplete, since its own numbers ended a run "
-        "before its last step (exit code 1)\n",
+        "FAIL: {}: the probe is incomplete: its own numbers ended a run before "
+        "its last step, or statistics of operands that are not in MX blocks "
+        "were not checked (exit code 1)\n",
         what);
   }
   if (!summary.passed()) {
