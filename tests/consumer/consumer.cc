@@ -1,22 +1,27 @@
-// A number format, a recipe and a level of the gate that isoloss does not have:
-// trains BF16 against them and judges the runs.
+// A number format, a rounding, a scaling, a transform, a recipe and a level of
+// the gate that isoloss does not have: quantises with them, trains BF16 against
+// the recipe and judges the runs.
 //
 // Usage: consumer FOLDER      FOLDER gets the logs
 //
 // Exit code: that of the verdict.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "isoloss/compare/pair.h"
 #include "isoloss/formats/format.h"
-#include "isoloss/formats/mx_block.h"
+#include "isoloss/formats/quantize.h"
+#include "isoloss/formats/scaling.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/precision/recipe.h"
@@ -40,6 +45,53 @@ constexpr formats::Format kE3m4 = {
     .nan_code = 0,
     .source = "IEEE 754's scheme with all codes finite",
 };
+
+/// Away from zero, whatever is dropped.
+constexpr formats::RoundingMode kAway = {
+    .name = "away",
+    .stochastic = false,
+    .drop =
+        [](uint64_t bits, int shift, formats::RandomBits) {
+          return (bits + (uint64_t{1} << shift) - 1) >> shift;
+        },
+    .source = "this file"};
+
+/// Every cell is halved.
+constexpr formats::Scaling kHalf = {
+    .name = "half",
+    .reads_history = false,
+    .of_cell =
+        [](const formats::Quantization&, uint32_t, const formats::TensorAmax&) {
+          return formats::Scale{.encode = 0.5F, .decode = 2};
+        },
+    .of_tensor = nullptr,
+    .source = "this file"};
+
+/// Pairs change places.
+constexpr formats::Transform kSwap = {
+    .name = "swap",
+    .length = 2,
+    .random = false,
+    .apply = [](std::span<float> run, uint64_t) { std::swap(run[0], run[1]); },
+    .source = "this file"};
+
+/// What 1.51, 40 and 4 become.
+void QuantizeWithAllOfThem() {
+  const formats::Quantization quantization = {
+      .element = &kE3m4,
+      .scale_rule = formats::ScaleRule::kTe,
+      .scale_format = formats::ScaleFormat::kFp32,
+      .scaling = &kHalf,
+      .rounding = &kAway,
+      .transform = &kSwap};
+  const float values[] = {1.51F, 40, 4};
+  const formats::QuantizedTensor quantized =
+      formats::Quantize({values, 1, 3}, quantization);
+  const Matrix<float> result = formats::Dequantize(quantized, quantization);
+  fmt::print("{}{}: {}\n", formats::QuantizationName(quantization),
+             formats::WrongQuantization(quantization),
+             fmt::join(result.data(), result.data() + result.size(), ", "));
+}
 
 precision::Recipe E3m4Recipe() {
   const formats::Quantization operand = {&kE3m4, formats::ScaleRule::kRceil};
@@ -129,6 +181,7 @@ int main(int argc, char** argv) {
   fmt::print("e3m4: 0.7 is {}, 100 is {}\n",
              formats::RoundToFormat(kE3m4, 0.7F, formats::Overflow::kSaturate),
              formats::RoundToFormat(kE3m4, 100, formats::Overflow::kSaturate));
+  QuantizeWithAllOfThem();
   const gate::Judgement judgement = TrainAndJudge(argv[1]);
   fmt::print("recipes: {}, {}\n", judgement.baseline.recipe,
              judgement.candidate.recipe);

@@ -135,7 +135,7 @@ TEST(TensorProbe, GeneralOperandsObeyTheRulesOfTheirDescriptions) {
   log.tensors = ColumnsOf({}, kEverything, 1, recipe);
   const model::Graph graph = model::GraphOf(testing::ProbedConfig());
   log.provenance.graph = probes::ColumnsOf(
-      graph, precision::ResolvedRecipe(recipe, graph.SiteNames()));
+      graph, precision::ResolvedRecipe(recipe, graph.Sites()));
   const auto wrong = [&] {
     return runlog::UndefinedStatistic(log) + runlog::WrongMoments(log) +
            runlog::WrongShares(log) + runlog::WrongScales(log) +

@@ -309,7 +309,7 @@ TEST(TrainingState, AStateThatDoesNotFitIsRefusedAndTheOldOneStays) {
       const uint64_t before = parameters.Digest();
       try {
         LoadTrainingState(saved, config,
-                          {parameters, adamw, bias.view(), bytes}, mesh);
+                          {parameters, adamw, bias.view(), {}, bytes}, mesh);
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kFormat);
         EXPECT_EQ(parameters.Digest(), before);

@@ -1,0 +1,23 @@
+// Number formats as text and as JSON: what `isoloss formats` prints.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "isoloss/formats/format.h"
+#include "isoloss/report/chart.h"
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::report {
+
+/// A table: name, bits, range, specials, and the source below each.
+std::string RenderFormats(std::span<const formats::Format* const> all,
+                          const TextStyle& style);
+
+/// All of one format: its range in exact decimals, its values on a log axis,
+/// and each binade's spacing and worst relative error with its values.
+std::string RenderFormat(const formats::Format& format, const TextStyle& style);
+
+Json FormatJson(const formats::Format& format);
+
+}  // namespace isoloss::report
