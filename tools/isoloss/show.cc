@@ -217,8 +217,7 @@ Action Declare(CLI::App& app) {
             "Of a dump instead of a log: what quantisation as each of these "
             "would lose, such as e5m2.rceil, e2m1.floor, nvfp4 "
             "(docs/run-log.md)")
-      .SplitAtCommas()
-      .TypeName("FORMAT,...");
+      .SplitAtCommas();
   return [arguments] { return Show(*arguments); };
 }
 
