@@ -5,7 +5,7 @@
 
 #include <fstream>
 
-#include "expect_refused.h"
+#include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
@@ -13,6 +13,7 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ExpectRefused;
 using ::testing::IsEmpty;
 
 class EnsemblePlanTest : public ::testing::Test {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "expect_refused.h"
+#include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
@@ -11,6 +11,7 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::ElementsAre;
+using testing::ExpectRefused;
 
 class KillMatrixPlanTest : public ::testing::Test {
  protected:

@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "isoloss/base/error.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
+#include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
 
@@ -15,6 +15,7 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::Contains;
+using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -31,15 +32,6 @@ class Verifying : public ::testing::Test {
       names.insert(std::filesystem::path(run.file).stem().string());
     }
     return names;
-  }
-  static void ExpectRefused(VerifyPlan plan, const std::string& words) {
-    try {
-      Verify(std::move(plan));
-      ADD_FAILURE() << "it was verified";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    }
   }
 
   testing::TemporaryFolder folder_;
@@ -92,18 +84,18 @@ TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
 TEST_F(Verifying, RefusesBeforeItTrains) {
   VerifyPlan alone = Plan();
   alone.experiment.arms.resize(1);
-  ExpectRefused(alone, "needs a second arm");
+  ExpectRefused([&] { Verify(alone); }, "needs a second arm");
 
   VerifyPlan other = Plan();
   compare::Run approved;
   approved.log.provenance.arm = "fp4";
   other.approved = {approved};
-  ExpectRefused(other, "Give approved logs of one of them");
+  ExpectRefused([&] { Verify(other); }, "Give approved logs of one of them");
   EXPECT_FALSE(std::filesystem::exists(out_));
 
   std::filesystem::create_directories(out_);
   std::ofstream(out_ / "verdict.json") << "my notes";
-  ExpectRefused(Plan(), "verdict");
+  ExpectRefused([&] { Verify(Plan()); }, "verdict");
   EXPECT_FALSE(std::filesystem::exists(out_ / "bf16-seed1.h5"));
 }
 
