@@ -10,6 +10,7 @@
 #include "isoloss/base/text_file.h"
 #include "judged_runs.h"
 #include "sample_evidence.h"
+#include "support/expect_refused.h"
 
 namespace isoloss::gate {
 namespace {
@@ -57,24 +58,66 @@ constexpr Level LevelThat(void (*run)(const Evidence&, Judgement&)) {
           .run = run};
 }
 
-Judgement ClimbWith(const Level& level) {
+Judgement ClimbWith(const std::vector<const Level*>& own,
+                    const Policy& policy = {}) {
   std::vector<const Level*> levels(Ladder().begin(), Ladder().end());
-  levels.push_back(&level);
+  levels.insert(levels.end(), own.begin(), own.end());
   const Runs runs = HealthyRuns();
   const compare::Pairing pairing =
       compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
                           compare::RunsOfArm(runs, "mxfp8"));
-  return Judge(Evidence{.pairing = &pairing}, Policy{}, {.levels = levels});
+  return Judge(Evidence{.pairing = &pairing}, policy, {.levels = levels});
 }
 
 TEST(Ladder, ALevelOfAnotherProgramIsClimbedAndNamesItsChecks) {
-  const Judgement passed = ClimbWith(LevelThat(&FindNothing));
-  const Judgement failed = ClimbWith(LevelThat(&FindFault));
+  const Level finds_nothing = LevelThat(&FindNothing);
+  const Level finds_fault = LevelThat(&FindFault);
+
+  const Judgement passed = ClimbWith({&finds_nothing});
+  const Judgement failed = ClimbWith({&finds_fault});
 
   EXPECT_EQ(passed.outcome, Outcome::kPass);
   EXPECT_EQ(LevelOf(passed, "mine"), Outcome::kPass);
   EXPECT_EQ(failed.outcome, Outcome::kFail);
   EXPECT_EQ(failed.checks.back().level, "mine");
+}
+
+TEST(Ladder, ALevelOfAnotherProgramDecidesIfThePolicyListsIt) {
+  const Level level = LevelThat(&FindNothing);
+  Policy policy;
+  policy.levels = {"mine"};
+
+  const Judgement judgement = ClimbWith({&level}, policy);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "mine"), Outcome::kPass);
+  EXPECT_EQ(LevelOf(judgement, "L5"), std::nullopt);
+}
+
+TEST(Ladder, LevelsWithOneNameOrIdAreRefused) {
+  const auto expect = [](const std::vector<const Level*>& own,
+                         const std::string& words) {
+    testing::ExpectRefused([&] { ClimbWith(own); }, words);
+  };
+  const Level mine = LevelThat(&FindNothing);
+  Level of_registered_name = mine;
+  of_registered_name.name = "L3";
+  Level of_registered_id = mine;
+  of_registered_id.id = LevelId::l0_integrity;
+  Level of_one_name = mine;
+  of_one_name.id = LevelId{129};
+  Level of_one_id = mine;
+  of_one_id.name = "other";
+
+  expect({&of_registered_name}, "the name `L3`");
+  expect({&of_registered_id}, "the id 0");
+  expect({&mine, &of_one_name}, "the name `mine`");
+  expect({&mine, &of_one_id}, "the id 128");
+  expect({&mine, &mine}, "the name `mine`");
+}
+
+TEST(LadderDeathTest, AnIdThatNoRegisteredLevelHasNamesNone) {
+  EXPECT_DEATH(LevelName(LevelId::kFirstOther), "assertion");
 }
 
 TEST(Ladder, AListOfLevelsThatAreNotClimbedIsInconclusive) {

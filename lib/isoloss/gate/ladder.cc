@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/base/error.h"
+
 namespace isoloss::gate {
 
 #define ISOLOSS_LEVEL(name) extern const Level kLevel_##name;
@@ -164,6 +166,25 @@ std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
   return OutcomeOf(level.name, judgement);
 }
 
+/// By its name a level's checks are told from others', by its id what it may
+/// settle.
+void RefuseTaken(Levels levels) {
+  for (const Level* level : levels) {
+    const auto alike = [&](const Level* other) {
+      return other->id == level->id || other->name == level->name;
+    };
+    const bool registered = std::ranges::any_of(
+        kLadder, [&](auto* other) { return other != level && alike(other); });
+    if (!registered && std::ranges::count_if(levels, alike) == 1) continue;
+    ThrowError(ErrorKind::kConfig,
+               "RunLadder: another level has the name `{}` or the id {}, but "
+               "each level needs its own. Give a program's levels ids from "
+               "{} on, and names that no other level has.",
+               level->name, static_cast<int>(level->id),
+               static_cast<int>(kFirstOther));
+  }
+}
+
 void Climb(const Evidence& evidence, const LadderOptions& options,
            Judgement& judgement) {
   for (const Level* level : options.levels) {
@@ -191,6 +212,7 @@ void Climb(const Evidence& evidence, const LadderOptions& options,
 Levels Ladder() { return kLadder; }
 
 std::string_view LevelName(LevelId id) {
+  ISOLOSS_ASSERT(static_cast<size_t>(id) < std::size(kLadder));
   return kLadder[static_cast<size_t>(id)]->name;
 }
 
@@ -211,6 +233,7 @@ bool CanDecide(const Level& level, compare::Question question) {
 
 void RunLadder(const Evidence& evidence, Judgement& judgement,
                const LadderOptions& options) {
+  RefuseTaken(options.levels);
   Climb(evidence, options, judgement);
   if (Severest(judgement.checks) < Outcome::kFail) {
     Decide(evidence, options.levels, judgement);

@@ -15,7 +15,8 @@ struct LadderOptions {
   /// Climb on after a failure, so that Judgement::levels says what each level
   /// finds on its own (the kill matrix). The outcome is the same.
   bool climb_all = false;
-  /// What is climbed, in this order: Ladder(), or a program's own.
+  /// What is climbed, in this order: Ladder(), or a program's own. No two may
+  /// share a name or an id, with registered ones neither.
   Levels levels = Ladder();
 };
 
@@ -30,6 +31,7 @@ struct LadderOptions {
 ///   L5 passes,
 /// and nothing failed; else the checks name what evidence is missing. A level
 /// made unnecessary by this rule is shown, but does not gate.
+/// Errors   ConfigError if two levels share a name or an id.
 void RunLadder(const Evidence& evidence, Judgement& judgement,
                const LadderOptions& options = {});
 

@@ -13,6 +13,7 @@ struct Evidence;
 struct Judgement;
 
 /// The levels of levels.def. Other programs number their own from kFirstOther.
+/// A policy file can't name those: such a program sets Policy::levels itself.
 enum class LevelId : uint8_t {
 #define ISOLOSS_LEVEL(name) name,
 #include "isoloss/gate/levels.def"
@@ -23,7 +24,8 @@ enum class LevelId : uint8_t {
 /// What a level reads, which says when it can be left out.
 enum class Needs {
   kRuns,       ///< any runs: it always runs
-  kSoundRuns,  ///< left out if L0 found the runs broken, or all bits are equal
+  kSoundRuns,  ///< left out if L0 found the runs broken; of a regression also
+               ///< if all bits are equal
   kProbes,     ///< looks at the program itself, even if all bits are equal
 };
 
@@ -55,7 +57,7 @@ struct Level {
 /// All of levels.def.
 std::span<const Level* const> Ladder();
 
-/// Of a level of levels.def.
+/// Of a level of levels.def; aborts for any other.
 std::string_view LevelName(LevelId id);
 
 /// Can a pass of this level answer the question?
