@@ -25,7 +25,7 @@ install(FILES golden/power.json golden/suite_gate.toml
 install(FILES LICENSE DESTINATION share/doc/isoloss RENAME copyright COMPONENT program)
 
 set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_CONTACT "The isoloss project <isoloss@localhost>")
+set(CPACK_PACKAGE_CONTACT "isoloss maintainers <maintainers@isoloss.invalid>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_DEB_COMPONENT_INSTALL ON)

@@ -73,7 +73,8 @@ TEST(Document, RefusesWhatTheParserWouldDescendInto) {
   for (int i = 0; i < 300; ++i) nested += "{a" + Dots(kMaxKeyParts - 1) + " = ";
   EXPECT_NE(ErrorOf("x = " + nested + "1"), "");
   EXPECT_THAT(ErrorOf(std::string(kMaxTomlBytes + 1, '#')),
-              HasSubstr("more than 4 MiB"));
+              HasSubstr("more than 4 MiB, but that of a TOML file has at most "
+                        "4 MiB"));
 }
 
 TEST(Document, TakesAsDeepATreeAsItsTwoLimitsAllow) {

@@ -84,8 +84,10 @@ toml::table Parse(std::string_view text, std::string_view file,
                place.column, what, remedy);
   };
   if (text.size() > kMaxTomlBytes) {
-    fail("The text has more than 4 MiB, but that of a TOML file has less",
-         {1, 1});
+    fail(
+        "The text has more than 4 MiB, but that of a TOML file has at most 4 "
+        "MiB",
+        {1, 1});
   }
   const toml::source_index deep = KeyScanner(text).DeepLine();
   if (deep > 0) fail("A key has more than 16 parts between dots", {deep, 1});

@@ -269,8 +269,7 @@ class Walk {
     }
   }
 
-  // The residual stream
-  // --------------------------------------------------------
+  // ---- the residual stream
 
   /// Before layer n.
   static std::string Stream(size_t n) {
@@ -286,8 +285,7 @@ class Walk {
             layer + ".attention_norm_weight"};
   }
 
-  // Layers
-  // ---------------------------------------------------------------------
+  // ---- layers
 
   bool IsLowRank() const { return c_.q_lora_rank > 0; }
   bool HasShared() const { return c_.num_shared_experts > 0; }
