@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <span>
 #include <string_view>
 
@@ -111,6 +113,26 @@ TEST_F(LoggedLearnerTest, HooksChooseTheExperts) {
     EXPECT_EQ(rows.moe.expert_ids[i], 3);
     EXPECT_EQ(rows.moe.expert_ids[i + 1], 2);
   }
+}
+
+TEST_F(LoggedLearnerTest, AGradientThatIsNotFiniteEndsTheRunWithItsWeights) {
+  RunHooks hooks;
+  hooks.before_update = [](int64_t step, model::ParameterSet& gradients) {
+    if (step == 2) {
+      gradients.parameters().front().values.data()[0] =
+          std::numeric_limits<float>::infinity();
+    }
+  };
+  LoggedLearner learner = Make(0, 1, hooks);
+  runlog::RunLog rows;
+  ASSERT_TRUE(learner.Step(1, rows));
+  const uint64_t before = learner.WeightsDigest();
+
+  EXPECT_FALSE(learner.Step(2, rows)) << "does it go on?";
+
+  EXPECT_TRUE(std::isfinite(rows.steps.loss_nats.back()));
+  EXPECT_FALSE(std::isfinite(rows.steps.grad_norm.back()));
+  EXPECT_EQ(learner.WeightsDigest(), before);
 }
 
 }  // namespace
