@@ -10,7 +10,7 @@ from terminal import on_terminal
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
-            "watch", "export", "formats", "golden", "ensemble", "mutants")
+            "watch", "export", "formats", "recipes", "golden", "ensemble", "mutants")
 
 # No value of any option is longer in a message.
 LONGEST = 300

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/train/presets.h"
 #include "train/experiment_text.h"
@@ -287,12 +288,12 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
   EXPECT_EQ(
       ErrorOfAppended("[trian]\nsteps = 5\n"),
       "experiment.toml:14:2: unknown key `trian`. Known keys: name, model, "
-      "data, train, parallel, routing, arms, log, gate. Did you mean "
-      "`train`?");
+      "data, train, parallel, routing, recipes, arms, log, gate. Did you "
+      "mean `train`?");
   EXPECT_EQ(
       ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
       "experiment.toml:16:1: unknown key `arms.b.includes`. Known keys of "
-      "arms.b: recipe, include, exclude, exchange, payload, "
+      "arms.b: sites, recipe, include, exclude, exchange, payload, "
       "gradient_payload, weight_site, combine_order, expert_padding. Did "
       "you mean `include`?");
   // Keys of another source are unknown too.
@@ -339,12 +340,14 @@ TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
       "experiment.toml:15:9: `train.seeds` holds -1, but must be a list of "
       "one or more distinct integers from 0. Write for example [1, 2, 3, "
       "4].");
-  EXPECT_EQ(
-      ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
-      "experiment.toml:15:10: `arms.b.recipe` is \"mxfp8_rcei\", but must "
-      "be one of bf16, fp32, mxfp8_rceil, mxfp8_rceil_wgrad_with_hp, "
-      "mxfp8_floor, mxfp8_e5m2_grads, mxfp4_floor. Did you mean "
-      "`mxfp8_rceil`?");
+  std::string recipes;
+  for (const precision::Recipe* recipe : precision::AllRecipes()) {
+    recipes += (recipes.empty() ? "" : ", ") + recipe->name;
+  }
+  EXPECT_EQ(ErrorOfAppended("[arms.b]\nrecipe = \"mxfp8_rcei\"\n"),
+            "experiment.toml:15:10: `arms.b.recipe` is \"mxfp8_rcei\", but "
+            "must be one of " +
+                recipes + ". Did you mean `mxfp8_rceil`?");
   EXPECT_EQ(
       ErrorOfAppended("[log]\neval_every = 0\n"),
       "experiment.toml:15:14: `log.eval_every` is 0, but must be an integer "
@@ -377,8 +380,8 @@ TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
             "from 1 to 10000000. Correct it or leave it out for 300.");
   EXPECT_EQ(ErrorOf(kText, {"trian.steps=5"}),
             "--set trian.steps=5: unknown key `trian`. Known keys: name, "
-            "model, data, train, parallel, routing, arms, log, gate. Did you "
-            "mean `train`?");
+            "model, data, train, parallel, routing, recipes, arms, log, gate. "
+            "Did you mean `train`?");
   EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
             "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
             "but must be one of dsv3-nano, dsv3-small, torchtitan-debug, "

@@ -85,10 +85,10 @@ ScalarScale E4m3Scale(const Quantization& quantization, float amax) {
   return {std::fmin(1.0f / decode, kFloatMax), decode};
 }
 
-/// Clears the mantissa, as TransformerEngine does: a subnormal number has
-/// nothing else.
+/// Clears the mantissa, as TransformerEngine does, but leaves a number whose
+/// reciprocal is finite.
 float PowerBelow(float value) {
-  return value < 0x1p-126f ? 0.0f : std::ldexp(1.0f, std::ilogb(value));
+  return value < 0x1p-126f ? 0x1p-127f : std::ldexp(1.0f, std::ilogb(value));
 }
 
 /// FP32, or a power of two in it.
