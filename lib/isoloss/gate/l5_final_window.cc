@@ -50,11 +50,13 @@ std::string SeedsNeeded(const stats::Summary& differences,
                      policy.power, HowToAdd(needed, differences.count));
 }
 
+bool HasInterval(const stats::EquivalenceResult& result) {
+  return std::isfinite(result.lower) && std::isfinite(result.upper);
+}
+
 std::string IntervalText(const stats::EquivalenceResult& result,
                          const Policy& policy) {
-  if (!std::isfinite(result.lower) || !std::isfinite(result.upper)) {
-    return "no interval";
-  }
+  if (!HasInterval(result)) return "no interval";
   return fmt::format("{:g} % interval [{:+.3f} %, {:+.3f} %]",
                      100 * (1 - 2 * policy.alpha), result.lower, result.upper);
 }
@@ -179,6 +181,10 @@ Check TestDifferences(std::string name, std::string quantity,
               .evidence = fmt::format(
                   "{}, {} seed pair{}, {}", IntervalText(result, policy),
                   summary.count, summary.count == 1 ? "" : "s", scope)};
+  if (HasInterval(result)) {
+    check.lower = result.lower;
+    check.upper = result.upper;
+  }
   if (borrowed) {
     check.evidence +=
         fmt::format(", spread {:.4f} % of {} pairs of {}", spread->sd_percent,

@@ -38,6 +38,9 @@ struct Check {
   std::optional<double> value{};  ///< empty where nothing is measured
   std::string relation{};         ///< e.g. "within +-"
   std::optional<double> limit{};
+  /// Ends of the interval that the decision rests on; empty if there is none.
+  std::optional<double> lower{};
+  std::optional<double> upper{};
   std::string unit{};
   std::string evidence{};
   /// Everything found; the first of the severest is the quantity.

@@ -97,6 +97,8 @@ Json CheckJson(const gate::Check& check) {
   PutNumber(json, "value", check.value);
   json["relation"] = check.relation;
   PutNumber(json, "limit", check.limit);
+  PutNumber(json, "lower", check.lower);
+  PutNumber(json, "upper", check.upper);
   json["unit"] = check.unit;
   json["evidence"] = check.evidence;
   json["findings"] = check.findings;
