@@ -60,6 +60,12 @@ checkpoint_minutes = 0
 recipe = "mxfp8_rceil"
 [arms.bf16]
 recipe = "bf16"
+[arms.mxfp4_rht_sr]
+recipe = "mxfp4_rht_sr"
+[arms.te_fp8_delayed]
+recipe = "te_fp8_delayed"
+[arms.te_nvfp4]
+recipe = "te_nvfp4"
 )";
 
 runlog::RunLog ExecuteHere(const Experiment& experiment,

@@ -168,6 +168,33 @@ INSTANTIATE_TEST_SUITE_P(
         Handover{"processes_again", {Processes(2), Processes(2)}}),
     [](const auto& handover) { return handover.param.label; });
 
+/// Recipes with random bits, random signs or a history of magnitudes.
+class RecipeWithStateTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RecipeWithStateTest, GoesOnToTheSameBitsInOtherWays) {
+  const TemporaryFolder folder;
+  Execution execution{
+      .folder = folder.path(), .manner = Ranks(1), .arm = GetParam()};
+  execution.stop_after = 2;
+  Execute(execution);
+  execution.resume = true;
+  execution.manner = Ranks(16, "shuffled");
+  execution.stop_after = 5;
+  Execute(execution);
+  execution.manner = Processes(2);
+  execution.stop_after = kSteps;
+
+  const runlog::RunLog log = Execute(execution);
+
+  ExpectSame(log, Uninterrupted({.workers = 3, .ranks = 4}, GetParam()),
+             folder.path(), /*exchange=*/false);
+}
+
+INSTANTIATE_TEST_SUITE_P(Recipes, RecipeWithStateTest,
+                         ::testing::Values("mxfp4_rht_sr", "te_fp8_delayed",
+                                           "te_nvfp4"),
+                         [](const auto& test) { return test.param; });
+
 TEST(Resume, TellsWhereTheTrafficOfOneMeshEnds) {
   const TemporaryFolder folder;
   StopAfter(4, folder.path());
