@@ -194,23 +194,6 @@ TEST(OwnRecipes, AreFoundWithUnroundedWeightGradients) {
   });
 }
 
-TEST(OwnRecipes, AreFoundWithALateHistory) {
-  // The model takes the first step for one that nothing came before.
-  FirstStep step(TrialOf(Delayed()), Delayed().name);
-  ASSERT_EQ(step.Others(), 0);
-  const OperandHistories histories = {
-      {{"layers.0.attention.wo/fprop/left", 0}, 3.0f}};
-
-  step.Expect(histories);
-
-  ReportSink sink;
-  step.Check(sink);
-  // It is announced wrongly, and the product has other values.
-  EXPECT_EQ(sink.comparisons().at("layers.0.attention.wo_activation").other(),
-            1);
-  EXPECT_GT(sink.comparisons().at("layers.0.attention.wo_output").other(), 10);
-}
-
 TEST(OwnRecipes, AreNotBelievedInTheirStates) {
   FirstStep step(TrialOf(Fp4()), Fp4().name);
   RecordedTensor& tensor =

@@ -106,10 +106,6 @@ class FirstStep {
 
   StepRecord& record() { return record_; }
   const StepOutcome& outcome() const { return outcome_; }
-  /// What delayed scaling must look back to; must outlive the checks.
-  void Expect(const OperandHistories& histories) {
-    outcome_.histories = &histories;
-  }
 
   void Check(ReportSink& sink) {
     outcome_.expert_bias = bias_.view();
