@@ -9,13 +9,17 @@
 namespace isoloss::oracle {
 namespace {
 
-/// Widths and sequences longer than the largest tile, and no multiple of it.
+/// Tiles of 128 need longer rows and columns than blocks do, none a multiple.
 train::Experiment TrialOf(const precision::Recipe& recipe) {
-  train::Experiment experiment = Trial(
-      {"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
-       "model.dense_hidden_dim=144", "model.moe_hidden_dim=32",
-       "model.num_experts=4", "model.qk_nope_head_dim=8", "model.v_head_dim=8",
-       "data.sequence_length=133", "train.sequences_per_batch=1"});
+  const bool has_tiles = recipe.fprop.accumulation.interval == 128;
+  const std::string hidden = has_tiles ? "136" : "40";
+  const std::string length = has_tiles ? "133" : "37";
+  train::Experiment experiment =
+      Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
+             "model.moe_hidden_dim=24", "model.num_experts=4",
+             "model.qk_nope_head_dim=8", "model.v_head_dim=8",
+             "model.dense_hidden_dim=" + hidden,
+             "data.sequence_length=" + length, "train.sequences_per_batch=2"});
   experiment.arms.resize(1);
   experiment.arms[0].name = recipe.name;
   experiment.arms[0].Use(recipe);

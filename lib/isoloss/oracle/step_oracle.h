@@ -52,6 +52,9 @@ class StepOracle {
   void Check(const StepRecord& record, const corpus::Batch& batch,
              const StepOutcome& outcome, ThreadTeam& team, ReportSink& sink);
 
+  /// What delayed scaling must look back to in the next step.
+  const OperandHistories& histories() const { return amax_.histories(); }
+
  private:
   bool HasAllTensors(const StepInputs& inputs, ReportSink& sink) const;
   std::vector<CheckPart> Parts(const StepInputs& inputs,
