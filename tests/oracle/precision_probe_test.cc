@@ -10,7 +10,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
-#include "isoloss/oracle/probe_log_builder.h"
 #include "oracle/recorded_run.h"
 
 namespace isoloss::oracle {
@@ -112,20 +111,6 @@ TEST(CompareTensors, CountsNothingOfWhatIsNotMx) {
   tensor.columnwise.cell = {1, 16};
   EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).saturated));
   EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).underflows));
-}
-
-TEST(ProbeLogBuilder, RemembersWhatNobodyChecked) {
-  ProbeLogBuilder builder;
-  builder.BeginCase("plain");
-  ReportSink sink;
-  builder.Add(1, sink);
-  EXPECT_TRUE(builder.all_checked());
-
-  sink.AddUnchecked("norm_output");
-  builder.Add(2, sink);
-  builder.Add(3, ReportSink());
-
-  EXPECT_FALSE(builder.all_checked());
 }
 
 TEST(CompareTensors, CountsSaturationAndUnderflowOfTheCandidate) {

@@ -271,24 +271,29 @@ TEST(Probe, DoesNotBelieveTheRegistry) {
 }
 
 TEST(Probe, KnowsEveryRegisteredRecipe) {
-  const auto same = [](const std::optional<formats::Quantization>& a,
-                       const std::optional<formats::Quantization>& b) {
-    if (!a || !b) return a.has_value() == b.has_value();
-    return a->element == b->element && a->scale_rule == b->scale_rule &&
-           a->non_finite == b->non_finite;
-  };
   for (const precision::Recipe* registered : precision::AllRecipes()) {
-    // What is not listed would come out spoilt.
-    precision::Recipe spoilt = *registered;
-    spoilt.fprop.left = {.element = &formats::FormatByName("e3m2")};
-    const precision::Recipe known = AsKnown(spoilt);
+    SCOPED_TRACE(registered->name);
+    EXPECT_TRUE(AsKnown(*registered).SameContent(*registered));
+
+    // What is not listed, or not wholly, would come out spoilt.
+    precision::Recipe spoilt = precision::RecipeByName("mxfp8_e5m2_grads");
     for (const precision::GemmRole role : precision::kGemmRoles) {
-      EXPECT_TRUE(same(known.For(role).left, registered->For(role).left))
-          << registered->name;
-      EXPECT_TRUE(same(known.For(role).right, registered->For(role).right))
-          << registered->name;
+      spoilt.For(role).accumulation = {.interval = 7,
+                                       .outer = kernels::Rounding::kBf16};
     }
-    EXPECT_EQ(known.activation, registered->activation) << registered->name;
+    spoilt.wgrad.left_again = true;
+    spoilt.activation = spoilt.weight_gradients = kernels::Rounding::kBf16;
+    if (registered->activation == kernels::Rounding::kBf16) {
+      spoilt.activation = kernels::Rounding::kFp32;
+    }
+    spoilt.first_layers = spoilt.last_layers = 3;
+    spoilt.width_multiple = 16;
+    spoilt.overrides = {{{"wq"}, spoilt}};
+    spoilt.name = registered->name;
+    spoilt.include = registered->include;
+    spoilt.exclude = registered->exclude;
+
+    EXPECT_TRUE(AsKnown(spoilt).SameContent(*registered));
   }
 }
 

@@ -84,9 +84,10 @@ inline const train::Arm& ArmOf(const train::Experiment& experiment,
 /// The first step of an arm, recorded, and the oracle's verdict on it.
 class FirstStep {
  public:
-  /// `engine` computes the products; empty: the model's own.
+  /// `engine` computes the products; empty: the model's own. The arm `trained`
+  /// runs in place of the one that is checked; empty: the same.
   FirstStep(const train::Experiment& experiment, const std::string& arm,
-            model::GemmEngine engine = {})
+            model::GemmEngine engine = {}, const std::string& trained = "")
       : engine_(std::move(engine)),
         experiment_(experiment),
         arm_(ArmOf(experiment_, arm)),
@@ -101,15 +102,13 @@ class FirstStep {
     experiment_.log.statistics_first = 0;
     experiment_.log.digests_first = 0;
     const auto hooks = Hooks();
-    log_ = train::TrainRun(experiment_, arm_, 1, corpus, team_, hooks);
+    const train::Arm& runs =
+        trained.empty() ? arm_ : ArmOf(experiment_, trained);
+    log_ = train::TrainRun(experiment_, runs, 1, corpus, team_, hooks);
   }
 
   StepRecord& record() { return record_; }
   const StepOutcome& outcome() const { return outcome_; }
-  /// What delayed scaling must look back to; must outlive the checks.
-  void Expect(const OperandHistories& histories) {
-    outcome_.histories = &histories;
-  }
 
   void Check(ReportSink& sink) {
     outcome_.expert_bias = bias_.view();

@@ -85,7 +85,7 @@ void AmaxHistory::Note(std::string_view site, SiteTensor tensor, size_t group,
 std::optional<float> AmaxHistory::Of(std::string_view site, SiteTensor tensor,
                                      size_t group, int length) const {
   const Entry* entry = Find(site, tensor);
-  if (entry == nullptr || steps_ == 0) return std::nullopt;
+  if (entry == nullptr || steps_ == 0 || length == 0) return std::nullopt;
   const size_t kept = std::min(steps_, static_cast<size_t>(length));
   float largest = 0;
   for (size_t back = 1; back <= kept; ++back) {

@@ -30,7 +30,8 @@ class AmaxHistory {
   /// alone. `group`: in the whole model.
   void Note(std::string_view site, SiteTensor tensor, size_t group,
             MatrixView<const float> values);
-  /// The largest of up to `length` steps before; none before the first step.
+  /// The largest of up to `length` steps before; none before the first step or
+  /// of no steps.
   std::optional<float> Of(std::string_view site, SiteTensor tensor,
                           size_t group, int length) const;
 

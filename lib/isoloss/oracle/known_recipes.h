@@ -5,10 +5,10 @@
 
 namespace isoloss::oracle {
 
-/// `registered` with the formats that its name stands for
-/// (docs/background/recipes.md), whatever the registry says of them; patterns
-/// stay, an arm may have its own. All of them sum in FP32 chains and quantise
-/// once.
+/// `registered` with the content that its name stands for
+/// (docs/background/recipes.md), whatever the registry says of it; patterns of
+/// sites stay, an arm may have its own. So a run of that name whose content is
+/// another one has values that the oracle does not expect.
 /// A recipe that is not listed here is taken as it is given, all of it: then a
 /// wrong format in its definition is no bug that the oracle can see.
 precision::Recipe AsKnown(const precision::Recipe& registered);

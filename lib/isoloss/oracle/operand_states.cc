@@ -38,9 +38,8 @@ formats::TensorState ExpectedState(const StepInputs& inputs,
       .seed = inputs.seed,
       .stream = number("quantize/" + place.Name()),
       .transform_key = number("transform/" + ProductOf(place))};
-  if (inputs.histories == nullptr) return state;
-  const auto history = inputs.histories->find({place.Name(), group});
-  if (history != inputs.histories->end()) state.history = history->second;
+  const auto history = inputs.histories.find({place.Name(), group});
+  if (history != inputs.histories.end()) state.history = history->second;
   return state;
 }
 

@@ -53,9 +53,7 @@ struct ProbeOptions {
 };
 
 /// The oracle's rows of all cases and steps, and what the reference shows. The
-/// log is complete if no case was ended by its numbers or before its last step,
-/// and nothing was left unchecked: what is logged of blocks, of operands that
-/// are not MX.
+/// log is complete if no case was ended by its numbers or before its last step.
 /// One process holds all ranks: what others compute counts as not announced.
 /// Errors   ConfigError for an unknown case, no steps, or if `corpus` or an arm
 ///          do not fit the experiment; as ProbePrecision.

@@ -25,15 +25,12 @@ class ProbeLogBuilder {
   void EndCase(const runlog::RunLog& run);
 
   runlog::ProbeLog& log() { return log_; }
-  /// Was everything checked that was added?
-  bool all_checked() const { return all_checked_; }
 
  private:
   int64_t Case() const { return static_cast<int64_t>(log_.cases.size()) - 1; }
   int64_t Place(const std::string& tensor);
 
   runlog::ProbeLog log_;
-  bool all_checked_ = true;
   std::map<std::string, int64_t> places_;
 };
 

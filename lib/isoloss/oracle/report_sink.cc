@@ -13,11 +13,6 @@ void ReportSink::AddRouting(const runlog::OracleRoutingRow& row) {
   routing_.push_back(row);
 }
 
-void ReportSink::AddUnchecked(const std::string& tensor) {
-  const std::lock_guard lock(mutex_);
-  unchecked_.push_back(tensor);
-}
-
 bool ReportSink::Has(const std::string& tensor) const {
   const std::lock_guard lock(mutex_);
   return comparisons_.contains(tensor);

@@ -21,9 +21,6 @@ class ReportSink {
   /// Of a router; case and step are the caller's.
   void AddRouting(const runlog::OracleRoutingRow& row);
 
-  /// Something of a tensor that no check has a statement on.
-  void AddUnchecked(const std::string& tensor);
-
   bool Has(const std::string& tensor) const;
   /// Not while checks still run.
   const std::map<std::string, Comparison>& comparisons() const {
@@ -32,14 +29,11 @@ class ReportSink {
   const std::vector<runlog::OracleRoutingRow>& routing() const {
     return routing_;
   }
-  /// What was not checked makes no verdict better.
-  const std::vector<std::string>& unchecked() const { return unchecked_; }
 
  private:
   mutable std::mutex mutex_;
   std::map<std::string, Comparison> comparisons_;
   std::vector<runlog::OracleRoutingRow> routing_;
-  std::vector<std::string> unchecked_;
 };
 
 }  // namespace isoloss::oracle

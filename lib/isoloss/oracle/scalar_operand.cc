@@ -29,20 +29,6 @@ size_t RunOf(const Quantization* quantization) {
              : 1;
 }
 
-/// Stream of the tensor with that number: a value of the operand's stream.
-formats::TensorState StateOf(formats::TensorState shared, size_t number) {
-  shared.stream = CounterRng(shared.seed, shared.stream).Bits(number);
-  return shared;
-}
-
-Matrix<float> Turned(MatrixView<const float> values) {
-  Matrix<float> result(values.cols(), values.rows());
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
-  }
-  return result;
-}
-
 /// The stored values after the quantisation along their rows.
 Matrix<float> After(const ScalarOperand& operand,
                     std::span<const size_t> ends) {
@@ -51,7 +37,8 @@ Matrix<float> After(const ScalarOperand& operand,
   for (size_t number = 0; number < ends.size(); ++number) {
     const Matrix<float> part = ScalarDequantize(
         ScalarQuantize(operand.values.Rows(begin, ends[number] - begin),
-                       *operand.before, StateOf(operand.state_before, number)),
+                       *operand.before,
+                       StateOfTensor(operand.state_before, number)),
         result.cols());
     if (part.size() > 0) {
       std::copy_n(part.data(), part.size(), result.Row(begin));
@@ -112,6 +99,19 @@ void Write(const ScalarTensor& tensor, const Quantization& quantization,
 }
 
 }  // namespace
+
+formats::TensorState StateOfTensor(formats::TensorState shared, size_t number) {
+  shared.stream = CounterRng(shared.seed, shared.stream).Bits(number);
+  return shared;
+}
+
+Matrix<float> Turned(MatrixView<const float> values) {
+  Matrix<float> result(values.cols(), values.rows());
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
+  }
+  return result;
+}
 
 ScalarPieces PiecesOf(const Quantization* a, const Quantization* b,
                       size_t interval, std::span<const size_t> ends,
@@ -189,7 +189,8 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
       part = turned.view();
     }
     if (quantization != nullptr) {
-      Write(ScalarQuantize(part, *quantization, StateOf(operand.state, number)),
+      Write(ScalarQuantize(part, *quantization,
+                           StateOfTensor(operand.state, number)),
             *quantization, pieces, row, step, side);
       continue;
     }

@@ -28,6 +28,13 @@ struct ScalarOperand {
   formats::TensorState state_before = {};
 };
 
+/// State of the operand's tensor of that number, whose stream is a value of the
+/// one that the operand's tensors share.
+formats::TensorState StateOfTensor(formats::TensorState shared, size_t number);
+
+/// Columns become rows.
+Matrix<float> Turned(MatrixView<const float> values);
+
 /// How the steps of a product are cut.
 struct ScalarPieces {
   struct Piece {

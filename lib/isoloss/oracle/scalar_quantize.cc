@@ -157,9 +157,9 @@ bool NeedsState(const Quantization& quantization) {
 ScalarTensor ScalarQuantize(MatrixView<const float> values,
                             const Quantization& quantization,
                             const formats::TensorState& state) {
-  const Matrix<float> x =
-      Transformed(values, quantization, state.transform_key);
   ScalarTensor tensor;
+  tensor.elements = Transformed(values, quantization, state.transform_key);
+  const Matrix<float>& x = tensor.elements;
   tensor.cell_rows = Extent(quantization.cell.rows, x.rows());
   tensor.cell_cols = Extent(quantization.cell.cols, x.cols());
   TensorMagnitudes magnitudes = {0.0f, state.history};

@@ -14,8 +14,9 @@ namespace isoloss::oracle {
 
 /// A quantised tensor; columns are the contraction axis.
 struct ScalarTensor {
+  Matrix<float> elements;  ///< what was cast: after a transform
   /// What codes stand for under a scale of 1, [rows, cols]; cols are whole runs
-  /// of a transform.
+  /// of a transform, as those of elements.
   Matrix<float> codes;
   std::vector<ScalarScale> scales;  ///< of the cells, row by row
   size_t cell_rows = 1;

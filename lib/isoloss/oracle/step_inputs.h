@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
@@ -18,6 +20,10 @@
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::oracle {
+
+/// Largest magnitudes of the steps that delayed scaling looks back to, by the
+/// operand's "<site>/<product>/<side>" and its group.
+using OperandHistories = std::map<std::pair<std::string, size_t>, float>;
 
 /// One step of one arm.
 struct StepInputs {
@@ -35,8 +41,8 @@ struct StepInputs {
   /// What random bits are drawn from.
   uint64_t seed = 0;
   uint64_t step = 0;
-  /// An operand that has none in it, or null: no step came before.
-  const OperandHistories* histories = nullptr;
+  /// An operand that is not among them looks back to nothing.
+  const OperandHistories& histories;
 
   size_t tokens() const { return batch.tokens.size(); }
   MatrixView<const float> Values(const std::string& name) const {

@@ -89,7 +89,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
                              .loss = outcome.row.loss_nats,
                              .seed = seed_,
                              .step = static_cast<uint64_t>(outcome.row.step),
-                             .histories = outcome.histories};
+                             .histories = amax_.histories()};
   CheckFormats(sink);
   // Without all of them no check knows what it reads.
   if (!HasAllTensors(inputs, sink)) return;
@@ -97,6 +97,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
   update_.Check(record, outcome, activations_, team, sink);
   if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
   RequireAllChecked(inputs, sink);
+  amax_.EndStep(inputs);
 }
 
 bool StepOracle::HasAllTensors(const StepInputs& inputs,

@@ -15,6 +15,7 @@
 #include "isoloss/corpus/batches.h"
 #include "isoloss/expert_parallel/mesh.h"
 #include "isoloss/model/parameters.h"
+#include "isoloss/oracle/amax_oracle.h"
 #include "isoloss/oracle/report_sink.h"
 #include "isoloss/oracle/router_check.h"
 #include "isoloss/oracle/step_inputs.h"
@@ -44,9 +45,15 @@ class StepOracle {
   /// process. A tensor that the model must have and that was not announced, or
   /// has another extent, and one that no check knows, are `other`; so is a
   /// tensor that was announced twice.
-  /// Errors   FormatError if `outcome` is of another step than the next.
+  /// Errors   FormatError if `outcome` is of another step than the next:
+  /// moments
+  ///          and the magnitudes that delayed scaling looks back to are known
+  ///          from the first step on only.
   void Check(const StepRecord& record, const corpus::Batch& batch,
              const StepOutcome& outcome, ThreadTeam& team, ReportSink& sink);
+
+  /// What delayed scaling must look back to in the next step.
+  const OperandHistories& histories() const { return amax_.histories(); }
 
  private:
   bool HasAllTensors(const StepInputs& inputs, ReportSink& sink) const;
@@ -61,6 +68,7 @@ class StepOracle {
   const precision::ResolvedRecipe recipe_;
   const Grid activations_;
   const expert_parallel::MeshConfig mesh_;
+  AmaxOracle amax_;
   UpdateOracle update_;
   std::optional<train::RoutingReplay> replay_;
 };

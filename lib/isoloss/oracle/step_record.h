@@ -5,7 +5,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
@@ -13,10 +12,6 @@
 #include "isoloss/model/tap.h"
 
 namespace isoloss::oracle {
-
-/// Largest magnitudes of the steps that delayed scaling looks back to, by the
-/// operand's "<site>/<product>/<side>" and its group.
-using OperandHistories = std::map<std::pair<std::string, size_t>, float>;
 
 /// A copy of a model::Tensor.
 struct RecordedTensor {

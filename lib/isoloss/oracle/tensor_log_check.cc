@@ -1,19 +1,17 @@
 // What a step's log says of tensors: digests and statistics, from the values
 // that the step announced, one element after the other in double precision.
-// Blocks are those of docs/run-log.md; scalar formats quantise them.
+// Blocks and cells are those of docs/run-log.md.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "isoloss/base/digest.h"
 #include "isoloss/base/portable_math.h"
-#include "isoloss/formats/mx_block.h"
 #include "isoloss/oracle/figure_comparison.h"
 #include "isoloss/oracle/log_check.h"
+#include "isoloss/oracle/operand_figures.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -21,47 +19,41 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A row of a tensor, and where it stands in the whole batch's.
-struct Row {
-  size_t row;
-  uint64_t group;
-  uint64_t segment;
-  uint64_t position;
+/// Rows of one tensor of an operand, and where they stand in the whole batch's.
+struct Segment {
+  uint64_t group = 0;
+  /// Of the group's segments; of tokens, a sequence.
+  uint64_t number = 0;
+  /// Of its first row, in what its digest takes for one segment.
+  uint64_t first_position = 0;
+  std::vector<size_t> rows;
 };
-
-/// Rows of one segment of one group.
-using Segment = std::vector<Row>;
 
 /// Without the rows that fill up experts' lists, which `token_of_row` knows if
 /// the tensor has as many rows.
 std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
                                 const ExpertRows* lists) {
+  std::vector<size_t> begins = tensor.begins;
+  if (!tensor.of_experts) begins = {0, tensor.values.rows()};
+  const size_t groups = begins.size() - 1;
+  const size_t per_group =
+      tensor.segment_ends.empty() ? 1 : tensor.segment_ends.size() / groups;
   std::vector<Segment> segments;
-  if (!tensor.of_experts) {
-    // Sequences: blocks down columns start anew, rows are numbered on.
-    std::vector<size_t> ends = tensor.segment_ends;
-    if (ends.empty()) ends.push_back(tensor.values.rows());
-    size_t row = 0;
-    for (const size_t end : ends) {
-      Segment& segment = segments.emplace_back();
-      for (; row < end; ++row) segment.push_back({row, 0, 0, row});
-    }
-    return segments;
-  }
-  const size_t groups = tensor.begins.size() - 1;
-  const size_t per_group = std::max<size_t>(
-      1, groups == 0 ? 1 : tensor.segment_ends.size() / groups);
   for (size_t g = 0; g < groups; ++g) {
-    size_t row = tensor.begins[g];
+    size_t row = begins[g];
     for (size_t s = 0; s < per_group; ++s) {
       const size_t end =
           tensor.segment_ends.empty()
-              ? tensor.begins[g + 1]
-              : tensor.begins[g] + tensor.segment_ends[g * per_group + s];
+              ? begins[g + 1]
+              : begins[g] + tensor.segment_ends[g * per_group + s];
       Segment& segment = segments.emplace_back();
-      for (uint64_t position = 0; row < end; ++row) {
+      segment.group = g;
+      segment.number = s;
+      // Rows of sequences are numbered on.
+      segment.first_position = tensor.of_experts ? 0 : row;
+      for (; row < end; ++row) {
         if (lists != nullptr && lists->token_of_row[row] < 0) continue;
-        segment.push_back({row, g, s, position++});
+        segment.rows.push_back(row);
       }
     }
   }
@@ -84,16 +76,17 @@ uint64_t DigestOfTensor(const RecordedTensor& tensor,
   constexpr uint64_t kStage = 0x9e3779b97f4a7c15u;
   uint64_t sum = 0;
   for (const Segment& segment : segments) {
-    for (const Row& row : segment) {
-      std::vector<float> values(
-          tensor.values.Row(row.row),
-          tensor.values.Row(row.row) + tensor.values.cols());
+    uint64_t position = segment.first_position;
+    for (const size_t row : segment.rows) {
+      std::vector<float> values(tensor.values.Row(row),
+                                tensor.values.Row(row) + tensor.values.cols());
       for (float& value : values) {
         if (std::isnan(value)) value = std::numeric_limits<float>::quiet_NaN();
       }
-      uint64_t place = Finalize(row.group + kStage);
-      place = Finalize((place ^ row.segment) + kStage);
-      place = Finalize((place ^ row.position) + kStage);
+      uint64_t place = Finalize(segment.group + kStage);
+      place =
+          Finalize((place ^ (tensor.of_experts ? segment.number : 0)) + kStage);
+      place = Finalize((place ^ position++) + kStage);
       sum += Finalize(DigestOf(values.data(), values.size() * sizeof(float)) +
                       place);
     }
@@ -125,108 +118,60 @@ struct Moments {
   }
 };
 
-/// Of the blocks in one direction.
-struct Blocks {
-  double range = 0;  ///< worst block's, as a quotient; 0: no block
-  double underflows = 0, saturated = 0, nan_blocks = 0, pairs = 0;
-  double scale_min = kNan, scale_max = kNan;
-  double errors = 0, products = 0, quantized = 0, squares = 0;
-  std::array<int64_t, 256> bytes = {};  ///< blocks with each scale byte
-  /// Full blocks by the place of their largest magnitude.
-  std::array<double, formats::kMxBlockSize> places = {};
+/// Elements of 32 along a row or down a column, whatever shares a scale.
+constexpr size_t kBlock = 32;
 
-  void Add(std::span<const float> block, const formats::Quantization* spec) {
-    double largest = 0;
-    double smallest = kInfinity;
-    size_t place = 0;
-    for (size_t i = 0; i < block.size(); ++i) {
-      const double size = std::fabs(static_cast<double>(block[i]));
-      if (!std::isfinite(size) || size == 0) continue;
-      if (size > largest) place = i;
-      largest = std::max(largest, size);
-      smallest = std::min(smallest, size);
-    }
-    range = std::max(range, largest > 0 ? largest / smallest : 1.0);
-    if (spec == nullptr) return;
-    if (largest > 0 && block.size() == places.size()) ++places[place];
-    Quantize(block, *spec);
+/// Largest magnitude over the smallest other than zero; 1: there is none.
+class Range {
+ public:
+  void Add(float element) {
+    const double size = std::fabs(static_cast<double>(element));
+    if (!std::isfinite(size) || size == 0) return;
+    largest_ = std::max(largest_, size);
+    smallest_ = std::min(smallest_, size);
   }
-
-  /// Entropy of the places over its largest value; NaN without full blocks.
-  double Spread() const {
-    double all = 0;
-    for (const double count : places) all += count;
-    if (all == 0) return kNan;
-    double nats = 0;
-    for (const double count : places) {
-      if (count > 0) nats -= count / all * portable::Log(count / all);
-    }
-    return nats / portable::Log(static_cast<double>(places.size()));
-  }
+  double Quotient() const { return largest_ > 0 ? largest_ / smallest_ : 1.0; }
 
  private:
-  void Quantize(std::span<const float> block,
-                const formats::Quantization& spec) {
-    const uint8_t scale = formats::MxScale(block, spec);
-    ++bytes[scale];
-    nan_blocks += scale == 255 ? 1 : 0;
-    if (scale > 0) scale_min = std::fmin(scale_min, scale);
-    scale_max = std::fmax(scale_max, scale);
-    const double limit =
-        static_cast<double>(formats::MaxFinite(*spec.element)) *
-        static_cast<double>(formats::DecodeE8m0(scale));
-    std::array<float, formats::kMxBlockSize> out{};
-    formats::QuantizeDequantizeBlock(block, spec,
-                                     std::span(out).first(block.size()));
-    for (size_t i = 0; i < block.size(); ++i) {
-      const auto x = static_cast<double>(block[i]);
-      const auto q = static_cast<double>(out[i]);
-      if (std::isfinite(x) && std::fabs(x) > limit) ++saturated;
-      if (!std::isfinite(x) || !std::isfinite(q)) continue;
-      ++pairs;
-      underflows += x != 0 && q == 0 ? 1 : 0;
-      errors += (x - q) * (x - q);
-      products += x * q;
-      quantized += q * q;
-      squares += x * x;
-    }
-  }
+  double largest_ = 0;
+  double smallest_ = kInfinity;
 };
 
-Blocks AlongRows(const RecordedTensor& tensor,
-                 const std::vector<Segment>& segments) {
-  Blocks blocks;
+/// Of the worst block; 0: there is no block.
+double WorstRange(const RecordedTensor& tensor,
+                  const std::vector<Segment>& segments, bool down) {
+  double worst = 0;
   const size_t cols = tensor.values.cols();
   for (const Segment& segment : segments) {
-    for (const Row& row : segment) {
-      for (size_t j = 0; j < cols; j += formats::kMxBlockSize) {
-        blocks.Add({tensor.values.Row(row.row) + j,
-                    std::min(formats::kMxBlockSize, cols - j)},
-                   tensor.quantized_rowwise ? &tensor.rowwise : nullptr);
+    const size_t height = down ? kBlock : 1;
+    const size_t width = down ? 1 : kBlock;
+    for (size_t i = 0; i < segment.rows.size(); i += height) {
+      for (size_t j = 0; j < cols; j += width) {
+        Range range;
+        for (size_t k = i; k < std::min(i + height, segment.rows.size()); ++k) {
+          for (size_t l = j; l < std::min(j + width, cols); ++l) {
+            range.Add(tensor.values(segment.rows[k], l));
+          }
+        }
+        worst = std::max(worst, range.Quotient());
       }
     }
   }
-  return blocks;
+  return worst;
 }
 
-Blocks DownColumns(const RecordedTensor& tensor,
-                   const std::vector<Segment>& segments) {
-  Blocks blocks;
-  std::vector<float> block;
+OperandFigures FiguresOf(const RecordedTensor& tensor,
+                         const std::vector<Segment>& segments, bool down) {
+  OperandFigures figures;
   for (const Segment& segment : segments) {
-    for (size_t i = 0; i < segment.size(); i += formats::kMxBlockSize) {
-      const size_t end = std::min(i + formats::kMxBlockSize, segment.size());
-      for (size_t j = 0; j < tensor.values.cols(); ++j) {
-        block.clear();
-        for (size_t k = i; k < end; ++k) {
-          block.push_back(tensor.values(segment[k].row, j));
-        }
-        blocks.Add(block,
-                   tensor.quantized_columnwise ? &tensor.columnwise : nullptr);
-      }
-    }
+    if (segment.rows.empty()) continue;
+    // Rows that fill up lists stand behind those of a segment.
+    figures.Add(
+        tensor,
+        tensor.values.view().Rows(segment.rows.front(), segment.rows.size()),
+        segment.group, segment.number, down);
   }
-  return blocks;
+  return figures;
 }
 
 /// Compares the statistics of one tensor.
@@ -262,11 +207,13 @@ class StatisticsCheck {
                         m.squares / (finite - 1));
   }
 
+  void CheckRange(double worst, size_t statistic) {
+    Check(statistic, worst > 0 ? portable::Log2(worst) : kNan, 1.0);
+  }
+
   /// `offset`: between the statistics of the two directions.
-  void CheckBlocks(const Blocks& b, bool quantized, const Moments& moments,
-                   size_t range, size_t offset) {
-    Check(range, b.range > 0 ? portable::Log2(b.range) : kNan, 1.0);
-    if (!quantized) return;
+  void CheckOperand(const OperandFigures& b, const Moments& moments,
+                    size_t offset) {
     const double numel = moments.numel;
     CheckScaleBytes(b, offset == 0 ? tensors_.e8m0_histogram
                                    : tensors_.e8m0_histogram_columnwise);
@@ -278,22 +225,21 @@ class StatisticsCheck {
     Check(runlog::kStat_underflows + offset, 100 * b.underflows / numel);
     Check(runlog::kStat_saturated_num + offset, b.saturated);
     Check(runlog::kStat_saturated + offset, 100 * b.saturated / numel);
-    Check(runlog::kStat_nan_blocks + offset, b.nan_blocks);
+    Check(runlog::kStat_nan_blocks + offset, b.nan_scales);
     Check(runlog::kStat_scale_inv_min + offset, b.scale_min);
     Check(runlog::kStat_scale_inv_max + offset, b.scale_max);
     Check(runlog::kStat_mse + offset, b.errors / b.pairs);
     Check(runlog::kStat_signed_gain + offset, b.products / b.squares);
-    if (b.squares > 0) {
-      Check(runlog::kStat_sqnr + offset,
-            10 * portable::Log10(b.squares / b.errors), 1.0);
-      const double norms = std::sqrt(b.squares * b.quantized);
-      Check(runlog::kStat_cosine + offset,
-            norms > 0 ? b.products / norms : kNan);
-    }
+    Check(runlog::kStat_sqnr + offset,
+          b.squares > 0 ? 10 * portable::Log10(b.squares / b.errors) : kNan,
+          1.0);
+    const double norms = std::sqrt(b.squares * b.quantized);
+    Check(runlog::kStat_cosine + offset, norms > 0 ? b.products / norms : kNan);
   }
 
  private:
-  void CheckScaleBytes(const Blocks& b, const std::vector<int32_t>& histogram) {
+  void CheckScaleBytes(const OperandFigures& b,
+                       const std::vector<int32_t>& histogram) {
     if (histogram.empty()) return;
     for (size_t byte = 0; byte < b.bytes.size(); ++byte) {
       comparison_.AddCount(histogram[place_ * b.bytes.size() + byte],
@@ -315,37 +261,32 @@ class StatisticsCheck {
 void CheckStatistics(const RecordedTensor& tensor,
                      const std::vector<Segment>& segments, size_t place,
                      const runlog::TensorColumns& tensors,
-                     FigureComparison& comparison, ReportSink& sink) {
+                     FigureComparison& comparison) {
   // A tensor without statistics at this step.
   if (std::isnan(tensors.statistics[runlog::kStat_numel][place])) return;
   Moments moments;
   for (const Segment& segment : segments) {
-    for (const Row& row : segment) {
+    for (const size_t row : segment.rows) {
       for (size_t j = 0; j < tensor.values.cols(); ++j) {
-        moments.Add(static_cast<double>(tensor.values(row.row, j)));
+        moments.Add(static_cast<double>(tensor.values(row, j)));
       }
     }
   }
   if (moments.numel == 0) return;
   StatisticsCheck check(tensors, place, comparison);
   check.CheckMoments(moments);
-  // What blocks of other descriptions lose has no statement here: such figures
-  // are not checked, and the sink says so.
-  const bool rowwise = !tensor.quantized_rowwise || tensor.rowwise.is_mx();
-  const bool columnwise =
-      !tensor.quantized_columnwise ||
-      (tensor.columnwise.is_mx() && !tensor.columnwise_again);
-  if (rowwise) {
-    check.CheckBlocks(AlongRows(tensor, segments), tensor.quantized_rowwise,
-                      moments, runlog::kStat_max_blockwise_dynamic_range, 0);
+  check.CheckRange(WorstRange(tensor, segments, /*down=*/false),
+                   runlog::kStat_max_blockwise_dynamic_range);
+  check.CheckRange(WorstRange(tensor, segments, /*down=*/true),
+                   runlog::kStat_max_blockwise_dynamic_range_columnwise);
+  if (tensor.quantized_rowwise) {
+    check.CheckOperand(FiguresOf(tensor, segments, /*down=*/false), moments, 0);
   }
-  if (columnwise) {
-    check.CheckBlocks(
-        DownColumns(tensor, segments), tensor.quantized_columnwise, moments,
-        runlog::kStat_max_blockwise_dynamic_range_columnwise,
+  if (tensor.quantized_columnwise) {
+    check.CheckOperand(
+        FiguresOf(tensor, segments, /*down=*/true), moments,
         runlog::kStat_underflows_num_columnwise - runlog::kStat_underflows_num);
   }
-  if (!rowwise || !columnwise) sink.AddUnchecked(tensor.name);
 }
 
 /// The lists whose rows the tensor has; null if it is none of a layer's rows.
@@ -385,7 +326,7 @@ void CheckLoggedTensors(const StepInputs& inputs,
       digests.AddDigest(tensors.digest[i], DigestOfTensor(*tensor, segments));
     }
     if (!tensors.statistics[runlog::kStat_numel].empty()) {
-      CheckStatistics(*tensor, segments, i, tensors, statistics, sink);
+      CheckStatistics(*tensor, segments, i, tensors, statistics);
     }
   }
 }

@@ -31,8 +31,6 @@ struct StepOutcome {
   MatrixView<const int64_t> tokens_per_expert;
   /// The rows that the log got of it, to be checked too; may be null.
   const runlog::RunLog* log = nullptr;
-  /// What delayed scaling must look back to; null: no step came before.
-  const OperandHistories* histories = nullptr;
 };
 
 /// Follows a run from its first step. Weights and biases are those that the run

@@ -1,0 +1,59 @@
+// Probes of all registered recipes, in all that their logs say of operands.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "isoloss/oracle/probe.h"
+#include "oracle/trial.h"
+
+namespace isoloss::oracle {
+namespace {
+
+/// Tiles of 128 need longer rows and columns than blocks do, none a multiple.
+train::Experiment TrialOf(const precision::Recipe& recipe) {
+  const bool has_tiles = recipe.fprop.accumulation.interval == 128;
+  const std::string hidden = has_tiles ? "136" : "40";
+  const std::string length = has_tiles ? "133" : "37";
+  train::Experiment experiment =
+      Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
+             "model.moe_hidden_dim=24", "model.num_experts=4",
+             "model.qk_nope_head_dim=8", "model.v_head_dim=8",
+             "model.dense_hidden_dim=" + hidden,
+             "data.sequence_length=" + length, "train.sequences_per_batch=2"});
+  experiment.arms.resize(1);
+  experiment.arms[0].name = recipe.name;
+  experiment.arms[0].Use(recipe);
+  return experiment;
+}
+
+void ExpectExplained(const precision::Recipe& recipe) {
+  const train::Experiment experiment = TrialOf(recipe);
+  const corpus::Corpus corpus = CorpusOf(experiment);
+  ThreadTeam team(1);
+
+  const runlog::ProbeLog log =
+      ProbeArm(experiment, experiment.arms[0], /*seed=*/1, corpus, team,
+               {.steps = 2, .cases = {"plain"}});
+
+  EXPECT_TRUE(log.provenance.complete);
+  EXPECT_EQ(log.oracle.step.back(), 2);
+  for (size_t i = 0; i < log.oracle.step.size(); ++i) {
+    EXPECT_EQ(log.oracle.other[i], 0)
+        << "step " << log.oracle.step[i] << ": "
+        << log.tensors[static_cast<size_t>(log.oracle.tensor[i])] << " ["
+        << log.oracle.worst_row[i] << ", " << log.oracle.worst_column[i]
+        << "] is " << log.oracle.worst_value[i] << ", not "
+        << log.oracle.worst_expected[i];
+  }
+  for (const int64_t other : log.routing.other) EXPECT_EQ(other, 0);
+}
+
+TEST(RegisteredRecipes, AreExplainedAndSoAreTheirLogs) {
+  for (const precision::Recipe* recipe : precision::AllRecipes()) {
+    SCOPED_TRACE(recipe->name);
+    ExpectExplained(*recipe);
+  }
+}
+
+}  // namespace
+}  // namespace isoloss::oracle
