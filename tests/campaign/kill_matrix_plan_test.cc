@@ -24,6 +24,20 @@ class KillMatrixPlanTest : public ::testing::Test {
   KillMatrixPlan plan_;
 };
 
+TEST_F(KillMatrixPlanTest, AsksForRegressionWithTheFirstSeedsUnlessTold) {
+  const KillMatrixPlan plan =
+      PlanKillMatrix({.source = {plan_.experiment.path}, .seeds = 3});
+
+  EXPECT_EQ(plan.arm.name, "mxfp8");
+  EXPECT_EQ(&plan.BaselineArm(), &plan.arm);
+  EXPECT_EQ(plan.policy.question, compare::Question::kRegression);
+  EXPECT_EQ(plan.policy.levels, gate::kAuto);
+  EXPECT_THAT(plan.seeds, ElementsAre(1, 2, 3));
+  EXPECT_EQ(plan.mutants.size(), mutants::AllMutants().size());
+  EXPECT_EQ(plan.folder, "runs/tiny-mutants");
+  EXPECT_EQ(plan.workers, 1);
+}
+
 TEST_F(KillMatrixPlanTest, PatternsChooseMutantsInTheOrderOfTheCatalogue) {
   const auto all = mutants::AllMutants();
   ASSERT_GE(all.size(), 2);

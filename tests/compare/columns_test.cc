@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -140,54 +142,61 @@ TEST(EveryColumn, OfOtherExtentsIsListed) {
                                    "sequences"));
 }
 
-/// SampleLog() with one more column of /moe that no code but this knows.
-struct WithInventedColumn {
-  explicit WithInventedColumn(std::vector<double> with)
-      : log(SampleLog()), values(std::move(with)) {}
+/// A column of /moe that no code but this knows, with these values in two logs.
+class InventedColumn {
+ public:
+  InventedColumn(std::vector<double> a, std::vector<double> b)
+      : values_a_(std::move(a)), values_b_(std::move(b)) {}
 
-  runlog::ComparedLog Compared() const {
-    auto groups = runlog::Groups(log);
-    for (auto& group : groups) {
-      if (std::string(group.name) != "moe") continue;
-      group.datasets.push_back(
-          {Field{"invented", "1", "New", runlog::Domain::Real()},
-           Shape::kRows,
-           &values,
-           {{"layers", log.moe.layers}}});
-    }
-    return {log.provenance, std::move(groups)};
+  std::optional<runlog::StepDifference> First(const runlog::Rule& rule) const {
+    return FirstInSteps(moe_.Steps(), {{&column_}}, rule);
   }
 
-  RunLog log;
-  std::vector<double> values;
+ private:
+  runlog::Dataset<const RunLog> Holding(const std::vector<double>& values) {
+    return {Field{"invented", "1", "New", runlog::Domain::Real()},
+            Shape::kRows,
+            &values,
+            {{"layers", log_.moe.layers}}};
+  }
+
+  const RunLog log_ = SampleLog();
+  const runlog::SharedColumns shared_{log_, log_};
+  const runlog::SharedGroup& moe_ = shared_.group("moe");
+  const std::vector<double> values_a_;
+  const std::vector<double> values_b_;
+  const runlog::Dataset<const RunLog> a_ = Holding(values_a_);
+  const runlog::Dataset<const RunLog> b_ = Holding(values_b_);
+  const size_t layers_ = a_.Width();
+  const runlog::SharedColumn column_ = {
+      &moe_, &a_, &b_, moe_.rows, layers_, layers_, false, layers_};
 };
 
 TEST(EveryColumn, OfTomorrowIsComparedFromItsFirstDay) {
-  const WithInventedColumn a({1, 2, 3, 4, 5, 6});
-  const WithInventedColumn b({1, 2, 3, std::nextafter(4.0, 5.0), 5, 6});
+  const InventedColumn column({1, 2, 3, 4, 5, 6},
+                              {1, 2, 3, std::nextafter(4.0, 5.0), 5, 6});
 
-  const runlog::SharedColumns shared(a.Compared(), b.Compared());
-  const auto first = FindDivergence(shared).first;
+  const auto first = column.First({});
 
   ASSERT_TRUE(first.has_value());
-  EXPECT_EQ(first->quantity, "invented");
-  EXPECT_EQ(first->name, "MoE layer 1");
-  EXPECT_EQ(first->step, 2);
+  EXPECT_STREQ(first->value.column->quantity(), "invented");
+  EXPECT_EQ(first->value.Place(), "MoE layer 1");
+  EXPECT_EQ(first->value.row.step, 2);
   EXPECT_EQ(first->last_equal_step, 1);
-  EXPECT_EQ(first->b, "4.0000000000000009");
-  EXPECT_FALSE(FirstRecordedDifference(shared).has_value()) << "one rounding";
+  EXPECT_EQ(std::get<double>(first->value.Values().second),
+            std::nextafter(4.0, 5.0));
+  EXPECT_FALSE(column.First({.tolerance = 1e-9}).has_value()) << "one rounding";
 }
 
-TEST(EveryColumn, OfTomorrowIsARecordedDifferenceBeyondItsTolerance) {
-  const WithInventedColumn a({1, 2, 3, 4, 5, 6});
-  const WithInventedColumn b({1, 2, 3, 4 * (1 + 2e-9), 5, 6});
+TEST(EveryColumn, OfTomorrowDiffersBeyondItsTolerance) {
+  const InventedColumn column({1, 2, 3, 4, 5, 6},
+                              {1, 2, 3, 4 * (1 + 2e-9), 5, 6});
 
-  const auto difference = FirstRecordedDifference(
-      runlog::SharedColumns(a.Compared(), b.Compared()));
+  const auto first = column.First({.tolerance = 1e-9});
 
-  ASSERT_TRUE(difference.has_value());
-  EXPECT_EQ(difference->quantity, "invented of MoE layer 1");
-  EXPECT_EQ(difference->step, 2);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(first->value.Place(), "MoE layer 1");
+  EXPECT_EQ(first->value.row.step, 2);
 }
 
 }  // namespace

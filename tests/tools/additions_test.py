@@ -16,6 +16,8 @@ import subprocess
 import tempfile
 import unittest
 
+from checked_run import run
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["ISOLOSS_BUILD_DIR"])
 MOST_PLACES = 3
@@ -116,12 +118,12 @@ class Scratch:
         words[words.index("-c") + 1] = str(self.root / path)
         words = [word.replace(f"-I{ROOT}/", f"-I{self.root}/")
                  for word in words if word != "ccache"]
-        run(*words)
+        run(*words, folder=BUILD)
         return target
 
     def link(self, objects):
         """The build's program, with these objects in place of, or before, its own."""
-        lines = run("ninja", "-t", "commands", "bin/isoloss").splitlines()
+        lines = run("ninja", "-t", "commands", "bin/isoloss", folder=BUILD).splitlines()
         words = shlex.split(lines[-1].replace("&& :", "").replace(": &&", ""))
         program = self.objects / "isoloss"
         words[words.index("-o") + 1] = str(program)
@@ -130,15 +132,8 @@ class Scratch:
             words = [word for word in words
                      if not word.endswith(f"isoloss.dir/{stem}.cc.o")]
         place = words.index("-o")
-        run(*words[:place], *map(str, objects), *words[place:])
+        run(*words[:place], *objects, *words[place:], folder=BUILD)
         return program
-
-
-def run(*command):
-    result = subprocess.run(command, cwd=BUILD, capture_output=True, encoding="utf-8", timeout=300)
-    if result.returncode != 0:
-        raise AssertionError(f"{' '.join(command)}\n{result.stdout}{result.stderr}")
-    return result.stdout
 
 
 class Additions(unittest.TestCase):
@@ -179,8 +174,8 @@ class Additions(unittest.TestCase):
             scratch.compile("tools/isoloss/added.cc", "tools/isoloss/golden.cc"),
             scratch.compile("tools/isoloss/main.cc")])
 
-        self.assertEqual(run(str(program), "added"), "it is there\n")
-        self.assertIn("Says that it is there", run(str(program), "--help"))
+        self.assertEqual(run(program, "added", folder=self.folder), "it is there\n")
+        self.assertIn("Says that it is there", run(program, "--help", folder=self.folder))
         self.assert_few_places()
 
     def test_a_transport_carries_a_training(self):
@@ -191,11 +186,12 @@ class Additions(unittest.TestCase):
             scratch.compile("lib/isoloss/transport/added.cc", "lib/isoloss/transport/loop.cc"),
             scratch.compile("lib/isoloss/transport/transport.cc")])
 
-        run(str(program), "run", str(ROOT / "golden/curves/ranks/experiment.toml"), "--arm", "flat",
+        run(program, "run", ROOT / "golden/curves/ranks/experiment.toml", "--arm", "flat",
             "--set", "parallel.transport=added", "--set", "train.steps=2",
-            "--set", "log.eval_every=2", "--out", str(self.folder / "runs"))
+            "--set", "log.eval_every=2", "--out", self.folder / "runs",
+            folder=self.folder)
 
-        shown = run(str(program), "show", str(self.folder / "runs/flat-seed1.h5"))
+        shown = run(program, "show", self.folder / "runs/flat-seed1.h5", folder=self.folder)
         self.assertIn("added", shown)
         # Its row in AllArrangements of tests/transport/fleet.cc.
         scratch.places.append("tests/transport/fleet.cc")

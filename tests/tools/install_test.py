@@ -5,9 +5,10 @@ import os
 import pathlib
 import re
 import shutil
-import subprocess
 import tempfile
 import unittest
+
+from checked_run import run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = pathlib.Path(os.environ["ISOLOSS_BUILD_DIR"])
@@ -20,12 +21,15 @@ add_subdirectory({root} isoloss)
 """
 
 
-def run(*command, folder):
-    result = subprocess.run([str(word) for word in command], cwd=folder,
-                            capture_output=True, encoding="utf-8", timeout=300)
-    if result.returncode != 0:
-        raise AssertionError(f"{command}: {result.stdout}{result.stderr}")
-    return result.stdout
+SEEKER = """\
+cmake_minimum_required(VERSION 3.25)
+project(seeker LANGUAGES C CXX)
+find_package(isoloss ${HOW})
+message(STATUS "isoloss_FOUND is ${isoloss_FOUND}")
+if(isoloss_FOUND AND NOT TARGET isoloss::campaign)
+  message(FATAL_ERROR "it has no targets")
+endif()
+"""
 
 
 class InFolder(unittest.TestCase):
@@ -83,6 +87,23 @@ class Installed(InFolder):
         for file in self.prefix.rglob("isoloss*.cmake"):
             self.assertNotIn(str(ROOT), file.read_text(), file)
             self.assertNotIn(str(BUILD), file.read_text(), file)
+
+    def seek(self, how, option="", variable=""):
+        """What a project prints that looks for what is installed."""
+        (self.folder / "CMakeLists.txt").write_text(SEEKER)
+        return run("env", *filter(None, [variable]), "cmake", "-G", "Ninja", "-S", self.folder,
+                   "-B", self.folder / "build", "--fresh", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+                   f"-DHOW={how}", *filter(None, [option]), folder=self.folder)
+
+    def test_a_dependency_that_is_missing_stops_those_only_who_require_the_package(self):
+        self.assertIn("isoloss_FOUND is 1", self.seek("QUIET"))
+        # Of the packages that CMake finds, and of those that pkg-config finds.
+        for missing, name in (({"option": "-DCMAKE_DISABLE_FIND_PACKAGE_fmt=ON"}, "fmt"),
+                              ({"variable": "PKG_CONFIG_LIBDIR=/"}, "libhwy")):
+            with self.subTest(name):
+                self.assertIn("isoloss_FOUND is 0", self.seek("QUIET", **missing))
+                with self.assertRaisesRegex(AssertionError, name):
+                    self.seek("REQUIRED", **missing)
 
     def test_another_project_trains_and_judges_a_format_recipe_and_level_of_its_own(self):
         source = self.folder / "consumer"

@@ -162,6 +162,22 @@ TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
   EXPECT_NE(traces[0], traces[2]) << "seeds";
 }
 
+TEST(ExecuteRuns, RefusesARecipeThatDoesNotFitBeforeTheFirstRun) {
+  Experiment experiment = Trial();
+  experiment.arms.back().exclude = {{"nowhere"}};  // behind its file's back
+  const testing::TemporaryFolder temporary;
+  const std::filesystem::path folder = temporary.path() / "runs";
+
+  EXPECT_THAT(
+      [&] {
+        ExecuteRuns(experiment, PlanRuns(experiment), CorpusOf(experiment),
+                    folder, Leftovers::kDiscard);
+      },
+      ::testing::ThrowsMessage<Error>(
+          HasSubstr("exclude pattern `nowhere` matches none")));
+  EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
 TEST(PlanRuns, PairsComeSeedBySeedAndUnknownArmsAreNamed) {
   const Experiment experiment = Trial();
   std::vector<std::string> names;

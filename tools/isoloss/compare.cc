@@ -1,7 +1,6 @@
 // isoloss compare: two logs or two dumps side by side; differences, no verdict.
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -65,33 +64,12 @@ void CheckSameKind(const std::vector<fs::path>& files, bool first,
 ExitCode CompareFolders(const CompareArguments& arguments) {
   const campaign::PairedFolders folders = campaign::PairFolders(
       arguments.files[0], arguments.files[1], {arguments.tolerance});
-  const ExitCode code = folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
   if (arguments.json) {
-    Json json{{"equal", folders.Equal()},
-              {"only_a", folders.only_a},
-              {"only_b", folders.only_b},
-              {"pairs", Json::array()}};
-    for (const campaign::LogComparison& pair : folders.pairs) {
-      json["pairs"].push_back(campaign::ComparisonJson(pair));
-    }
-    PrintJson(json);
-    return code;
+    PrintJson(campaign::FoldersJson(folders));
+  } else {
+    fmt::print("{}", campaign::RenderFolders(folders));
   }
-  int64_t equal = 0;
-  for (const campaign::LogComparison& pair : folders.pairs) {
-    fmt::print("{}", campaign::RenderComparison(pair));
-    fmt::print("\n");
-    equal += pair.Equal() ? 1 : 0;
-  }
-  fmt::print("{} of {} runs that both folders hold are equal\n", equal,
-             folders.pairs.size());
-  for (const auto& [side, names] :
-       {std::pair("A", folders.only_a), std::pair("B", folders.only_b)}) {
-    if (!names.empty()) {
-      fmt::print("Only {} holds {}\n", side, fmt::join(names, ", "));
-    }
-  }
-  return code;
+  return folders.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
 
 /// True for two folders, false for two files.

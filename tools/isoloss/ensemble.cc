@@ -10,13 +10,12 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
-#include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/campaign/ensemble_build.h"
 #include "isoloss/campaign/ensemble_plan.h"
 #include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/report/log_json.h"
-#include "isoloss/transport/launch.h"
 #include "json_output.h"
 #include "usage.h"
 
@@ -38,12 +37,8 @@ struct BuildArguments {
 };
 
 ExitCode Build(BuildArguments& arguments) {
-  if (transport::DetectLaunch().processes > 1) {
-    ThrowError(ErrorKind::kConfig,
-               "ensemble build: it was started as {} processes, but its "
-               "members run side by side in one. Start it without a launcher.",
-               transport::DetectLaunch().processes);
-  }
+  campaign::RequireOneProcess("ensemble build",
+                              "its members run side by side in one");
   arguments.request.kind =
       arguments.kind == "benign" ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
   arguments.request.out = arguments.out;

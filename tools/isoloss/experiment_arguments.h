@@ -29,15 +29,17 @@ struct ExperimentArguments : campaign::ExperimentSource {
   bool restart = false;
 
   void Declare(CLI::App& app);
-  /// With the seeds of --seeds.
-  /// Errors   as ExperimentSource::Load; ConfigError if --seeds is neither
-  /// form.
-  train::Experiment Load() const;
+  /// Errors   as campaign::LoadWithSeeds.
+  train::Experiment Load() const {
+    return campaign::LoadWithSeeds(*this, seeds, out);
+  }
   /// What makes the same command go on with the seeds that `experiment` has:
   /// "--resume", and the list of seeds where +N would add others.
   std::string HowToGoOn(const train::Experiment& experiment) const;
   /// Where results go: --out, else runs/<experiment name>.
-  std::filesystem::path Folder(const train::Experiment& experiment) const;
+  std::filesystem::path Folder(const train::Experiment& experiment) const {
+    return campaign::ResultsFolder(experiment, out);
+  }
   train::Leftovers leftovers() const;
 };
 

@@ -1,12 +1,181 @@
 // isoloss golden: runs whose every bit is kept, checked and changed with a
 // reason only.
 
-#include "golden.h"
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "usage.h"
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "isoloss/campaign/golden_check.h"
+#include "isoloss/campaign/golden_update.h"
+#include "isoloss/mutants/mutant.h"
+#include "json_output.h"
 
 namespace isoloss::cli {
 namespace {
+
+struct CheckArguments {
+  campaign::GoldenCheckPlan plan;
+  bool exact = false;
+  std::string mutant;
+  bool json = false;
+};
+
+void PrintExact(const campaign::ExactLane& lane) {
+  fmt::print("  {:<20} exact: {}", lane.golden,
+             lane.Reproduced() ? "pass" : "drift");
+  if (lane.Reproduced()) {
+    fmt::print(" ({} steps, {} tensors in {} of them)\n", lane.steps,
+               lane.tensors, lane.tensor_steps);
+  } else {
+    fmt::print(": {}\n", lane.Drift());
+  }
+  if (!lane.content.added.empty()) {
+    fmt::print("  {:<20} not in the golden, so not compared: {}\n", "",
+               fmt::join(lane.content.added, ", "));
+  }
+}
+
+void Print(const campaign::CheckedGoldens& checked, const std::string& mutant) {
+  const std::string path = checked.folder.string();
+  fmt::print(
+      "golden {}{}\n", path,
+      mutant.empty() ? "" : fmt::format(", with `{}` planted in it", mutant));
+  for (const campaign::ExactLane& lane : checked.exact) PrintExact(lane);
+  for (const campaign::LaneOutcome& lane : checked.lanes) {
+    fmt::print("  {:<20} lane: {}{}{}\n", lane.lane, lane.outcome,
+               lane.why.empty() ? "" : ": ", lane.why);
+  }
+  for (const campaign::ArmOutcome& arm : checked.statistical) {
+    fmt::print("  {:<20} statistical: {}\n", arm.arm, arm.levels);
+  }
+  if (checked.drift && mutant.empty()) {
+    fmt::print(
+        "DRIFT: bits of {0} changed{1}. If that is meant: isoloss golden "
+        "update {0} --reason \"...\"\n",
+        path,
+        checked.code == ExitCode::kPass
+            ? ", though the gate finds no harm in it"
+            : "");
+  }
+}
+
+Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
+  Json json{{"folder", checked.folder.string()},
+            {"exit_code", static_cast<int>(code)},
+            {"drift", checked.drift},
+            {"exact", Json::array()},
+            {"lanes", Json::array()},
+            {"statistical", Json::array()}};
+  for (const campaign::ExactLane& lane : checked.exact) {
+    json["exact"].push_back({{"golden", lane.golden},
+                             {"reproduced", lane.Reproduced()},
+                             {"differing", lane.content.differing},
+                             {"first_difference", lane.where},
+                             {"not_in_the_golden", lane.content.added}});
+  }
+  for (const campaign::LaneOutcome& lane : checked.lanes) {
+    json["lanes"].push_back(
+        {{"lane", lane.lane}, {"outcome", lane.outcome}, {"why", lane.why}});
+  }
+  for (const campaign::ArmOutcome& arm : checked.statistical) {
+    json["statistical"].push_back({{"arm", arm.arm},
+                                   {"outcome", gate::OutcomeName(arm.outcome)},
+                                   {"levels", arm.levels}});
+  }
+  return json;
+}
+
+ExitCode Check(CheckArguments& arguments) {
+  if (!arguments.mutant.empty()) {
+    arguments.plan.mutant = mutants::MutantByName(arguments.mutant);
+  }
+  ExitCode code = ExitCode::kPass;
+  Json json{{"exit_code", 0}, {"goldens", Json::array()}};
+  const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
+    const bool too_far = folder.drift && arguments.exact;
+    const ExitCode own =
+        too_far ? Worse(folder.code, ExitCode::kFail) : folder.code;
+    code = Worse(code, own);
+    json["goldens"].push_back(JsonOf(folder, own));
+    if (!arguments.json) Print(folder, arguments.mutant);
+  };
+  if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
+    return ExitCode::kInterrupted;
+  }
+  if (arguments.json) {
+    json["exit_code"] = static_cast<int>(code);
+    PrintJson(json);
+  }
+  return code;
+}
+
+Action DeclareGoldenCheck(CLI::App& app) {
+  auto arguments = std::make_shared<CheckArguments>();
+  AddOption(app, "folders", arguments->plan.folders,
+            "Folders of goldens (default: golden/curves/*)");
+  AddOption(app, "--out", arguments->plan.out,
+            "Keep the logs that were made again in this folder");
+  AddFlag(app, "--exact", arguments->exact,
+          "Changed bits are a failure, whatever the gate says of them");
+  AddFlag(app, "--draft", arguments->plan.draft,
+          "Take goldens that were made by a modified source");
+  AddOption(app, "--mutant", arguments->mutant,
+            "Plant a bug or a benign variant in all arms but the baseline "
+            "(isoloss mutants list): what would a check say of it?");
+  DeclareJson(app, arguments->json, "with all lanes of each golden");
+  return [arguments] { return Check(*arguments); };
+}
+
+void PrintChanges(const std::vector<campaign::GoldenChange>& changes) {
+  for (const campaign::GoldenChange& change : changes) {
+    fmt::print("  {:<20} {} -> {}\n  {:<20} {}\n", change.golden,
+               change.before.empty() ? "none" : change.before,
+               change.after.empty() ? "none" : change.after, "",
+               change.verdict);
+  }
+}
+
+ExitCode Update(campaign::GoldenUpdatePlan& plan) {
+  plan.on_changes = PrintChanges;
+  const campaign::GoldenUpdate update = campaign::UpdateGoldens(plan);
+  if (update.interrupted) return ExitCode::kInterrupted;
+  if (!update.refused.empty()) {
+    fmt::print("REFUSED: {}\n", update.refused);
+    return ExitCode::kFail;
+  }
+  fmt::print("{}: {} of {} goldens written. Commit them with the reason.\n",
+             plan.folder.string(), update.changed, update.runs);
+  return ExitCode::kPass;
+}
+
+Action DeclareGoldenUpdate(CLI::App& app) {
+  auto arguments = std::make_shared<campaign::GoldenUpdatePlan>();
+  AddOption(app, "folder", arguments->folder, "Folder of goldens").Required();
+  AddOption(app, "--reason", arguments->reason,
+            "What changed the numbers, and why that is right; one line, "
+            "kept in history.toml")
+      .Required();
+  AddOption(app, "--accept-numerics-change", arguments->accepted,
+            "Tensors whose new values the oracle does not explain, by "
+            "name or pattern; repeatable")
+      .Repeatable();
+  AddFlag(
+      app, "--new", arguments->create,
+      "Make the first goldens of a folder that holds experiment.toml alone");
+  AddFlag(app, "--reconfigured", arguments->reconfigured,
+          "The experiment was changed on purpose: the old goldens are of "
+          "another one and are not compared")
+      .Excludes("--new");
+  AddFlag(app, "--draft", arguments->draft,
+          "From a modified source too; `golden check` refuses such "
+          "goldens without --draft");
+  return [arguments] { return Update(*arguments); };
+}
 
 Action Declare(CLI::App& app) {
   static constexpr Command kSubcommands[] = {

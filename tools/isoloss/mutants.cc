@@ -1,4 +1,5 @@
-// isoloss mutants: the known bugs that can be planted in a run.
+// isoloss mutants: the known bugs that can be planted in a run, and what a gate
+// catches of them.
 
 #include <fmt/format.h>
 
@@ -7,10 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "commands.h"
+#include "experiment_arguments.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/kill_matrix_folder.h"
+#include "isoloss/campaign/kill_matrix_plan.h"
 #include "isoloss/campaign/mutant_list.h"
+#include "isoloss/report/kill_matrix.h"
+#include "isoloss/report/terminal_width.h"
 #include "json_output.h"
-#include "mutants_command.h"
-#include "usage.h"
 
 namespace isoloss::cli {
 namespace {
@@ -40,6 +46,75 @@ Action DeclareMutantsList(CLI::App& app) {
   AddOption(app, "--group", arguments->group, "Of this group only");
   DeclareJson(app, arguments->json, "with the list `mutants`");
   return [arguments] { return List(*arguments); };
+}
+
+struct RunArguments {
+  campaign::KillMatrixRequest request;
+  bool ascii = false;
+  bool json = false;
+};
+
+/// 1 if a bug got through or a benign run did not; 4 if there was neither.
+ExitCode CodeOf(const gate::KillMatrix& matrix) {
+  const gate::Rate score = matrix.Score();
+  const gate::Rate alarms = matrix.FalseAlarms();
+  if (score.count < score.of || alarms.count > 0) return ExitCode::kFail;
+  return score.of + alarms.of > 0 ? ExitCode::kPass : ExitCode::kInconclusive;
+}
+
+ExitCode Run(const RunArguments& arguments) {
+  const campaign::KillMatrixPlan plan =
+      campaign::PlanKillMatrix(arguments.request);
+  const campaign::KillMatrixResult result =
+      campaign::RunKillMatrix(plan, campaign::InterruptFlag());
+  if (result.interrupted) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal. Finished cells are in "
+               "{}/cells; the same command goes on.\n",
+               plan.folder.string());
+    return ExitCode::kInterrupted;
+  }
+  const gate::KillMatrix& matrix = result.matrix;
+  const std::string files = campaign::WriteKillMatrix(plan, matrix);
+  if (arguments.json) {
+    PrintJsonText(report::RenderKillMatrixJson(matrix));
+  } else {
+    fmt::print("{}\n{}: {}\n",
+               report::RenderKillMatrix(matrix,
+                                        report::TerminalStyle(arguments.ascii)),
+               plan.folder.string(), files);
+  }
+  return CodeOf(matrix);
+}
+
+Action DeclareMutantsRun(CLI::App& app) {
+  auto arguments = std::make_shared<RunArguments>();
+  DeclareExperiment(app, arguments->request.source);
+  AddOption(app, "--arm", arguments->request.arm,
+            std::string("Arm in which they are planted") + kOneArmHelp);
+  AddOption(app, "--reference", arguments->request.reference,
+            "Ask the question of precision: compare with this arm, not "
+            "with the unchanged runs of the same arm");
+  AddOption(app, "--ensemble", arguments->request.ensemble,
+            "Benign ensemble of that arm (isoloss ensemble build); with "
+            "--reference one of seeds with all steps");
+  AddOption(app, "--policy", arguments->request.policy, "Gate policy (TOML)");
+  AddOption(app, "--mutants", arguments->request.mutants,
+            "Only mutants whose name matches one of these patterns");
+  AddOption(app, "--seeds", arguments->request.seeds,
+            "Seeds of each mutant, from the experiment's first one on "
+            "(default: 2)")
+      .IntegerIn(1, 1000);
+  AddOption(app, "--benign", arguments->request.benign_runs,
+            "Benign runs besides, which must all pass; 299 without an "
+            "alarm show a rate below 1 % (default: 0)")
+      .IntegerIn(0, 100'000);
+  AddOption(app, "--out", arguments->request.out,
+            "Folder that keeps finished cells and gets the matrix "
+            "(default: runs/<experiment name>-mutants)");
+  AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
+  DeclareJson(app, arguments->json, "that of kill_matrix.json");
+  return [arguments] { return Run(*arguments); };
 }
 
 Action Declare(CLI::App& app) {

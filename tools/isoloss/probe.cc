@@ -22,12 +22,12 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/report/log_json.h"
 #include "isoloss/train/run_description.h"
-#include "isoloss/transport/launch.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -59,13 +59,7 @@ void CheckSteps(const char* option, int64_t steps,
 
 /// Refuses what no probe can do, before anything is trained.
 void Check(const Arguments& arguments, const train::Experiment& experiment) {
-  if (const int processes = transport::DetectLaunch().processes;
-      processes > 1) {
-    ThrowError(ErrorKind::kConfig,
-               "isoloss probe: {} processes share the ranks, but the oracle "
-               "needs all tensors in one. Start it without a launcher.",
-               processes);
-  }
+  campaign::RequireOneProcess("probe", "the oracle needs all tensors in one");
   CheckSteps("--steps", arguments.steps, experiment);
   CheckSteps("--plain-steps", arguments.plain_steps, experiment);
   for (const int64_t step : arguments.reference_steps) {
@@ -107,9 +101,9 @@ ExitCode Probe(const Arguments& arguments) {
   const int workers = experiment.parallel.workers;
   ThreadTeam team(workers > 0 ? workers : AvailableProcessors());
   const std::filesystem::path folder =
-      arguments.out.empty() ? std::filesystem::path("runs") / experiment.name /
-                                  campaign::kProbeFolder
-                            : std::filesystem::path(arguments.out);
+      arguments.out.empty()
+          ? campaign::ResultsFolder(experiment, "") / campaign::kProbeFolder
+          : std::filesystem::path(arguments.out);
 
   for (const train::Arm* arm : arms) {
     const std::filesystem::path path =

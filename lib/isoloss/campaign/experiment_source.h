@@ -1,6 +1,7 @@
-// Which experiment, with what overridden.
+// Which experiment, with what overridden, and where its results go.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,16 @@ struct ExperimentSource {
   /// Errors   as train::LoadExperiment.
   train::Experiment Load() const;
 };
+
+/// `out`, or runs/<name of the experiment> if that is empty.
+std::filesystem::path ResultsFolder(const train::Experiment& experiment,
+                                    const std::filesystem::path& out);
+
+/// The experiment with other seeds: "" for its own, a list such as "1,2,9", or
+/// "+4" for four more, behind the largest that it or ResultsFolder(out) has.
+/// Errors   as ExperimentSource::Load; ConfigError if `seeds` has no such form.
+train::Experiment LoadWithSeeds(const ExperimentSource& source,
+                                const std::string& seeds,
+                                const std::filesystem::path& out);
 
 }  // namespace isoloss::campaign

@@ -17,8 +17,8 @@
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
-#include "isoloss/transport/launch.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -249,12 +249,7 @@ std::vector<std::unique_ptr<Case>> OpenCases(const GoldenCheckPlan& plan,
 bool CheckGoldens(
     const GoldenCheckPlan& plan,
     const std::function<void(const CheckedGoldens&)>& on_checked) {
-  if (transport::DetectLaunch().processes > 1) {
-    ThrowError(ErrorKind::kConfig,
-               "golden check: it was started as {} processes, but compares the "
-               "logs of one. Start it without a launcher.",
-               transport::DetectLaunch().processes);
-  }
+  RequireOneProcess("golden check", "it compares the logs of one");
   const TemporaryFolder temporary;
   const mutants::Mutant* const planted = plan.mutant ? &*plan.mutant : nullptr;
   std::vector<std::unique_ptr<Case>> cases =

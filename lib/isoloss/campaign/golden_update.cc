@@ -20,11 +20,11 @@
 #include "isoloss/campaign/golden_source.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/compare/golden.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/train/runner.h"
-#include "isoloss/transport/launch.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -297,12 +297,7 @@ void CheckAccepted(const EvidenceFiles& evidence,
 }  // namespace
 
 GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
-  if (transport::DetectLaunch().processes > 1) {
-    ThrowError(ErrorKind::kConfig,
-               "golden update: it was started as {} processes, but writes the "
-               "logs of one. Start it without a launcher.",
-               transport::DetectLaunch().processes);
-  }
+  RequireOneProcess("golden update", "it writes the logs of one");
   const fs::path folder = plan.folder;
   const train::Experiment experiment = LoadGoldenExperiment(folder);
   const gate::Policy policy = PolicyOf("", experiment);

@@ -7,7 +7,10 @@
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/campaign/arms.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/ensemble.h"
 
 namespace isoloss::campaign {
 
@@ -56,6 +59,43 @@ std::vector<mutants::Mutant> ChosenMutants(
     }
   }
   return chosen;
+}
+
+KillMatrixPlan PlanKillMatrix(const KillMatrixRequest& request) {
+  KillMatrixPlan plan;
+  plan.experiment = request.source.Load();
+  plan.arm = OneArm(plan.experiment, request.arm);
+  if (!request.reference.empty()) {
+    plan.reference = OneArm(plan.experiment, request.reference);
+    RequireOtherArm(plan);
+  }
+  for (size_t i = 0; i < request.seeds; ++i) {
+    plan.seeds.push_back(plan.experiment.train.seeds.front() + i);
+  }
+  plan.mutants = ChosenMutants(request.mutants);
+  plan.benign_runs = request.benign_runs;
+  if (!request.policy.empty()) plan.policy = gate::ReadPolicy(request.policy);
+  // One pair per cell seldom settles the final window.
+  if (plan.reference && plan.policy.levels.empty()) {
+    using enum gate::LevelId;
+    for (const auto level : {l2_oracle, l3_precision, l4_early_window}) {
+      plan.policy.levels.emplace_back(gate::LevelName(level));
+    }
+  }
+  plan.policy.question = plan.reference ? compare::Question::kPrecision
+                                        : compare::Question::kRegression;
+  if (!request.ensemble.empty()) {
+    plan.ensemble = gate::NullEnsemble{request.ensemble.string(),
+                                       runlog::ReadEnsemble(request.ensemble)};
+  }
+  plan.folder = request.out;
+  if (plan.folder.empty()) {
+    plan.folder = ResultsFolder(plan.experiment, "");
+    plan.folder += "-mutants";
+  }
+  plan.workers = plan.experiment.parallel.workers;
+  RequireEnsemble(plan);
+  return plan;
 }
 
 bool MeasuresTheGate(const KillMatrixPlan& plan) {

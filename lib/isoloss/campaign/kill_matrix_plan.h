@@ -1,13 +1,32 @@
-// What a kill matrix may be asked, and what it measures.
+// From what a kill matrix is asked to its plan, and what it measures.
 #pragma once
 
+#include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "isoloss/campaign/experiment_source.h"
 #include "isoloss/campaign/kill_matrix_run.h"
 #include "isoloss/gate/power_record.h"
 
 namespace isoloss::campaign {
+
+struct KillMatrixRequest {
+  ExperimentSource source = {};
+  std::string arm = {};                      ///< as campaign::OneArm
+  std::string reference = {};                ///< "": the question is regression
+  std::vector<std::string> mutants = {"*"};  ///< patterns
+  size_t seeds = 2;                          ///< from the experiment's first on
+  size_t benign_runs = 0;
+  std::filesystem::path policy = {};    ///< "": that of gate::Policy
+  std::filesystem::path ensemble = {};  ///< "": none
+  std::filesystem::path out = {};       ///< "": runs/<experiment name>-mutants
+};
+
+/// Errors   as ExperimentSource::Load, OneArm, ChosenMutants, RequireOtherArm,
+///          RequireEnsemble, gate::ReadPolicy and runlog::ReadEnsemble.
+KillMatrixPlan PlanKillMatrix(const KillMatrixRequest& request);
 
 /// The mutants whose name matches one of `patterns`.
 /// Errors   ConfigError if a pattern matches none.

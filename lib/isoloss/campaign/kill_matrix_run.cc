@@ -8,16 +8,12 @@
 #include <utility>
 
 #include "isoloss/base/atomic_file.h"
-#include "isoloss/base/build_info.h"
-#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/job_queue.h"
-#include "isoloss/campaign/output_file.h"
-#include "isoloss/campaign/plan_file.h"
+#include "isoloss/campaign/kill_matrix_folder.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
-#include "isoloss/config/writer.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/probe_completeness.h"
 #include "isoloss/oracle/probe.h"
@@ -68,7 +64,7 @@ class KillMatrixRunner {
   }
 
   KillMatrixResult Run() {
-    PrepareFolder();
+    PrepareKillMatrixFolder(plan_);
     if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
     RequireSoundEvidence();
     if (!MakeMlperfReferences() || !MakeCells()) return {{}, true};
@@ -76,8 +72,6 @@ class KillMatrixRunner {
   }
 
  private:
-  void PrepareFolder();
-  std::string PlanText() const;
   std::vector<Job> Jobs() const;
   uint64_t BenignSeed(size_t variant) const {
     return plan_.seeds[variant % plan_.seeds.size()];
@@ -96,15 +90,12 @@ class KillMatrixRunner {
   Traces Make(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
   gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
-  const train::Arm& BaselineArm() const {
-    return plan_.reference ? *plan_.reference : plan_.arm;
-  }
   const compare::Run& BaselineOf(uint64_t seed) const;
   const Traces& UnchangedOf(uint64_t seed) const;
   /// Keeps pointers to `run` and the baseline.
   compare::Pairing PairWithBaseline(uint64_t seed,
                                     const compare::Run& run) const {
-    return compare::PairBySeed(BaselineArm().name, {&BaselineOf(seed)},
+    return compare::PairBySeed(plan_.BaselineArm().name, {&BaselineOf(seed)},
                                plan_.arm.name, {&run});
   }
   gate::KillCell ReadCell(const Job& job) const;
@@ -126,51 +117,7 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// ---- The folder -------------------------------------------------------------
-
-/// Cells of one plan must not stand beside those of another.
-std::string KillMatrixRunner::PlanText() const {
-  Digest digest;
-  digest.Update(plan_.experiment.ResolvedToml());
-  digest.Update(gate::FormatPolicy(plan_.policy));
-  config::Writer plan;
-  plan.Text("program", GetBuildInfo().version);
-  plan.Text("commit", GetBuildInfo().commit);
-  plan.Text("arm", plan_.arm.name);
-  plan.Text("baseline", BaselineArm().name);
-  plan.Text("plan", DigestToHex(digest.Value()));
-  plan.Text("ensemble", plan_.ensemble ? plan_.ensemble->ensemble.digest : "");
-  return plan.text();
-}
-
-void KillMatrixRunner::PrepareFolder() {
-  const fs::path path = plan_.folder / kPlanFile;
-  const std::string plan = PlanText();
-  CheckOutput(path, {}, "plan of a kill matrix",
-              [&](const fs::path& file) { return HasKeysOfPlan(file, plan); });
-  for (const char* result :
-       {"kill_matrix.json", "kill_matrix.svg", "power.json"}) {
-    if (fs::exists(path) || !fs::exists(plan_.folder / result)) continue;
-    ThrowError(ErrorKind::kConfig,
-               "{}: it is there without the plan.toml of a kill matrix that it "
-               "would be of, so it is not replaced. Give another folder with "
-               "--out.",
-               (plan_.folder / result).string());
-  }
-  fs::create_directories(plan_.folder / "cells");
-  fs::create_directories(plan_.folder / "work");
-  if (!fs::exists(path) || fs::is_empty(plan_.folder / "cells")) {
-    WriteFileAtomically(path, plan);
-    return;
-  }
-  const std::string difference = PlanDifference(path, plan);
-  if (difference.empty()) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: it holds cells of another plan, which differs in {} (plan: "
-             "experiment or policy), but all cells of a matrix must be of one. "
-             "Give another folder with --out, or remove this one.",
-             plan_.folder.string(), difference);
-}
+// ---- One cell ---------------------------------------------------------------
 
 std::vector<Job> KillMatrixRunner::Jobs() const {
   std::vector<Job> jobs;
@@ -182,8 +129,6 @@ std::vector<Job> KillMatrixRunner::Jobs() const {
   }
   return jobs;
 }
-
-// ---- One cell ---------------------------------------------------------------
 
 /// The first step that differs from the unchanged run; 0: none.
 int64_t KillMatrixRunner::PartingStep(const Job& job,
@@ -361,10 +306,10 @@ bool KillMatrixRunner::MakeUnchanged() {
 bool KillMatrixRunner::MakeBaselines() {
   if (!plan_.reference) return true;
   baselines_.resize(plan_.seeds.size());
-  return RunJobs("runs of arm " + BaselineArm().name, baselines_.size(),
+  return RunJobs("runs of arm " + plan_.BaselineArm().name, baselines_.size(),
                  plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
                    baselines_[i].log =
-                       train::TrainRun(plan_.experiment, BaselineArm(),
+                       train::TrainRun(plan_.experiment, plan_.BaselineArm(),
                                        plan_.seeds[i], corpus_, team);
                  });
 }
@@ -376,8 +321,8 @@ bool KillMatrixRunner::MakeMlperfReferences() {
                  [&](size_t i, ThreadTeam& team) {
                    const uint64_t seed = kFirstMlperfSeed + i;
                    mlperf_references_[i] =
-                       train::TrainRun(plan_.experiment, BaselineArm(), seed,
-                                       corpus_, team)
+                       train::TrainRun(plan_.experiment, plan_.BaselineArm(),
+                                       seed, corpus_, team)
                            .steps.loss_nats;
                  });
 }

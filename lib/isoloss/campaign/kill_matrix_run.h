@@ -34,6 +34,9 @@ struct KillMatrixPlan {
   std::optional<gate::NullEnsemble> ensemble;
   std::filesystem::path folder;  ///< keeps finished cells
   int workers = 0;
+
+  /// That runs are compared with.
+  const train::Arm& BaselineArm() const { return reference ? *reference : arm; }
 };
 
 struct KillMatrixResult {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/log_files.h"
@@ -253,6 +254,34 @@ PairedFolders PairFolders(const std::filesystem::path& folder_a,
                folder_b.string(), fmt::join(folders.only_b, ", "));
   }
   return folders;
+}
+
+std::string RenderFolders(const PairedFolders& folders) {
+  std::string text;
+  for (const LogComparison& pair : folders.pairs) {
+    text += RenderComparison(pair) + "\n";
+  }
+  text +=
+      fmt::format("{} of {} runs that both folders hold are equal\n",
+                  std::ranges::count_if(folders.pairs, &LogComparison::Equal),
+                  folders.pairs.size());
+  for (const auto& [side, names] :
+       {std::pair("A", folders.only_a), std::pair("B", folders.only_b)}) {
+    if (names.empty()) continue;
+    text += fmt::format("Only {} holds {}\n", side, fmt::join(names, ", "));
+  }
+  return text;
+}
+
+Json FoldersJson(const PairedFolders& folders) {
+  Json json{{"equal", folders.Equal()},
+            {"only_a", folders.only_a},
+            {"only_b", folders.only_b},
+            {"pairs", Json::array()}};
+  for (const LogComparison& pair : folders.pairs) {
+    json["pairs"].push_back(ComparisonJson(pair));
+  }
+  return json;
 }
 
 }  // namespace isoloss::campaign

@@ -58,8 +58,7 @@ struct PairedFolders {
 
   bool Equal() const {
     return only_a.empty() && only_b.empty() &&
-           std::ranges::all_of(
-               pairs, [](const LogComparison& pair) { return pair.Equal(); });
+           std::ranges::all_of(pairs, &LogComparison::Equal);
   }
 };
 
@@ -69,5 +68,9 @@ struct PairedFolders {
 PairedFolders PairFolders(const std::filesystem::path& a,
                           const std::filesystem::path& b,
                           const compare::DivergenceOptions& options);
+
+/// As RenderComparison and ComparisonJson, of all pairs.
+std::string RenderFolders(const PairedFolders& folders);
+report::Json FoldersJson(const PairedFolders& folders);
 
 }  // namespace isoloss::campaign

@@ -109,6 +109,15 @@ bool IsPartial(const std::filesystem::path& log) {
 
 bool SpeaksForTheJob() { return transport::DetectLaunch().process == 0; }
 
+void RequireOneProcess(const char* command, const char* but) {
+  const int processes = transport::DetectLaunch().processes;
+  if (processes == 1) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: it was started as {} processes, but {}. Start it without a "
+             "launcher.",
+             command, processes, but);
+}
+
 corpus::Corpus LoadCorpusToTrain(const train::Experiment& experiment,
                                  const std::string& only_arm) {
   InterruptFlag();

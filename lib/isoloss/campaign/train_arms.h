@@ -34,6 +34,10 @@ struct ExecutedRuns {
 /// Of several processes of one job only the first writes, prints and judges.
 bool SpeaksForTheJob();
 
+/// For commands whose work is not shared between processes; `but` says why.
+/// Errors   ConfigError if this process is one of several.
+void RequireOneProcess(const char* command, const char* but);
+
 /// What TrainArms trains, and how it shows it.
 struct TrainArmsOptions {
   /// Check all of it and say what it would take, but train nothing (dry_run.h).

@@ -66,10 +66,7 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 
 std::optional<Divergence> FirstRecordedDifference(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
-  return FirstRecordedDifference(SharedColumns(baseline, candidate));
-}
-
-std::optional<Divergence> FirstRecordedDifference(const SharedColumns& shared) {
+  const SharedColumns shared(baseline, candidate);
   for (const auto* column : shared.OtherExtents()) {
     if (!IsRecordedAlike(column->field()) || column->rows.empty()) continue;
     return Divergence{column->rows.front().step,

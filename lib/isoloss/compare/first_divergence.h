@@ -36,9 +36,9 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 /// in the order of the schema: what computed it has changed then, not the
 /// training. Real numbers may differ by 1e-9 of their scale (runlog::Scale),
 /// since mathematical libraries and orders of summation differ. Digests,
-/// expert_ids and what the exchange carried (runlog::Scope) are not compared:
-/// the sign of a zero, the order of slots or the transport changes them.
-/// Columns of other extents differ before all others.
+/// expert_ids, and bytes and messages of the exchange (runlog::Scope) are not
+/// compared: the sign of a zero, the order of slots or another packing of rows
+/// changes them.
 /// Special  NaN equals NaN. What only one log recorded is not compared; but if
 ///          both runs were asked for the same statistics of tensors, one that
 ///          only one log has is a difference, and so is a tensor that the
@@ -46,7 +46,5 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 ///          exchange are not compared.
 std::optional<Divergence> FirstRecordedDifference(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate);
-std::optional<Divergence> FirstRecordedDifference(
-    const runlog::SharedColumns& shared);
 
 }  // namespace isoloss::compare

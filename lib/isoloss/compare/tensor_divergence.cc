@@ -168,18 +168,7 @@ bool DivergenceReport::HidesTensors() const {
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options) {
-  DivergenceReport report = FindDivergence(SharedColumns(a, b), options);
-  if (report.first && report.first->is_tensor) {
-    report.first->phase = PhaseOf(a, report.first->name);
-    if (!report.first->phase) {
-      report.first->phase = PhaseOf(b, report.first->name);
-    }
-  }
-  return report;
-}
-
-DivergenceReport FindDivergence(const SharedColumns& shared,
-                                const DivergenceOptions& options) {
+  const SharedColumns shared(a, b);
   const bool exact = !options.tolerance;
   const SharedGroup& tensors = shared.group("tensors");
   const SharedGroup& parameters = shared.group("parameters");
@@ -206,6 +195,12 @@ DivergenceReport FindDivergence(const SharedColumns& shared,
                          Bands(shared, exact, /*of_eval=*/true), rule);
   }
   if (found) report.first = DivergenceAt(*found, exact);
+  if (report.first && report.first->is_tensor) {
+    report.first->phase = PhaseOf(a, report.first->name);
+    if (!report.first->phase) {
+      report.first->phase = PhaseOf(b, report.first->name);
+    }
+  }
   return report;
 }
 

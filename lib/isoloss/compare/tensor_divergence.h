@@ -93,7 +93,5 @@ struct DivergenceReport {
 DivergenceReport FindDivergence(const runlog::RunLog& a,
                                 const runlog::RunLog& b,
                                 const DivergenceOptions& options = {});
-DivergenceReport FindDivergence(const runlog::SharedColumns& shared,
-                                const DivergenceOptions& options = {});
 
 }  // namespace isoloss::compare

@@ -312,17 +312,13 @@ bool IsRecorded(const SharedColumn& column, const SharedRow& row,
   return group.same_statistics ? in_a || in_b : in_a && in_b;
 }
 
-ComparedLog::ComparedLog(const RunLog& log)
-    : provenance(log.provenance), groups(Groups(log)) {}
-
-ComparedLog::ComparedLog(const Provenance& of, std::vector<LogGroup> with)
-    : provenance(of), groups(std::move(with)) {}
-
-SharedColumns::SharedColumns(ComparedLog a, ComparedLog b)
+SharedColumns::SharedColumns(const RunLog& a, const RunLog& b)
     : same_mesh_(SameMesh(a.provenance, b.provenance)) {
   const bool same_statistics = SameStatistics(a.provenance, b.provenance);
-  for (size_t g = 0; g < a.groups.size(); ++g) {
-    SharedGroup group = {std::move(a.groups[g]), std::move(b.groups[g]), {}};
+  std::vector<LogGroup> groups_a = Groups(a);
+  std::vector<LogGroup> groups_b = Groups(b);
+  for (size_t g = 0; g < groups_a.size(); ++g) {
+    SharedGroup group = {std::move(groups_a[g]), std::move(groups_b[g]), {}};
     MatchLabels(group);
     group.basic_a = BasicsOf(group.a);
     group.basic_b = BasicsOf(group.b);

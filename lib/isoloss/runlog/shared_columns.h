@@ -155,15 +155,6 @@ std::optional<SharedValue> FirstDifferent(const SharedColumn& column,
 bool IsRecorded(const SharedColumn& column, const SharedRow& row);
 bool IsRecorded(const SharedColumn& column, const SharedRow& row, size_t place);
 
-/// One of two logs, as its datasets.
-struct ComparedLog {
-  ComparedLog(const RunLog& log);  // NOLINT: any log can be compared
-  ComparedLog(const Provenance& of, std::vector<Group<const RunLog>> with);
-
-  const Provenance& provenance;
-  std::vector<Group<const RunLog>> groups;
-};
-
 /// Columns that are compared place by place, so that a tensor's statistics come
 /// before those of the next tensor.
 using Band = std::vector<const SharedColumn*>;
@@ -177,7 +168,7 @@ struct StepDifference {
 /// Both logs must outlive it.
 class SharedColumns {
  public:
-  SharedColumns(ComparedLog a, ComparedLog b);
+  SharedColumns(const RunLog& a, const RunLog& b);
   SharedColumns(const SharedColumns&) = delete;
   SharedColumns& operator=(const SharedColumns&) = delete;
 

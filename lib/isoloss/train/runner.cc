@@ -326,9 +326,7 @@ std::string Run::Name() const {
 
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
-  // Refuse what an hour's training would meet. A program may have changed the
-  // arms since the file was read.
-  ResolveRecipes(experiment);
+  // Refuse what an hour's training would meet.
   CheckReplays(experiment);
   CheckLaunch(experiment);
   std::vector<Run> runs;
@@ -354,6 +352,8 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
                             const corpus::Corpus& corpus,
                             const fs::path& folder, Leftovers leftovers,
                             const RunnerHooks& hooks) {
+  // A program may have changed the arms since the file was read.
+  ResolveRecipes(experiment);
   std::vector<bool> kept =
       FindKept(experiment, runs, corpus, folder, leftovers, hooks);
   const size_t missing = MissingOf(kept);

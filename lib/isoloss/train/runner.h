@@ -27,8 +27,7 @@ struct Run {
 
 /// The runs of `experiment`, seed by seed, so that a pair is complete early.
 /// A non-empty `only_arm` leaves out the others.
-/// Errors   ConfigError that lists the arms if there is no such arm; as
-///          precision::ResolvedRecipe for any arm's recipe.
+/// Errors   ConfigError that lists the arms if there is no such arm.
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm = {});
 
