@@ -33,10 +33,8 @@ RecordedTensor Operand(size_t rows, const std::vector<float>& values) {
   return operand;
 }
 
-OperandFigures FiguresOf(const RecordedTensor& operand, bool down) {
-  OperandFigures figures;
-  figures.Add(operand, operand.values.view(), 0, 0, down);
-  return figures;
+OperandFigures Figures(const RecordedTensor& operand, bool down) {
+  return FiguresOf(operand, SegmentsOf(operand, nullptr), down);
 }
 
 // The scale of the tensor is 448 / 4 = 112, 2^-20 times which is less than half
@@ -46,7 +44,7 @@ TEST(OperandFigures, AreOfOneScale) {
   operand.rowwise = E4m3({0, 0});
   operand.rowwise.non_finite = formats::NonFinitePolicy::kTe;
 
-  const OperandFigures figures = FiguresOf(operand, /*down=*/false);
+  const OperandFigures figures = Figures(operand, /*down=*/false);
 
   EXPECT_EQ(figures.scale_min, static_cast<double>(1.0f / 112.0f));
   EXPECT_EQ(figures.scale_max, figures.scale_min);
@@ -66,7 +64,7 @@ TEST(OperandFigures, SaturateWhereTheHistoryIsSmaller) {
   operand.rowwise_states.resize(1);
   operand.rowwise_states[0].common.history = 2.0f;
 
-  const OperandFigures figures = FiguresOf(operand, /*down=*/false);
+  const OperandFigures figures = Figures(operand, /*down=*/false);
 
   EXPECT_EQ(figures.scale_min, static_cast<double>(1.0f / 224.0f));
   EXPECT_EQ(figures.saturated, 1);
@@ -77,7 +75,7 @@ TEST(OperandFigures, AreOfColumnsIfTheseAreQuantised) {
   RecordedTensor operand = Operand(2, {7, NAN, 448, 1});
   operand.columnwise = E4m3({1, 0});
 
-  const OperandFigures figures = FiguresOf(operand, /*down=*/true);
+  const OperandFigures figures = Figures(operand, /*down=*/true);
 
   EXPECT_EQ(figures.nan_scales, 1);
   EXPECT_EQ(figures.scale_min, 1.0);
@@ -91,7 +89,7 @@ TEST(OperandFigures, CountNoElementThatATransformAdds) {
   operand.rowwise = E4m3({1, 32});
   operand.rowwise.transform = &formats::TransformByName("hadamard16");
 
-  const OperandFigures figures = FiguresOf(operand, /*down=*/false);
+  const OperandFigures figures = Figures(operand, /*down=*/false);
 
   EXPECT_EQ(figures.pairs, 3);
   EXPECT_EQ(figures.squares, 3.0);  // H / 4 is orthogonal
@@ -103,9 +101,9 @@ TEST(OperandFigures, CompareASecondQuantisationWithTheAnnounced) {
   operand.rowwise = operand.columnwise = E4m3({1, 0});
   operand.rowwise.element = &formats::FormatByName("e2m1");
 
-  EXPECT_EQ(FiguresOf(operand, /*down=*/true).underflows, 0);
+  EXPECT_EQ(Figures(operand, /*down=*/true).underflows, 0);
   operand.columnwise_again = true;
-  EXPECT_EQ(FiguresOf(operand, /*down=*/true).underflows, 1);
+  EXPECT_EQ(Figures(operand, /*down=*/true).underflows, 1);
 }
 
 TEST(OperandFigures, HaveBytesAndPlacesOfMxBlocks) {
@@ -114,7 +112,7 @@ TEST(OperandFigures, HaveBytesAndPlacesOfMxBlocks) {
   RecordedTensor operand = Operand(1, values);
   operand.rowwise = {&formats::FormatByName("e4m3")};
 
-  const OperandFigures figures = FiguresOf(operand, /*down=*/false);
+  const OperandFigures figures = Figures(operand, /*down=*/false);
 
   EXPECT_EQ(figures.bytes[127], 1);      // 448 / 448
   EXPECT_EQ(figures.bytes[127 - 8], 1);  // 1 / 448, rounded up

@@ -98,18 +98,20 @@ TEST(CompareTensors, SaysWhatIsNotFiniteOrZero) {
   EXPECT_TRUE(std::isnan(CompareTensors(one, nan).relative_error));
 }
 
-TEST(CompareTensors, CountsNothingOfWhatIsNotMx) {
-  RecordedTensor tensor = TensorOf(1, 2, {480, 0x1p-11f});
-  tensor.columnwise = {&formats::FormatByName("e4m3"),
-                       formats::ScaleRule::kFloor};
-  tensor.quantized_columnwise = true;
-  ASSERT_FALSE(std::isnan(CompareTensors(tensor, tensor).saturated));
+TEST(CompareTensors, CountsWhatIsNotMx) {
+  // The scale is 448 / 448: 2^-11 is a quarter of the smallest E4M3.
+  RecordedTensor tensor = TensorOf(1, 4, {448, 0x1p-11f, 1, 0});
+  tensor.rowwise = {.element = &formats::FormatByName("e4m3"),
+                    .scale_rule = formats::ScaleRule::kTe,
+                    .scale_format = formats::ScaleFormat::kFp32,
+                    .cell = {0, 0}};
+  tensor.quantized_rowwise = true;
 
-  tensor.columnwise_again = true;
-  EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).saturated));
-  tensor.columnwise_again = false;
-  tensor.columnwise.cell = {1, 16};
-  EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).saturated));
+  const runlog::PrecisionRow row = CompareTensors(tensor, tensor);
+
+  EXPECT_EQ(row.saturated, 0.0);
+  EXPECT_EQ(row.underflows, 25.0);
+  tensor.quantized_rowwise = false;
   EXPECT_TRUE(std::isnan(CompareTensors(tensor, tensor).underflows));
 }
 

@@ -65,35 +65,25 @@ constexpr OperandFormat kTeMx = {.element = "e4m3", .non_finite = kTe};
 constexpr OperandFormat kTeMxSquare = {
     .element = "e4m3", .cell = {32, 32}, .non_finite = kTe};
 
-constexpr OperandFormat OfTensor(const char* element, const char* scaling,
-                                 int history) {
-  return {.element = element,
-          .rule = ScaleRule::kTe,
-          .scale = ScaleFormat::kFp32,
-          .cell = {0, 0},
-          .non_finite = kTe,
-          .scaling = scaling,
-          .history = history};
+constexpr OperandFormat OfTensor(const char* element,
+                                 const char* scaling = "current",
+                                 int history = 0) {
+  return {element, ScaleRule::kTe, ScaleFormat::kFp32, {0, 0}, kTe,
+          scaling, history};
 }
-constexpr OperandFormat kTensorE4m3 = OfTensor("e4m3", "current", 0);
-constexpr OperandFormat kTensorE5m2 = OfTensor("e5m2", "current", 0);
+constexpr OperandFormat kTensorE4m3 = OfTensor("e4m3");
+constexpr OperandFormat kTensorE5m2 = OfTensor("e5m2");
 constexpr OperandFormat kDelayedE4m3 = OfTensor("e4m3", "delayed", 1024);
 constexpr OperandFormat kDelayedE5m2 = OfTensor("e5m2", "delayed", 1024);
 
-constexpr OperandFormat Nvfp4(size_t rows, int random_bits,
-                              const char* transform) {
-  return {.element = "e2m1",
-          .rule = ScaleRule::kTe,
-          .scale = ScaleFormat::kE4m3,
-          .cell = {rows, 16},
-          .non_finite = kTe,
-          .scaling = "two_level",
-          .random_bits = random_bits,
-          .transform = transform};
+constexpr OperandFormat Nvfp4(size_t rows, int random_bits = 0,
+                              const char* transform = nullptr) {
+  return {"e2m1",      ScaleRule::kTe, ScaleFormat::kE4m3, {rows, 16}, kTe,
+          "two_level", /*history=*/0,  random_bits,        transform};
 }
-constexpr OperandFormat kFp4 = Nvfp4(1, 0, nullptr);
-constexpr OperandFormat kFp4Square = Nvfp4(16, 0, nullptr);
-constexpr OperandFormat kFp4Random = Nvfp4(1, 8, nullptr);
+constexpr OperandFormat kFp4 = Nvfp4(1);
+constexpr OperandFormat kFp4Square = Nvfp4(16);
+constexpr OperandFormat kFp4Random = Nvfp4(1, 8);
 constexpr OperandFormat kFp4Turned = Nvfp4(1, 0, "hadamard16_te");
 constexpr OperandFormat kFp4RandomTurned = Nvfp4(1, 8, "hadamard16_te");
 
@@ -110,9 +100,9 @@ struct KnownRecipe {
   const char* name;
   Activation activation;
   // Left and right operand of y = x W^T, dx = dy W, dW = dy^T x.
-  OperandFormat x, weight;
-  OperandFormat dy_of_dgrad, weight_of_dgrad;
-  OperandFormat dy_of_wgrad, x_of_wgrad;
+  OperandFormat x = kHigh, weight = kHigh;
+  OperandFormat dy_of_dgrad = kHigh, weight_of_dgrad = kHigh;
+  OperandFormat dy_of_wgrad = kHigh, x_of_wgrad = kHigh;
   /// Steps between two promotions of sums; 0: none.
   size_t interval = 0;
   /// x of wgrad is what fprop made of it.
@@ -120,48 +110,47 @@ struct KnownRecipe {
   size_t last_layers = 0;
 };
 
+/// In BF16; x, weights and dy are the same wherever they stand.
+constexpr KnownRecipe Known(const char* name, const OperandFormat& x,
+                            const OperandFormat& weight,
+                            const OperandFormat& dy) {
+  return {name, Activation::kBf16, x, weight, dy, weight, dy, x};
+}
+constexpr KnownRecipe Known(const char* name, const OperandFormat& all) {
+  return Known(name, all, all, all);
+}
+constexpr KnownRecipe Deepseek(const char* name, const OperandFormat& dy) {
+  KnownRecipe recipe = Known(name, kTile, kSquare, dy);
+  recipe.interval = 128;
+  recipe.x_again = true;
+  return recipe;
+}
+
 constexpr KnownRecipe kKnown[] = {
-    {"fp32", Activation::kFp32, kHigh, kHigh, kHigh, kHigh, kHigh, kHigh},
-    {"bf16", Activation::kBf16, kHigh, kHigh, kHigh, kHigh, kHigh, kHigh},
-    {"mxfp8_rceil", Activation::kBf16, kE4m3, kE4m3, kE4m3, kE4m3, kE4m3,
-     kE4m3},
+    {"fp32", Activation::kFp32},
+    {"bf16", Activation::kBf16},
+    Known("mxfp8_rceil", kE4m3),
     {"mxfp8_rceil_wgrad_with_hp", Activation::kBf16, kE4m3, kE4m3, kE4m3, kE4m3,
      kHigh, kHigh},
-    {"mxfp8_floor", Activation::kBf16, kE4m3Floor, kE4m3Floor, kE4m3Floor,
-     kE4m3Floor, kE4m3Floor, kE4m3Floor},
-    {"mxfp8_e5m2_grads", Activation::kBf16, kE4m3, kE4m3, kE5m2, kE4m3, kE5m2,
-     kE4m3},
-    {"mxfp4_floor", Activation::kBf16, kE2m1Floor, kE2m1Floor, kE2m1Floor,
-     kE2m1Floor, kE2m1Floor, kE2m1Floor},
-    {"mxfp8_cublas", Activation::kBf16, kE4m3Floor, kE4m3Floor, kE4m3Floor,
-     kE4m3Floor, kE4m3Floor, kE4m3Floor},
-    {"mxfp8_cublas_rceil", Activation::kBf16, kE4m3, kE4m3, kE4m3, kE4m3, kE4m3,
-     kE4m3},
-    {"mxfp6_e3m2", Activation::kBf16, kE3m2, kE3m2, kE3m2, kE3m2, kE3m2, kE3m2},
-    {"mxfp6_e2m3", Activation::kBf16, kE2m3, kE2m3, kE2m3, kE2m3, kE2m3, kE2m3},
+    Known("mxfp8_floor", kE4m3Floor),
+    Known("mxfp8_e5m2_grads", kE4m3, kE4m3, kE5m2),
+    Known("mxfp4_floor", kE2m1Floor),
+    Known("mxfp8_cublas", kE4m3Floor),
+    Known("mxfp8_cublas_rceil", kE4m3),
+    Known("mxfp6_e3m2", kE3m2),
+    Known("mxfp6_e2m3", kE2m3),
     {"mxfp4_rht_sr", Activation::kBf16, kE4m3, kE4m3, kE2m1Random, kE2m1Random,
      kE2m1Random, kE2m1Random},
-    {"te_mxfp8", Activation::kBf16, kTeMx, kTeMx, kTeMx, kTeMx, kTeMx, kTeMx},
-    {"te_mxfp8_2d", Activation::kBf16, kTeMx, kTeMxSquare, kTeMx, kTeMxSquare,
-     kTeMx, kTeMx},
-    {"te_fp8_delayed", Activation::kBf16, kDelayedE4m3, kDelayedE4m3,
-     kDelayedE5m2, kDelayedE4m3, kDelayedE5m2, kDelayedE4m3},
-    {"te_fp8_current", Activation::kBf16, kTensorE4m3, kTensorE4m3, kTensorE5m2,
-     kTensorE4m3, kTensorE5m2, kTensorE4m3},
-    {.name = "te_nvfp4",
-     .activation = Activation::kBf16,
-     .x = kFp4,
-     .weight = kFp4Square,
-     .dy_of_dgrad = kFp4Random,
-     .weight_of_dgrad = kFp4Square,
-     .dy_of_wgrad = kFp4RandomTurned,
-     .x_of_wgrad = kFp4Turned,
-     .last_layers = 1},
-    {"deepseek_v3_fp8", Activation::kBf16, kTile, kSquare, kTile, kSquare,
-     kTile, kTile, /*interval=*/128, /*x_again=*/true},
-    {"deepseek_v3_fp8_block_grads", Activation::kBf16, kTile, kSquare, kSquare,
-     kSquare, kSquare, kTile, /*interval=*/128, /*x_again=*/true},
-    {"fp8_rowwise", Activation::kBf16, kRow, kRow, kRow, kRow, kRow, kRow},
+    Known("te_mxfp8", kTeMx),
+    Known("te_mxfp8_2d", kTeMx, kTeMxSquare, kTeMx),
+    Known("te_fp8_delayed", kDelayedE4m3, kDelayedE4m3, kDelayedE5m2),
+    Known("te_fp8_current", kTensorE4m3, kTensorE4m3, kTensorE5m2),
+    {"te_nvfp4", Activation::kBf16, kFp4, kFp4Square, kFp4Random, kFp4Square,
+     kFp4RandomTurned, kFp4Turned, /*interval=*/0, /*x_again=*/false,
+     /*last_layers=*/1},
+    Deepseek("deepseek_v3_fp8", kTile),
+    Deepseek("deepseek_v3_fp8_block_grads", kSquare),
+    Known("fp8_rowwise", kRow),
 };
 
 }  // namespace

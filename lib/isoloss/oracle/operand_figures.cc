@@ -17,12 +17,41 @@ using formats::ScaleFormat;
 
 /// The state of a group; a description that needs none was announced without.
 formats::TensorState StateOf(std::span<const kernels::OperandState> states,
-                             size_t group, size_t number) {
-  if (group >= states.size()) return {};
-  return StateOfTensor(states[group].common, number);
+                             const Segment& segment) {
+  if (segment.group >= states.size()) return {};
+  return StateOfTensor(states[segment.group].common, segment.number);
 }
 
 }  // namespace
+
+std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
+                                const ExpertRows* lists) {
+  std::vector<size_t> begins = tensor.begins;
+  if (begins.empty()) begins = {0, tensor.values.rows()};
+  const size_t groups = begins.size() - 1;
+  const size_t per_group =
+      tensor.segment_ends.empty() ? 1 : tensor.segment_ends.size() / groups;
+  std::vector<Segment> segments;
+  for (size_t g = 0; g < groups; ++g) {
+    size_t row = begins[g];
+    for (size_t s = 0; s < per_group; ++s) {
+      const size_t end =
+          tensor.segment_ends.empty()
+              ? begins[g + 1]
+              : begins[g] + tensor.segment_ends[g * per_group + s];
+      Segment& segment = segments.emplace_back();
+      segment.group = g;
+      segment.number = s;
+      // Rows of sequences are numbered on.
+      segment.first_position = tensor.begins.empty() ? row : 0;
+      for (; row < end; ++row) {
+        if (lists != nullptr && lists->token_of_row[row] < 0) continue;
+        segment.rows.push_back(row);
+      }
+    }
+  }
+  return segments;
+}
 
 double OperandFigures::Spread() const {
   double all = 0;
@@ -35,14 +64,24 @@ double OperandFigures::Spread() const {
   return nats / portable::Log(static_cast<double>(places.size()));
 }
 
-void OperandFigures::Add(const RecordedTensor& operand,
-                         MatrixView<const float> rows, size_t group,
-                         size_t number, bool down) {
+OperandFigures FiguresOf(const RecordedTensor& operand,
+                         const std::vector<Segment>& segments, bool down) {
+  OperandFigures figures;
+  for (const Segment& segment : segments) {
+    if (!segment.rows.empty()) figures.Add(operand, segment, down);
+  }
+  return figures;
+}
+
+void OperandFigures::Add(const RecordedTensor& operand, const Segment& segment,
+                         bool down) {
   const Quantization& quantization =
       down ? operand.columnwise : operand.rowwise;
-  const auto along = StateOf(operand.rowwise_states, group, number);
-  const auto state =
-      down ? StateOf(operand.columnwise_states, group, number) : along;
+  const auto along = StateOf(operand.rowwise_states, segment);
+  const auto state = down ? StateOf(operand.columnwise_states, segment) : along;
+  // Rows that fill up lists stand behind those of a segment.
+  const auto rows =
+      operand.values.view().Rows(segment.rows.front(), segment.rows.size());
   const Matrix<float> turned = down ? Turned(rows) : Matrix<float>();
   const MatrixView<const float> values = down ? turned.view() : rows;
   ScalarTensor tensor = ScalarQuantize(values, quantization, state);

@@ -1,16 +1,33 @@
-// What quantising an operand in one direction did to it, in figures.
+// The tensors that an operand consists of, and what quantising them did, in
+// figures.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <vector>
 
-#include "isoloss/base/matrix.h"
+#include "isoloss/oracle/moe_check.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/oracle/step_record.h"
 
 namespace isoloss::oracle {
+
+/// Rows of one tensor of an operand, and where they stand in the whole batch's.
+struct Segment {
+  uint64_t group = 0;
+  /// Of the group's segments; of tokens, a sequence.
+  uint64_t number = 0;
+  /// Of its first row, in what its digest takes for one segment.
+  uint64_t first_position = 0;
+  std::vector<size_t> rows;
+};
+
+/// All of a tensor's, without the rows that fill up experts' lists; null: of
+/// lists that have none.
+std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
+                                const ExpertRows* lists);
 
 /// Counts and sums over all tensors of an operand (docs/run-log.md, Tensors).
 struct OperandFigures {
@@ -26,11 +43,9 @@ struct OperandFigures {
   /// Entropy of the places over its largest value; NaN without full blocks.
   double Spread() const;
 
-  /// Adds the tensor with rows `rows`, ascending, of group `group`, the
-  /// `number`th of its group, as the operand's products quantise it: along rows
-  /// or `down` columns.
-  void Add(const RecordedTensor& operand, MatrixView<const float> rows,
-           size_t group, size_t number, bool down);
+  /// Adds one tensor as the operand's products quantise it: along rows or
+  /// `down` columns.
+  void Add(const RecordedTensor& operand, const Segment& segment, bool down);
 
  private:
   void AddScale(const formats::Quantization& quantization, float scale);
@@ -40,5 +55,9 @@ struct OperandFigures {
   void AddErrors(const Matrix<float>& elements, const Matrix<float>& quantised,
                  size_t counted);
 };
+
+/// Of an operand that is quantised in that direction.
+OperandFigures FiguresOf(const RecordedTensor& operand,
+                         const std::vector<Segment>& segments, bool down);
 
 }  // namespace isoloss::oracle

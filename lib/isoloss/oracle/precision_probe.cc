@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/format.h"
 #include "isoloss/model/routing_source.h"
+#include "isoloss/oracle/operand_figures.h"
 #include "isoloss/oracle/router_check.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/logged_learner.h"
@@ -56,88 +56,6 @@ std::vector<size_t> GroupEnds(const RecordedTensor& tensor) {
     ends.push_back(end = std::min(rows, end + kGroupRows));
   }
   return ends;
-}
-
-/// Ends of the runs of rows in which column blocks start anew.
-std::vector<size_t> SegmentEnds(const RecordedTensor& tensor) {
-  std::vector<size_t> begins = tensor.begins;
-  if (begins.empty()) begins = {0, tensor.values.rows()};
-  const size_t groups = begins.size() - 1;
-  const size_t segments = tensor.segment_ends.size() / groups;
-  if (segments == 0) return {begins.begin() + 1, begins.end()};
-  std::vector<size_t> ends;
-  for (size_t i = 0; i < tensor.segment_ends.size(); ++i) {
-    ends.push_back(begins[i / segments] + tensor.segment_ends[i]);
-  }
-  return ends;
-}
-
-/// What quantisation loses of a tensor's elements.
-class QuantizationLoss {
- public:
-  explicit QuantizationLoss(const formats::Quantization& spec) : spec_(spec) {}
-
-  void AddBlock(std::span<const float> block) {
-    quantized_.resize(block.size());
-    formats::QuantizeDequantizeBlock(block, spec_, quantized_);
-    const float scale = formats::DecodeE8m0(formats::MxScale(block, spec_));
-    const double limit =
-        static_cast<double>(formats::MaxFinite(*spec_.element)) *
-        static_cast<double>(scale);
-    for (size_t i = 0; i < block.size(); ++i) {
-      ++elements_;
-      if (!std::isfinite(block[i])) continue;
-      if (block[i] != 0.0f && quantized_[i] == 0.0f) ++underflows_;
-      if (std::fabs(static_cast<double>(block[i])) > limit) ++saturated_;
-    }
-  }
-  double saturated() const { return Percent(saturated_); }
-  double underflows() const { return Percent(underflows_); }
-
- private:
-  double Percent(size_t count) const {
-    return elements_ == 0 ? 0.0
-                          : 100.0 * static_cast<double>(count) /
-                                static_cast<double>(elements_);
-  }
-
-  const formats::Quantization& spec_;
-  std::vector<float> quantized_;
-  size_t elements_ = 0;
-  size_t saturated_ = 0;
-  size_t underflows_ = 0;
-};
-
-QuantizationLoss LossAlongRows(const RecordedTensor& tensor) {
-  QuantizationLoss loss(tensor.rowwise);
-  const Matrix<float>& values = tensor.values;
-  for (size_t r = 0; r < values.rows(); ++r) {
-    for (size_t c = 0; c < values.cols(); c += formats::kMxBlockSize) {
-      const size_t count = std::min(formats::kMxBlockSize, values.cols() - c);
-      loss.AddBlock({values.Row(r) + c, count});
-    }
-  }
-  return loss;
-}
-
-QuantizationLoss LossDownColumns(const RecordedTensor& tensor) {
-  QuantizationLoss loss(tensor.columnwise);
-  std::vector<float> block;
-  size_t begin = 0;
-  for (const size_t end : SegmentEnds(tensor)) {
-    for (size_t r = begin; r < end; r += formats::kMxBlockSize) {
-      const size_t count = std::min(formats::kMxBlockSize, end - r);
-      for (size_t c = 0; c < tensor.values.cols(); ++c) {
-        block.clear();
-        for (size_t i = 0; i < count; ++i) {
-          block.push_back(tensor.values(r + i, c));
-        }
-        loss.AddBlock(block);
-      }
-    }
-    begin = end;
-  }
-  return loss;
 }
 
 void RequireSameExtent(const RecordedTensor& candidate,
@@ -329,16 +247,15 @@ runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
   }
   row.relative_error = all.RelativeError();
   row.gain = all.squares == 0.0 ? kNan : all.mixed / all.squares - 1.0;
-  const formats::Quantization& first =
-      candidate.quantized_rowwise ? candidate.rowwise : candidate.columnwise;
-  const bool again = !candidate.quantized_rowwise && candidate.columnwise_again;
-  if (first.is_mx() && !again) {
-    const QuantizationLoss loss = candidate.quantized_rowwise
-                                      ? LossAlongRows(candidate)
-                                      : LossDownColumns(candidate);
-    row.saturated = loss.saturated();
-    row.underflows = loss.underflows();
+  if (!candidate.quantized_rowwise && !candidate.quantized_columnwise) {
+    return row;
   }
+  const OperandFigures figures =
+      FiguresOf(candidate, SegmentsOf(candidate, /*lists=*/nullptr),
+                /*down=*/!candidate.quantized_rowwise);
+  const auto size = static_cast<double>(candidate.values.size());
+  row.saturated = size > 0 ? 100.0 * figures.saturated / size : 0.0;
+  row.underflows = size > 0 ? 100.0 * figures.underflows / size : 0.0;
   return row;
 }
 

@@ -28,8 +28,7 @@ inline constexpr size_t kGroupRows = 32;
 /// worst_group_error   largest relative error of a group of rows; groups of
 ///                  which both are zero count nothing
 /// saturated, underflows   of the candidate as its GEMM quantises it along
-///                  rows, or down columns if it does only that; NaN if neither,
-///                  or if that is not MX: then nobody counted them
+///                  rows, or down columns if it does only that; NaN if neither
 /// Step and tensor are the caller's.
 /// Errors   ShapeError if extents or groups differ.
 runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,

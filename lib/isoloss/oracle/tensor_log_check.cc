@@ -19,47 +19,6 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Rows of one tensor of an operand, and where they stand in the whole batch's.
-struct Segment {
-  uint64_t group = 0;
-  /// Of the group's segments; of tokens, a sequence.
-  uint64_t number = 0;
-  /// Of its first row, in what its digest takes for one segment.
-  uint64_t first_position = 0;
-  std::vector<size_t> rows;
-};
-
-/// Without the rows that fill up experts' lists, which `token_of_row` knows if
-/// the tensor has as many rows.
-std::vector<Segment> SegmentsOf(const RecordedTensor& tensor,
-                                const ExpertRows* lists) {
-  std::vector<size_t> begins = tensor.begins;
-  if (!tensor.of_experts) begins = {0, tensor.values.rows()};
-  const size_t groups = begins.size() - 1;
-  const size_t per_group =
-      tensor.segment_ends.empty() ? 1 : tensor.segment_ends.size() / groups;
-  std::vector<Segment> segments;
-  for (size_t g = 0; g < groups; ++g) {
-    size_t row = begins[g];
-    for (size_t s = 0; s < per_group; ++s) {
-      const size_t end =
-          tensor.segment_ends.empty()
-              ? begins[g + 1]
-              : begins[g] + tensor.segment_ends[g * per_group + s];
-      Segment& segment = segments.emplace_back();
-      segment.group = g;
-      segment.number = s;
-      // Rows of sequences are numbered on.
-      segment.first_position = tensor.of_experts ? 0 : row;
-      for (; row < end; ++row) {
-        if (lists != nullptr && lists->token_of_row[row] < 0) continue;
-        segment.rows.push_back(row);
-      }
-    }
-  }
-  return segments;
-}
-
 // ---- digests ---------------------------------------------------------------
 
 /// SplitMix64's finaliser (docs/run-log.md, Tensors).
@@ -160,20 +119,6 @@ double WorstRange(const RecordedTensor& tensor,
   return worst;
 }
 
-OperandFigures FiguresOf(const RecordedTensor& tensor,
-                         const std::vector<Segment>& segments, bool down) {
-  OperandFigures figures;
-  for (const Segment& segment : segments) {
-    if (segment.rows.empty()) continue;
-    // Rows that fill up lists stand behind those of a segment.
-    figures.Add(
-        tensor,
-        tensor.values.view().Rows(segment.rows.front(), segment.rows.size()),
-        segment.group, segment.number, down);
-  }
-  return figures;
-}
-
 /// Compares the statistics of one tensor.
 class StatisticsCheck {
  public:
@@ -212,38 +157,42 @@ class StatisticsCheck {
   }
 
   /// `offset`: between the statistics of the two directions.
-  void CheckOperand(const OperandFigures& b, const Moments& moments,
+  void CheckOperand(const OperandFigures& figures, const Moments& moments,
                     size_t offset) {
     const double numel = moments.numel;
-    CheckScaleBytes(b, offset == 0 ? tensors_.e8m0_histogram
-                                   : tensors_.e8m0_histogram_columnwise);
+    CheckScaleBytes(figures, offset == 0 ? tensors_.e8m0_histogram
+                                         : tensors_.e8m0_histogram_columnwise);
     // What counts as the largest beside infinity is nobody's business.
     if (moments.nonfinite == 0) {
-      Check(runlog::kStat_block_argmax_spread + offset, b.Spread(), 1.0);
+      Check(runlog::kStat_block_argmax_spread + offset, figures.Spread(), 1.0);
     }
-    Check(runlog::kStat_underflows_num + offset, b.underflows);
-    Check(runlog::kStat_underflows + offset, 100 * b.underflows / numel);
-    Check(runlog::kStat_saturated_num + offset, b.saturated);
-    Check(runlog::kStat_saturated + offset, 100 * b.saturated / numel);
-    Check(runlog::kStat_nan_blocks + offset, b.nan_scales);
-    Check(runlog::kStat_scale_inv_min + offset, b.scale_min);
-    Check(runlog::kStat_scale_inv_max + offset, b.scale_max);
-    Check(runlog::kStat_mse + offset, b.errors / b.pairs);
-    Check(runlog::kStat_signed_gain + offset, b.products / b.squares);
+    Check(runlog::kStat_underflows_num + offset, figures.underflows);
+    Check(runlog::kStat_underflows + offset, 100 * figures.underflows / numel);
+    Check(runlog::kStat_saturated_num + offset, figures.saturated);
+    Check(runlog::kStat_saturated + offset, 100 * figures.saturated / numel);
+    Check(runlog::kStat_nan_blocks + offset, figures.nan_scales);
+    Check(runlog::kStat_scale_inv_min + offset, figures.scale_min);
+    Check(runlog::kStat_scale_inv_max + offset, figures.scale_max);
+    Check(runlog::kStat_mse + offset, figures.errors / figures.pairs);
+    Check(runlog::kStat_signed_gain + offset,
+          figures.products / figures.squares);
     Check(runlog::kStat_sqnr + offset,
-          b.squares > 0 ? 10 * portable::Log10(b.squares / b.errors) : kNan,
+          figures.squares > 0
+              ? 10 * portable::Log10(figures.squares / figures.errors)
+              : kNan,
           1.0);
-    const double norms = std::sqrt(b.squares * b.quantized);
-    Check(runlog::kStat_cosine + offset, norms > 0 ? b.products / norms : kNan);
+    const double norms = std::sqrt(figures.squares * figures.quantized);
+    Check(runlog::kStat_cosine + offset,
+          norms > 0 ? figures.products / norms : kNan);
   }
 
  private:
-  void CheckScaleBytes(const OperandFigures& b,
+  void CheckScaleBytes(const OperandFigures& figures,
                        const std::vector<int32_t>& histogram) {
     if (histogram.empty()) return;
-    for (size_t byte = 0; byte < b.bytes.size(); ++byte) {
-      comparison_.AddCount(histogram[place_ * b.bytes.size() + byte],
-                           b.bytes[byte]);
+    for (size_t byte = 0; byte < figures.bytes.size(); ++byte) {
+      comparison_.AddCount(histogram[place_ * figures.bytes.size() + byte],
+                           figures.bytes[byte]);
     }
   }
   double Logged(size_t statistic) const {
