@@ -44,6 +44,14 @@ TEST(NearestName, SaysNothingWhenNothingIsNear) {
   EXPECT_EQ(NearestName("steps", {}), "");
 }
 
+TEST(NearestName, IsNotSoughtForWhatNobodyWouldName) {
+  const std::string huge(4'000'000, 'a');
+  const std::vector<std::string> names = {huge, "aa"};
+
+  EXPECT_EQ(NearestName(huge + "b", names), "");
+  EXPECT_EQ(NearestName("aab", names), "aa") << "passes over the huge one";
+}
+
 TEST(DidYouMean, IsASentenceOrNothing) {
   EXPECT_EQ(DidYouMean("sttps", kKeys), " Did you mean `steps`?");
   EXPECT_EQ(DidYouMean("temperature", kKeys), "");

@@ -168,8 +168,8 @@ class InventedColumn {
   const runlog::Dataset<const RunLog> a_ = Holding(values_a_);
   const runlog::Dataset<const RunLog> b_ = Holding(values_b_);
   const size_t layers_ = a_.Width();
-  const runlog::SharedColumn column_ = {
-      &moe_, &a_, &b_, moe_.rows, layers_, layers_, false, layers_};
+  const runlog::SharedColumn column_ = {&moe_,   &a_,     &b_,   moe_.rows,
+                                        layers_, layers_, false, layers_};
 };
 
 TEST(EveryColumn, OfTomorrowIsComparedFromItsFirstDay) {

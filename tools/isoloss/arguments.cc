@@ -125,6 +125,7 @@ template Option AddOption(CLI::App&, Text, int64_t&, Text);
 template Option AddOption(CLI::App&, Text, uint64_t&, Text);
 template Option AddOption(CLI::App&, Text, double&, Text);
 template Option AddOption(CLI::App&, Text, std::optional<int64_t>&, Text);
+template Option AddOption(CLI::App&, Text, std::optional<uint64_t>&, Text);
 template Option AddOption(CLI::App&, Text, std::optional<double>&, Text);
 template Option AddOption(CLI::App&, Text, std::string&, Text);
 template Option AddOption(CLI::App&, Text, Path&, Text);

@@ -1,7 +1,5 @@
 // isoloss parity: is the run on the experiment's mesh the run on one rank?
 
-#include "isoloss/train/parity.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,15 +8,14 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
-#include "isoloss/base/error.h"
 #include "isoloss/campaign/arms.h"
 #include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/parity_json.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/transport/launch.h"
@@ -27,38 +24,12 @@
 namespace isoloss::cli {
 namespace {
 
-using train::ParityReport;
-
 struct Arguments {
   campaign::ExperimentSource source;
   std::string arm;
   int64_t steps = 2;
   bool json = false;
 };
-
-Json ToJson(const ParityReport& report) {
-  Json json{{"outcome", report.first ? "FAIL" : "PASS"},
-            {"arm", report.arm},
-            {"seed", report.seed},
-            {"ranks", report.ranks},
-            {"expert_data_parallel", report.replicas},
-            {"transport", report.transport},
-            {"processes", report.processes},
-            {"steps", report.steps},
-            {"gradients_per_step", report.gradients},
-            {"first_difference", nullptr}};
-  if (report.first) {
-    Json first{{"step", report.first->step},
-               {"what", report.first->what},
-               {"of_tensor", report.first->of_tensor}};
-    report::PutNumber(first, "one_rank", report.first->one_rank);
-    report::PutNumber(first, "meshed", report.first->meshed);
-    first["process"] = report.first->process;
-    first["message"] = report.first->Describe();
-    json["first_difference"] = std::move(first);
-  }
-  return json;
-}
 
 /// Processes of one job may share a machine; two steps need no more than that.
 int Workers(const train::Experiment& experiment) {
@@ -88,7 +59,7 @@ ExitCode Parity(const Arguments& arguments) {
                                    arm->name, row.step, arguments.steps));
       };
     }
-    const ParityReport report = train::CompareWithOneRank(
+    const train::ParityReport report = train::CompareWithOneRank(
         experiment, *arm, experiment.train.seeds.front(), corpus, team,
         arguments.steps, hooks);
     if (heartbeat) heartbeat->Clear();
@@ -100,7 +71,7 @@ ExitCode Parity(const Arguments& arguments) {
       return ExitCode::kInterrupted;
     }
     if (!report.passed()) code = ExitCode::kFail;
-    json["arms"].push_back(ToJson(report));
+    json["arms"].push_back(campaign::ParityJson(report));
     if (campaign::SpeaksForTheJob() && !arguments.json) {
       fmt::print("{}", report.Verdict());
       std::fflush(stdout);

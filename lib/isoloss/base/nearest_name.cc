@@ -44,10 +44,15 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 
 std::string NearestName(std::string_view given,
                         std::span<const std::string> known) {
+  // What is given may be a file's, of any length: the search is quadratic.
+  constexpr size_t kLongestName = 200;
+  if (given.size() > kLongestName) return "";
   const std::string wanted = LowerCase(given);
   size_t least = std::max<size_t>(1, given.size() / 3) + 1;
   std::string nearest;
   for (const std::string& name : known) {
+    // It takes that many insertions at least.
+    if (name.size() >= given.size() + least) continue;
     const size_t distance = EditDistance(wanted, LowerCase(name));
     if (distance < least) {
       least = distance;

@@ -37,13 +37,6 @@ std::string WithUnit(std::string text, std::string_view unit);
 std::string WordsRule(std::span<const std::string> words,
                       std::string_view none);
 
-/// A word of the file and what it means.
-template <typename T>
-struct Named {
-  std::string_view name;
-  T value;
-};
-
 /// A string as TOML has it, on one line: toml++'s own spelling.
 std::string Quoted(std::string_view text);
 

@@ -15,25 +15,6 @@
 namespace isoloss::formats {
 namespace {
 
-template <typename Value>
-struct Named {
-  Value value;
-  std::string_view name;
-};
-
-constexpr Named<ScaleRule> kScaleRules[] = {
-    {ScaleRule::kFloor, "floor"},    {ScaleRule::kCeil, "ceil"},
-    {ScaleRule::kEven, "even"},      {ScaleRule::kRceil, "rceil"},
-    {ScaleRule::kTe, "te"},          {ScaleRule::kDeepgemm, "deepgemm"},
-    {ScaleRule::kTorchao, "torchao"}};
-constexpr Named<ScaleFormat> kScaleFormats[] = {{ScaleFormat::kNone, "none"},
-                                                {ScaleFormat::kE8m0, "e8m0"},
-                                                {ScaleFormat::kE4m3, "e4m3"},
-                                                {ScaleFormat::kPow2, "pow2"},
-                                                {ScaleFormat::kFp32, "fp32"}};
-constexpr Named<NonFinitePolicy> kNonFinitePolicies[] = {
-    {NonFinitePolicy::kBlockNan, "block_nan"}, {NonFinitePolicy::kTe, "te"}};
-
 template <typename Value, size_t kCount>
 std::string_view NameOf(const Named<Value> (&table)[kCount], Value value) {
   const auto entry = std::ranges::find(table, value, &Named<Value>::value);
@@ -89,6 +70,9 @@ std::string WrongScale(const Quantization& q) {
   }
   if (none && q.scaling != &kScaling_current) {
     return fmt::format("has no scale, but scaling {}", q.scaling->name);
+  }
+  if (none && (q.scale_rule != Quantization().scale_rule || q.cell != Cell{})) {
+    return "has no scale, but a scale rule or blocks that share one";
   }
   return "";
 }
@@ -153,8 +137,8 @@ bool TakeCell(std::string_view word, Quantization& q) {
 bool TakeWord(std::string_view word, Quantization& q) {
   const auto named = [word](const auto* entry) { return entry->name == word; };
   const auto format =
-      std::ranges::find(kScaleFormats, word, &Named<ScaleFormat>::name);
-  if (format != std::end(kScaleFormats)) {
+      std::ranges::find(kScaleFormatNames, word, &Named<ScaleFormat>::name);
+  if (format != std::end(kScaleFormatNames)) {
     q.scale_format = format->value;
     return true;
   }
@@ -180,9 +164,9 @@ bool TakeWord(std::string_view word, Quantization& q) {
     q.transform = *transform;
     return true;
   }
-  const auto policy = std::ranges::find(kNonFinitePolicies, word,
+  const auto policy = std::ranges::find(kNonFinitePolicyNames, word,
                                         &Named<NonFinitePolicy>::name);
-  if (policy == std::end(kNonFinitePolicies)) return false;
+  if (policy == std::end(kNonFinitePolicyNames)) return false;
   q.non_finite = policy->value;
   return true;
 }
@@ -202,27 +186,27 @@ bool Quantization::needs_state() const {
 }
 
 std::string_view ScaleRuleName(ScaleRule rule) {
-  return NameOf(kScaleRules, rule);
+  return NameOf(kScaleRuleNames, rule);
 }
 
 std::string_view ScaleFormatName(ScaleFormat format) {
-  return NameOf(kScaleFormats, format);
+  return NameOf(kScaleFormatNames, format);
 }
 
 std::string_view NonFinitePolicyName(NonFinitePolicy policy) {
-  return NameOf(kNonFinitePolicies, policy);
+  return NameOf(kNonFinitePolicyNames, policy);
 }
 
 ScaleRule ScaleRuleByName(std::string_view name) {
-  return ValueOf(kScaleRules, name, "scale rule");
+  return ValueOf(kScaleRuleNames, name, "scale rule");
 }
 
 ScaleFormat ScaleFormatByName(std::string_view name) {
-  return ValueOf(kScaleFormats, name, "scale format");
+  return ValueOf(kScaleFormatNames, name, "scale format");
 }
 
 NonFinitePolicy NonFinitePolicyByName(std::string_view name) {
-  return ValueOf(kNonFinitePolicies, name, "non-finite policy");
+  return ValueOf(kNonFinitePolicyNames, name, "non-finite policy");
 }
 
 std::string WrongQuantization(const Quantization& q) {

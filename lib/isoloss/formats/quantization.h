@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "isoloss/base/named.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/rounding_mode.h"
 #include "isoloss/formats/transform.h"
@@ -24,6 +25,12 @@ enum class ScaleFormat {
   kPow2,  ///< a power of two in FP32
   kFp32,
 };
+inline constexpr Named<ScaleFormat> kScaleFormatNames[] = {
+    {"none", ScaleFormat::kNone},
+    {"e8m0", ScaleFormat::kE8m0},
+    {"e4m3", ScaleFormat::kE4m3},
+    {"pow2", ScaleFormat::kPow2},
+    {"fp32", ScaleFormat::kFp32}};
 
 /// How a scale follows from the largest magnitude of the elements that share it
 /// (docs/numerics.md, sections 5 and 13).
@@ -38,6 +45,11 @@ enum class ScaleRule {
   kDeepgemm,  ///< DeepGEMM: amax / largest element is what is stored
   kTorchao,   ///< torchao: as kTe, but for its guards
 };
+inline constexpr Named<ScaleRule> kScaleRuleNames[] = {
+    {"floor", ScaleRule::kFloor},    {"ceil", ScaleRule::kCeil},
+    {"even", ScaleRule::kEven},      {"rceil", ScaleRule::kRceil},
+    {"te", ScaleRule::kTe},          {"deepgemm", ScaleRule::kDeepgemm},
+    {"torchao", ScaleRule::kTorchao}};
 
 /// What elements that share a scale become if a NaN or an infinity is among
 /// them (docs/numerics.md, section 6).
@@ -46,6 +58,8 @@ enum class NonFinitePolicy {
   kTe,        ///< TransformerEngine: the scale comes from the other elements;
               ///< only a NaN element is NaN, an infinity saturates
 };
+inline constexpr Named<NonFinitePolicy> kNonFinitePolicyNames[] = {
+    {"block_nan", NonFinitePolicy::kBlockNan}, {"te", NonFinitePolicy::kTe}};
 
 /// Elements that share a scale: a rectangle of the operand, whose columns are
 /// the contraction axis. 0: the tensor's whole extent.
@@ -87,8 +101,6 @@ struct Quantization {
   bool operator==(const Quantization&) const = default;
 };
 
-/// "floor", "ceil", "even", "rceil", "te", "deepgemm", "torchao"; "none",
-/// "e8m0", "e4m3", "pow2", "fp32"; "block_nan", "te".
 std::string_view ScaleRuleName(ScaleRule rule);
 std::string_view ScaleFormatName(ScaleFormat format);
 std::string_view NonFinitePolicyName(NonFinitePolicy policy);
@@ -98,8 +110,9 @@ ScaleFormat ScaleFormatByName(std::string_view name);
 NonFinitePolicy NonFinitePolicyByName(std::string_view name);
 
 /// What is wrong with a description, in words that follow "it"; "" if nothing.
-/// Errors of the kind: a scale rule of another scale format, a stochastic
-/// rounding without bits, a history without delayed scaling.
+/// Errors of the kind: a scale rule of another scale format, or without a
+/// scale, a stochastic rounding without bits, a history without delayed
+/// scaling.
 std::string WrongQuantization(const Quantization& quantization);
 
 /// The description in one word for logs: "e4m3·rceil", and what is not as in MX

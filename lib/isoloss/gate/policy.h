@@ -7,12 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/named.h"
 #include "isoloss/compare/integrity.h"
 #include "isoloss/config/values.h"
 
 namespace isoloss::gate {
 
-inline constexpr config::Named<compare::Question> kQuestions[] = {
+inline constexpr Named<compare::Question> kQuestions[] = {
     {"precision", compare::Question::kPrecision},
     {"regression", compare::Question::kRegression}};
 /// Names of the levels that may be asked for: those that decide something.

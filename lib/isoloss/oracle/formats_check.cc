@@ -111,7 +111,8 @@ Quantization Delayed() {
 
 /// A cast.
 Quantization Rounded(const char* rounding, int random_bits = 0) {
-  Quantization q = Scaled("e4m3", ScaleFormat::kNone, ScaleRule::kTe);
+  Quantization q = {.element = &formats::FormatByName("e4m3"),
+                    .scale_format = ScaleFormat::kNone};
   q.rounding = &formats::RoundingModeByName(rounding);
   q.random_bits = random_bits;
   return q;

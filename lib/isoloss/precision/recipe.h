@@ -108,6 +108,11 @@ struct Recipe : LinearPrecision {
   bool SameContent(const Recipe& other) const;
 };
 
+/// The most patterns that a recipe has, and characters that a pattern has: a
+/// file may be made to be slow.
+inline constexpr size_t kMaxPatterns = 1000;
+inline constexpr size_t kMaxPatternLength = 1000;
+
 /// True if `pattern` occurs in `site`; `*` in a pattern stands for any run of
 /// characters, a `?` at its end is no part of it. ("attention" and
 /// "layers.0.*.wq" match "layers.0.attention.wq".)
@@ -143,6 +148,8 @@ struct ResolvedSite {
   std::string reason;  ///< e.g. "included by `attention`", "excluded by `wo`"
   /// Which of the recipe's overrides it got; kOfRecipe: none.
   size_t override_index = kOfRecipe;
+  /// Patterns select it, but the recipe's layers or widths leave it as it is.
+  bool kept = false;
 };
 
 /// A recipe applied to the GEMM sites of one model.
@@ -151,7 +158,9 @@ class ResolvedRecipe {
   /// Errors   ConfigError if a recipe that quantises something selects no site;
   ///          if a pattern of `include` selects none or one of `exclude`
   ///          matches none, and it doesn't end in `?` (a converter that
-  ///          silently matched nothing was a real bug: torchtitan 3199); if
+  ///          silently matched nothing was a real bug: torchtitan 3199), or if
+  ///          no site gets what an override gives; if there are more patterns,
+  ///          or longer ones, than the limits above; if
   ///          patterns are given to a recipe that quantises nothing; if a
   ///          product's description is wrong (WrongPrecision).
   ResolvedRecipe(const Recipe& recipe, std::span<const Site> sites);

@@ -38,11 +38,14 @@ void ForEachRole(const Use& use) {
 std::optional<Quantization> ReadOperand(Reader& fields, std::string_view key,
                                         const Operands& operands) {
   std::string name;
+  fields.Text(key, name);
+  if (!fields.Has(key)) return std::nullopt;
+  const auto found = operands.find(name);
+  if (found != operands.end()) return found->second;
   std::vector<std::string> names;
   for (const auto& [known, operand] : operands) names.push_back(known);
-  fields.OneOf(key, name, names);
-  if (name.empty()) return std::nullopt;
-  return operands.find(name)->second;
+  fields.OneOf(key, name, names);  // throws: it is none of them
+  return std::nullopt;
 }
 
 GemmPrecision ReadProduct(Reader fields, GemmRole role,
@@ -50,9 +53,7 @@ GemmPrecision ReadProduct(Reader fields, GemmRole role,
   GemmPrecision precision;
   precision.left = ReadOperand(fields, OperandKey(role, true), operands);
   precision.right = ReadOperand(fields, OperandKey(role, false), operands);
-  SumKeys sums;
-  Visit(fields, sums);
-  precision.accumulation = sums.Made();
+  Visit(fields, precision.accumulation);
   if (role == GemmRole::kWgrad) {
     fields.Flag("dy_again", precision.left_again);
     fields.Flag("x_again", precision.right_again);
@@ -78,11 +79,10 @@ LinearPrecision ReadProducts(Reader& fields, const Operands& operands) {
 Operands ReadOperands(Reader fields) {
   Operands operands;
   for (auto& [name, section] : fields.Sections()) {
-    OperandKeys keys;
+    Quantization operand;
     section.Require("element", "Each operand names its element format.");
-    Visit(section, keys);
+    Visit(section, operand);
     section.RejectUnknown();
-    const Quantization operand = keys.Made();
     const std::string wrong = WrongQuantization(operand);
     if (!wrong.empty()) {
       ThrowError(ErrorKind::kConfig, "{}: it {}. Correct the operand.",
@@ -93,18 +93,12 @@ Operands ReadOperands(Reader fields) {
   return operands;
 }
 
-void ReadSites(Reader& fields, Recipe& recipe) {
-  std::string preset;
-  std::vector<std::string> names;
-  for (const SitePreset& known : AllSitePresets()) names.push_back(known.name);
-  fields.OneOf("sites", preset, names);
-  if (!preset.empty()) {
-    const SitePreset& sites = SitePresetByName(preset);
-    recipe.include = sites.include;
-    recipe.exclude = sites.exclude;
-  }
-  fields.Texts("include", recipe.include);
-  fields.Texts("exclude", recipe.exclude);
+/// A file may be made to be slow.
+void RequireFew(const Reader& fields, std::string_view key, size_t count) {
+  if (count <= kMaxPatterns) return;
+  fields.Fail(key, fmt::format("holds {} tables, but a recipe has at most {} "
+                               "of them. Describe several sites by one.",
+                               count, kMaxPatterns));
 }
 
 void RequireOwnName(const Reader& fields, const Recipe& recipe) {
@@ -143,13 +137,22 @@ std::vector<const LinearPrecision*> AllProducts(const Recipe& recipe) {
   return all;
 }
 
+/// `hadamard16·te` and `hadamard16_te` are not the same.
+void AddOperand(const Quantization& operand, Operands& operands) {
+  std::string key = KeyOf(operand);
+  for (int i = 2; operands.contains(key) && operands[key] != operand; ++i) {
+    key = fmt::format("{}_{}", KeyOf(operand), i);
+  }
+  operands.emplace(std::move(key), operand);
+}
+
 Operands OperandsOf(const Recipe& recipe) {
   Operands operands;
   for (const LinearPrecision* precision : AllProducts(recipe)) {
     ForEachRole([&](GemmRole role, std::string_view) {
       const GemmPrecision& product = precision->For(role);
       for (const auto& operand : {product.left, product.right}) {
-        if (operand) operands.emplace(KeyOf(*operand), *operand);
+        if (operand) AddOperand(*operand, operands);
       }
     });
   }
@@ -166,10 +169,11 @@ class RecipeWriter {
     } else {
       Heading("");
     }
-    Keys(RecipeKeys::Of(recipe), RecipeKeys());
-    for (const auto& [key, operand] : OperandsOf(recipe)) {
+    Keys(recipe, Recipe());
+    operands_ = OperandsOf(recipe);
+    for (const auto& [key, operand] : operands_) {
       Heading("operands." + key);
-      Keys(OperandKeys::Of(operand), OperandKeys());
+      Keys(operand, Quantization());
     }
     Products("", recipe);
     for (const SiteOverride& item : recipe.overrides) {
@@ -197,15 +201,24 @@ class RecipeWriter {
   void Text(std::string_view key, std::string_view value) {
     text_ += fmt::format("{} = {}\n", key, config::Quoted(value));
   }
+  void Operand(std::string_view key, const Quantization& operand) {
+    Text(key,
+         std::ranges::find(operands_, operand, &Operands::value_type::second)
+             ->first);
+  }
   /// The lines that differ from those of `defaults`.
   template <typename T>
-  void Keys(const T& keys, const T& defaults) {
-    const std::string plain = config::TextOf(defaults);
-    const std::string text = config::TextOf(keys);
+  void Keys(T keys, T defaults) {
+    Writer fields;
+    Writer of_defaults;
+    Visit(fields, keys);
+    Visit(of_defaults, defaults);
+    const std::string plain = "\n" + of_defaults.text();
+    const std::string& text = fields.text();
     for (size_t begin = 0; begin < text.size();) {
       const size_t end = text.find('\n', begin) + 1;
       const std::string line = text.substr(begin, end - begin);
-      if (plain.find(line) == std::string::npos) text_ += line;
+      if (plain.find("\n" + line) == std::string::npos) text_ += line;
       begin = end;
     }
   }
@@ -214,16 +227,17 @@ class RecipeWriter {
       const GemmPrecision& product = precision.For(role);
       if (product == GemmPrecision()) return;
       Heading(prefix + std::string(name));
-      if (product.left) Text(OperandKey(role, true), KeyOf(*product.left));
-      if (product.right) Text(OperandKey(role, false), KeyOf(*product.right));
-      Keys(SumKeys::Of(product.accumulation), SumKeys());
+      if (product.left) Operand(OperandKey(role, true), *product.left);
+      if (product.right) Operand(OperandKey(role, false), *product.right);
+      Keys(product.accumulation, kernels::Accumulation());
       if (product.left_again) text_ += "dy_again = true\n";
       if (product.right_again) text_ += "x_again = true\n";
     });
   }
 
   std::string section_;
-  std::string text_;
+  Operands operands_ = {};
+  std::string text_ = {};
 };
 
 }  // namespace
@@ -235,15 +249,18 @@ Recipe ReadRecipe(Reader fields, std::string_view name) {
     fields.Require("name", "A recipe needs a name, which reports show.");
     fields.Text("name", recipe.name);
   }
-  RecipeKeys keys;
-  ReadSites(fields, recipe);
-  keys.include = recipe.include;
-  keys.exclude = recipe.exclude;
-  Visit(fields, keys);
-  keys.MoveTo(recipe);
-  const Operands operands = ReadOperands(fields.Section("operands"));
+  if (const SitePreset* sites = ReadSitePreset(fields)) {
+    recipe.include = sites->include;
+    recipe.exclude = sites->exclude;
+  }
+  Visit(fields, recipe);
+  Reader described = fields.Section("operands");
+  RequireFew(fields, "operands", described.Sections().size());
+  const Operands operands = ReadOperands(described);
   static_cast<LinearPrecision&>(recipe) = ReadProducts(fields, operands);
-  for (Reader& section : fields.TableList("overrides")) {
+  std::vector<Reader> overrides = fields.TableList("overrides");
+  RequireFew(fields, "overrides", overrides.size());
+  for (Reader& section : overrides) {
     SiteOverride& item = recipe.overrides.emplace_back();
     section.Require("sites", "An override names the sites that it is for.");
     section.Texts("sites", item.sites);

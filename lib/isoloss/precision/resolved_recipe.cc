@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
@@ -73,7 +74,9 @@ ResolvedSite Resolve(const Recipe& recipe, const Site& site, size_t layers) {
     return {site.name, false, fmt::format("excluded by `{}`", Text(*exclude))};
   }
   std::string kept = ReasonToKeep(recipe, site, layers);
-  if (!kept.empty()) return {site.name, false, std::move(kept)};
+  if (!kept.empty()) {
+    return {site.name, false, std::move(kept), ResolvedSite::kOfRecipe, true};
+  }
   ResolvedSite resolved = {site.name, true,
                            fmt::format("included by `{}`", Text(*include))};
   for (size_t i = 0; i < recipe.overrides.size(); ++i) {
@@ -132,7 +135,7 @@ void RequireSelection(const Recipe& recipe, const std::string& pattern,
   for (const ResolvedSite& resolved : sites) {
     if (!SiteMatches(pattern, resolved.site)) continue;
     // Layers and widths are the recipe's rules, and no fault of a pattern.
-    if (resolved.quantized || !resolved.reason.starts_with("excluded")) return;
+    if (resolved.quantized || resolved.kept) return;
     excluded = &resolved;
   }
   ISOLOSS_ASSERT(excluded != nullptr);
@@ -141,6 +144,51 @@ void RequireSelection(const Recipe& recipe, const std::string& pattern,
              "all it matches are excluded again ({}: {}). Drop one of the two "
              "patterns.",
              recipe.name, pattern, excluded->site, excluded->reason);
+}
+
+/// Throws if an override is for no site that the patterns select, or if those
+/// before it have taken all of them.
+void RequireUse(const Recipe& recipe, size_t index,
+                std::span<const ResolvedSite> sites) {
+  const std::vector<std::string>& patterns = recipe.overrides[index].sites;
+  if (std::ranges::any_of(patterns, MayMatchNothing)) return;
+  for (const ResolvedSite& resolved : sites) {
+    if (resolved.override_index == index) return;
+    // Layers and widths are the recipe's rules, and no fault of a pattern.
+    if (resolved.kept && FirstMatch(patterns, resolved.site) != nullptr) return;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "recipe {}: override {} (`{}`) must be for a GEMM site that is "
+             "quantised and that no override before it matches, but there is "
+             "none. Correct its patterns, or move it to the front.",
+             recipe.name, index + 1, fmt::join(patterns, "`, `"));
+}
+
+/// Before anything is matched.
+void RequireFewPatterns(const Recipe& recipe) {
+  std::vector<const std::vector<std::string>*> lists = {&recipe.include,
+                                                        &recipe.exclude};
+  for (const SiteOverride& item : recipe.overrides) {
+    lists.push_back(&item.sites);
+    if (!item.sites.empty()) continue;
+    ThrowError(ErrorKind::kConfig,
+               "recipe {}: override {} has no pattern, but needs one or more. "
+               "Name the sites that it is for.",
+               recipe.name, lists.size() - 2);
+  }
+  size_t count = 0;
+  size_t longest = 0;
+  for (const auto* list : lists) {
+    count += list->size();
+    for (const std::string& pattern : *list) {
+      longest = std::max(longest, pattern.size());
+    }
+  }
+  if (count <= kMaxPatterns && longest <= kMaxPatternLength) return;
+  ThrowError(ErrorKind::kConfig,
+             "recipe {}: it has {} patterns of up to {} characters, but may "
+             "have {} of up to {}. Use `*`.",
+             recipe.name, count, longest, kMaxPatterns, kMaxPatternLength);
 }
 
 void ValidateProducts(const Recipe& recipe, const LinearPrecision& precision) {
@@ -182,10 +230,11 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
   for (const std::string& pattern : recipe.exclude) {
     RequireMatch(recipe, "exclude", pattern, sites);
   }
-  for (const SiteOverride& item : recipe.overrides) {
-    for (const std::string& pattern : item.sites) {
+  for (size_t i = 0; i < recipe.overrides.size(); ++i) {
+    for (const std::string& pattern : recipe.overrides[i].sites) {
       RequireMatch(recipe, "overrides", pattern, sites);
     }
+    RequireUse(recipe, i, sites);
   }
   if (std::none_of(sites.begin(), sites.end(),
                    [](const ResolvedSite& s) { return s.quantized; })) {
@@ -257,6 +306,7 @@ ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,
 ResolvedRecipe::ResolvedRecipe(const Recipe& recipe,
                                std::span<const Site> sites)
     : recipe_(recipe) {
+  RequireFewPatterns(recipe_);
   sites_.reserve(sites.size());
   const size_t layers = LayersOf(sites);
   for (const Site& site : sites) {

@@ -1,9 +1,6 @@
 #include "isoloss/precision/site_presets.h"
 
-#include <fmt/ranges.h>
-
-#include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
+#include <algorithm>
 
 namespace isoloss::precision {
 
@@ -36,15 +33,16 @@ std::span<const SitePreset> AllSitePresets() {
   return presets;
 }
 
-const SitePreset& SitePresetByName(std::string_view name) {
+const SitePreset* ReadSitePreset(config::Reader& fields) {
+  std::string given;
   std::vector<std::string> names;
   for (const SitePreset& preset : AllSitePresets()) {
-    if (preset.name == name) return preset;
     names.push_back(preset.name);
   }
-  ThrowError(ErrorKind::kConfig,
-             "sites: `{}` was given, but it must be one of {}.{}", name,
-             fmt::join(names, ", "), DidYouMean(name, names));
+  fields.OneOf("sites", given, names);
+  const auto found =
+      std::ranges::find(AllSitePresets(), given, &SitePreset::name);
+  return found == AllSitePresets().end() ? nullptr : &*found;
 }
 
 }  // namespace isoloss::precision

@@ -3,8 +3,9 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "isoloss/config/reader.h"
 
 namespace isoloss::precision {
 
@@ -16,9 +17,11 @@ struct SitePreset {
   std::string source;
 };
 
+/// The first is that of the registered recipes.
 std::span<const SitePreset> AllSitePresets();
 
+/// The one that the key `sites` names; null if there is no such key.
 /// Errors   ConfigError that lists the names and suggests the nearest.
-const SitePreset& SitePresetByName(std::string_view name);
+const SitePreset* ReadSitePreset(config::Reader& fields);
 
 }  // namespace isoloss::precision

@@ -91,6 +91,11 @@ std::vector<precision::Recipe> ReadRecipes(
     Reader recipes, const std::filesystem::path& experiment) {
   std::vector<precision::Recipe> result;
   for (auto& [name, fields] : recipes.Sections()) {
+    if (!IsPlainName(name, false)) {
+      recipes.Fail(name,
+                   "is not a name for logs: a recipe's must have 1 to 100 "
+                   "letters, digits, `_` or `-`. Rename the recipe.");
+    }
     result.push_back(ReadRecipe(name, fields, experiment));
   }
   return result;
@@ -113,20 +118,6 @@ void FindRecipe(const Reader& fields,
                                     DidYouMean(arm.recipe, names)));
 }
 
-/// `sites` stands for two lists of patterns; those that are given come first.
-void ReadSites(Reader& fields, Arm& arm) {
-  std::vector<std::string> names;
-  for (const auto& preset : precision::AllSitePresets()) {
-    names.push_back(preset.name);
-  }
-  std::string sites;
-  fields.OneOf("sites", sites, names);
-  if (sites.empty()) return;
-  const precision::SitePreset& preset = precision::SitePresetByName(sites);
-  arm.include = preset.include;
-  arm.exclude = preset.exclude;
-}
-
 void ReadArms(Reader arms, const ExchangeConfig& exchange,
               const std::vector<precision::Recipe>& recipes,
               std::vector<Arm>& result) {
@@ -138,7 +129,10 @@ void ReadArms(Reader arms, const ExchangeConfig& exchange,
     }
     Arm arm{.name = name, .exchange = exchange};
     fields.Require("recipe", "Each arm names the recipe it trains with.");
-    ReadSites(fields, arm);
+    if (const auto* sites = precision::ReadSitePreset(fields)) {
+      arm.include = sites->include;
+      arm.exclude = sites->exclude;
+    }
     Visit(fields, arm);
     fields.RejectUnknown();
     FindRecipe(fields, recipes, arm);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/base/named.h"
 #include "isoloss/config/reader.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/expert_parallel/payload.h"
@@ -19,7 +20,6 @@ namespace isoloss::train {
 
 using config::Interval;
 using config::kMaxInt;
-using config::Named;
 using expert_parallel::Algorithm;
 using expert_parallel::CombineOrder;
 using expert_parallel::WeightSite;
