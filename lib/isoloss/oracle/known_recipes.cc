@@ -64,6 +64,8 @@ precision::Recipe AsKnown(const precision::Recipe& registered) {
     recipe.dgrad = {known.dy_of_dgrad.Spec(), known.weight_of_dgrad.Spec()};
     recipe.wgrad = {known.dy_of_wgrad.Spec(), known.x_of_wgrad.Spec()};
     recipe.weight_gradients = Activation::kFp32;
+    recipe.attention = {};
+    recipe.norm_gains.reset();
   }
   return recipe;
 }

@@ -93,6 +93,28 @@ Operands ReadOperands(Reader fields) {
   return operands;
 }
 
+AttentionPrecision ReadAttention(Reader fields, const Operands& operands) {
+  AttentionPrecision precision;
+  for (const auto& [key, operand] : kAttentionOperands) {
+    precision.*operand = ReadOperand(fields, key, operands);
+  }
+  fields.RejectUnknown();
+  const std::string wrong = WrongAttention(precision);
+  if (!wrong.empty()) {
+    ThrowError(ErrorKind::kConfig, "{}: it {}. Correct the operand.",
+               fields.Where({"q", "k", "p", "v", "do", "ds"}), wrong);
+  }
+  return precision;
+}
+
+std::optional<Quantization> ReadNormGains(Reader& fields,
+                                          const Operands& operands) {
+  auto gains = ReadOperand(fields, "norm_gains", operands);
+  const std::string wrong = gains ? WrongNormGains(*gains) : "";
+  if (!wrong.empty()) fields.Fail("norm_gains", wrong + ". Correct it.");
+  return gains;
+}
+
 void ReadSites(Reader& fields, Recipe& recipe) {
   std::string preset;
   std::vector<std::string> names;
@@ -153,6 +175,13 @@ Operands OperandsOf(const Recipe& recipe) {
       }
     });
   }
+  for (const auto& [key, operand] : kAttentionOperands) {
+    const auto& given = recipe.attention.*operand;
+    if (given) operands.emplace(KeyOf(*given), *given);
+  }
+  if (recipe.norm_gains) {
+    operands.emplace(KeyOf(*recipe.norm_gains), *recipe.norm_gains);
+  }
   return operands;
 }
 
@@ -167,11 +196,19 @@ class RecipeWriter {
       Heading("");
     }
     Keys(RecipeKeys::Of(recipe), RecipeKeys());
+    if (recipe.norm_gains) Text("norm_gains", KeyOf(*recipe.norm_gains));
     for (const auto& [key, operand] : OperandsOf(recipe)) {
       Heading("operands." + key);
       Keys(OperandKeys::Of(operand), OperandKeys());
     }
     Products("", recipe);
+    if (recipe.attention.quantizes()) {
+      Heading("attention");
+      for (const auto& [key, operand] : kAttentionOperands) {
+        const auto& given = recipe.attention.*operand;
+        if (given) Text(key, KeyOf(*given));
+      }
+    }
     for (const SiteOverride& item : recipe.overrides) {
       text_ += fmt::format("\n[[{}]]\n", Full("overrides"));
       text_ += fmt::format("sites = [{}]\n", Quoted(item.sites));
@@ -243,6 +280,8 @@ Recipe ReadRecipe(Reader fields, std::string_view name) {
   keys.MoveTo(recipe);
   const Operands operands = ReadOperands(fields.Section("operands"));
   static_cast<LinearPrecision&>(recipe) = ReadProducts(fields, operands);
+  recipe.attention = ReadAttention(fields.Section("attention"), operands);
+  recipe.norm_gains = ReadNormGains(fields, operands);
   for (Reader& section : fields.TableList("overrides")) {
     SiteOverride& item = recipe.overrides.emplace_back();
     section.Require("sites", "An override names the sites that it is for.");
