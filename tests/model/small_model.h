@@ -81,11 +81,15 @@ class SmallModel {
   SmallModel(const model::ModelConfig& config,
              const expert_parallel::MeshConfig& mesh,
              const std::string& recipe = "fp32", int threads = 1)
+      : SmallModel(config, mesh, precision::RecipeByName(recipe), threads) {}
+  SmallModel(const model::ModelConfig& config,
+             const expert_parallel::MeshConfig& mesh,
+             const precision::Recipe& recipe, int threads = 1)
       : weights(config),
         gradients(config),
         team_(threads),
         mesh_(mesh, LoopOf(mesh), team_),
-        transformer(config, precision::RecipeByName(recipe), team_, mesh_) {
+        transformer(config, recipe, team_, mesh_) {
     model::InitializeParameters(3, weights);
     for (model::Parameter& parameter : weights.parameters()) {
       if (parameter.init.std >= 0.05) continue;

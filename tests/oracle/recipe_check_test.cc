@@ -315,12 +315,10 @@ TEST(OwnRecipes, AreFoundWithUnroundedWeightGradients) {
   // What is trained says nothing of this rounding.
   precision::Recipe unrounded = Fp4();
   unrounded.weight_gradients = kernels::Rounding::kFp32;
-  train::Experiment experiment = TrialOf(Fp4());
-  experiment.arms.push_back(experiment.arms[0]);
-  experiment.arms[1].name = "unrounded";
-  experiment.arms[1].Use(unrounded);
+  FirstStep step(TrialOf(unrounded), unrounded.name);
+  ASSERT_EQ(step.Others(), 0);
 
-  FirstStep step(experiment, Fp4().name, {}, "unrounded");
+  step.Expect(Fp4());
 
   EXPECT_GT(step.Others(), 10);
 }

@@ -1,6 +1,7 @@
 // A small experiment to probe, and its first step.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -84,13 +85,16 @@ inline const train::Arm& ArmOf(const train::Experiment& experiment,
 /// The first step of an arm, recorded, and the oracle's verdict on it.
 class FirstStep {
  public:
-  /// `engine` computes the products; empty: the model's own. The arm `trained`
-  /// runs in place of the one that is checked; empty: the same.
+  /// `engine` computes the products; empty: the model's own. `edit` changes the
+  /// weights that the step begins with.
   FirstStep(const train::Experiment& experiment, const std::string& arm,
-            model::GemmEngine engine = {}, const std::string& trained = "")
+            model::GemmEngine engine = {},
+            std::function<void(model::ParameterSet&)> edit = {})
       : engine_(std::move(engine)),
+        edit_(std::move(edit)),
         experiment_(experiment),
         arm_(ArmOf(experiment_, arm)),
+        expected_(arm_),
         team_(1),
         initial_(experiment.model) {
     const corpus::Corpus corpus = CorpusOf(experiment_);
@@ -102,20 +106,23 @@ class FirstStep {
     experiment_.log.statistics_first = 0;
     experiment_.log.digests_first = 0;
     const auto hooks = Hooks();
-    const train::Arm& runs =
-        trained.empty() ? arm_ : ArmOf(experiment_, trained);
-    log_ = train::TrainRun(experiment_, runs, 1, corpus, team_, hooks);
+    log_ = train::TrainRun(experiment_, arm_, 1, corpus, team_, hooks);
   }
 
   StepRecord& record() { return record_; }
   const StepOutcome& outcome() const { return outcome_; }
+
+  /// The oracle takes the step for one of this recipe.
+  void Expect(const precision::Recipe& recipe) { expected_.Use(recipe); }
+  /// … of this seed.
+  void ExpectSeed(uint64_t seed) { expected_seed_ = seed; }
 
   void Check(ReportSink& sink) {
     outcome_.expert_bias = bias_.view();
     outcome_.tokens_per_expert = {log_.moe.tokens_per_expert.data(),
                                   experiment_.model.n_moe_layers(),
                                   experiment_.model.num_experts};
-    StepOracle(experiment_, arm_, 1, initial_)
+    StepOracle(experiment_, expected_, expected_seed_, initial_)
         .Check(record_, batch_, outcome_, team_, sink);
   }
   /// Elements that no order of sums explains.
@@ -135,6 +142,7 @@ class FirstStep {
     train::RunHooks hooks;
     hooks.gemm_engine = engine_;
     hooks.edit_initial_weights = [&](model::ParameterSet& weights) {
+      if (edit_) edit_(weights);
       for (size_t i = 0; i < weights.parameters().size(); ++i) {
         initial_.parameters()[i].values.CopyFrom(
             weights.parameters()[i].values);
@@ -159,8 +167,11 @@ class FirstStep {
   }
 
   model::GemmEngine engine_;
+  std::function<void(model::ParameterSet&)> edit_;
   train::Experiment experiment_;
   const train::Arm& arm_;
+  train::Arm expected_;
+  uint64_t expected_seed_ = 1;
   ThreadTeam team_;
   model::ParameterSet initial_;
   corpus::Batch batch_;

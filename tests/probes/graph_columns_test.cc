@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "model/small_model.h"
+#include "support/outside_recipes.h"
 
 namespace isoloss::probes {
 namespace {
@@ -30,6 +32,46 @@ TEST(GraphColumns, AreWhole) {
   EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
   config.n_dense_layers = config.n_layers = 1;
   EXPECT_EQ(WrongGraph(ColumnsFor(config, "bf16")), "");
+}
+
+// ---- beside the GEMM sites
+
+runlog::ModelGraph ColumnsFor(const precision::Recipe& recipe) {
+  const model::Graph graph = model::GraphOf(testing::SmallConfig());
+  return ColumnsOf(graph, precision::ResolvedRecipe(recipe, graph.Sites()));
+}
+
+TEST(GraphColumns, TellQuantisedAttentionAndGainsApart) {
+  std::vector<runlog::RecipeColumns> seen = {
+      ColumnsFor(testing::SmallConfig(), "bf16").recipe};
+  for (const precision::Recipe& recipe : testing::OutsideRecipes()) {
+    const runlog::ModelGraph columns = ColumnsFor(recipe);
+
+    EXPECT_EQ(WrongGraph(columns), "") << recipe.name;
+    EXPECT_EQ(std::ranges::count(seen, columns.recipe), 0) << recipe.name;
+    seen.push_back(columns.recipe);
+  }
+}
+
+TEST(GraphColumns, HaveTheProductsOfQuantisedAttention) {
+  const runlog::RecipeColumns recipe =
+      ColumnsFor(testing::RecipeFrom(testing::kTeAttention)).recipe;
+  const std::string e4m3 = "e4m3·te·fp32·0x0·te";
+  const std::string e5m2 = "e5m2·te·fp32·0x0·te";
+
+  const auto row = std::ranges::find(
+      recipe.site, "layers.1.attention.inner_attention.values");
+  ASSERT_NE(row, recipe.site.end());
+  const auto i = static_cast<size_t>(row - recipe.site.begin());
+  EXPECT_EQ(recipe.groups[i], 1);
+  EXPECT_EQ(recipe.fprop_x[i], e4m3);
+  EXPECT_EQ(recipe.fprop_w[i], e4m3);
+  EXPECT_EQ(recipe.dgrad_dy[i], e5m2);
+  EXPECT_EQ(recipe.wgrad_dy[i], e5m2);
+  EXPECT_EQ(recipe.wgrad_x[i], e4m3);
+  // Scores and values in each of two layers.
+  EXPECT_EQ(recipe.site.size(),
+            ColumnsFor(testing::SmallConfig(), "bf16").recipe.site.size() + 4);
 }
 
 /// Whether a row of it goes from tokens to experts or back.

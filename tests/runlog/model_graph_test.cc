@@ -43,6 +43,15 @@ TEST(CountGemms, CountsProductsOfAllGroups) {
   EXPECT_EQ(CountGemms(one).quantized, 6);
 }
 
+TEST(ModelGraph, MayHaveNormsAndProductsOfModulesInRecipe) {
+  ModelGraph graph = SampleGraph("");
+  testing::AddSite("layers.0.moe.routed_experts", 1, "e4m3·rceil", graph);
+  testing::AddSite("layers.0.moe.routed_experts.scores", 1, "", graph);
+
+  EXPECT_EQ(WrongGraph(graph), "");
+  EXPECT_EQ(CountGemms(graph.recipe).quantized, 3);
+}
+
 TEST(ModelGraph, KnowsTheBitsOfItsNumbers) {
   ModelGraph other = SampleGraph("e4m3");
   EXPECT_TRUE(other == SampleGraph("e4m3")) << "NaN equals itself";
@@ -128,6 +137,12 @@ const Damage kDamages[] = {
      "tensors must ascend"},
     {"SiteTwice", [](auto& g) { g.recipe.site[1] = g.recipe.site[0]; },
      "/recipe has 2 sites, 1 different ones"},
+    {"RowOfNoModule",
+     [](auto& g) { testing::AddSite("layers.0.nothing", 1, "", g); },
+     "/recipe has 3 sites, 3 different ones, and /graph 2"},
+    {"SiteWithoutRow",
+     [](auto& g) { g.recipe.site[1] = "layers.0.moe.routed_experts"; },
+     "/recipe has 2 sites, 2 different ones"},
     {"InputLater", [](auto& g) { g.inputs.input[0] = 3; }, "what comes later"},
     {"KindOfAnotherPhase", [](auto& g) { g.tensors.phase[2] = "backward"; },
      "phase `backward`"},

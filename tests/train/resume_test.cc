@@ -208,6 +208,35 @@ TEST(Resume, TellsWhereTheTrafficOfOneMeshEnds) {
 
 // Damaged in between ----------------------------------------------------------
 
+/// Random bits are a step's, whoever computes it.
+TEST(Resume, GoesOnToTheBitsOfQuantisedAttentionAndGains) {
+  Execution run = {
+      .manner = Ranks(4),
+      .overrides = {"recipes.own.operands.r.element=e4m3",
+                    "recipes.own.operands.r.rounding=stochastic",
+                    "recipes.own.operands.r.random_bits=8",
+                    "recipes.own.attention.q=r", "recipes.own.attention.p=r",
+                    "recipes.own.attention.ds=r", "recipes.own.norm_gains=r",
+                    "arms.mxfp8.recipe=own"}};
+  const TemporaryFolder whole_folder;
+  run.folder = whole_folder.path();
+  const runlog::RunLog whole = Execute(run);
+  const TemporaryFolder folder;
+  run.folder = folder.path();
+  run.stop_after = 4;
+  Execute(run);
+  run.manner = Processes(2);
+  run.resume = true;
+  run.stop_after = kSteps;
+
+  const runlog::RunLog log = Execute(run);
+
+  ExpectSame(log, whole, folder.path());
+  EXPECT_NE(log.steps.loss_nats, Whole().steps.loss_nats);
+  EXPECT_EQ(log.steps.quantized_gemms.back(),
+            log.provenance.quantized_gemms_per_step);
+}
+
 TEST(Resume, StartsAtTheFirstStepWithoutACheckpoint) {
   const TemporaryFolder folder;
   StopAfter(5, folder.path());

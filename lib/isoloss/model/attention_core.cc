@@ -11,19 +11,6 @@ namespace {
 using kernels::Contraction;
 using kernels::Rounding;
 
-/// One document under one head.
-struct Task {
-  size_t head;
-  size_t begin;  // first token
-  size_t length;
-};
-
-Task TaskAt(const AttentionInputs& in, size_t index) {
-  const size_t document = index / in.heads;
-  const size_t begin = document == 0 ? 0 : in.document_ends[document - 1];
-  return {index % in.heads, begin, in.document_ends[document] - begin};
-}
-
 /// Buffers of the thread that runs a task, kept from task to task.
 struct Scratch {
   kernels::PackedOperand keys;    // of the task, for scores
@@ -42,8 +29,8 @@ Scratch& ThisThreadsScratch() {
 
 /// Rows of scratch.probabilities become those of queries [first, first + rows)
 /// of the task's document over its keys [0, first + rows), which are packed.
-void Probabilities(const AttentionInputs& in, const Task& task, size_t first,
-                   size_t rows, Scratch& scratch) {
+void Probabilities(const AttentionInputs& in, const AttentionTask& task,
+                   size_t first, size_t rows, Scratch& scratch) {
   Matrix<float>& probabilities = scratch.probabilities;
   probabilities.ResizeUninitialized(rows, first + rows);
   kernels::Gemm({.a = {in.queries.Of(task.head, task.begin + first, rows)},
@@ -64,10 +51,16 @@ void AddTransposedProduct(MatrixView<const float> left,
 
 }  // namespace
 
+AttentionTask TaskAt(const AttentionInputs& in, size_t index) {
+  const size_t document = index / in.heads;
+  const size_t begin = document == 0 ? 0 : in.document_ends[document - 1];
+  return {index % in.heads, begin, in.document_ends[document] - begin};
+}
+
 void AttentionForward(const AttentionInputs& in, Rounding rounding,
                       const HeadColumns<float>& out, ThreadTeam& team) {
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
-    const Task task = TaskAt(in, index);
+    const AttentionTask task = TaskAt(in, index);
     Scratch& scratch = ThisThreadsScratch();
     scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
     for (size_t first = 0; first < task.length; first += kQueryBlock) {
@@ -88,7 +81,7 @@ void AttentionBackward(const AttentionInputs& in,
                        const HeadColumns<float>& dkeys,
                        const HeadColumns<float>& dvalues, ThreadTeam& team) {
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
-    const Task task = TaskAt(in, index);
+    const AttentionTask task = TaskAt(in, index);
     Scratch& scratch = ThisThreadsScratch();
     scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
     scratch.values.Pack({in.values.Of(task.head, task.begin, task.length)});

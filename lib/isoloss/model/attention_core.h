@@ -16,6 +16,13 @@ namespace isoloss::model {
 /// keys and values are sums over blocks.
 inline constexpr size_t kQueryBlock = 64;
 
+/// One document under one head.
+struct AttentionTask {
+  size_t head;
+  size_t begin;  ///< first token
+  size_t length;
+};
+
 /// The columns of a [T, heads * stride] matrix that belong to each head: head h
 /// occupies columns [h * stride + offset, h * stride + offset + width).
 template <typename T>
@@ -28,6 +35,9 @@ struct HeadColumns {
   MatrixView<T> Of(size_t head, size_t first_row, size_t rows) const {
     return matrix.Rows(first_row, rows).Cols(head * stride + offset, width);
   }
+  MatrixView<T> Of(const AttentionTask& task) const {
+    return Of(task.head, task.begin, task.length);
+  }
 };
 
 struct AttentionInputs {
@@ -39,6 +49,9 @@ struct AttentionInputs {
   size_t heads;
   float scale;
 };
+
+/// Of as many tasks as there are documents times heads.
+AttentionTask TaskAt(const AttentionInputs& in, size_t index);
 
 /// Scores, probabilities and their product with the values are FP32; the
 /// output is rounded once.

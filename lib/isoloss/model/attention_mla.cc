@@ -24,6 +24,13 @@ MlaAttention::MlaAttention(LayerContext& context, const std::string& name,
     q_norm_.emplace(context, name + ".q_norm.weight");
     wq_b_.emplace(context, name + ".wq_b");
   }
+  const precision::AttentionPrecision& precision =
+      context.recipe.recipe().attention;
+  if (!precision.quantizes()) return;
+  quantized_.emplace(precision, name + kAttentionCore);
+  context.gemms_per_step += 6;
+  context.quantized_gemms_per_step += static_cast<int64_t>(
+      quantized_->quantized_forward() + quantized_->quantized_backward());
 }
 
 void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
@@ -45,8 +52,7 @@ void MlaAttention::Forward(MatrixView<const float> a, MatrixView<float> y) {
   AssembleKeys();
 
   out_.ResizeUninitialized(a.rows(), c.n_heads * c.v_head_dim);
-  AttentionForward(Inputs(), context_.rounding,
-                   {out_.view(), c.v_head_dim, 0, c.v_head_dim}, context_.team);
+  CoreForward({out_.view(), c.v_head_dim, 0, c.v_head_dim});
   context_.TapOutput(name_, "inner_attention", out_.view());
   wo_.QueueForward(out_.view(), rows, context_.rounding, y);
   context_.gemms.Run();
@@ -66,13 +72,11 @@ void MlaAttention::Backward(MatrixView<const float> a,
   s.dexpanded.ResizeUninitialized(a.rows(), expanded_.cols());
   s.dcompressed.ResizeUninitialized(a.rows(), compressed_.cols());
   const size_t expanded_stride = c.qk_nope_head_dim + c.v_head_dim;
-  AttentionBackward(
-      Inputs(), {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
-      context_.rounding,
+  CoreBackward(
+      {s.dout.cview(), c.v_head_dim, 0, c.v_head_dim},
       {s.dqueries.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
       {s.dkeys.view(), c.qk_head_dim(), 0, c.qk_head_dim()},
-      {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim},
-      context_.team);
+      {s.dexpanded.view(), expanded_stride, c.qk_nope_head_dim, c.v_head_dim});
   context_.TapGradient(name_, "inner_attention.q", s.dqueries.view());
   context_.TapGradient(name_, "inner_attention.k", s.dkeys.view());
   DisassembleKeyGradients();
@@ -199,6 +203,29 @@ void MlaAttention::TapRotated() const {
   context_.TapOutput(name_, "q_pe_rotated", rotated.view());
   context_.TapOutput(name_, "k_pe_rotated",
                      compressed_.cview().Cols(c.kv_lora_rank, rope));
+}
+
+void MlaAttention::CoreForward(const HeadColumns<float>& out) {
+  if (!quantized_) {
+    return AttentionForward(Inputs(), context_.rounding, out, context_.team);
+  }
+  quantized_->Forward(Inputs(), context_.key, context_.first_token,
+                      context_.rounding, out, context_.team);
+  context_.gemms.CountOthers(quantized_->quantized_forward(), 2);
+}
+
+void MlaAttention::CoreBackward(const HeadColumns<const float>& dout,
+                                const HeadColumns<float>& dqueries,
+                                const HeadColumns<float>& dkeys,
+                                const HeadColumns<float>& dvalues) {
+  if (!quantized_) {
+    return AttentionBackward(Inputs(), dout, context_.rounding, dqueries, dkeys,
+                             dvalues, context_.team);
+  }
+  quantized_->Backward(Inputs(), dout, context_.key, context_.first_token,
+                       context_.rounding, dqueries, dkeys, dvalues,
+                       context_.team);
+  context_.gemms.CountOthers(quantized_->quantized_backward(), 4);
 }
 
 AttentionInputs MlaAttention::Inputs() const {

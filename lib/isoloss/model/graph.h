@@ -14,6 +14,12 @@
 
 namespace isoloss::model {
 
+/// Behind "layers.N.attention": the products between the projections. Behind
+/// these: S = Q K^T with x = Q, W = K; and O = P V with x = P, W = V^T.
+inline constexpr const char* kAttentionCore = ".inner_attention";
+inline constexpr const char* kAttentionScores = ".scores";
+inline constexpr const char* kAttentionValues = ".values";
+
 /// Normal with mean 0 and the given standard deviation, redrawn until it lies
 /// within +-cut (an absolute value; infinity: never redrawn). std 0 stands for
 /// the constant 1 (norm weights).

@@ -40,6 +40,12 @@ class GemmQueue {
   /// Computes what was added since the last Run, then announces what was asked
   /// for, in that order.
   void Run();
+  /// Products that were computed elsewhere, and how many of them were
+  /// quantised.
+  void CountOthers(size_t quantized, size_t all) {
+    quantized_ += static_cast<int64_t>(quantized);
+    executed_ += static_cast<int64_t>(all);
+  }
 
   /// Products computed so far: with a quantised operand, and all of them.
   int64_t quantized() const { return quantized_; }

@@ -1,32 +1,56 @@
 #include "isoloss/model/norm.h"
 
+#include "isoloss/formats/quantize.h"
 #include "isoloss/kernels/rowwise.h"
 #include "isoloss/model/layer_context.h"
 
 namespace isoloss::model {
 
 RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
-    : context_(context), parameter_(context.weights.IndexOf(parameter)) {}
+    : context_(context),
+      name_(parameter.substr(0, parameter.rfind('.'))),
+      parameter_(context.weights.IndexOf(parameter)) {
+  if (!context.recipe.recipe().norm_gains) return;
+  // As a product with a diagonal matrix: y, dx and the gradient.
+  context.gemms_per_step += 3;
+  context.quantized_gemms_per_step += 2;
+}
+
+/// Both passes of a step read the same values.
+void RmsNorm::ReadGain() {
+  const MatrixView<const float> gain = context_.Weight(parameter_);
+  const auto& quantization = context_.recipe.recipe().norm_gains;
+  gain_ = {gain.data(), gain.cols()};
+  if (!quantization) return;
+  const kernels::OperandState state =
+      StateOf(context_.key, name_, precision::GemmRole::kFprop,
+              OperandSide::kRight, /*group=*/0, /*first_tensor=*/0);
+  quantized_gain_ = formats::Dequantize(
+      formats::Quantize(gain, *quantization, state.Of(0)), *quantization);
+  gain_ = {quantized_gain_.data(), quantized_gain_.cols()};
+  context_.gemms.CountOthers(1, 1);
+}
 
 void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
+  ReadGain();
   rstd_.resize(x.rows());
-  kernels::RmsNormForward(x, {context_.Weight(parameter_).data(), x.cols()},
+  kernels::RmsNormForward(x, gain_,
                           static_cast<float>(context_.config.norm_eps),
                           context_.rounding, y, rstd_, context_.team);
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
                        MatrixView<float> dx) {
-  kernels::RmsNormBackward(x, {context_.Weight(parameter_).data(), x.cols()},
-                           rstd_, dy, context_.rounding, dx,
+  if (quantized_gain_.size() > 0) context_.gemms.CountOthers(1, 2);
+  kernels::RmsNormBackward(x, gain_, rstd_, dy, context_.rounding, dx,
                            {context_.Gradient(parameter_).data(), x.cols()},
                            context_.team);
 }
 
 void RmsNorm::BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
                           MatrixView<float> dx) {
-  kernels::RmsNormBackwardAdd(x, {context_.Weight(parameter_).data(), x.cols()},
-                              rstd_, dy, context_.rounding, dx,
+  if (quantized_gain_.size() > 0) context_.gemms.CountOthers(1, 2);
+  kernels::RmsNormBackwardAdd(x, gain_, rstd_, dy, context_.rounding, dx,
                               {context_.Gradient(parameter_).data(), x.cols()},
                               context_.team);
 }

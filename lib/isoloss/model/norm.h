@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,9 +28,15 @@ class RmsNorm {
                    MatrixView<float> dx);
 
  private:
+  /// Points gain_ at what multiplies.
+  void ReadGain();
+
   LayerContext& context_;
+  std::string name_;
   size_t parameter_;
   std::vector<float> rstd_;
+  Matrix<float> quantized_gain_;  // [1, D] if the recipe quantises gains
+  std::span<const float> gain_;   // of the last Forward, [D]
 };
 
 }  // namespace isoloss::model

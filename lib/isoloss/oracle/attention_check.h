@@ -6,14 +6,12 @@
 
 #include "isoloss/corpus/batches.h"
 #include "isoloss/model/config.h"
+#include "isoloss/oracle/attention_core_check.h"
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/report_sink.h"
 #include "isoloss/oracle/step_record.h"
 
 namespace isoloss::oracle {
-
-/// Factor on q.k: width^-1/2, with YaRN's mscale folded in.
-float OracleSoftmaxScale(const model::ModelConfig& config);
 
 /// What "layers.<layer>.attention" announced between its GEMMs:
 ///   q_pe_rotated, k_pe_rotated   from wq (or wq_b) and wkv_a outputs
@@ -28,6 +26,6 @@ float OracleSoftmaxScale(const model::ModelConfig& config);
 /// Cost     O(sum over documents of length^2 * heads * width).
 void CheckAttention(const StepRecord& record, const model::ModelConfig& config,
                     size_t layer, const corpus::Batch& batch, Grid activations,
-                    ReportSink& sink);
+                    ReportSink& sink, const AttentionFormats& formats = {});
 
 }  // namespace isoloss::oracle

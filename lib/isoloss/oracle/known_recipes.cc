@@ -172,6 +172,8 @@ precision::Recipe AsKnown(const precision::Recipe& registered) {
     recipe.last_layers = known.last_layers;
     recipe.width_multiple = 1;
     recipe.overrides.clear();
+    recipe.attention = {};
+    recipe.norm_gains.reset();
   }
   return recipe;
 }

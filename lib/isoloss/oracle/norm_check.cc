@@ -1,9 +1,11 @@
 #include "isoloss/oracle/norm_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -13,6 +15,21 @@ MatrixView<const float> ColumnsOf(const StepInputs& inputs,
   const MatrixView<const float> values = inputs.Values(columns.name);
   return columns.count == 0 ? values
                             : values.Cols(columns.first, columns.count);
+}
+
+/// What multiplies: the gains, or what the recipe makes of them.
+Matrix<float> GainsOf(const StepInputs& inputs, const NormPlace& place) {
+  const MatrixView<const float> weight = inputs.Values(place.name + "_weight");
+  const auto& quantization = inputs.recipe.recipe().norm_gains;
+  if (quantization) {
+    const formats::TensorState state =
+        StateOfTensor(inputs.seed, inputs.step, place.name + "/fprop/right", 0);
+    return ScalarDequantize(ScalarQuantize(weight, *quantization, state),
+                            weight.cols());
+  }
+  Matrix<float> gains(1, weight.cols());
+  std::copy_n(weight.Row(0), weight.cols(), gains.Row(0));
+  return gains;
 }
 
 /// r of one row.
@@ -115,7 +132,7 @@ void CheckNormForward(const StepInputs& inputs, const NormPlace& place,
                       ReportSink& sink) {
   const MatrixView<const float> x = ColumnsOf(inputs, place.in);
   const MatrixView<const float> y = ColumnsOf(inputs, place.out);
-  const MatrixView<const float> w = inputs.Values(place.name + "_weight");
+  const Matrix<float> w = GainsOf(inputs, place);
   const auto eps = static_cast<float>(inputs.config.norm_eps);
   Comparison comparison(inputs.activations);
   for (size_t t = 0; t < x.rows(); ++t) {
@@ -136,7 +153,7 @@ void CheckNormBackward(const StepInputs& inputs, const NormPlace& place,
   const MatrixView<const float> x = ColumnsOf(inputs, place.in);
   const MatrixView<const float> dy = ColumnsOf(inputs, place.out_gradient);
   const MatrixView<const float> dx = ColumnsOf(inputs, place.in_gradient);
-  const MatrixView<const float> w = inputs.Values(place.name + "_weight");
+  const Matrix<float> w = GainsOf(inputs, place);
   const MatrixView<const float> dw = inputs.Values(place.name + "_wgrad");
   MatrixView<const float> addend;
   if (!place.addend.empty()) addend = inputs.Values(place.addend);

@@ -28,7 +28,8 @@ struct NormPlace {
 
 std::vector<NormPlace> NormPlaces(const model::ModelConfig& config);
 
-/// y = round((x r) w), r = (sum(x^2) / D + eps)^-1/2.
+/// y = round((x r) w), r = (sum(x^2) / D + eps)^-1/2, w the gains, quantised
+/// if the recipe says so.
 ///
 /// Bounds   the sum of squares is off by gamma_D of itself; the division by D,
 ///          the addition of eps and the root's two operations by 4 roundings,
@@ -38,7 +39,7 @@ void CheckNormForward(const StepInputs& inputs, const NormPlace& place,
                       ReportSink& sink);
 /// dx = round(r (g - c x)), g = dy w, c = r^2 / D sum(g x), or that added to
 /// the addend with one rounding more; dw_i = sum over tokens of dy_i x_i r,
-/// FP32.
+/// FP32, whatever became of w.
 void CheckNormBackward(const StepInputs& inputs, const NormPlace& place,
                        ReportSink& sink);
 

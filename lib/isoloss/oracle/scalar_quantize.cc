@@ -85,19 +85,6 @@ Matrix<float> Transformed(MatrixView<const float> values,
 // ---- elements
 // ----------------------------------------------------------------
 
-/// Every element has 16 bits of the tensor's stream, eight elements of a row a
-/// Philox block, from the low half of its first word on. Roundings that need
-/// fewer take the upper ones.
-uint32_t RandomOf(const formats::TensorState& state, size_t row, size_t col,
-                  int bits) {
-  const std::array<uint32_t, 4> words =
-      CounterRng(state.seed, state.stream)
-          .Block((uint64_t{row} << 32) + uint64_t{col / 8});
-  const uint32_t word = words[col % 8 / 2];
-  const uint32_t half = col % 2 == 0 ? word % 65536 : word / 65536;
-  return half / (uint32_t{1} << (16 - bits));
-}
-
 /// Largest magnitude in a rectangle. An infinity or a NaN shows, unless NaN is
 /// left out.
 float MagnitudeOf(MatrixView<const float> cell, bool skip_nan) {
@@ -113,19 +100,6 @@ float MagnitudeOf(MatrixView<const float> cell, bool skip_nan) {
     }
   }
   return largest;
-}
-
-float CodeOf(float value, const ScalarScale& scale,
-             const Quantization& quantization, uint32_t random) {
-  const formats::Format& element = *quantization.element;
-  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
-  if (std::isnan(value) && !element.has_nan()) {
-    return static_cast<float>(LargestOf(element));
-  }
-  const bool overflows =
-      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
-  return CastTo(element, *quantization.rounding, value * scale.encode,
-                overflows, random, quantization.random_bits);
 }
 
 /// Calls use(first row, first column, cell) for all cells of x, row by row.
@@ -146,6 +120,37 @@ size_t Extent(size_t of_cell, size_t whole) {
 }
 
 }  // namespace
+
+uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
+                      int bits) {
+  const std::array<uint32_t, 4> words =
+      CounterRng(state.seed, state.stream)
+          .Block((uint64_t{row} << 32) + uint64_t{col / 8});
+  const uint32_t word = words[col % 8 / 2];
+  const uint32_t half = col % 2 == 0 ? word % 65536 : word / 65536;
+  return half / (uint32_t{1} << (16 - bits));
+}
+
+float ScalarCode(float value, const ScalarScale& scale,
+                 const Quantization& quantization, uint32_t random) {
+  const formats::Format& element = *quantization.element;
+  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
+  if (std::isnan(value) && !element.has_nan()) {
+    return static_cast<float>(LargestOf(element));
+  }
+  const bool overflows =
+      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
+  return CastTo(element, *quantization.rounding, value * scale.encode,
+                overflows, random, quantization.random_bits);
+}
+
+formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
+                                   const std::string& operand, size_t number) {
+  constexpr uint64_t kGroups = 1 << 24;
+  const uint64_t stream =
+      CounterRng(seed, StreamId("quantize/" + operand)).Bits(step * kGroups);
+  return {.seed = seed, .stream = CounterRng(seed, stream).Bits(number)};
+}
 
 bool NeedsState(const Quantization& quantization) {
   const bool random_signs = quantization.transform != nullptr &&
@@ -181,12 +186,13 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
         tensor.scales.push_back(scale);
         for (size_t i = 0; i < cell.rows(); ++i) {
           for (size_t j = 0; j < cell.cols(); ++j) {
-            const uint32_t random = quantization.random_bits == 0
-                                        ? 0
-                                        : RandomOf(state, row + i, col + j,
-                                                   quantization.random_bits);
+            const uint32_t random =
+                quantization.random_bits == 0
+                    ? 0
+                    : ScalarRandom(state, row + i, col + j,
+                                   quantization.random_bits);
             tensor.codes(row + i, col + j) =
-                CodeOf(cell(i, j), scale, quantization, random);
+                ScalarCode(cell(i, j), scale, quantization, random);
           }
         }
       });

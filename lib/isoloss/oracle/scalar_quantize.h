@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "isoloss/base/matrix.h"
@@ -44,6 +45,21 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
 
 /// What became of the tensor, scales and all, without what a transform added.
 Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols);
+
+/// The code, as a number, of one element under its cell's scale.
+float ScalarCode(float value, const ScalarScale& scale,
+                 const formats::Quantization& quantization, uint32_t random);
+
+/// The random bits of an element: every one has 16 bits of the tensor's stream,
+/// eight elements of a row a Philox block, from the low half of its first word
+/// on. Roundings that need fewer take the upper ones.
+uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
+                      int bits);
+
+/// Of tensor `number` of an operand outside the GEMM sites, say
+/// "layers.0.attention.inner_attention.scores/fprop/left".
+formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
+                                   const std::string& operand, size_t number);
 
 /// Random bits, a history or a key decide.
 bool NeedsState(const formats::Quantization& quantization);

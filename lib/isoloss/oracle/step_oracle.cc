@@ -125,7 +125,8 @@ std::vector<CheckPart> StepOracle::Parts(const StepInputs& inputs,
   for (size_t layer = 0; layer < config_.n_layers; ++layer) {
     parts.emplace_back([layer](const StepInputs& step, ReportSink& sink) {
       CheckAttention(step.record, step.config, layer, step.batch,
-                     step.activations, sink);
+                     step.activations, sink,
+                     {step.recipe.recipe().attention, step.seed, step.step});
     });
   }
   AddLinearParts(inputs, parts);

@@ -56,11 +56,35 @@ bool LinearPrecision::quantizes() const {
                      [&](GemmRole role) { return For(role).quantized(); });
 }
 
+LinearPrecision AttentionPrecision::Scores() const {
+  LinearPrecision precision;
+  precision.fprop = {q, k};
+  if (d_scores) {
+    precision.dgrad = {d_scores, k};
+    precision.wgrad = {d_scores, q};
+  }
+  return precision;
+}
+
+LinearPrecision AttentionPrecision::Values() const {
+  LinearPrecision precision;
+  precision.fprop = {p, v};
+  if (d_out) {
+    precision.dgrad = {d_out, v};
+    precision.wgrad = {d_out, p};
+  }
+  return precision;
+}
+
 bool Recipe::quantizes() const {
   return LinearPrecision::quantizes() ||
          std::ranges::any_of(overrides, [](const SiteOverride& item) {
            return item.precision.quantizes();
          });
+}
+
+bool Recipe::quantizes_anything() const {
+  return quantizes() || attention.quantizes() || norm_gains.has_value();
 }
 
 bool Recipe::SameContent(const Recipe& other) const {
@@ -70,7 +94,9 @@ bool Recipe::SameContent(const Recipe& other) const {
          include == other.include && exclude == other.exclude &&
          first_layers == other.first_layers &&
          last_layers == other.last_layers &&
-         width_multiple == other.width_multiple && overrides == other.overrides;
+         width_multiple == other.width_multiple &&
+         overrides == other.overrides && attention == other.attention &&
+         norm_gains == other.norm_gains;
 }
 
 std::vector<const Recipe*> AllRecipes() {

@@ -65,6 +65,38 @@ struct LinearPrecision {
   bool operator==(const LinearPrecision&) const = default;
 };
 
+/// How the products of attention are computed, with P = softmax(Q K^T):
+/// O = P V, and backward dV = P^T dO, dP = dO V^T, dQ = dS K, dK = dS^T Q. An
+/// operand without a value stays as it is (docs/model.md, section 16).
+struct AttentionPrecision {
+  std::optional<formats::Quantization> q;
+  std::optional<formats::Quantization> k;
+  std::optional<formats::Quantization> p;
+  std::optional<formats::Quantization> v;
+  std::optional<formats::Quantization> d_out;
+  std::optional<formats::Quantization> d_scores;
+
+  /// The products as those of linear layers: S = Q K^T has x = Q and W = K,
+  /// O = P V has x = P and W = V^T. Products of the backward pass are quantised
+  /// where their dy, which is dS or dO, has a description.
+  LinearPrecision Scores() const;
+  LinearPrecision Values() const;
+  /// True if any operand has a description.
+  bool quantizes() const { return *this != AttentionPrecision(); }
+
+  bool operator==(const AttentionPrecision&) const = default;
+};
+
+/// An operand of attention, by its key in TOML.
+struct AttentionOperand {
+  std::string_view key;
+  std::optional<formats::Quantization> AttentionPrecision::*operand;
+};
+inline constexpr AttentionOperand kAttentionOperands[] = {
+    {"q", &AttentionPrecision::q},      {"k", &AttentionPrecision::k},
+    {"p", &AttentionPrecision::p},      {"v", &AttentionPrecision::v},
+    {"do", &AttentionPrecision::d_out}, {"ds", &AttentionPrecision::d_scores}};
+
 /// What some of a recipe's sites get instead.
 struct SiteOverride {
   std::vector<std::string> sites;  ///< patterns
@@ -100,9 +132,16 @@ struct Recipe : LinearPrecision {
   size_t width_multiple = 1;
   /// Of the sites that are quantised; the first that matches decides.
   std::vector<SiteOverride> overrides;
+  /// Of all layers, whatever the patterns say.
+  AttentionPrecision attention = {};
+  /// Of the gains of all norms, where they multiply, forward and in dx; blocks
+  /// lie along the gains. Their gradient is that of the unquantised ones.
+  std::optional<formats::Quantization> norm_gains = {};
 
   /// True if any product of any site has a quantised operand.
   bool quantizes() const;
+  /// The same, or if attention or gains of norms are quantised.
+  bool quantizes_anything() const;
 
   /// Names and texts aside.
   bool SameContent(const Recipe& other) const;
@@ -126,6 +165,11 @@ const std::string* FirstMatch(std::span<const std::string> patterns,
 /// piece, a second quantisation without a first one, an accumulator of FP8 with
 /// other operands.
 std::string WrongPrecision(const GemmPrecision& precision, GemmRole role);
+
+/// The same of a description in [attention] or of norm gains: besides what is
+/// wrong with any, delayed scaling and transforms, which have no meaning there.
+std::string WrongAttention(const AttentionPrecision& precision);
+std::string WrongNormGains(const formats::Quantization& gains);
 
 /// All registered recipes, in the order of recipes.def.
 std::vector<const Recipe*> AllRecipes();
@@ -162,7 +206,8 @@ class ResolvedRecipe {
   ///          no site gets what an override gives; if there are more patterns,
   ///          or longer ones, than the limits above; if
   ///          patterns are given to a recipe that quantises nothing; if a
-  ///          product's description is wrong (WrongPrecision).
+  ///          product's description is wrong (WrongPrecision), or that of
+  ///          attention or norm gains.
   ResolvedRecipe(const Recipe& recipe, std::span<const Site> sites);
   /// Of sites whose widths nobody knows: no width is an obstacle.
   ResolvedRecipe(const Recipe& recipe, std::span<const std::string> sites);
@@ -175,7 +220,8 @@ class ResolvedRecipe {
   /// Number of (site, role) pairs with a quantised operand.
   size_t quantized_gemms() const;
   /// One line per site: name, what the operands of each product got, and why;
-  /// stored in the log. For instance
+  /// and one each of attention and norm gains if they are quantised. Stored in
+  /// the log. For instance
   ///   lm_head  fprop bf16 x bf16  dgrad bf16 x bf16  wgrad bf16 x bf16
   ///   (excluded by `lm_head`)
   std::string Describe() const;

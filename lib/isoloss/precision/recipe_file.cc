@@ -101,6 +101,28 @@ void RequireFew(const Reader& fields, std::string_view key, size_t count) {
                                count, kMaxPatterns));
 }
 
+AttentionPrecision ReadAttention(Reader fields, const Operands& operands) {
+  AttentionPrecision precision;
+  for (const auto& [key, operand] : kAttentionOperands) {
+    precision.*operand = ReadOperand(fields, key, operands);
+  }
+  fields.RejectUnknown();
+  const std::string wrong = WrongAttention(precision);
+  if (!wrong.empty()) {
+    ThrowError(ErrorKind::kConfig, "{}: it {}. Correct the operand.",
+               fields.Where({"q", "k", "p", "v", "do", "ds"}), wrong);
+  }
+  return precision;
+}
+
+std::optional<Quantization> ReadNormGains(Reader& fields,
+                                          const Operands& operands) {
+  auto gains = ReadOperand(fields, "norm_gains", operands);
+  const std::string wrong = gains ? WrongNormGains(*gains) : "";
+  if (!wrong.empty()) fields.Fail("norm_gains", wrong + ". Correct it.");
+  return gains;
+}
+
 void RequireOwnName(const Reader& fields, const Recipe& recipe) {
   for (const Recipe* registered : AllRecipes()) {
     if (registered->name != recipe.name || registered->SameContent(recipe)) {
@@ -156,6 +178,11 @@ Operands OperandsOf(const Recipe& recipe) {
       }
     });
   }
+  for (const auto& [key, operand] : kAttentionOperands) {
+    const auto& given = recipe.attention.*operand;
+    if (given) AddOperand(*given, operands);
+  }
+  if (recipe.norm_gains) AddOperand(*recipe.norm_gains, operands);
   return operands;
 }
 
@@ -171,11 +198,19 @@ class RecipeWriter {
     }
     Keys(recipe, Recipe());
     operands_ = OperandsOf(recipe);
+    if (recipe.norm_gains) Operand("norm_gains", *recipe.norm_gains);
     for (const auto& [key, operand] : operands_) {
       Heading("operands." + key);
       Keys(operand, Quantization());
     }
     Products("", recipe);
+    if (recipe.attention.quantizes()) {
+      Heading("attention");
+      for (const auto& [key, operand] : kAttentionOperands) {
+        const auto& given = recipe.attention.*operand;
+        if (given) Operand(key, *given);
+      }
+    }
     for (const SiteOverride& item : recipe.overrides) {
       text_ += fmt::format("\n[[{}]]\n", Full("overrides"));
       text_ += fmt::format("sites = [{}]\n", Quoted(item.sites));
@@ -258,6 +293,8 @@ Recipe ReadRecipe(Reader fields, std::string_view name) {
   RequireFew(fields, "operands", described.Sections().size());
   const Operands operands = ReadOperands(described);
   static_cast<LinearPrecision&>(recipe) = ReadProducts(fields, operands);
+  recipe.attention = ReadAttention(fields.Section("attention"), operands);
+  recipe.norm_gains = ReadNormGains(fields, operands);
   std::vector<Reader> overrides = fields.TableList("overrides");
   RequireFew(fields, "overrides", overrides.size());
   for (Reader& section : overrides) {

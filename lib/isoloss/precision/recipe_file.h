@@ -14,6 +14,9 @@
 //   x = "tile"
 //   w = "tile"
 //   promote_every = 128
+//
+// Besides, `norm_gains` and the keys q, k, p, v, do and ds of [attention] name
+// operands (docs/model.md, section 16).
 #pragma once
 
 #include <string>

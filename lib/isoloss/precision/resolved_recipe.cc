@@ -64,7 +64,7 @@ std::string ReasonToKeep(const Recipe& recipe, const Site& site,
 }
 
 ResolvedSite Resolve(const Recipe& recipe, const Site& site, size_t layers) {
-  if (!recipe.quantizes()) {
+  if (!recipe.quantizes_anything()) {
     return {site.name, false, "the recipe quantises nothing"};
   }
   const std::string* include = FirstMatch(recipe.include, site.name);
@@ -210,18 +210,32 @@ void ValidateProducts(const Recipe& recipe, const LinearPrecision& precision) {
   }
 }
 
+void ValidateOutsideSites(const Recipe& recipe) {
+  const auto validate = [&](std::string_view key, const std::string& wrong) {
+    if (wrong.empty()) return;
+    ThrowError(ErrorKind::kConfig, "recipe {}: {} {}. Correct the recipe.",
+               recipe.name, key, wrong);
+  };
+  validate("attention", WrongAttention(recipe.attention));
+  if (recipe.norm_gains) {
+    validate("norm_gains", WrongNormGains(*recipe.norm_gains));
+  }
+}
+
 void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
   ValidateProducts(recipe, recipe);
   for (const SiteOverride& item : recipe.overrides) {
     ValidateProducts(recipe, item.precision);
   }
+  ValidateOutsideSites(recipe);
   if (!recipe.quantizes()) {
     if (recipe.include.empty() && recipe.exclude.empty()) return;
     ThrowError(ErrorKind::kConfig,
                "recipe {}: {} include and {} exclude patterns were given, but "
-               "the recipe quantises nothing. Drop them or choose another "
+               "the recipe quantises nothing{}. Drop them or choose another "
                "recipe.",
-               recipe.name, recipe.include.size(), recipe.exclude.size());
+               recipe.name, recipe.include.size(), recipe.exclude.size(),
+               recipe.quantizes_anything() ? " at GEMM sites" : "");
   }
   for (const std::string& pattern : recipe.include) {
     RequireMatch(recipe, "include", pattern, sites);
@@ -354,6 +368,18 @@ std::string ResolvedRecipe::Describe() const {
       if (!sums.empty()) text += fmt::format(" in {}", sums);
     }
     text += fmt::format("  ({})\n", sites_[site].reason);
+  }
+  if (recipe_.attention.quantizes()) {
+    text += "attention";
+    for (const auto& [key, operand] : kAttentionOperands) {
+      const auto& given = recipe_.attention.*operand;
+      if (given) text += fmt::format("  {} {}", key, OperandName(given));
+    }
+    text += "  (all layers)\n";
+  }
+  if (recipe_.norm_gains) {
+    text += fmt::format("norm_gains  {}  (all norms)\n",
+                        OperandName(recipe_.norm_gains));
   }
   return text;
 }

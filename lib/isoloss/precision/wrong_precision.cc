@@ -58,7 +58,53 @@ std::string WrongAccumulation(const GemmPrecision& precision) {
   return "";
 }
 
+/// Of what is no operand of a linear layer.
+std::string WrongOutsideSites(const Quantization& quantization) {
+  std::string wrong = WrongQuantization(quantization);
+  if (!wrong.empty()) return wrong;
+  if (quantization.history > 0) {
+    return "has delayed scaling, but only linear layers keep a history: give "
+           "scaling = \"current\"";
+  }
+  if (quantization.transform != nullptr) {
+    return fmt::format(
+        "has the transform {}, but only linear layers transform operands: give "
+        "none",
+        quantization.transform->name);
+  }
+  return "";
+}
+
 }  // namespace
+
+std::string WrongAttention(const AttentionPrecision& precision) {
+  for (const auto& [key, operand] : kAttentionOperands) {
+    if (!(precision.*operand)) continue;
+    const std::string wrong = WrongOutsideSites(*(precision.*operand));
+    if (!wrong.empty()) {
+      return fmt::format("has `{}` as {}, which {}", key,
+                         QuantizationName(*(precision.*operand)), wrong);
+    }
+  }
+  const LinearPrecision both[] = {precision.Scores(), precision.Values()};
+  const char* const products[][3] = {{"Q K^T", "dS K", "dS^T Q"},
+                                     {"P V", "dO V^T", "P^T dO"}};
+  for (size_t i = 0; i < 2; ++i) {
+    for (const GemmRole role : kGemmRoles) {
+      const std::string wrong = WrongPrecision(both[i].For(role), role);
+      if (wrong.empty()) continue;
+      return fmt::format("has a product {} that {}",
+                         products[i][static_cast<size_t>(role)], wrong);
+    }
+  }
+  return "";
+}
+
+std::string WrongNormGains(const Quantization& gains) {
+  const std::string wrong = WrongOutsideSites(gains);
+  if (wrong.empty()) return "";
+  return fmt::format("has {}, which {}", QuantizationName(gains), wrong);
+}
 
 std::string WrongPrecision(const GemmPrecision& precision, GemmRole role) {
   for (const Quantization* operand :

@@ -38,6 +38,44 @@ void AppendTensor(const model::GraphTensor& tensor,
   columns.initial_cut.push_back(initial.cut);
 }
 
+void AppendProducts(const std::string& site, size_t groups,
+                    const precision::LinearPrecision& products,
+                    runlog::RecipeColumns& to) {
+  to.site.push_back(site);
+  to.groups.push_back(static_cast<int64_t>(groups));
+  to.fprop_x.push_back(LeftName(products.fprop));
+  to.fprop_w.push_back(precision::OperandName(products.fprop.right));
+  to.dgrad_dy.push_back(LeftName(products.dgrad));
+  to.dgrad_w.push_back(precision::OperandName(products.dgrad.right));
+  to.wgrad_dy.push_back(LeftName(products.wgrad));
+  to.wgrad_x.push_back(precision::OperandName(products.wgrad.right) +
+                       (products.wgrad.right_again ? kAgain : ""));
+}
+
+/// Products of attention and norms, where the recipe quantises them. A norm is
+/// a product whose W is diagonal.
+void AppendOutsideSites(const model::Graph& graph,
+                        const precision::Recipe& recipe,
+                        runlog::RecipeColumns& to) {
+  for (const model::GraphTensor& tensor : graph.tensors) {
+    if (!recipe.attention.quantizes() ||
+        tensor.kind != model::TensorKind::kOutput ||
+        !tensor.module.ends_with(model::kAttentionCore)) {
+      continue;
+    }
+    AppendProducts(tensor.module + model::kAttentionScores, 1,
+                   recipe.attention.Scores(), to);
+    AppendProducts(tensor.module + model::kAttentionValues, 1,
+                   recipe.attention.Values(), to);
+  }
+  for (const model::ParameterSpec& parameter : graph.parameters) {
+    if (!recipe.norm_gains || parameter.shape.size() > 1) continue;
+    precision::LinearPrecision products;
+    products.fprop.right = products.dgrad.right = recipe.norm_gains;
+    AppendProducts(parameter.module, 1, products, to);
+  }
+}
+
 }  // namespace
 
 runlog::ModelGraph ColumnsOf(const model::Graph& graph,
@@ -62,21 +100,13 @@ runlog::ModelGraph ColumnsOf(const model::Graph& graph,
   }
   for (size_t i = 0; i < graph.sites.size(); ++i) {
     const model::GemmSite& site = graph.sites[i];
-    const auto& fprop = recipe.For(i, precision::GemmRole::kFprop);
-    const auto& dgrad = recipe.For(i, precision::GemmRole::kDgrad);
-    const auto& wgrad = recipe.For(i, precision::GemmRole::kWgrad);
-    runlog::RecipeColumns& to = columns.recipe;
-    to.site.push_back(site.name);
-    to.groups.push_back(
-        static_cast<int64_t>(graph.parameters[site.parameter].groups()));
-    to.fprop_x.push_back(LeftName(fprop));
-    to.fprop_w.push_back(precision::OperandName(fprop.right));
-    to.dgrad_dy.push_back(LeftName(dgrad));
-    to.dgrad_w.push_back(precision::OperandName(dgrad.right));
-    to.wgrad_dy.push_back(LeftName(wgrad));
-    to.wgrad_x.push_back(precision::OperandName(wgrad.right) +
-                         (wgrad.right_again ? kAgain : ""));
+    AppendProducts(site.name, graph.parameters[site.parameter].groups(),
+                   {recipe.For(i, precision::GemmRole::kFprop),
+                    recipe.For(i, precision::GemmRole::kDgrad),
+                    recipe.For(i, precision::GemmRole::kWgrad)},
+                   columns.recipe);
   }
+  AppendOutsideSites(graph, recipe.recipe(), columns.recipe);
   return columns;
 }
 

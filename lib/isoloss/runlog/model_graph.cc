@@ -289,16 +289,30 @@ std::string WrongParts(const ModelGraph& graph, const char* column,
   return "";
 }
 
+/// Whether a row of /recipe beside those of GEMM sites is one of `modules`, a
+/// norm, or one product of it, which attention has.
+bool IsPartOf(const std::set<std::string_view>& modules, std::string_view row) {
+  return modules.contains(row) ||
+         modules.contains(row.substr(0, row.rfind('.')));
+}
+
 std::string WrongSites(const GraphColumns& tensors,
                        const RecipeColumns& recipe) {
   std::set<std::string_view> of_graph(tensors.site.begin(), tensors.site.end());
   of_graph.erase("");
+  const std::set<std::string_view> modules(tensors.module.begin(),
+                                           tensors.module.end());
   const std::set<std::string_view> sites(recipe.site.begin(),
                                          recipe.site.end());
-  if (sites == of_graph && sites.size() == recipe.site.size()) return "";
+  const bool all = std::ranges::includes(sites, of_graph);
+  const bool known = std::ranges::all_of(sites, [&](std::string_view site) {
+    return of_graph.contains(site) || IsPartOf(modules, site);
+  });
+  if (all && known && sites.size() == recipe.site.size()) return "";
   return fmt::format(
       "/recipe has {} sites, {} different ones, and /graph {}, but both must "
-      "have the same, and /recipe each once",
+      "have the same, and /recipe each once; besides, it may have norms and "
+      "products of attention",
       recipe.site.size(), sites.size(), of_graph.size());
 }
 

@@ -43,7 +43,10 @@ struct GraphInputs {
   bool operator==(const GraphInputs&) const = default;
 };
 
-/// One row for each GEMM site. Formats are "" where nothing is quantised.
+/// One row for each GEMM site. Formats are "" where nothing is quantised. Where
+/// a recipe quantises them, there are rows of attention's two products of each
+/// layer ("layers.0.attention.inner_attention.scores", ".values") and of norms
+/// ("layers.0.attention_norm"), whose gains are W.
 struct RecipeColumns {
   std::vector<std::string> site;
   std::vector<int64_t> groups;  ///< GEMM calls of each product in a step
@@ -88,7 +91,8 @@ std::string_view PhaseOfKind(std::string_view kind);
 ///   experts compute (an output of expert_tokens) in both passes.
 /// - A GEMM site has a weight, an activation, an output of both, a gradient, a
 ///   dgrad of gradient and weight, and a wgrad of gradient and activation, each
-///   once. /recipe has each site once.
+///   once. /recipe has each site once, and besides only modules of the graph
+///   and products of theirs.
 /// - A parameter has a weight, a wgrad, an update of that, and a parameter of
 ///   that, each once, of one module and extent.
 /// - A MoE layer has, of tokens, once expert_ids, an output (the slots'

@@ -1,0 +1,43 @@
+// The oracle of softmax attention and its gradients.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "isoloss/corpus/batches.h"
+#include "isoloss/model/config.h"
+#include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/report_sink.h"
+#include "isoloss/oracle/step_record.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::oracle {
+
+/// Factor on q.k: width^-1/2, with YaRN's mscale folded in.
+float OracleSoftmaxScale(const model::ModelConfig& config);
+
+/// How its products are quantised, and what random bits come from; as it is,
+/// nothing is quantised.
+struct AttentionFormats {
+  precision::AttentionPrecision precision = {};
+  uint64_t seed = 0;
+  uint64_t step = 0;
+};
+
+/// What the attention of that name ("layers.0.attention.") announced of its
+/// core: inner_attention's output and gradients of queries and keys, and the
+/// columns of wkv_b's gradient that belong to values. Probabilities are
+/// recomputed from queries and keys, their errors carried along. Where the
+/// recipe quantises P or dS, which nobody announces, an error may change a code
+/// (QuantizedUncertain).
+/// Errors   FormatError if the step did not announce one of them.
+/// Cost     O(sum over documents of length^2 * heads * width); memory of
+///          O(length^2) where the recipe quantises.
+void CheckAttentionCore(const StepRecord& record,
+                        const model::ModelConfig& config,
+                        const std::string& attention,
+                        const corpus::Batch& batch, Grid activations,
+                        ReportSink& sink, const AttentionFormats& formats);
+
+}  // namespace isoloss::oracle
