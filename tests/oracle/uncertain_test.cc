@@ -84,11 +84,12 @@ TEST(QuantizedUncertain, IsScalarQuantizeOfCertainNumbers) {
   }
 }
 
-// Errors are large, so that codes and scales do become others.
+// Errors are large, so that codes and scales do become others; or larger than
+// the numbers, so that a magnitude may be nearly nothing.
 TEST(QuantizedUncertain, BoundsWhatNumbersWithinTheBoundsBecome) {
   const Matrix<float> values = Values(2);
   for (const Quantization& quantization : Descriptions()) {
-    for (const double relative : {1e-6, 1e-2}) {
+    for (const double relative : {1e-6, 1e-2, 2.0}) {
       const Matrix<Uncertain> result =
           QuantizedUncertain(Around(values, relative), quantization, kState);
       size_t others = 0;
@@ -96,7 +97,7 @@ TEST(QuantizedUncertain, BoundsWhatNumbersWithinTheBoundsBecome) {
         const CounterRng rng(trial, 9);
         Matrix<float> moved(kRows, kCols);
         for (size_t i = 0; i < values.size(); ++i) {
-          // Rounded towards zero: within the bounds.
+          // At most nine tenths of the bound, which rounding does not leave.
           const double factor = 1.0 + relative * (1.8 * rng.Uniform(i) - 0.9);
           moved.data()[i] = static_cast<float>(
               static_cast<double>(values.data()[i]) * factor);

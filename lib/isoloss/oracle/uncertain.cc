@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <limits>
 
+#include "isoloss/oracle/scalar_cast.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/oracle/scalar_scale.h"
 
@@ -36,6 +38,9 @@ Interval Around(std::initializer_list<double> values) {
 /// keeps the order, and all of these stand for FP32 numbers.
 Magnitude MagnitudeOf(MatrixView<const Uncertain> cell, bool skip_nan) {
   Magnitude result;
+  const auto raise = [](float& to, double value) {
+    to = std::max(to, static_cast<float>(value));
+  };
   for (size_t row = 0; row < cell.rows(); ++row) {
     for (size_t col = 0; col < cell.cols(); ++col) {
       const Uncertain& x = cell(row, col);
@@ -47,9 +52,6 @@ Magnitude MagnitudeOf(MatrixView<const Uncertain> cell, bool skip_nan) {
         }
         continue;
       }
-      const auto raise = [](float& to, double value) {
-        to = std::max(to, static_cast<float>(value));
-      };
       if (static_cast<float>(size) > result.exact) {
         result.noise = std::sqrt(x.variance) / size;
       }
@@ -57,6 +59,10 @@ Magnitude MagnitudeOf(MatrixView<const Uncertain> cell, bool skip_nan) {
       raise(result.exact, size);
       raise(result.most, size + x.bound);
     }
+  }
+  // Where the largest magnitude is 0, all elements are, and no scale matters.
+  if (result.most > 0.0f) {
+    raise(result.least, 0x1p-149);
   }
   return result;
 }
@@ -100,11 +106,15 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
   }
   // Between the corners a scale of two levels may leave their range by as much
   // as the tensor's magnitude is uncertain.
-  if (quantization.scaling->name == "two_level" && tensor.least > 0.0f) {
+  if (quantization.scaling->name == "two_level" && tensor.most > 0.0f) {
     const double room =
         static_cast<double>(tensor.most) / static_cast<double>(tensor.least);
-    scale.encode = {scale.encode.least / room, scale.encode.most * room};
-    scale.decode = {scale.decode.least / room, scale.decode.most * room};
+    const auto widen = [room](Interval& range) {
+      constexpr double kLargest = std::numeric_limits<float>::max();
+      range = {range.least / room, std::min(range.most * room, kLargest)};
+    };
+    widen(scale.encode);
+    widen(scale.decode);
   }
   return scale;
 }
@@ -133,8 +143,14 @@ Uncertain ValueOf(const Uncertain& x, const UncertainScale& scale, double noise,
   const Interval values =
       Around({codes.least * scale.decode.least, codes.least * scale.decode.most,
               codes.most * scale.decode.least, codes.most * scale.decode.most});
-  result.bound =
-      std::max(values.most - result.exact, result.exact - values.least);
+  // No rounding goes further than to the next code.
+  const int m = quantization.element->mantissa_bits;
+  const double step = std::ldexp(1.0, LeastExponent(*quantization.element) - m);
+  const double limit = std::max(std::fabs(low), std::fabs(high)) *
+                           (1.0 + std::ldexp(1.0, -m)) * (1.0 + 0x1p-20) +
+                       step * scale.decode.most;
+  result.bound = std::max(std::min(values.most, limit) - result.exact,
+                          result.exact - std::max(values.least, -limit));
   // A boundary within two deviations is crossed about every other time.
   const double reach =
       2.0 * RootOfSquares(std::sqrt(x.variance), noise * x.exact);

@@ -25,7 +25,7 @@ struct Uncertain {
 /// Bounds   the largest magnitude of a cell lies between those of its elements
 ///          less and plus their bounds, so its scale between two; a code, which
 ///          does not fall if its element or the scale's inverse grows, between
-///          those of the four corners.
+///          those of the four corners. No rounding goes beyond the next code.
 /// Errors   as ScalarQuantize.
 Matrix<Uncertain> QuantizedUncertain(const Matrix<Uncertain>& values,
                                      const formats::Quantization& quantization,
