@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "isoloss/oracle/probe.h"
 #include "oracle/trial.h"
@@ -10,24 +11,33 @@ namespace isoloss::oracle {
 namespace {
 
 /// Tiles of 128 need longer rows and columns than blocks do, none a multiple.
-train::Experiment TrialOf(const precision::Recipe& recipe) {
+train::Experiment TrialOf(const precision::Recipe& recipe,
+                          const std::vector<std::string>& more) {
   const bool has_tiles = recipe.fprop.accumulation.interval == 128;
   const std::string hidden = has_tiles ? "136" : "40";
   const std::string length = has_tiles ? "133" : "37";
-  train::Experiment experiment =
-      Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
-             "model.moe_hidden_dim=24", "model.num_experts=4",
-             "model.qk_nope_head_dim=8", "model.v_head_dim=8",
-             "model.dense_hidden_dim=" + hidden,
-             "data.sequence_length=" + length, "train.sequences_per_batch=2"});
+  std::vector<std::string> overrides = {"model.dim=32",
+                                        "model.n_heads=1",
+                                        "model.kv_lora_rank=16",
+                                        "model.moe_hidden_dim=24",
+                                        "model.num_experts=4",
+                                        "model.qk_nope_head_dim=8",
+                                        "model.v_head_dim=8",
+                                        "model.dense_hidden_dim=" + hidden,
+                                        "data.sequence_length=" + length,
+                                        "train.sequences_per_batch=2"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  train::Experiment experiment = Trial(overrides);
   experiment.arms.resize(1);
   experiment.arms[0].name = recipe.name;
   experiment.arms[0].Use(recipe);
   return experiment;
 }
 
-void ExpectExplained(const precision::Recipe& recipe) {
-  const train::Experiment experiment = TrialOf(recipe);
+void ExpectExplained(const precision::Recipe& recipe,
+                     const std::vector<std::string>& overrides = {}) {
+  SCOPED_TRACE(recipe.name);
+  const train::Experiment experiment = TrialOf(recipe, overrides);
   const corpus::Corpus corpus = CorpusOf(experiment);
   ThreadTeam team(1);
 
@@ -50,8 +60,28 @@ void ExpectExplained(const precision::Recipe& recipe) {
 
 TEST(RegisteredRecipes, AreExplainedAndSoAreTheirLogs) {
   for (const precision::Recipe* recipe : precision::AllRecipes()) {
-    SCOPED_TRACE(recipe->name);
     ExpectExplained(*recipe);
+  }
+}
+
+// Experts' rows are two tensors each, and lists are filled up behind either.
+TEST(RegisteredRecipes, AreExplainedWithDispatchUnitsAndPadding) {
+  const std::vector<std::string> mesh = {
+      "parallel.ranks=2", "parallel.exchange=rank", "parallel.dispatch_units=2",
+      "parallel.expert_padding=32"};
+  for (const char* name : {"te_fp8_delayed", "te_nvfp4", "te_mxfp8_2d"}) {
+    ExpectExplained(precision::RecipeByName(name), mesh);
+  }
+}
+
+// Sums of a gate's weight gradient are of 32 tokens, and so are its tensors.
+TEST(RegisteredRecipes, AreExplainedAtGatesAndATiedHead) {
+  const std::vector<std::string> tied = {"model.tied_embeddings=true"};
+  for (const char* name : {"te_fp8_delayed", "mxfp4_rht_sr"}) {
+    precision::Recipe recipe = precision::RecipeByName(name);
+    recipe.include = {"layers.", "lm_head"};
+    recipe.exclude = {};
+    ExpectExplained(recipe, tied);
   }
 }
 

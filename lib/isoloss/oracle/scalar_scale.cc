@@ -85,10 +85,10 @@ ScalarScale E4m3Scale(const Quantization& quantization, float amax) {
   return {std::fmin(1.0f / decode, kFloatMax), decode};
 }
 
-/// Clears the mantissa, as TransformerEngine does, but leaves a number whose
-/// reciprocal is finite.
+/// At or below `value` > 0, but at least 2^-127, the least whose inverse FP32
+/// has.
 float PowerBelow(float value) {
-  return value < 0x1p-126f ? 0x1p-127f : std::ldexp(1.0f, std::ilogb(value));
+  return std::ldexp(1.0f, std::max(std::ilogb(value), -127));
 }
 
 /// FP32, or a power of two in it.
