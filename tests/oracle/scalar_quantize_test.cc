@@ -67,6 +67,7 @@ std::vector<Quantization> DescriptionsOf(const formats::Format& element) {
             Quantization q{&element, rule, policy, scale.format, scaling};
             q.cell = scaling->reads_history ? Cell{0, 0}
                                             : kCells[number % kCells.size()];
+            if (scale.format == ScaleFormat::kNone) q.cell = {};
             q.history = scaling->reads_history ? 3 : 0;
             q.rounding = rounding;
             constexpr std::array<int, 3> kBits = {8, 1, 16};

@@ -1,6 +1,4 @@
 // Attention and gains of norms in recipes: read, written, refused, described.
-#include "isoloss/precision/recipe_file.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/precision/recipe_file.h"
 #include "support/outside_recipes.h"
 
 namespace isoloss::precision {
