@@ -183,5 +183,21 @@ TEST(GraphColumns, SayWhatTheRecipeGivesEachOperand) {
   EXPECT_EQ(columns.fprop_w[head], "");
 }
 
+TEST(GraphColumns, SayHowProductsAreSummedThatAreNotQuantised) {
+  precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
+  const runlog::GemmCounts plain = CountGemms(ColumnsFor(recipe).recipe);
+  recipe.dgrad = {};
+  recipe.dgrad.accumulation.interval = 64;
+  recipe.weight_gradients = kernels::Rounding::kBf16;
+
+  const runlog::RecipeColumns columns = ColumnsFor(recipe).recipe;
+
+  EXPECT_EQ(columns.site.front(), "layers.0.attention.wq");
+  EXPECT_EQ(columns.dgrad_dy.front(), " in promote64");
+  EXPECT_TRUE(columns.wgrad_dy.front().ends_with(runlog::kRoundedGradient));
+  EXPECT_EQ(columns.wgrad_dy.back(), runlog::kRoundedGradient);
+  EXPECT_EQ(CountGemms(columns).quantized, plain.quantized / 3 * 2);
+}
+
 }  // namespace
 }  // namespace isoloss::probes

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "isoloss/base/saturating.h"
@@ -168,16 +169,24 @@ void ReportMissingRouting(const ProbeLog& log, const Steps& steps,
 
 // ---- noise and sizes --------------------------------------------------------
 
-/// Gradients of weights are FP32, so they have a noise; those without any
-/// rounding are equal in every bit.
+/// Gradients of weights are FP32, unless the recipe rounds them, so they have a
+/// noise; those without any rounding are equal in every bit.
 void ReportMissingNoise(const ProbeLog& log, const GraphIndex& graph,
                         Findings& findings) {
   const auto& oracle = log.oracle;
+  const auto& recipe = log.provenance.graph.recipe;
+  std::unordered_set<std::string_view> rounded;  // sites
+  for (size_t i = 0; i < recipe.site.size(); ++i) {
+    if (recipe.wgrad_dy[i].ends_with(runlog::kRoundedGradient)) {
+      rounded.insert(recipe.site[i]);
+    }
+  }
   for (size_t i = 0; i < oracle.step.size(); ++i) {
     const auto place = graph.Find(TensorOf(log, i));
     // What has others fails by them.
     if (!place || graph.tensors().kind[*place] != "wgrad" ||
-        oracle.other[i] > 0 || oracle.equal[i] == oracle.elements[i] ||
+        rounded.contains(graph.tensors().site[*place]) || oracle.other[i] > 0 ||
+        oracle.equal[i] == oracle.elements[i] ||
         !std::isnan(oracle.noise_ratio[i])) {
       continue;
     }

@@ -381,6 +381,9 @@ std::string ResolvedRecipe::Describe() const {
     text += fmt::format("norm_gains  {}  (all norms)\n",
                         OperandName(recipe_.norm_gains));
   }
+  if (recipe_.weight_gradients == kernels::Rounding::kBf16) {
+    text += "weight_gradients  bf16  (all sites)\n";
+  }
   return text;
 }
 

@@ -11,10 +11,8 @@ namespace {
 /// Behind operands that were quantised before.
 const std::string kAgain = " again";
 
-/// Of the left operand, with how the product's sums are made. Nothing of what
-/// is not quantised: such products count as plain ones.
+/// Of the left operand, with how the product's sums are made.
 std::string LeftName(const precision::GemmPrecision& product) {
-  if (!product.left) return "";
   const std::string sums = precision::AccumulationName(product.accumulation);
   return precision::OperandName(product.left) +
          (product.left_again ? kAgain : "") +
@@ -105,6 +103,9 @@ runlog::ModelGraph ColumnsOf(const model::Graph& graph,
                     recipe.For(i, precision::GemmRole::kDgrad),
                     recipe.For(i, precision::GemmRole::kWgrad)},
                    columns.recipe);
+    if (recipe.recipe().weight_gradients == kernels::Rounding::kBf16) {
+      columns.recipe.wgrad_dy.back() += runlog::kRoundedGradient;
+    }
   }
   AppendOutsideSites(graph, recipe.recipe(), columns.recipe);
   return columns;

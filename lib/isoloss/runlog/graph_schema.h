@@ -69,11 +69,12 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
                          graph.inputs.input);
 
   auto& recipe = graph.recipe;
-  visitor.Group("recipe",
-                "What each GEMM site got: element format and scale rule of "
-                "each operand and what else is not usual; `in` before how sums "
-                "are made; empty: not quantised",
-                kGraphVersion);
+  visitor.Group(
+      "recipe",
+      "What each GEMM site got: element format and scale rule of "
+      "each operand and what else is not usual; empty: not quantised. "
+      "Behind a space, ` in ` before how sums are made",
+      kGraphVersion);
   text("site", "Name of the site", recipe.site);
   visitor.RequiredColumn(
       Field{"groups", "call", "GEMM calls of each of the three products",
@@ -85,7 +86,7 @@ void VisitGraph(Visitor& visitor, GraphT& graph) {
   text("dgrad_w", "W in dx = dy W", recipe.dgrad_w);
   text("wgrad_dy",
        "dy in dW = dy^T x; ` again` behind it: what dgrad made of dy is "
-       "quantised once more",
+       "quantised once more; ` to bf16`: dW is rounded",
        recipe.wgrad_dy);
   text("wgrad_x", "x in dW = dy^T x; ` again` as for dy", recipe.wgrad_x);
 }

@@ -338,7 +338,7 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
           std::pair(&recipe.dgrad_dy, &recipe.dgrad_w),
           std::pair(&recipe.wgrad_dy, &recipe.wgrad_x)}) {
       counts.all = SaturatingAdd(counts.all, recipe.groups[i]);
-      if (!(*one)[i].empty() || !(*other)[i].empty()) {
+      if (IsQuantized((*one)[i]) || IsQuantized((*other)[i])) {
         counts.quantized = SaturatingAdd(counts.quantized, recipe.groups[i]);
       }
     }

@@ -43,9 +43,18 @@ struct GraphInputs {
   bool operator==(const GraphInputs&) const = default;
 };
 
-/// One row for each GEMM site. Formats are "" where nothing is quantised. Where
-/// a recipe quantises them, there are rows of attention's two products of each
-/// layer ("layers.0.attention.inner_attention.scores", ".values") and of norms
+/// Ends the text of dy of wgrad if the weight gradient is rounded to BF16.
+inline constexpr std::string_view kRoundedGradient = " to bf16";
+
+/// True of the text of an operand that is quantised. The text of another one is
+/// empty, or says only how the product is summed and rounded, after a space.
+inline bool IsQuantized(std::string_view operand) {
+  return !operand.empty() && operand.front() != ' ';
+}
+
+/// One row for each GEMM site. Where a recipe quantises them, there are rows of
+/// attention's two products of each layer
+/// ("layers.0.attention.inner_attention.scores", ".values") and of norms
 /// ("layers.0.attention_norm"), whose gains are W.
 struct RecipeColumns {
   std::vector<std::string> site;
