@@ -68,5 +68,14 @@ TEST(QuantizationByName, RefusesWhatIsNoDescription) {
   }
 }
 
+TEST(QuantizationByName, LimitsCellsAndHistories) {
+  for (const char* name :
+       {"e2m1.rceil.1048577x32", "e2m1.rceil.18446744073709551615x32",
+        "e2m1.rceil.1x18446744073709551600"}) {
+    EXPECT_THROW(QuantizationByName(name), Error) << name;
+  }
+  EXPECT_EQ(QuantizationByName("e2m1.rceil.1048576x32").cell.rows, kMaxCell);
+}
+
 }  // namespace
 }  // namespace isoloss::formats

@@ -247,7 +247,7 @@ TEST(RecipeFile, LayersAtTheEndsAndOtherWidthsStay) {
               ElementsAre(12))
       << "of no layer";
   ExpectTextRefused(Text("include = [\"wq\"]\nfirst_layers = 3"),
-                    "its 1 include patterns select none");
+                    "Lower `first_layers`, `last_layers` or");
 }
 
 TEST(RecipeFile, TheFirstOverrideThatMatchesDecides) {
@@ -433,6 +433,34 @@ TEST(HostileRecipe, LongNamesAndDeepTablesAreRefused) {
   }
   ExpectTextRefused(Text(Repeated("a.", 100'000) + "b = 1"),
                     "more than 16 parts");
+}
+
+TEST(RecipeFile, SumsOfTheirOwnChooseSitesToo) {
+  const Recipe recipe = Read(
+      "name = \"sums\"\ninclude = [\"wq\"]\n[fprop]\npromote_every = 32\n"
+      "outer_sums = \"bf16\"\n");
+
+  const ResolvedRecipe resolved(recipe, kSites);
+
+  EXPECT_THAT(Quantized(recipe), ElementsAre(0, 7, 11));
+  EXPECT_EQ(resolved.For(0, GemmRole::kFprop).accumulation.interval, 32);
+  EXPECT_EQ(resolved.quantized_gemms(), 0);
+  EXPECT_EQ(resolved.For(1, GemmRole::kFprop), GemmPrecision());
+}
+
+TEST(RecipeFile, WhatWasTransformedIsNotQuantisedAgain) {
+  ExpectTextRefused(
+      "name = \"again\"\ninclude = [\"wq\"]\n[operands.h]\nelement = \"e4m3\"\n"
+      "transform = \"hadamard16\"\n[operands.p]\nelement = \"e4m3\"\n"
+      "[fprop]\nx = \"h\"\nw = \"h\"\n[wgrad]\ndy = \"p\"\nx = \"p\"\n"
+      "x_again = true\n",
+      "what was transformed before");
+}
+
+TEST(RecipeFile, AnOperandThatNothingNamesIsRefused) {
+  ExpectTextRefused(
+      Text("include = [\"wq\"]", "[operands.unused]\nelement = \"e5m2\"\n"),
+      "describes `unused`, but no product");
 }
 
 }  // namespace

@@ -192,7 +192,7 @@ TEST(GraphColumns, SayHowProductsAreSummedThatAreNotQuantised) {
 
   const runlog::RecipeColumns columns = ColumnsFor(recipe).recipe;
 
-  EXPECT_EQ(columns.site.front(), "layers.0.attention.wq");
+  EXPECT_EQ(columns.site.front(), "layers.0.attention.wq_a");
   EXPECT_EQ(columns.dgrad_dy.front(), " in promote64");
   EXPECT_TRUE(columns.wgrad_dy.front().ends_with(runlog::kRoundedGradient));
   EXPECT_EQ(columns.wgrad_dy.back(), runlog::kRoundedGradient);

@@ -210,6 +210,13 @@ NonFinitePolicy NonFinitePolicyByName(std::string_view name) {
 }
 
 std::string WrongQuantization(const Quantization& q) {
+  if (std::max(q.cell.rows, q.cell.cols) > kMaxCell ||
+      q.history > kMaxHistory) {
+    return fmt::format(
+        "has cells of {} x {} and a history of {}, but at most {} rows and "
+        "columns and {} steps are possible",
+        q.cell.rows, q.cell.cols, q.history, kMaxCell, kMaxHistory);
+  }
   std::string wrong = WrongScale(q);
   if (wrong.empty()) wrong = WrongHistory(q);
   if (!wrong.empty()) return wrong;

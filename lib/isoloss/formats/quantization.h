@@ -70,6 +70,11 @@ struct Cell {
   bool operator==(const Cell&) const = default;
 };
 
+/// Rows or columns of a cell other than the whole extent, and steps of a
+/// history: at most so many.
+inline constexpr size_t kMaxCell = size_t{1} << 20;
+inline constexpr int kMaxHistory = 1 << 16;
+
 extern const Scaling kScaling_current;
 
 /// Everything that defines the quantisation of one operand. Left as it is but

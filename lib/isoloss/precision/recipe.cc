@@ -83,6 +83,12 @@ bool Recipe::quantizes() const {
          });
 }
 
+bool Recipe::chooses_sites() const {
+  return !is_plain() || std::ranges::any_of(overrides, [](const auto& item) {
+    return !item.precision.is_plain();
+  });
+}
+
 bool Recipe::quantizes_anything() const {
   return quantizes() || attention.quantizes() || norm_gains.has_value();
 }

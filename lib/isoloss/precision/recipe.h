@@ -61,6 +61,8 @@ struct LinearPrecision {
   GemmPrecision& For(GemmRole role);
   /// True if any product has a quantised operand.
   bool quantizes() const;
+  /// True if products neither quantise nor sum in a way of their own.
+  bool is_plain() const { return *this == LinearPrecision(); }
 
   bool operator==(const LinearPrecision&) const = default;
 };
@@ -140,6 +142,8 @@ struct Recipe : LinearPrecision {
 
   /// True if any product of any site has a quantised operand.
   bool quantizes() const;
+  /// True if products of any site are not plain, so that sites are chosen.
+  bool chooses_sites() const;
   /// The same, or if attention or gains of norms are quantised.
   bool quantizes_anything() const;
 

@@ -21,6 +21,8 @@ using config::Writer;
 using formats::Quantization;
 using Operands = std::map<std::string, Quantization, std::less<>>;
 
+Operands OperandsOf(const Recipe& recipe);
+
 /// The key of the left or right operand of a product.
 std::string_view OperandKey(GemmRole role, bool left) {
   if (left) return role == GemmRole::kFprop ? "x" : "dy";
@@ -121,6 +123,22 @@ std::optional<Quantization> ReadNormGains(Reader& fields,
   const std::string wrong = gains ? WrongNormGains(*gains) : "";
   if (!wrong.empty()) fields.Fail("norm_gains", wrong + ". Correct it.");
   return gains;
+}
+
+/// What nothing reads is a mistake, as an unknown key is.
+void RequireUse(const Reader& fields, const Operands& operands,
+                const Recipe& recipe) {
+  const Operands used = OperandsOf(recipe);
+  for (const auto& [name, operand] : operands) {
+    if (std::ranges::find(used, operand, &Operands::value_type::second) !=
+        used.end()) {
+      continue;
+    }
+    fields.Fail("operands",
+                fmt::format("describes `{}`, but no product, norm or attention "
+                            "operand names it. Name it or remove it.",
+                            name));
+  }
 }
 
 void RequireOwnName(const Reader& fields, const Recipe& recipe) {
@@ -305,6 +323,7 @@ Recipe ReadRecipe(Reader fields, std::string_view name) {
     section.RejectUnknown();
   }
   fields.RejectUnknown();
+  RequireUse(fields, operands, recipe);
   RequireOwnName(fields, recipe);
   return recipe;
 }

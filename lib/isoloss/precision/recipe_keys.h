@@ -40,8 +40,7 @@ inline constexpr Named<kernels::Rounding> kPrecisionNames[] = {
 /// [operands.<name>]. Sizes of 0: the tensor's whole extent.
 template <typename Fields>
 void Visit(Fields& fields, formats::Quantization& operand) {
-  constexpr int64_t kMaxBlock = 1 << 20;
-  constexpr int64_t kMaxHistory = 1 << 16;
+  constexpr auto kMaxBlock = static_cast<int64_t>(formats::kMaxCell);
   fields.Choice("element", operand.element,
                 Entries(formats::AllFormats(), operand.element));
   fields.Choice("scaling", operand.scaling,
@@ -58,7 +57,7 @@ void Visit(Fields& fields, formats::Quantization& operand) {
                 EntriesOrNone(formats::AllTransforms(), operand.transform));
   fields.Choice("non_finite", operand.non_finite,
                 formats::kNonFinitePolicyNames);
-  fields.Integer("history", operand.history, 0, kMaxHistory);
+  fields.Integer("history", operand.history, 0, formats::kMaxHistory);
 }
 
 /// How the sums of a product are made.

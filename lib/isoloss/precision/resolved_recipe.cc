@@ -64,7 +64,7 @@ std::string ReasonToKeep(const Recipe& recipe, const Site& site,
 }
 
 ResolvedSite Resolve(const Recipe& recipe, const Site& site, size_t layers) {
-  if (!recipe.quantizes_anything()) {
+  if (!recipe.chooses_sites() && !recipe.quantizes_anything()) {
     return {site.name, false, "the recipe quantises nothing"};
   }
   const std::string* include = FirstMatch(recipe.include, site.name);
@@ -208,6 +208,14 @@ void ValidateProducts(const Recipe& recipe, const LinearPrecision& precision) {
         "wgrad's operand a format.",
         recipe.name);
   }
+  if ((wgrad.left_again && precision.dgrad.left->transform != nullptr) ||
+      (wgrad.right_again && precision.fprop.left->transform != nullptr)) {
+    ThrowError(ErrorKind::kConfig,
+               "recipe {}: wgrad quantises again what was transformed before, "
+               "so that its values are no longer those of the tensor. Drop the "
+               "transform of dgrad or fprop, or `dy_again` or `x_again`.",
+               recipe.name);
+  }
 }
 
 void ValidateOutsideSites(const Recipe& recipe) {
@@ -228,7 +236,7 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
     ValidateProducts(recipe, item.precision);
   }
   ValidateOutsideSites(recipe);
-  if (!recipe.quantizes()) {
+  if (!recipe.chooses_sites()) {
     if (recipe.include.empty() && recipe.exclude.empty()) return;
     ThrowError(ErrorKind::kConfig,
                "recipe {}: {} include and {} exclude patterns were given, but "
@@ -250,8 +258,17 @@ void Validate(const Recipe& recipe, std::span<const ResolvedSite> sites) {
     }
     RequireUse(recipe, i, sites);
   }
-  if (std::none_of(sites.begin(), sites.end(),
-                   [](const ResolvedSite& s) { return s.quantized; })) {
+  const bool none = std::ranges::none_of(sites, &ResolvedSite::quantized);
+  const auto kept = std::ranges::find_if(sites, &ResolvedSite::kept);
+  if (none && kept != sites.end()) {
+    ThrowError(ErrorKind::kConfig,
+               "recipe {}: it includes sites of the model but keeps all of "
+               "them in high precision, {} for one because of {}. Lower "
+               "`first_layers`, `last_layers` or `width_multiple`, or include "
+               "other sites.",
+               recipe.name, kept->site, kept->reason);
+  }
+  if (none) {
     ThrowError(ErrorKind::kConfig,
                "recipe {}: its {} include patterns select none of the model's "
                "{} GEMM sites, but a recipe that quantises must select one. "

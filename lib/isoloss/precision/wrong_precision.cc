@@ -47,9 +47,9 @@ std::string WrongAccumulation(const GemmPrecision& precision) {
   if (sums.accumulator != nullptr &&
       !(IsFp8(precision.left_operand()) && IsFp8(precision.right_operand()))) {
     return fmt::format(
-        "has accumulator {}, which adds products of FP8 elements with scales "
-        "in "
-        "e8m0 or fp32, but not both of its operands are so quantised",
+        "has accumulator {}, which adds products of FP8 elements whose scales "
+        "are in e8m0 or fp32, or that have none, but not both of its operands "
+        "are so quantised",
         sums.accumulator->name);
   }
   if (sums.outer != kernels::Rounding::kFp32 && sums.interval == 0) {

@@ -71,7 +71,7 @@ void SpreadChannels(const model::ModelConfig& config,
 
 precision::Recipe RecipeFor(const Arm& arm) {
   precision::Recipe recipe = arm.BaseRecipe();
-  if (recipe.quantizes()) {
+  if (recipe.chooses_sites()) {
     recipe.include = {"layers"};
     recipe.exclude = {"router.gate", "lm_head"};
   }
