@@ -52,6 +52,7 @@ TEST_P(FormatConformance, DescriptionIsCompleteAndConsistent) {
   ASSERT_LE(f.bits(), 19);
   EXPECT_EQ(f.name, GetParam());
   EXPECT_FALSE(f.source.empty());
+  EXPECT_EQ(MaxFinite(f), Decode(f, f.max_code));
   EXPECT_EQ(std::ilogb(MaxFinite(f)), f.emax);
   EXPECT_EQ(std::bit_cast<uint32_t>(MaxFinite(f)) & 0x7FFFFF,
             f.max_mantissa_field());

@@ -111,10 +111,6 @@ float RoundToFormat(const Format& format, float value, Overflow overflow) {
   return Decode(format, Encode(format, value, overflow));
 }
 
-float MaxFinite(const Format& format) {
-  return Decode(format, format.max_code);
-}
-
 std::span<const Format* const> AllFormats() { return kFormats; }
 
 const Format& FormatByName(std::string_view name) {

@@ -2,6 +2,7 @@
 // which code a value gets.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -68,7 +69,16 @@ uint32_t Encode(const Format& format, float value, Overflow overflow,
 /// Decode(Encode(value)).
 float RoundToFormat(const Format& format, float value, Overflow overflow);
 
-float MaxFinite(const Format& format);
+/// Every scale asks for it, so that it is computed in place.
+inline float MaxFinite(const Format& format) {
+  if (format.exponent_bits == 0) return Decode(format, format.max_code);
+  const int m = format.mantissa_bits;
+  constexpr int kFp32MantissaBits = 23;
+  constexpr uint32_t kFp32Bias = 127;
+  return std::bit_cast<float>(
+      ((format.max_code >> m) + kFp32Bias - format.bias) << kFp32MantissaBits |
+      (format.max_code & ((1u << m) - 1)) << (kFp32MantissaBits - m));
+}
 
 /// All registered formats, in the order of formats.def.
 std::span<const Format* const> AllFormats();

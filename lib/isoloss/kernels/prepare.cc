@@ -188,12 +188,9 @@ class CellRow {
         scales_(cells),
         common_(cells) {}
 
-  /// Returns what codes of the cell stand for.
-  float Set(size_t cell, uint32_t amax, MatrixView<const float> values) {
-    const bool rare = amax >= kInfinityBits;
-    if (rare && quantization_.non_finite == formats::NonFinitePolicy::kTe) {
-      amax = formats::AmaxBits(values, /*skip_nan=*/true);
-    }
+  /// `rare`: something in the cell is not finite. Returns what codes of the
+  /// cell stand for.
+  float Set(size_t cell, uint32_t amax, bool rare) {
     scales_[cell] = formats::ScaleOfCell(quantization_, amax, tensor_);
     common_[cell] = scales_[cell];
     if (rare) common_[cell].encode = std::numeric_limits<float>::quiet_NaN();
@@ -320,7 +317,12 @@ float QuantizeInPlace(MatrixView<float> tensor,
     const size_t i = row / cell.rows;
     if (row % cell.rows == 0) {
       for (size_t j = 0; j < scales.cols(); ++j) {
-        scales(i, j) = cells.Set(j, amax(i, j), CellAt(tensor, cell, i, j));
+        const bool rare = amax(i, j) >= kInfinityBits;
+        const uint32_t bits =
+            rare && skip_nan
+                ? formats::AmaxBits(CellAt(tensor, cell, i, j), true)
+                : amax(i, j);
+        scales(i, j) = cells.Set(j, bits, rare);
       }
     }
     if (stochastic) {
