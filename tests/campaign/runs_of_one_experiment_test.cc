@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -73,6 +74,18 @@ TEST_F(RunsOfOneExperiment, TwoArmsPartInTheFirstStep) {
   EXPECT_EQ(comparison.report.first->step, 1);
   EXPECT_THAT(RenderComparison(comparison), HasSubstr("step 1"));
   EXPECT_FALSE(ComparisonJson(comparison).empty());
+}
+
+TEST_F(RunsOfOneExperiment, RecipesOfOneNameThatDifferAreNamed) {
+  constexpr const char* kSaid = "but the recipes differ";
+  compare::Run other = (*runs_)[0];
+  EXPECT_THAT(RenderComparison(CompareLogs((*runs_)[0], other, {})),
+              Not(HasSubstr(kSaid)));
+
+  other.log.provenance.graph.recipe.fprop_x.front() = "e2m1·floor";
+
+  EXPECT_THAT(RenderComparison(CompareLogs((*runs_)[0], other, {})),
+              HasSubstr(kSaid));
 }
 
 TEST_F(RunsOfOneExperiment, FoldersArePairedByArmAndSeed) {

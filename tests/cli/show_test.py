@@ -89,6 +89,9 @@ class Show(LiveRunTest):
                  "steps before")):
             self.assert_refused(
                 self.run_isoloss("show", file, "--what-if", formats), words)
+        self.assert_refused(
+            self.run_isoloss("show", self.dump, "--what-if", "e5m2.rceil",
+                             "--tensors", "nosuch"), "no tensor of numbers")
 
     def test_tensors_at_a_step(self):
         text = self.show("--tensors", "wq_activation", self.log, "--step", "1")

@@ -113,6 +113,13 @@ Shown ShowDump(const std::string& name, const fs::path& file,
   const runlog::TensorDump dump = runlog::ReadTensorDump(file);
   const auto rows =
       campaign::WhatIf(dump, arguments.what_if, WantedTensors(arguments));
+  if (rows.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: --tensors is given, but the dump has no tensor of numbers "
+               "whose name holds one of its texts. Give another or leave it "
+               "out.",
+               name);
+  }
   if (arguments.json) {
     return {"",
             {{"file", name},

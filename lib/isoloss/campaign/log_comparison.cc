@@ -86,6 +86,20 @@ std::string ExperimentsText(const LogComparison& comparison) {
       train::RunDifference(a, other));
 }
 
+/// Of two recipes that have one name, as users' own may: where they differ.
+std::string RecipesText(const LogComparison& comparison) {
+  const runlog::Provenance& a = comparison.a->log.provenance;
+  const runlog::Provenance& b = comparison.b->log.provenance;
+  if (a.recipe != b.recipe || a.graph.recipe == b.graph.recipe ||
+      a.graph.recipe.site.empty() || b.graph.recipe.site.empty()) {
+    return "";
+  }
+  return fmt::format(
+      "A and B both name their recipe {}, but the recipes differ: what their "
+      "products quantise is in /recipe of each log (`isoloss show --recipe`)\n",
+      a.recipe);
+}
+
 Json RunJson(const compare::Run& run) {
   const runlog::Provenance& p = run.log.provenance;
   return {{"file", run.file}, {"experiment", p.experiment_name},
@@ -196,6 +210,7 @@ std::string RenderComparison(const LogComparison& comparison) {
                         p.recipe, p.seed, run->log.steps.step.size());
   }
   text += ExperimentsText(comparison);
+  text += RecipesText(comparison);
   text += RenderTable(comparison.a->log.steps, comparison.b->log.steps,
                       comparison.steps);
   text += RenderLargest("Parameters that differ most", comparison.parameters);
