@@ -17,44 +17,11 @@
 namespace isoloss::oracle {
 namespace {
 
-using formats::Cell;
 using formats::Quantization;
+using formats::QuantizationByName;
 using formats::ScaleFormat;
 using formats::ScaleRule;
 using kernels::Contraction;
-
-Quantization Wide(ScaleFormat format, ScaleRule rule, Cell cell) {
-  Quantization q{&formats::FormatByName("e4m3"), rule};
-  q.scale_format = format;
-  q.cell = cell;
-  return q;
-}
-
-Quantization Nvfp4(Cell cell) {
-  Quantization q{&formats::FormatByName("e2m1"), ScaleRule::kTe};
-  q.scale_format = ScaleFormat::kE4m3;
-  q.scaling = &formats::ScalingByName("two_level");
-  q.cell = cell;
-  return q;
-}
-
-Quantization Stochastic(Quantization q) {
-  q.rounding = &formats::RoundingModeByName("stochastic");
-  q.random_bits = 8;
-  return q;
-}
-
-Quantization Transformed(Quantization q, const char* name) {
-  q.transform = &formats::TransformByName(name);
-  return q;
-}
-
-Quantization Delayed(ScaleFormat format, ScaleRule rule) {
-  Quantization q = Wide(format, rule, {0, 0});
-  q.scaling = &formats::ScalingByName("delayed");
-  q.history = 4;
-  return q;
-}
 
 struct Case {
   const char* name;
@@ -64,18 +31,24 @@ struct Case {
 };
 
 std::vector<Case> Cases() {
-  const Quantization mx{&formats::FormatByName("e4m3")};
-  const Quantization tensor = Wide(ScaleFormat::kFp32, ScaleRule::kTe, {0, 0});
-  const Quantization row =
-      Wide(ScaleFormat::kFp32, ScaleRule::kTorchao, {1, 0});
-  const Quantization tile =
-      Wide(ScaleFormat::kFp32, ScaleRule::kDeepgemm, {1, 16});
-  const Quantization square =
-      Wide(ScaleFormat::kFp32, ScaleRule::kDeepgemm, {16, 32});
-  const Quantization pow2 =
-      Wide(ScaleFormat::kPow2, ScaleRule::kDeepgemm, {16, 16});
-  const Quantization cast{.element = &formats::FormatByName("e4m3"),
-                          .scale_format = ScaleFormat::kNone};
+  const Quantization mx = QuantizationByName("e4m3.rceil");
+  const Quantization tensor = QuantizationByName("e4m3.te.fp32.0x0");
+  const Quantization row = QuantizationByName("e4m3.torchao.fp32.1x0");
+  const Quantization delayed =
+      QuantizationByName("e4m3.te.fp32.0x0.delayed.history4");
+  const Quantization mx_delayed =
+      QuantizationByName("e4m3.rceil.0x0.delayed.history4");
+  const Quantization tile = QuantizationByName("e4m3.deepgemm.fp32.1x16");
+  const Quantization square = QuantizationByName("e4m3.deepgemm.fp32.16x32");
+  const Quantization pow2 = QuantizationByName("e4m3.deepgemm.pow2.16x16");
+  const Quantization cast = QuantizationByName("e4m3.none");
+  const Quantization nvfp4 = QuantizationByName("nvfp4");
+  const Quantization nvfp4_square =
+      QuantizationByName("e2m1.te.e4m3.16x16.two_level");
+  const Quantization nvfp4_rht =
+      QuantizationByName("e2m1.te.e4m3.1x16.two_level.hadamard16_random");
+  const Quantization nvfp4_rht_sr = QuantizationByName(
+      "e2m1.te.e4m3.1x16.two_level.stochastic8.hadamard16_random");
   const kernels::Accumulation hopper{&kernels::AccumulatorByName("hopper_f13"),
                                      64};
   const kernels::Accumulation blackwell{
@@ -97,19 +70,16 @@ std::vector<Case> Cases() {
           {"deepgemm, bf16 sums", tile, square, bf16},
           {"pow2", pow2, pow2, {.interval = 48}},
           {"cast", cast, cast},
-          {"nvfp4", Nvfp4({1, 16}), Nvfp4({16, 16})},
-          {"nvfp4 whole",
-           Stochastic(Transformed(Nvfp4({1, 16}), "hadamard16_random")),
-           Transformed(Nvfp4({1, 16}), "hadamard16_random")},
-          {"delayed", Delayed(ScaleFormat::kFp32, ScaleRule::kTe), tensor},
+          {"nvfp4", nvfp4, nvfp4_square},
+          {"nvfp4 whole", nvfp4_rht_sr, nvfp4_rht},
+          {"delayed", delayed, tensor},
           {"hopper", tile, square, hopper},
           {"hopper, bf16 sums", tensor, tensor, hopper_bf16},
           {"hopper mx", mx, mx, hopper},
           {"hopper pow2", pow2, pow2, hopper},
-          {"hopper delayed", Delayed(ScaleFormat::kE8m0, ScaleRule::kRceil), mx,
-           hopper},
+          {"hopper delayed", mx_delayed, mx, hopper},
           {"blackwell mx", mx, mx, blackwell},
-          {"blackwell nvfp4", Nvfp4({1, 16}), Nvfp4({1, 16}), blackwell},
+          {"blackwell nvfp4", nvfp4, nvfp4, blackwell},
           {"blackwell half", mx, std::nullopt, blackwell}};
 }
 
@@ -235,8 +205,8 @@ TEST(ScalarProduct, ExplainsEveryKindOfProduct) {
 }
 
 TEST(ScalarProduct, KnowsASecondQuantisation) {
-  const Quantization mx{&formats::FormatByName("e4m3")};
-  const Quantization before = Nvfp4({1, 16});
+  const Quantization mx = QuantizationByName("e4m3.rceil");
+  const Quantization before = QuantizationByName("nvfp4");
   const Case of = {"again", mx, mx};
   const Product product = Columnwise();
 

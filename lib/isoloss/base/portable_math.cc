@@ -67,6 +67,7 @@ bool IsSpecial(double x, double& result) {
 
 // See Expm1OfRest.
 constexpr int kExpTerms = 24;
+constexpr int kTwofoldExpTerms = 11;
 
 /// 1 / n!
 const std::array<DoubleDouble, kExpTerms + 1>& InverseFactorials() {
@@ -81,13 +82,24 @@ const std::array<DoubleDouble, kExpTerms + 1>& InverseFactorials() {
   return factors;
 }
 
-/// e^r - 1, |r| <= ln(2) / 2, by Taylor's series: the first term left out,
-/// r^24 / 25! of the result, is below 2^-120.
-DoubleDouble Expm1OfRest(DoubleDouble r) {
-  DoubleDouble sum = InverseFactorials()[kExpTerms];
-  for (size_t n = kExpTerms - 1; n >= 1; --n) {
-    sum = sum * r + InverseFactorials()[n];
+/// The sum over n >= first of r^(n - first) / n! in 53 bits, |r| <= ln(2) / 2.
+/// It ends with n = kExpTerms; r^25 / 25! is below 2^-121.
+double ExpTail(double r, int first) {
+  const auto& factors = InverseFactorials();
+  double sum = factors[kExpTerms].high;
+  for (int n = kExpTerms - 1; n >= first; --n) {
+    sum = std::fma(sum, r, factors[static_cast<size_t>(n)].high);
   }
+  return sum;
+}
+
+/// e^r - 1, |r| <= ln(2) / 2. The terms from r^12 / 12! on are at most
+/// 0.3466^11 / 12! < 2^-45 of the result, so that 53 bits of them are enough
+/// for 2^-96 of it.
+DoubleDouble Expm1OfRest(DoubleDouble r) {
+  const auto& factors = InverseFactorials();
+  DoubleDouble sum = {ExpTail(r.high, kTwofoldExpTerms + 1)};
+  for (size_t n = kTwofoldExpTerms; n >= 1; --n) sum = sum * r + factors[n];
   return sum * r;
 }
 
@@ -156,6 +168,14 @@ constexpr std::array<double, 28> kErfc = {
     -0x1.06ab729580ddap-52, -0x1.231ad828deaccp-54, 0x1.4b460f6532849p-55,
     -0x1.749c32a9589eap-58};
 
+/// e^x, -900 <= x <= 0, within 2^-51 unless the result is subnormal: the rest
+/// of x is off by 2^-54, the sum rounds three times.
+double ExpOfNegative(DoubleDouble x) {
+  const double n = std::nearbyint(x.high * std::numbers::log2e);
+  const double rest = std::fma(-n, kLn2.high, x.high) + (x.low - n * kLn2.low);
+  return std::ldexp(ExpTail(rest, 0), static_cast<int>(n));
+}
+
 double ErfcOfPositive(double x) {
   const double t = 2 / (2 + x);
   const double y = 2 * t - 1;
@@ -167,7 +187,7 @@ double ErfcOfPositive(double x) {
     sum = next;
   }
   sum = y * sum - before + kErfc[0];
-  return t * sum * Rounded(-TwoProduct(x, x));
+  return t * sum * ExpOfNegative(-TwoProduct(x, x));
 }
 
 }  // namespace

@@ -21,12 +21,6 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-/// Steps after which a scale may change that multiplies sums; 0: none does.
-size_t ScaledSteps(const Quantization* quantization) {
-  const bool scales = quantization != nullptr && quantization->scales_sums();
-  return scales ? quantization->cell.cols : 0;
-}
-
 size_t TransformLength(const Quantization* quantization) {
   const bool transforms =
       quantization != nullptr && quantization->transform != nullptr;
@@ -236,6 +230,11 @@ formats::TensorState OperandState::Of(size_t tensor) const {
   state.stream =
       CounterRng(common.seed, common.stream).Bits(first_tensor + tensor);
   return state;
+}
+
+size_t ScaledSteps(const Quantization* quantization) {
+  const bool scales = quantization != nullptr && quantization->scales_sums();
+  return scales ? quantization->cell.cols : 0;
 }
 
 size_t Pieces::count() const {

@@ -47,6 +47,10 @@ struct Pieces {
   size_t count() const;
 };
 
+/// Steps after which a scale may change that multiplies sums; 0: none does.
+/// Null: not quantised.
+size_t ScaledSteps(const formats::Quantization* quantization);
+
 /// The pieces of a product: as long as the shortest of the operands' cells that
 /// scale sums and the interval of the accumulation, whose multiples the others
 /// must be.

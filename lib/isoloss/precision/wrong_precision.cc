@@ -4,6 +4,7 @@
 #include <array>
 
 #include "isoloss/formats/quantization.h"
+#include "isoloss/kernels/prepared_operand.h"
 #include "isoloss/precision/recipe.h"
 
 namespace isoloss::precision {
@@ -11,16 +12,11 @@ namespace {
 
 using formats::Quantization;
 
-/// Steps after which a scale may change that multiplies sums; 0: none does.
-size_t ScaledSteps(const Quantization* quantization) {
-  const bool scales = quantization != nullptr && quantization->scales_sums();
-  return scales ? quantization->cell.cols : 0;
-}
-
 std::string WrongPieces(const GemmPrecision& precision) {
-  const std::array<size_t, 3> lengths = {ScaledSteps(precision.left_operand()),
-                                         ScaledSteps(precision.right_operand()),
-                                         precision.accumulation.interval};
+  const std::array<size_t, 3> lengths = {
+      kernels::ScaledSteps(precision.left_operand()),
+      kernels::ScaledSteps(precision.right_operand()),
+      precision.accumulation.interval};
   size_t least = 0;
   for (const size_t length : lengths) {
     if (length != 0) least = least == 0 ? length : std::min(least, length);
