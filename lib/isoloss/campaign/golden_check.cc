@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -67,10 +68,12 @@ struct Case {
   gate::Policy policy;
   fs::path out;  ///< for what it computes
   Rerun rerun;
-  std::vector<LaneResult> lanes;  ///< in the order of the suite
+  std::vector<LaneResult> lanes;  ///< in the order of the suite; then empty
+  std::atomic<size_t> unfinished = 1;  ///< its run of each arm, and its lanes
   ProbeSettings probing;
   std::optional<corpus::Corpus> corpus;  ///< for the probes of all arms
   std::vector<fs::path> probes;          ///< in the order of the arms
+  CheckedGoldens found;
 };
 
 fs::path FolderOf(const Case& one, const Lane& lane) {
@@ -87,6 +90,43 @@ bool RunSideBySide(const char* title, const std::vector<Job>& jobs) {
   return done && !InterruptFlag().load();
 }
 
+/// Bits may not depend on how an experiment is executed: a lane that parts from
+/// the run beside it is a fault, whatever the goldens hold. The lanes' logs are
+/// given back: those of all cases together would be too many to hold.
+void CompareLanes(Case& one) {
+  GoldenDumps dumps;
+  for (size_t i = 0; i < one.lanes.size(); ++i) {
+    const Lane& lane = one.folder.suite.lanes[i];
+    if (!lane.impossible.empty()) {
+      one.found.lanes.push_back(
+          {lane.name, LaneOutcome::kNotRun, lane.impossible});
+      continue;
+    }
+    const LaneResult& result = one.lanes[i];
+    std::string difference =
+        result.fault.empty()
+            ? FirstDifference(ExpectedOfLane(lane, one.rerun.runs, result.runs),
+                              result.runs)
+            : result.fault;
+    if (difference.empty()) {
+      difference = dumps.Add(FolderOf(one, lane), result.runs);
+    }
+    if (!difference.empty()) {
+      one.found.code = Worse(one.found.code, ExitCode::kFail);
+    }
+    one.found.lanes.push_back(
+        {lane.name,
+         difference.empty() ? LaneOutcome::kPass : LaneOutcome::kFail,
+         difference});
+  }
+  one.lanes.clear();
+}
+
+/// What is done when a training job of the case is.
+void FinishTraining(Case& one) {
+  if (one.unfinished.fetch_sub(1) == 1) CompareLanes(one);
+}
+
 std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
                               const mutants::Mutant* planted) {
   std::vector<Job> jobs;
@@ -96,6 +136,7 @@ std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
       train::Experiment experiment = one->folder.experiment;
       experiment.parallel.workers = 1;
       one->rerun = RunAll(experiment, one->out, planted, true);
+      FinishTraining(*one);
     });
     // Lanes are for the program as it is.
     if (planted != nullptr) continue;
@@ -103,8 +144,10 @@ std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
     for (size_t i = 0; i < one->lanes.size(); ++i) {
       const Lane& lane = one->folder.suite.lanes[i];
       if (!lane.impossible.empty()) continue;
+      ++one->unfinished;
       jobs.push_back([one, &lane, i](ThreadTeam&) {
         one->lanes[i] = RunLane(one->folder, lane, FolderOf(*one, lane));
+        FinishTraining(*one);
       });
     }
   }
@@ -136,36 +179,10 @@ std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
-/// Bits may not depend on how an experiment is executed: a lane that parts from
-/// the run beside it is a fault, whatever the goldens hold.
-void CompareLanes(const Case& one, CheckedGoldens& found) {
-  GoldenDumps dumps;
-  for (size_t i = 0; i < one.lanes.size(); ++i) {
-    const Lane& lane = one.folder.suite.lanes[i];
-    if (!lane.impossible.empty()) {
-      found.lanes.push_back({lane.name, LaneOutcome::kNotRun, lane.impossible});
-      continue;
-    }
-    const LaneResult& result = one.lanes[i];
-    std::string difference =
-        result.fault.empty()
-            ? FirstDifference(ExpectedOfLane(lane, one.rerun.runs, result.runs),
-                              result.runs)
-            : result.fault;
-    if (difference.empty()) {
-      difference = dumps.Add(FolderOf(one, lane), result.runs);
-    }
-    if (!difference.empty()) found.code = Worse(found.code, ExitCode::kFail);
-    found.lanes.push_back(
-        {lane.name,
-         difference.empty() ? LaneOutcome::kPass : LaneOutcome::kFail,
-         difference});
-  }
-}
-
 /// The runs end by their numbers, so that no level of the gate takes them. The
 /// golden must end at the same step, and the oracle explain every element.
-void JudgeAborted(const Case& one, CheckedGoldens& found) {
+void JudgeAborted(Case& one) {
+  CheckedGoldens& found = one.found;
   EvidenceFiles evidence;
   ReadProbes(one.probes, evidence);
   for (size_t i = 0; i < one.rerun.runs.size(); ++i) {
@@ -190,15 +207,15 @@ void JudgeAborted(const Case& one, CheckedGoldens& found) {
   }
 }
 
-void Judge(const Case& one, CheckedGoldens& found) {
+void Judge(Case& one) {
+  CheckedGoldens& found = one.found;
   for (size_t i = 0; i < one.folder.goldens.size(); ++i) {
     found.exact.push_back(
         CompareExactly(one.folder.goldens[i], one.rerun.runs[i]));
     found.drift = found.drift || !found.exact.back().Reproduced();
   }
-  CompareLanes(one, found);
   if (one.folder.suite.aborts) {
-    JudgeAborted(one, found);
+    JudgeAborted(one);
     return;
   }
   const EvidenceFiles evidence =
@@ -259,10 +276,9 @@ bool CheckGoldens(
     return false;
   }
   for (const auto& one : cases) {
-    CheckedGoldens found;
-    found.folder = one->folder.path;
-    Judge(*one, found);
-    on_checked(found);
+    one->found.folder = one->folder.path;
+    Judge(*one);
+    on_checked(one->found);
   }
   return true;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 namespace isoloss::transport {
@@ -63,14 +64,24 @@ void FrameExchange::Refuse(int peer, const std::string& problem) const {
 template <typename Done>
 bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
   constexpr int kPatience = 100;  // polls before others may have the processor
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::min(longest, kLongestWait));
+  // Yielding alone leaves a process its whole share of a busy machine, which the
+  // one that it waits for needs. So it naps once the wait is long beside a nap.
+  constexpr std::chrono::milliseconds kAwake{1};
+  constexpr std::chrono::microseconds kNap{50};
+  const auto begin = Clock::now();
+  const auto end = begin + std::chrono::duration_cast<Clock::duration>(
+                               std::min(longest, kLongestWait));
   for (int polls = 0;; ++polls) {
     Progress();
     if (done()) return true;
     if (polls < kPatience) continue;
-    if (Clock::now() >= end) return false;
-    sched_yield();
+    const auto now = Clock::now();
+    if (now >= end) return false;
+    if (now - begin < kAwake) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
   }
 }
 
