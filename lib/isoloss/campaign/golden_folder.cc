@@ -8,6 +8,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/experiment_source.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/campaign/train_arms.h"
@@ -159,8 +160,9 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
                ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
                : train::RunHooks{};
   };
+  ListenToSignals();
   const ExecutedRuns executed =
-      TrainArms(experiment, LoadCorpusToTrain(experiment), out, options);
+      TrainArms(experiment, PlanTraining(experiment), out, options);
   if (executed.interrupted) return {{}, true};
   Rerun rerun{ReadRuns(executed.logs), false};
   for (compare::Run& run : rerun.runs) {

@@ -111,7 +111,6 @@ void CheckVerdicts(const train::Experiment& experiment,
 
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder) {
-  CheckVerdicts(experiment, folder);
   for (const auto& file : VerdictsBelow(experiment, folder)) {
     std::error_code error;
     std::filesystem::remove(file, error);
