@@ -215,11 +215,9 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const fs::path& golden,
                                             const fs::path& out,
                                             const PlainSteps& plain_steps) {
-  std::vector<std::string> arms;
-  for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
-  const ProbedRuns probed =
-      ProbeArms(experiment, train::LoadCorpusOf(experiment), arms, out,
-                SettingsOf(experiment, policy, plain_steps, nullptr));
+  const ProbedRuns probed = ProbeArms(
+      experiment, train::LoadCorpusOf(experiment), train::ArmNames(experiment),
+      out, SettingsOf(experiment, policy, plain_steps, nullptr));
   if (probed.interrupted) return std::nullopt;
   return ReadEvidence(experiment, golden, probed.files);
 }

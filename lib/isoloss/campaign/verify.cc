@@ -52,18 +52,12 @@ void RequireSecondArm(const train::Experiment& experiment) {
              experiment.path.string(), experiment.arms.front().name);
 }
 
-std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
-  std::vector<std::string> names;
-  for (const train::Arm& arm : experiment.arms) names.push_back(arm.name);
-  return names;
-}
-
 /// Precision: all arms but the baseline. Regression: the experiment's arms that
 /// there are approved runs of.
 std::vector<std::string> CandidatesOf(
     const train::Experiment& experiment,
     const std::vector<compare::Run>& approved) {
-  std::vector<std::string> arms = ArmsOf(experiment);
+  std::vector<std::string> arms = train::ArmNames(experiment);
   if (approved.empty()) {
     RequireSecondArm(experiment);
     arms.erase(arms.begin());
@@ -78,7 +72,7 @@ std::vector<std::string> CandidatesOf(
                "here are {}. Give approved logs of one of them.",
                experiment.path.string(), approved.size(),
                approved.front().log.provenance.arm,
-               fmt::join(ArmsOf(experiment), ", "));
+               fmt::join(train::ArmNames(experiment), ", "));
   }
   return arms;
 }

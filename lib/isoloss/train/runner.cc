@@ -324,12 +324,17 @@ std::string Run::Name() const {
   return fmt::format("{}-seed{}", arm->name, seed);
 }
 
-const Arm& ArmNamed(const Experiment& experiment, const std::string& name) {
+std::vector<std::string> ArmNames(const Experiment& experiment) {
   std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  return names;
+}
+
+const Arm& ArmNamed(const Experiment& experiment, const std::string& name) {
   for (const Arm& arm : experiment.arms) {
     if (arm.name == name) return arm;
-    names.push_back(arm.name);
   }
+  const std::vector<std::string> names = ArmNames(experiment);
   ThrowError(ErrorKind::kConfig,
              "{}: there is no arm `{}`. Arms of this experiment: {}.{}",
              experiment.path.string(), name, fmt::join(names, ", "),

@@ -25,6 +25,9 @@ struct Run {
   std::string Name() const;
 };
 
+/// In the order of the file.
+std::vector<std::string> ArmNames(const Experiment& experiment);
+
 /// Errors   ConfigError that lists the arms if there is none of that name.
 const Arm& ArmNamed(const Experiment& experiment, const std::string& name);
 
