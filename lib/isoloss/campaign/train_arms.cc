@@ -153,7 +153,8 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
     }
   };
   hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
-    if (SpeaksForTheJob() && !options.quiet) {
+    if (!SpeaksForTheJob()) return;
+    if (!options.quiet) {
       if (!discarded.empty()) {
         progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
                                  discarded));
@@ -163,7 +164,6 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
         if (bars) progress.Skip(run);
       }
     }
-    if (!SpeaksForTheJob()) return;
     // An earlier verdict must not stand beside logs that it was not given on.
     if (options.judged || missing > 0) RemoveVerdicts(experiment, folder);
     if (missing > 0) {
