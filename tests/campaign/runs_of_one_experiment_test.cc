@@ -31,8 +31,7 @@ class RunsOfOneExperiment : public ::testing::Test {
     folder_ = new testing::TemporaryFolder;
     const train::Experiment experiment =
         TinyExperiment(folder_->path(), {"train.seeds=[1]"});
-    TrainArms(experiment, LoadCorpusToTrain(experiment), Logs(),
-              {.quiet = true});
+    TrainArms(experiment, PlanTraining(experiment), Logs(), {.quiet = true});
     runs_ = new std::vector<compare::Run>(ReadRuns({Logs()}));
   }
   static void TearDownTestSuite() {

@@ -15,6 +15,7 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -99,27 +100,36 @@ TEST_F(Verifying, RefusesBeforeItTrains) {
   EXPECT_FALSE(std::filesystem::exists(out_ / "bf16-seed1.h5"));
 }
 
-TEST(TrainArms, StopsAllRunsForAReason) {
+TEST(TrainArms, StopsAllRunsOnceAPairIsBeyondHope) {
   const testing::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(folder.path());
-  const ExecutedRuns executed = TrainArms(
-      experiment, train::LoadCorpusOf(experiment), folder.path() / "out",
-      {.quiet = true,
-       .why_stop = [](const train::Run&, const runlog::StepRow& row)
-           -> std::optional<std::string> {
-         if (row.step < 3) return std::nullopt;
-         return "step 3 is enough";
-       }});
-  EXPECT_EQ(executed.stopped_because, "step 3 is enough");
+  // Good pairs that never part in the loss: the first difference is an alarm.
+  gate::Policy policy;
+  policy.margin_percent = 1e-9;
+  policy.sequential_batch = 2;
+  EarlyAbort watch("bf16", policy, {{"mxfp8", {.sd_percent = 1e-9}}});
+
+  const ExecutedRuns executed =
+      TrainArms(experiment, PlanTraining(experiment), folder.path() / "out",
+                {.quiet = true, .watch = &watch});
+
+  ASSERT_TRUE(executed.hopeless);
+  EXPECT_EQ(executed.hopeless->arm, "mxfp8");
+  EXPECT_EQ(executed.hopeless->seed, 1u);
+  EXPECT_EQ(executed.hopeless->step, 2);
   EXPECT_FALSE(executed.interrupted);
+  EXPECT_THAT(
+      executed.logs,
+      ElementsAre(folder.path() / "out" / "bf16-seed1.h5",
+                  folder.path() / "out" / "mxfp8-seed1.partial.h5", "", ""));
 }
 
 TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {
   const testing::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(folder.path());
   const ExecutedRuns executed =
-      TrainArms(experiment, train::LoadCorpusOf(experiment),
-                folder.path() / "out", {.only_arm = "mxfp8", .quiet = true});
+      TrainArms(experiment, PlanTraining(experiment, "mxfp8"),
+                folder.path() / "out", {.quiet = true});
   EXPECT_THAT(executed.logs, SizeIs(2));
   EXPECT_THAT(executed.logs,
               Contains(folder.path() / "out" / "mxfp8-seed2.h5"));

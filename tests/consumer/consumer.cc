@@ -158,9 +158,10 @@ gate::Judgement TrainAndJudge(const std::filesystem::path& folder) {
       train::ParseExperiment(kExperiment, folder / "consumer.toml");
   experiment.arms[1].Use(E3m4Recipe());
   std::vector<compare::Run> runs;
-  for (const std::filesystem::path& log :
-       train::ExecuteRuns(experiment, train::PlanRuns(experiment),
-                          train::LoadCorpusOf(experiment), folder)) {
+  const train::LeftLogs left =
+      train::ExecuteRuns(experiment, train::PlanRuns(experiment),
+                         train::LoadCorpusOf(experiment), folder);
+  for (const std::filesystem::path& log : left.logs) {
     runs.push_back({log.string(), runlog::ReadRunLog(log)});
   }
 

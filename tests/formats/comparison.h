@@ -79,16 +79,6 @@ inline MatrixView<const float> View(
   return {array.values.data(), array.rows(), array.cols()};
 }
 
-inline Matrix<float> Transposed(MatrixView<const float> values) {
-  Matrix<float> result(values.cols(), values.rows());
-  for (size_t row = 0; row < values.rows(); ++row) {
-    for (size_t col = 0; col < values.cols(); ++col) {
-      result(col, row) = values(row, col);
-    }
-  }
-  return result;
-}
-
 /// Compares the elements for which applies(row, col) with a dataset of the same
 /// shape, by same(expected, actual).
 template <typename T, typename Applies, typename Same>

@@ -29,7 +29,9 @@ Quantization DescriptionOf(const std::string& producer,
   Quantization quantization;
   quantization.element = &FormatByName(element);
   quantization.scale_rule = ScaleRuleByName(producer.substr(0, split));
-  quantization.scale_format = ScaleFormatByName(scale);
+  quantization.scale_format =
+      std::ranges::find(kScaleFormatNames, scale, &Named<ScaleFormat>::name)
+          ->value;
   quantization.non_finite = NonFinitePolicy::kTe;
   quantization.cell = {0, 0};
   if (shape != "per_tensor") {

@@ -383,13 +383,10 @@ TEST(ScaleRuleName, RoundTripsAndAnUnknownNameListsTheKnownOnes) {
   for (const ScaleRule mode : kAllModes) {
     EXPECT_EQ(ScaleRuleByName(ScaleRuleName(mode)), mode);
   }
-  for (const auto policy : {NonFinitePolicy::kBlockNan, NonFinitePolicy::kTe}) {
-    EXPECT_EQ(NonFinitePolicyByName(NonFinitePolicyName(policy)), policy);
-  }
+  EXPECT_EQ(NonFinitePolicyName(NonFinitePolicy::kBlockNan), "block_nan");
+  EXPECT_EQ(NonFinitePolicyName(NonFinitePolicy::kTe), "te");
   EXPECT_THAT([] { ScaleRuleByName("up"); },
               ThrowsMessage<Error>(HasSubstr("floor, ceil, even, rceil")));
-  EXPECT_THAT([] { NonFinitePolicyByName("zero"); },
-              ThrowsMessage<Error>(HasSubstr("block_nan, te")));
 }
 
 }  // namespace

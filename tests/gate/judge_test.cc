@@ -347,7 +347,7 @@ TEST(Judge, WarnsOfAPlantedBug) {
 }
 
 TEST(Judge, NeverPassesWhenTheArmsAreGivenInTheWrongOrder) {
-  const Judgement judgement = Judge(HealthyRuns(), "mxfp8", "bf16", {});
+  const Judgement judgement = JudgeArms(HealthyRuns(), "mxfp8", "bf16");
 
   EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
   EXPECT_THAT(CheckNamed(judgement, "seeds").quantity,

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "isoloss/gate/judge.h"
@@ -21,8 +22,18 @@ inline Runs HealthyRuns() {
 inline constexpr size_t kBaseline3 = 2;
 inline constexpr size_t kCandidate3 = 6;
 
+/// Judges the second arm against the first; runs of others are ignored.
+inline Judgement JudgeArms(const Runs& runs, std::string_view baseline,
+                           std::string_view candidate,
+                           const Policy& policy = {}) {
+  return Judge(
+      compare::PairBySeed(baseline, compare::RunsOfArm(runs, baseline),
+                          candidate, compare::RunsOfArm(runs, candidate)),
+      policy);
+}
+
 inline Judgement JudgeRuns(const Runs& runs, const Policy& policy = {}) {
-  return Judge(runs, "bf16", "mxfp8", policy);
+  return JudgeArms(runs, "bf16", "mxfp8", policy);
 }
 
 inline const Check& CheckNamed(const Judgement& judgement,

@@ -88,14 +88,6 @@ inline Matrix<float> Filled(size_t rows, size_t cols, Values kind,
   return matrix;
 }
 
-inline Matrix<float> Transposed(MatrixView<const float> matrix) {
-  Matrix<float> out(matrix.cols(), matrix.rows());
-  for (size_t i = 0; i < matrix.rows(); ++i) {
-    for (size_t j = 0; j < matrix.cols(); ++j) out(j, i) = matrix(i, j);
-  }
-  return out;
-}
-
 /// The same bits, or both NaN: payloads are not defined.
 inline bool SameResult(float a, float b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);

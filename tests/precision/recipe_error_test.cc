@@ -35,16 +35,6 @@ Matrix<float> Normal(size_t rows, size_t cols, const char* name) {
   return values;
 }
 
-Matrix<float> Transposed(const Matrix<float>& values) {
-  Matrix<float> result(values.cols(), values.rows());
-  for (size_t row = 0; row < values.rows(); ++row) {
-    for (size_t col = 0; col < values.cols(); ++col) {
-      result(col, row) = values(row, col);
-    }
-  }
-  return result;
-}
-
 // ---- What formats say
 // --------------------------------------------------------
 
@@ -123,7 +113,7 @@ Bounds NoiseOf(const Matrix<float>& values,
   if (!quantization) return {};
   Bounds bounds = NoiseOf(values, *quantization);
   if (before != nullptr)
-    bounds.high += NoiseOf(Transposed(values), *before).high;
+    bounds.high += NoiseOf(Transposed(values.view()), *before).high;
   return bounds;
 }
 
@@ -138,9 +128,9 @@ struct Side {
 
   /// Rows of the operand, contraction along the columns.
   Matrix<float> Oriented() const {
-    Matrix<float> result = Transposed(*values);
+    Matrix<float> result = Transposed(values->view());
     if (contraction == kernels::Contraction::kColumns) {
-      result = Transposed(result);
+      result = Transposed(result.view());
     }
     return result;
   }

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "gate/judged_runs.h"
 #include "isoloss/base/error.h"
-#include "isoloss/gate/judge.h"
 #include "json_schema.h"
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
@@ -21,7 +21,7 @@ namespace {
 using nlohmann::json;
 
 gate::Judgement Judged(const std::vector<compare::Run>& runs) {
-  return gate::Judge(runs, "bf16", "mxfp8", {});
+  return gate::JudgeRuns(runs);
 }
 
 TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
@@ -183,7 +183,7 @@ TEST(WriteJson, WritesTheRenderedText) {
   const testing::TemporaryFolder folder;
   const std::filesystem::path path = folder.path() / "verdict.json";
 
-  WriteJson(judgement, path);
+  WriteJson({&judgement, 1}, path);
 
   std::ifstream file(path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -192,7 +192,7 @@ TEST(WriteJson, WritesTheRenderedText) {
 
 TEST(WriteJson, NamesAFolderThatIsNotThere) {
   try {
-    WriteJson(Judged({}), "/no/such/folder/verdict.json");
+    WriteJson(std::vector{Judged({})}, "/no/such/folder/verdict.json");
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIo);

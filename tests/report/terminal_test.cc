@@ -6,7 +6,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "isoloss/gate/judge.h"
+#include "gate/judged_runs.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::report {
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 gate::Judgement Judged(const std::vector<compare::Run>& runs) {
-  return gate::Judge(runs, "bf16", "mxfp8", {});
+  return gate::JudgeRuns(runs);
 }
 
 gate::Judgement Healthy() {

@@ -204,27 +204,28 @@ std::vector<Trick> Tricks() {
       Trick{"NegativeStep",
             [](const h5::Handle& file) {
               h5::WriteDataset<int64_t>(
-                  h5::OpenDataset(file, "steps/step"),
+                  testing::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{-(int64_t{1} << 57), 2, 3, 4, 5});
             },
             "/steps/step in row 0 is -144115188075855872"},
       Trick{"LastStep",
             [](const h5::Handle& file) {
               h5::WriteDataset<int64_t>(
-                  h5::OpenDataset(file, "steps/step"),
+                  testing::OpenDataset(file, "steps/step"),
                   std::vector<int64_t>{1, 2, 3, 4, INT64_MAX});
             },
             "/steps/step in row 4 is 9223372036854775807"},
       Trick{"StepTwice",
             [](const h5::Handle& file) {
-              h5::WriteDataset<int64_t>(h5::OpenDataset(file, "steps/step"),
-                                        std::vector<int64_t>{1, 2, 2, 4, 5});
+              h5::WriteDataset<int64_t>(
+                  testing::OpenDataset(file, "steps/step"),
+                  std::vector<int64_t>{1, 2, 2, 4, 5});
             },
             "/steps/step in row 2 is 2, but must be above 2"},
       Trick{"TimeIsNotANumber",
             [](const h5::Handle& file) {
               h5::WriteDataset<double>(
-                  h5::OpenDataset(file, "events/unix_seconds"),
+                  testing::OpenDataset(file, "events/unix_seconds"),
                   std::vector<double>{1.0, std::nan("")});
             },
             "/events/unix_seconds in row 1 is nan"},
@@ -334,7 +335,7 @@ TEST(HostileFile, OnlyTextsOfLinesKeepThem) {
   EXPECT_EQ(ReadRunLog(path).provenance.experiment_text, "a\nb\\x1b");
 
   EditWithHdf5(path, [](const h5::Handle& file) {
-    const h5::Handle losses = h5::OpenDataset(file, "steps/loss_nats");
+    const h5::Handle losses = testing::OpenDataset(file, "steps/loss_nats");
     H5Adelete(losses.get(), "unit");
     h5::WriteAttribute(losses, "unit", std::string("nat\nPASS"));
   });

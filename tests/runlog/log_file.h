@@ -59,6 +59,12 @@ inline void EditWithHdf5(
   edit(file);
 }
 
+/// The dataset at `path` of an open file.
+inline runlog::h5::Handle OpenDataset(const runlog::h5::Handle& file,
+                                      const char* path) {
+  return {H5Dopen2(file.get(), path, H5P_DEFAULT), &H5Dclose};
+}
+
 /// Removes the object `name` of an open file.
 inline void Unlink(const runlog::h5::Handle& file, const char* name) {
   ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0);

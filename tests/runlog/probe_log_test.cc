@@ -171,8 +171,8 @@ TEST_F(ProbeLogTest, RejectsPlacesOutsideTheirList) {
   WriteProbeLog(Sample(), path_);
   Edit(path_, [](const h5::Handle& file) {
     const std::vector<int64_t> cases = {0, 0, 0, 1, 1, 2};
-    h5::WriteDataset<int64_t>(
-        h5::OpenDataset(h5::OpenGroup(file, "oracle"), "probe_case"), cases);
+    h5::WriteDataset<int64_t>(testing::OpenDataset(file, "oracle/probe_case"),
+                              cases);
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),

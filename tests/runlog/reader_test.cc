@@ -263,7 +263,8 @@ TEST(ReadRunLog, RejectsAFlippedBitInACompressedArray) {
     const h5::Session session;
     const h5::Handle file =
         h5::OpenImage(isoloss::testing::AsBytes(Unsealed(bytes)));
-    const h5::Handle dataset = h5::OpenDataset(file, "moe/tokens_per_expert");
+    const h5::Handle dataset =
+        testing::OpenDataset(file, "moe/tokens_per_expert");
     const hsize_t offset[] = {0, 0, 0};
     unsigned mask = 0;
     ASSERT_GE(H5Dget_chunk_info_by_coord(dataset.get(), offset, &mask, &place,

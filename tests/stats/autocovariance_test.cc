@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <boost/math/statistics/ljung_box.hpp>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -67,35 +66,6 @@ TEST(NeweyWestLag, GrowsWithTheDependenceUpToHalfTheSeries) {
   EXPECT_EQ(NeweyWestLag(std::vector<double>{0, 1, 0, 1}), 1);
 }
 
-// rho = 0.1, 0: Q = 5 * 7 * 0.01 / 4 = 0.0875. Chi-squared tails: exp(-Q / 2)
-// with two degrees of freedom, erfc(sqrt(Q / 2)) with one. (R: Box.test with
-// type "Ljung" and fitdf.)
-TEST(LjungBox, MatchesAHandCalculationAndCountsDegreesOfFreedom) {
-  EXPECT_DOUBLE_EQ(LjungBox(kFive, 2).statistic, 0.0875);
-  EXPECT_DOUBLE_EQ(LjungBox(kFive, 2).p_value, std::exp(-0.04375));
-  EXPECT_DOUBLE_EQ(LjungBox(kFive, 2, 1).p_value,
-                   std::erfc(std::sqrt(0.04375)));
-}
-
-// Sums of 50 terms of order 1: 1e-12 leaves some thousand roundings.
-TEST(LjungBox, AgreesWithBoost) {
-  Normal normal("ljung");
-  const auto values = Autoregression(normal, 50, 0.3);
-  const auto [statistic, p_value] =
-      boost::math::statistics::ljung_box(values, 7, 2);
-
-  EXPECT_NEAR(LjungBox(values, 7, 2).statistic, statistic, 1e-12 * statistic);
-  EXPECT_NEAR(LjungBox(values, 7, 2).p_value, p_value, 1e-12);
-}
-
-TEST(LjungBox, KeepsTheDigitsOfTinyPValues) {
-  Normal normal("ljung");
-  const auto values = Autoregression(normal, 500, 0.9);
-
-  EXPECT_GT(LjungBox(values, 1).p_value, 0);
-  EXPECT_LT(LjungBox(values, 1).p_value, 1e-30);
-}
-
 // The mean of equal values may be rounded, which is no spread.
 TEST(Autocovariance, KnowsNoSpreadOfEqualValues) {
   for (size_t count = 4; count < 100; ++count) {
@@ -103,7 +73,6 @@ TEST(Autocovariance, KnowsNoSpreadOfEqualValues) {
 
     EXPECT_EQ(NeweyWestLag(equal), 0);
     EXPECT_EQ(NeweyWestError(equal, 3).standard_error, 0);
-    EXPECT_EQ(LjungBox(equal, 3).p_value, 1);
   }
 }
 
@@ -116,8 +85,6 @@ TEST(Autocovariance, RejectsArgumentsOutOfRange) {
   EXPECT_THROW(NeweyWestError(bad), Error);
   EXPECT_THROW(NeweyWestError(kFive, 5), Error);
   EXPECT_THROW(NeweyWestLag(std::vector<double>{1, 2, 3}), Error);
-  EXPECT_THROW(LjungBox(kFive, 2, 2), Error);
-  EXPECT_THROW(LjungBox(kFive, 5), Error);
 }
 
 }  // namespace

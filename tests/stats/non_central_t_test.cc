@@ -7,6 +7,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/stats/student_t.h"
+#include "non_central_t_cdf.h"
 
 namespace isoloss::stats {
 namespace {
@@ -49,9 +50,7 @@ TEST(NonCentralTQuantile, InvertsTheDistributionFunction) {
 TEST(NonCentralT, RejectsArgumentsOutOfRange) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
 
-  EXPECT_THROW(NonCentralTCdf(nan, 5, 0), Error);
-  EXPECT_THROW(NonCentralTCdf(0, 0.5, 0), Error);
-  EXPECT_THROW(NonCentralTCdf(0, 5, nan), Error);
+  EXPECT_THROW(NonCentralTQuantile(0.5, 5, nan), Error);
   EXPECT_THROW(NonCentralTQuantile(1, 5, 0), Error);
   EXPECT_THROW(NonCentralTQuantile(0.5, 0, 0), Error);
 }

@@ -8,8 +8,8 @@
 #include <numbers>
 
 #include "isoloss/base/error.h"
-#include "isoloss/stats/non_central_t.h"
 #include "isoloss/stats/student_t.h"
+#include "non_central_t_cdf.h"
 
 namespace isoloss::stats {
 namespace {

@@ -56,8 +56,8 @@ TEST(ExperimentRecipes, AreKeptInTheResolvedText) {
 
   const Experiment again = Parse(experiment.ResolvedToml());
 
-  EXPECT_TRUE(RecipeOf(again.arms.back())
-                  .SameContent(RecipeOf(experiment.arms.back())));
+  EXPECT_TRUE(ArmRecipe(again.arms.back())
+                  .SameContent(ArmRecipe(experiment.arms.back())));
   EXPECT_EQ(again.ResolvedToml(), experiment.ResolvedToml());
   EXPECT_EQ(Description(again), Description(experiment));
 }
@@ -135,7 +135,7 @@ TEST_F(RecipeFiles, AreNamedRelativeToTheExperiment) {
       ParseExperiment(TextWith("../own.toml"),
                       folder_.path() / "sub" / "experiment.toml", Inputs());
 
-  EXPECT_TRUE(RecipeOf(experiment.arms.back()).SameContent(recipe));
+  EXPECT_TRUE(ArmRecipe(experiment.arms.back()).SameContent(recipe));
   EXPECT_EQ(Description(experiment),
             Description(Parse(experiment.ResolvedToml())))
       << "the text is whole without the file";

@@ -148,7 +148,8 @@ TEST(ExecuteRuns, SideBySideGivesTheBitsOfRunsAlone) {
   };
 
   const auto paths = ExecuteRuns(experiment, runs, CorpusOf(experiment), folder,
-                                 Leftovers::kRefuse, hooks);
+                                 Leftovers::kRefuse, hooks)
+                         .logs;
 
   ASSERT_EQ(traces.size(), 4u);
   for (size_t run = 0; run < runs.size(); ++run) {

@@ -1,5 +1,4 @@
-// What help looks like: UseHelpFormat of usage.h, DeclareCommands of
-// commands.h.
+// What help looks like: UseHelpFormat and CommandLines of usage.h.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,8 +8,6 @@
 #include <sstream>
 #include <vector>
 
-#include "commands.h"
-#include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/terminal_width.h"
 #include "usage.h"
 
@@ -95,21 +92,6 @@ struct ValueText {
   std::string rule;
 };
 
-/// A command line in as many lines as it takes, which a shell takes together.
-std::string CommandLines(std::string command) {
-  // What stands between quotes is one word.
-  constexpr char kSpace = '\1';
-  bool quoted = false;
-  for (char& c : command) {
-    if (c == '\'') quoted = !quoted;
-    if (c == ' ' && quoted) c = kSpace;
-  }
-  std::string text = fmt::format(
-      "{}", fmt::join(Filled(command, Width() - 4, " \\"), "\n    "));
-  std::ranges::replace(text, kSpace, ' ');
-  return text;
-}
-
 class HelpFormat : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option,
@@ -157,22 +139,22 @@ class HelpFormat : public CLI::Formatter {
 
 }  // namespace
 
-void UseHelpFormat(CLI::App& app) {
-  app.formatter(std::make_shared<HelpFormat>());
+std::string CommandLines(std::string command) {
+  // What stands between quotes is one word.
+  constexpr char kSpace = '\1';
+  bool quoted = false;
+  for (char& c : command) {
+    if (c == '\'') quoted = !quoted;
+    if (c == ' ' && quoted) c = kSpace;
+  }
+  std::string text = fmt::format(
+      "{}", fmt::join(Filled(command, Width() - 4, " \\"), "\n    "));
+  std::ranges::replace(text, kSpace, ' ');
+  return text;
 }
 
-Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
-  app.require_subcommand(1);
-  auto chosen = std::make_shared<Action>();
-  for (const Command& command : commands) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer(fmt::format("Example:\n  {}\n\n{}",
-                            CommandLines(command.example),
-                            campaign::kExitCodeHelp));
-    const Action action = command.declare(*sub);
-    sub->parse_complete_callback([chosen, action] { *chosen = action; });
-  }
-  return [chosen] { return (*chosen)(); };
+void UseHelpFormat(CLI::App& app) {
+  app.formatter(std::make_shared<HelpFormat>());
 }
 
 }  // namespace isoloss::cli

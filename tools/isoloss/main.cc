@@ -8,7 +8,9 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <new>
+#include <span>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -30,6 +32,20 @@ namespace isoloss::cli {
 #define ISOLOSS_COMMAND(name) extern const Command kCommand_##name;
 #include "commands.def"
 #undef ISOLOSS_COMMAND
+
+Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
+  app.require_subcommand(1);
+  std::map<const CLI::App*, Action> actions;
+  for (const Command& command : commands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->footer(fmt::format("Example:\n  {}\n\n{}",
+                            CommandLines(command.example),
+                            campaign::kExitCodeHelp));
+    actions.emplace(sub, command.declare(*sub));
+  }
+  return
+      [&app, actions] { return actions.at(app.get_subcommands().front())(); };
+}
 
 namespace {
 

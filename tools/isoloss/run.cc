@@ -15,7 +15,7 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/runlog/reader.h"
@@ -28,11 +28,11 @@ namespace {
 /// As if the tool that wrote them had been faulty.
 void EditLogs(const mutants::Mutant& mutant,
               const campaign::ExecutedRuns& executed) {
-  for (const std::filesystem::path& path : executed.logs) {
-    if (executed.kept.contains(path)) continue;  // they were edited then
-    runlog::RunLog log = runlog::ReadRunLog(path);
+  for (size_t run = 0; run < executed.logs.size(); ++run) {
+    if (executed.kept[run]) continue;  // it was edited then
+    runlog::RunLog log = runlog::ReadRunLog(executed.logs[run]);
     mutant.edit_log(log);
-    runlog::WriteRunLog(log, path);
+    runlog::WriteRunLog(log, executed.logs[run]);
   }
 }
 
@@ -110,42 +110,34 @@ Action Declare(CLI::App& app) {
     campaign::TrainArmsOptions options = {
         .dry_run = arguments->dry_run,
         .leftovers = arguments->leftovers(),
-        .only_arm = arguments->arm,
         .print_steps = arguments->print_steps,
         .stop_after = arguments->stop_after,
         .how_to_go_on = arguments->HowToGoOn(experiment)};
     const std::filesystem::path folder = arguments->Folder(experiment);
-    // An earlier verdict must not stand beside logs that it was not given on.
-    options.on_accepted = [&](size_t runs) {
-      if (runs > 0 && campaign::SpeaksForTheJob())
-        campaign::RemoveVerdicts(experiment, folder);
-    };
     if (mutant) {
       options.run_hooks = [&](const train::Run& run) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
-    const corpus::Corpus corpus =
-        campaign::LoadCorpusToTrain(experiment, arguments->arm);
-    if (campaign::SpeaksForTheJob()) {
-      campaign::CheckVerdicts(experiment, folder);
-    }
-    const campaign::ExecutedRuns executed =
-        campaign::TrainArms(experiment, corpus, folder, options);
+    campaign::ListenToSignals();
+    const campaign::ExecutedRuns executed = campaign::TrainArms(
+        experiment, campaign::PlanTraining(experiment, arguments->arm), folder,
+        options);
     if (arguments->dry_run || !campaign::SpeaksForTheJob())
       return ExitCode::kPass;
     if (mutant && mutant->edit_log && !executed.interrupted) {
       EditLogs(*mutant, executed);
     }
-    const bool stopped = executed.interrupted || executed.stopped_because;
+    const bool stopped = executed.interrupted || executed.stopped_by;
     const ExitCode code = stopped            ? ExitCode::kInterrupted
                           : executed.aborted ? ExitCode::kFail
                                              : ExitCode::kPass;
-    if (executed.stopped_because) {
+    if (executed.stopped_by) {
       fmt::print(stderr,
-                 "isoloss: stopped, since {}. The same command with {} "
-                 "instead of --stop-after goes on.\n",
-                 *executed.stopped_because, options.how_to_go_on);
+                 "isoloss: stopped, since {} has finished step {}. The same "
+                 "command with {} instead of --stop-after goes on.\n",
+                 *executed.stopped_by, *options.stop_after,
+                 options.how_to_go_on);
     }
     if (arguments->json) {
       PrintJson(RunJson(executed, arguments->Folder(experiment), code));

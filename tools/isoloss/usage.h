@@ -15,6 +15,10 @@ namespace isoloss::cli {
 /// none; for `app` and the sub-commands that are added to it from now on.
 void UseHelpFormat(CLI::App& app);
 
+/// A command line of help in as many lines as it takes there, which a shell
+/// takes together.
+std::string CommandLines(std::string command);
+
 /// `--resume=5` of `app` and its sub-commands: a value that changes nothing is
 /// an error. For options that were declared before.
 void RefuseFlagValues(CLI::App& app);

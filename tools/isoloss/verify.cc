@@ -29,7 +29,6 @@ ExitCode Verify(const VerifyArguments& arguments) {
   campaign::VerifyPlan plan{.experiment = arguments.experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
-  if (arguments.against.empty()) campaign::RequireSecondArm(plan.experiment);
   plan.evidence = arguments.evidence.Read();
   plan.approved = campaign::ReadRuns(arguments.against);
   plan.oracle = arguments.oracle;

@@ -77,8 +77,8 @@ ExitCode WatchOnce(campaign::WatchedRuns& watched,
 ExitCode WatchLive(campaign::WatchedRuns& watched,
                    const WatchArguments& arguments) {
   report::LiveScreen screen(arguments.ascii);
-  campaign::InterruptFlag();  // from here on a signal ends the loop, not the
-                              // program
+  campaign::ListenToSignals();  // from here on a signal ends the loop, not the
+                                // program
   auto last_live = Clock::now();
   while (true) {
     watched.Update();

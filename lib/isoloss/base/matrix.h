@@ -121,4 +121,14 @@ class Matrix {
   size_t capacity_ = 0;
 };
 
+/// Columns become rows.
+template <typename T>
+Matrix<std::remove_const_t<T>> Transposed(MatrixView<T> values) {
+  Matrix<std::remove_const_t<T>> result(values.cols(), values.rows());
+  for (size_t i = 0; i < values.rows(); ++i) {
+    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
+  }
+  return result;
+}
+
 }  // namespace isoloss

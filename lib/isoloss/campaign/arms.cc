@@ -10,7 +10,7 @@ namespace isoloss::campaign {
 
 std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
                                          const std::string& name) {
-  // Refuses a name that is none, and checks all recipes.
+  // Refuses a name that is none, and what no run can begin with.
   const std::vector<train::Run> runs = train::PlanRuns(experiment, name);
   if (!name.empty()) return {runs.front().arm};
   std::vector<const train::Arm*> arms;

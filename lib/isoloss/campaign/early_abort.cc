@@ -15,10 +15,10 @@ using runlog::EnsembleKind;
 /// What the first run of an arm will say of itself.
 compare::Run PlannedRun(const train::Experiment& experiment,
                         const std::string& arm, const corpus::Corpus& corpus) {
-  const train::Run run = train::PlanRuns(experiment, arm).front();
   compare::Run planned;
   planned.log.provenance =
-      train::DescribePlannedRun(experiment, *run.arm, run.seed, corpus);
+      train::DescribePlannedRun(experiment, train::ArmNamed(experiment, arm),
+                                experiment.train.seeds.front(), corpus);
   return planned;
 }
 
@@ -140,8 +140,7 @@ gate::SequentialWatch EarlyAbort::WatchOf(const std::string& arm) const {
                                             : std::optional(spread->second));
 }
 
-std::optional<std::string> EarlyAbort::Add(const train::Run& run,
-                                           const runlog::StepRow& row) {
+bool EarlyAbort::Add(const train::Run& run, const runlog::StepRow& row) {
   const std::lock_guard lock(mutex_);
   if (run.arm->name == baseline_arm_) {
     baseline_steps_[run.seed].push_back(row);
@@ -150,7 +149,7 @@ std::optional<std::string> EarlyAbort::Add(const train::Run& run,
       pair.baseline.push_back(row);
       Advance(key, pair);
     }
-    return Reason();
+    return hopeless_.has_value();
   }
   const Key key{run.arm->name, run.seed};
   auto found = pairs_.find(key);
@@ -162,14 +161,7 @@ std::optional<std::string> EarlyAbort::Add(const train::Run& run,
   }
   found->second.candidate.push_back(row);
   Advance(key, found->second);
-  return Reason();
-}
-
-std::optional<std::string> EarlyAbort::Reason() const {
-  if (!hopeless_) return std::nullopt;
-  return fmt::format("{} against {}, seed {}, step {}: {}", hopeless_->arm,
-                     baseline_arm_, hopeless_->seed, hopeless_->step,
-                     hopeless_->reason);
+  return hopeless_.has_value();
 }
 
 void EarlyAbort::Advance(const Key& key, Pair& pair) {

@@ -62,12 +62,11 @@ class EarlyAbort {
   EarlyAbort(std::string baseline_arm, const gate::Policy& policy,
              SpreadsByArm spreads);
 
-  /// A step of one run, each arm's in order. Returns why all should stop, once
-  /// a pair is beyond hope; then the same for ever.
-  std::optional<std::string> Add(const train::Run& run,
-                                 const runlog::StepRow& row);
+  /// A step of one run, each arm's in order. True once a pair is beyond hope,
+  /// and then for ever: all runs should stop.
+  bool Add(const train::Run& run, const runlog::StepRow& row);
 
-  /// The pair that stopped all; once the runs have ended.
+  /// That pair; once the runs have ended.
   const std::optional<HopelessPair>& hopeless() const { return hopeless_; }
 
  private:
@@ -80,7 +79,6 @@ class EarlyAbort {
   using Key = std::pair<std::string, uint64_t>;  // candidate arm, seed
 
   gate::SequentialWatch WatchOf(const std::string& arm) const;
-  std::optional<std::string> Reason() const;
   void Advance(const Key& key, Pair& pair);
 
   const std::string baseline_arm_;

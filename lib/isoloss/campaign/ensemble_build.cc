@@ -38,8 +38,9 @@ class EnsembleBuilder {
       : plan_(plan),
         stop_(stop),
         corpus_(train::LoadCorpusOf(plan.experiment)),
-        arm_(FindArm(plan.arm)),
-        reference_arm_(FindArm(IsBenign() ? plan.arm : plan.baseline_arm)),
+        arm_(train::ArmNamed(plan.experiment, plan.arm)),
+        reference_arm_(train::ArmNamed(
+            plan.experiment, IsBenign() ? plan.arm : plan.baseline_arm)),
         planned_(Planned(arm_)),
         planned_reference_(Planned(reference_arm_)) {}
 
@@ -47,10 +48,6 @@ class EnsembleBuilder {
 
  private:
   bool IsBenign() const { return plan_.kind == EnsembleKind::kBenign; }
-  const train::Arm& FindArm(const std::string& name) const {
-    // Refuses a name that is none, and lists the others.
-    return *train::PlanRuns(plan_.experiment, name).front().arm;
-  }
   runlog::Provenance Planned(const train::Arm& arm) const {
     return train::DescribePlannedRun(plan_.experiment, arm, plan_.seeds.front(),
                                      corpus_);

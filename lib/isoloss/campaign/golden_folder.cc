@@ -8,6 +8,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/experiment_source.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/campaign/train_arms.h"
@@ -159,8 +160,9 @@ Rerun RunAll(const train::Experiment& experiment, const fs::path& out,
                ? mutants::Plant(*planted, experiment, *run.arm, run.seed)
                : train::RunHooks{};
   };
+  ListenToSignals();
   const ExecutedRuns executed =
-      TrainArms(experiment, LoadCorpusToTrain(experiment), out, options);
+      TrainArms(experiment, PlanTraining(experiment), out, options);
   if (executed.interrupted) return {{}, true};
   Rerun rerun{ReadRuns(executed.logs), false};
   for (compare::Run& run : rerun.runs) {
@@ -213,11 +215,9 @@ std::optional<EvidenceFiles> GatherEvidence(const train::Experiment& experiment,
                                             const fs::path& golden,
                                             const fs::path& out,
                                             const PlainSteps& plain_steps) {
-  std::vector<std::string> arms;
-  for (const train::Arm& arm : experiment.arms) arms.push_back(arm.name);
-  const ProbedRuns probed =
-      ProbeArms(experiment, train::LoadCorpusOf(experiment), arms, out,
-                SettingsOf(experiment, policy, plain_steps, nullptr));
+  const ProbedRuns probed = ProbeArms(
+      experiment, train::LoadCorpusOf(experiment), train::ArmNames(experiment),
+      out, SettingsOf(experiment, policy, plain_steps, nullptr));
   if (probed.interrupted) return std::nullopt;
   return ReadEvidence(experiment, golden, probed.files);
 }

@@ -11,4 +11,7 @@ namespace isoloss::campaign {
 /// from the shell, so it never does. One that is ignored (nohup) stays ignored.
 const std::atomic<bool>& InterruptFlag();
 
+/// Where a command begins whose work looks at the flag later.
+inline void ListenToSignals() { InterruptFlag(); }
+
 }  // namespace isoloss::campaign

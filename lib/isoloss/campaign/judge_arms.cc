@@ -111,7 +111,6 @@ void CheckVerdicts(const train::Experiment& experiment,
 
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder) {
-  CheckVerdicts(experiment, folder);
   for (const auto& file : VerdictsBelow(experiment, folder)) {
     std::error_code error;
     std::filesystem::remove(file, error);
@@ -182,8 +181,9 @@ std::vector<std::string> WriteVerdicts(
   const std::vector<std::string> files = VerdictFiles(judgements);
   for (const std::string& file : files) CheckVerdict(folder / file);
   for (const gate::Judgement& judgement : judgements) {
-    report::WriteJson(judgement, folder / VerdictName(judgement.candidate.arm,
-                                                      judgements.size()));
+    report::WriteJson(
+        {&judgement, 1},
+        folder / VerdictName(judgement.candidate.arm, judgements.size()));
   }
   if (judgements.size() > 1) {
     report::WriteJson(judgements, folder / kVerdictFile);

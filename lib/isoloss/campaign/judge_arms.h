@@ -40,7 +40,8 @@ void CheckVerdicts(const train::Experiment& experiment,
 /// Removes what WriteVerdicts wrote to `folder` for any of these arms, alone
 /// or beside others: a verdict must not stand beside logs that it was not given
 /// on.
-/// Errors   as CheckVerdicts; IoError if a file can't be removed.
+/// CheckVerdicts comes first.
+/// Errors   IoError if a file can't be removed.
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder);
 

@@ -26,10 +26,6 @@ const FileKind* NamedKind(const fs::path& file) {
   return nullptr;
 }
 
-bool IsPartial(const fs::path& file) {
-  return file.stem().extension() == ".partial";
-}
-
 /// NAME.h5 of a folder, by name; not the hidden ones.
 std::vector<fs::path> FilesIn(const fs::path& folder) {
   std::vector<fs::path> files;
@@ -128,6 +124,10 @@ std::vector<fs::path> Expand(const std::vector<fs::path>& paths,
 }
 
 }  // namespace
+
+bool IsPartial(const fs::path& file) {
+  return file.stem().extension() == ".partial";
+}
 
 bool IsNamedAsOther(const fs::path& file) { return NamedKind(file) != nullptr; }
 

@@ -27,6 +27,9 @@ auto OnOneLine(const Read& read, const std::filesystem::path& file) {
   }
 }
 
+/// By its name, NAME.partial.h5: of a run that has not ended.
+bool IsPartial(const std::filesystem::path& file);
+
 /// By its name, NAME.probe.h5 or NAME.dump-STEP.h5.
 bool IsNamedAsOther(const std::filesystem::path& file);
 

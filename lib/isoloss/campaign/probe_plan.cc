@@ -48,7 +48,7 @@ oracle::ProbeOptions ProbeOptionsOf(const ProbeRequest& request,
   options.hooks.stop = &InterruptFlag();
   if (request.reference.empty()) return options;
   if (request.reference == arm.name && request.arm.empty()) return options;
-  options.reference = ArmsNamed(experiment, request.reference).front();
+  options.reference = &train::ArmNamed(experiment, request.reference);
   if (!request.reference_steps.empty()) {
     options.reference_steps = request.reference_steps;
   }

@@ -66,11 +66,12 @@ void CheckProbeOutputs(const train::Experiment& experiment,
                        const std::vector<std::string>& arms,
                        const corpus::Corpus& corpus, const fs::path& folder) {
   for (const std::string& arm : arms) {
-    const train::Run run = train::PlanRuns(experiment, arm).front();
-    const fs::path file = ProbeFile(folder / kProbeFolder, arm, run.seed);
+    const uint64_t seed = experiment.train.seeds.front();
+    const fs::path file = ProbeFile(folder / kProbeFolder, arm, seed);
     if (!fs::exists(file)) continue;
-    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
-                                                     run.seed, corpus));
+    CheckProbeOutput(
+        file, train::DescribePlannedRun(
+                  experiment, train::ArmNamed(experiment, arm), seed, corpus));
   }
 }
 
@@ -78,7 +79,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
                      const std::string& arm, const corpus::Corpus& corpus,
                      const fs::path& folder, const ProbeSettings& settings,
                      ThreadTeam& team) {
-  const train::Run run = train::PlanRuns(experiment, arm).front();
+  const uint64_t seed = experiment.train.seeds.front();
   oracle::ProbeOptions options;
   options.cases = settings.cases;
   options.make_hooks = settings.hooks;
@@ -86,16 +87,12 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   if (due != settings.plain_steps.end()) options.plain_steps = due->second;
   options.hooks.stop = &InterruptFlag();
   if (!settings.reference.empty() && settings.reference != arm) {
-    options.reference =
-        train::PlanRuns(experiment, settings.reference).front().arm;
+    options.reference = &train::ArmNamed(experiment, settings.reference);
   }
-  const fs::path file = ProbeFile(folder, arm, run.seed);
-  if (!settings.discard && fs::exists(file)) {
-    CheckProbeOutput(file, train::DescribePlannedRun(experiment, *run.arm,
-                                                     run.seed, corpus));
-  }
+  const fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(
-      oracle::ProbeArm(experiment, *run.arm, run.seed, corpus, team, options),
+      oracle::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
+                       corpus, team, options),
       file);
   return file;
 }

@@ -36,8 +36,6 @@ struct ProbeSettings {
   std::vector<std::string> cases = {};
   /// Of each probed run; may be empty.
   decltype(oracle::ProbeOptions::make_hooks) hooks = {};
-  /// Replace probe logs of other runs.
-  bool discard = false;
 };
 
 /// `folder`/ARM-seedN.probe.h5.
@@ -45,8 +43,9 @@ std::filesystem::path ProbeFile(const std::filesystem::path& folder,
                                 const std::string& arm, uint64_t seed);
 
 /// Has the oracle check the first seed of `arm`, and writes
-/// <arm>-seed<N>.probe.h5 to `folder`, which is there. Returns its path.
-/// Errors   as CheckProbeOutput and oracle::ProbeArm.
+/// <arm>-seed<N>.probe.h5 to `folder`, which is there, in place of one that is
+/// there. Returns its path.
+/// Errors   as oracle::ProbeArm.
 std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   const std::string& arm,
                                   const corpus::Corpus& corpus,
@@ -55,8 +54,9 @@ std::filesystem::path ProbeOneArm(const train::Experiment& experiment,
                                   ThreadTeam& team);
 
 /// Has the oracle check the first seed of each of `arms`, and writes
-/// probes/<arm>-seed<N>.probe.h5 to `folder`.
-/// Errors   as CheckProbeOutput and oracle::ProbeArm.
+/// probes/<arm>-seed<N>.probe.h5 to `folder`, in place of those that are there
+/// (CheckProbeOutputs).
+/// Errors   as oracle::ProbeArm.
 ProbedRuns ProbeArms(const train::Experiment& experiment,
                      const corpus::Corpus& corpus,
                      const std::vector<std::string>& arms,

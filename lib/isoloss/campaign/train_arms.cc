@@ -10,12 +10,12 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/new_folder.h"
-#include "isoloss/base/printable.h"
 #include "isoloss/campaign/dry_run.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/job_file.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
 #include "isoloss/report/progress.h"
-#include "isoloss/runlog/recorder.h"
 #include "isoloss/train/continuation.h"
 #include "isoloss/train/step_columns.h"
 #include "isoloss/train/trainer.h"
@@ -55,55 +55,41 @@ std::string NewsOf(const runlog::Event& event) {
                                            : event.text;
 }
 
-/// Stops all runs on a signal, or once somebody gives a reason.
+/// Stops all runs on a signal, with a hopeless pair, or behind a step.
 class StopFlag {
  public:
-  using Why = decltype(TrainArmsOptions::why_stop);
-
-  StopFlag(const Why& ask, std::optional<int64_t> last)
-      : ask_(ask), last_(last), signal_(InterruptFlag()) {}
+  StopFlag(EarlyAbort* watch, std::optional<int64_t> last)
+      : watch_(watch), last_(last), signal_(InterruptFlag()) {}
 
   const std::atomic<bool>* flag() const {
-    return ask_ || last_ ? &stop_ : &signal_;
+    return watch_ != nullptr || last_ ? &stop_ : &signal_;
   }
   bool signalled() const { return signal_.load(); }
-  const std::optional<std::string>& reason() const { return reason_; }
+  /// The run that finished the last step first.
+  const std::optional<std::string>& stopped_by() const { return stopped_by_; }
 
   void AfterStep(const train::Run& run, const runlog::StepRow& row) {
-    const std::lock_guard lock(mutex_);
-    if (row.step == last_ && !reason_) {
-      reason_ = fmt::format("{} has finished step {}", run.Name(), *last_);
+    if (row.step == last_) {
+      const std::lock_guard lock(mutex_);
+      if (!stopped_by_) stopped_by_ = run.Name();
+      stop_.store(true);
     }
-    Ask(run, row);
+    Watch(run, row);
   }
-  /// Of a run that had finished before.
-  void AfterKeptStep(const train::Run& run, const runlog::StepRow& row) {
-    const std::lock_guard lock(mutex_);
-    Ask(run, row);
+  /// A step of any run, also of one that had finished before.
+  void Watch(const train::Run& run, const runlog::StepRow& row) {
+    const bool hopeless = watch_ != nullptr && watch_->Add(run, row);
+    if (hopeless || signal_.load()) stop_.store(true);
   }
 
  private:
-  void Ask(const train::Run& run, const runlog::StepRow& row) {
-    if (ask_ && !reason_) reason_ = ask_(run, row);
-    stop_.store(reason_ || signal_.load());
-  }
-
-  const Why& ask_;
+  EarlyAbort* const watch_;
   const std::optional<int64_t> last_;
   const std::atomic<bool>& signal_;
-  std::mutex mutex_;
   std::atomic<bool> stop_{false};
-  std::optional<std::string> reason_;
+  std::mutex mutex_;
+  std::optional<std::string> stopped_by_;
 };
-
-std::filesystem::path LogOf(const std::filesystem::path& folder,
-                            const train::Run& run) {
-  return runlog::RunPaths{folder, run.Name()}.Log();
-}
-
-bool IsPartial(const std::filesystem::path& log) {
-  return log.empty() || log.stem().extension() == ".partial";
-}
 
 }  // namespace
 
@@ -118,20 +104,18 @@ void RequireOneProcess(const char* command, const char* but) {
              command, processes, but);
 }
 
-corpus::Corpus LoadCorpusToTrain(const train::Experiment& experiment,
-                                 const std::string& only_arm) {
-  InterruptFlag();
-  train::PlanRuns(experiment, only_arm);
-  return train::LoadCorpusOf(experiment);
+TrainingPlan PlanTraining(const train::Experiment& experiment,
+                          const std::string& only_arm) {
+  return {train::PlanRuns(experiment, only_arm),
+          train::LoadCorpusOf(experiment)};
 }
 
 ExecutedRuns TrainArms(const train::Experiment& experiment,
-                       const corpus::Corpus& corpus,
+                       const TrainingPlan& plan,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  StopFlag stop(options.why_stop, options.stop_after);
-  const std::vector<train::Run> runs =
-      train::PlanRuns(experiment, options.only_arm);
+  const auto& [runs, corpus] = plan;
+  if (SpeaksForTheJob()) CheckVerdicts(experiment, folder);
   if (options.dry_run) {
     DryRun(experiment, runs, corpus, folder, options.run_hooks,
            options.leftovers);
@@ -141,6 +125,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   std::vector<std::string> names;
   for (const train::Run& run : runs) names.push_back(run.Name());
   const bool bars = SpeaksForTheJob() && !options.print_steps && !options.quiet;
+  StopFlag stop(options.watch, options.stop_after);
   report::Progress progress(bars ? names : std::vector<std::string>(),
                             experiment.train.steps);
   train::RunnerHooks hooks;
@@ -159,18 +144,17 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   std::atomic<bool> aborted{false};
   std::optional<NewFolder> made;  // goes away after what it holds
   std::optional<JobFile> job;
-  ExecutedRuns executed;
   std::vector<std::pair<size_t, std::string>> kept;
   hooks.on_kept = [&](size_t run, const runlog::RunLog& log) {
     kept.emplace_back(run, Outcome(log));
-    executed.kept.insert(LogOf(folder, runs[run]));
     if (train::WasAborted(log)) aborted.store(true);
-    for (size_t i = 0; options.why_stop && i < log.steps.step.size(); ++i) {
-      stop.AfterKeptStep(runs[run], train::RowAt(log.steps, i));
+    for (size_t i = 0; options.watch && i < log.steps.step.size(); ++i) {
+      stop.Watch(runs[run], train::RowAt(log.steps, i));
     }
   };
   hooks.on_accepted = [&](size_t missing, const std::string& discarded) {
-    if (SpeaksForTheJob() && !options.quiet) {
+    if (!SpeaksForTheJob()) return;
+    if (!options.quiet) {
       if (!discarded.empty()) {
         progress.Say(fmt::format("{}: --restart discards {}.", folder.string(),
                                  discarded));
@@ -180,8 +164,9 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
         if (bars) progress.Skip(run);
       }
     }
-    if (options.on_accepted) options.on_accepted(missing);
-    if (missing > 0 && SpeaksForTheJob()) {
+    // An earlier verdict must not stand beside logs that it was not given on.
+    if (options.judged || missing > 0) RemoveVerdicts(experiment, folder);
+    if (missing > 0) {
       made.emplace(folder, "Choose another one with --out.");
       job.emplace(folder, JobPlan{experiment.train.steps, names});
     }
@@ -194,15 +179,18 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
   if (options.run_hooks) {
     hooks.run_hooks = [&](size_t run) { return options.run_hooks(runs[run]); };
   }
-  executed.logs = train::ExecuteRuns(experiment, runs, corpus, folder,
-                                     options.leftovers, hooks);
-  executed.stopped_because = stop.reason();
+  ExecutedRuns executed{train::ExecuteRuns(experiment, runs, corpus, folder,
+                                           options.leftovers, hooks)};
+  if (options.watch != nullptr) executed.hopeless = options.watch->hopeless();
+  executed.stopped_by = stop.stopped_by();
   // By what the runs left, too: of several processes another one may have got
   // the signal.
   executed.interrupted =
-      !executed.stopped_because &&
+      !executed.hopeless && !executed.stopped_by &&
       (stop.signalled() ||
-       std::any_of(executed.logs.begin(), executed.logs.end(), IsPartial));
+       std::ranges::any_of(executed.logs, [](const auto& log) {
+         return log.empty() || IsPartial(log);
+       }));
   executed.aborted = aborted.load();
   progress.Clear();
   if (executed.interrupted && SpeaksForTheJob() && !options.quiet) {
@@ -211,16 +199,6 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                "are in {}/*.h5, what others had in *.partial.h5. The same "
                "command with {} goes on.\n",
                folder.string(), options.how_to_go_on);
-  }
-  if (options.with_other_seeds && !executed.interrupted &&
-      !executed.stopped_because && SpeaksForTheJob()) {
-    train::OtherLogs others =
-        train::FindOtherSeeds(experiment, runs, corpus, folder);
-    executed.others = std::move(others.logs);
-    for (const std::string& reason : others.left_out) {
-      fmt::print(stderr, "isoloss: {}: {}.\n", Printable(folder.string()),
-                 reason);
-    }
   }
   return executed;
 }

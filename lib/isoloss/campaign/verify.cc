@@ -4,12 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <functional>
 #include <optional>
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/early_abort.h"
+#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
@@ -20,16 +21,6 @@
 namespace isoloss::campaign {
 namespace {
 
-/// Asks `watch`, if there is one.
-std::function<std::optional<std::string>(const train::Run&,
-                                         const runlog::StepRow&)>
-WhyStop(std::optional<EarlyAbort>& watch) {
-  if (!watch) return {};
-  return [&watch](const train::Run& run, const runlog::StepRow& row) {
-    return watch->Add(run, row);
-  };
-}
-
 /// What the runs had, if anything, when they were stopped.
 std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
   std::erase_if(logs, [](const auto& log) { return log.empty(); });
@@ -38,25 +29,27 @@ std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
 
 /// Seeds that were trained before count like those of now; of approved runs
 /// only those with a run of their own can be judged.
-void AddOthers(const std::vector<std::filesystem::path>& others,
+void AddOthers(train::OtherLogs others,
                const std::vector<compare::Run>& approved,
                std::vector<compare::Run>& runs) {
-  for (compare::Run& run : ReadRuns(others)) {
-    const auto& p = run.log.provenance;
+  for (auto& [path, log] : others.files) {
+    const auto& p = log.provenance;
     const bool judged =
         approved.empty() ||
         std::ranges::any_of(approved, [&](const compare::Run& other) {
           return other.log.provenance.arm == p.arm &&
                  other.log.provenance.seed == p.seed;
         });
-    if (judged) runs.push_back(std::move(run));
+    if (judged) runs.push_back({Printable(path.string()), std::move(log)});
   }
 }
 
-std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
-  std::vector<std::string> names;
-  for (const train::Arm& arm : experiment.arms) names.push_back(arm.name);
-  return names;
+void RequireSecondArm(const train::Experiment& experiment) {
+  if (experiment.arms.size() > 1) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
+             "approved logs. Add an arm, give --against, or use `isoloss run`.",
+             experiment.path.string(), experiment.arms.front().name);
 }
 
 /// Precision: all arms but the baseline. Regression: the experiment's arms that
@@ -64,8 +57,9 @@ std::vector<std::string> ArmsOf(const train::Experiment& experiment) {
 std::vector<std::string> CandidatesOf(
     const train::Experiment& experiment,
     const std::vector<compare::Run>& approved) {
-  std::vector<std::string> arms = ArmsOf(experiment);
+  std::vector<std::string> arms = train::ArmNames(experiment);
   if (approved.empty()) {
+    RequireSecondArm(experiment);
     arms.erase(arms.begin());
     return arms;
   }
@@ -78,7 +72,7 @@ std::vector<std::string> CandidatesOf(
                "here are {}. Give approved logs of one of them.",
                experiment.path.string(), approved.size(),
                approved.front().log.provenance.arm,
-               fmt::join(ArmsOf(experiment), ", "));
+               fmt::join(train::ArmNames(experiment), ", "));
   }
   return arms;
 }
@@ -92,25 +86,39 @@ class Verifier {
         candidates_(CandidatesOf(plan_.experiment, plan_.approved)) {}
 
   Verification Run() {
+    ListenToSignals();
     CheckEvidence();
-    corpus_.emplace(LoadCorpusToTrain(plan_.experiment));
-    CheckOutputs();
+    const bool alone = IsRegression() && candidates_.size() == 1;
+    const TrainingPlan training =
+        PlanTraining(plan_.experiment, alone ? candidates_.front() : "");
+    CheckProbes(training.corpus);
+    std::optional<EarlyAbort> watch;
     if (plan_.abort_early) {
-      watch_.emplace(baseline_arm_, plan_.policy,
-                     SpreadsOf(plan_.evidence, plan_.experiment, *corpus_,
-                               candidates_, plan_.policy));
+      watch.emplace(baseline_arm_, plan_.policy,
+                    SpreadsOf(plan_.evidence, plan_.experiment, training.corpus,
+                              candidates_, plan_.policy));
     }
-    const ExecutedRuns executed = Train();
+    const ExecutedRuns executed =
+        TrainArms(plan_.experiment, training, plan_.folder,
+                  {.dry_run = plan_.dry_run,
+                   .leftovers = plan_.leftovers,
+                   .judged = true,
+                   .how_to_go_on = plan_.how_to_go_on,
+                   .watch = watch ? &*watch : nullptr});
     if (plan_.dry_run || !SpeaksForTheJob()) return {};
-    if (executed.stopped_because) {
-      return {JudgeStopped(*watch_->hopeless(), ReadStopped(executed.logs),
+    if (executed.hopeless) {
+      return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
                            baseline_arm_, candidates_, plan_.evidence,
                            plan_.policy, plan_.folder)};
     }
     if (executed.interrupted) return {.interrupted = true};
     std::vector<compare::Run> runs = ReadRuns(executed.logs);
-    AddOthers(executed.others, plan_.approved, runs);
-    if (Probes() && !Probe(runs)) return {.interrupted = true};
+    AddOthers(OtherSeeds(training), plan_.approved, runs);
+    if (Probes()) {
+      const ProbedRuns probed = Probe(runs, training.corpus);
+      if (probed.interrupted) return {.interrupted = true};
+      ReadProbes(probed.files, plan_.evidence);
+    }
     return {Judge(std::move(runs))};
   }
 
@@ -119,7 +127,7 @@ class Verifier {
 
   /// The oracle needs all ranks in one process.
   bool Probes() const {
-    return (IsRegression() || plan_.oracle) && !probes_given_ &&
+    return (IsRegression() || plan_.oracle) && plan_.evidence.probes.empty() &&
            transport::DetectLaunch().processes == 1;
   }
 
@@ -131,43 +139,30 @@ class Verifier {
   }
 
   /// Before anything is computed: what could not be written at the end.
-  void CheckOutputs() const {
-    if (!SpeaksForTheJob()) return;
-    CheckVerdicts(plan_.experiment, plan_.folder);
+  void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, candidates_, *corpus_, plan_.folder);
+      CheckProbeOutputs(plan_.experiment, candidates_, corpus, plan_.folder);
     }
   }
 
-  ExecutedRuns Train() {
-    const bool alone = IsRegression() && candidates_.size() == 1;
-    return TrainArms(plan_.experiment, *corpus_, plan_.folder,
-                     {.dry_run = plan_.dry_run,
-                      .leftovers = plan_.leftovers,
-                      .only_arm = alone ? candidates_.front() : "",
-                      .with_other_seeds = true,
-                      .how_to_go_on = plan_.how_to_go_on,
-                      // An earlier verdict must not stand beside logs that it
-                      // was not given on.
-                      .on_accepted =
-                          [this](size_t) {
-                            if (!SpeaksForTheJob()) return;
-                            RemoveVerdicts(plan_.experiment, plan_.folder);
-                          },
-                      .why_stop = WhyStop(watch_)});
+  /// Says which seeds are left out.
+  train::OtherLogs OtherSeeds(const TrainingPlan& training) const {
+    train::OtherLogs others = train::FindOtherSeeds(
+        plan_.experiment, training.runs, training.corpus, plan_.folder);
+    for (const std::string& reason : others.left_out) {
+      fmt::print(stderr, "isoloss: {}: {}.\n", Printable(plan_.folder.string()),
+                 reason);
+    }
+    return others;
   }
 
-  /// False if a signal came.
-  bool Probe(const std::vector<compare::Run>& runs) {
+  ProbedRuns Probe(const std::vector<compare::Run>& runs,
+                   const corpus::Corpus& corpus) const {
     ProbeSettings settings;
-    settings.discard = plan_.leftovers == train::Leftovers::kDiscard;
     if (!IsRegression()) settings.reference = baseline_arm_;
     settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    const ProbedRuns probed = ProbeArms(plan_.experiment, *corpus_, candidates_,
-                                        plan_.folder, settings);
-    if (probed.interrupted) return false;
-    ReadProbes(probed.files, plan_.evidence);
-    return true;
+    return ProbeArms(plan_.experiment, corpus, candidates_, plan_.folder,
+                     settings);
   }
 
   std::vector<gate::Judgement> Judge(std::vector<compare::Run> runs) const {
@@ -182,26 +177,12 @@ class Verifier {
   }
 
   VerifyPlan plan_;
-  const bool probes_given_ = !plan_.evidence.probes.empty();
   const std::string baseline_arm_;
   const std::vector<std::string> candidates_;
-  std::optional<corpus::Corpus> corpus_;
-  std::optional<EarlyAbort> watch_;
 };
 
 }  // namespace
 
-void RequireSecondArm(const train::Experiment& experiment) {
-  if (experiment.arms.size() > 1) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: `arms` holds {} alone, but a verdict needs a second arm or "
-             "approved logs. Add an arm, give --against, or use `isoloss run`.",
-             experiment.path.string(), experiment.arms.front().name);
-}
-
-Verification Verify(VerifyPlan plan) {
-  if (plan.approved.empty()) RequireSecondArm(plan.experiment);
-  return Verifier(std::move(plan)).Run();
-}
+Verification Verify(VerifyPlan plan) { return Verifier(std::move(plan)).Run(); }
 
 }  // namespace isoloss::campaign

@@ -39,10 +39,6 @@ struct Verification {
   bool interrupted = false;
 };
 
-/// Errors   ConfigError if the experiment has one arm alone, so that it needs
-///          approved runs.
-void RequireSecondArm(const train::Experiment& experiment);
-
 /// Errors   ConfigError if there is nothing to judge against, or evidence that
 ///          is of no use; as TrainArms, ProbeArms and JudgeArms.
 Verification Verify(VerifyPlan plan);

@@ -24,12 +24,6 @@ bool SameBits(float a, float b) {
   return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
 }
 
-std::vector<std::string> NamesOf(const TensorDump& dump) {
-  std::vector<std::string> names;
-  for (const DumpedTensor& tensor : dump.tensors) names.push_back(tensor.name);
-  return names;
-}
-
 /// FP32 values in order as integers; both zeros are 0.
 int64_t OrderedBits(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
@@ -393,7 +387,8 @@ DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
                "same step. Dump both runs at one of them.",
                a.step, b.step);
   }
-  runlog::MatchedNames names = runlog::MatchNames(NamesOf(a), NamesOf(b));
+  runlog::MatchedNames names =
+      runlog::MatchNames(a.TensorNames(), b.TensorNames());
   if (names.shared.empty()) {
     ThrowError(
         ErrorKind::kFormat,

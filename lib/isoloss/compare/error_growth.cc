@@ -34,15 +34,10 @@ struct Pair {
   bool SameShape() const { return a->rows == b->rows && a->cols == b->cols; }
 };
 
-std::vector<std::string> NamesOf(const TensorDump& dump) {
-  std::vector<std::string> names;
-  for (const DumpedTensor& tensor : dump.tensors) names.push_back(tensor.name);
-  return names;
-}
-
 std::vector<Pair> PairsOf(const TensorDump& a, const TensorDump& b) {
   std::vector<Pair> pairs;
-  for (const SharedName& shared : MatchNames(NamesOf(a), NamesOf(b)).shared) {
+  for (const SharedName& shared :
+       MatchNames(a.TensorNames(), b.TensorNames()).shared) {
     pairs.push_back({&a.tensors[shared.a], &b.tensors[shared.b]});
   }
   return pairs;

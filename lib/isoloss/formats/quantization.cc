@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <system_error>
 #include <vector>
@@ -20,20 +19,6 @@ std::string_view NameOf(const Named<Value> (&table)[kCount], Value value) {
   const auto entry = std::ranges::find(table, value, &Named<Value>::value);
   ISOLOSS_ASSERT(entry != std::end(table));
   return entry->name;
-}
-
-template <typename Value, size_t kCount>
-Value ValueOf(const Named<Value> (&table)[kCount], std::string_view name,
-              std::string_view what) {
-  std::array<std::string_view, kCount> names;
-  for (size_t i = 0; i < kCount; ++i) {
-    if (table[i].name == name) return table[i].value;
-    names[i] = table[i].name;
-  }
-  ThrowError(ErrorKind::kConfig,
-             "{}: `{}` was given, but it must be one of {}. Use one of these "
-             "names.",
-             what, name, fmt::join(names, ", "));
 }
 
 bool IsRuleOfE8m0(ScaleRule rule) {
@@ -198,15 +183,15 @@ std::string_view NonFinitePolicyName(NonFinitePolicy policy) {
 }
 
 ScaleRule ScaleRuleByName(std::string_view name) {
-  return ValueOf(kScaleRuleNames, name, "scale rule");
-}
-
-ScaleFormat ScaleFormatByName(std::string_view name) {
-  return ValueOf(kScaleFormatNames, name, "scale format");
-}
-
-NonFinitePolicy NonFinitePolicyByName(std::string_view name) {
-  return ValueOf(kNonFinitePolicyNames, name, "non-finite policy");
+  std::vector<std::string_view> names;
+  for (const Named<ScaleRule>& rule : kScaleRuleNames) {
+    if (rule.name == name) return rule.value;
+    names.push_back(rule.name);
+  }
+  ThrowError(ErrorKind::kConfig,
+             "scale rule: `{}` was given, but it must be one of {}. Use one of "
+             "these names.",
+             name, fmt::join(names, ", "));
 }
 
 std::string WrongQuantization(const Quantization& q) {

@@ -111,8 +111,6 @@ std::string_view ScaleFormatName(ScaleFormat format);
 std::string_view NonFinitePolicyName(NonFinitePolicy policy);
 /// Errors   ConfigError that lists the names.
 ScaleRule ScaleRuleByName(std::string_view name);
-ScaleFormat ScaleFormatByName(std::string_view name);
-NonFinitePolicy NonFinitePolicyByName(std::string_view name);
 
 /// What is wrong with a description, in words that follow "it"; "" if nothing.
 /// Errors of the kind: a scale rule of another scale format, or without a

@@ -118,15 +118,6 @@ void ApplyPower(const PowerRecord* record, Judgement& judgement) {
 
 }  // namespace
 
-Judgement Judge(std::span<const compare::Run> runs,
-                std::string_view baseline_arm, std::string_view candidate_arm,
-                const Policy& policy) {
-  return Judge(compare::PairBySeed(
-                   baseline_arm, compare::RunsOfArm(runs, baseline_arm),
-                   candidate_arm, compare::RunsOfArm(runs, candidate_arm)),
-               policy);
-}
-
 Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
   return Judge(Evidence{.pairing = &pairing}, policy);
 }

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/rowwise.h"
@@ -15,6 +14,7 @@
 
 #if HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128
 #include "isoloss/kernels/elementary-inl.h"
+#include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/rows-inl.h"
 #include "isoloss/kernels/softmax-inl.h"
 #endif
@@ -54,8 +54,7 @@ void CrossEntropy(MatrixView<const float> logits,
       const auto product = hn::Mul(LoadFirst(d, dx + j, n), scale_all);
       StoreFirst(d, Round(d, product, rounding), dx + j, n);
     });
-    dx[label] =
-        rounding == Rounding::kBf16 ? formats::RoundToBf16(at_label) : at_label;
+    dx[label] = Rounded(at_label, rounding);
   }
 }
 

@@ -33,9 +33,7 @@ class PackedOperand {
   const PreparedOperand* prepared() const {
     return is_prepared_ ? &prepared_ : nullptr;
   }
-  /// Operand rows per panel; a panel holds element (row, k) at [k * width +
-  /// row].
-  size_t panel_width() const { return panel_width_; }
+  /// It holds element (row, k) at [k * panel_width + row].
   const float* Panel(size_t panel) const { return panels_.Row(panel); }
   /// Element k of operand row `row`.
   float At(size_t row, size_t k) const {
@@ -45,7 +43,7 @@ class PackedOperand {
  private:
   size_t extent_ = 0;
   size_t depth_ = 0;
-  size_t panel_width_ = 1;
+  size_t panel_width_ = 1;  // operand rows per panel
   const formats::Quantization* quantization_ = nullptr;
   bool is_prepared_ = false;
   PreparedOperand prepared_;

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <functional>
 
-#include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/prepare.h"
+#include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels {
@@ -33,10 +33,6 @@ bool SameOperand(const Operand& x, const Operand& y) {
 bool SamePieces(const Pieces& x, const Pieces& y) {
   return x.length == y.length && SameSpan(x.stored_ends, y.stored_ends) &&
          SameSpan(x.segment_ends, y.segment_ends);
-}
-
-float Rounded(float value, Rounding rounding) {
-  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
 }
 
 MatrixView<const float> Part(const Matrix<float>& values, size_t first,

@@ -6,17 +6,13 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/formats/bf16.h"
 #include "isoloss/formats/mx_block.h"
+#include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/row_tasks.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels {
 namespace {
-
-float Rounded(float value, Rounding rounding) {
-  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
-}
 
 PreparedOperand UnpackedRows(const PackedOperand& packed) {
   PreparedOperand operand;

@@ -1,10 +1,16 @@
 // In which type an operation's result is kept.
 #pragma once
 
+#include "isoloss/formats/bf16.h"
+
 namespace isoloss::kernels {
 
 /// Results live in FP32 words. kBf16 rounds each one once, to nearest even, to
 /// a BF16 value (formats::RoundToBf16); kFp32 leaves it alone.
 enum class Rounding { kFp32, kBf16 };
+
+inline float Rounded(float value, Rounding rounding) {
+  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
+}
 
 }  // namespace isoloss::kernels

@@ -6,16 +6,12 @@
 #include <limits>
 #include <vector>
 
-#include "isoloss/formats/bf16.h"
 #include "isoloss/kernels/elementary.h"
+#include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::kernels::scalar {
 namespace {
-
-float Round(float value, Rounding rounding) {
-  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
-}
 
 /// sum over i < count of a(i) * b(i) in 16 lanes.
 template <typename T, typename A, typename B>
@@ -75,7 +71,7 @@ void RmsNormForward(MatrixView<const float> x, std::span<const float> weight,
     const std::span<const float> row(x.Row(t), d);
     const float r = Rsqrt(RowDot(row, row) / static_cast<float>(d) + eps);
     for (size_t i = 0; i < d; ++i) {
-      y(t, i) = Round((row[i] * r) * weight[i], rounding);
+      y(t, i) = Rounded((row[i] * r) * weight[i], rounding);
     }
     rstd[t] = r;
   }
@@ -95,9 +91,9 @@ void RmsNormBackwardLeaf(MatrixView<const float> x,
     const float dot = LaneDot<float>(d, g, [&](size_t i) { return x(t, i); });
     const float c = ((r * r) / static_cast<float>(d)) * dot;
     for (size_t i = 0; i < d; ++i) {
-      const float dx_i = Round(r * std::fma(-c, x(t, i), g(i)), rounding);
+      const float dx_i = Rounded(r * std::fma(-c, x(t, i), g(i)), rounding);
       dweight[i] = std::fma(dy(t, i) * x(t, i), r, dweight[i]);
-      dx(t, i) = add ? Round(dx(t, i) + dx_i, rounding) : dx_i;
+      dx(t, i) = add ? Rounded(dx(t, i) + dx_i, rounding) : dx_i;
     }
   }
 }
@@ -155,8 +151,8 @@ void ApplyRope(MatrixView<float> x, size_t heads, size_t stride, size_t offset,
         const float s = inverse ? -sin(position, i) : sin(position, i);
         const float even = head[2 * i];
         const float odd = head[2 * i + 1];
-        head[2 * i] = Round(std::fma(even, c, odd * -s), rounding);
-        head[2 * i + 1] = Round(std::fma(odd, c, even * s), rounding);
+        head[2 * i] = Rounded(std::fma(even, c, odd * -s), rounding);
+        head[2 * i + 1] = Rounded(std::fma(odd, c, even * s), rounding);
       }
     }
   }
@@ -202,8 +198,8 @@ void SwigluForward(MatrixView<const float> gate, MatrixView<const float> up,
   for (size_t t = 0; t < gate.rows(); ++t) {
     for (size_t j = 0; j < gate.cols(); ++j) {
       const float z = gate(t, j);
-      const float s = Round(z * Sigmoid(z), rounding);
-      h(t, j) = Round(s * up(t, j), rounding);
+      const float s = Rounded(z * Sigmoid(z), rounding);
+      h(t, j) = Rounded(s * up(t, j), rounding);
     }
   }
 }
@@ -215,11 +211,11 @@ void SwigluBackward(MatrixView<const float> gate, MatrixView<const float> up,
     for (size_t j = 0; j < gate.cols(); ++j) {
       const float z = gate(t, j);
       const float q = Sigmoid(z);
-      const float s = Round(z * q, rounding);
-      const float ds = Round(dh(t, j) * up(t, j), rounding);
+      const float s = Rounded(z * q, rounding);
+      const float ds = Rounded(dh(t, j) * up(t, j), rounding);
       const float d = q * std::fma(z, 1.0f - q, 1.0f);
-      const float dup_j = Round(dh(t, j) * s, rounding);
-      dgate(t, j) = Round(ds * d, rounding);
+      const float dup_j = Rounded(dh(t, j) * s, rounding);
+      dgate(t, j) = Rounded(ds * d, rounding);
       dup(t, j) = dup_j;
     }
   }
@@ -248,7 +244,7 @@ void CrossEntropy(MatrixView<const float> logits,
     for (size_t j = 0; j < v; ++j) {
       const float d =
           j == label ? std::fma(e[j], scale, -grad_scale) : e[j] * scale;
-      dlogits(t, j) = Round(d, rounding);
+      dlogits(t, j) = Rounded(d, rounding);
     }
   }
 }
@@ -257,7 +253,7 @@ void Add(MatrixView<const float> x, MatrixView<const float> y,
          Rounding rounding, MatrixView<float> out) {
   for (size_t t = 0; t < x.rows(); ++t) {
     for (size_t j = 0; j < x.cols(); ++j) {
-      out(t, j) = Round(x(t, j) + y(t, j), rounding);
+      out(t, j) = Rounded(x(t, j) + y(t, j), rounding);
     }
   }
 }
@@ -266,7 +262,7 @@ void Cast(MatrixView<const float> source, Rounding rounding,
           MatrixView<float> out) {
   for (size_t t = 0; t < source.rows(); ++t) {
     for (size_t j = 0; j < source.cols(); ++j) {
-      out(t, j) = Round(source(t, j), rounding);
+      out(t, j) = Rounded(source(t, j), rounding);
     }
   }
 }
@@ -285,7 +281,7 @@ void GatherCombine(MatrixView<const float> rows,
             weights.empty() ? acc + value : std::fma(weights(t, k), value, acc);
       }
       if (!addend.empty()) acc += addend(t, j);
-      out(t, j) = Round(acc, rounding);
+      out(t, j) = Rounded(acc, rounding);
     }
   }
 }
@@ -303,7 +299,7 @@ void GatherCombineBackward(MatrixView<const float> rows,
       dweights(t, k) = RowDot({dout.Row(t), d}, {rows.Row(r), d});
       for (size_t j = 0; j < d; ++j) {
         drows(r, j) =
-            Round(std::fma(weights(t, k), dout(t, j), 0.0f), rounding);
+            Rounded(std::fma(weights(t, k), dout(t, j), 0.0f), rounding);
       }
     }
   }

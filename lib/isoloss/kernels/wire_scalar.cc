@@ -19,10 +19,6 @@ const formats::Format& E4m3() {
   return format;
 }
 
-float Round(float value, Rounding rounding) {
-  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
-}
-
 template <typename T>
 void Put(T value, std::byte* bytes, size_t index) {
   std::memcpy(bytes + index * sizeof(T), &value, sizeof(T));
@@ -91,7 +87,7 @@ void DecodeMxRow(const std::byte* bytes, size_t width, Rounding rounding,
     const float value = formats::Decode(E4m3(), Get<uint8_t>(bytes, i));
     const float scale =
         formats::DecodeE8m0(Get<uint8_t>(scales, i / formats::kMxBlockSize));
-    row[i] = Round(value * scale, rounding);
+    row[i] = Rounded(value * scale, rounding);
   }
 }
 
@@ -120,7 +116,7 @@ void DecodeE4m3Row(const std::byte* bytes, size_t width, Rounding rounding,
   for (size_t i = 0; i < width; ++i) {
     const float value = formats::Decode(E4m3(), Get<uint8_t>(bytes, i));
     const float scale = Get<float>(bytes + width, i / kScaledRun);
-    row[i] = Round(value * scale, rounding);
+    row[i] = Rounded(value * scale, rounding);
   }
 }
 

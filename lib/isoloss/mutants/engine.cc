@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/kernels/rounding.h"
 #include "isoloss/kernels/tree.h"
 
 namespace isoloss::mutants {
@@ -16,12 +16,8 @@ using formats::kMxBlockSize;
 using kernels::Contraction;
 using kernels::GemmProblem;
 using kernels::Operand;
-using kernels::Rounding;
+using kernels::Rounded;
 using model::GemmTask;
-
-float Rounded(float value, Rounding rounding) {
-  return rounding == Rounding::kBf16 ? formats::RoundToBf16(value) : value;
-}
 
 /// A task with finished operands.
 struct Prepared {

@@ -14,20 +14,12 @@ using precision::GemmRole;
 
 constexpr size_t kTile = 32;
 
-Matrix<float> Transposed(const Matrix<float>& rows) {
-  Matrix<float> result(rows.cols(), rows.rows());
-  for (size_t i = 0; i < rows.rows(); ++i) {
-    for (size_t k = 0; k < rows.cols(); ++k) result(k, i) = rows(i, k);
-  }
-  return result;
-}
-
 /// Quantises in blocks across the contraction axis.
 void QuantizeAcross(const formats::Quantization& spec, Matrix<float>& rows) {
-  Matrix<float> columns = Transposed(rows);
+  Matrix<float> columns = Transposed(rows.view());
   const size_t whole[] = {columns.cols()};
   QuantizeRows(spec, BlocksOf(whole), columns);
-  rows = Transposed(columns);
+  rows = Transposed(columns.view());
 }
 
 /// Every operand of every product has its blocks across the contraction axis.

@@ -83,7 +83,7 @@ train::RunHooks Plant(const Mutant& mutant, const train::Experiment& experiment,
   hooks.perturbation =
       fmt::format("{} ({}, {}): {}", mutant.name, ClassName(mutant.kind),
                   mutant.group, mutant.what);
-  if (mutant.quantized_products && !train::RecipeOf(arm).quantizes()) {
+  if (mutant.quantized_products && !train::ArmRecipe(arm).quantizes()) {
     ThrowError(ErrorKind::kConfig,
                "mutants: `{}` changes quantised products, but recipe {} of arm "
                "{} quantises nothing. Plant it in another arm.",

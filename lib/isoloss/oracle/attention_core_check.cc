@@ -86,15 +86,6 @@ void QuantizedDots(const double* left, const Matrix<double>& rows,
   }
 }
 
-template <typename T>
-Matrix<T> Turned(MatrixView<const T> values) {
-  Matrix<T> result(values.cols(), values.rows());
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
-  }
-  return result;
-}
-
 /// What the core gives for one head of a document, by its tokens.
 struct HeadSums {
   HeadSums(size_t tokens, size_t width, size_t value_width)
@@ -134,7 +125,7 @@ class HeadOperands {
       });
       return result;
     }
-    const Matrix<float> turned = down ? Turned(values) : Matrix<float>();
+    const Matrix<float> turned = down ? Transposed(values) : Matrix<float>();
     const ScalarTensor tensor = ScalarQuantize(down ? turned.view() : values,
                                                *quantization, StateAt(place));
     copy([&](size_t i, size_t j) {
@@ -148,11 +139,11 @@ class HeadOperands {
   Matrix<Uncertain> Read(
       const std::optional<formats::Quantization>& quantization,
       const Matrix<Uncertain>& values, bool down, const char* place) const {
-    Matrix<Uncertain> result = Turned(values.cview());
+    Matrix<Uncertain> result = Transposed(values.cview());
     if (!down || !quantization) result.CopyFrom(values);
     if (!quantization) return result;
     result = QuantizedUncertain(result, *quantization, StateAt(place));
-    return down ? Turned(result.cview()) : std::move(result);
+    return down ? Transposed(result.cview()) : std::move(result);
   }
 
  private:

@@ -82,7 +82,7 @@ void OperandFigures::Add(const RecordedTensor& operand, const Segment& segment,
   // Rows that fill up lists stand behind those of a segment.
   const auto rows =
       operand.values.view().Rows(segment.rows.front(), segment.rows.size());
-  const Matrix<float> turned = down ? Turned(rows) : Matrix<float>();
+  const Matrix<float> turned = down ? Transposed(rows) : Matrix<float>();
   const MatrixView<const float> values = down ? turned.view() : rows;
   ScalarTensor tensor = ScalarQuantize(values, quantization, state);
   // Elements are compared with what was announced, not with what the first
@@ -92,7 +92,8 @@ void OperandFigures::Add(const RecordedTensor& operand, const Segment& segment,
     announced = std::move(tensor.elements);
     const Matrix<float> first = ScalarDequantize(
         ScalarQuantize(rows, operand.rowwise, along), rows.cols());
-    tensor = ScalarQuantize(Turned(first.view()).view(), quantization, state);
+    tensor =
+        ScalarQuantize(Transposed(first.view()).view(), quantization, state);
   }
   const Matrix<float>& x = tensor.elements;
   for (size_t i = 0; i < x.rows(); i += tensor.cell_rows) {

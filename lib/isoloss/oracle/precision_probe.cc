@@ -263,7 +263,7 @@ void CheckReference(const train::Experiment& experiment,
                     const train::Arm& reference,
                     std::span<const int64_t> steps) {
   CheckSteps(experiment, steps);
-  if (!train::RecipeOf(reference).quantizes_anything()) return;
+  if (!train::ArmRecipe(reference).quantizes_anything()) return;
   ThrowError(ErrorKind::kConfig,
              "precision probe: the reference `{}` has the recipe {}, which "
              "quantises, but it must be in high precision. Name a BF16 arm.",

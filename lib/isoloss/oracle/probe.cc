@@ -150,7 +150,7 @@ bool ProbeExchange(const Subject& subject, const ProbeCase& probe_case,
   const train::Experiment experiment = Prepare(subject.original, probe_case);
   const model::ModelConfig& config = experiment.model;
   const expert_parallel::MeshConfig mesh = MeshOf(experiment, subject.arm);
-  const Grid activations = ActivationGrid(train::RecipeOf(subject.arm));
+  const Grid activations = ActivationGrid(train::ArmRecipe(subject.arm));
   const int64_t steps =
       std::min(options.exchange_steps, experiment.train.steps);
   if (options.on_step) options.on_step(probe_case.name, steps);

@@ -105,14 +105,6 @@ formats::TensorState StateOfTensor(formats::TensorState shared, size_t number) {
   return shared;
 }
 
-Matrix<float> Turned(MatrixView<const float> values) {
-  Matrix<float> result(values.cols(), values.rows());
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) result(j, i) = values(i, j);
-  }
-  return result;
-}
-
 ScalarPieces PiecesOf(const Quantization* a, const Quantization* b,
                       size_t interval, std::span<const size_t> ends,
                       size_t depth) {
@@ -185,7 +177,7 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
     begin = end;
     Matrix<float> turned;
     if (operand.down) {
-      turned = Turned(part);
+      turned = Transposed(part);
       part = turned.view();
     }
     if (quantization != nullptr) {

@@ -32,9 +32,6 @@ struct ScalarOperand {
 /// one that the operand's tensors share.
 formats::TensorState StateOfTensor(formats::TensorState shared, size_t number);
 
-/// Columns become rows.
-Matrix<float> Turned(MatrixView<const float> values);
-
 /// How the steps of a product are cut.
 struct ScalarPieces {
   struct Piece {

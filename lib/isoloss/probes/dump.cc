@@ -55,6 +55,17 @@ std::vector<int32_t> WordsOf(const model::Tensor& tensor, size_t rows) {
   return words;
 }
 
+/// WordsOf of all processes, as many rows of each.
+std::vector<int32_t> GatherRows(const model::Tensor& tensor,
+                                expert_parallel::Mesh& mesh) {
+  const auto mine = static_cast<int32_t>(tensor.values.rows());
+  const std::vector<int32_t> counts =
+      expert_parallel::Gather(mesh, std::span(&mine, 1));
+  const auto most =
+      static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
+  return expert_parallel::Gather(mesh, WordsOf(tensor, most));
+}
+
 /// The rows of all processes, each `width` words, in the order of their places.
 std::vector<const int32_t*> InOrder(const std::vector<int32_t>& words,
                                     size_t width) {
@@ -130,15 +141,6 @@ runlog::DumpedCells CellsOf(const model::Tensor& tensor, Direction direction,
     begin = end;
   }
   return cells;
-}
-
-template <typename T>
-Matrix<T> Transposed(MatrixView<const T> values) {
-  Matrix<T> out(values.cols(), values.rows());
-  for (size_t i = 0; i < values.rows(); ++i) {
-    for (size_t j = 0; j < values.cols(); ++j) out(j, i) = values(i, j);
-  }
-  return out;
 }
 
 void QuantizeRows(const formats::Quantization& spec,
@@ -226,13 +228,7 @@ void TensorDumper::Add(const model::Tensor& tensor,
   const std::string name = tensor.Name();
   if (!Matches(name)) return;
 
-  const auto mine = static_cast<int32_t>(tensor.values.rows());
-  const std::vector<int32_t> counts =
-      expert_parallel::Gather(mesh, std::span(&mine, 1));
-  const auto most =
-      static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
-  const std::vector<int32_t> words =
-      expert_parallel::Gather(mesh, WordsOf(tensor, most));
+  const std::vector<int32_t> words = GatherRows(tensor, mesh);
   if (mesh.process() != 0) return;
   runlog::DumpedTensor dumped = {
       .name = name,
@@ -258,14 +254,8 @@ void TensorDumper::AddRouting(std::string_view module,
   }
   model::TensorRows rows;
   rows.first_row = first_token;
-  const auto mine = static_cast<int32_t>(values.rows());
-  const std::vector<int32_t> counts =
-      expert_parallel::Gather(mesh, std::span(&mine, 1));
-  const auto most =
-      static_cast<size_t>(*std::max_element(counts.begin(), counts.end()));
-  const std::vector<int32_t> words = expert_parallel::Gather(
-      mesh,
-      WordsOf({.module = module, .values = values.view(), .rows = rows}, most));
+  const std::vector<int32_t> words = GatherRows(
+      {.module = module, .values = values.view(), .rows = rows}, mesh);
   if (mesh.process() != 0) return;
   runlog::DumpedTensor dumped = {.name = name,
                                  .module = std::string(module),

@@ -9,14 +9,6 @@ bool IsAgain(const model::Tensor& tensor, Direction direction) {
          tensor.rowwise != nullptr;
 }
 
-Matrix<float> Transposed(MatrixView<const float> rows, size_t cols) {
-  Matrix<float> result(cols, rows.rows());
-  for (size_t i = 0; i < rows.rows(); ++i) {
-    for (size_t j = 0; j < cols; ++j) result(j, i) = rows(i, j);
-  }
-  return result;
-}
-
 OperandTensor Made(MatrixView<const float> values,
                    const formats::Quantization& quantization,
                    const formats::TensorState& state) {
@@ -57,14 +49,14 @@ OperandTensor QuantizeTensor(MatrixView<const float> rows,
   if (direction == Direction::kRowwise) {
     return Made(rows, quantization, state);
   }
-  const Matrix<float> columns = Transposed(rows, rows.cols());
+  const Matrix<float> columns = Transposed(rows);
   if (!IsAgain(of, direction)) {
     return Made(columns.view(), quantization, state);
   }
   const Matrix<float> before = formats::Dequantize(
       formats::Quantize(rows, *of.rowwise, states.rowwise), *of.rowwise);
   // A transform along rows may have made them longer.
-  const Matrix<float> again = Transposed(before.view(), rows.cols());
+  const Matrix<float> again = Transposed(before.view().Cols(0, rows.cols()));
   OperandTensor result = Made(again.view(), quantization, state);
   result.announced = formats::Transformed(columns.view(), quantization, state);
   return result;

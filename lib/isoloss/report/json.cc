@@ -251,9 +251,4 @@ void WriteJson(std::span<const gate::Judgement> judgements,
   WriteFileAtomically(path, text);
 }
 
-void WriteJson(const gate::Judgement& judgement,
-               const std::filesystem::path& path) {
-  WriteJson(std::span(&judgement, 1), path);
-}
-
 }  // namespace isoloss::report

@@ -27,7 +27,5 @@ std::string RenderJson(std::span<const gate::Judgement> judgements);
 /// Errors   IoError naming the path and the system's reason.
 void WriteJson(std::span<const gate::Judgement> judgements,
                const std::filesystem::path& path);
-void WriteJson(const gate::Judgement& judgement,
-               const std::filesystem::path& path);
 
 }  // namespace isoloss::report

@@ -430,10 +430,6 @@ std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
   return std::move(visitor.violations);
 }
 
-std::string DigestOfEnsemble(const Ensemble& ensemble) {
-  return DigestOfTables(TablesOf(ensemble));
-}
-
 void WriteEnsemble(const Ensemble& ensemble,
                    const std::filesystem::path& path) {
   const Tables tables = TablesOf(ensemble);

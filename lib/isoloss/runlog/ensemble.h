@@ -48,15 +48,12 @@ struct Ensemble {
   Provenance reference_provenance;
   std::vector<std::string> tensors;  ///< that `precision` refers to
   std::vector<EnsembleMember> members;
-  /// Of all of the above but clocks; set by ReadEnsemble.
+  /// Of all of the above but clocks, 16 hexadecimal digits; set by
+  /// ReadEnsemble. What is empty or 0 has no part in it, so that later versions
+  /// may add columns.
   std::string digest;
   ReadCharge charge = {};
 };
-
-/// The digest of `ensemble`, 16 hexadecimal digits. What is empty or 0 has no
-/// part in it, so that later versions may add columns.
-/// Errors   ShapeError as WriteEnsemble.
-std::string DigestOfEnsemble(const Ensemble& ensemble);
 
 /// Errors   as WriteProbeLog; ShapeError too if members do not record the same
 ///          columns, parameters or tensors.

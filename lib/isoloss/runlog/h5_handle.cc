@@ -141,11 +141,6 @@ Handle CreateGroup(const Handle& parent, const char* name) {
           &H5Gclose};
 }
 
-Handle OpenGroup(const Handle& parent, const char* name) {
-  return {Check(H5Gopen2(parent.get(), name, H5P_DEFAULT), "H5Gopen2", name),
-          &H5Gclose};
-}
-
 template <>
 Handle TypeOf<uint8_t>() {
   return Copy(H5T_STD_U8LE);
@@ -255,11 +250,6 @@ Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
   return {Check(H5Dcreate2(parent.get(), name, type.get(), space.get(),
                            H5P_DEFAULT, properties.get(), H5P_DEFAULT),
                 "H5Dcreate2", name),
-          &H5Dclose};
-}
-
-Handle OpenDataset(const Handle& parent, const char* name) {
-  return {Check(H5Dopen2(parent.get(), name, H5P_DEFAULT), "H5Dopen2", name),
           &H5Dclose};
 }
 

@@ -72,7 +72,6 @@ std::vector<std::byte> FileImage(const Handle& file);
 Handle OpenImage(std::span<const std::byte> image);
 
 Handle CreateGroup(const Handle& parent, const char* name);
-Handle OpenGroup(const Handle& parent, const char* name);
 
 /// The types of our files, with one type in memory and on disk: uint8_t, float
 /// and int32_t (datasets only), int64_t, double, bool (as h5py stores it),
@@ -87,7 +86,6 @@ std::string Describe(const Handle& type);
 /// values in a row is compressed.
 Handle CreateDataset(const Handle& parent, const char* name, const Handle& type,
                      std::span<const uint64_t> extent);
-Handle OpenDataset(const Handle& parent, const char* name);
 
 /// A whole dataset. `values` has as many elements.
 template <typename T>

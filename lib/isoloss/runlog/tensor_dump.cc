@@ -334,17 +334,22 @@ std::vector<CellTensor> CellTensorsOf(const DumpedTensor& tensor,
   return tensors;
 }
 
+std::vector<std::string> TensorDump::TensorNames() const {
+  std::vector<std::string> names;
+  for (const DumpedTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
 void WriteTensorDump(const TensorDump& dump, const fs::path& path) {
   WriteSealedFile(path, kTensorDumpFile, [&dump](const h5::Handle& file) {
     h5::WriteAttribute(file, "dump_version", kDumpVersion);
     h5::WriteAttribute(file, "run", dump.run);
     h5::WriteAttribute(file, "step", dump.step);
-    std::vector<std::string> names;
     for (const DumpedTensor& tensor : dump.tensors) {
-      names.push_back(tensor.name);
       GroupWriter writer(file, tensor.name);
       VisitTensor(writer, tensor);
     }
+    const std::vector<std::string> names = dump.TensorNames();
     const h5::Handle list = h5::CreateDataset(
         file, "names", h5::TypeOf<std::string>(), Extent{names.size()});
     h5::WriteDataset<std::string>(list, names);

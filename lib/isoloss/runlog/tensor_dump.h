@@ -87,6 +87,7 @@ struct TensorDump {
   ModelGraph graph = {};                   ///< that knows all of them
   ReadCharge charge = {};                  ///< no part of what is compared
 
+  std::vector<std::string> TensorNames() const;
   bool operator==(const TensorDump& other) const {
     return run == other.run && step == other.step && tensors == other.tensors &&
            graph == other.graph;

@@ -1,7 +1,6 @@
 #include "isoloss/stats/autocovariance.h"
 
 #include <algorithm>
-#include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 
 #include "isoloss/base/error.h"
@@ -86,30 +85,6 @@ HacError NeweyWestError(std::span<const double> values,
   const double n = static_cast<double>(values.size());
   result.standard_error = std::sqrt(std::max(0.0, sum) / (n - 1));
   return result;
-}
-
-LjungBoxTest LjungBox(std::span<const double> values, int64_t lags,
-                      int64_t fitted) {
-  if (!(fitted >= 0 && fitted < lags)) {
-    ThrowError(ErrorKind::kConfig,
-               "LjungBox: {} lags after {} fitted parameters, but the lags "
-               "must be more than the parameters.",
-               lags, fitted);
-  }
-  const std::vector<double> gamma = Autocovariances(values, lags);
-  if (!HasSpread(values)) return {};
-  const double n = static_cast<double>(values.size());
-  double sum = 0;
-  for (size_t k = 1; k < gamma.size(); ++k) {
-    const double rho = gamma[k] / gamma[0];
-    sum += rho * rho / (n - static_cast<double>(k));
-  }
-  const double statistic = n * (n + 2) * sum;
-  // boost::math::statistics::ljung_box gives 1 - CDF, which is 0 below 1e-16,
-  // and 0 / 0 for equal values.
-  return {.statistic = statistic,
-          .p_value = boost::math::gamma_q(
-              static_cast<double>(lags - fitted) / 2, statistic / 2)};
 }
 
 }  // namespace isoloss::stats

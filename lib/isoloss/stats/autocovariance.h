@@ -47,20 +47,4 @@ struct HacError {
 HacError NeweyWestError(std::span<const double> values,
                         std::optional<int64_t> lag = std::nullopt);
 
-struct LjungBoxTest {
-  double statistic = 0;
-  double p_value = 1;
-};
-
-/// Tests the first `lags` autocorrelations for 0:
-///   Q = n (n + 2) sum_k rho_k^2 / (n - k),
-/// chi-squared with lags - fitted degrees of freedom for a white series, where
-/// `fitted` counts the ARMA parameters fitted before (none for raw values).
-/// Special  Values that are all equal give statistic 0, p 1.
-/// Errors   ConfigError unless fitted >= 0, fitted < lags < n and all values
-///          are finite.
-/// Source   Ljung, Box, Biometrika 65 (1978), 297-303.
-LjungBoxTest LjungBox(std::span<const double> values, int64_t lags,
-                      int64_t fitted = 0);
-
 }  // namespace isoloss::stats

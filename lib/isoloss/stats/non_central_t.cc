@@ -6,43 +6,24 @@
 #include "isoloss/base/error.h"
 
 namespace isoloss::stats {
-namespace {
-
-using Distribution = boost::math::non_central_t_distribution<double>;
-
-void CheckParameters(const char* function, double degrees_of_freedom,
-                     double non_centrality) {
-  if (!(degrees_of_freedom >= 1 && std::isfinite(non_centrality))) {
-    ThrowError(ErrorKind::kConfig,
-               "{}: {} degrees of freedom with noncentrality {}, but the "
-               "degrees of freedom must be at least 1 and the noncentrality "
-               "finite.",
-               function, degrees_of_freedom, non_centrality);
-  }
-}
-
-}  // namespace
-
-double NonCentralTCdf(double t, double degrees_of_freedom,
-                      double non_centrality) {
-  CheckParameters("NonCentralTCdf", degrees_of_freedom, non_centrality);
-  if (!std::isfinite(t)) {
-    ThrowError(ErrorKind::kConfig,
-               "NonCentralTCdf: t is {}, but it must be finite.", t);
-  }
-  return boost::math::cdf(Distribution(degrees_of_freedom, non_centrality), t);
-}
 
 double NonCentralTQuantile(double probability, double degrees_of_freedom,
                            double non_centrality) {
-  CheckParameters("NonCentralTQuantile", degrees_of_freedom, non_centrality);
+  if (!(degrees_of_freedom >= 1 && std::isfinite(non_centrality))) {
+    ThrowError(ErrorKind::kConfig,
+               "NonCentralTQuantile: {} degrees of freedom with noncentrality "
+               "{}, but the degrees of freedom must be at least 1 and the "
+               "noncentrality finite.",
+               degrees_of_freedom, non_centrality);
+  }
   if (!(probability > 0 && probability < 1)) {
     ThrowError(ErrorKind::kConfig,
                "NonCentralTQuantile: probability is {}, but it must lie in "
                "(0, 1).",
                probability);
   }
-  return boost::math::quantile(Distribution(degrees_of_freedom, non_centrality),
+  return boost::math::quantile(boost::math::non_central_t_distribution<double>(
+                                   degrees_of_freedom, non_centrality),
                                probability);
 }
 

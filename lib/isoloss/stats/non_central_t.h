@@ -4,13 +4,7 @@
 
 namespace isoloss::stats {
 
-/// Probability that a noncentral t variable is at most `t`. Boost.Math.
-/// Errors   ConfigError unless t and non_centrality are finite and
-///          degrees_of_freedom >= 1.
-double NonCentralTCdf(double t, double degrees_of_freedom,
-                      double non_centrality);
-
-/// The t at which NonCentralTCdf is `probability`.
+/// The t that such a variable is at most with `probability`. Boost.Math.
 /// Errors   ConfigError unless 0 < probability < 1, non_centrality is finite
 ///          and degrees_of_freedom >= 1.
 double NonCentralTQuantile(double probability, double degrees_of_freedom,

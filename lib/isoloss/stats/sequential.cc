@@ -78,10 +78,7 @@ SequentialMonitor::SequentialMonitor(const SequentialOptions& options)
 const SequentialState& SequentialMonitor::Add(double batch_mean) {
   ++state_.batches;
   if (!std::isfinite(batch_mean)) {
-    if (state_.alarm == Alarm::kNone) {
-      state_.alarm = Alarm::kNotFinite;
-      state_.alarm_batch = state_.batches;
-    }
+    if (state_.alarm == Alarm::kNone) state_.alarm = Alarm::kNotFinite;
     mean_ = std::numeric_limits<double>::quiet_NaN();
     return state_;
   }
@@ -96,10 +93,7 @@ const SequentialState& SequentialMonitor::Add(double batch_mean) {
     state_.log_e = LogE();
   }
   UpdateConfidenceSequence();
-  if (state_.alarm == Alarm::kNone) {
-    state_.alarm = Judge();
-    if (state_.alarm != Alarm::kNone) state_.alarm_batch = state_.batches;
-  }
+  if (state_.alarm == Alarm::kNone) state_.alarm = Judge();
   return state_;
 }
 

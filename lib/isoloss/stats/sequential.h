@@ -69,8 +69,6 @@ enum class Alarm {
 struct SequentialState {
   int64_t batches = 0;
   Alarm alarm = Alarm::kNone;
-  /// Number of batches when the alarm was raised.
-  int64_t alarm_batch = 0;
   /// Logarithm of the e-value; empty if sd is unknown.
   std::optional<double> log_e;
   double cusum = 0;

@@ -6,7 +6,7 @@
 
 namespace isoloss::train {
 
-precision::Recipe RecipeOf(const Arm& arm) {
+precision::Recipe ArmRecipe(const Arm& arm) {
   precision::Recipe recipe = arm.BaseRecipe();
   if (arm.include) recipe.include = *arm.include;
   if (arm.exclude) recipe.exclude = *arm.exclude;
@@ -18,7 +18,7 @@ std::vector<precision::ResolvedRecipe> ResolveRecipes(
   const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
   std::vector<precision::ResolvedRecipe> recipes;
   for (const Arm& arm : experiment.arms) {
-    recipes.emplace_back(RecipeOf(arm), sites);
+    recipes.emplace_back(ArmRecipe(arm), sites);
   }
   return recipes;
 }

@@ -10,10 +10,10 @@ namespace isoloss::train {
 
 /// The arm's recipe, with the arm's own patterns in place of the recipe's.
 /// Errors   ConfigError if there is no such recipe.
-precision::Recipe RecipeOf(const Arm& arm);
+precision::Recipe ArmRecipe(const Arm& arm);
 
 /// What each GEMM of each arm gets, in the order of the arms.
-/// Errors   as RecipeOf and precision::ResolvedRecipe, for any arm.
+/// Errors   as ArmRecipe and precision::ResolvedRecipe, for any arm.
 std::vector<precision::ResolvedRecipe> ResolveRecipes(
     const Experiment& experiment);
 

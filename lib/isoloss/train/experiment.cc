@@ -68,8 +68,8 @@ void CheckExchange(const Reader& fields, const ExchangeConfig& exchange) {
 }
 
 /// A recipe of [recipes.<name>]: written out, or that of a file.
-precision::Recipe ReadRecipe(const std::string& name, Reader& fields,
-                             const std::filesystem::path& experiment) {
+precision::Recipe ReadOwnRecipe(const std::string& name, Reader& fields,
+                                const std::filesystem::path& experiment) {
   if (!fields.Has("file")) return precision::ReadRecipe(fields, name);
   std::string file;
   fields.Text("file", file);
@@ -96,7 +96,7 @@ std::vector<precision::Recipe> ReadRecipes(
                    "is not a name for logs: a recipe's must have 1 to 100 "
                    "letters, digits, `_` or `-`. Rename the recipe.");
     }
-    result.push_back(ReadRecipe(name, fields, experiment));
+    result.push_back(ReadOwnRecipe(name, fields, experiment));
   }
   return result;
 }
@@ -185,7 +185,7 @@ void CheckModel(const Reader& fields, const model::ModelConfig& config) {
 void CheckRecipes(Reader& arms, const Experiment& experiment) {
   const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
   const auto resolve = [&](const Arm& arm) {
-    precision::ResolvedRecipe(RecipeOf(arm), sites);
+    precision::ResolvedRecipe(ArmRecipe(arm), sites);
   };
   for (const Arm& arm : experiment.arms) {
     try {

@@ -79,7 +79,7 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
       mesh_(mesh),
       batches_(corpus, experiment.data.sequence_length,
                experiment.log.eval_sequences),
-      learner_(config_, train_, RecipeOf(arm), seed, team, hooks, mesh),
+      learner_(config_, train_, ArmRecipe(arm), seed, team, hooks, mesh),
       probe_(std::move(probe), mesh, team) {
   if (corpus.vocab_size() > config_.vocab_size) {
     ThrowError(ErrorKind::kConfig,

@@ -110,7 +110,7 @@ std::string DescribeRouting(const Experiment& experiment,
 runlog::ModelGraph DescribeModel(const Experiment& experiment, const Arm& arm) {
   const model::Graph graph = model::GraphOf(experiment.model);
   return probes::ColumnsOf(
-      graph, precision::ResolvedRecipe(RecipeOf(arm), graph.Sites()));
+      graph, precision::ResolvedRecipe(ArmRecipe(arm), graph.Sites()));
 }
 
 namespace {
@@ -146,7 +146,7 @@ runlog::Provenance DescribePlannedRun(const Experiment& experiment,
                                       const corpus::Corpus& corpus) {
   return DescribeWithoutModel(
       experiment, arm, seed, corpus,
-      precision::ResolvedRecipe(RecipeOf(arm),
+      precision::ResolvedRecipe(ArmRecipe(arm),
                                 model::GemmSites(experiment.model)));
 }
 

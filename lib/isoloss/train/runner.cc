@@ -324,25 +324,35 @@ std::string Run::Name() const {
   return fmt::format("{}-seed{}", arm->name, seed);
 }
 
+std::vector<std::string> ArmNames(const Experiment& experiment) {
+  std::vector<std::string> names;
+  for (const Arm& arm : experiment.arms) names.push_back(arm.name);
+  return names;
+}
+
+const Arm& ArmNamed(const Experiment& experiment, const std::string& name) {
+  for (const Arm& arm : experiment.arms) {
+    if (arm.name == name) return arm;
+  }
+  const std::vector<std::string> names = ArmNames(experiment);
+  ThrowError(ErrorKind::kConfig,
+             "{}: there is no arm `{}`. Arms of this experiment: {}.{}",
+             experiment.path.string(), name, fmt::join(names, ", "),
+             DidYouMean(name, names));
+}
+
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm) {
   // Refuse what an hour's training would meet.
   CheckReplays(experiment);
   CheckLaunch(experiment);
+  if (!only_arm.empty()) ArmNamed(experiment, only_arm);
   std::vector<Run> runs;
   for (const uint64_t seed : experiment.train.seeds) {
     for (const Arm& arm : experiment.arms) {
       if (only_arm.empty() || arm.name == only_arm)
         runs.push_back({&arm, seed});
     }
-  }
-  if (runs.empty()) {
-    std::vector<std::string> names;
-    for (const Arm& arm : experiment.arms) names.push_back(arm.name);
-    ThrowError(ErrorKind::kConfig,
-               "{}: there is no arm `{}`. Arms of this experiment: {}.{}",
-               experiment.path.string(), only_arm, fmt::join(names, ", "),
-               DidYouMean(only_arm, names));
   }
   return runs;
 }
@@ -365,13 +375,11 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
   return kept;
 }
 
-std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
-                                  const std::vector<Run>& runs,
-                                  const corpus::Corpus& corpus,
-                                  const fs::path& folder, Leftovers leftovers,
-                                  const RunnerHooks& hooks) {
+LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,
+                     const corpus::Corpus& corpus, const fs::path& folder,
+                     Leftovers leftovers, const RunnerHooks& hooks) {
   // All of it before the first run changes a file.
-  const std::vector<bool> kept =
+  std::vector<bool> kept =
       CheckRuns(experiment, runs, corpus, folder, leftovers, hooks);
   const size_t missing = MissingOf(kept);
   if (hooks.on_accepted) {
@@ -384,8 +392,8 @@ std::vector<fs::path> ExecuteRuns(const Experiment& experiment,
     made.emplace(folder, "Choose another one with --out.");
     RemoveReasons(folder);
   }
-  return Runner(experiment, runs, corpus, folder, leftovers, kept, hooks)
-      .Execute();
+  Runner runner(experiment, runs, corpus, folder, leftovers, kept, hooks);
+  return {runner.Execute(), std::move(kept)};
 }
 
 std::vector<uint64_t> SeedsIn(const fs::path& folder,
@@ -426,7 +434,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
   Planner planner(experiment, corpus);
   for (const uint64_t seed : SeedsIn(folder, experiment)) {
     if (planned.contains(seed)) continue;
-    std::vector<fs::path> logs;
+    std::vector<OtherLogs::File> files;
     std::string reason;
     for (const Arm* arm : arms) {
       const Run run = {arm, seed};
@@ -435,11 +443,11 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
         reason = fmt::format("{} is not finished", run.Name());
         continue;
       }
-      logs.push_back(paths.Log());
       try {
-        const runlog::RunLog log = runlog::ReadRunLog(paths.Log());
-        runlog::Provenance now = planner.Of(run);
-        const std::string difference = RunDifference(log.provenance, now);
+        files.push_back({paths.Log(), runlog::ReadRunLog(paths.Log())});
+        const runlog::RunLog& log = files.back().log;
+        const std::string difference =
+            RunDifference(log.provenance, planner.Of(run));
         if (!difference.empty() || !PerturbationOf(log).empty()) {
           reason = fmt::format(
               "{} is of another run:{}", run.Name(),
@@ -451,7 +459,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
       }
     }
     if (reason.empty()) {
-      others.logs.insert(others.logs.end(), logs.begin(), logs.end());
+      std::ranges::move(files, std::back_inserter(others.files));
     } else {
       others.left_out.push_back(
           fmt::format("seed {} is not judged: {}", seed, reason));

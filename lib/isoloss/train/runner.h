@@ -25,9 +25,17 @@ struct Run {
   std::string Name() const;
 };
 
+/// In the order of the file.
+std::vector<std::string> ArmNames(const Experiment& experiment);
+
+/// Errors   ConfigError that lists the arms if there is none of that name.
+const Arm& ArmNamed(const Experiment& experiment, const std::string& name);
+
 /// The runs of `experiment`, seed by seed, so that a pair is complete early.
 /// A non-empty `only_arm` leaves out the others.
-/// Errors   ConfigError that lists the arms if there is no such arm.
+/// Errors   as ArmNamed and CheckReplays; ConfigError if the processes that
+/// were
+///          started can't share the work.
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm = {});
 
@@ -73,7 +81,11 @@ std::vector<uint64_t> SeedsIn(const std::filesystem::path& folder,
 
 /// Finished logs besides those of a plan.
 struct OtherLogs {
-  std::vector<std::filesystem::path> logs;
+  struct File {
+    std::filesystem::path path;
+    runlog::RunLog log;
+  };
+  std::vector<File> files;
   /// A sentence for each that is left out.
   std::vector<std::string> left_out;
 };
@@ -85,18 +97,26 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
                          const corpus::Corpus& corpus,
                          const std::filesystem::path& folder);
 
+/// What ExecuteRuns leaves, in the order of the runs.
+struct LeftLogs {
+  /// NAME.partial.h5 of a run that was stopped, an empty path for one that was
+  /// not started.
+  std::vector<std::filesystem::path> logs;
+  std::vector<bool> kept;  ///< those that had finished before
+};
+
 /// Executes the runs. Each one's files are in `folder` under its name
 /// (runlog::RunPaths): a journal, NAME.partial.h5 and checkpoints while it
 /// lasts, NAME.h5 when it has ended. Checkpoints stay if log.checkpoint_every
-/// asks for them. Returns the paths of the logs, in order: NAME.partial.h5 of a
-/// run that was stopped, an empty path for one that was not started.
+/// asks for them.
 /// Errors   IoError before any run starts if the folder can't take the files;
 ///          ConfigError before any run starts if a run in the folder is refused
 ///          or was another run, or is of another build than those to come;
 ///          the first error of a run stops the others.
-std::vector<std::filesystem::path> ExecuteRuns(
-    const Experiment& experiment, const std::vector<Run>& runs,
-    const corpus::Corpus& corpus, const std::filesystem::path& folder,
-    Leftovers leftovers = Leftovers::kRefuse, const RunnerHooks& hooks = {});
+LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,
+                     const corpus::Corpus& corpus,
+                     const std::filesystem::path& folder,
+                     Leftovers leftovers = Leftovers::kRefuse,
+                     const RunnerHooks& hooks = {});
 
 }  // namespace isoloss::train
