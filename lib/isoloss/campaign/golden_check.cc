@@ -179,8 +179,9 @@ std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
-/// The runs end by their numbers, so that no level of the gate takes them. The
-/// golden must end at the same step, and the oracle explain every element.
+/// The runs end by their numbers, so that no level of the gate takes them. They
+/// must end at the golden's step, name the same first element, and be explained
+/// by the oracle.
 void JudgeAborted(Case& one) {
   CheckedGoldens& found = one.found;
   EvidenceFiles evidence;
@@ -193,6 +194,9 @@ void JudgeAborted(Case& one) {
         run.steps.step.size() != golden.steps.step.size()) {
       fault = fmt::format("{} steps, but the golden ends by its numbers in {}",
                           run.steps.step.size(), golden.steps.step.size());
+    } else if (run.events.back().text != golden.events.back().text) {
+      fault = fmt::format("ends with `{}`, but the golden with `{}`",
+                          run.events.back().text, golden.events.back().text);
     }
     for (const gate::Probe& probe : evidence.probes) {
       if (probe.log.provenance.arm != run.provenance.arm) continue;
