@@ -117,6 +117,9 @@ TEST(NonFinite, UnderAScaleOfTheTensorAnInfinityMakesThatOne) {
                 ElementsAre(-2688, 896, 3, 1.5f));
     EXPECT_NEAR(block_nan.tensor_scale, 3.0f / 2688, 0x1p-30);
     EXPECT_EQ(block_nan.scale_bytes(0, 1), 0x7E);
+    // Beside a NaN the finite values of a cell count for the tensor's maximum.
+    EXPECT_NEAR(QuantizeRow({kNan, 896, 3, 1.5f}, quantization).tensor_scale,
+                896.0f / 2688, 0x1p-25);
   }
 }
 
