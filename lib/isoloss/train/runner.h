@@ -34,8 +34,7 @@ const Arm& ArmNamed(const Experiment& experiment, const std::string& name);
 /// The runs of `experiment`, seed by seed, so that a pair is complete early.
 /// A non-empty `only_arm` leaves out the others.
 /// Errors   as ArmNamed and CheckReplays; ConfigError if the processes that
-/// were
-///          started can't share the work.
+///          were started can't share the work.
 std::vector<Run> PlanRuns(const Experiment& experiment,
                           const std::string& only_arm = {});
 

@@ -64,8 +64,9 @@ void FrameExchange::Refuse(int peer, const std::string& problem) const {
 template <typename Done>
 bool FrameExchange::PollUntil(Seconds longest, const Done& done) {
   constexpr int kPatience = 100;  // polls before others may have the processor
-  // Yielding alone leaves a process its whole share of a busy machine, which the
-  // one that it waits for needs. So it naps once the wait is long beside a nap.
+  // Yielding alone leaves a process its whole share of a busy machine, which
+  // the one that it waits for needs. So it naps once a nap is short beside the
+  // wait.
   constexpr std::chrono::milliseconds kAwake{1};
   constexpr std::chrono::microseconds kNap{50};
   const auto begin = Clock::now();
