@@ -21,6 +21,12 @@ size_t RoundUp(size_t value, size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// Steps after which a scale may change that multiplies sums; 0: none does.
+size_t ScaledSteps(const Quantization* quantization) {
+  const bool scales = quantization != nullptr && quantization->scales_sums();
+  return scales ? quantization->cell.cols : 0;
+}
+
 size_t TransformLength(const Quantization* quantization) {
   const bool transforms =
       quantization != nullptr && quantization->transform != nullptr;
@@ -232,36 +238,37 @@ formats::TensorState OperandState::Of(size_t tensor) const {
   return state;
 }
 
-size_t ScaledSteps(const Quantization* quantization) {
-  const bool scales = quantization != nullptr && quantization->scales_sums();
-  return scales ? quantization->cell.cols : 0;
-}
-
 size_t Pieces::count() const {
   size_t pieces = 0;
   ForEach([&](size_t, size_t, size_t) { ++pieces; });
   return pieces;
 }
 
+PieceSteps PieceStepsOf(const Quantization* a, const Quantization* b,
+                        const Accumulation& accumulation) {
+  const size_t all[] = {ScaledSteps(a), ScaledSteps(b), accumulation.interval};
+  size_t least = 0;
+  for (const size_t steps : all) {
+    if (steps != 0) least = least == 0 ? steps : std::min(least, steps);
+  }
+  const bool multiples = std::ranges::all_of(
+      all, [least](size_t steps) { return steps == 0 || steps % least == 0; });
+  return {all[0], all[1], all[2], least, multiples};
+}
+
 Pieces PiecesOf(const Quantization* a, const Quantization* b,
                 const Accumulation& accumulation,
                 std::span<const size_t> segment_ends) {
-  const size_t lengths[] = {ScaledSteps(a), ScaledSteps(b),
-                            accumulation.interval};
-  Pieces pieces;
-  for (const size_t length : lengths) {
-    if (length == 0) continue;
-    pieces.length =
-        pieces.length == 0 ? length : std::min(pieces.length, length);
-  }
-  for (const size_t length : lengths) {
-    if (length == 0 || length % pieces.length == 0) continue;
+  const PieceSteps steps = PieceStepsOf(a, b, accumulation);
+  if (!steps.multiples) {
     ThrowError(ErrorKind::kShape,
                "Gemm: scales of a change every {} steps, those of b every {}, "
                "and sums are promoted every {}, but each must be a multiple of "
                "the least. Give cells and an interval that fit.",
-               lengths[0], lengths[1], lengths[2]);
+               steps.scales_of_a, steps.scales_of_b, steps.promotion);
   }
+  Pieces pieces;
+  pieces.length = steps.least;
   const size_t run = TransformLength(a);
   if (run != TransformLength(b)) {
     ThrowError(

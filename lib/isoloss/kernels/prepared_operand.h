@@ -47,9 +47,19 @@ struct Pieces {
   size_t count() const;
 };
 
-/// Steps after which a scale may change that multiplies sums; 0: none does.
-/// Null: not quantised.
-size_t ScaledSteps(const formats::Quantization* quantization);
+/// After how many steps the sums of a product may be cut. 0: they are not.
+struct PieceSteps {
+  size_t scales_of_a;  ///< a scale may change that multiplies sums
+  size_t scales_of_b;
+  size_t promotion;
+  size_t least;    ///< of those that are not 0; 0 if all are
+  bool multiples;  ///< all are multiples of the least
+};
+
+/// Null: an operand that is not quantised.
+PieceSteps PieceStepsOf(const formats::Quantization* a,
+                        const formats::Quantization* b,
+                        const Accumulation& accumulation);
 
 /// The pieces of a product: as long as the shortest of the operands' cells that
 /// scale sums and the interval of the accumulation, whose multiples the others

@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-
 #include "isoloss/formats/quantization.h"
 #include "isoloss/kernels/prepared_operand.h"
 #include "isoloss/precision/recipe.h"
@@ -13,22 +10,14 @@ namespace {
 using formats::Quantization;
 
 std::string WrongPieces(const GemmPrecision& precision) {
-  const std::array<size_t, 3> lengths = {
-      kernels::ScaledSteps(precision.left_operand()),
-      kernels::ScaledSteps(precision.right_operand()),
-      precision.accumulation.interval};
-  size_t least = 0;
-  for (const size_t length : lengths) {
-    if (length != 0) least = least == 0 ? length : std::min(least, length);
-  }
-  if (std::ranges::all_of(
-          lengths, [least](size_t x) { return x == 0 || x % least == 0; })) {
-    return "";
-  }
+  const kernels::PieceSteps steps =
+      kernels::PieceStepsOf(precision.left_operand(), precision.right_operand(),
+                            precision.accumulation);
+  if (steps.multiples) return "";
   return fmt::format(
       "has scales of the operands every {} and {} steps and promotion every "
       "{}, but each must be a multiple of the least of them",
-      lengths[0], lengths[1], lengths[2]);
+      steps.scales_of_a, steps.scales_of_b, steps.promotion);
 }
 
 bool IsFp8(const Quantization* quantization) {
