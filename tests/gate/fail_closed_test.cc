@@ -349,6 +349,17 @@ const BadInput kWrongRecipe[] = {
      }),
      Outcome::kFail, "declared_change",
      "arms bf16 and mxfp8 are identical: with seed 3"},
+    {"PerturbedWithTheSameWeights", SpoilArm([](auto& log) {
+       log.provenance.perturbation = "one_ulp, draw 1";
+     }),
+     Outcome::kInvalid, "configuration",
+     "perturbed by one_ulp, draw 1 and by nothing, so both must be recorded "
+     "and differ"},
+    {"PerturbedInOneSeedOnly", Spoil([](auto& log) {
+       log.provenance.perturbation = "one_ulp, draw 1";
+       log.provenance.initial_weights_digest = "other";
+     }),
+     Outcome::kInvalid, "declared_change", "an arm has one perturbation"},
     {"SameRecipe", SpoilArm([](auto& log) {
        log.provenance.recipe = "bf16";
        log.provenance.resolved_recipe = "layers.0.wq  fprop bf16";

@@ -44,6 +44,7 @@ std::vector<std::string> Neighbours(const ExperimentKey& key) {
     return {"data={source = 'synthetic'}"};
   }
   if (key.name == "replay") return {"routing.mode=replay"};
+  if (key.name == "perturb_draw") return {"arms.mxfp8.perturb=one_ulp"};
   return {};
 }
 

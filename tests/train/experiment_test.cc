@@ -96,6 +96,8 @@ TEST(Experiment, ResolvedTomlParsesBackToTheSameForEverySource) {
       "arms.mxfp8.exchange=node",
       "arms.mxfp8.combine_order=last_slot",
       "arms.mxfp8.expert_padding=128",
+      "arms.mxfp8.perturb=one_ulp",
+      "arms.mxfp8.perturb_draw=7",
       "routing.mode=replay",
       "routing.replay=\"logs/{seed}.h5\"",
       "log.routing=true",
@@ -122,6 +124,9 @@ TEST(Experiment, ResolvedTomlParsesBackToTheSameForEverySource) {
     EXPECT_EQ(again.gate.policy, "a\"\\\x01 b.toml");
     EXPECT_EQ(again.train.seeds.front(), 9223372036854775807u);
     EXPECT_THAT(again.arms[1].include.value(), ElementsAre("moe", "w*"));
+    EXPECT_EQ(again.arms[1].perturb, Perturb::kOneUlp);
+    EXPECT_EQ(again.arms[1].perturb_draw, 7);
+    EXPECT_EQ(again.arms[0].perturb, std::nullopt);
     EXPECT_EQ(again.parallel.shuffle_seed, 9223372036854775807u);
     EXPECT_EQ(again.routing.replay, "logs/{seed}.h5");
     EXPECT_TRUE(again.log.routing);
@@ -293,7 +298,7 @@ TEST(ExperimentError, NamesLineAndNearestKeyOfAnUnknownKey) {
   EXPECT_EQ(
       ErrorOfAppended("[arms.b]\nrecipe = \"bf16\"\nincludes = []\n"),
       "experiment.toml:16:1: unknown key `arms.b.includes`. Known keys of "
-      "arms.b: sites, recipe, include, exclude, exchange, payload, "
+      "arms.b: sites, recipe, include, exclude, perturb, exchange, payload, "
       "gradient_payload, weight_site, combine_order, expert_padding. Did "
       "you mean `include`?");
   // Keys of another source are unknown too.
@@ -355,6 +360,30 @@ TEST(ExperimentError, NamesLineValueAndRuleOfABadValue) {
   EXPECT_EQ(ErrorOf("name = \"a\"\ntrain = 3\n"),
             "experiment.toml:2:9: `train` is 3, but must be a table. Write "
             "[train].");
+}
+
+TEST(ExperimentError, ListsWhatAnArmCanBePerturbedBy) {
+  EXPECT_EQ(ErrorOf(kText, {"arms.again.perturb=two_ulps"}),
+            "--set arms.again.perturb=two_ulps: `arms.again.perturb` is "
+            "\"two_ulps\", but must be one of one_ulp.");
+  EXPECT_THAT(ErrorOf(kText, {"arms.again.perturb_draw=2"}),
+              HasSubstr("`arms.again.perturb_draw` is given, but nothing is "
+                        "perturbed. Set perturb = \"one_ulp\""));
+}
+
+TEST(ExperimentError, SaysWhichArmsCanBeTheControl) {
+  EXPECT_EQ(
+      ErrorOf(kText, {"gate.control=mxfp9"}),
+      "--set gate.control=mxfp9: `gate.control` is \"mxfp9\", but must be "
+      "one of the arms mxfp8, again. Did you mean `mxfp8`?");
+  EXPECT_THAT(ErrorOf(kText, {"gate.control=zero"}),
+              HasSubstr("is \"zero\", the baseline, but a control is judged"));
+  EXPECT_THAT(ErrorOf("name = \"t\"\ndata = {source = \"synthetic\"}\n"
+                      "arms = {a = {recipe = \"bf16\"}, "
+                      "b = {recipe = \"fp32\"}}\n[gate]\ncontrol = \"b\"\n"),
+              HasSubstr("`gate.control` is \"b\", the only arm besides the "
+                        "baseline"));
+  EXPECT_EQ(With({"gate.control=again"}).gate.control, "again");
 }
 
 TEST(ExperimentError, NamesWhatIsMissing) {

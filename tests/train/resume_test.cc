@@ -237,6 +237,32 @@ TEST(Resume, GoesOnToTheBitsOfQuantisedAttentionAndGains) {
             log.provenance.quantized_gemms_per_step);
 }
 
+TEST(Resume, GoesOnToTheBitsOfPerturbedWeightsInOtherWays) {
+  Execution run = {.manner = Ranks(4),
+                   .overrides = {"arms.mxfp8.perturb=one_ulp"}};
+  const TemporaryFolder whole_folder;
+  run.folder = whole_folder.path();
+  const runlog::RunLog whole = Execute(run);
+  const TemporaryFolder folder;
+  run.folder = folder.path();
+  run.stop_after = 4;
+  Execute(run);
+  run.manner = Processes(2);
+  run.manner.workers = 2;
+  run.resume = true;
+  run.stop_after = kSteps;
+
+  const runlog::RunLog log = Execute(run);
+
+  ExpectSame(log, whole, folder.path());
+  EXPECT_EQ(log.provenance.perturbation, "one_ulp, draw 1");
+  EXPECT_NE(log.provenance.initial_weights_digest,
+            Whole().provenance.initial_weights_digest);
+  // In so small a model rounding may hide it from the losses of 8 steps.
+  EXPECT_NE(log.provenance.final_weights_digest,
+            Whole().provenance.final_weights_digest);
+}
+
 TEST(Resume, StartsAtTheFirstStepWithoutACheckpoint) {
   const TemporaryFolder folder;
   StopAfter(5, folder.path());
@@ -377,6 +403,8 @@ TEST(ResumeAsAnotherRun, IsRefusedWithTheDifference) {
   ExpectRefused({.overrides = {"arms.mxfp8.exchange=rank"}},
                 {"exchange: exchange = \"flat\"", "exchange = \"rank\""});
   ExpectRefused({.seed = 2}, {"seed: 1 before, 2 now"});
+  ExpectRefused({.overrides = {"arms.mxfp8.perturb=one_ulp"}},
+                {"perturbation: none before, one_ulp, draw 1 now"});
   ExpectRefused({.overrides = {"routing.mode=forced_balance"}},
                 {"routing: learned before, forced_balance now"});
 }

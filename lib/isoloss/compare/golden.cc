@@ -35,6 +35,7 @@ class AttributeCollector {
   template <typename T>
   void Attribute(const runlog::Field& field, const T& value) {
     if (!field.reproducible || field.since > version_) return;
+    if (field.optional && value == T{}) return;
     Digest digest;
     Add(value, digest);
     parts_.push_back({field.name, DigestToHex(digest.Value())});

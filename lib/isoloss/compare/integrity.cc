@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "isoloss/compare/integrity_rules.h"
+#include "isoloss/compare/treatment.h"
 #include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/schema.h"
 #include "isoloss/runlog/shared_columns.h"
@@ -127,6 +128,26 @@ void ReportDisagreement(const Run& first, const Run& other,
          Label(other), rule.name, b, Label(first), a, rule.remedy);
 }
 
+/// Runs of other perturbations begin with other weights, or one was not made.
+void ReportUnperturbed(const SeedPair& pair, Findings& findings) {
+  const auto& a = pair.baseline->log.provenance;
+  const auto& b = pair.candidate->log.provenance;
+  if (!a.initial_weights_digest.empty() && !b.initial_weights_digest.empty() &&
+      a.initial_weights_digest != b.initial_weights_digest) {
+    return;
+  }
+  const auto shown = [](const std::string& text) {
+    return text.empty() ? "nothing" : text;
+  };
+  Report(findings, Severity::kIncomparable,
+         "{}: initial_weights_digest is '{}', {} has '{}', but they are "
+         "perturbed by {} and by {}, so both must be recorded and differ. Run "
+         "both arms again.",
+         Label(*pair.candidate), b.initial_weights_digest,
+         Label(*pair.baseline), a.initial_weights_digest, shown(b.perturbation),
+         shown(a.perturbation));
+}
+
 Findings CheckConfiguration(const Pairing& pairing, Question question) {
   constexpr Agreement kInitialWeights = {
       "initial_weights_digest", &runlog::Provenance::initial_weights_digest,
@@ -140,8 +161,12 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
     }
   }
   for (const SeedPair& pair : pairing.pairs) {
-    ReportDisagreement(*pair.baseline, *pair.candidate, kInitialWeights,
-                       findings);
+    if (SamePerturbation(*pair.baseline, *pair.candidate)) {
+      ReportDisagreement(*pair.baseline, *pair.candidate, kInitialWeights,
+                         findings);
+    } else {
+      ReportUnperturbed(pair, findings);
+    }
   }
   return findings;
 }

@@ -1,5 +1,6 @@
 // Rules of level L0 about what was computed: see integrity.cc.
 #include "isoloss/compare/integrity_rules.h"
+#include "isoloss/compare/treatment.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
@@ -50,36 +51,7 @@ namespace {
 
 // ---- declared_change -------------------------------------------------------
 
-/// Whether the GEMMs of both get the same: by /recipe, by which the judge knows
-/// what ran; by the text in logs of layouts before it.
-bool SameFormats(const runlog::Provenance& a, const runlog::Provenance& b) {
-  if (!a.graph.empty() && !b.graph.empty()) {
-    return a.graph.recipe == b.graph.recipe;
-  }
-  return a.resolved_recipe == b.resolved_recipe;
-}
-
-bool SameRecipe(const Run& a, const Run& b) {
-  return a.log.provenance.recipe == b.log.provenance.recipe &&
-         SameFormats(a.log.provenance, b.log.provenance);
-}
-
-/// Whether two recipes, whatever their names, come to the same. Formats do not
-/// tell bf16 from fp32, which quantise nothing; what the program computes does.
-bool SameArithmetic(const Run& a, const Run& b) {
-  return !a.log.provenance.resolved_recipe.empty() &&
-         SameFormats(a.log.provenance, b.log.provenance) &&
-         a.log.provenance.numerics_digest == b.log.provenance.numerics_digest;
-}
-
-/// Logs of schema version 1 do not name their exchange, which had no options.
-bool SameExchange(const Run& a, const Run& b) {
-  const std::string& one = a.log.provenance.exchange;
-  const std::string& other = b.log.provenance.exchange;
-  return one.empty() || other.empty() || one == other;
-}
-
-/// All runs of one arm must have one recipe and one exchange.
+/// All runs of one arm must have one recipe, exchange and perturbation.
 void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   for (const Run* run : runs) {
     if (!SameExchange(*runs[0], *run)) {
@@ -88,6 +60,13 @@ void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
              "exchange. Run the arm again.",
              Label(*run), run->log.provenance.exchange, Label(*runs[0]),
              runs[0]->log.provenance.exchange);
+    }
+    if (!SamePerturbation(*runs[0], *run)) {
+      Report(findings, Severity::kIncomparable,
+             "{}: its initial weights were perturbed by '{}', but in {} by "
+             "'{}', and an arm has one perturbation. Run the arm again.",
+             Label(*run), run->log.provenance.perturbation, Label(*runs[0]),
+             runs[0]->log.provenance.perturbation);
     }
     if (SameRecipe(*runs[0], *run)) continue;
     Report(findings, Severity::kIncomparable,
@@ -123,15 +102,25 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
              baseline.log.provenance.exchange,
              candidate.log.provenance.exchange);
     }
+    if (!SamePerturbation(baseline, candidate)) {
+      Report(findings, Severity::kIncomparable,
+             "initial weights of arms {} and {} are perturbed by '{}' and by "
+             "'{}', but a regression is judged between runs that begin alike. "
+             "Ask for precision instead.",
+             pairing.baseline_arm, pairing.candidate_arm,
+             baseline.log.provenance.perturbation,
+             candidate.log.provenance.perturbation);
+    }
     return findings;
   }
-  if (SameExchange(baseline, candidate) &&
-      (SameRecipe(baseline, candidate) ||
-       SameArithmetic(baseline, candidate))) {
+  if (SameTreatment(baseline, candidate) &&
+      SamePerturbation(baseline, candidate)) {
     Report(findings, Severity::kBad,
            "arms {} and {} are identical: recipes {} and {} give every GEMM "
            "the same formats and rows travel in the same way, but a precision "
-           "question needs a difference. Name another recipe or exchange.",
+           "question needs a difference. Name another recipe or exchange, or "
+           "give one of them `perturb` to see how far chance drives them "
+           "apart.",
            pairing.baseline_arm, pairing.candidate_arm,
            baseline.log.provenance.recipe, candidate.log.provenance.recipe);
   }

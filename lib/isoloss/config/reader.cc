@@ -182,6 +182,13 @@ void Reader::Text(std::string_view key, std::string& value) {
   }
 }
 
+void Reader::OptionalText(std::string_view key,
+                          std::optional<std::string>& value) {
+  std::string text;
+  Text(key, text);
+  if (Has(key)) value = text;
+}
+
 void Reader::OneOf(std::string_view key, std::string& value,
                    std::span<const std::string> words) {
   const Node* node = Find(key);

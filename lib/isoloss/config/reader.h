@@ -64,6 +64,7 @@ class Reader {
   }
   void Flag(std::string_view key, bool& value);
   void Text(std::string_view key, std::string& value);
+  void OptionalText(std::string_view key, std::optional<std::string>& value);
   /// A list of strings, none empty, into a vector or an optional one.
   template <typename T>
   void Texts(std::string_view key, T& values) {

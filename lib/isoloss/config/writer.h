@@ -40,6 +40,10 @@ class Writer {
             std::string_view = "");
   void Flag(std::string_view key, bool value);
   void Text(std::string_view key, std::string_view value);
+  void OptionalText(std::string_view key,
+                    const std::optional<std::string>& value) {
+    if (value) Text(key, *value);
+  }
   void Texts(std::string_view key,
              const std::optional<std::vector<std::string>>& values);
   void Numbers(std::string_view key, const std::vector<uint64_t>& values);

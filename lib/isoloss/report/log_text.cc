@@ -15,8 +15,9 @@ std::string ProvenanceText(const std::string& file, const runlog::RunLog& log) {
   text += fmt::format("{}\n", file);
   text += fmt::format("  experiment  {} (config {})\n", p.experiment_name,
                       p.config_digest);
-  text += fmt::format("  arm         {}, recipe {}, seed {}\n", p.arm, p.recipe,
-                      p.seed);
+  text +=
+      fmt::format("  arm         {}, recipe {}, seed {}{}{}\n", p.arm, p.recipe,
+                  p.seed, p.perturbation.empty() ? "" : ", ", p.perturbation);
   text += fmt::format("  made by     {} ({}, {}, kernels: {})\n",
                       p.tool_version, p.commit, p.compiler, p.cpu_target);
   text += fmt::format("  corpus      {} (digest {})\n", p.corpus_description,

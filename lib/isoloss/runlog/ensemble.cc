@@ -180,9 +180,9 @@ class ReferenceAttributes {
   template <typename T>
   void Attribute(const Field& field, T& value) {
     const std::string name = std::string("reference_") + field.name;
-    visitor_.Attribute(Field{name.c_str(), field.unit, field.description,
-                             field.domain, field.since},
-                       value);
+    Field reference = field;
+    reference.name = name.c_str();
+    visitor_.Attribute(reference, value);
   }
 
  private:

@@ -34,12 +34,19 @@ struct Field {
   /// equal values.
   bool reproducible = true;
   When when = When::kAlways;
+  /// Of an attribute: one that is empty is not written.
+  bool optional = false;
   // How it is compared: by default to the bit, behind all that has a turn.
   Turn turn = Turn::kMeasured;
   Scale scale = Scale::kOwn;
   Scope scope = Scope::kTraining;
   const char* shown = nullptr;  ///< its name in reports, if not `name`
 
+  Field Optional() const {
+    Field field = *this;
+    field.optional = true;
+    return field;
+  }
   Field Only(When condition) const {
     Field field = *this;
     field.when = condition;

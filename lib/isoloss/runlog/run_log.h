@@ -217,6 +217,8 @@ struct Provenance {
   int64_t ranks = 1;       ///< virtual ranks
   int64_t expert_data_parallel = 1;  ///< copies of each expert
   int64_t ranks_per_node = 1;
+  /// What the initial weights were perturbed by on purpose; "": nothing.
+  std::string perturbation;
   /// Resolved options of the exchange, one line; "" before version 2.
   std::string exchange;
   std::string routing;  ///< who chose the experts; "" before version 2

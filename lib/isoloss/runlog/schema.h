@@ -133,6 +133,13 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
          p.ranks_per_node, 2);
   text("exchange", "The arm's exchange options, one line", p.exchange, 2);
   text("routing", "Who chose the experts", p.routing, 2);
+  visitor.Attribute(
+      Field{"perturbation", "",
+            "What the initial weights were perturbed by on purpose; absent if "
+            "by nothing",
+            Domain::Text()}
+          .Optional(),
+      p.perturbation);
   text("numerics_digest",
        "Digest of a small fixed training with the arm's recipe and "
        "exchange: equal numerics, equal digest",

@@ -45,6 +45,7 @@ class SchemaReader {
   template <typename T>
   void Attribute(const Field& field, T& value) {
     if (field.since > version_) return;
+    if (field.optional && file_.Attribute(field.name) == nullptr) return;
     if constexpr (std::is_same_v<T, std::string>) {
       value = ShownText(field, h5::RawText(FindAttribute<T>(file_, field.name,
                                                             "attribute ")));

@@ -39,6 +39,7 @@ class SchemaWriter {
 
   template <typename T>
   void Attribute(const Field& field, const T& value) {
+    if (field.optional && value == T{}) return;
     h5::WriteAttribute(file_, field.name, value);
   }
 

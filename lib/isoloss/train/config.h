@@ -101,6 +101,12 @@ struct RoutingConfig {
   std::string replay;
 };
 
+/// What an arm's runs may be made to differ in from others of the same recipe
+/// (perturbation.h).
+enum class Perturb {
+  kOneUlp,  ///< every initial weight, by one unit in its last place
+};
+
 /// [arms.<name>].
 struct Arm {
   std::string name = {};
@@ -110,6 +116,9 @@ struct Arm {
   /// Replace the recipe's patterns if given (precision::SiteMatches).
   std::optional<std::vector<std::string>> include = {};
   std::optional<std::vector<std::string>> exclude = {};
+  std::optional<Perturb> perturb = {};
+  /// Which of many such perturbations; counts only with `perturb`.
+  int64_t perturb_draw = 1;
   /// [parallel]'s, with the arm's own keys in their place.
   ExchangeConfig exchange = {};
 
@@ -155,6 +164,9 @@ struct GateConfig {
   /// Policy file, relative to the experiment's; "": the gate's defaults. What
   /// may stand in it is the judgement side's business.
   std::string policy;
+  /// The arm that must come out worse than the baseline, else a verdict on
+  /// precision is no PASS.
+  std::optional<std::string> control = std::nullopt;
 };
 
 }  // namespace isoloss::train

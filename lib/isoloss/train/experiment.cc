@@ -8,15 +8,12 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/model/graph.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/precision/recipe_file.h"
-#include "isoloss/precision/site_presets.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/run_log.h"
-#include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/experiment_arms.h"
 #include "isoloss/train/experiment_corpus.h"
 #include "isoloss/train/experiment_keys.h"
 #include "isoloss/train/experiment_sections.h"
@@ -47,98 +44,6 @@ void ReadModel(Reader fields, Experiment& experiment) {
   }
   Visit(fields, experiment.model);
   fields.RejectUnknown();
-}
-
-/// Letters, digits, '_' and '-' (and '.' inside): fit for a file name and a
-/// bare key.
-bool IsPlainName(std::string_view name, bool dots) {
-  const auto plain = [dots](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c >= '0' && c <= '9') || c == '_' || c == '-' || (dots && c == '.');
-  };
-  return !name.empty() && name.size() <= 100 && name.front() != '.' &&
-         name.front() != '-' && std::all_of(name.begin(), name.end(), plain);
-}
-
-/// `fields` is the section that holds the options, or some of them.
-void CheckExchange(const Reader& fields, const ExchangeConfig& exchange) {
-  expert_parallel::Validate(
-      exchange.Resolved(),
-      fields.Where({"weight_site", "exchange", "payload"}).c_str());
-}
-
-/// A recipe of [recipes.<name>]: written out, or that of a file.
-precision::Recipe ReadOwnRecipe(const std::string& name, Reader& fields,
-                                const std::filesystem::path& experiment) {
-  if (!fields.Has("file")) return precision::ReadRecipe(fields, name);
-  std::string file;
-  fields.Text("file", file);
-  fields.RejectUnknown();
-  const std::filesystem::path path =
-      (experiment.parent_path() / file).lexically_normal();
-  const precision::Recipe recipe = precision::ParseRecipe(
-      ReadTextFile(path, "Give the path of a recipe's file."), path.string());
-  if (recipe.name != name) {
-    fields.Fail("file",
-                fmt::format("is \"{}\", which holds the recipe `{}`, but the "
-                            "section is [recipes.{}]. Give both one name.",
-                            file, recipe.name, name));
-  }
-  return recipe;
-}
-
-std::vector<precision::Recipe> ReadRecipes(
-    Reader recipes, const std::filesystem::path& experiment) {
-  std::vector<precision::Recipe> result;
-  for (auto& [name, fields] : recipes.Sections()) {
-    if (!IsPlainName(name, false)) {
-      recipes.Fail(name,
-                   "is not a name for logs: a recipe's must have 1 to 100 "
-                   "letters, digits, `_` or `-`. Rename the recipe.");
-    }
-    result.push_back(ReadOwnRecipe(name, fields, experiment));
-  }
-  return result;
-}
-
-/// Makes the arm use the recipe that it names.
-void FindRecipe(const Reader& fields,
-                const std::vector<precision::Recipe>& recipes, Arm& arm) {
-  std::vector<std::string> names;
-  for (const precision::Recipe& recipe : recipes) {
-    if (recipe.name == arm.recipe) return arm.Use(recipe);
-    names.push_back(recipe.name);
-  }
-  for (const precision::Recipe* recipe : precision::AllRecipes()) {
-    if (recipe->name == arm.recipe) return;
-    names.push_back(recipe->name);
-  }
-  fields.Fail("recipe", fmt::format("is \"{}\", but must be one of {}.{}",
-                                    arm.recipe, fmt::join(names, ", "),
-                                    DidYouMean(arm.recipe, names)));
-}
-
-void ReadArms(Reader arms, const ExchangeConfig& exchange,
-              const std::vector<precision::Recipe>& recipes,
-              std::vector<Arm>& result) {
-  for (auto& [name, fields] : arms.Sections()) {
-    if (!IsPlainName(name, false)) {
-      arms.Fail(name,
-                "is not a name for files: an arm's must have 1 to 100 "
-                "letters, digits, `_` or `-`. Rename the arm.");
-    }
-    Arm arm{.name = name, .exchange = exchange};
-    fields.Require("recipe", "Each arm names the recipe it trains with.");
-    if (const auto* sites = precision::ReadSitePreset(fields)) {
-      arm.include = sites->include;
-      arm.exclude = sites->exclude;
-    }
-    Visit(fields, arm);
-    fields.RejectUnknown();
-    FindRecipe(fields, recipes, arm);
-    CheckExchange(fields, arm.exchange);
-    result.push_back(std::move(arm));
-  }
 }
 
 void ReadData(Reader fields, const ExperimentInputs& inputs,
@@ -179,31 +84,6 @@ void CheckModel(const Reader& fields, const model::ModelConfig& config) {
   model::Validate(config, [&](std::string_view key, const std::string& rule) {
     fields.Fail(key, rule);
   });
-}
-
-/// Each arm's patterns must fit the model.
-void CheckRecipes(Reader& arms, const Experiment& experiment) {
-  const std::vector<precision::Site> sites = model::GemmSites(experiment.model);
-  const auto resolve = [&](const Arm& arm) {
-    precision::ResolvedRecipe(ArmRecipe(arm), sites);
-  };
-  for (const Arm& arm : experiment.arms) {
-    try {
-      resolve(arm);
-    } catch (const Error& error) {
-      // Which of the two lists it is about.
-      const char* key = "exclude";
-      try {
-        Arm including = arm;
-        including.exclude.reset();
-        resolve(including);
-      } catch (const Error&) {
-        key = "include";
-      }
-      ThrowError(error.kind(), "{}: {}",
-                 arms.Section(arm.name).Where({key, "recipe"}), error.what());
-    }
-  }
 }
 
 /// The mesh must carry the model's experts. `fields` is [parallel].
@@ -485,8 +365,8 @@ Experiment ParseExperiment(std::string_view text,
   ReadSection(parallel, experiment.parallel);
   CheckExchange(parallel, experiment.parallel.exchange);
   ReadRouting(routing, experiment.routing);
-  ReadArms(arms, experiment.parallel.exchange, ReadRecipes(recipes, path),
-           experiment.arms);
+  experiment.arms =
+      ReadArms(arms, experiment.parallel.exchange, ReadRecipes(recipes, path));
   if (experiment.arms.empty()) {
     top.Fail("arms",
              "holds no arm. Add for example [arms.bf16] with recipe = "
@@ -498,6 +378,7 @@ Experiment ParseExperiment(std::string_view text,
 
   CheckModel(model, experiment.model);
   CheckRecipes(arms, experiment);
+  CheckControl(gate, experiment);
   CheckMesh(parallel, experiment);
   CheckShares(parallel, experiment);
   CheckLogSize(log, experiment);

@@ -53,6 +53,7 @@ std::vector<ExperimentKey> ExperimentKeys() {
     Append(keys, "routing", routing);
   }
   Append(keys, "arms.NAME", Arm());
+  Append(keys, "arms.NAME", Arm{.perturb = Perturb::kOneUlp});
   Append(keys, "gate", GateConfig());
   // What a file must give has no default, though the writer has a value.
   for (ExperimentKey& key : keys) {

@@ -67,6 +67,7 @@ inline constexpr Named<WeightSite> kWeightSites[] = {
 inline constexpr Named<CombineOrder> kCombineOrders[] = {
     {"rank", CombineOrder::kRank}, {"last_slot", CombineOrder::kLastSlot}};
 using expert_parallel::kPaddings;
+inline constexpr Named<Perturb> kPerturbs[] = {{"one_ulp", Perturb::kOneUlp}};
 inline constexpr Named<RoutingMode> kRoutingModes[] = {
     {"learned", RoutingMode::kLearned},
     {"forced_balance", RoutingMode::kForcedBalance},
@@ -190,6 +191,10 @@ void Visit(Fields& fields, Arm& arm) {
   fields.Text("recipe", arm.recipe);
   fields.Texts("include", arm.include);
   fields.Texts("exclude", arm.exclude);
+  fields.Choice("perturb", arm.perturb, kPerturbs);
+  if (arm.perturb) {
+    fields.Integer("perturb_draw", arm.perturb_draw, 1, kMaxInt);
+  }
   Visit(fields, arm.exchange);
 }
 
@@ -213,6 +218,7 @@ void Visit(Fields& fields, LogConfig& log) {
 template <typename Fields>
 void Visit(Fields& fields, GateConfig& gate) {
   fields.Text("policy", gate.policy);
+  fields.OptionalText("control", gate.control);
 }
 
 }  // namespace isoloss::train

@@ -15,6 +15,7 @@
 #include "isoloss/model/graph.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/perturbation.h"
 #include "isoloss/train/process_sums.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/step_columns.h"
@@ -90,6 +91,11 @@ LoggedLearner::LoggedLearner(const Experiment& experiment, const Arm& arm,
   }
   SetRouting(experiment);
   CheckAgreement(experiment, arm, corpus);
+  if (arm.perturb) {
+    learner_.EditInitialWeights([&](model::ParameterSet& weights) {
+      PerturbWeights(arm, seed, weights);
+    });
+  }
   // What perturbs a run works underneath what its log declares.
   const bool declared = hooks.perturbation.empty();
   if (declared && hooks.edit_initial_weights) {
@@ -131,6 +137,7 @@ void LoggedLearner::CheckAgreement(const Experiment& experiment, const Arm& arm,
   digest.Update(learner_.transformer().recipe().recipe().name);
   digest.Update(learner_.transformer().recipe().Describe());
   digest.Update(DescribeExchange(experiment, arm));
+  digest.Update(DescribePerturbation(arm));
   for (const uint64_t number :
        {seed_, corpus.digest(), replay_ ? replay_->digest() : 0}) {
     digest.Update(&number, sizeof(number));

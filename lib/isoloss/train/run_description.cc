@@ -16,6 +16,7 @@
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/mesh_setup.h"
 #include "isoloss/train/numerics_digest.h"
+#include "isoloss/train/perturbation.h"
 #include "isoloss/train/process_sums.h"
 
 namespace isoloss::train {
@@ -126,6 +127,7 @@ runlog::Provenance DescribeWithoutModel(
   provenance.resolved_recipe = recipe.Describe();
   provenance.seed = static_cast<int64_t>(seed);
   provenance.exchange = DescribeExchange(experiment, arm);
+  provenance.perturbation = DescribePerturbation(arm);
   // Too small to share.
   ThreadTeam alone(1);
   provenance.numerics_digest = DigestToHex(NumericsDigest(arm, alone));
@@ -197,6 +199,13 @@ std::string RunDifference(const runlog::Provenance& before,
                             now.resolved_recipe);
   }
   compare("exchange", before.exchange, now.exchange);
+  if (before.perturbation != now.perturbation) {
+    const auto shown = [](const std::string& text) {
+      return text.empty() ? "none" : text;
+    };
+    lines += fmt::format("  perturbation: {} before, {} now\n",
+                         shown(before.perturbation), shown(now.perturbation));
+  }
   compare("routing", before.routing, now.routing);
   if (before.corpus_digest != now.corpus_digest) {
     lines += fmt::format("  corpus: {} (digest {}) before, {} ({}) now\n",
