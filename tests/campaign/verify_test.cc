@@ -49,6 +49,24 @@ TEST_F(Verifying, JudgesEveryOtherArmAgainstTheFirst) {
                                            "mxfp8-seed1", "mxfp8-seed2"}));
 }
 
+TEST_F(Verifying, TrainsNullArmsAndTheControlAndJudgesCandidatesBesideThem) {
+  const Verification found =
+      Verify(Plan({"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
+                   "arms.mxfp4.recipe=mxfp4_floor", "gate.control=mxfp4"}));
+
+  ASSERT_TRUE(found.judgements);
+  ASSERT_THAT(*found.judgements, SizeIs(1));
+  const gate::Judgement& judgement = found.judgements->front();
+  EXPECT_EQ(judgement.candidate.arm, "mxfp8");
+  ASSERT_TRUE(judgement.controls && judgement.controls->control);
+  EXPECT_EQ(judgement.controls->control->arm, "mxfp4");
+  ASSERT_THAT(judgement.controls->nulls, SizeIs(1));
+  EXPECT_EQ(judgement.controls->nulls[0].perturbation, "one_ulp, draw 1");
+  // Two pairs each, which part by chance.
+  EXPECT_EQ(judgement.controls->nulls[0].not_judged, "");
+  EXPECT_NE(judgement.controls->nulls[0].tests.at(0).mean, 0);
+}
+
 TEST_F(Verifying, ADryRunTrainsNothing) {
   VerifyPlan plan = Plan();
   plan.dry_run = true;
@@ -107,7 +125,8 @@ TEST(TrainArms, StopsAllRunsOnceAPairIsBeyondHope) {
   gate::Policy policy;
   policy.margin_percent = 1e-9;
   policy.sequential_batch = 2;
-  EarlyAbort watch("bf16", policy, {{"mxfp8", {.sd_percent = 1e-9}}});
+  EarlyAbort watch("bf16", {"mxfp8"}, policy,
+                   {{"mxfp8", {.sd_percent = 1e-9}}});
 
   const ExecutedRuns executed =
       TrainArms(experiment, PlanTraining(experiment), folder.path() / "out",
@@ -122,6 +141,23 @@ TEST(TrainArms, StopsAllRunsOnceAPairIsBeyondHope) {
       executed.logs,
       ElementsAre(folder.path() / "out" / "bf16-seed1.h5",
                   folder.path() / "out" / "mxfp8-seed1.partial.h5", "", ""));
+}
+
+/// A control that is beyond hope does what it is for.
+TEST(TrainArms, WatchesCandidatesOnly) {
+  const testing::TemporaryFolder folder;
+  const train::Experiment experiment = TinyExperiment(folder.path());
+  gate::Policy policy;
+  policy.margin_percent = 1e-9;
+  policy.sequential_batch = 2;
+  EarlyAbort watch("bf16", {"other"}, policy,
+                   {{"mxfp8", {.sd_percent = 1e-9}}});
+
+  const ExecutedRuns executed =
+      TrainArms(experiment, PlanTraining(experiment), folder.path() / "out",
+                {.quiet = true, .watch = &watch});
+
+  EXPECT_FALSE(executed.hopeless);
 }
 
 TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {

@@ -1,6 +1,7 @@
 // isoloss gate: a verdict on logs, whoever made them.
 
 #include <memory>
+#include <optional>
 
 #include "commands.h"
 #include "isoloss/base/error.h"
@@ -18,6 +19,7 @@ Action Declare(CLI::App& app) {
     std::vector<std::filesystem::path> logs;
     std::vector<std::filesystem::path> against;
     std::string baseline;
+    std::string control;
     std::string policy;
     EvidenceArguments evidence;
     std::string out;
@@ -36,6 +38,10 @@ Action Declare(CLI::App& app) {
             "its own earlier runs "
             "(policy question `regression`)")
       .Excludes("--baseline");
+  AddOption(app, "--control", arguments->control,
+            "Arm that must come out worse, else there is no PASS (default: "
+            "the experiment's `gate.control`, as the logs say)")
+      .Excludes("--against");
   arguments->evidence.Declare(app);
   AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
   AddOption(app, "--out", arguments->out, "Folder that gets verdict.json");
@@ -56,7 +62,10 @@ Action Declare(CLI::App& app) {
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
                                     : arguments->baseline;
     return ReportVerdicts(
-        campaign::JudgeArms(runs, baseline_arm, policy, evidence),
+        campaign::JudgeArms(runs, baseline_arm, policy, evidence,
+                            arguments->control.empty()
+                                ? std::nullopt
+                                : std::optional(arguments->control)),
         arguments->report, arguments->out);
   };
 }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {
@@ -22,9 +23,9 @@ const train::Arm& OneArm(const train::Experiment& experiment,
                          const std::string& name) {
   const std::vector<const train::Arm*> arms = ArmsNamed(experiment, name);
   if (arms.size() <= 2) return *arms.back();
-  std::vector<std::string> candidates;
-  for (const train::Arm* arm : arms) {
-    if (arm != arms.front()) candidates.push_back(arm->name);
+  const std::vector<std::string> candidates = RolesOf(experiment).candidates;
+  if (candidates.size() == 1) {
+    return train::ArmNamed(experiment, candidates.front());
   }
   ThrowError(ErrorKind::kConfig,
              "{}: `arms` holds {} besides the baseline {} ({}), but this "

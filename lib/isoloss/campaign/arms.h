@@ -14,8 +14,8 @@ namespace isoloss::campaign {
 std::vector<const train::Arm*> ArmsNamed(const train::Experiment& experiment,
                                          const std::string& name);
 
-/// The arm of that name. If it is empty: the candidate, which is the arm that
-/// is not the first, or the only arm there is.
+/// The arm of that name. If it is empty: the candidate (RolesOf), or the only
+/// arm there is.
 /// Errors   as ArmsNamed; ConfigError if there are several candidates.
 const train::Arm& OneArm(const train::Experiment& experiment,
                          const std::string& name);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "isoloss/base/error.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/evidence.h"
@@ -118,6 +120,7 @@ std::vector<gate::Judgement> JudgeStopped(
     judgement.final_window.reset();
     judgement.warnings.clear();
     judgement.bit_equal = false;
+    judgement.controls.reset();
     judgement.power.reset();
     judgement.power_unknown = "nobody has measured that of stopping early";
     judgements.push_back(std::move(judgement));
@@ -125,9 +128,11 @@ std::vector<gate::Judgement> JudgeStopped(
   return judgements;
 }
 
-EarlyAbort::EarlyAbort(std::string baseline_arm, const gate::Policy& policy,
-                       SpreadsByArm spreads)
+EarlyAbort::EarlyAbort(std::string baseline_arm,
+                       std::vector<std::string> candidates,
+                       const gate::Policy& policy, SpreadsByArm spreads)
     : baseline_arm_(std::move(baseline_arm)),
+      candidates_(std::move(candidates)),
       policy_(policy),
       spreads_(std::move(spreads)) {
   WatchOf(baseline_arm_);  // refuses what it can't watch by
@@ -151,6 +156,8 @@ bool EarlyAbort::Add(const train::Run& run, const runlog::StepRow& row) {
     }
     return hopeless_.has_value();
   }
+  // That a control is beyond hope is what it is for.
+  if (std::ranges::count(candidates_, run.arm->name) == 0) return false;
   const Key key{run.arm->name, run.seed};
   auto found = pairs_.find(key);
   if (found == pairs_.end()) {

@@ -59,10 +59,11 @@ std::vector<gate::Judgement> JudgeStopped(
 class EarlyAbort {
  public:
   /// As gate::SequentialWatch.
-  EarlyAbort(std::string baseline_arm, const gate::Policy& policy,
-             SpreadsByArm spreads);
+  EarlyAbort(std::string baseline_arm, std::vector<std::string> candidates,
+             const gate::Policy& policy, SpreadsByArm spreads);
 
-  /// A step of one run, each arm's in order. True once a pair is beyond hope,
+  /// A step of one run, each arm's in order; those of arms that are neither
+  /// baseline nor candidates are passed over. True once a pair is beyond hope,
   /// and then for ever: all runs should stop.
   bool Add(const train::Run& run, const runlog::StepRow& row);
 
@@ -82,6 +83,7 @@ class EarlyAbort {
   void Advance(const Key& key, Pair& pair);
 
   const std::string baseline_arm_;
+  const std::vector<std::string> candidates_;
   const gate::Policy policy_;
   const SpreadsByArm spreads_;
   std::mutex mutex_;

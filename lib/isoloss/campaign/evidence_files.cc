@@ -110,7 +110,8 @@ const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
 
 gate::Judgement JudgeWith(const compare::Pairing& pairing,
                           const EvidenceFiles& evidence,
-                          const gate::Policy& policy) {
+                          const gate::Policy& policy,
+                          const gate::Controls* controls) {
   using runlog::EnsembleKind;
   const std::string& arm = pairing.candidate_arm;
   const std::vector<gate::Probe> candidate = ProbesOf(evidence, arm);
@@ -123,6 +124,7 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .baseline_probes = baseline,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
+       .controls = controls,
        .power = evidence.power ? &*evidence.power : nullptr},
       policy);
 }

@@ -46,6 +46,7 @@ const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
 
 gate::Judgement JudgeWith(const compare::Pairing& pairing,
                           const EvidenceFiles& evidence,
-                          const gate::Policy& policy);
+                          const gate::Policy& policy,
+                          const gate::Controls* controls = nullptr);
 
 }  // namespace isoloss::campaign

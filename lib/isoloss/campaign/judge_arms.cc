@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
+#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/output_file.h"
 #include "isoloss/report/json.h"
 
@@ -20,16 +21,6 @@ namespace fs = std::filesystem;
 
 /// Of several candidates it holds all verdicts.
 constexpr const char* kVerdictFile = "verdict.json";
-
-/// Arms in the order of their first run.
-std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
-  std::vector<std::string> arms;
-  for (const compare::Run& run : runs) {
-    const std::string& arm = run.log.provenance.arm;
-    if (std::ranges::count(arms, arm) == 0) arms.push_back(arm);
-  }
-  return arms;
-}
 
 void CheckArms(const std::vector<compare::Run>& runs,
                const std::string& baseline_arm,
@@ -124,21 +115,27 @@ void RemoveVerdicts(const train::Experiment& experiment,
   }
 }
 
-std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
-                                       const std::string& baseline_arm,
-                                       const gate::Policy& policy,
-                                       const EvidenceFiles& evidence) {
-  std::vector<std::string> candidates = ArmsOf(runs);
-  std::erase(candidates, baseline_arm);
-  CheckArms(runs, baseline_arm, candidates);
-  CheckEvidenceIsUsed(evidence, policy.question, candidates, baseline_arm);
+std::vector<gate::Judgement> JudgeArms(
+    const std::vector<compare::Run>& runs, const std::string& baseline_arm,
+    const gate::Policy& policy, const EvidenceFiles& evidence,
+    const std::optional<std::string>& control) {
+  ArmRoles roles{.candidates = ArmsOf(runs)};
+  std::erase(roles.candidates, baseline_arm);
+  CheckArms(runs, baseline_arm, roles.candidates);
+  if (policy.question == compare::Question::kPrecision) {
+    roles = RolesOf(runs, baseline_arm, control);
+  }
+  CheckEvidenceIsUsed(evidence, policy.question, roles.candidates,
+                      baseline_arm);
+  const gate::Controls controls =
+      JudgeControls(runs, baseline_arm, roles, policy);
   std::vector<gate::Judgement> judgements;
-  for (const std::string& candidate : candidates) {
+  for (const std::string& candidate : roles.candidates) {
     judgements.push_back(JudgeWith(
         compare::PairBySeed(baseline_arm,
                             compare::RunsOfArm(runs, baseline_arm), candidate,
                             compare::RunsOfArm(runs, candidate)),
-        evidence, policy));
+        evidence, policy, &controls));
   }
   return judgements;
 }

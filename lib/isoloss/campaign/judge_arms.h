@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,14 @@ namespace isoloss::campaign {
 gate::Policy PolicyOf(const std::string& file,
                       const train::Experiment& experiment);
 
-/// Judges every other arm in `runs` against `baseline_arm`.
-/// Errors   ConfigError if either side has no run; as CheckEvidenceIsUsed.
-std::vector<gate::Judgement> JudgeArms(const std::vector<compare::Run>& runs,
-                                       const std::string& baseline_arm,
-                                       const gate::Policy& policy,
-                                       const EvidenceFiles& evidence = {});
+/// Judges every candidate in `runs` against `baseline_arm`, beside null arms
+/// and the control (RolesOf).
+/// Errors   ConfigError if either side has no run; as RolesOf and
+///          CheckEvidenceIsUsed.
+std::vector<gate::Judgement> JudgeArms(
+    const std::vector<compare::Run>& runs, const std::string& baseline_arm,
+    const gate::Policy& policy, const EvidenceFiles& evidence = {},
+    const std::optional<std::string>& control = {});
 
 /// Judges each arm in `runs` against the arm of the same name in `approved`:
 /// the question is regression, whatever the policy says.

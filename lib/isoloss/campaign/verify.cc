@@ -9,6 +9,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/early_abort.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
@@ -52,17 +53,16 @@ void RequireSecondArm(const train::Experiment& experiment) {
              experiment.path.string(), experiment.arms.front().name);
 }
 
-/// Precision: all arms but the baseline. Regression: the experiment's arms that
-/// there are approved runs of.
+/// Precision: all arms but the baseline, null arms and the control. Regression:
+/// the experiment's arms that there are approved runs of.
 std::vector<std::string> CandidatesOf(
     const train::Experiment& experiment,
     const std::vector<compare::Run>& approved) {
-  std::vector<std::string> arms = train::ArmNames(experiment);
   if (approved.empty()) {
     RequireSecondArm(experiment);
-    arms.erase(arms.begin());
-    return arms;
+    return RolesOf(experiment).candidates;
   }
+  std::vector<std::string> arms = train::ArmNames(experiment);
   std::erase_if(arms, [&](const std::string& arm) {
     return compare::RunsOfArm(approved, arm).empty();
   });
@@ -94,7 +94,7 @@ class Verifier {
     CheckProbes(training.corpus);
     std::optional<EarlyAbort> watch;
     if (plan_.abort_early) {
-      watch.emplace(baseline_arm_, plan_.policy,
+      watch.emplace(baseline_arm_, candidates_, plan_.policy,
                     SpreadsOf(plan_.evidence, plan_.experiment, training.corpus,
                               candidates_, plan_.policy));
     }
@@ -167,7 +167,8 @@ class Verifier {
 
   std::vector<gate::Judgement> Judge(std::vector<compare::Run> runs) const {
     if (!IsRegression()) {
-      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence);
+      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence,
+                       plan_.experiment.gate.control.value_or(""));
     }
     std::erase_if(runs, [&](const compare::Run& run) {
       return std::ranges::count(candidates_, run.log.provenance.arm) == 0;

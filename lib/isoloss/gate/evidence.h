@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
+#include "isoloss/gate/controls.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
@@ -32,6 +33,8 @@ struct Evidence {
   std::span<const Probe> baseline_probes = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
+  /// Arms judged beside this one; can keep a verdict from PASS.
+  const Controls* controls = nullptr;
   /// Of golden/power.json; decides nothing.
   const PowerRecord* power = nullptr;
 };

@@ -151,6 +151,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   }
   judgement.evidence = EvidenceList(evidence);
   RunLadder(evidence, judgement, options);
+  ApplyControls(evidence.controls, judgement);
   ApplyPower(evidence.power, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);

@@ -12,19 +12,12 @@
 #include "isoloss/compare/curves.h"
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/gate/controls.h"
+#include "isoloss/gate/outcome.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
 
 namespace isoloss::gate {
-
-/// In the order in which one overrules another.
-enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
-
-/// "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
-std::string_view OutcomeName(Outcome outcome);
-
-/// 0 pass, 1 fail, 3 invalid, 4 inconclusive.
-int ExitCode(Outcome outcome);
 
 /// One gated question and its answer:
 /// OUTCOME level name: quantity [value unit relation limit unit] (evidence);
@@ -122,6 +115,8 @@ struct Judgement {
   /// Measured power of this gate under this policy; empty if unknown.
   std::optional<PowerRecord> power;
   std::string power_unknown;  ///< why, if so
+  /// Empty for a regression, and of runs that were stopped.
+  std::optional<Controls> controls;
   Outcome outcome = Outcome::kInvalid;
 
   bool PowerMeasured() const { return power.has_value(); }

@@ -9,6 +9,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/report/controls.h"
 #include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
@@ -213,6 +214,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
     json["measures"].push_back(std::move(entry));
   }
   json["tensors"] = TensorsJson(judgement.tensors);
+  json["controls"] = ControlsJson(judgement);
   json["final_window"] = FinalWindowJson(judgement.final_window);
   json["first_divergences"] = DivergencesJson(judgement.divergences);
   json["warnings"] = judgement.warnings;

@@ -8,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "isoloss/report/controls.h"
+
 namespace isoloss::report {
 namespace {
 
@@ -315,6 +317,11 @@ std::string CheckLines(const Check& check, size_t outcome_width,
   return text;
 }
 
+std::string Controls(const Judgement& judgement, const TextStyle& style) {
+  const std::string text = ControlsText(judgement);
+  return text.empty() ? "" : Heading("Control and null arms", style) + text;
+}
+
 std::string Checks(const Judgement& judgement, const TextStyle& style) {
   size_t width = 0;
   for (const Check& check : judgement.checks) {
@@ -396,9 +403,10 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
 std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +
          EntropyLines(judgement, style) + Charts(judgement, style) +
-         Measures(judgement, style) + Checks(judgement, style) +
-         Tensors(judgement, style) + Warnings(judgement, style) + "\n" +
-         Power(judgement, style) + VerdictLine(judgement, style);
+         Measures(judgement, style) + Controls(judgement, style) +
+         Checks(judgement, style) + Tensors(judgement, style) +
+         Warnings(judgement, style) + "\n" + Power(judgement, style) +
+         VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report

@@ -1,0 +1,152 @@
+#include "isoloss/campaign/arm_roles.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/compare/treatment.h"
+#include "isoloss/runlog/recording.h"
+#include "isoloss/train/arm_recipes.h"
+#include "isoloss/train/mesh_setup.h"
+#include "isoloss/train/perturbation.h"
+#include "isoloss/train/runner.h"
+
+namespace isoloss::campaign {
+namespace {
+
+/// `others`: all arms but the baseline. `where` begins a message.
+ArmRoles Share(const std::vector<std::string>& others,
+               const std::string& control, const std::string& where,
+               const std::function<bool(const std::string& arm)>& is_null) {
+  ArmRoles roles{.control = control};
+  for (const std::string& arm : others) {
+    if (arm == control) continue;
+    (is_null(arm) ? roles.nulls : roles.candidates).push_back(arm);
+  }
+  if (!roles.candidates.empty()) return roles;
+  if (std::ranges::count(others, control) == 0) {
+    roles.candidates.swap(roles.nulls);  // how far does chance go here?
+    return roles;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "{}: `{}` is the control, and no arm is left to be judged: "
+             "besides the baseline there are {}. Add a candidate, or name "
+             "another control.",
+             where, control, fmt::join(others, ", "));
+}
+
+/// As far as IsNullOf looks at it. Recipes of other names that come to the same
+/// are told apart by what they compute, which no run has shown yet.
+compare::Run PlannedRun(const train::Experiment& experiment,
+                        const train::Arm& arm,
+                        const precision::ResolvedRecipe& recipe) {
+  compare::Run run;
+  runlog::Provenance& p = run.log.provenance;
+  p.recipe = recipe.recipe().name;
+  p.resolved_recipe = recipe.Describe();
+  p.numerics_digest = p.recipe;
+  p.exchange = train::DescribeExchange(experiment, arm);
+  p.perturbation = train::DescribePerturbation(arm);
+  return run;
+}
+
+/// Of the text that an experiment's logs have; "" if it names none.
+std::string ControlIn(const compare::Run& run) {
+  const auto keys = runlog::KeysOf(run.log.provenance.experiment_text);
+  const auto found = keys.find("gate.control");
+  if (found == keys.end() || found->second.size() < 2) return "";
+  return found->second.substr(1, found->second.size() - 2);  // the quotes
+}
+
+void CheckControl(const std::string& control, const std::string& baseline_arm,
+                  const std::vector<std::string>& others) {
+  if (control == baseline_arm) {
+    ThrowError(ErrorKind::kConfig,
+               "--control: `{}` is the baseline, but a control is judged "
+               "against it. Name one of {}.",
+               control, fmt::join(others, ", "));
+  }
+  if (std::ranges::count(others, control) != 0) return;
+  ThrowError(ErrorKind::kConfig,
+             "--control: there is no log of arm `{}`; the logs are of {} and "
+             "the baseline {}. Give its logs too, or name another control.{}",
+             control, fmt::join(others, ", "), baseline_arm,
+             DidYouMean(control, others));
+}
+
+}  // namespace
+
+std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
+  std::vector<std::string> arms;
+  for (const compare::Run& run : runs) {
+    const std::string& arm = run.log.provenance.arm;
+    if (std::ranges::count(arms, arm) == 0) arms.push_back(arm);
+  }
+  return arms;
+}
+
+ArmRoles RolesOf(const train::Experiment& experiment) {
+  const auto recipes = train::ResolveRecipes(experiment);
+  std::vector<std::string> others = train::ArmNames(experiment);
+  const std::vector<std::string> all = others;
+  others.erase(others.begin());
+  const auto planned = [&](size_t i) {
+    return PlannedRun(experiment, experiment.arms[i], recipes[i]);
+  };
+  return Share(others, experiment.gate.control.value_or(""),
+               experiment.path.string(), [&](const std::string& arm) {
+                 const auto place = std::ranges::find(all, arm) - all.begin();
+                 return compare::IsNullOf(planned(static_cast<size_t>(place)),
+                                          planned(0));
+               });
+}
+
+ArmRoles RolesOf(const std::vector<compare::Run>& runs,
+                 const std::string& baseline_arm,
+                 const std::optional<std::string>& control) {
+  const auto first_of = [&](const std::string& arm) -> const compare::Run& {
+    return *compare::RunsOfArm(runs, arm).front();
+  };
+  const compare::Run& baseline = first_of(baseline_arm);
+  std::vector<std::string> others = ArmsOf(runs);
+  std::erase(others, baseline_arm);
+  if (control && !control->empty()) {
+    CheckControl(*control, baseline_arm, others);
+  }
+  return Share(others, control.value_or(ControlIn(baseline)), "gate",
+               [&](const std::string& arm) {
+                 return compare::IsNullOf(first_of(arm), baseline);
+               });
+}
+
+gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
+                             const std::string& baseline_arm,
+                             const ArmRoles& roles,
+                             const gate::Policy& policy) {
+  const auto judge = [&](const std::string& arm) -> gate::ControlArm {
+    if (compare::RunsOfArm(runs, arm).empty()) {
+      return {.arm = arm,
+              .not_judged =
+                  "the experiment names it as its control, but no "
+                  "log of it was given"};
+    }
+    return gate::JudgeControl(
+        compare::PairBySeed(baseline_arm,
+                            compare::RunsOfArm(runs, baseline_arm), arm,
+                            compare::RunsOfArm(runs, arm)),
+        policy);
+  };
+  gate::Controls controls;
+  for (const std::string& arm : roles.nulls) {
+    controls.nulls.push_back(judge(arm));
+  }
+  if (!roles.control.empty()) controls.control = judge(roles.control);
+  return controls;
+}
+
+}  // namespace isoloss::campaign

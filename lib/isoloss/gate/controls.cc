@@ -1,0 +1,168 @@
+#include "isoloss/gate/controls.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "isoloss/gate/judge.h"
+#include "isoloss/gate/level.h"
+#include "isoloss/gate/verdict.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::gate {
+namespace {
+
+/// Percent, over seeds.
+stats::Summary SpreadOf(const std::string& test,
+                        const compare::FinalWindow& window) {
+  std::vector<double> percent;
+  for (const compare::SeedDifference& seed : window.seeds) {
+    percent.push_back(
+        100 * (test == "held_out" ? seed.held_out.value() : seed.final_window));
+  }
+  return stats::Summarize(percent);
+}
+
+/// Why the ladder did not come as far as level L5.
+std::string WhyNotJudged(const Judgement& judgement) {
+  for (const Check& check : judgement.checks) {
+    if (check.outcome != judgement.outcome) continue;
+    return fmt::format("{} {}: {}", check.level, check.name, check.quantity);
+  }
+  return "no check was made";
+}
+
+Check Inconclusive(std::string name, std::string quantity) {
+  return {.level = std::string(LevelName(LevelId::l5_final_window)),
+          .name = std::move(name),
+          .outcome = Outcome::kInconclusive,
+          .quantity = std::move(quantity)};
+}
+
+/// A check that shows what a test of another arm found.
+Check Showing(std::string name, std::string quantity, const ArmTest& test,
+              std::string relation, double margin, const std::string& meaning) {
+  Check check = Inconclusive(std::move(name), std::move(quantity));
+  check.value = test.mean;
+  check.relation = std::move(relation);
+  check.limit = margin;
+  check.lower = test.lower;
+  check.upper = test.upper;
+  check.unit = "%";
+  check.evidence = meaning;
+  if (test.lower && test.upper) {
+    check.evidence += fmt::format("; interval [{:+.3f} %, {:+.3f} %]",
+                                  *test.lower, *test.upper);
+  }
+  check.evidence += fmt::format(", sd {:.3f} %, {} seed pair{}", test.sd,
+                                test.pairs, test.pairs == 1 ? "" : "s");
+  return check;
+}
+
+Check NotJudged(const char* name, const ControlArm& arm) {
+  Check check = Inconclusive(
+      name, fmt::format("{} was not judged: {}", arm.arm, arm.not_judged));
+  check.next = "give sound runs of this arm, with the seeds of the others";
+  return check;
+}
+
+void CheckNull(const ControlArm& arm, double margin,
+               std::vector<Check>& checks) {
+  if (arm.tests.empty()) {
+    checks.push_back(NotJudged("null_arm", arm));
+    return;
+  }
+  for (const ArmTest& test : arm.tests) {
+    if (test.outcome != Outcome::kFail) continue;
+    checks.push_back(Showing(
+        "null_arm", fmt::format("{} of null arm {}", test.name, arm.arm), test,
+        "outside +-", margin,
+        "identical recipes differ by more than the margin here"));
+    checks.back().next =
+        "train more seeds, or for more steps, until chance alone no longer "
+        "drives two runs of one recipe so far apart";
+    return;
+  }
+}
+
+void CheckControl(const ControlArm& arm, double margin,
+                  std::vector<Check>& checks) {
+  if (arm.tests.empty()) {
+    checks.push_back(NotJudged("control", arm));
+    return;
+  }
+  if (arm.SeenWorse()) return;
+  const ArmTest& test = arm.tests.front();
+  const bool better = test.outcome == Outcome::kFail;
+  checks.push_back(Showing(
+      "control", fmt::format("{} of control {}", test.name, arm.arm), test,
+      better ? "on the better side of +-" : "not shown to be outside +", margin,
+      better ? "what must come out worse came out better"
+             : "this experiment could not have seen a difference of that "
+               "size"));
+  checks.back().next =
+      "train more seeds, or for more steps, until the control fails, or name "
+      "one that is further off";
+}
+
+}  // namespace
+
+std::vector<ArmTest> TestsOf(const Judgement& judgement) {
+  std::vector<ArmTest> tests;
+  if (!judgement.final_window) return tests;
+  for (const Check& check : judgement.checks) {
+    if (check.name != "final_window" && check.name != "held_out") continue;
+    const stats::Summary spread = SpreadOf(check.name, *judgement.final_window);
+    tests.push_back({.name = check.name,
+                     .outcome = check.outcome,
+                     .pairs = spread.count,
+                     .mean = spread.mean,
+                     .sd = spread.sd,
+                     .lower = check.lower,
+                     .upper = check.upper});
+  }
+  return tests;
+}
+
+bool ControlArm::SeenWorse() const {
+  return std::ranges::any_of(tests, [](const ArmTest& test) {
+    return test.outcome == Outcome::kFail && test.mean > 0;
+  });
+}
+
+bool ControlArm::Outside() const {
+  return std::ranges::any_of(tests, [](const ArmTest& test) {
+    return test.outcome == Outcome::kFail;
+  });
+}
+
+ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy) {
+  policy.levels.clear();
+  policy.one_sided = false;
+  const Judgement judgement = Judge(pairing, policy);
+  ControlArm control{.arm = pairing.candidate_arm,
+                     .recipe = judgement.candidate.recipe,
+                     .tests = TestsOf(judgement)};
+  if (!pairing.candidate.empty()) {
+    control.perturbation = pairing.candidate[0]->log.provenance.perturbation;
+  }
+  if (control.tests.empty()) control.not_judged = WhyNotJudged(judgement);
+  return control;
+}
+
+void ApplyControls(const Controls* controls, Judgement& judgement) {
+  if (judgement.policy.question != compare::Question::kPrecision) return;
+  judgement.controls = controls == nullptr ? Controls() : *controls;
+  if (judgement.outcome >= Outcome::kFail) return;
+  const double margin = judgement.policy.margin_percent;
+  for (const ControlArm& arm : judgement.controls->nulls) {
+    CheckNull(arm, margin, judgement.checks);
+  }
+  if (judgement.controls->control) {
+    CheckControl(*judgement.controls->control, margin, judgement.checks);
+  }
+  judgement.outcome = Severest(judgement.checks);
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,66 @@
+// Arms that are judged beside a candidate and say what its verdict is worth.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+#include "isoloss/gate/outcome.h"
+#include "isoloss/gate/policy.h"
+
+namespace isoloss::gate {
+
+struct Judgement;
+
+/// One test of level L5, in percent of the baseline's loss, over seed pairs.
+struct ArmTest {
+  std::string name;  ///< "final_window" or "held_out"
+  Outcome outcome = Outcome::kInvalid;
+  int64_t pairs = 0;
+  double mean = 0;
+  double sd = 0;  ///< over seeds; NaN of a single pair
+  /// Of the mean; empty if the pairs give none.
+  std::optional<double> lower{};
+  std::optional<double> upper{};
+};
+
+/// What level L5 measured; empty if it did not run.
+std::vector<ArmTest> TestsOf(const Judgement& judgement);
+
+/// An arm that is no candidate: whatever comes of it, no job fails by it.
+struct ControlArm {
+  std::string arm;
+  std::string recipe{};
+  std::string perturbation{};  ///< "" if its weights were not perturbed
+  std::vector<ArmTest> tests{};
+  std::string not_judged{};  ///< why there are no tests, if so
+
+  /// Whether a test FAILs on the worse side: the experiment saw the difference.
+  bool SeenWorse() const;
+  /// Whether a test FAILs, on either side.
+  bool Outside() const;
+};
+
+/// Of a verdict on precision.
+struct Controls {
+  /// Arms of the baseline's recipe and exchange with another perturbation: what
+  /// lies between them and the baseline is chance.
+  std::vector<ControlArm> nulls{};
+  /// An arm that must come out worse; empty if none is named.
+  std::optional<ControlArm> control{};
+};
+
+/// Judges an arm against the baseline at level L5, as a candidate would be,
+/// unless level L0 finds runs that can't be. Both sides of the margin are
+/// tested, whatever the policy says.
+ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy);
+
+/// Puts `controls` (null: there are none) into a judgement on precision. What
+/// keeps it from PASS is added as INCONCLUSIVE checks of level L5:
+///   null_arm  a null arm lies outside the margin, or could not be judged
+///   control   the control was not seen to be worse, or could not be judged
+void ApplyControls(const Controls* controls, Judgement& judgement);
+
+}  // namespace isoloss::gate

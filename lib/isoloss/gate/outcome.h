@@ -1,0 +1,17 @@
+// What a check, a level or a verdict comes to.
+#pragma once
+
+#include <string_view>
+
+namespace isoloss::gate {
+
+/// In the order in which one overrules another.
+enum class Outcome { kPass, kInconclusive, kFail, kInvalid };
+
+/// "PASS", "INCONCLUSIVE", "FAIL" or "INVALID".
+std::string_view OutcomeName(Outcome outcome);
+
+/// 0 pass, 1 fail, 3 invalid, 4 inconclusive.
+int ExitCode(Outcome outcome);
+
+}  // namespace isoloss::gate

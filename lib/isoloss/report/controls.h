@@ -1,0 +1,23 @@
+// What null arms and the control say of a verdict, beside the candidate.
+#pragma once
+
+#include <string>
+
+#include "isoloss/gate/verdict.h"
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::report {
+
+/// "control: none named" and the like, in one line; says why if the verdict has
+/// no such part.
+std::string ControlStatement(const gate::Judgement& judgement);
+
+/// Lines of at most 80 columns: level L5's tests of the candidate, the null
+/// arms and the control, if there is any such arm, and the statement. "" if the
+/// verdict has no such part.
+std::string ControlsText(const gate::Judgement& judgement);
+
+/// Key `controls` of verdict.json.
+Json ControlsJson(const gate::Judgement& judgement);
+
+}  // namespace isoloss::report

@@ -1,0 +1,208 @@
+// What null arms and the control do to a verdict: they can keep it from PASS,
+// and nothing else.
+#include "isoloss/gate/controls.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "judged_runs.h"
+#include "support/control_arms.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const std::vector<double> kGood = {0.05, 0.06, 0.07, 0.04};
+const std::vector<double> kChance = {0.02, -0.02, 0.01, -0.01};
+const std::vector<double> kBad = {0.9, 1.0, 1.1, 1.0};
+
+/// The control or null arm of these runs, against the baseline.
+ControlArm Judged(const Runs& others, const Policy& policy = {}) {
+  const Runs runs = testing::SyntheticExperiment(kGood);
+  return JudgeControl(
+      compare::PairBySeed(
+          "bf16", compare::RunsOfArm(runs, "bf16"),
+          others.front().log.provenance.arm,
+          compare::RunsOfArm(others, others.front().log.provenance.arm)),
+      policy);
+}
+
+/// The verdict on differences of `candidate`, beside these arms.
+Judgement Verdict(const Controls& controls,
+                  const std::vector<double>& candidate = kGood,
+                  const Policy& policy = {}) {
+  const Runs runs = testing::SyntheticExperiment(candidate);
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "mxfp8",
+                          compare::RunsOfArm(runs, "mxfp8"));
+  return Judge(Evidence{.pairing = &pairing, .controls = &controls}, policy);
+}
+
+Controls WithNull(const std::vector<double>& percent) {
+  return {.nulls = {Judged(testing::NullRuns(percent))}};
+}
+
+Controls WithControl(const std::vector<double>& percent) {
+  return {.control = Judged(testing::ArmRuns("mxfp4", percent))};
+}
+
+bool HasCheck(const Judgement& judgement, const std::string& name) {
+  return std::ranges::any_of(
+      judgement.checks, [&](const Check& check) { return check.name == name; });
+}
+
+// Differences +-0.02 and +-0.01 %: mean 0, sd sqrt(0.001 / 3) = 0.0182574, half
+// width 2.353363 * 0.0182574 / 2 = 0.0214832 (t of judge_test.cc).
+TEST(Controls, AreMeasuredAsACandidateIs) {
+  const ControlArm null = Judged(testing::NullRuns(kChance));
+
+  EXPECT_EQ(null.arm, "null");
+  EXPECT_EQ(null.recipe, "bf16");
+  EXPECT_EQ(null.perturbation, "one_ulp, draw 1");
+  EXPECT_EQ(null.not_judged, "");
+  ASSERT_THAT(null.tests, ElementsAre(Field(&ArmTest::name, "final_window"),
+                                      Field(&ArmTest::name, "held_out")));
+  for (const ArmTest& test : null.tests) {
+    EXPECT_EQ(test.outcome, Outcome::kPass);
+    EXPECT_EQ(test.pairs, 4);
+    // Losses near 3 are rounded to 2^-52 of themselves: some 1e-13 %.
+    EXPECT_NEAR(test.mean, 0, 1e-12);
+    EXPECT_NEAR(test.sd, 0.0182574, 5e-8);  // half of its last digit
+    EXPECT_NEAR(test.lower.value(), -0.0214832, 5e-8);
+    EXPECT_NEAR(test.upper.value(), 0.0214832, 5e-8);
+  }
+}
+
+TEST(Controls, ThatDoWhatTheyShouldLeaveAPass) {
+  Controls controls = WithNull(kChance);
+  controls.control = WithControl(kBad).control;
+
+  const Judgement judgement = Verdict(controls);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(ExitCode(judgement.outcome), 0);
+  ASSERT_TRUE(judgement.controls.has_value());
+  EXPECT_THAT(judgement.controls->nulls, SizeIs(1));
+  // The control's own FAIL fails no job.
+  EXPECT_TRUE(judgement.controls->control->SeenWorse());
+  EXPECT_EQ(judgement.controls->control->tests[0].outcome, Outcome::kFail);
+}
+
+TEST(Controls, AreNoneWithoutAnyNamed) {
+  const Judgement judgement = JudgeRuns(HealthyRuns());
+
+  ASSERT_TRUE(judgement.controls.has_value());
+  EXPECT_THAT(judgement.controls->nulls, IsEmpty());
+  EXPECT_FALSE(judgement.controls->control.has_value());
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+}
+
+TEST(Controls, ANullArmOutsideTheMarginMakesAPassInconclusive) {
+  for (const double sign : {1.0, -1.0}) {
+    const Judgement judgement =
+        Verdict(WithNull({sign * 0.9, sign * 1.0, sign * 1.1, sign * 1.0}));
+
+    EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+    EXPECT_EQ(ExitCode(judgement.outcome), 4);
+    const Check& check = CheckNamed(judgement, "null_arm");
+    EXPECT_EQ(check.level, "L5");
+    EXPECT_NEAR(check.value.value(), sign, 1e-12);  // as above
+    EXPECT_THAT(check.evidence,
+                HasSubstr("identical recipes differ by more than the margin "
+                          "here; interval ["));
+  }
+}
+
+/// Half inside, half outside is what few seeds show: it is said, not judged.
+TEST(Controls, ANullArmThatIsUndecidedLeavesAPass) {
+  const Judgement judgement = Verdict(WithNull({0.3, -0.3, 0.5, -0.1}));
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.controls->nulls[0].tests[0].outcome,
+            Outcome::kInconclusive);
+}
+
+TEST(Controls, AControlThatIsNotToldFromTheBaselineMakesAPassInconclusive) {
+  for (const auto& percent :
+       {std::vector<double>{0.05, 0.06, 0.07, 0.04},  // PASSes itself
+        std::vector<double>{0.2, 0.5, 0.1, 0.6}}) {   // undecided
+    const Judgement judgement = Verdict(WithControl(percent));
+
+    EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+    EXPECT_EQ(ExitCode(judgement.outcome), 4);
+    EXPECT_THAT(CheckNamed(judgement, "control").evidence,
+                HasSubstr("this experiment could not have seen a difference "
+                          "of that size; interval ["));
+  }
+}
+
+TEST(Controls, AControlThatComesOutBetterMakesAPassInconclusive) {
+  const Judgement judgement = Verdict(WithControl({-0.9, -1.0, -1.1, -1.0}));
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_TRUE(judgement.controls->control->Outside());
+  EXPECT_FALSE(judgement.controls->control->SeenWorse());
+  EXPECT_THAT(CheckNamed(judgement, "control").evidence,
+              HasSubstr("what must come out worse came out better"));
+}
+
+TEST(Controls, LeaveAFailureAsItIs) {
+  Controls controls = WithNull(kBad);
+  controls.control = WithControl(kGood).control;
+
+  const Judgement judgement = Verdict(controls, {0.45, 0.50, 0.55, 0.50});
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_FALSE(HasCheck(judgement, "null_arm"));
+  EXPECT_FALSE(HasCheck(judgement, "control"));
+}
+
+TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
+  Runs few = testing::NullRuns({0.01, 0.02, -0.01});
+  Runs broken = testing::ArmRuns("mxfp4", kBad);
+  broken[2].log.steps.loss_nats.back() =
+      std::numeric_limits<double>::quiet_NaN();
+  const Controls controls = {.nulls = {Judged(few)}, .control = Judged(broken)};
+
+  const Judgement judgement = Verdict(controls);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(judgement, "null_arm").quantity,
+              HasSubstr("null was not judged: L0 seeds: seeds: arm bf16 has"));
+  EXPECT_THAT(CheckNamed(judgement, "control").quantity,
+              HasSubstr("mxfp4 was not judged: L0 "));
+  EXPECT_FALSE(judgement.controls->control->SeenWorse());
+}
+
+/// A better null arm is as much of a warning as a worse one, and a list of
+/// levels takes nothing away.
+TEST(Controls, AreJudgedOnBothSidesWhateverThePolicySays) {
+  const Policy one_sided = {.one_sided = true};
+  const Policy listed = {.levels = {"L2"}};
+  const Runs better = testing::NullRuns({-0.9, -1.0, -1.1, -1.0});
+
+  EXPECT_TRUE(Judged(better, one_sided).Outside());
+  EXPECT_TRUE(Judged(better, listed).Outside());
+}
+
+TEST(Controls, AreNoPartOfARegression) {
+  const Controls controls = WithNull(kBad);
+  const Policy regression = {.question = compare::Question::kRegression};
+
+  const Judgement judgement = Verdict(controls, kGood, regression);
+
+  EXPECT_FALSE(judgement.controls.has_value());
+  EXPECT_FALSE(HasCheck(judgement, "null_arm"));
+}
+
+}  // namespace
+}  // namespace isoloss::gate
