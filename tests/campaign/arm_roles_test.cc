@@ -113,6 +113,9 @@ TEST(JudgeArms, JudgesANullArmThatIsAllThereIs) {
     return run.log.provenance.arm == "mxfp8";
   });
   Append(testing::NullRuns({0.02, -0.02, 0.01, -0.01}), runs);
+  for (compare::Run& run : runs) {  // no log of it is given
+    run.log.provenance.experiment_text += "[gate]\ncontrol = \"mxfp4\"\n";
+  }
 
   const auto judgements = JudgeArms(runs, "bf16", {});
 
@@ -120,6 +123,7 @@ TEST(JudgeArms, JudgesANullArmThatIsAllThereIs) {
   EXPECT_EQ(judgements[0].candidate.arm, "null");
   EXPECT_EQ(judgements[0].outcome, gate::Outcome::kPass);
   EXPECT_THAT(judgements[0].controls->nulls, IsEmpty());
+  EXPECT_FALSE(judgements[0].controls->control.has_value());
 }
 
 /// Who leaves out the logs of a control that came out wrong gets no PASS.

@@ -51,8 +51,10 @@ TEST_F(Verifying, JudgesEveryOtherArmAgainstTheFirst) {
 
 TEST_F(Verifying, TrainsNullArmsAndTheControlAndJudgesCandidatesBesideThem) {
   const Verification found =
-      Verify(Plan({"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
-                   "arms.mxfp4.recipe=mxfp4_floor", "gate.control=mxfp4"}));
+      // In so small a model BF16 would hide the last bit of FP32.
+      Verify(Plan({"arms.bf16.recipe=fp32", "arms.null.recipe=fp32",
+                   "arms.null.perturb=one_ulp", "arms.mxfp4.recipe=mxfp4_floor",
+                   "gate.control=mxfp4"}));
 
   ASSERT_TRUE(found.judgements);
   ASSERT_THAT(*found.judgements, SizeIs(1));

@@ -30,8 +30,8 @@ ArmRoles Share(const std::vector<std::string>& others,
   }
   if (!roles.candidates.empty()) return roles;
   if (std::ranges::count(others, control) == 0) {
-    roles.candidates.swap(roles.nulls);  // how far does chance go here?
-    return roles;
+    // How far does chance go here? What a control shows is no part of that.
+    return {.candidates = std::move(roles.nulls)};
   }
   ThrowError(ErrorKind::kConfig,
              "{}: `{}` is the control, and no arm is left to be judged: "

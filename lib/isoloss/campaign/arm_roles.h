@@ -16,7 +16,8 @@ namespace isoloss::campaign {
 struct ArmRoles {
   std::vector<std::string> candidates = {};
   /// Of the baseline's recipe and exchange, perturbed otherwise
-  /// (compare::IsNullOf). If there is no other arm they are the candidates.
+  /// (compare::IsNullOf). If there is no other arm they are the candidates,
+  /// beside nothing.
   std::vector<std::string> nulls = {};
   std::string control = {};  ///< must come out worse; "": none is named
 };

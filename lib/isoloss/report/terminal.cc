@@ -319,7 +319,11 @@ std::string CheckLines(const Check& check, size_t outcome_width,
 
 std::string Controls(const Judgement& judgement, const TextStyle& style) {
   const std::string text = ControlsText(judgement);
-  return text.empty() ? "" : Heading("Control and null arms", style) + text;
+  if (text.empty()) return "";
+  const std::string heading =
+      fmt::format("Control and null arms, {:g} % intervals over seeds",
+                  100 - 200 * judgement.policy.alpha);
+  return Heading(heading, style) + text;
 }
 
 std::string Checks(const Judgement& judgement, const TextStyle& style) {
