@@ -42,12 +42,12 @@ class Verdict(ProgramTest):
         self.assertTrue(last.startswith(outcome), last)
         self.assertTrue(last.endswith(f"(exit code {code})"), last)
 
-    def edited_logs(self, out, edit):
+    def edited_logs(self, out, edit, logs=None):
         """Copies of the logs; edit(name, file) changes each."""
         folder = self.folder / out
         folder.mkdir()
         copies = []
-        for name, log in sorted(self.logs.items()):
+        for name, log in sorted((logs or self.logs).items()):
             copies.append(shutil.copy(log, folder))
             with h5py.File(copies[-1], "r+") as file:
                 edit(name, file)
@@ -144,6 +144,41 @@ class Verdict(ProgramTest):
 
         self.assert_verdict(same, FAIL, "FAIL")
         self.assertIn("identical", same.stdout)
+
+    def test_a_control_that_fails_leaves_a_pass_and_one_that_does_not_takes_it(self):
+        def worse(name, log):
+            if name.startswith("mxfp4"):
+                for path in ("steps/loss_nats", "eval/loss_nats",
+                             "eval/per_sequence_loss_nats"):
+                    log[path][...] *= 1.05
+
+        def as_the_candidate(name, log):
+            if name.startswith("mxfp4"):
+                candidate = self.logs[name.replace("mxfp4", "mxfp8")]
+                with h5py.File(candidate) as good:
+                    for path in ("steps/loss_nats", "eval/loss_nats",
+                                 "eval/per_sequence_loss_nats"):
+                        log[path][...] = good[path][...]
+
+        self.verify("controlled", "arms.mxfp4.recipe=mxfp4_floor",
+                    "gate.control=mxfp4")
+        self.assertFalse((self.folder / "controlled/verdict-mxfp4.json").exists())
+        logs = {log.stem: log
+                for log in (self.folder / "controlled").glob("*.h5")}
+        good = self.edited_logs("control_fails", worse, logs)
+        bad = self.edited_logs("control_passes", as_the_candidate, logs)
+
+        passed = self.run_isoloss("gate", *good)
+        inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4")
+
+        self.assert_verdict(passed, PASS, "PASS")
+        self.assertIn("control: mxfp4 came out worse", passed.stdout)
+        self.assert_verdict(inconclusive, INCONCLUSIVE, "INCONCLUSIVE")
+        self.assertIn("this experiment could not have seen a difference of that size",
+                      " ".join(inconclusive.stdout.split()))
+        self.assert_verdict(
+            self.run_isoloss("gate", *self.logs.values()), PASS, "PASS")
+        self.assertIn("control: none named", self.passed.stdout)
 
     def test_an_arm_that_did_not_run_its_recipe_never_passes(self):
         def not_quantised(name, log):
