@@ -235,7 +235,7 @@ TEST(Journal, RefusesAnotherVersionOrARecordThatIsNotItsKind) {
   bytes[8] = 2;
   fix(0, 12);
   EXPECT_THAT(error(), AllOf(HasSubstr("the journal has version 2"),
-                             HasSubstr("with version 5 only")));
+                             HasSubstr("with version 6 only")));
   bytes[0] = 'x';
   fix(0, 12);
   EXPECT_THAT(error(), HasSubstr("not the head of a journal"));

@@ -44,7 +44,8 @@ SeedDifference Compare(const SeedPair& pair, size_t window) {
   result.trajectory_rmse_nats = std::sqrt(stats::Mean(squared));
   if (!baseline.eval.loss_nats.empty()) {
     const double held_out = baseline.eval.loss_nats.back();
-    result.held_out = (candidate.eval.loss_nats.back() - held_out) / held_out;
+    result.held_out_nats = candidate.eval.loss_nats.back() - held_out;
+    result.held_out = *result.held_out_nats / held_out;
   }
   return result;
 }

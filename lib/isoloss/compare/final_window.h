@@ -20,6 +20,7 @@ struct SeedDifference {
   double final_window = 0;
   /// (L_c - L_b) / L_b of the last held-out evaluation; empty without one.
   std::optional<double> held_out;
+  std::optional<double> held_out_nats;  ///< L_c - L_b of it
   /// Mean over the window of L_c - L_b.
   double final_window_nats = 0;
   /// Mean of L_c - L_b over the last 100 steps (all, if fewer).

@@ -24,7 +24,7 @@ namespace isoloss::runlog {
 inline constexpr std::string_view kJournalMagic = "isolossJ";
 /// Of head and records. Rows follow the layout, so a column more or less is
 /// another version.
-inline constexpr uint32_t kJournalVersion = 5;
+inline constexpr uint32_t kJournalVersion = 6;
 
 /// What a journal holds.
 struct JournalContent {
