@@ -78,9 +78,7 @@ Simulated Simulate(int seeds, double worth, stats::Normal& normal,
         {two.baseline.log.provenance.seed, &two.baseline, &two.candidate});
   }
   const FinalWindow window = CompareFinalWindow(pairing, 0.2);
-  for (const SeedDifference& seed : window.seeds) {
-    simulated.gaps.push_back(seed.final_window_nats);
-  }
+  simulated.gaps = window.Gaps();
   simulated.slope = FitTokenSlope(pairing, window);
   simulated.tokens = TokensOf(simulated.gaps, simulated.slope, 0.05);
   return simulated;

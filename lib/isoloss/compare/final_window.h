@@ -39,6 +39,12 @@ struct FinalWindow {
   std::optional<int64_t> held_out_step;
   size_t last_100_steps = 0;          ///< that last_100_nats is of
   std::vector<SeedDifference> seeds;  ///< ascending seed
+
+  // Of each seed; of held-out losses empty if there are none.
+  std::vector<double> Percents() const;  ///< 100 final_window
+  std::vector<double> Gaps() const;      ///< final_window_nats
+  std::vector<double> HeldOutPercents() const;
+  std::vector<double> HeldOutGaps() const;
 };
 
 /// Requires runs that integrity rules `seeds` and `steps` found in order.

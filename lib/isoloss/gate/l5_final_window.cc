@@ -161,33 +161,6 @@ bool IsGross(const stats::Summary& summary, const Policy& policy) {
          (summary.mean > limit || (!policy.one_sided && summary.mean < -limit));
 }
 
-/// A figure of each seed.
-template <typename Figure>
-std::vector<double> OfSeeds(const FinalWindow& window, const Figure& figure) {
-  std::vector<double> values;
-  for (const SeedDifference& seed : window.seeds) {
-    values.push_back(figure(seed));
-  }
-  return values;
-}
-
-std::vector<double> WindowPercents(const FinalWindow& window) {
-  return OfSeeds(window, [](auto& seed) { return 100 * seed.final_window; });
-}
-
-std::vector<double> WindowGaps(const FinalWindow& window) {
-  return OfSeeds(window, [](auto& seed) { return seed.final_window_nats; });
-}
-
-std::vector<double> HeldOutPercents(const FinalWindow& window) {
-  return OfSeeds(window,
-                 [](auto& seed) { return 100 * seed.held_out.value(); });
-}
-
-std::vector<double> HeldOutGaps(const FinalWindow& window) {
-  return OfSeeds(window, [](auto& seed) { return seed.held_out_nats.value(); });
-}
-
 /// What a test says of a sample, and what is said of the test.
 struct Tested {
   stats::Summary summary;
@@ -294,9 +267,9 @@ Check TestFinalWindow(const FinalWindow& window,
   const std::string scope =
       fmt::format("steps {} to {}", window.first_step, window.last_step);
   if (InTokens(policy)) {
-    return TestTokens(check, WindowGaps(window), slope, scope, where, policy);
+    return TestTokens(check, window.Gaps(), slope, scope, where, policy);
   }
-  return TestDifferences(check, WindowPercents(window), scope, where, policy,
+  return TestDifferences(check, window.Percents(), scope, where, policy,
                          spread);
 }
 
@@ -304,9 +277,9 @@ Check TestHeldOut(const FinalWindow& window, const compare::TokenSlope& slope,
                   const std::string& where, const Policy& policy) {
   const std::string scope = fmt::format("step {}", *window.held_out_step);
   Check check = NewCheck("held_out", "mean paired held-out difference", policy);
-  check = InTokens(policy) ? TestTokens(check, HeldOutGaps(window), slope,
+  check = InTokens(policy) ? TestTokens(check, window.HeldOutGaps(), slope,
                                         scope, where, policy)
-                           : TestDifferences(check, HeldOutPercents(window),
+                           : TestDifferences(check, window.HeldOutPercents(),
                                              scope, where, policy);
   if (*window.held_out_step < window.first_step) {
     check.outcome = Outcome::kInconclusive;

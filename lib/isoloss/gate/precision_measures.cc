@@ -29,30 +29,6 @@ std::optional<Sensitivity> SensitivityOf(
                      .power = options.power};
 }
 
-/// The differences that a check was made on; empty if there are none.
-struct Tested {
-  std::vector<double> window;
-  std::vector<double> held_out;
-};
-
-Tested InPercent(const compare::FinalWindow& window) {
-  Tested tested;
-  for (const compare::SeedDifference& seed : window.seeds) {
-    tested.window.push_back(100 * seed.final_window);
-    if (seed.held_out) tested.held_out.push_back(100 * *seed.held_out);
-  }
-  return tested;
-}
-
-Tested InNats(const compare::FinalWindow& window) {
-  Tested tested;
-  for (const compare::SeedDifference& seed : window.seeds) {
-    tested.window.push_back(seed.final_window_nats);
-    if (seed.held_out_nats) tested.held_out.push_back(*seed.held_out_nats);
-  }
-  return tested;
-}
-
 }  // namespace
 
 std::string BigramWarning(const compare::ArmSummary& arm,
@@ -78,22 +54,21 @@ void MeasurePrecision(const compare::Pairing& pairing,
   if (!judgement.precision.has_value()) return;
   PrecisionMeasures& measures = *judgement.precision;
   const compare::FinalWindow& window = *judgement.final_window;
-  const Tested nats = InNats(window);
   measures.alpha = options.alpha;
   measures.slope = slope;
-  measures.tokens = compare::TokensOf(nats.window, slope, options.alpha);
+  measures.tokens = compare::TokensOf(window.Gaps(), slope, options.alpha);
   measures.along = compare::CompareByTenth(pairing, options.alpha);
-  Tested tested = InPercent(window);
-  if (judgement.policy.margin_tokens_percent > 0) {
-    tested.window = measures.tokens->pairs;
-    tested.held_out =
-        nats.held_out.empty()
-            ? nats.held_out
-            : compare::TokensOf(nats.held_out, slope, options.alpha).pairs;
+  const bool in_tokens = judgement.policy.margin_tokens_percent > 0;
+  std::vector<double> held_out = window.HeldOutPercents();
+  if (in_tokens && !held_out.empty()) {
+    held_out =
+        compare::TokensOf(window.HeldOutGaps(), slope, options.alpha).pairs;
   }
   for (const auto& sensitivity :
-       {SensitivityOf("final_window", tested.window, options),
-        SensitivityOf("held_out", tested.held_out, options)}) {
+       {SensitivityOf("final_window",
+                      in_tokens ? measures.tokens->pairs : window.Percents(),
+                      options),
+        SensitivityOf("held_out", held_out, options)}) {
     if (sensitivity) measures.sensitivity.push_back(*sensitivity);
   }
 }
