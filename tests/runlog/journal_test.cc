@@ -115,7 +115,7 @@ TEST(Journal, HoldsWhatWasAppended) {
 TEST(Journal, HasTheLayoutOfItsDocumentation) {
   const std::string bytes = MakeSmallJournal().bytes;
 
-  EXPECT_EQ(bytes.substr(0, 12), std::string("isolossJ\5\0\0\0", 12));
+  EXPECT_EQ(bytes.substr(0, 12), std::string("isolossJ\6\0\0\0", 12));
   uint32_t crc = 0;
   std::memcpy(&crc, bytes.data() + 12, sizeof(crc));
   EXPECT_EQ(crc, Crc32c(AsBytes(bytes).first(12)));
