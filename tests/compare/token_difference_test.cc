@@ -166,6 +166,19 @@ TEST(TokensOf, IsUnknownWithoutAResolvedSlope) {
               HasSubstr("which is not below 0"));
 }
 
+// A loss that rises surely buys nothing with more tokens.
+TEST(TokensOf, IsUnknownWhereTheLossRises) {
+  const TokenSlope rises{
+      .first_step = 1, .last_step = 9, .nats = {0.1, 0.11, 0.12}};
+  const TokenSlope falls{
+      .first_step = 1, .last_step = 9, .nats = {-0.1, -0.11, -0.12}};
+  const std::vector<double> gaps = {0.01, 0.011, 0.012};
+
+  EXPECT_THAT(TokensOf(gaps, rises, 0.05).unknown,
+              HasSubstr("over steps 1 to 9 is +0.11 nats"));
+  EXPECT_EQ(TokensOf(gaps, falls, 0.05).unknown, "");
+}
+
 // The delta method's values have the estimate as their mean, to rounding.
 TEST(TokensOf, SpreadsTheEstimateOverThePairs) {
   stats::Normal normal("pairs");

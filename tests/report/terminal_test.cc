@@ -104,6 +104,9 @@ TEST(RenderTerminal, SaysWhatAVerdictOnPrecisionRestsOn) {
                               "51.2 k tokens of this corpus (digest d1), "
                               "learning rate 0.001, falling from step 46 on, "
                               "seeds 1, 2, 3, 4; no extrapolation"));
+  judgement.policy.margin_tokens_percent = 5;
+  EXPECT_THAT(RenderTerminal(judgement, {.width = 1000}),
+              HasSubstr("FAIL with 0.80 from 0.271 % tokens on (4 pairs"));
   judgement.precision->tokens->unknown = "of a reason";
   EXPECT_THAT(
       RenderTerminal(judgement, {}),

@@ -87,11 +87,13 @@ std::string Mean(const stats::MeanInterval& of) {
   return fmt::format("{} %{}", Signed(of.mean), Interval(of.lower, of.upper));
 }
 
-std::string CouldSee(const gate::Sensitivity& of) {
+/// `of_what` the percents are, after a space; "" for the loss.
+std::string CouldSee(const gate::Sensitivity& of, const char* of_what) {
   return fmt::format(
       "{}: PASS with probability {:.2f} if there is no difference, FAIL with "
-      "{:.2f} from {:.3f} % on ({} pairs, sd {:.3f} %)",
-      of.check, of.power_at_zero, of.power, of.detectable, of.pairs, of.sd);
+      "{:.2f} from {:.3f} %{} on ({} pairs, sd {:.3f} %)",
+      of.check, of.power_at_zero, of.power, of.detectable, of_what, of.pairs,
+      of.sd);
 }
 
 std::string Tokens(const PrecisionMeasures& measures) {
@@ -158,8 +160,11 @@ std::string RenderPrecision(const Judgement& judgement,
   };
   line("trained", Trained(measures.trained));
   line("learnt", Learnt(judgement));
+  const char* of_what =
+      judgement.policy.margin_tokens_percent > 0 ? " tokens" : "";
   for (const gate::Sensitivity& of : measures.sensitivity) {
-    line(&of == &measures.sensitivity.front() ? "could see" : "", CouldSee(of));
+    line(&of == &measures.sensitivity.front() ? "could see" : "",
+         CouldSee(of, of_what));
   }
   if (measures.tokens.has_value()) line("tokens", Tokens(measures));
   if (measures.along.has_value()) {
