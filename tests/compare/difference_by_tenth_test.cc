@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <vector>
 
 #include "isoloss/compare/rate_plateau.h"
 #include "support/synthetic_runs.h"

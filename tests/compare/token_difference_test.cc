@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <functional>
+#include <vector>
 
 #include "isoloss/stats/summary.h"
 #include "stats/simulation.h"

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/power.h"

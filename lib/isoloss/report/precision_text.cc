@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "isoloss/report/text_layout.h"
