@@ -138,6 +138,7 @@ TEST(Integrity, FindsLearningRatesThatAreNotTheSchedulesInEitherRun) {
     };
   };
   EXPECT_THAT(findings(without_text(1)), IsEmpty());
+  EXPECT_THAT(findings(without_text(runlog::kFullTextVersion)), SizeIs(2));
   EXPECT_THAT(findings(without_text(runlog::kSchemaVersion)), SizeIs(2));
 }
 

@@ -5,8 +5,11 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "isoloss/base/rng.h"
 
 namespace isoloss::corpus {
 namespace {
@@ -30,6 +33,57 @@ TEST(Corpus, UnigramEntropyIsOfTheTrainingShareOnly) {
   // Powers of two are exact; each of three products and sums rounds once.
   EXPECT_NEAR(corpus.unigram_entropy_nats(), 1.5 * std::numbers::ln2, 1e-15);
   EXPECT_TRUE(std::isnan(corpus.entropy_floor_nats()));
+}
+
+TEST(Corpus, BigramEntropyIsThatOfATokenGivenTheOneBefore) {
+  // Pairs of the training share 0 1 0 2 0 1 0 2 0: after 0 come 1 and 2 twice
+  // each, after 1 and 2 always 0. 4 of 8 tokens take a bit.
+  const Corpus corpus(std::vector<uint8_t>{0, 1, 0, 2, 0, 1, 0, 2, 0, 3, 3, 3,
+                                           3, 3, 3, 3, 3, 3},
+                      4, "", 0.5, kUnknown);
+
+  // Each of a dozen products and sums rounds once.
+  EXPECT_NEAR(corpus.bigram_entropy_nats(), 0.5 * std::numbers::ln2, 1e-14);
+}
+
+// A source of order 1 is all bigrams; with so many tokens counting pairs comes
+// within 256 * 8 / (2 * 1e6) = 0.001 nats of its rate, too low.
+TEST(Corpus, BigramEntropyOfASourceOfOrderOneIsItsRate) {
+  const Corpus corpus = LoadCorpus(SyntheticSource{256, 1, 8, 1'000'000, 3}, 0);
+
+  EXPECT_NEAR(corpus.bigram_entropy_nats(), corpus.entropy_floor_nats(), 0.002);
+}
+
+TEST(Corpus, BigramEntropyIsUnknownWherePairsAreTooRareOrNone) {
+  EXPECT_TRUE(std::isnan(Corpus(std::vector<uint16_t>(9, 1),
+                                kMaxBigramVocabulary + 1, "", 0, kUnknown)
+                             .bigram_entropy_nats()));
+  EXPECT_TRUE(std::isnan(Corpus(std::vector<uint8_t>{1}, 4, "", 0, kUnknown)
+                             .bigram_entropy_nats()));
+}
+
+// Deflate finds what repeats, and nothing in noise: that it stores, with 5
+// bytes a block. Tokens of two bytes are compressed as such.
+TEST(Corpus, DeflatedBitsAreThoseOfATokenOfTheTrainingShare) {
+  const auto bits = [](TokenVector tokens, double held_out_share) {
+    return Corpus(std::move(tokens), 256, "", held_out_share, kUnknown)
+        .deflated_bits();
+  };
+  std::vector<uint8_t> noise(1 << 16);
+  for (size_t i = 0; i < noise.size(); ++i) {
+    noise[i] = static_cast<uint8_t>(StreamId(std::to_string(i)));
+  }
+  std::vector<uint8_t> half = noise;
+  half.resize(2 * noise.size(), 0);
+
+  EXPECT_LT(bits(std::vector<uint8_t>(1 << 16, 7), 0), 0.02);
+  EXPECT_NEAR(bits(noise, 0), 8, 0.01);
+  EXPECT_NEAR(bits(half, 0.5), 8, 0.01);
+  const double wide =
+      bits(std::vector<uint16_t>(noise.begin(), noise.end()), 0);
+  EXPECT_GT(wide, 8);
+  EXPECT_LT(wide, 16);
+  EXPECT_TRUE(std::isnan(bits(noise, 1)));
 }
 
 TEST(Corpus, DigestDependsOnTokensAndVocabularyButNotOnTheirWidth) {

@@ -32,7 +32,7 @@ std::string Raw(T value) {
 }
 
 std::string Framed(std::string_view records) {
-  std::string file = "isolossJ" + Raw(static_cast<uint32_t>(kSchemaVersion));
+  std::string file = "isolossJ" + Raw(kJournalVersion);
   file += Raw(Crc32c(AsBytes(file)));
   for (uint64_t number = 0; records.size() >= 3; ++number) {
     uint16_t length = 0;

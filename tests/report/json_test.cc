@@ -48,6 +48,30 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
   EXPECT_EQ(verdict["entropy_floor_nats_text"], "nan");
 }
 
+TEST(RenderJson, HoldsWhatAVerdictOnPrecisionRestsOn) {
+  gate::Judgement judgement =
+      Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04}));
+  const gate::PrecisionMeasures& measures = *judgement.precision;
+
+  const json precision = json::parse(RenderJson(judgement))["precision"];
+
+  EXPECT_EQ(precision["trained"]["tokens"], 51200);
+  EXPECT_TRUE(precision["trained"]["flops"].is_null());
+  EXPECT_EQ(precision["learnt"][1]["arm"], "mxfp8");
+  EXPECT_EQ(precision["sensitivity"][0]["detectable"],
+            measures.sensitivity[0].detectable);
+  EXPECT_EQ(precision["tokens"]["percent"], measures.tokens->percent);
+  EXPECT_EQ(precision["tokens"]["slope_first_step"], 26);
+  EXPECT_EQ(precision["along"]["tenths"].size(), 10);
+  EXPECT_EQ(precision["along"]["tenths"][9]["last_step"], 50);
+  EXPECT_EQ(precision["along"]["percent_per_doubling"]["mean"],
+            measures.along->per_doubling->mean);
+  EXPECT_TRUE(precision["along"]["decay"].is_null());
+  EXPECT_EQ(precision["alpha"], 0.05);
+  judgement.precision.reset();
+  EXPECT_TRUE(json::parse(RenderJson(judgement))["precision"].is_null());
+}
+
 TEST(RenderJson, IsValidForRunsThatAreNotFinite) {
   auto runs = testing::SyntheticExperiment({0.05, 0.06});
   runs[3].log.steps.loss_nats.back() = std::nan("");
@@ -136,16 +160,22 @@ TEST(VerdictSchema, AcceptsEveryKindOfVerdict) {
   nan[3].log.steps.loss_nats.back() = std::nan("");
   auto regression = Judged(testing::SyntheticExperiment({0.05, 0.06}));
   regression.policy.levels = {"L2", "L4"};
+  regression.precision.reset();
   regression.tensors = {{"wq", "gain of wq", 3, 1 / 0.0, 0.01}};
   regression.evidence = {"probe p.h5"};
   regression.power = gate::PowerRecord{};
   regression.power->bugs = 2;
   regression.power->benign_runs = 3;
 
+  auto falling = testing::SyntheticExperiment({0.05, 0.06});
+  for (auto& run : falling) run.log.steps.lr.back() /= 2;
+  auto unknown = falling;
+  for (auto& run : unknown) run.log.steps.lr.front() *= 2;
+
   for (const auto& judgement :
        {Judged(testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04})),
         Judged(testing::SyntheticExperiment({0.05})), Judged(nan), Judged({}),
-        regression}) {
+        regression, Judged(falling), Judged(unknown)}) {
     EXPECT_THAT(SchemaFindings(json::parse(RenderJson(judgement))),
                 ::testing::IsEmpty());
   }

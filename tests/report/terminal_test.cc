@@ -71,6 +71,50 @@ TEST(RenderTerminal, ComparesWithTheFloorOfASyntheticSource) {
   EXPECT_THAT(text, Not(HasSubstr("unigram")));
 }
 
+TEST(RenderTerminal, DrawsNoMarginInTokensOnTheScaleOfLoss) {
+  gate::Judgement judgement = Healthy();
+  EXPECT_THAT(RenderTerminal(judgement, {}), HasSubstr("margin +-0.25"));
+  judgement.policy.margin_tokens_percent = 5;
+  EXPECT_THAT(RenderTerminal(judgement, {}), Not(HasSubstr("margin +-")));
+}
+
+TEST(RenderTerminal, SaysWhatAVerdictOnPrecisionRestsOn) {
+  auto runs = testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
+  for (auto& run : runs) {
+    run.log.provenance.bigram_entropy_nats = 3 * std::log(2.0);
+    run.log.provenance.deflated_bits = 1.25;
+    for (size_t i = 45; i < 50; ++i) run.log.steps.lr[i] /= 2;
+  }
+  gate::Judgement judgement = Judged(runs);
+  judgement.precision->trained.flops = 1.25e9;
+  judgement.precision->trained.active_parameters = 99999;
+
+  const std::string text = RenderTerminal(judgement, {.width = 1000});
+
+  EXPECT_THAT(text, HasSubstr("rests on (90 % intervals over seeds)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("  trained    51.2 k tokens for 123 k parameters: "
+                        "0.415 each; 100 k active; 1.2e+09 FLOP a run"));
+  EXPECT_THAT(text, HasSubstr("bits per token; the corpus: unigrams 4.617, "
+                              "bigrams 3.000, deflate 1.250\n"));
+  EXPECT_THAT(text, HasSubstr("held_out: PASS with probability 1.00 if"));
+  EXPECT_THAT(text, HasSubstr("slope over steps 23 to 45\n"));
+  EXPECT_THAT(text, HasSubstr("since the rate falls (step 46): "));
+  EXPECT_THAT(text, HasSubstr("  valid for  this model of 123 k parameters, "
+                              "51.2 k tokens of this corpus (digest d1), "
+                              "learning rate 0.001, falling from step 46 on, "
+                              "seeds 1, 2, 3, 4; no extrapolation"));
+  judgement.policy.margin_tokens_percent = 5;
+  EXPECT_THAT(RenderTerminal(judgement, {.width = 1000}),
+              HasSubstr("FAIL with 0.80 from 0.271 % tokens on (4 pairs"));
+  judgement.precision->tokens->unknown = "of a reason";
+  EXPECT_THAT(
+      RenderTerminal(judgement, {}),
+      HasSubstr("  tokens     the difference in tokens is unknown: of"));
+  judgement.precision.reset();
+  EXPECT_THAT(RenderTerminal(judgement, {}), Not(HasSubstr("rests on")));
+}
+
 TEST(RenderTerminal, ShowsEvidenceTensorsAndMeasuredPower) {
   gate::Judgement judgement = Healthy();
   judgement.evidence = {"probe p.h5"};

@@ -56,14 +56,14 @@ std::vector<Damage> Damages() {
   return {
       Damage{"OtherVersion",
              [](const h5::Handle& file) {
-               ReplaceAttribute(file, "schema_version", int64_t{6});
+               ReplaceAttribute(file, "schema_version", int64_t{7});
              },
-             {"schema_version is 6", "reads 1 to 5"}},
+             {"schema_version is 7", "reads 1 to 6"}},
       Damage{"VersionBeforeTheFirst",
              [](const h5::Handle& file) {
                ReplaceAttribute(file, "schema_version", int64_t{0});
              },
-             {"schema_version is 0", "reads 1 to 5"}},
+             {"schema_version is 0", "reads 1 to 6"}},
       Damage{"NoAttributeOfItsVersion",
              [](const h5::Handle& file) {
                ASSERT_GE(H5Adelete(file.get(), "transport"), 0);

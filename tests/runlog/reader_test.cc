@@ -42,8 +42,16 @@ TEST(ReadRunLog, ReadsBackEveryFieldThatWasWritten) {
   EXPECT_EQ(DumpLines(log), DumpLines(SampleLog()));
 }
 
-/// Removes what version 5 brought.
+/// Removes what version 6 brought.
+void RemoveCorpusBits(const h5::Handle& file) {
+  for (const char* attribute : {"bigram_entropy_nats", "deflated_bits"}) {
+    ASSERT_GE(H5Adelete(file.get(), attribute), 0) << attribute;
+  }
+}
+
+/// Removes what version 5 brought, and later ones.
 void RemoveGraph(const h5::Handle& file) {
+  RemoveCorpusBits(file);
   for (const char* name : {"graph", "graph_inputs", "recipe"}) {
     ASSERT_GE(H5Ldelete(file.get(), name, H5P_DEFAULT), 0) << name;
   }
@@ -77,10 +85,24 @@ void MakeVersion1(const h5::Handle& file) {
   }
 }
 
-/// SampleLog() without what version 3 brought.
-RunLog SampleOfVersion2() {
+/// SampleLog() without what version 6 brought.
+RunLog SampleOfVersion5() {
   RunLog log = SampleLog();
+  log.provenance.bigram_entropy_nats = 0;
+  log.provenance.deflated_bits = 0;
+  return log;
+}
+
+/// Without what version 5 brought.
+RunLog SampleOfVersion4() {
+  RunLog log = SampleOfVersion5();
   log.provenance.graph = {};
+  return log;
+}
+
+/// Without what version 3 brought.
+RunLog SampleOfVersion2() {
+  RunLog log = SampleOfVersion4();
   log.provenance.numerics_digest = "";
   log.steps.nonfinite_gradients.clear();
   log.steps.batch_digest.clear();
@@ -142,9 +164,8 @@ TEST(ReadRunLog, GivesWhatVersion3LacksItsDefault) {
 
   const RunLog log = ReadRunLog(path);
 
-  RunLog expected = SampleLog();
+  RunLog expected = SampleOfVersion4();
   expected.steps.batch_digest.clear();
-  expected.provenance.graph = {};
   EXPECT_EQ(DumpLines(log), DumpLines(expected));
 }
 
@@ -161,9 +182,23 @@ TEST(ReadRunLog, GivesWhatVersion4LacksItsDefault) {
 
   const RunLog log = ReadRunLog(path);
 
-  RunLog expected = SampleLog();
-  expected.provenance.graph = {};
-  EXPECT_EQ(DumpLines(log), DumpLines(expected));
+  EXPECT_EQ(DumpLines(log), DumpLines(SampleOfVersion4()));
+}
+
+TEST(ReadRunLog, GivesWhatVersion5LacksItsDefault) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path() / "run.h5";
+  WriteRunLog(SampleLog(), path);
+  EditWithHdf5(path, [](const h5::Handle& file) {
+    ASSERT_GE(H5Adelete(file.get(), "schema_version"), 0);
+    h5::WriteAttribute(file, "schema_version", int64_t{5});
+    RemoveCorpusBits(file);
+  });
+  WriteBytes(path, Sealed(Bytes(path)));
+
+  const RunLog log = ReadRunLog(path);
+
+  EXPECT_EQ(DumpLines(log), DumpLines(SampleOfVersion5()));
 }
 
 TEST(ReadRunLog, IgnoresADatasetThatItsVersionDoesNotKnow) {

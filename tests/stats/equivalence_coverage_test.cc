@@ -78,5 +78,20 @@ TEST(RequiredPairs, ReachesThePromisedPowerAndOnePairLessDoesNot) {
   ExpectRate(Simulate(0.15, 0.12, pairs, kOptions).passed, kTrials, power);
 }
 
+// That the interval may also lie below the margin's other end adds less than
+// 1e-6 to the rate here.
+TEST(DetectableDifference, FailsAtItsRate) {
+  for (const double sd : {0.05, 0.3}) {
+    for (const int pairs : {3, 12}) {
+      const double detectable = DetectableDifference(sd, pairs, kOptions);
+
+      ExpectRate(Simulate(detectable, sd, pairs, kOptions).failed, kTrials,
+                 kOptions.power);
+      ExpectRate(Simulate(-detectable, sd, pairs, kOptions).failed, kTrials,
+                 kOptions.power);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace isoloss::stats

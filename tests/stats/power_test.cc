@@ -159,5 +159,34 @@ TEST(PairsForPower, IsEmptyWhenNoneSuffices) {
   EXPECT_FALSE(PairsForPower(0, 1e6, Margin(0.25)).has_value());
 }
 
+// Above the margin by what makes a noncentral t exceed the quantile with the
+// power asked for: the cdf is Boost's, good to some 1e-12 there.
+TEST(DetectableDifference, FailsWithThePowerAskedFor) {
+  for (const int64_t pairs : {2, 3, 12, 200}) {
+    for (const double power : {0.6, 0.8, 0.99}) {
+      EquivalenceOptions options = Margin(0.25);
+      options.power = power;
+      const double n = static_cast<double>(pairs);
+      const double detectable = DetectableDifference(0.3, pairs, options);
+      const double delta = (detectable - 0.25) / 0.3 * std::sqrt(n);
+
+      EXPECT_NEAR(
+          1 - NonCentralTCdf(StudentTQuantile(0.95, n - 1), n - 1, delta),
+          power, 1e-9)
+          << pairs;
+    }
+  }
+}
+
+TEST(DetectableDifference, IsTheMarginWithoutSpreadAndGrowsWithIt) {
+  EXPECT_EQ(DetectableDifference(0, 4, Margin(0.25)), 0.25);
+  EXPECT_LT(DetectableDifference(0.1, 4, Margin(0.25)),
+            DetectableDifference(0.2, 4, Margin(0.25)));
+  EXPECT_LT(DetectableDifference(0.1, 12, Margin(0.25)),
+            DetectableDifference(0.1, 4, Margin(0.25)));
+  EXPECT_THROW(DetectableDifference(0.1, 1, Margin(0.25)), Error);
+  EXPECT_THROW(DetectableDifference(-1, 4, Margin(0.25)), Error);
+}
+
 }  // namespace
 }  // namespace isoloss::stats

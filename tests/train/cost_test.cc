@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "experiment_text.h"
+#include "isoloss/compare/training_scale.h"
+#include "isoloss/model/parameters.h"
+#include "isoloss/train/run_description.h"
 
 namespace isoloss::train {
 namespace {
@@ -27,6 +30,37 @@ TEST(Cost, CountsTheProductsOfATokenByHand) {
   constexpr double kScores = 3 * 2 * 12 * 10;
 
   EXPECT_DOUBLE_EQ(FlopsPerToken(experiment), 6 * (kWeights + kScores));
+}
+
+// What judges read off a log's table of tensors is what the model's sizes say,
+// but for the gains of the norms of compressed queries, keys and values, which
+// FlopsPerToken counts with attention's weights.
+TEST(Cost, AJudgeCountsTheSameByTheLogAlone) {
+  for (const char* more : {"train.steps=10", "model.tied_embeddings=true",
+                           "model.q_lora_rank=12", "model.n_dense_layers=0"}) {
+    const Experiment experiment = With({"model.preset=\"dsv3-nano\"", more});
+    const model::ModelConfig& model = experiment.model;
+    runlog::RunLog log;
+    log.provenance.experiment_text = experiment.TomlWithoutSeeds();
+    log.provenance.graph = DescribeModel(experiment, experiment.arms[0]);
+    log.provenance.steps_planned = 10;
+    log.provenance.tokens_per_step = 7;
+    const compare::TrainingScale scale = compare::ScaleOf(log);
+    const auto gains = static_cast<double>(
+        model.n_layers * (model.kv_lora_rank + model.q_lora_rank));
+
+    ASSERT_TRUE(scale.flops.has_value());
+    EXPECT_EQ(scale.tokens, 70);
+    EXPECT_DOUBLE_EQ(*scale.flops, 70 * (FlopsPerToken(experiment) - 6 * gains))
+        << more;
+    // Less the three matrices of each expert that is not chosen.
+    const auto idle = static_cast<double>(model.n_moe_layers() *
+                                          (model.num_experts - model.top_k) *
+                                          3 * model.dim * model.moe_hidden_dim);
+    EXPECT_DOUBLE_EQ(
+        *scale.active_parameters,
+        static_cast<double>(model::ParameterSet(model).value_count()) - idle);
+  }
 }
 
 TEST(Cost, TimeIsThatOfAllTokensOnAllThreads) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <span>
 
 #include "isoloss/base/error.h"
@@ -44,12 +45,40 @@ SeedDifference Compare(const SeedPair& pair, size_t window) {
   result.trajectory_rmse_nats = std::sqrt(stats::Mean(squared));
   if (!baseline.eval.loss_nats.empty()) {
     const double held_out = baseline.eval.loss_nats.back();
-    result.held_out = (candidate.eval.loss_nats.back() - held_out) / held_out;
+    result.held_out_nats = candidate.eval.loss_nats.back() - held_out;
+    result.held_out = *result.held_out_nats / held_out;
   }
   return result;
 }
 
+/// A figure of each seed that has it, times `factor`.
+std::vector<double> OfSeeds(
+    const FinalWindow& window, double factor,
+    const std::function<std::optional<double>(const SeedDifference&)>& figure) {
+  std::vector<double> values;
+  for (const SeedDifference& seed : window.seeds) {
+    if (const auto value = figure(seed)) values.push_back(factor * *value);
+  }
+  return values;
+}
+
 }  // namespace
+
+std::vector<double> FinalWindow::Percents() const {
+  return OfSeeds(*this, 100, &SeedDifference::final_window);
+}
+
+std::vector<double> FinalWindow::Gaps() const {
+  return OfSeeds(*this, 1, &SeedDifference::final_window_nats);
+}
+
+std::vector<double> FinalWindow::HeldOutPercents() const {
+  return OfSeeds(*this, 100, &SeedDifference::held_out);
+}
+
+std::vector<double> FinalWindow::HeldOutGaps() const {
+  return OfSeeds(*this, 1, &SeedDifference::held_out_nats);
+}
 
 size_t WindowLength(size_t steps, double share) {
   const double length = std::ceil(share * static_cast<double>(steps));

@@ -20,6 +20,7 @@ struct SeedDifference {
   double final_window = 0;
   /// (L_c - L_b) / L_b of the last held-out evaluation; empty without one.
   std::optional<double> held_out;
+  std::optional<double> held_out_nats;  ///< L_c - L_b of it
   /// Mean over the window of L_c - L_b.
   double final_window_nats = 0;
   /// Mean of L_c - L_b over the last 100 steps (all, if fewer).
@@ -38,6 +39,12 @@ struct FinalWindow {
   std::optional<int64_t> held_out_step;
   size_t last_100_steps = 0;          ///< that last_100_nats is of
   std::vector<SeedDifference> seeds;  ///< ascending seed
+
+  // Of each seed; of held-out losses empty if there are none.
+  std::vector<double> Percents() const;  ///< 100 final_window
+  std::vector<double> Gaps() const;      ///< final_window_nats
+  std::vector<double> HeldOutPercents() const;
+  std::vector<double> HeldOutGaps() const;
 };
 
 /// Requires runs that integrity rules `seeds` and `steps` found in order.

@@ -117,7 +117,7 @@ Findings CheckSchedule(const Pairing& pairing, Question) {
     const auto wrong = WrongRate(run->log.provenance, run->log.steps);
     if (!wrong) continue;
     // Programs of earlier versions may have named the keys otherwise.
-    const bool old = run->log.schema_version < runlog::kSchemaVersion;
+    const bool old = run->log.schema_version < runlog::kFullTextVersion;
     if (old && wrong->severity == Severity::kIncomparable) continue;
     Report(findings, wrong->severity, "{}: {}", Label(*run), wrong->message);
   }

@@ -1,7 +1,10 @@
 #include "isoloss/corpus/corpus.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "isoloss/base/digest.h"
@@ -10,6 +13,8 @@
 
 namespace isoloss::corpus {
 namespace {
+
+constexpr size_t kChunk = 1 << 14;  // tokens at a time
 
 /// Token frequencies of a share -> entropy.
 double EntropyNats(std::span<const uint64_t> counts, size_t total) {
@@ -20,6 +25,52 @@ double EntropyNats(std::span<const uint64_t> counts, size_t total) {
     entropy -= p * portable::Log(p);
   }
   return total > 0 ? entropy : std::numeric_limits<double>::quiet_NaN();
+}
+
+/// Entropy of pairs less that of their first tokens.
+double BigramEntropyNats(const Corpus& corpus) {
+  const size_t vocabulary = corpus.vocab_size();
+  const size_t count = corpus.training().count;
+  if (vocabulary > kMaxBigramVocabulary || count < 2) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  std::vector<uint64_t> pairs(vocabulary * vocabulary);
+  std::vector<uint64_t> firsts(vocabulary);
+  std::vector<int32_t> chunk;
+  size_t before = 0;
+  for (size_t first = 0; first < count; first += kChunk) {
+    chunk.resize(std::min(kChunk, count - first));
+    corpus.Copy(first, chunk);
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      const auto token = static_cast<size_t>(chunk[i]);
+      if (first + i > 0) {
+        ++pairs[before * vocabulary + token];
+        ++firsts[before];
+      }
+      before = token;
+    }
+  }
+  // Of a source without noise rounding may leave less than nothing.
+  return std::max(
+      0.0, EntropyNats(pairs, count - 1) - EntropyNats(firsts, count - 1));
+}
+
+/// Bits per token.
+template <typename T>
+double DeflatedBits(std::span<const T> tokens) {
+  const auto bytes = std::as_bytes(
+      tokens.first(std::min(tokens.size(), kMaxDeflated / sizeof(T))));
+  if (bytes.empty()) return std::numeric_limits<double>::quiet_NaN();
+  uLongf size = compressBound(bytes.size());
+  std::vector<Bytef> deflated(size);
+  const int result =
+      compress(deflated.data(), &size,
+               reinterpret_cast<const Bytef*>(bytes.data()), bytes.size());
+  if (result == Z_MEM_ERROR) throw std::bad_alloc();
+  ISOLOSS_ASSERT(result == Z_OK);  // the buffer was large enough
+  constexpr double kBitsPerByte = 8;
+  return kBitsPerByte * static_cast<double>(size) /
+         (static_cast<double>(bytes.size()) / sizeof(T));
 }
 
 }  // namespace
@@ -42,7 +93,6 @@ Corpus::Corpus(TokenVector tokens, size_t vocab_size, std::string description,
   digest.Update(&vocabulary, sizeof(vocabulary));
   std::vector<uint64_t> counts(vocab_size);
   std::vector<int32_t> chunk;
-  constexpr size_t kChunk = 1 << 14;
   for (size_t first = 0; first < size(); first += kChunk) {
     chunk.resize(std::min(kChunk, size() - first));
     Copy(first, chunk);
@@ -55,6 +105,12 @@ Corpus::Corpus(TokenVector tokens, size_t vocab_size, std::string description,
   }
   digest_ = digest.Value();
   unigram_entropy_nats_ = EntropyNats(counts, training_.count);
+  bigram_entropy_nats_ = BigramEntropyNats(*this);
+  deflated_bits_ = std::visit(
+      [this](const auto& stored) {
+        return DeflatedBits(std::span(stored).first(training_.count));
+      },
+      tokens_);
 }
 
 size_t Corpus::size() const {

@@ -16,6 +16,10 @@ namespace isoloss::corpus {
 using TokenVector = std::variant<std::vector<uint8_t>, std::vector<uint16_t>,
                                  std::vector<uint32_t>>;
 
+inline constexpr size_t kMaxBigramVocabulary = 1024;
+/// Enough for a ratio, less than a second of work.
+inline constexpr size_t kMaxDeflated = size_t{4} << 20;
+
 /// Positions [first, first + count) of a corpus.
 struct Share {
   size_t first = 0;
@@ -42,6 +46,15 @@ class Corpus {
   /// -sum p ln p over the token frequencies p of the training share: the loss
   /// of a model that knows nothing else. NaN if the share is empty.
   double unigram_entropy_nats() const { return unigram_entropy_nats_; }
+  /// The same of a token given the one before it: what counting pairs comes to.
+  /// NaN if the share has fewer than two tokens, or the vocabulary more than
+  /// kMaxBigramVocabulary: pairs are too rare there to count.
+  double bigram_entropy_nats() const { return bigram_entropy_nats_; }
+  /// Bits per token that deflate (zlib, level 6, gzip's default) leaves of the
+  /// training share's first kMaxDeflated bytes, as they are stored: one, two or
+  /// four a token. NaN if the share is empty. Another version of zlib may give
+  /// others.
+  double deflated_bits() const { return deflated_bits_; }
   /// Conditional entropy of a token given all before it; NaN if unknown.
   double entropy_floor_nats() const { return entropy_floor_nats_; }
 
@@ -57,6 +70,8 @@ class Corpus {
   double entropy_floor_nats_;
   uint64_t digest_ = 0;
   double unigram_entropy_nats_ = 0;
+  double bigram_entropy_nats_ = 0;
+  double deflated_bits_ = 0;
 };
 
 /// Reads or makes the tokens of `source`.

@@ -129,6 +129,9 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   judgement.policy = policy;
   const auto all = pairing.All();
   if (!all.empty()) Describe(all[0]->log.provenance, judgement);
+  if (!all.empty() && policy.question == compare::Question::kPrecision) {
+    judgement.precision = {.trained = compare::ScaleOf(all[0]->log)};
+  }
   judgement.baseline = compare::SummarizeArm(
       pairing.baseline_arm, pairing.baseline, policy.window_share);
   judgement.candidate = compare::SummarizeArm(
@@ -143,6 +146,9 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
         std::ranges::count(judgement.warnings, warning) == 0) {
       judgement.warnings.push_back(std::move(warning));
     }
+    if (!judgement.precision.has_value()) continue;
+    warning = BigramWarning(*arm, judgement.precision->trained);
+    if (!warning.empty()) judgement.warnings.push_back(std::move(warning));
   }
   std::string two_changes =
       TwoChangesWarning(judgement.baseline, judgement.candidate);

@@ -4,9 +4,11 @@
 #include <cmath>
 
 #include "isoloss/compare/final_window.h"
+#include "isoloss/compare/token_difference.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/null_test.h"
+#include "isoloss/gate/precision_measures.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
 #include "isoloss/stats/bootstrap.h"
@@ -19,8 +21,13 @@ namespace {
 using compare::FinalWindow;
 using compare::SeedDifference;
 
+/// The scale that the policy decides on: tokens, or loss.
+bool InTokens(const Policy& policy) { return policy.margin_tokens_percent > 0; }
+
+/// What all tests of this level, and the figures on their power, go by.
 stats::EquivalenceOptions OptionsOf(const Policy& policy) {
-  return {.margin = policy.margin_percent,
+  return {.margin = InTokens(policy) ? policy.margin_tokens_percent
+                                     : policy.margin_percent,
           .alpha = policy.alpha,
           .power = policy.power,
           .one_sided = policy.one_sided};
@@ -141,54 +148,38 @@ stats::EquivalenceResult TestWithSpread(const stats::Summary& summary,
   stats::EquivalenceResult result;
   result.lower = summary.mean - half;
   result.upper = summary.mean + half;
-  const double margin = policy.margin_percent;
-  const bool above = result.lower >= margin;
-  const bool below = !policy.one_sided && result.upper <= -margin;
-  if (above || below) {
-    result.outcome = stats::Equivalence::kOutside;
-  } else if (result.upper < margin &&
-             (policy.one_sided || result.lower > -margin)) {
-    result.outcome = stats::Equivalence::kInside;
-  }
+  result.outcome =
+      stats::WhereIs(result.lower, result.upper, OptionsOf(policy));
   return result;
 }
 
 /// What no benign change does, however few pairs there are. Of precision
 /// nobody knows that before several seeds have shown the spread.
 bool IsGross(const stats::Summary& summary, const Policy& policy) {
-  const double limit = policy.gross_factor * policy.margin_percent;
+  const double limit = policy.gross_factor * OptionsOf(policy).margin;
   return policy.question == compare::Question::kRegression &&
          (summary.mean > limit || (!policy.one_sided && summary.mean < -limit));
 }
 
-/// One equivalence test; differences in percent. With a single pair, `spread`
-/// stands in for what one pair can't show.
-Check TestDifferences(std::string name, std::string quantity,
-                      const std::vector<double>& percent,
-                      const std::string& scope, const std::string& where,
-                      const Policy& policy,
-                      const std::optional<KnownSpread>& spread = std::nullopt) {
-  const stats::Summary summary = stats::Summarize(percent);
-  const bool borrowed = summary.count == 1 && spread.has_value();
-  const auto result = borrowed
-                          ? TestWithSpread(summary, *spread, policy)
-                          : stats::TestEquivalence(summary, OptionsOf(policy));
-  Check check{.name = std::move(name),
-              .quantity = std::move(quantity),
-              .value = summary.mean,
-              .limit = policy.margin_percent,
-              .unit = "%",
-              .evidence = fmt::format(
-                  "{}, {} seed pair{}, {}", IntervalText(result, policy),
-                  summary.count, summary.count == 1 ? "" : "s", scope)};
+/// What a test says of a sample, and what is said of the test.
+struct Tested {
+  stats::Summary summary;
+  stats::EquivalenceResult result{};
+  std::string about;      ///< where the differences are from
+  bool borrowed = false;  ///< the spread is that of other pairs
+};
+
+/// The check of one equivalence test; differences in percent.
+Check Decided(Check check, const Tested& tested, const std::string& where,
+              const Policy& policy) {
+  const auto& [summary, result, about, borrowed] = tested;
+  check.value = summary.mean;
+  check.evidence =
+      fmt::format("{}, {} seed pair{}, {}", IntervalText(result, policy),
+                  summary.count, summary.count == 1 ? "" : "s", about);
   if (HasInterval(result)) {
     check.lower = result.lower;
     check.upper = result.upper;
-  }
-  if (borrowed) {
-    check.evidence +=
-        fmt::format(", spread {:.4f} % of {} pairs of {}", spread->sd_percent,
-                    spread->members, spread->source);
   }
   const std::string side = policy.one_sided ? "+" : "+-";
   if ((summary.count < policy.min_seeds && !borrowed) ||
@@ -214,28 +205,82 @@ Check TestDifferences(std::string name, std::string quantity,
   return check;
 }
 
-Check TestFinalWindow(const FinalWindow& window, const std::string& where,
+/// One equivalence test; differences in percent. With a single pair, `spread`
+/// stands in for what one pair can't show.
+Check TestDifferences(Check check, const std::vector<double>& percent,
+                      const std::string& scope, const std::string& where,
                       const Policy& policy,
-                      const std::optional<KnownSpread>& spread) {
-  std::vector<double> percent;
-  for (const SeedDifference& seed : window.seeds) {
-    percent.push_back(100 * seed.final_window);
+                      const std::optional<KnownSpread>& spread = std::nullopt) {
+  Tested tested{.summary = stats::Summarize(percent), .about = scope};
+  tested.borrowed = tested.summary.count == 1 && spread.has_value();
+  if (tested.borrowed) {
+    tested.result = TestWithSpread(tested.summary, *spread, policy);
+    tested.about +=
+        fmt::format(", spread {:.4f} % of {} pairs of {}", spread->sd_percent,
+                    spread->members, spread->source);
+  } else {
+    tested.result = stats::TestEquivalence(tested.summary, OptionsOf(policy));
   }
-  return TestDifferences(
-      "final_window", "mean paired loss difference", percent,
-      fmt::format("steps {} to {}", window.first_step, window.last_step), where,
-      policy, spread);
+  return Decided(std::move(check), tested, where, policy);
 }
 
-Check TestHeldOut(const FinalWindow& window, const std::string& where,
-                  const Policy& policy) {
-  std::vector<double> percent;
-  for (const SeedDifference& seed : window.seeds) {
-    percent.push_back(100 * seed.held_out.value());
+/// The same on the scale of tokens: the interval is Fieller's, which counts the
+/// uncertainty of the slope.
+Check TestTokens(Check check, const std::vector<double>& gaps_nats,
+                 const compare::TokenSlope& slope, const std::string& scope,
+                 const std::string& where, const Policy& policy) {
+  const stats::EquivalenceOptions options = OptionsOf(policy);
+  check.quantity = fmt::format("extra tokens for the {}", check.quantity);
+  const auto tokens = compare::TokensOf(gaps_nats, slope, options.alpha);
+  if (!tokens.unknown.empty()) {
+    check.outcome = Outcome::kInconclusive;
+    check.relation =
+        fmt::format("not known to be within {}", policy.one_sided ? "+" : "+-");
+    check.evidence = fmt::format("{}, {}", tokens.unknown, scope);
+    check.next =
+        "no slope, no tokens: give more seeds, longer runs, or a schedule that "
+        "holds its rate for longer; or judge by margin_percent";
+    return check;
   }
-  Check check = TestDifferences(
-      "held_out", "mean paired held-out difference", percent,
-      fmt::format("step {}", *window.held_out_step), where, policy);
+  Tested tested{.summary = stats::Summarize(tokens.pairs), .about = scope};
+  tested.result.lower = tokens.interval.lower;
+  tested.result.upper = tokens.interval.upper;
+  tested.result.outcome =
+      stats::WhereIs(tested.result.lower, tested.result.upper, options);
+  tested.result.required_pairs = stats::RequiredPairs(tested.summary, options);
+  return Decided(std::move(check), tested, where, policy);
+}
+
+Check NewCheck(const char* name, const char* quantity, const Policy& policy) {
+  return {.name = name,
+          .quantity = quantity,
+          .limit = OptionsOf(policy).margin,
+          .unit = "%"};
+}
+
+Check TestFinalWindow(const FinalWindow& window,
+                      const compare::TokenSlope& slope,
+                      const std::string& where, const Policy& policy,
+                      const std::optional<KnownSpread>& spread) {
+  const Check check =
+      NewCheck("final_window", "mean paired loss difference", policy);
+  const std::string scope =
+      fmt::format("steps {} to {}", window.first_step, window.last_step);
+  if (InTokens(policy)) {
+    return TestTokens(check, window.Gaps(), slope, scope, where, policy);
+  }
+  return TestDifferences(check, window.Percents(), scope, where, policy,
+                         spread);
+}
+
+Check TestHeldOut(const FinalWindow& window, const compare::TokenSlope& slope,
+                  const std::string& where, const Policy& policy) {
+  const std::string scope = fmt::format("step {}", *window.held_out_step);
+  Check check = NewCheck("held_out", "mean paired held-out difference", policy);
+  check = InTokens(policy) ? TestTokens(check, window.HeldOutGaps(), slope,
+                                        scope, where, policy)
+                           : TestDifferences(check, window.HeldOutPercents(),
+                                             scope, where, policy);
   if (*window.held_out_step < window.first_step) {
     check.outcome = Outcome::kInconclusive;
     check.next = fmt::format(
@@ -313,15 +358,19 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const FinalWindow& window = *judgement.final_window;
   const std::string where = WhereToLook(pairing, window);
   const auto spread = SpreadOfEnsemble(evidence, window, policy);
-  judgement.checks.push_back(TestFinalWindow(window, where, policy, spread));
+  const auto slope = compare::FitTokenSlope(pairing, window);
+  judgement.checks.push_back(
+      TestFinalWindow(window, slope, where, policy, spread));
   if (window.held_out_step.has_value()) {
-    judgement.checks.push_back(TestHeldOut(window, where, policy));
+    judgement.checks.push_back(TestHeldOut(window, slope, where, policy));
     Check& held_out = judgement.checks.back();
     // An ensemble says nothing of the spread of held-out losses; one pair
     // within the margin is then no reason to withhold the verdict.
     held_out.gates = !(spread.has_value() && window.seeds.size() == 1 &&
-                       std::fabs(*held_out.value) < policy.margin_percent);
+                       held_out.value.has_value() &&
+                       std::fabs(*held_out.value) < OptionsOf(policy).margin);
   }
+  MeasurePrecision(pairing, slope, OptionsOf(policy), judgement);
   AppendMeasures(window, judgement);
   AppendTrajectoryErrors(pairing, window, judgement);
 }

@@ -16,6 +16,7 @@
 #include "isoloss/gate/outcome.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
+#include "isoloss/gate/precision_measures.h"
 
 namespace isoloss::gate {
 
@@ -102,6 +103,8 @@ struct Judgement {
   compare::Curves curves;  ///< empty if the runs are not comparable
   std::vector<SeedDivergence> divergences;           ///< filled by level L1
   std::optional<compare::FinalWindow> final_window;  ///< filled by level L5
+  /// Of the question `precision`; empty if there are no runs.
+  std::optional<PrecisionMeasures> precision;
 
   bool bit_equal = false;  ///< set by level L1: all bits, final weights too
   std::vector<LevelOutcome> levels;

@@ -11,6 +11,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/json_numbers.h"
+#include "isoloss/report/precision_json.h"
 
 namespace isoloss::report {
 namespace {
@@ -216,6 +217,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
   json["tensors"] = TensorsJson(judgement.tensors);
   json["controls"] = ControlsJson(judgement);
   json["final_window"] = FinalWindowJson(judgement.final_window);
+  json["precision"] = PrecisionJson(judgement);
   json["first_divergences"] = DivergencesJson(judgement.divergences);
   json["warnings"] = judgement.warnings;
   return json;

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "isoloss/report/controls.h"
+#include "isoloss/report/precision_text.h"
+#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
@@ -18,45 +20,7 @@ using gate::Check;
 using gate::Judgement;
 using gate::Outcome;
 
-/// Breaks text at spaces so that lines fit; lines after the first start with
-/// `indent` spaces. `used` columns of the first line are taken.
-std::string Wrap(const std::string& text, size_t used, size_t indent,
-                 const TextStyle& style) {
-  const size_t width = static_cast<size_t>(style.width);
-  std::string wrapped;
-  size_t column = used;
-  size_t start = 0;
-  while (start < text.size()) {
-    const size_t end = std::min(text.find(' ', start), text.size());
-    const size_t length = end - start;
-    const bool first = wrapped.empty();
-    if (!first && column + 1 + length > width) {
-      wrapped += fmt::format("\n{:{}}", "", indent);
-      column = indent;
-    } else if (!first) {
-      wrapped += ' ';
-      ++column;
-    }
-    wrapped.append(text, start, length);
-    column += length;
-    start = end + 1;
-  }
-  return wrapped;
-}
-
-std::string Heading(const std::string& text, const TextStyle& style) {
-  return fmt::format("\n{}\n", Paint(text, kBold, style));
-}
-
 // ---- header ----------------------------------------------------------------
-
-std::string Field(const char* name, const std::string& value,
-                  const TextStyle& style) {
-  constexpr size_t kIndent = 13;
-  if (value.empty()) return "";
-  return fmt::format("  {:<{}}{}\n", name, kIndent - 2,
-                     Wrap(value, kIndent, kIndent, style));
-}
 
 std::string SeedList(const ArmSummary& arm) {
   std::string list;
@@ -72,9 +36,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
                         judgement.candidate.arm, judgement.baseline.arm),
             kBold, style);
   text += "\n";
-  text +=
-      Field("question",
-            std::string(gate::QuestionName(judgement.policy.question)), style);
+  text += FieldLine("question",
+                    std::string(gate::QuestionName(judgement.policy.question)),
+                    style);
   std::string steps = fmt::format("{} of {} tokens", judgement.steps_planned,
                                   judgement.tokens_per_step);
   if (judgement.final_window.has_value()) {
@@ -82,25 +46,25 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
                          judgement.final_window->first_step,
                          judgement.final_window->last_step);
   }
-  text += Field("steps", steps, style);
+  text += FieldLine("steps", steps, style);
   const std::string seeds = SeedList(judgement.baseline);
   const std::string other = SeedList(judgement.candidate);
-  text += Field("seeds",
-                seeds == other ? seeds
-                               : fmt::format("{} in {}, {} in {}", seeds,
-                                             judgement.baseline.arm, other,
-                                             judgement.candidate.arm),
-                style);
-  text +=
-      Field("model", fmt::format("{} parameters", judgement.parameters), style);
-  text += Field("corpus", judgement.corpus, style);
+  text += FieldLine("seeds",
+                    seeds == other ? seeds
+                                   : fmt::format("{} in {}, {} in {}", seeds,
+                                                 judgement.baseline.arm, other,
+                                                 judgement.candidate.arm),
+                    style);
+  text += FieldLine("model", fmt::format("{} parameters", judgement.parameters),
+                    style);
+  text += FieldLine("corpus", judgement.corpus, style);
   for (const std::string& item : judgement.evidence) {
-    text += Field("evidence", item, style);
+    text += FieldLine("evidence", item, style);
   }
-  text += Field("policy",
-                fmt::format("digest {}", gate::PolicyDigest(judgement.policy)),
-                style);
-  text += Field(
+  text += FieldLine(
+      "policy", fmt::format("digest {}", gate::PolicyDigest(judgement.policy)),
+      style);
+  text += FieldLine(
       "program",
       fmt::format("{}, commit {}", judgement.tool_version, judgement.commit),
       style);
@@ -220,8 +184,14 @@ std::string Charts(const Judgement& judgement, const TextStyle& style) {
   Chart difference;
   difference.step = curves.step;
   difference.curves = {{curves.difference_percent, false}};
-  difference.guides = {-judgement.policy.margin_percent, 0,
-                       judgement.policy.margin_percent};
+  difference.guides = {0};
+  std::string margin;
+  // A margin in tokens has no place on this scale.
+  if (judgement.policy.margin_tokens_percent == 0) {
+    const double percent = judgement.policy.margin_percent;
+    difference.guides = {-percent, 0, percent};
+    margin = fmt::format("   margin +-{:g}", percent);
+  }
   difference.rows = 7;
   difference.signed_labels = true;
   if (judgement.final_window.has_value()) {
@@ -234,10 +204,10 @@ std::string Charts(const Judgement& judgement, const TextStyle& style) {
   const std::string difference_title =
       fmt::format("Paired loss difference {} - {} in %",
                   judgement.candidate.arm, judgement.baseline.arm);
-  return fmt::format("\n{}   {}\n{}\n{}   margin +-{:g}\n{}",
-                     Paint(loss_title, kBold, style), Legend(judgement, style),
-                     Draw(loss, style), Paint(difference_title, kBold, style),
-                     judgement.policy.margin_percent, Draw(difference, style));
+  return fmt::format("\n{}   {}\n{}\n{}{}\n{}", Paint(loss_title, kBold, style),
+                     Legend(judgement, style), Draw(loss, style),
+                     Paint(difference_title, kBold, style), margin,
+                     Draw(difference, style));
 }
 
 // ---- measures and checks ---------------------------------------------------
@@ -409,6 +379,7 @@ std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Controls(judgement, style) +
          Checks(judgement, style) + Tensors(judgement, style) +
+         RenderPrecision(judgement, style) +
          Warnings(judgement, style) + "\n" + Power(judgement, style) +
          VerdictLine(judgement, style);
 }

@@ -268,7 +268,7 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
     CheckGraph(log.provenance.graph, visitor.violations);
     CheckNames(log, visitor.violations);
   }
-  if (log.schema_version == kSchemaVersion &&
+  if (log.schema_version >= kFullTextVersion &&
       !recording.missing_keys().empty()) {
     visitor.violations.push_back(
         {Fault::kFile,

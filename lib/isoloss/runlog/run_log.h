@@ -20,7 +20,11 @@ namespace isoloss::runlog {
 
 /// Version of the layout on disk, attribute `schema_version`. Older ones are
 /// read too: what they lack keeps its default.
-inline constexpr int64_t kSchemaVersion = 5;
+inline constexpr int64_t kSchemaVersion = 6;
+
+/// From this version on experiment_text names all that the run records, and its
+/// schedule.
+inline constexpr int64_t kFullTextVersion = 5;
 
 /// Values of one column or array that a reader takes: far above any run, it
 /// keeps a forged extent from asking for all memory. No log gets more.
@@ -231,7 +235,13 @@ struct Provenance {
   int64_t gemms_per_step = 0;
   double unigram_entropy_nats = 0;  ///< of the training share; NaN if unknown
   double entropy_floor_nats = 0;    ///< of a synthetic source; NaN if unknown
-  bool complete = false;            ///< all planned steps were run
+  /// Of a token of the training share given the one before it; NaN if unknown,
+  /// 0 before version 6.
+  double bigram_entropy_nats = 0;
+  /// Bits per token of the training share that deflate leaves, or of the part
+  /// of it that was compressed; NaN if unknown, 0 before version 6.
+  double deflated_bits = 0;
+  bool complete = false;  ///< all planned steps were run
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
 };
 

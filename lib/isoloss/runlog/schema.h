@@ -156,6 +156,15 @@ void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   number("entropy_floor_nats", "nat",
          "Entropy rate of a synthetic source; NaN if unknown",
          Domain::Real(0, 1e3).OrNan(), p.entropy_floor_nats);
+  number("bigram_entropy_nats", "nat",
+         "Entropy of a token of the training share given the one before it; "
+         "NaN if unknown",
+         Domain::Real(0, 1e3).OrNan(), p.bigram_entropy_nats, 6);
+  number("deflated_bits", "bit",
+         "Bits per token of the training share when deflate has compressed "
+         "it, or its beginning; it depends on the library's version. NaN if "
+         "unknown",
+         Domain::Real(0, 1e3).OrNan(), p.deflated_bits, 6, kCircumstance);
   text("complete", "True if all planned steps were run", p.complete);
 }
 

@@ -1,18 +1,16 @@
 #include "isoloss/stats/equivalence.h"
 
 #include <cmath>
-#include <limits>
 
 #include "isoloss/base/error.h"
+#include "isoloss/stats/mean_interval.h"
 #include "isoloss/stats/power.h"
-#include "isoloss/stats/student_t.h"
 
 namespace isoloss::stats {
-namespace {
 
-/// Written so that a NaN bound is neither inside nor outside.
-Equivalence Classify(double lower, double upper,
-                     const EquivalenceOptions& options) {
+Equivalence WhereIs(double lower, double upper,
+                    const EquivalenceOptions& options) {
+  // Written so that a NaN bound is neither inside nor outside.
   const double margin = options.margin;
   const bool above_floor = options.one_sided || lower > -margin;
   if (above_floor && upper < margin) return Equivalence::kInside;
@@ -20,8 +18,6 @@ Equivalence Classify(double lower, double upper,
   if (below || lower >= margin) return Equivalence::kOutside;
   return Equivalence::kUndecided;
 }
-
-}  // namespace
 
 void CheckEquivalenceOptions(const EquivalenceOptions& options) {
   if (!(options.margin > 0 && std::isfinite(options.margin))) {
@@ -46,18 +42,11 @@ EquivalenceResult TestEquivalence(const Summary& differences,
                                   const EquivalenceOptions& options) {
   CheckEquivalenceOptions(options);
   EquivalenceResult result;
-  if (differences.count < 2) {
-    result.lower = -std::numeric_limits<double>::infinity();
-    result.upper = std::numeric_limits<double>::infinity();
-    return result;
-  }
-  const double n = static_cast<double>(differences.count);
-  // By symmetry t_{1-alpha} = -t_{alpha}; 1 - alpha would round to 1.
-  const double half_width =
-      -StudentTQuantile(options.alpha, n - 1) * differences.sd / std::sqrt(n);
-  result.lower = differences.mean - half_width;
-  result.upper = differences.mean + half_width;
-  result.outcome = Classify(result.lower, result.upper, options);
+  const MeanInterval interval = IntervalOfMean(differences, options.alpha);
+  result.lower = interval.lower;
+  result.upper = interval.upper;
+  if (differences.count < 2) return result;
+  result.outcome = WhereIs(result.lower, result.upper, options);
   result.required_pairs = RequiredPairs(differences, options);
   return result;
 }

@@ -27,4 +27,20 @@ double NonCentralTQuantile(double probability, double degrees_of_freedom,
                                probability);
 }
 
+double NonCentralTUpperTail(double t, double degrees_of_freedom,
+                            double non_centrality) {
+  if (!(std::isfinite(t) && degrees_of_freedom >= 1 &&
+        std::isfinite(non_centrality))) {
+    ThrowError(ErrorKind::kConfig,
+               "NonCentralTUpperTail: t is {}, {} degrees of freedom, "
+               "noncentrality {}, but the degrees of freedom must be at least "
+               "1 and the others finite.",
+               t, degrees_of_freedom, non_centrality);
+  }
+  return boost::math::cdf(
+      boost::math::complement(boost::math::non_central_t_distribution<double>(
+                                  degrees_of_freedom, non_centrality),
+                              t));
+}
+
 }  // namespace isoloss::stats

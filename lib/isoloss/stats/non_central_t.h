@@ -10,4 +10,11 @@ namespace isoloss::stats {
 double NonCentralTQuantile(double probability, double degrees_of_freedom,
                            double non_centrality);
 
+/// Probability that such a variable exceeds t; small ones keep their digits.
+/// Boost.Math.
+/// Errors   ConfigError unless t and non_centrality are finite and
+///          degrees_of_freedom >= 1.
+double NonCentralTUpperTail(double t, double degrees_of_freedom,
+                            double non_centrality);
+
 }  // namespace isoloss::stats

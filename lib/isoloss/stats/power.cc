@@ -6,8 +6,10 @@
 #include <boost/math/special_functions/gamma.hpp>
 #include <cmath>
 #include <numbers>
+#include <string_view>
 
 #include "isoloss/base/error.h"
+#include "isoloss/stats/non_central_t.h"
 #include "isoloss/stats/student_t.h"
 
 namespace isoloss::stats {
@@ -40,6 +42,13 @@ void CheckTruth(double mean, double standard_error) {
                "error {}, but both must be finite and the error not negative.",
                mean, standard_error);
   }
+}
+
+void CheckPairs(std::string_view function, int64_t pairs) {
+  if (pairs >= 2) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} pairs, but a spread needs at least 2. Give more pairs.",
+             function, pairs);
 }
 
 /// Integral of `function` from `low` to `high`, split at `edge`, where it may
@@ -99,11 +108,7 @@ double TwoOneSidedPower(double mean, double standard_error,
 
 double EquivalencePower(double mean, double sd, int64_t pairs,
                         const EquivalenceOptions& options) {
-  if (pairs < 2) {
-    ThrowError(ErrorKind::kConfig,
-               "EquivalencePower: {} pairs, but a spread needs at least 2.",
-               pairs);
-  }
+  CheckPairs("EquivalencePower", pairs);
   const double n = static_cast<double>(pairs);
   return TwoOneSidedPower(mean, sd / std::sqrt(n), n - 1, options);
 }
@@ -147,6 +152,28 @@ std::optional<int64_t> PairsForPower(double mean, double sd,
     }
   }
   return low;
+}
+
+double DetectableDifference(double sd, int64_t pairs,
+                            const EquivalenceOptions& options) {
+  CheckEquivalenceOptions(options);
+  CheckPairs("DetectableDifference", pairs);
+  CheckTruth(options.margin, sd);
+  const double n = static_cast<double>(pairs);
+  const double t = -StudentTQuantile(options.alpha, n - 1);
+  const auto suffices = [&](double delta) {
+    return NonCentralTUpperTail(t, n - 1, delta) >= options.power;
+  };
+  // The probability rises with delta, from alpha at 0.
+  double low = 0;
+  double high = 1;
+  for (; !suffices(high); high *= 2) low = high;
+  constexpr double kPrecision = 1e-12;
+  while (high - low > kPrecision * high) {
+    const double middle = low + (high - low) / 2;
+    (suffices(middle) ? high : low) = middle;
+  }
+  return options.margin + high * sd / std::sqrt(n);
 }
 
 }  // namespace isoloss::stats

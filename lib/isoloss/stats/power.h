@@ -47,4 +47,17 @@ double EquivalencePower(double mean, double sd, int64_t pairs,
 std::optional<int64_t> PairsForPower(double mean, double sd,
                                      const EquivalenceOptions& options);
 
+/// Smallest true mean for which TestEquivalence of `pairs` independent normal
+/// differences with this standard deviation is kOutside with probability
+/// options.power, because the whole interval lies above the margin:
+///   margin + delta sd / sqrt(n)  with  P(T_{n-1}(delta) >= t_{1-alpha,n-1}) =
+///   power,
+/// T_nu(delta) a noncentral t variable. By symmetry its negative is that of
+/// intervals below -margin. Bisection in delta, relative error below 1e-12.
+///
+/// Special  the margin for a standard deviation of 0.
+/// Errors   as EquivalencePower.
+double DetectableDifference(double sd, int64_t pairs,
+                            const EquivalenceOptions& options);
+
 }  // namespace isoloss::stats

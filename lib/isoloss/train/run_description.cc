@@ -50,6 +50,8 @@ void DescribeCorpus(const corpus::Corpus& corpus,
   provenance.corpus_digest = DigestToHex(corpus.digest());
   provenance.unigram_entropy_nats = corpus.unigram_entropy_nats();
   provenance.entropy_floor_nats = corpus.entropy_floor_nats();
+  provenance.bigram_entropy_nats = corpus.bigram_entropy_nats();
+  provenance.deflated_bits = corpus.deflated_bits();
 }
 
 /// Keys that say which columns and rows a log has.

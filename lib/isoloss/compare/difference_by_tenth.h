@@ -1,0 +1,51 @@
+// How the paired difference of two arms develops along training.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+#include "isoloss/stats/mean_interval.h"
+
+namespace isoloss::compare {
+
+/// The difference in one part of training: the mean over its steps of
+/// 100 (L_c - L_b) / L_b of each seed, and of those the mean with its t
+/// interval over seeds, in percent.
+struct PartDifference {
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  stats::MeanInterval percent;
+};
+
+/// Around the step from which the learning rate falls.
+struct DecayDifference {
+  PartDifference before;
+  PartDifference after;
+  stats::MeanInterval change;  ///< after - before of each seed, in percent
+};
+
+struct DifferenceByTenth {
+  /// Ten parts of training that differ by one step at most; as many parts as
+  /// steps if there are fewer.
+  std::vector<PartDifference> tenths;
+  /// Slope of 100 (L_c - L_b) / L_b against log2(tokens) by least squares, in
+  /// percent per doubling, from the second tenth on: runs begin with equal
+  /// weights, and the first few steps would outweigh all others on that axis.
+  /// Empty if fewer than three steps are left.
+  std::optional<stats::MeanInterval> per_doubling;
+  /// Empty if the logs have no learning rates, or those never fall.
+  std::optional<DecayDifference> decay;
+};
+
+/// Intervals of level 1 - 2 alpha; infinite for a single pair. Requires runs
+/// that level L0 found sound, and at least one pair.
+DifferenceByTenth CompareByTenth(const Pairing& pairing, double alpha);
+
+/// Slope of y against x by least squares.
+/// Special  NaN for fewer than two different x.
+double LeastSquaresSlope(std::span<const double> x, std::span<const double> y);
+
+}  // namespace isoloss::compare

@@ -1,0 +1,79 @@
+#include "isoloss/gate/precision_measures.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/verdict.h"
+#include "isoloss/stats/power.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::gate {
+namespace {
+
+/// Empty if there is no spread, as of a single pair.
+std::optional<Sensitivity> SensitivityOf(
+    const char* check, const std::vector<double>& differences,
+    const stats::EquivalenceOptions& options) {
+  const stats::Summary summary = stats::Summarize(differences);
+  if (summary.count < 2 || !std::isfinite(summary.sd)) return std::nullopt;
+  return Sensitivity{.check = check,
+                     .pairs = summary.count,
+                     .sd = summary.sd,
+                     .alpha = options.alpha,
+                     .margin = options.margin,
+                     .power_at_zero = stats::EquivalencePower(
+                         0, summary.sd, summary.count, options),
+                     .detectable = stats::DetectableDifference(
+                         summary.sd, summary.count, options),
+                     .power = options.power};
+}
+
+}  // namespace
+
+std::string BigramWarning(const compare::ArmSummary& arm,
+                          const compare::TrainingScale& trained) {
+  if (!arm.final_loss_nats.has_value() || !trained.bigram_bits.has_value() ||
+      arm.percent_below_unigram.value_or(1) <= 0) {
+    return "";
+  }
+  const double bits = compare::BitsOf(*arm.final_loss_nats);
+  // Written so that NaN, which other checks report, says nothing here.
+  if (!(bits >= *trained.bigram_bits)) return "";
+  return fmt::format(
+      "{} ends at {:.3f} bits per {}, above the {:.3f} of the corpus' "
+      "bigrams: the model has not learnt beyond bigrams, so a verdict says "
+      "little of models that have. Train longer.",
+      arm.arm, bits, trained.of_bytes ? "byte" : "token", *trained.bigram_bits);
+}
+
+void MeasurePrecision(const compare::Pairing& pairing,
+                      const compare::TokenSlope& slope,
+                      const stats::EquivalenceOptions& options,
+                      Judgement& judgement) {
+  if (!judgement.precision.has_value()) return;
+  PrecisionMeasures& measures = *judgement.precision;
+  const compare::FinalWindow& window = *judgement.final_window;
+  measures.alpha = options.alpha;
+  measures.slope = slope;
+  measures.tokens = compare::TokensOf(window.Gaps(), slope, options.alpha);
+  measures.along = compare::CompareByTenth(pairing, options.alpha);
+  const bool in_tokens = judgement.policy.margin_tokens_percent > 0;
+  std::vector<double> held_out = window.HeldOutPercents();
+  if (in_tokens && !held_out.empty()) {
+    held_out =
+        compare::TokensOf(window.HeldOutGaps(), slope, options.alpha).pairs;
+  }
+  for (const auto& sensitivity :
+       {SensitivityOf("final_window",
+                      in_tokens ? measures.tokens->pairs : window.Percents(),
+                      options),
+        SensitivityOf("held_out", held_out, options)}) {
+    if (sensitivity) measures.sensitivity.push_back(*sensitivity);
+  }
+}
+
+}  // namespace isoloss::gate

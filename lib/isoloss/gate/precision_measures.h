@@ -1,0 +1,59 @@
+// What a verdict on precision rests on: how much was trained, what the test
+// could have seen, and what the difference is worth. Nothing of it gates.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/arm_summary.h"
+#include "isoloss/compare/difference_by_tenth.h"
+#include "isoloss/compare/token_difference.h"
+#include "isoloss/compare/training_scale.h"
+#include "isoloss/stats/equivalence.h"
+
+namespace isoloss::gate {
+
+struct Judgement;
+
+/// What one check of L5 could have seen with its number of pairs, if their
+/// spread is the true one. In the unit of the check.
+struct Sensitivity {
+  std::string check;  ///< "final_window"
+  int64_t pairs = 0;
+  double sd = 0;      ///< of the pairs' differences
+  double alpha = 0;   ///< that the check was made with
+  double margin = 0;  ///< likewise
+  /// Chance of a PASS if there is no difference at all.
+  double power_at_zero = 0;
+  /// Smallest true difference that FAILs with probability `power`.
+  double detectable = 0;
+  double power = 0;
+};
+
+struct PrecisionMeasures {
+  compare::TrainingScale trained;  ///< of one run
+  // Filled by level L5:
+  double alpha = 0;  ///< intervals are of level 1 - 2 alpha, as L5's
+  /// Of both checks; empty for less than two pairs.
+  std::vector<Sensitivity> sensitivity = {};
+  std::optional<compare::TokenSlope> slope = {};
+  std::optional<compare::TokenDifference> tokens = {};  ///< final window
+  std::optional<compare::DifferenceByTenth> along = {};
+};
+
+/// What is to say of an arm that has learnt less than counting pairs of tokens
+/// tells; "" if it has learnt more, or the log does not tell. Of one that has
+/// not even learnt the frequencies of tokens, compare::LearningWarning speaks.
+std::string BigramWarning(const compare::ArmSummary& arm,
+                          const compare::TrainingScale& trained);
+
+/// Fills in what L5 knows; nothing of a regression. `options` are those of the
+/// checks of `judgement`, `slope` is the baseline's.
+void MeasurePrecision(const compare::Pairing& pairing,
+                      const compare::TokenSlope& slope,
+                      const stats::EquivalenceOptions& options,
+                      Judgement& judgement);
+
+}  // namespace isoloss::gate

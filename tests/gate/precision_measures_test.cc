@@ -1,0 +1,142 @@
+#include "isoloss/gate/precision_measures.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "isoloss/stats/power.h"
+#include "judged_runs.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Policy InTokens(double margin) {
+  Policy policy;
+  policy.margin_tokens_percent = margin;
+  return policy;
+}
+
+/// All rates fall from step 2 on.
+Runs FallingRates() {
+  Runs runs = HealthyRuns();
+  for (auto& run : runs) {
+    auto& rates = run.log.steps.lr;
+    for (size_t i = 0; i < rates.size(); ++i)
+      rates[i] /= 1.0 + static_cast<double>(i);
+  }
+  return runs;
+}
+
+// L = 2 + 105 / (30 + 7 t) + 0.01 seed falls by 105 * 7 t / (30 + 7 t)^2 per
+// unit of ln(t), 0.278 nats at t = 45.4 in the middle of the window, steps 41
+// to 50; the fit over steps 26 to 50 and the bend assumed leave some 10 % of
+// it. 0.055 % of a loss of 2.328 nats is 0.00128 nats, 0.46 % of the tokens.
+TEST(MarginInTokens, DecidesOnExtraTokens) {
+  const Judgement judgement = JudgeRuns(HealthyRuns(), InTokens(2));
+
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  const Check& check = CheckNamed(judgement, "final_window");
+  EXPECT_EQ(check.quantity, "extra tokens for the mean paired loss difference");
+  EXPECT_NEAR(check.value.value(), 0.46, 0.05);
+  EXPECT_EQ(check.limit, 2);
+  EXPECT_EQ(check.lower, judgement.precision->tokens->interval.lower);
+  EXPECT_EQ(check.upper, judgement.precision->tokens->interval.upper);
+  EXPECT_EQ(CheckNamed(judgement, "held_out").limit, 2);
+
+  EXPECT_EQ(JudgeRuns(HealthyRuns(), InTokens(0.5)).outcome,
+            Outcome::kInconclusive);
+  EXPECT_EQ(JudgeRuns(HealthyRuns(), InTokens(0.1)).outcome, Outcome::kFail);
+}
+
+// Where the margin in percent of the loss would pass.
+TEST(MarginInTokens, IsInconclusiveWithoutASlope) {
+  const Judgement falling = JudgeRuns(FallingRates(), InTokens(50));
+  EXPECT_EQ(falling.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(falling, "final_window").evidence,
+              HasSubstr("the learning rate falls from step 2 of 50 on"));
+  EXPECT_FALSE(CheckNamed(falling, "final_window").value.has_value());
+  EXPECT_EQ(CheckNamed(falling, "held_out").outcome, Outcome::kInconclusive);
+  EXPECT_EQ(JudgeRuns(FallingRates()).outcome, Outcome::kPass);
+
+  const Judgement one =
+      JudgeRuns(testing::SyntheticExperiment({0.05}), InTokens(50));
+  EXPECT_EQ(one.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(one, "final_window").evidence, HasSubstr("one pair"));
+}
+
+TEST(MarginInTokens, OneSidedAcceptsACandidateThatIsBetter) {
+  const Runs better =
+      testing::SyntheticExperiment({-0.45, -0.50, -0.55, -0.50});
+  Policy policy = InTokens(2);
+  EXPECT_EQ(JudgeRuns(better, policy).outcome, Outcome::kFail);
+  policy.one_sided = true;
+  EXPECT_EQ(JudgeRuns(better, policy).outcome, Outcome::kPass);
+}
+
+TEST(PrecisionMeasures, SayWhatTheChecksCouldHaveSeen) {
+  const Judgement judgement = JudgeRuns(HealthyRuns());
+
+  const auto& sensitivity = judgement.precision->sensitivity;
+  ASSERT_EQ(sensitivity.size(), 2);
+  EXPECT_EQ(sensitivity[0].check, "final_window");
+  EXPECT_EQ(sensitivity[1].check, "held_out");
+  const Sensitivity& window = sensitivity[0];
+  EXPECT_EQ(window.pairs, 4);
+  // Of 4, 5, 6 and 7 hundredths: the root of 5/3 of them.
+  EXPECT_NEAR(window.sd, 0.01 * std::sqrt(5 / 3.0), 1e-12);
+  const stats::EquivalenceOptions options{.margin = 0.25};
+  EXPECT_EQ(window.margin, 0.25);
+  EXPECT_EQ(window.alpha, 0.05);
+  EXPECT_EQ(window.power_at_zero,
+            stats::EquivalencePower(0, window.sd, 4, options));
+  EXPECT_EQ(window.detectable,
+            stats::DetectableDifference(window.sd, 4, options));
+
+  EXPECT_EQ(
+      JudgeRuns(HealthyRuns(), InTokens(2)).precision->sensitivity[0].margin,
+      2);
+  EXPECT_THAT(
+      JudgeRuns(testing::SyntheticExperiment({0.05})).precision->sensitivity,
+      IsEmpty());
+}
+
+TEST(PrecisionMeasures, AreOfPrecisionOnly) {
+  Policy regression;
+  regression.question = compare::Question::kRegression;
+
+  EXPECT_FALSE(JudgeRuns(HealthyRuns(), regression).precision.has_value());
+  EXPECT_FALSE(JudgeRuns({}).precision.has_value());
+  const auto precision = JudgeRuns(HealthyRuns()).precision;
+  EXPECT_EQ(precision->along->tenths.size(), 10);
+  EXPECT_EQ(precision->trained.tokens, 51200);
+}
+
+// Final losses are 2.33 nats; the unigram entropy is 3.2 nats.
+TEST(PrecisionMeasures, WarnOfModelsThatHaveNotLearntBeyondBigrams) {
+  const auto warnings = [](double bigram_nats, double unigram_nats) {
+    Runs runs = HealthyRuns();
+    for (auto& run : runs) {
+      run.log.provenance.bigram_entropy_nats = bigram_nats;
+      run.log.provenance.unigram_entropy_nats = unigram_nats;
+    }
+    return JudgeRuns(runs).warnings;
+  };
+  const auto bigrams = HasSubstr("has not learnt beyond bigrams");
+
+  EXPECT_THAT(warnings(2.3, 3.2), Contains(bigrams).Times(2));
+  EXPECT_THAT(warnings(2.3, 3.2), Contains(HasSubstr("mxfp8 ends at 3.3")));
+  EXPECT_THAT(warnings(2.4, 3.2), Not(Contains(bigrams)));
+  EXPECT_THAT(warnings(0, 3.2), Not(Contains(bigrams)));
+  EXPECT_THAT(warnings(std::nan(""), 3.2), Not(Contains(bigrams)));
+  // Of those that have not learnt frequencies another warning speaks.
+  EXPECT_THAT(warnings(2.0, 2.1), Not(Contains(bigrams)));
+}
+
+}  // namespace
+}  // namespace isoloss::gate
