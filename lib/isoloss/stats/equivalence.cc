@@ -8,11 +8,8 @@
 #include "isoloss/stats/student_t.h"
 
 namespace isoloss::stats {
-namespace {
-
-/// Written so that a NaN bound is neither inside nor outside.
-Equivalence Classify(double lower, double upper,
-                     const EquivalenceOptions& options) {
+Equivalence ClassifyInterval(double lower, double upper,
+                             const EquivalenceOptions& options) {
   const double margin = options.margin;
   const bool above_floor = options.one_sided || lower > -margin;
   if (above_floor && upper < margin) return Equivalence::kInside;
@@ -20,8 +17,6 @@ Equivalence Classify(double lower, double upper,
   if (below || lower >= margin) return Equivalence::kOutside;
   return Equivalence::kUndecided;
 }
-
-}  // namespace
 
 void CheckEquivalenceOptions(const EquivalenceOptions& options) {
   if (!(options.margin > 0 && std::isfinite(options.margin))) {
@@ -57,7 +52,7 @@ EquivalenceResult TestEquivalence(const Summary& differences,
       -StudentTQuantile(options.alpha, n - 1) * differences.sd / std::sqrt(n);
   result.lower = differences.mean - half_width;
   result.upper = differences.mean + half_width;
-  result.outcome = Classify(result.lower, result.upper, options);
+  result.outcome = ClassifyInterval(result.lower, result.upper, options);
   result.required_pairs = RequiredPairs(differences, options);
   return result;
 }

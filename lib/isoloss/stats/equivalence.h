@@ -38,11 +38,17 @@ struct EquivalenceResult {
   std::optional<int64_t> required_pairs;
 };
 
+/// Where an interval lies. Two-sided: inside iff it is within (-m, m), outside
+/// iff it does not meet it. One-sided: inside iff upper < m, outside iff lower
+/// >= m.
+/// Special  a NaN is neither inside nor outside.
+Equivalence ClassifyInterval(double lower, double upper,
+                             const EquivalenceOptions& options);
+
 /// Decides whether the mean of n paired differences lies within the margin.
 ///
-/// Two-sided: inside iff the interval is within (-m, m), outside iff it does
-/// not meet it. One-sided: inside iff upper < m, outside iff lower >= m. Both
-/// tests must reject at level alpha each, so no correction of alpha is due.
+/// ClassifyInterval has the interval's place. Both tests must reject at level
+/// alpha each, so no correction of alpha is due.
 ///
 /// Special  n < 2 or a mean that is not finite is undecided. A standard
 ///          deviation of 0 makes the interval a point.
