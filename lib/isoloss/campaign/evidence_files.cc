@@ -123,6 +123,7 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
        .baseline_probes = baseline,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
+       .looks = evidence.looks ? &*evidence.looks : nullptr,
        .power = evidence.power ? &*evidence.power : nullptr},
       policy);
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/compare/pair.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
@@ -32,6 +33,8 @@ struct Evidence {
   std::span<const Probe> baseline_probes = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
+  /// At which level L5 tests; null: as the first and only look.
+  const Looks* looks = nullptr;
   /// Of golden/power.json; decides nothing.
   const PowerRecord* power = nullptr;
 };

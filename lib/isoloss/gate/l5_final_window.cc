@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/null_test.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
@@ -19,9 +21,10 @@ namespace {
 using compare::FinalWindow;
 using compare::SeedDifference;
 
-stats::EquivalenceOptions OptionsOf(const Policy& policy) {
+/// `alpha`: the nominal level of this look at the seeds.
+stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
   return {.margin = policy.margin_percent,
-          .alpha = policy.alpha,
+          .alpha = alpha,
           .power = policy.power,
           .one_sided = policy.one_sided};
 }
@@ -32,33 +35,55 @@ std::string HowToAdd(int64_t needed, int64_t pairs) {
   return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
 }
 
+/// What gets further when `needed` pairs are: within the plan more pairs, else
+/// another experiment. This one's seeds were chosen to be the last.
+std::string HowToGoOn(int64_t needed, const FinalWindow& window,
+                      const Looks* looks) {
+  const auto pairs = static_cast<int64_t>(window.seeds.size());
+  if (looks == nullptr || !looks->unknown.empty()) {
+    return HowToAdd(needed, pairs);
+  }
+  if (looks->MayGoOn()) {
+    return HowToAdd(looks->planned.back(), pairs);
+  }
+  return fmt::format(
+      ", but the looks at these seeds have spent alpha. Begin an experiment "
+      "with seeds that nobody has seen and with planned looks, and report "
+      "both: isoloss verify EXPERIMENT --seeds {} --looks {},{} --out "
+      "FOLDER",
+      window.seeds.back().seed + 1, std::max<int64_t>(2, (needed + 1) / 2),
+      std::max<int64_t>(3, needed));
+}
+
 /// What to do about too little evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
-                        const stats::EquivalenceResult& result,
-                        const Policy& policy) {
+                        const FinalWindow& window, const Policy& policy,
+                        const Looks* looks) {
   if (differences.count < 2) {
     return fmt::format(
         "at least {} seed pairs are needed{}; how many suffice is unknown "
         "until two show the spread",
         policy.min_seeds, HowToAdd(policy.min_seeds, differences.count));
   }
-  if (!result.required_pairs.has_value()) {
+  const auto required =
+      stats::RequiredPairs(differences, OptionsOf(policy, policy.alpha));
+  if (!required.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  const int64_t needed = std::max(*result.required_pairs, policy.min_seeds);
+  const int64_t needed = std::max(*required, policy.min_seeds);
   return fmt::format("{} seed pairs needed for power {:g}{}", needed,
-                     policy.power, HowToAdd(needed, differences.count));
+                     policy.power, HowToGoOn(needed, window, looks));
 }
 
 bool HasInterval(const stats::EquivalenceResult& result) {
   return std::isfinite(result.lower) && std::isfinite(result.upper);
 }
 
-std::string IntervalText(const stats::EquivalenceResult& result,
-                         const Policy& policy) {
+std::string IntervalText(const stats::EquivalenceResult& result, double alpha) {
+  if (alpha == 0) return "no interval, as no alpha is left for this look";
   if (!HasInterval(result)) return "no interval";
   return fmt::format("{:g} % interval [{:+.3f} %, {:+.3f} %]",
-                     100 * (1 - 2 * policy.alpha), result.lower, result.upper);
+                     100 * (1 - 2 * alpha), result.lower, result.upper);
 }
 
 /// Where the two runs of the worst seed are furthest apart.
@@ -131,26 +156,33 @@ std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
 
 /// The test of stats::TestEquivalence with a spread that other pairs showed:
 /// mean -+ t_{1-alpha,members-1} sd / sqrt(n).
-stats::EquivalenceResult TestWithSpread(const stats::Summary& summary,
-                                        const KnownSpread& spread,
-                                        const Policy& policy) {
+stats::EquivalenceResult TestWithSpread(
+    const stats::Summary& summary, const KnownSpread& spread,
+    const stats::EquivalenceOptions& options) {
   const double half =
-      stats::StudentTQuantile(1 - policy.alpha,
+      stats::StudentTQuantile(1 - options.alpha,
                               static_cast<double>(spread.members - 1)) *
       spread.sd_percent / std::sqrt(static_cast<double>(summary.count));
   stats::EquivalenceResult result;
   result.lower = summary.mean - half;
   result.upper = summary.mean + half;
-  const double margin = policy.margin_percent;
-  const bool above = result.lower >= margin;
-  const bool below = !policy.one_sided && result.upper <= -margin;
-  if (above || below) {
-    result.outcome = stats::Equivalence::kOutside;
-  } else if (result.upper < margin &&
-             (policy.one_sided || result.lower > -margin)) {
-    result.outcome = stats::Equivalence::kInside;
-  }
+  result.outcome = stats::ClassifyInterval(result.lower, result.upper, options);
   return result;
+}
+
+/// At the level of this look; undecided and without an interval if no alpha is
+/// left for it.
+stats::EquivalenceResult TestAt(double alpha, const stats::Summary& summary,
+                                const KnownSpread* spread,
+                                const Policy& policy) {
+  if (alpha == 0) {
+    return {.lower = -std::numeric_limits<double>::infinity(),
+            .upper = std::numeric_limits<double>::infinity(),
+            .required_pairs = std::nullopt};
+  }
+  const stats::EquivalenceOptions options = OptionsOf(policy, alpha);
+  return spread != nullptr ? TestWithSpread(summary, *spread, options)
+                           : stats::TestEquivalence(summary, options);
 }
 
 /// What no benign change does, however few pairs there are. Of precision
@@ -166,24 +198,27 @@ bool IsGross(const stats::Summary& summary, const Policy& policy) {
 Check TestDifferences(std::string name, std::string quantity,
                       const std::vector<double>& percent,
                       const std::string& scope, const std::string& where,
-                      const Policy& policy,
+                      const FinalWindow& window, const Policy& policy,
+                      const Looks* looks,
                       const std::optional<KnownSpread>& spread = std::nullopt) {
   const stats::Summary summary = stats::Summarize(percent);
   const bool borrowed = summary.count == 1 && spread.has_value();
-  const auto result = borrowed
-                          ? TestWithSpread(summary, *spread, policy)
-                          : stats::TestEquivalence(summary, OptionsOf(policy));
+  const double alpha =
+      looks == nullptr ? policy.alpha : looks->NominalAlpha(policy);
+  const auto result =
+      TestAt(alpha, summary, borrowed ? &*spread : nullptr, policy);
   Check check{.name = std::move(name),
               .quantity = std::move(quantity),
               .value = summary.mean,
               .limit = policy.margin_percent,
               .unit = "%",
               .evidence = fmt::format(
-                  "{}, {} seed pair{}, {}", IntervalText(result, policy),
+                  "{}, {} seed pair{}, {}", IntervalText(result, alpha),
                   summary.count, summary.count == 1 ? "" : "s", scope)};
   if (HasInterval(result)) {
     check.lower = result.lower;
     check.upper = result.upper;
+    check.interval_level = 1 - 2 * alpha;
   }
   if (borrowed) {
     check.evidence +=
@@ -202,7 +237,7 @@ Check TestDifferences(std::string name, std::string quantity,
       check.next = where;
       return check;
     }
-    check.next = SeedsNeeded(summary, result, policy);
+    check.next = SeedsNeeded(summary, window, policy, looks);
   } else if (result.outcome == stats::Equivalence::kInside) {
     check.outcome = Outcome::kPass;
     check.relation = "within " + side;
@@ -215,7 +250,7 @@ Check TestDifferences(std::string name, std::string quantity,
 }
 
 Check TestFinalWindow(const FinalWindow& window, const std::string& where,
-                      const Policy& policy,
+                      const Policy& policy, const Looks* looks,
                       const std::optional<KnownSpread>& spread) {
   std::vector<double> percent;
   for (const SeedDifference& seed : window.seeds) {
@@ -224,18 +259,19 @@ Check TestFinalWindow(const FinalWindow& window, const std::string& where,
   return TestDifferences(
       "final_window", "mean paired loss difference", percent,
       fmt::format("steps {} to {}", window.first_step, window.last_step), where,
-      policy, spread);
+      window, policy, looks, spread);
 }
 
 Check TestHeldOut(const FinalWindow& window, const std::string& where,
-                  const Policy& policy) {
+                  const Policy& policy, const Looks* looks) {
   std::vector<double> percent;
   for (const SeedDifference& seed : window.seeds) {
     percent.push_back(100 * seed.held_out.value());
   }
-  Check check = TestDifferences(
-      "held_out", "mean paired held-out difference", percent,
-      fmt::format("step {}", *window.held_out_step), where, policy);
+  Check check =
+      TestDifferences("held_out", "mean paired held-out difference", percent,
+                      fmt::format("step {}", *window.held_out_step), where,
+                      window, policy, looks);
   if (*window.held_out_step < window.first_step) {
     check.outcome = Outcome::kInconclusive;
     check.next = fmt::format(
@@ -313,9 +349,11 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const FinalWindow& window = *judgement.final_window;
   const std::string where = WhereToLook(pairing, window);
   const auto spread = SpreadOfEnsemble(evidence, window, policy);
-  judgement.checks.push_back(TestFinalWindow(window, where, policy, spread));
+  judgement.checks.push_back(
+      TestFinalWindow(window, where, policy, evidence.looks, spread));
   if (window.held_out_step.has_value()) {
-    judgement.checks.push_back(TestHeldOut(window, where, policy));
+    judgement.checks.push_back(
+        TestHeldOut(window, where, policy, evidence.looks));
     Check& held_out = judgement.checks.back();
     // An ensemble says nothing of the spread of held-out losses; one pair
     // within the margin is then no reason to withhold the verdict.

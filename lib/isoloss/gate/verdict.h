@@ -12,6 +12,7 @@
 #include "isoloss/compare/curves.h"
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
 
@@ -41,6 +42,7 @@ struct Check {
   /// Ends of the interval that the decision rests on; empty if there is none.
   std::optional<double> lower{};
   std::optional<double> upper{};
+  std::optional<double> interval_level{};  ///< its coverage; empty likewise
   std::string unit{};
   std::string evidence{};
   /// Everything found; the first of the severest is the quantity.
@@ -119,6 +121,8 @@ struct Judgement {
   std::vector<std::string> evidence;
   std::vector<Measure> measures;
   std::vector<std::string> warnings;
+  /// How often these seeds were tested; empty if nobody asked.
+  std::optional<Looks> looks;
   /// Measured power of this gate under this policy; empty if unknown.
   std::optional<PowerRecord> power;
   std::string power_unknown;  ///< why, if so

@@ -89,6 +89,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
                                              judgement.baseline.arm, other,
                                              judgement.candidate.arm),
                 style);
+  if (judgement.looks.has_value()) {
+    text += Field("looks", judgement.looks->Sentence(), style);
+  }
   text +=
       Field("model", fmt::format("{} parameters", judgement.parameters), style);
   text += Field("corpus", judgement.corpus, style);

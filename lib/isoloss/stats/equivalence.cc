@@ -37,21 +37,27 @@ void CheckEquivalenceOptions(const EquivalenceOptions& options) {
   }
 }
 
-EquivalenceResult TestEquivalence(const Summary& differences,
-                                  const EquivalenceOptions& options) {
+Interval MeanInterval(const Summary& differences,
+                      const EquivalenceOptions& options) {
   CheckEquivalenceOptions(options);
-  EquivalenceResult result;
   if (differences.count < 2) {
-    result.lower = -std::numeric_limits<double>::infinity();
-    result.upper = std::numeric_limits<double>::infinity();
-    return result;
+    return {-std::numeric_limits<double>::infinity(),
+            std::numeric_limits<double>::infinity()};
   }
   const double n = static_cast<double>(differences.count);
   // By symmetry t_{1-alpha} = -t_{alpha}; 1 - alpha would round to 1.
   const double half_width =
       -StudentTQuantile(options.alpha, n - 1) * differences.sd / std::sqrt(n);
-  result.lower = differences.mean - half_width;
-  result.upper = differences.mean + half_width;
+  return {differences.mean - half_width, differences.mean + half_width};
+}
+
+EquivalenceResult TestEquivalence(const Summary& differences,
+                                  const EquivalenceOptions& options) {
+  const Interval interval = MeanInterval(differences, options);
+  EquivalenceResult result{.lower = interval.lower,
+                           .upper = interval.upper,
+                           .required_pairs = std::nullopt};
+  if (differences.count < 2) return result;
   result.outcome = ClassifyInterval(result.lower, result.upper, options);
   result.required_pairs = RequiredPairs(differences, options);
   return result;

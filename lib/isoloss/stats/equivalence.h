@@ -30,8 +30,7 @@ enum class Equivalence {
 
 struct EquivalenceResult {
   Equivalence outcome = Equivalence::kUndecided;
-  /// mean -+ t_{1-alpha,n-1} * sd / sqrt(n), a confidence interval of level
-  /// 1 - 2 alpha; infinite if n < 2, NaN if a difference was not finite.
+  /// MeanInterval.
   double lower = 0;
   double upper = 0;
   /// RequiredPairs for this mean and standard deviation.
@@ -44,6 +43,17 @@ struct EquivalenceResult {
 /// Special  a NaN is neither inside nor outside.
 Equivalence ClassifyInterval(double lower, double upper,
                              const EquivalenceOptions& options);
+
+struct Interval {
+  double lower = 0;
+  double upper = 0;
+};
+
+/// mean -+ t_{1-alpha,n-1} * sd / sqrt(n), a confidence interval of level
+/// 1 - 2 alpha; infinite if n < 2, NaN if a difference was not finite.
+/// Errors   ConfigError if an option is out of its range.
+Interval MeanInterval(const Summary& differences,
+                      const EquivalenceOptions& options);
 
 /// Decides whether the mean of n paired differences lies within the margin.
 ///

@@ -18,6 +18,8 @@ using std::numbers::pi;
 /// Ranges of angles. Standing for a range by its middle is an error of second
 /// order: levels of 800 ranges differ from those of 400 by 1e-4 at most.
 constexpr size_t kRanges = 400;
+/// Errors too small to matter, or to be computed with.
+constexpr double kLeastError = 1e-12;
 /// Standard deviations of the mean beyond which nothing is.
 constexpr double kTail = 8;
 
@@ -218,7 +220,7 @@ double LookLevels::Next(int64_t count) {
   const double allowed =
       SpentAlpha(spending_, alpha_, n / static_cast<double>(largest_));
   const double error = allowed - spent_;
-  if (!(error > 0)) return 0;
+  if (!(error > kLeastError)) return 0;
   if (count == 1) {
     spent_ = allowed;
     return error;

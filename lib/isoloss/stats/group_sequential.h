@@ -53,7 +53,7 @@ class LookLevels {
 
   /// The level of a t test of `count` values at the next look. If it is the
   /// first one, that is all that is spent: alpha from `largest` values on.
-  /// Special  0, at which nothing rejects, if nothing is left to spend. One
+  /// Special  0, at which nothing rejects, if less than 1e-12 may be spent. One
   ///          value has no t test, but another one may be made of it: what that
   ///          spends is lost to later looks, which take it for independent.
   /// Errors   ConfigError unless counts ascend from 1 on.

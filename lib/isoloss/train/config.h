@@ -155,6 +155,9 @@ struct GateConfig {
   /// Policy file, relative to the experiment's; "": the gate's defaults. What
   /// may stand in it is the judgement side's business.
   std::string policy;
+  /// Numbers of seed pairs after which `verify` tests, ascending from 2;
+  /// empty: once, after train.seeds.
+  std::vector<uint64_t> looks;
 };
 
 }  // namespace isoloss::train

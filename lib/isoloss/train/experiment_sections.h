@@ -213,6 +213,7 @@ void Visit(Fields& fields, LogConfig& log) {
 template <typename Fields>
 void Visit(Fields& fields, GateConfig& gate) {
   fields.Text("policy", gate.policy);
+  fields.Numbers("looks", gate.looks);
 }
 
 }  // namespace isoloss::train
