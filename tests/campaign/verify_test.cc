@@ -60,10 +60,29 @@ TEST_F(Verifying, ADryRunTrainsNothing) {
   EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
+/// So little alpha that no interval of these runs is short of the margin, and
+/// so small a margin that all hold it.
+gate::Policy Undecided() {
+  gate::Policy policy;
+  policy.margin_percent = 1e-3;
+  policy.alpha = 1e-6;
+  return policy;
+}
+
+/// Anything short of a doubled loss is within the margin.
+gate::Policy Generous() {
+  gate::Policy policy;
+  policy.margin_percent = 99;
+  return policy;
+}
+
 TEST_F(Verifying, FinishedRunsAreKeptAndThoseOfOtherSeedsJudgedToo) {
-  Verify(Plan());
+  VerifyPlan plan = Plan();
+  plan.policy = Undecided();
+  Verify(plan);
   const auto written = std::filesystem::last_write_time(out_ / "bf16-seed1.h5");
-  const Verification found = Verify(Plan({"train.seeds=[3]"}));
+  plan.experiment = TinyExperiment(folder_.path(), {"train.seeds=[3]"});
+  const Verification found = Verify(plan);
   EXPECT_EQ(found.judgements->front().divergences.size(), 3);
   EXPECT_EQ(std::filesystem::last_write_time(out_ / "bf16-seed1.h5"), written);
 }
@@ -83,20 +102,16 @@ TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
                                       "mxfp8-seed1.probe.h5"));
 }
 
-/// So little alpha that no interval of these runs is short of the margin, and
-/// so small a margin that all hold it.
-gate::Policy Undecided() {
-  gate::Policy policy;
-  policy.margin_percent = 1e-3;
-  policy.alpha = 1e-6;
-  return policy;
-}
-
-/// Anything short of a doubled loss is within the margin.
-gate::Policy Generous() {
-  gate::Policy policy;
-  policy.margin_percent = 99;
-  return policy;
+TEST_F(Verifying, WhatIsDecidedGetsNoMoreSeeds) {
+  VerifyPlan plan = Plan();
+  plan.policy = Generous();
+  Verify(plan);
+  for (const char* seeds : {"train.seeds=[1,2,3]", "train.seeds=[3]"}) {
+    plan.experiment = TinyExperiment(folder_.path(), {seeds});
+    const Verification found = Verify(plan);
+    EXPECT_EQ(found.judgements->front().outcome, gate::Outcome::kPass);
+    EXPECT_EQ(Logs().size(), 4);
+  }
 }
 
 TEST_F(Verifying, AddsSeedsUntilALookDecides) {
@@ -133,8 +148,6 @@ TEST_F(Verifying, MoreSeedsBehindThePlanCanNotPass) {
   VerifyPlan plan = Plan();
   plan.policy = Undecided();
   Verify(plan);
-  // A policy that would pass anything, but for the looks.
-  plan.policy = Generous();
   plan.experiment = TinyExperiment(folder_.path(), {"train.seeds=[3,4]"});
   const Verification more = Verify(plan);
 

@@ -397,7 +397,6 @@ class Looks(ProgramTest):
         self.assertLess(looks["nominal_alpha"], 1e-6)
         check, = (c for c in self.verdict(first)["checks"] if c["name"] == "final_window")
         self.assertEqual(check["interval_level"], 1 - 2 * looks["nominal_alpha"])
-        self.assertIn("have spent alpha", check["next"])
 
         remembered = (self.folder / "out/looks.json").read_text()
         self.assertEqual(self.verdict(self.verify("--json"))["looks"], looks)
@@ -413,7 +412,7 @@ class Looks(ProgramTest):
         edited = remembered.replace('"INCONCLUSIVE"', '"PASS"', 1)
         (self.folder / "out/looks.json").write_text(edited)
         self.assert_refused(self.verify(), "looks.json", "it was edited")
-        self.assert_refused(self.run_isoloss(*gate, "out"), "looks.json", "it was edited")
+        self.assert_refused(self.run_isoloss("gate", "out"), "looks.json", "it was edited")
 
 
 class SeveralArms(ProgramTest):

@@ -159,7 +159,12 @@ SeedLooks::SeedLooks(train::Experiment& experiment, TrainingPlan& training,
     begin = end;
   };
   for (const int64_t pairs : planned) {
-    if (pairs <= others) continue;
+    if (pairs < others) continue;
+    if (pairs == others) {  // they are all there, for a look before any other
+      parts_.emplace_back();
+      pairs_.push_back(pairs);
+      continue;
+    }
     end_part(std::min(static_cast<size_t>(pairs - others), seeds.size()));
   }
   end_part(seeds.size());

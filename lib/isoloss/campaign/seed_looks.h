@@ -32,7 +32,8 @@ class SeedLooks {
   SeedLooks(train::Experiment& experiment, TrainingPlan& training,
             const std::filesystem::path& folder, train::Leftovers leftovers);
 
-  /// The runs of each part, none twice; one part at least.
+  /// The runs of each part, none twice; one part at least. The first one is
+  /// empty if its pairs are there, with other seeds.
   const std::vector<std::vector<train::Run>>& parts() const { return parts_; }
 
   /// The folder remembers some.

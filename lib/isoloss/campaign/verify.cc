@@ -101,14 +101,22 @@ class Verifier {
     CheckProbes(training.corpus);
     if (plan_.dry_run) {
       Train(training);
+      AnnounceLooks();
       return {};
     }
+    if (SeveralLooks()) {
+      // Before hours of training, what a later part would be refused for.
+      train::CheckRuns(plan_.experiment, training.runs, training.corpus,
+                       plan_.folder, plan_.leftovers);
+    }
+    AnnounceLooks();
     std::vector<compare::Run> runs;
     const std::vector<std::vector<train::Run>> parts =
         looks_ ? looks_->parts() : std::vector(1, training.runs);
     for (size_t part = 0; part < parts.size(); ++part) {
       training.runs = parts[part];
-      const ExecutedRuns executed = Train(training);
+      const ExecutedRuns executed =
+          parts[part].empty() ? ExecutedRuns() : Train(training);
       if (!SpeaksForTheJob()) return {};
       if (executed.hopeless) {
         return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
@@ -146,16 +154,20 @@ class Verifier {
       return;
     }
     looks_.emplace(plan_.experiment, training, plan_.folder, plan_.leftovers);
-    const bool several = looks_->parts().size() > 1;
-    if (several) {
+    if (looks_->parts().size() > 1) {
       RequireOneProcess("verify",
                         "only one can tell after a look whether more "
                         "seeds are due (gate.looks)");
-      // Before hours of training, what a later part would be refused for.
-      train::CheckRuns(plan_.experiment, training.runs, training.corpus,
-                       plan_.folder, plan_.leftovers);
     }
-    if (several || plan_.dry_run || looks_->HasLooks()) {
+  }
+
+  bool SeveralLooks() const {
+    return looks_ && (looks_->parts().size() > 1 || looks_->HasLooks());
+  }
+
+  /// What is no news is not said: one look, which is the first.
+  void AnnounceLooks() const {
+    if (SeveralLooks()) {
       fmt::print(stderr, "isoloss: {}\n", looks_->Announcement(plan_.policy));
     }
   }
@@ -179,9 +191,11 @@ class Verifier {
                  Printable(judgement.looks->Sentence()),
                  Printable(FinalWindowText(judgement)));
     }
-    fmt::print(stderr, "isoloss: {}.\n",
-               enough ? "decided, so that no more seeds are trained"
-                      : "not decided: more seeds follow");
+    fmt::print(
+        stderr, "isoloss: {}.\n",
+        enough
+            ? "decided, so that no more seeds are trained (`isoloss run` would)"
+            : "not decided: more seeds follow");
     return enough;
   }
 
