@@ -7,6 +7,7 @@
 
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/gate/looks.h"
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
@@ -79,10 +80,29 @@ TEST_F(Verifying, ADryRunTrainsNothing) {
   EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
+/// So little alpha that no interval of these runs is short of the margin, and
+/// so small a margin that all hold it.
+gate::Policy Undecided() {
+  gate::Policy policy;
+  policy.margin_percent = 1e-3;
+  policy.alpha = 1e-6;
+  return policy;
+}
+
+/// Anything short of a doubled loss is within the margin.
+gate::Policy Generous() {
+  gate::Policy policy;
+  policy.margin_percent = 99;
+  return policy;
+}
+
 TEST_F(Verifying, FinishedRunsAreKeptAndThoseOfOtherSeedsJudgedToo) {
-  Verify(Plan());
+  VerifyPlan plan = Plan();
+  plan.policy = Undecided();
+  Verify(plan);
   const auto written = std::filesystem::last_write_time(out_ / "bf16-seed1.h5");
-  const Verification found = Verify(Plan({"train.seeds=[3]"}));
+  plan.experiment = TinyExperiment(folder_.path(), {"train.seeds=[3]"});
+  const Verification found = Verify(plan);
   EXPECT_EQ(found.judgements->front().divergences.size(), 3);
   EXPECT_EQ(std::filesystem::last_write_time(out_ / "bf16-seed1.h5"), written);
 }
@@ -100,6 +120,99 @@ TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
   }
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "again" / kProbeFolder /
                                       "mxfp8-seed1.probe.h5"));
+}
+
+TEST_F(Verifying, WhatIsDecidedGetsNoMoreSeeds) {
+  VerifyPlan plan = Plan();
+  plan.policy = Generous();
+  Verify(plan);
+  for (const char* seeds : {"train.seeds=[1,2,3]", "train.seeds=[3]"}) {
+    plan.experiment = TinyExperiment(folder_.path(), {seeds});
+    const Verification found = Verify(plan);
+    EXPECT_EQ(found.judgements->front().outcome, gate::Outcome::kPass);
+    EXPECT_EQ(Logs().size(), 4);
+  }
+}
+
+TEST_F(Verifying, AddsSeedsUntilALookDecides) {
+  VerifyPlan plan = Plan({"gate.looks=[2,3,5]"});
+  plan.policy = Generous();
+  const Verification found = Verify(std::move(plan));
+
+  EXPECT_EQ(Logs().size(), 4) << "two pairs";
+  EXPECT_EQ(found.judgements->front().outcome, gate::Outcome::kPass);
+  EXPECT_LT(found.judgements->front().looks->NominalAlpha({}), 0.05);
+}
+
+TEST_F(Verifying, EndsAtTheLastLookAndCountsNoneTwice) {
+  VerifyPlan plan = Plan({"gate.looks=[2,3,4]"});
+  plan.policy = Undecided();
+  const Verification first = Verify(plan);
+  const auto record = gate::ReadLooks(out_ / gate::kLooksFile);
+  const Verification again = Verify(plan);
+
+  EXPECT_EQ(Logs().size(), 8);
+  ASSERT_EQ(record.looks.size(), 3u);
+  EXPECT_THAT(record.looks[1].seeds, ElementsAre(1, 2, 3));
+  EXPECT_EQ(record.looks[2].outcomes.at("mxfp8"), "INCONCLUSIVE");
+  EXPECT_EQ(gate::ReadLooks(out_ / gate::kLooksFile), record);
+  EXPECT_EQ(again.judgements->front().looks->taken.size(), 3u);
+  EXPECT_EQ(again.judgements->front().looks->NominalAlpha({}),
+            first.judgements->front().looks->NominalAlpha({}));
+
+  plan.experiment = TinyExperiment(folder_.path(), {"gate.looks=[2,3,6]"});
+  ExpectRefused([&] { Verify(plan); }, "a plan made after a look");
+}
+
+TEST_F(Verifying, MoreSeedsBehindThePlanCanNotPass) {
+  VerifyPlan plan = Plan();
+  plan.policy = Undecided();
+  Verify(plan);
+  plan.experiment = TinyExperiment(folder_.path(), {"train.seeds=[3,4]"});
+  const Verification more = Verify(plan);
+
+  const gate::Judgement& judgement = more.judgements->front();
+  EXPECT_EQ(judgement.outcome, gate::Outcome::kInconclusive);
+  EXPECT_EQ(judgement.looks->NominalAlpha({}), 0);
+  EXPECT_EQ(gate::ReadLooks(out_ / gate::kLooksFile).looks.size(), 1u)
+      << "nothing was tested";
+}
+
+TEST_F(Verifying, SeedsOfLaterLooksAreNotSeenBefore) {
+  // As `isoloss run` leaves them.
+  const train::Experiment all =
+      TinyExperiment(folder_.path(), {"train.seeds=[1,2,3,4]"});
+  TrainArms(all, PlanTraining(all), out_, {.quiet = true});
+  VerifyPlan plan = Plan({"gate.looks=[2,4]", "train.seeds=[1,2,3,4]"});
+  plan.policy = Undecided();
+  Verify(plan);
+
+  const auto record = gate::ReadLooks(out_ / gate::kLooksFile);
+  ASSERT_EQ(record.looks.size(), 2u);
+  EXPECT_THAT(record.looks[0].seeds, ElementsAre(1, 2));
+}
+
+TEST_F(Verifying, LooksOfAnotherExperimentAreRefusedOrDiscarded) {
+  Verify(Plan());
+  for (const auto& entry : std::filesystem::directory_iterator(out_)) {
+    if (entry.path().extension() == ".h5") std::filesystem::remove(entry);
+  }
+  VerifyPlan plan = Plan({"arms.mxfp8.recipe=mxfp8_floor"});
+  ExpectRefused([&] { Verify(plan); }, "another experiment");
+  EXPECT_FALSE(std::filesystem::exists(out_ / "bf16-seed1.h5"));
+
+  plan.leftovers = train::Leftovers::kDiscard;
+  const Verification found = Verify(plan);
+  EXPECT_EQ(found.judgements->front().looks->taken.size(), 1u);
+}
+
+TEST_F(Verifying, RefusesMorePairsThanWerePlanned) {
+  ExpectRefused(
+      [&] {
+        Verify(Plan({"gate.looks=[2,3]", "train.seeds=[1,2,3,4]"}));
+      },
+      "gate.looks ends at 3");
+  EXPECT_FALSE(std::filesystem::exists(out_));
 }
 
 TEST_F(Verifying, RefusesBeforeItTrains) {
@@ -120,15 +233,49 @@ TEST_F(Verifying, RefusesBeforeItTrains) {
   EXPECT_FALSE(std::filesystem::exists(out_ / "bf16-seed1.h5"));
 }
 
-TEST(TrainArms, StopsAllRunsOnceAPairIsBeyondHope) {
+runlog::StepRow Row(int64_t step, double loss) {
+  return {.step = step, .loss_nats = loss, .grad_norm = 1};
+}
+
+/// Feeds whole runs of two steps, pair by pair, until the watch has enough;
+/// returns how many pairs that took, 0 if it never had.
+int FeedPairs(EarlyAbort& watch, const train::Arm& candidate, double percent) {
+  const train::Arm baseline{.name = "bf16"};
+  for (int pair = 1; pair <= 12; ++pair) {
+    const auto seed = static_cast<uint64_t>(pair);
+    const double loss = 3 * (1 + percent / 100 + 1e-4 * (pair % 3));
+    for (const int64_t step : {1, 2}) {
+      watch.Add({&baseline, seed}, Row(step, 3));
+    }
+    for (const int64_t step : {1, 2}) {
+      if (watch.Add({&candidate, seed}, Row(step, loss))) return pair;
+    }
+  }
+  return 0;
+}
+
+TEST(EarlyAbort, NeedsSeveralPairsOfACandidate) {
+  const train::Arm mxfp8{.name = "mxfp8"};
+  const train::Arm control{.name = "control"};
+  EarlyAbort good("bf16", {"mxfp8"}, {}, 12, 2);
+  EXPECT_EQ(FeedPairs(good, mxfp8, 0), 0);
+
+  EarlyAbort bad("bf16", {"mxfp8"}, {}, 12, 2);
+  const int pairs = FeedPairs(bad, mxfp8, 3);
+  EXPECT_GE(pairs, 2);
+  EXPECT_LE(pairs, 5);
+  EXPECT_EQ(bad.hopeless()->arm, "mxfp8");
+  EXPECT_EQ(bad.hopeless()->step, 2);
+
+  EarlyAbort other("bf16", {"mxfp8"}, {}, 12, 2);
+  EXPECT_EQ(FeedPairs(other, control, 3), 0) << "it is no candidate";
+}
+
+TEST(TrainArms, StopsAllRunsOnceGoingOnIsNoUse) {
   const testing::TemporaryFolder folder;
   const train::Experiment experiment = TinyExperiment(folder.path());
-  // Good pairs that never part in the loss: the first difference is an alarm.
-  gate::Policy policy;
-  policy.margin_percent = 1e-9;
-  policy.sequential_batch = 2;
-  EarlyAbort watch("bf16", {"mxfp8"}, policy,
-                   {{"mxfp8", {.sd_percent = 1e-9}}});
+  EarlyAbort watch("bf16", {"mxfp8"}, {}, 12, 2);
+  FeedPairs(watch, train::Arm{.name = "mxfp8"}, 3);
 
   const ExecutedRuns executed =
       TrainArms(experiment, PlanTraining(experiment), folder.path() / "out",
@@ -136,30 +283,10 @@ TEST(TrainArms, StopsAllRunsOnceAPairIsBeyondHope) {
 
   ASSERT_TRUE(executed.hopeless);
   EXPECT_EQ(executed.hopeless->arm, "mxfp8");
-  EXPECT_EQ(executed.hopeless->seed, 1u);
-  EXPECT_EQ(executed.hopeless->step, 2);
   EXPECT_FALSE(executed.interrupted);
   EXPECT_THAT(
       executed.logs,
-      ElementsAre(folder.path() / "out" / "bf16-seed1.h5",
-                  folder.path() / "out" / "mxfp8-seed1.partial.h5", "", ""));
-}
-
-/// A control that is beyond hope does what it is for.
-TEST(TrainArms, WatchesCandidatesOnly) {
-  const testing::TemporaryFolder folder;
-  const train::Experiment experiment = TinyExperiment(folder.path());
-  gate::Policy policy;
-  policy.margin_percent = 1e-9;
-  policy.sequential_batch = 2;
-  EarlyAbort watch("bf16", {"other"}, policy,
-                   {{"mxfp8", {.sd_percent = 1e-9}}});
-
-  const ExecutedRuns executed =
-      TrainArms(experiment, PlanTraining(experiment), folder.path() / "out",
-                {.quiet = true, .watch = &watch});
-
-  EXPECT_FALSE(executed.hopeless);
+      ElementsAre(folder.path() / "out" / "bf16-seed1.partial.h5", "", "", ""));
 }
 
 TEST(TrainArms, OneArmAloneWhereItIsAskedFor) {

@@ -165,11 +165,14 @@ class Results(ProgramTest):
         self.assertIn("exactly one run", re.sub(r"\s+", " ", result.stdout))
 
     def test_verify_adds_seeds_and_judges_all(self):
-        self.passed(self.command("verify", "more"), PASS, 4)
+        # So little alpha that nothing is decided, or no seeds would be added.
+        policy = self.write("strict.toml", "alpha = 1e-6\nmargin_percent = 1e-3\n")
+        verify = ("verify", "more", "--policy", policy)
+        self.passed(self.command(*verify), 4)
         before = self.files("more")
         before.pop("verdict.json")
 
-        added = self.passed(self.command("verify", "more", "--seeds", "+2"), PASS, 4)
+        added = self.passed(self.command(*verify, "--seeds", "+2"), 4)
 
         after = self.files("more")
         for name, file in before.items():
@@ -182,7 +185,7 @@ class Results(ProgramTest):
         self.assertIn("bf16-seed2: kept", added.stderr)
 
         # A list takes the place of the experiment's; all that is there counts.
-        self.passed(self.command("verify", "more", "--seeds", "9"), PASS, 4)
+        self.passed(self.command(*verify, "--seeds", "9"), 4)
         self.assertEqual(self.seeds_judged("more"), [1, 2, 3, 4, 9])
         # Behind the largest of all that are there.
         self.passed(self.command("run", "more", "--seeds", "+1"))

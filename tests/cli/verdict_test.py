@@ -327,10 +327,8 @@ class Evidence(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.logs = cls.make_logs("logs")
-        cls.write("three.toml", TINY + '[arms.floor]\nrecipe = "mxfp8_floor"\n')
         for name, options in (("seeds", ("--kind", "seeds")), ("again", ("--kind", "seeds")),
-                              ("benign", ()), ("baseline", ("--arm", "bf16")),
-                              ("other", ("--kind", "seeds", "--set", "train.lr=1e-4"))):
+                              ("benign", ()), ("baseline", ("--arm", "bf16"))):
             cls.build(name, *options)
 
     @classmethod
@@ -365,37 +363,6 @@ class Evidence(ProgramTest):
         swapped = self.run_isoloss("gate", *self.logs.values(), "--baseline", "mxfp8",
                                    "--ensemble", "seeds.h5")
         self.assert_refused(swapped, "seeds.h5", "of arm `mxfp8`", "could judge are bf16")
-
-    def test_a_watch_refuses_the_spread_of_another_configuration(self):
-        options = ("--abort-early", "--ensemble", "other.h5")
-
-        self.assert_refused(self.verify(*options), "other.h5", "config_digest")
-        # Of the same name, but with another recipe.
-        changed = self.write("changed.toml", TINY.replace(
-            'recipe = "mxfp8_rceil"', 'recipe = "mxfp8_rceil"\nexclude = ["layers.0.*"]'))
-        self.assert_refused(
-            self.verify("--abort-early", "--ensemble", "seeds.h5", experiment=changed),
-            "seeds.h5", "resolved_recipe")
-        self.assertFalse((self.folder / "out").exists())
-
-    def test_a_watch_says_that_an_ensemble_is_too_short(self):
-        result = self.verify("--abort-early", "--ensemble", "seeds.h5", out="short")
-
-        self.assertIn("seeds.h5 has fewer than 40 members of two batches of 20 steps",
-                      result.stderr)
-        self.assertIn("spread of arm mxfp8", result.stderr)
-
-    def test_each_arm_is_watched_by_its_own_ensemble(self):
-        result = self.run_isoloss("ensemble", "build", "three.toml", "--kind", "seeds", "--arm",
-                                  "floor", "--runs", 2, "--steps", 1, "--probe-steps", "1",
-                                  "--out", "floor.h5")
-        self.assertEqual(result.returncode, PASS, result.stderr)
-
-        result = self.verify("--abort-early", "--ensemble", "seeds.h5", "floor.h5",
-                             experiment="three.toml", out="each")
-
-        for name, arm in (("seeds", "mxfp8"), ("floor", "floor")):
-            self.assertRegex(result.stderr, rf"{name}\.h5 has fewer .* spread of arm {arm},")
 
 
 class AbortEarly(ProgramTest):
@@ -438,6 +405,49 @@ class AbortEarly(ProgramTest):
         for verdict in verdicts:
             path = self.folder / "three" / f"verdict-{verdict['candidate']['arm']}.json"
             self.assertEqual(json.loads(path.read_text()), verdict)
+
+
+class Looks(ProgramTest):
+    """The folder remembers how often its seeds were tested."""
+
+    def verify(self, *options, out="out"):
+        return self.run_isoloss("verify", "tiny.toml", "--out", out, "--seeds", "1,2",
+                                "--set", "gate.looks=[2,3,4]", "--policy", "strict.toml", *options)
+
+    def verdict(self, result):
+        return json.loads(result.stdout)
+
+    def test_looks_share_alpha_and_are_counted_once(self):
+        # So little alpha that no look at these runs decides.
+        self.write("strict.toml", "alpha = 1e-6\nmargin_percent = 1e-3\n")
+        dry = self.verify("--dry-run")
+        self.assertIn("after 2, 3, 4 seed pairs, alpha 1e-06 in all", dry.stderr)
+        self.assertFalse((self.folder / "out").exists())
+
+        first = self.verify("--json")
+        self.assertEqual(first.returncode, INCONCLUSIVE, first.stderr)
+        self.assertEqual(first.stderr.count("not decided: more seeds follow"), 2)
+        looks = self.verdict(first)["looks"]
+        self.assertEqual([look["pairs"] for look in looks["taken"]], [2, 3, 4])
+        self.assertLess(looks["nominal_alpha"], 1e-6)
+        check, = (c for c in self.verdict(first)["checks"] if c["name"] == "final_window")
+        self.assertEqual(check["interval_level"], 1 - 2 * looks["nominal_alpha"])
+
+        remembered = (self.folder / "out/looks.json").read_text()
+        self.assertEqual(self.verdict(self.verify("--json"))["looks"], looks)
+        self.assertEqual((self.folder / "out/looks.json").read_text(), remembered)
+
+        gate = ("gate", "--policy", "strict.toml", "--json")
+        self.assertEqual(self.verdict(self.run_isoloss(*gate, "out"))["looks"], looks)
+        shutil.copytree(self.folder / "out", self.folder / "copy",
+                        ignore=shutil.ignore_patterns("*.json"))
+        unknown = self.verdict(self.run_isoloss(*gate, "copy"))["looks"]
+        self.assertIn("no looks.json", unknown["unknown"])
+
+        edited = remembered.replace('"INCONCLUSIVE"', '"PASS"', 1)
+        (self.folder / "out/looks.json").write_text(edited)
+        self.assert_refused(self.verify(), "looks.json", "it was edited")
+        self.assert_refused(self.run_isoloss("gate", "out"), "looks.json", "it was edited")
 
 
 class SeveralArms(ProgramTest):

@@ -7,6 +7,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/seed_looks.h"
 #include "isoloss/gate/policy.h"
 #include "verdict_arguments.h"
 
@@ -51,7 +52,7 @@ Action Declare(CLI::App& app) {
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
     const std::vector<compare::Run> runs = campaign::ReadRuns(arguments->logs);
-    const campaign::EvidenceFiles evidence = arguments->evidence.Read();
+    campaign::EvidenceFiles evidence = arguments->evidence.Read();
     if (!arguments->against.empty()) {
       return ReportVerdicts(
           campaign::JudgeAgainstApproved(
@@ -61,6 +62,10 @@ Action Declare(CLI::App& app) {
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
                                     : arguments->baseline;
+    if (policy.question == compare::Question::kPrecision) {
+      evidence.looks =
+          campaign::LooksBeside(arguments->logs, runs, baseline_arm, policy);
+    }
     return ReportVerdicts(
         campaign::JudgeArms(runs, baseline_arm, policy, evidence,
                             arguments->control.empty()

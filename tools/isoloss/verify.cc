@@ -21,12 +21,17 @@ struct VerifyArguments {
   EvidenceArguments evidence;
   std::vector<std::filesystem::path> against;
   std::string policy;
+  std::string looks;
   bool oracle = false;
   bool abort_early = false;
 };
 
 ExitCode Verify(const VerifyArguments& arguments) {
-  campaign::VerifyPlan plan{.experiment = arguments.experiment.Load()};
+  ExperimentArguments experiment = arguments.experiment;
+  if (!arguments.looks.empty()) {
+    experiment.overrides.push_back("gate.looks=[" + arguments.looks + "]");
+  }
+  campaign::VerifyPlan plan{.experiment = experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
   plan.evidence = arguments.evidence.Read();
@@ -47,17 +52,22 @@ Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app).Excludes("--dry-run");
+  AddOption(app, "--looks", arguments->looks,
+            "Precision: numbers of seed pairs such as 12,18,24, in place of "
+            "gate.looks. L5 tests after each, and more seeds are trained "
+            "until it decides; all looks of a folder share one alpha");
   AddOption(app, "--against", arguments->against,
             "Approved logs, or folders of them: is each arm still what it "
             "was (question `regression`)? Judged by the oracle, the first "
-            "steps and the end of training");
+            "steps and the end of training")
+      .Excludes("--looks");
   AddFlag(app, "--oracle", arguments->oracle,
           "Precision: have the oracle probe the arms, too (--against "
           "always does)");
   AddFlag(app, "--abort-early", arguments->abort_early,
-          "Precision: stop all runs and fail once the difference of a "
-          "pair lies beyond the margin (level L6). Give --ensemble of "
-          "kind seeds, else its spread is judged by the run's own")
+          "Precision: stop all runs and fail once the final windows of the "
+          "pairs so far show a mean difference beyond the margin, or a pair "
+          "diverges (level L6)")
       .Excludes("--against")
       .Excludes("--resume");
   arguments->evidence.Declare(app);

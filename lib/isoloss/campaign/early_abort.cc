@@ -2,100 +2,35 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
-#include "isoloss/base/error.h"
-#include "isoloss/corpus/corpus.h"
-#include "isoloss/gate/evidence.h"
-#include "isoloss/train/run_description.h"
-
 namespace isoloss::campaign {
 namespace {
 
-using runlog::EnsembleKind;
-
-/// What the first run of an arm will say of itself.
-compare::Run PlannedRun(const train::Experiment& experiment,
-                        const std::string& arm, const corpus::Corpus& corpus) {
-  compare::Run planned;
-  planned.log.provenance =
-      train::DescribePlannedRun(experiment, train::ArmNamed(experiment, arm),
-                                experiment.train.seeds.front(), corpus);
-  return planned;
-}
-
-void CheckIsOfPair(const gate::NullEnsemble& ensemble,
-                   const compare::Run& baseline,
-                   const compare::Run& candidate) {
-  const std::vector<std::string> mismatches = gate::Mismatches(
-      ensemble, EnsembleKind::kSeeds,
-      compare::PairBySeed(baseline.log.provenance.arm, {&baseline},
-                          candidate.log.provenance.arm, {&candidate}));
-  if (mismatches.empty()) return;
-  ThrowError(ErrorKind::kConfig,
-             "--abort-early: {}. Build the ensemble anew, or leave it out: the "
-             "spread is judged by the run's own then.",
-             mismatches.front());
-}
-
 gate::Check StopCheck(const HopelessPair& hopeless, const std::string& arm,
-                      const EvidenceFiles& evidence, const gate::Policy& policy,
+                      const gate::Policy& policy,
                       const std::filesystem::path& folder) {
   const bool its_own = arm == hopeless.arm;
   const std::string where =
       fmt::format("{}seed {}, step {}: {}", its_own ? "" : hopeless.arm + ", ",
                   hopeless.seed, hopeless.step, hopeless.reason);
-  const std::string spread =
-      hopeless.known_spread
-          ? EnsembleOf(evidence, hopeless.arm, EnsembleKind::kSeeds)->file
-          : "the run's own";
   gate::Check check;
   check.level = gate::LevelName(gate::LevelId::l6_sequential);
   check.name = "sequential";
   check.outcome = its_own ? gate::Outcome::kFail : gate::Outcome::kInconclusive;
-  check.quantity = its_own ? where : "stopped with a pair that had no hope";
-  check.evidence = its_own ? fmt::format("batches of {} steps, spread: {}",
-                                         policy.sequential_batch, spread)
-                           : where;
+  check.quantity = its_own ? where : "stopped with an arm that had no hope";
+  check.evidence =
+      its_own ? fmt::format("alpha {:g} for all pairs and candidates together",
+                            policy.sequential_alpha)
+              : where;
   check.findings = {where};
   check.next = fmt::format(
-      "all runs were stopped; what they had is in {}/*.partial.h5, and the "
-      "same command with --resume in place of --abort-early goes on",
+      "all runs were stopped; finished ones are in {}/*.h5, what others had in "
+      "*.partial.h5, and the same command with --resume in place of "
+      "--abort-early goes on",
       folder.string());
   return check;
 }
 
 }  // namespace
-
-SpreadsByArm SpreadsOf(const EvidenceFiles& evidence,
-                       const train::Experiment& experiment,
-                       const corpus::Corpus& corpus,
-                       const std::vector<std::string>& candidates,
-                       const gate::Policy& policy) {
-  SpreadsByArm spreads;
-  if (evidence.ensembles.empty()) return spreads;
-  const compare::Run baseline =
-      PlannedRun(experiment, experiment.arms.front().name, corpus);
-  for (const std::string& arm : candidates) {
-    const gate::NullEnsemble* ensemble =
-        EnsembleOf(evidence, arm, EnsembleKind::kSeeds);
-    if (ensemble == nullptr) continue;
-    CheckIsOfPair(*ensemble, baseline, PlannedRun(experiment, arm, corpus));
-    const auto spread = gate::SpreadOfBatches(*ensemble, policy);
-    if (spread) {
-      spreads.emplace(arm, *spread);
-      continue;
-    }
-    fmt::print(stderr,
-               "isoloss: --abort-early: {} has fewer than {} members of two "
-               "batches of {} steps that vary, so it can't tell the spread of "
-               "arm {}, which is judged by the run's own. Build it with "
-               "--steps {} or more.\n",
-               ensemble->file, policy.min_members, policy.sequential_batch, arm,
-               2 * policy.sequential_batch);
-  }
-  return spreads;
-}
 
 std::vector<gate::Judgement> JudgeStopped(
     const HopelessPair& hopeless, const std::vector<compare::Run>& runs,
@@ -110,7 +45,7 @@ std::vector<gate::Judgement> JudgeStopped(
                                       compare::RunsOfArm(runs, baseline_arm),
                                       arm, compare::RunsOfArm(runs, arm)),
                   evidence, policy);
-    gate::Check check = StopCheck(hopeless, arm, evidence, policy, folder);
+    gate::Check check = StopCheck(hopeless, arm, policy, folder);
     judgement.outcome = check.outcome;
     judgement.levels = {
         {gate::LevelName(gate::LevelId::l6_sequential), check.outcome}};
@@ -129,20 +64,14 @@ std::vector<gate::Judgement> JudgeStopped(
 }
 
 EarlyAbort::EarlyAbort(std::string baseline_arm,
-                       std::vector<std::string> candidates,
-                       const gate::Policy& policy, SpreadsByArm spreads)
-    : baseline_arm_(std::move(baseline_arm)),
-      candidates_(std::move(candidates)),
-      policy_(policy),
-      spreads_(std::move(spreads)) {
-  WatchOf(baseline_arm_);  // refuses what it can't watch by
-}
-
-gate::SequentialWatch EarlyAbort::WatchOf(const std::string& arm) const {
-  const auto spread = spreads_.find(arm);
-  return gate::SequentialWatch(policy_, spread == spreads_.end()
-                                            ? std::nullopt
-                                            : std::optional(spread->second));
+                       const std::vector<std::string>& candidates,
+                       const gate::Policy& policy, int64_t pairs, int64_t steps)
+    : baseline_arm_(std::move(baseline_arm)), policy_(policy), steps_(steps) {
+  const gate::WatchLevels levels = gate::LevelsOfWatch(
+      policy_, pairs, static_cast<int64_t>(candidates.size()));
+  for (const std::string& arm : candidates) {
+    seeds_.emplace(arm, gate::SeedWatch(policy_, levels));
+  }
 }
 
 bool EarlyAbort::Add(const train::Run& run, const runlog::StepRow& row) {
@@ -156,13 +85,12 @@ bool EarlyAbort::Add(const train::Run& run, const runlog::StepRow& row) {
     }
     return hopeless_.has_value();
   }
-  // That a control is beyond hope is what it is for.
-  if (std::ranges::count(candidates_, run.arm->name) == 0) return false;
+  if (!seeds_.contains(run.arm->name)) return hopeless_.has_value();
   const Key key{run.arm->name, run.seed};
   auto found = pairs_.find(key);
   if (found == pairs_.end()) {
     found = pairs_
-                .emplace(key, Pair{WatchOf(run.arm->name),
+                .emplace(key, Pair{gate::PairWatch(policy_, steps_),
                                    baseline_steps_[run.seed]})
                 .first;
   }
@@ -172,18 +100,18 @@ bool EarlyAbort::Add(const train::Run& run, const runlog::StepRow& row) {
 }
 
 void EarlyAbort::Advance(const Key& key, Pair& pair) {
-  while (!pair.baseline.empty() && !pair.candidate.empty()) {
-    const auto& abort =
+  while (!hopeless_ && !pair.baseline.empty() && !pair.candidate.empty()) {
+    std::string reason =
         pair.watch.Add(pair.baseline.front(), pair.candidate.front());
     pair.baseline.pop_front();
     pair.candidate.pop_front();
-    if (abort && !hopeless_) {
-      hopeless_ = {.arm = key.first,
-                   .seed = key.second,
-                   .step = abort->step,
-                   .reason = abort->reason,
-                   .known_spread = spreads_.contains(key.first)};
-    }
+    const auto percent = pair.watch.window_percent();
+    if (reason.empty() && percent) reason = seeds_.at(key.first).Add(*percent);
+    if (reason.empty()) continue;
+    hopeless_ = {.arm = key.first,
+                 .seed = key.second,
+                 .step = pair.watch.step(),
+                 .reason = std::move(reason)};
   }
 }
 

@@ -13,29 +13,13 @@
 
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
-#include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/policy.h"
-#include "isoloss/gate/sequential_watch.h"
+#include "isoloss/gate/seed_watch.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/runlog/run_log.h"
-#include "isoloss/train/experiment.h"
 #include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {
-
-/// How batch means of good pairs of a candidate arm are spread; of an arm that
-/// is not there nobody knows.
-using SpreadsByArm = std::map<std::string, gate::BatchSpread>;
-
-/// Of the seeds ensemble of each candidate. Says on standard error if one is
-/// too short to tell.
-/// Errors   ConfigError if an ensemble is of other recipes, another
-///          configuration or other numerics than the runs will be.
-SpreadsByArm SpreadsOf(const EvidenceFiles& evidence,
-                       const train::Experiment& experiment,
-                       const corpus::Corpus& corpus,
-                       const std::vector<std::string>& candidates,
-                       const gate::Policy& policy);
 
 /// Why going on is no use.
 struct HopelessPair {
@@ -43,7 +27,6 @@ struct HopelessPair {
   uint64_t seed = 0;
   int64_t step = 0;  ///< after which it was stopped
   std::string reason;
-  bool known_spread = false;  ///< judged by that of an ensemble
 };
 
 /// The verdicts on runs that were stopped together: FAIL of level L6 for the
@@ -55,41 +38,43 @@ std::vector<gate::Judgement> JudgeStopped(
     const EvidenceFiles& evidence, const gate::Policy& policy,
     const std::filesystem::path& folder);
 
-/// One gate::SequentialWatch for each candidate and seed. Thread-safe.
+/// A gate::PairWatch for each candidate and seed, a gate::SeedWatch for each
+/// candidate. Thread-safe.
 class EarlyAbort {
  public:
-  /// As gate::SequentialWatch.
-  EarlyAbort(std::string baseline_arm, std::vector<std::string> candidates,
-             const gate::Policy& policy, SpreadsByArm spreads);
+  /// Of a job that is to train so many pairs of each candidate, in runs of
+  /// `steps` steps. Other arms are not looked at.
+  /// Errors   as gate::SeedWatch.
+  EarlyAbort(std::string baseline_arm,
+             const std::vector<std::string>& candidates,
+             const gate::Policy& policy, int64_t pairs, int64_t steps);
 
-  /// A step of one run, each arm's in order; those of arms that are neither
-  /// baseline nor candidates are passed over. True once a pair is beyond hope,
-  /// and then for ever: all runs should stop.
+  /// A step of one run, each arm's in order. True once going on is no use, and
+  /// then for ever: all runs should stop.
   bool Add(const train::Run& run, const runlog::StepRow& row);
 
-  /// That pair; once the runs have ended.
+  /// Why; once the runs have ended.
   const std::optional<HopelessPair>& hopeless() const { return hopeless_; }
 
  private:
   /// A candidate's pair: steps wait until the other arm has them.
   struct Pair {
-    gate::SequentialWatch watch;
+    gate::PairWatch watch;
     std::deque<runlog::StepRow> baseline = {};
     std::deque<runlog::StepRow> candidate = {};
   };
   using Key = std::pair<std::string, uint64_t>;  // candidate arm, seed
 
-  gate::SequentialWatch WatchOf(const std::string& arm) const;
   void Advance(const Key& key, Pair& pair);
 
   const std::string baseline_arm_;
-  const std::vector<std::string> candidates_;
   const gate::Policy policy_;
-  const SpreadsByArm spreads_;
+  const int64_t steps_;
   std::mutex mutex_;
   /// The baseline's steps so far, for candidates that begin later.
   std::map<uint64_t, std::deque<runlog::StepRow>> baseline_steps_;
   std::map<Key, Pair> pairs_;
+  std::map<std::string, gate::SeedWatch> seeds_;  ///< by candidate arm
   std::optional<HopelessPair> hopeless_;
 };
 

@@ -20,6 +20,7 @@ struct EvidenceFiles {
   std::vector<gate::Probe> probes;
   std::vector<gate::NullEnsemble> ensembles;
   std::optional<gate::PowerRecord> power;
+  std::optional<gate::Looks> looks;  ///< at the seeds of the runs
 };
 
 /// Errors   as runlog::ReadProbeLog.

@@ -15,6 +15,7 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/seed_looks.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/transport/launch.h"
@@ -89,41 +90,123 @@ class Verifier {
     ListenToSignals();
     CheckEvidence();
     const bool alone = IsRegression() && candidates_.size() == 1;
-    const TrainingPlan training =
+    TrainingPlan training =
         PlanTraining(plan_.experiment, alone ? candidates_.front() : "");
-    CheckProbes(training.corpus);
-    std::optional<EarlyAbort> watch;
+    PlanLooks(training);
     if (plan_.abort_early) {
-      watch.emplace(baseline_arm_, candidates_, plan_.policy,
-                    SpreadsOf(plan_.evidence, plan_.experiment, training.corpus,
-                              candidates_, plan_.policy));
+      watch_.emplace(baseline_arm_, candidates_, plan_.policy,
+                     static_cast<int64_t>(plan_.experiment.train.seeds.size()),
+                     plan_.experiment.train.steps);
     }
-    const ExecutedRuns executed =
-        TrainArms(plan_.experiment, training, plan_.folder,
-                  {.dry_run = plan_.dry_run,
-                   .leftovers = plan_.leftovers,
-                   .judged = true,
-                   .how_to_go_on = plan_.how_to_go_on,
-                   .watch = watch ? &*watch : nullptr});
-    if (plan_.dry_run || !SpeaksForTheJob()) return {};
-    if (executed.hopeless) {
-      return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
-                           baseline_arm_, candidates_, plan_.evidence,
-                           plan_.policy, plan_.folder)};
+    CheckProbes(training.corpus);
+    if (plan_.dry_run) {
+      Train(training);
+      AnnounceLooks();
+      return {};
     }
-    if (executed.interrupted) return {.interrupted = true};
-    std::vector<compare::Run> runs = ReadRuns(executed.logs);
-    AddOthers(OtherSeeds(training), plan_.approved, runs);
+    if (SeveralLooks()) {
+      // Before hours of training, what a later part would be refused for.
+      train::CheckRuns(plan_.experiment, training.runs, training.corpus,
+                       plan_.folder, plan_.leftovers);
+    }
+    AnnounceLooks();
+    std::vector<compare::Run> runs;
+    const std::vector<std::vector<train::Run>> parts =
+        looks_ ? looks_->parts() : std::vector(1, training.runs);
+    for (size_t part = 0; part < parts.size(); ++part) {
+      training.runs = parts[part];
+      const ExecutedRuns executed =
+          parts[part].empty() ? ExecutedRuns() : Train(training);
+      if (!SpeaksForTheJob()) return {};
+      if (executed.hopeless) {
+        return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
+                             baseline_arm_, candidates_, plan_.evidence,
+                             plan_.policy, plan_.folder)};
+      }
+      if (executed.interrupted) return {.interrupted = true};
+      runs = ReadRuns(executed.logs);
+      // The seeds of later parts, should they be there, are not to be seen yet.
+      for (size_t later = part + 1; later < parts.size(); ++later) {
+        training.runs.insert(training.runs.end(), parts[later].begin(),
+                             parts[later].end());
+      }
+      AddOthers(OtherSeeds(training), plan_.approved, runs);
+      if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
+      if (part + 1 < parts.size() && IsEnough(runs)) break;
+    }
     if (Probes()) {
       const ProbedRuns probed = Probe(runs, training.corpus);
       if (probed.interrupted) return {.interrupted = true};
       ReadProbes(probed.files, plan_.evidence);
     }
-    return {Judge(std::move(runs))};
+    std::vector<gate::Judgement> judgements = Judge(runs);
+    if (looks_) looks_->Remember(runs, CandidatesOnly(judgements));
+    return {std::move(judgements)};
   }
 
  private:
   bool IsRegression() const { return !plan_.approved.empty(); }
+
+  /// Regression has other evidence, and no memory of looks.
+  void PlanLooks(TrainingPlan& training) {
+    if (IsRegression() ||
+        plan_.policy.question == compare::Question::kRegression) {
+      return;
+    }
+    looks_.emplace(plan_.experiment, training, plan_.folder, plan_.leftovers);
+    if (looks_->parts().size() > 1) {
+      RequireOneProcess("verify",
+                        "only one can tell after a look whether more "
+                        "seeds are due (gate.looks)");
+    }
+  }
+
+  bool SeveralLooks() const {
+    return looks_ && (looks_->parts().size() > 1 || looks_->HasLooks());
+  }
+
+  /// What is no news is not said: one look, which is the first.
+  void AnnounceLooks() const {
+    if (SeveralLooks()) {
+      fmt::print(stderr, "isoloss: {}\n", looks_->Announcement(plan_.policy));
+    }
+  }
+
+  ExecutedRuns Train(const TrainingPlan& training) {
+    return TrainArms(plan_.experiment, training, plan_.folder,
+                     {.dry_run = plan_.dry_run,
+                      .leftovers = plan_.leftovers,
+                      .judged = true,
+                      .how_to_go_on = plan_.how_to_go_on,
+                      .watch = watch_ ? &*watch_ : nullptr});
+  }
+
+  /// The look between two parts: is every candidate decided?
+  bool IsEnough(const std::vector<compare::Run>& runs) {
+    const std::vector<gate::Judgement> judgements = CandidatesOnly(Judge(runs));
+    looks_->Remember(runs, judgements);
+    const bool enough = std::ranges::all_of(judgements, IsDecided);
+    for (const gate::Judgement& judgement : judgements) {
+      fmt::print(stderr, "isoloss: {}: {}.\n",
+                 Printable(judgement.looks->Sentence()),
+                 Printable(FinalWindowText(judgement)));
+    }
+    fmt::print(
+        stderr, "isoloss: {}.\n",
+        enough
+            ? "decided, so that no more seeds are trained (`isoloss run` would)"
+            : "not decided: more seeds follow");
+    return enough;
+  }
+
+  /// Arms beside them are judged, too, but do not say when it is enough.
+  std::vector<gate::Judgement> CandidatesOnly(
+      std::vector<gate::Judgement> judgements) const {
+    std::erase_if(judgements, [&](const gate::Judgement& judgement) {
+      return std::ranges::count(candidates_, judgement.candidate.arm) == 0;
+    });
+    return judgements;
+  }
 
   /// The oracle needs all ranks in one process.
   bool Probes() const {
@@ -180,6 +263,8 @@ class Verifier {
   VerifyPlan plan_;
   const std::string baseline_arm_;
   const std::vector<std::string> candidates_;
+  std::optional<SeedLooks> looks_;
+  std::optional<EarlyAbort> watch_;  ///< sees each part's runs
 };
 
 }  // namespace

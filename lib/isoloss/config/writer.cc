@@ -47,6 +47,7 @@ void Writer::Texts(std::string_view key,
 
 void Writer::Numbers(std::string_view key,
                      const std::vector<uint64_t>& values) {
+  if (values.empty()) return;  // as Reader leaves them if the key is absent
   Line(key, fmt::format("[{}]", fmt::join(values, ", ")));
 }
 

@@ -46,6 +46,7 @@ class Writer {
   }
   void Texts(std::string_view key,
              const std::optional<std::vector<std::string>>& values);
+  /// Special  no line if there are none.
   void Numbers(std::string_view key, const std::vector<uint64_t>& values);
   void Words(std::string_view key, const std::vector<std::string>& values,
              std::span<const std::string>, std::string_view none = "");

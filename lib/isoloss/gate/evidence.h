@@ -7,6 +7,7 @@
 
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/controls.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/runlog/probe_log.h"
@@ -35,6 +36,8 @@ struct Evidence {
   const NullEnsemble* seeds = nullptr;
   /// Arms judged beside this one; can keep a verdict from PASS.
   const Controls* controls = nullptr;
+  /// At which level L5 tests; null: as the first and only look.
+  const Looks* looks = nullptr;
   /// Of golden/power.json; decides nothing.
   const PowerRecord* power = nullptr;
 };

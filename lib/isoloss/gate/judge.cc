@@ -156,6 +156,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
     judgement.warnings.push_back(std::move(two_changes));
   }
   judgement.evidence = EvidenceList(evidence);
+  if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);
   ApplyControls(evidence.controls, judgement);
   ApplyPower(evidence.power, judgement);

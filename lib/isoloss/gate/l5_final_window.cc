@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/token_difference.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/null_test.h"
 #include "isoloss/gate/precision_measures.h"
 #include "isoloss/gate/verdict.h"
@@ -24,11 +26,16 @@ using compare::SeedDifference;
 /// The scale that the policy decides on: tokens, or loss.
 bool InTokens(const Policy& policy) { return policy.margin_tokens_percent > 0; }
 
+double MarginOf(const Policy& policy) {
+  return InTokens(policy) ? policy.margin_tokens_percent
+                          : policy.margin_percent;
+}
+
 /// What all tests of this level, and the figures on their power, go by.
-stats::EquivalenceOptions OptionsOf(const Policy& policy) {
-  return {.margin = InTokens(policy) ? policy.margin_tokens_percent
-                                     : policy.margin_percent,
-          .alpha = policy.alpha,
+/// `alpha`: the nominal level of this look at the seeds.
+stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
+  return {.margin = MarginOf(policy),
+          .alpha = alpha,
           .power = policy.power,
           .one_sided = policy.one_sided};
 }
@@ -39,33 +46,55 @@ std::string HowToAdd(int64_t needed, int64_t pairs) {
   return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
 }
 
+/// What gets further when `needed` pairs are: within the plan more pairs, else
+/// another experiment. This one's seeds were chosen to be the last.
+std::string HowToGoOn(int64_t needed, const FinalWindow& window,
+                      const Looks* looks) {
+  const auto pairs = static_cast<int64_t>(window.seeds.size());
+  if (looks == nullptr || !looks->unknown.empty()) {
+    return HowToAdd(needed, pairs);
+  }
+  if (looks->MayGoOn()) {
+    return HowToAdd(looks->planned.back(), pairs);
+  }
+  return fmt::format(
+      ", but the looks at these seeds have spent alpha. Begin an experiment "
+      "with seeds that nobody has seen and with planned looks, and report "
+      "both: isoloss verify EXPERIMENT --seeds {} --looks {},{} --out "
+      "FOLDER",
+      window.seeds.back().seed + 1, std::max<int64_t>(2, (needed + 1) / 2),
+      std::max<int64_t>(3, needed));
+}
+
 /// What to do about too little evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
-                        const stats::EquivalenceResult& result,
-                        const Policy& policy) {
+                        const FinalWindow& window, const Policy& policy,
+                        const Looks* looks) {
   if (differences.count < 2) {
     return fmt::format(
         "at least {} seed pairs are needed{}; how many suffice is unknown "
         "until two show the spread",
         policy.min_seeds, HowToAdd(policy.min_seeds, differences.count));
   }
-  if (!result.required_pairs.has_value()) {
+  const auto required =
+      stats::RequiredPairs(differences, OptionsOf(policy, policy.alpha));
+  if (!required.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  const int64_t needed = std::max(*result.required_pairs, policy.min_seeds);
+  const int64_t needed = std::max(*required, policy.min_seeds);
   return fmt::format("{} seed pairs needed for power {:g}{}", needed,
-                     policy.power, HowToAdd(needed, differences.count));
+                     policy.power, HowToGoOn(needed, window, looks));
 }
 
 bool HasInterval(const stats::EquivalenceResult& result) {
   return std::isfinite(result.lower) && std::isfinite(result.upper);
 }
 
-std::string IntervalText(const stats::EquivalenceResult& result,
-                         const Policy& policy) {
+std::string IntervalText(const stats::EquivalenceResult& result, double alpha) {
+  if (alpha == 0) return "no interval, as no alpha is left for this look";
   if (!HasInterval(result)) return "no interval";
   return fmt::format("{:g} % interval [{:+.3f} %, {:+.3f} %]",
-                     100 * (1 - 2 * policy.alpha), result.lower, result.upper);
+                     100 * (1 - 2 * alpha), result.lower, result.upper);
 }
 
 /// Where the two runs of the worst seed are furthest apart.
@@ -138,25 +167,24 @@ std::optional<KnownSpread> SpreadOfEnsemble(const Evidence& evidence,
 
 /// The test of stats::TestEquivalence with a spread that other pairs showed:
 /// mean -+ t_{1-alpha,members-1} sd / sqrt(n).
-stats::EquivalenceResult TestWithSpread(const stats::Summary& summary,
-                                        const KnownSpread& spread,
-                                        const Policy& policy) {
+stats::EquivalenceResult TestWithSpread(
+    const stats::Summary& summary, const KnownSpread& spread,
+    const stats::EquivalenceOptions& options) {
   const double half =
-      stats::StudentTQuantile(1 - policy.alpha,
+      stats::StudentTQuantile(1 - options.alpha,
                               static_cast<double>(spread.members - 1)) *
       spread.sd_percent / std::sqrt(static_cast<double>(summary.count));
   stats::EquivalenceResult result;
   result.lower = summary.mean - half;
   result.upper = summary.mean + half;
-  result.outcome =
-      stats::WhereIs(result.lower, result.upper, OptionsOf(policy));
+  result.outcome = stats::WhereIs(result.lower, result.upper, options);
   return result;
 }
 
 /// What no benign change does, however few pairs there are. Of precision
 /// nobody knows that before several seeds have shown the spread.
 bool IsGross(const stats::Summary& summary, const Policy& policy) {
-  const double limit = policy.gross_factor * OptionsOf(policy).margin;
+  const double limit = policy.gross_factor * MarginOf(policy);
   return policy.question == compare::Question::kRegression &&
          (summary.mean > limit || (!policy.one_sided && summary.mean < -limit));
 }
@@ -169,127 +197,160 @@ struct Tested {
   bool borrowed = false;  ///< the spread is that of other pairs
 };
 
-/// The check of one equivalence test; differences in percent.
-Check Decided(Check check, const Tested& tested, const std::string& where,
-              const Policy& policy) {
-  const auto& [summary, result, about, borrowed] = tested;
-  check.value = summary.mean;
-  check.evidence =
-      fmt::format("{}, {} seed pair{}, {}", IntervalText(result, policy),
-                  summary.count, summary.count == 1 ? "" : "s", about);
-  if (HasInterval(result)) {
-    check.lower = result.lower;
-    check.upper = result.upper;
+/// The equivalence tests of one pairing.
+class WindowTests {
+ public:
+  WindowTests(const Evidence& evidence, const FinalWindow& window,
+              const Policy& policy)
+      : window_(window),
+        policy_(policy),
+        looks_(evidence.looks),
+        alpha_(looks_ == nullptr ? policy.alpha : looks_->NominalAlpha(policy)),
+        where_(WhereToLook(*evidence.pairing, window)),
+        slope_(compare::FitTokenSlope(*evidence.pairing, window)),
+        spread_(SpreadOfEnsemble(evidence, window, policy)) {}
+
+  const compare::TokenSlope& slope() const { return slope_; }
+  /// Those of figures on the tests: at `alpha` where this look has none left.
+  stats::EquivalenceOptions options() const {
+    return OptionsOf(policy_, alpha_ == 0 ? policy_.alpha : alpha_);
   }
-  const std::string side = policy.one_sided ? "+" : "+-";
-  if ((summary.count < policy.min_seeds && !borrowed) ||
-      result.outcome == stats::Equivalence::kUndecided) {
-    check.outcome = Outcome::kInconclusive;
-    check.relation = "not shown to be within " + side;
-    if (IsGross(summary, policy)) {
-      check.outcome = Outcome::kFail;
-      check.relation =
-          fmt::format("more than {:g} times ", policy.gross_factor) + side;
-      check.next = where;
-      return check;
+  /// An ensemble stands in for what one pair can't show.
+  bool borrows() const {
+    return spread_.has_value() && window_.seeds.size() == 1;
+  }
+
+  Check OfWindow() const {
+    const Check check = NewCheck("final_window", "mean paired loss difference");
+    const std::string scope =
+        fmt::format("steps {} to {}", window_.first_step, window_.last_step);
+    return InTokens(policy_)
+               ? OfTokens(check, window_.Gaps(), scope)
+               : OfDifferences(check, window_.Percents(), scope, borrows());
+  }
+
+  /// Requires that there is a held-out loss.
+  Check OfHeldOut() const {
+    const std::string scope = fmt::format("step {}", *window_.held_out_step);
+    Check check = NewCheck("held_out", "mean paired held-out difference");
+    check = InTokens(policy_)
+                ? OfTokens(check, window_.HeldOutGaps(), scope)
+                : OfDifferences(check, window_.HeldOutPercents(), scope, false);
+    if (*window_.held_out_step < window_.first_step) {
+      check.outcome = Outcome::kInconclusive;
+      check.next = fmt::format(
+          "evaluate within the final window (steps {} to {}): this evaluation "
+          "says nothing about the end of training",
+          window_.first_step, window_.last_step);
     }
-    check.next = SeedsNeeded(summary, result, policy);
-  } else if (result.outcome == stats::Equivalence::kInside) {
-    check.outcome = Outcome::kPass;
-    check.relation = "within " + side;
-  } else {
-    check.outcome = Outcome::kFail;
-    check.relation = "outside " + side;
-    check.next = where;
-  }
-  return check;
-}
-
-/// One equivalence test; differences in percent. With a single pair, `spread`
-/// stands in for what one pair can't show.
-Check TestDifferences(Check check, const std::vector<double>& percent,
-                      const std::string& scope, const std::string& where,
-                      const Policy& policy,
-                      const std::optional<KnownSpread>& spread = std::nullopt) {
-  Tested tested{.summary = stats::Summarize(percent), .about = scope};
-  tested.borrowed = tested.summary.count == 1 && spread.has_value();
-  if (tested.borrowed) {
-    tested.result = TestWithSpread(tested.summary, *spread, policy);
-    tested.about +=
-        fmt::format(", spread {:.4f} % of {} pairs of {}", spread->sd_percent,
-                    spread->members, spread->source);
-  } else {
-    tested.result = stats::TestEquivalence(tested.summary, OptionsOf(policy));
-  }
-  return Decided(std::move(check), tested, where, policy);
-}
-
-/// The same on the scale of tokens: the interval is Fieller's, which counts the
-/// uncertainty of the slope.
-Check TestTokens(Check check, const std::vector<double>& gaps_nats,
-                 const compare::TokenSlope& slope, const std::string& scope,
-                 const std::string& where, const Policy& policy) {
-  const stats::EquivalenceOptions options = OptionsOf(policy);
-  check.quantity = fmt::format("extra tokens for the {}", check.quantity);
-  const auto tokens = compare::TokensOf(gaps_nats, slope, options.alpha);
-  if (!tokens.unknown.empty()) {
-    check.outcome = Outcome::kInconclusive;
-    check.relation =
-        fmt::format("not known to be within {}", policy.one_sided ? "+" : "+-");
-    check.evidence = fmt::format("{}, {}", tokens.unknown, scope);
-    check.next =
-        "no slope, no tokens: give more seeds, longer runs, or a schedule that "
-        "holds its rate for longer; or judge by margin_percent";
     return check;
   }
-  Tested tested{.summary = stats::Summarize(tokens.pairs), .about = scope};
-  tested.result.lower = tokens.interval.lower;
-  tested.result.upper = tokens.interval.upper;
-  tested.result.outcome =
-      stats::WhereIs(tested.result.lower, tested.result.upper, options);
-  tested.result.required_pairs = stats::RequiredPairs(tested.summary, options);
-  return Decided(std::move(check), tested, where, policy);
-}
 
-Check NewCheck(const char* name, const char* quantity, const Policy& policy) {
-  return {.name = name,
-          .quantity = quantity,
-          .limit = OptionsOf(policy).margin,
-          .unit = "%"};
-}
-
-Check TestFinalWindow(const FinalWindow& window,
-                      const compare::TokenSlope& slope,
-                      const std::string& where, const Policy& policy,
-                      const std::optional<KnownSpread>& spread) {
-  const Check check =
-      NewCheck("final_window", "mean paired loss difference", policy);
-  const std::string scope =
-      fmt::format("steps {} to {}", window.first_step, window.last_step);
-  if (InTokens(policy)) {
-    return TestTokens(check, window.Gaps(), slope, scope, where, policy);
+ private:
+  Check NewCheck(const char* name, const char* quantity) const {
+    return {.name = name,
+            .quantity = quantity,
+            .limit = MarginOf(policy_),
+            .unit = "%"};
   }
-  return TestDifferences(check, window.Percents(), scope, where, policy,
-                         spread);
-}
 
-Check TestHeldOut(const FinalWindow& window, const compare::TokenSlope& slope,
-                  const std::string& where, const Policy& policy) {
-  const std::string scope = fmt::format("step {}", *window.held_out_step);
-  Check check = NewCheck("held_out", "mean paired held-out difference", policy);
-  check = InTokens(policy) ? TestTokens(check, window.HeldOutGaps(), slope,
-                                        scope, where, policy)
-                           : TestDifferences(check, window.HeldOutPercents(),
-                                             scope, where, policy);
-  if (*window.held_out_step < window.first_step) {
-    check.outcome = Outcome::kInconclusive;
-    check.next = fmt::format(
-        "evaluate within the final window (steps {} to {}): this evaluation "
-        "says nothing about the end of training",
-        window.first_step, window.last_step);
+  /// Undecided and without an interval: no alpha is left for this look.
+  static stats::EquivalenceResult NothingLeft() {
+    return {.lower = -std::numeric_limits<double>::infinity(),
+            .upper = std::numeric_limits<double>::infinity(),
+            .required_pairs = std::nullopt};
   }
-  return check;
-}
+
+  /// One equivalence test; differences in percent.
+  Check OfDifferences(Check check, const std::vector<double>& percent,
+                      const std::string& scope, bool borrows) const {
+    Tested tested{.summary = stats::Summarize(percent), .about = scope};
+    tested.borrowed = borrows;
+    if (alpha_ == 0) {
+      tested.result = NothingLeft();
+    } else if (borrows) {
+      tested.result = TestWithSpread(tested.summary, *spread_, options());
+      tested.about +=
+          fmt::format(", spread {:.4f} % of {} pairs of {}",
+                      spread_->sd_percent, spread_->members, spread_->source);
+    } else {
+      tested.result = stats::TestEquivalence(tested.summary, options());
+    }
+    return Decided(std::move(check), tested);
+  }
+
+  /// The same on the scale of tokens: the interval is Fieller's, which counts
+  /// the uncertainty of the slope.
+  Check OfTokens(Check check, const std::vector<double>& gaps_nats,
+                 const std::string& scope) const {
+    check.quantity = fmt::format("extra tokens for the {}", check.quantity);
+    const auto tokens =
+        compare::TokensOf(gaps_nats, slope_, options().alpha);
+    if (!tokens.unknown.empty()) {
+      check.outcome = Outcome::kInconclusive;
+      check.relation = fmt::format("not known to be within {}",
+                                   policy_.one_sided ? "+" : "+-");
+      check.evidence = fmt::format("{}, {}", tokens.unknown, scope);
+      check.next =
+          "no slope, no tokens: give more seeds, longer runs, or a schedule "
+          "that holds its rate for longer; or judge by margin_percent";
+      return check;
+    }
+    Tested tested{.summary = stats::Summarize(tokens.pairs), .about = scope};
+    if (alpha_ == 0) {
+      tested.result = NothingLeft();
+    } else {
+      tested.result.lower = tokens.interval.lower;
+      tested.result.upper = tokens.interval.upper;
+      tested.result.outcome = stats::WhereIs(tested.result.lower,
+                                             tested.result.upper, options());
+    }
+    return Decided(std::move(check), tested);
+  }
+
+  Check Decided(Check check, const Tested& tested) const {
+    const auto& [summary, result, about, borrowed] = tested;
+    check.value = summary.mean;
+    check.evidence =
+        fmt::format("{}, {} seed pair{}, {}", IntervalText(result, alpha_),
+                    summary.count, summary.count == 1 ? "" : "s", about);
+    if (HasInterval(result)) {
+      check.lower = result.lower;
+      check.upper = result.upper;
+      check.interval_level = 1 - 2 * alpha_;
+    }
+    const std::string side = policy_.one_sided ? "+" : "+-";
+    if ((summary.count < policy_.min_seeds && !borrowed) ||
+        result.outcome == stats::Equivalence::kUndecided) {
+      check.outcome = Outcome::kInconclusive;
+      check.relation = "not shown to be within " + side;
+      if (IsGross(summary, policy_)) {
+        check.outcome = Outcome::kFail;
+        check.relation =
+            fmt::format("more than {:g} times ", policy_.gross_factor) + side;
+        check.next = where_;
+        return check;
+      }
+      check.next = SeedsNeeded(summary, window_, policy_, looks_);
+    } else if (result.outcome == stats::Equivalence::kInside) {
+      check.outcome = Outcome::kPass;
+      check.relation = "within " + side;
+    } else {
+      check.outcome = Outcome::kFail;
+      check.relation = "outside " + side;
+      check.next = where_;
+    }
+    return check;
+  }
+
+  const FinalWindow& window_;
+  const Policy& policy_;
+  const Looks* looks_;
+  const double alpha_;  ///< nominal, of this look; 0: none is left
+  const std::string where_;
+  const compare::TokenSlope slope_;
+  const std::optional<KnownSpread> spread_;
+};
 
 /// How sure the mean of the window is, of these trajectories alone.
 void AppendTrajectoryErrors(const compare::Pairing& pairing,
@@ -356,21 +417,18 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   judgement.final_window =
       compare::CompareFinalWindow(pairing, policy.window_share);
   const FinalWindow& window = *judgement.final_window;
-  const std::string where = WhereToLook(pairing, window);
-  const auto spread = SpreadOfEnsemble(evidence, window, policy);
-  const auto slope = compare::FitTokenSlope(pairing, window);
-  judgement.checks.push_back(
-      TestFinalWindow(window, slope, where, policy, spread));
+  const WindowTests tests(evidence, window, policy);
+  judgement.checks.push_back(tests.OfWindow());
   if (window.held_out_step.has_value()) {
-    judgement.checks.push_back(TestHeldOut(window, slope, where, policy));
+    judgement.checks.push_back(tests.OfHeldOut());
     Check& held_out = judgement.checks.back();
     // An ensemble says nothing of the spread of held-out losses; one pair
     // within the margin is then no reason to withhold the verdict.
-    held_out.gates = !(spread.has_value() && window.seeds.size() == 1 &&
-                       held_out.value.has_value() &&
-                       std::fabs(*held_out.value) < OptionsOf(policy).margin);
+    const double value = held_out.value.value_or(HUGE_VAL);
+    const double distance = policy.one_sided ? value : std::fabs(value);
+    held_out.gates = !(tests.borrows() && distance < MarginOf(policy));
   }
-  MeasurePrecision(pairing, slope, OptionsOf(policy), judgement);
+  MeasurePrecision(pairing, tests.slope(), tests.options(), judgement);
   AppendMeasures(window, judgement);
   AppendTrajectoryErrors(pairing, window, judgement);
 }

@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
-#include "isoloss/gate/sequential_watch.h"
+#include "isoloss/gate/seed_watch.h"
 #include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
@@ -16,44 +19,41 @@ runlog::StepRow RowOf(const runlog::StepColumns& steps, size_t i) {
   return row;
 }
 
-std::optional<Abort> Replay(const compare::SeedPair& pair, const Policy& policy,
-                            const std::optional<BatchSpread>& spread) {
+/// Why the pair, or with it the mean, would have been given up; "" if neither.
+std::string Replay(const compare::SeedPair& pair, const Policy& policy,
+                   SeedWatch& seeds) {
   const auto& baseline = pair.baseline->log.steps;
   const auto& candidate = pair.candidate->log.steps;
-  SequentialWatch watch(policy, spread);
+  const auto steps = static_cast<int64_t>(candidate.step.size());
+  PairWatch watch(policy, steps);
   for (size_t i = 0; i < candidate.step.size(); ++i) {
-    if (watch.Add(RowOf(baseline, i), RowOf(candidate, i))) break;
+    std::string reason = watch.Add(RowOf(baseline, i), RowOf(candidate, i));
+    if (!reason.empty()) return reason;
   }
-  return watch.abort();
+  return seeds.Add(watch.window_percent().value());
 }
 
+/// Pair by pair in the order of their seeds.
 void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
-  if (judgement.steps_planned < 2 * policy.sequential_batch) {
-    return;
+  const auto& pairs = evidence.pairing->pairs;
+  if (pairs.empty()) return;
+  const auto count = static_cast<int64_t>(pairs.size());
+  SeedWatch seeds(policy, LevelsOfWatch(policy, count, 1));
+  Measure measure{"sequential_abort", 0, "pairs",
+                  fmt::format("0: --abort-early would have stopped none of {} "
+                              "pairs",
+                              count)};
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const std::string reason = Replay(pairs[i], policy, seeds);
+    if (reason.empty()) continue;
+    measure.value = static_cast<double>(i + 1);
+    measure.evidence =
+        fmt::format("--abort-early would have stopped at seed {}: {}",
+                    pairs[i].seed, reason);
+    break;
   }
-  std::optional<BatchSpread> spread;
-  if (evidence.seeds != nullptr &&
-      policy.question == compare::Question::kPrecision &&
-      Mismatches(*evidence.seeds, runlog::EnsembleKind::kSeeds,
-                 *evidence.pairing)
-          .empty()) {
-    spread = SpreadOfBatches(*evidence.seeds, policy);
-  }
-  int64_t earliest = 0;
-  std::string reason = fmt::format(
-      "0: a watch of batches of {} steps would have stopped no seed",
-      policy.sequential_batch);
-  for (const compare::SeedPair& pair : evidence.pairing->pairs) {
-    const auto abort = Replay(pair, policy, spread);
-    if (!abort.has_value()) continue;
-    if (earliest != 0 && abort->step >= earliest) continue;
-    earliest = abort->step;
-    reason = fmt::format("a watch would have stopped seed {} here: {}",
-                         pair.seed, abort->reason);
-  }
-  judgement.measures.push_back(
-      {"sequential_abort", static_cast<double>(earliest), "step", reason});
+  judgement.measures.push_back(std::move(measure));
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l6_sequential = {
     .id = LevelId::l6_sequential,
     .name = "L6",
-    .question = "when would a watch have stopped the run?",
+    .question = "after how many pairs would a watch have stopped the job?",
     .needs = Needs::kSoundRuns,
     .decides = Decides::kNeither,
     .run = &ReplayWatch};

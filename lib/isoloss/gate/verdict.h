@@ -14,6 +14,7 @@
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/gate/controls.h"
 #include "isoloss/gate/outcome.h"
+#include "isoloss/gate/looks.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/gate/precision_measures.h"
@@ -35,6 +36,7 @@ struct Check {
   /// Ends of the interval that the decision rests on; empty if there is none.
   std::optional<double> lower{};
   std::optional<double> upper{};
+  std::optional<double> interval_level{};  ///< its coverage; empty likewise
   std::string unit{};
   std::string evidence{};
   /// Everything found; the first of the severest is the quantity.
@@ -115,6 +117,8 @@ struct Judgement {
   std::vector<std::string> evidence;
   std::vector<Measure> measures;
   std::vector<std::string> warnings;
+  /// How often these seeds were tested; empty if nobody asked.
+  std::optional<Looks> looks;
   /// Measured power of this gate under this policy; empty if unknown.
   std::optional<PowerRecord> power;
   std::string power_unknown;  ///< why, if so

@@ -101,6 +101,7 @@ Json CheckJson(const gate::Check& check) {
   PutNumber(json, "limit", check.limit);
   PutNumber(json, "lower", check.lower);
   PutNumber(json, "upper", check.upper);
+  PutNumber(json, "interval_level", check.interval_level);
   json["unit"] = check.unit;
   json["evidence"] = check.evidence;
   json["findings"] = check.findings;
@@ -178,6 +179,20 @@ Json DivergencesJson(const std::vector<gate::SeedDivergence>& divergences) {
   return list;
 }
 
+Json LooksJson(const std::optional<gate::Looks>& looks) {
+  if (!looks.has_value()) return nullptr;
+  if (looks->taken.empty()) return {{"unknown", looks->unknown}};
+  Json taken = Json::array();
+  for (const gate::Looks::Taken& look : looks->taken) {
+    taken.push_back(
+        {{"pairs", look.pairs}, {"nominal_alpha", look.nominal_alpha}});
+  }
+  return {{"planned", looks->planned},
+          {"taken", std::move(taken)},
+          {"nominal_alpha", looks->taken.back().nominal_alpha},
+          {"note", looks->note}};
+}
+
 Json JudgementJson(const gate::Judgement& judgement) {
   Json json{{"schema_version", kVerdictSchemaVersion},
             {"outcome", gate::OutcomeName(judgement.outcome)},
@@ -199,6 +214,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
   json["policy"] = PolicyJson(judgement.policy);
   json["policy_digest"] = gate::PolicyDigest(judgement.policy);
   json["evidence"] = judgement.evidence;
+  json["looks"] = LooksJson(judgement.looks);
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
   json["levels"] = LevelsJson(judgement.levels);

@@ -55,6 +55,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
                                                  judgement.baseline.arm, other,
                                                  judgement.candidate.arm),
                     style);
+  if (judgement.looks.has_value()) {
+    text += FieldLine("looks", judgement.looks->Sentence(), style);
+  }
   text += FieldLine("model", fmt::format("{} parameters", judgement.parameters),
                     style);
   text += FieldLine("corpus", judgement.corpus, style);

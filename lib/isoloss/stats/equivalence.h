@@ -30,8 +30,7 @@ enum class Equivalence {
 
 struct EquivalenceResult {
   Equivalence outcome = Equivalence::kUndecided;
-  /// mean -+ t_{1-alpha,n-1} * sd / sqrt(n), a confidence interval of level
-  /// 1 - 2 alpha; infinite if n < 2, NaN if a difference was not finite.
+  /// MeanInterval.
   double lower = 0;
   double upper = 0;
   /// RequiredPairs for this mean and standard deviation.

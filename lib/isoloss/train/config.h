@@ -167,6 +167,9 @@ struct GateConfig {
   /// The arm that must come out worse than the baseline, else a verdict on
   /// precision is no PASS.
   std::optional<std::string> control = std::nullopt;
+  /// Numbers of seed pairs after which `verify` tests, ascending from 2;
+  /// empty: once, after train.seeds.
+  std::vector<uint64_t> looks;
 };
 
 }  // namespace isoloss::train

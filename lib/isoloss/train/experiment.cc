@@ -209,6 +209,21 @@ void CheckName(const Reader& top, const std::string& name) {
                        name));
 }
 
+void CheckLooks(const Reader& gate, const Experiment& experiment) {
+  const std::vector<uint64_t>& looks = experiment.gate.looks;
+  if (looks.empty()) return;
+  constexpr uint64_t kMostPairs = 9999;
+  constexpr size_t kMostLooks = 100;
+  if (!std::ranges::is_sorted(looks) || looks.front() < 2 ||
+      looks.back() > kMostPairs || looks.size() > kMostLooks) {
+    gate.Fail("looks",
+              fmt::format("is [{}], but it must be {} numbers of seed "
+                          "pairs or fewer that ascend from 2 to {}. "
+                          "Write for example [6, 12, 18].",
+                          fmt::join(looks, ", "), kMostLooks, kMostPairs));
+  }
+}
+
 /// Sizes that no machine of this tool's users holds are mistakes.
 void CheckMemory(const Experiment& experiment) {
   constexpr double kLimitTib = 1;
@@ -375,6 +390,7 @@ Experiment ParseExperiment(std::string_view text,
   ReadSection(log, experiment.log);
   CheckDumpSteps(log, experiment);
   ReadSection(gate, experiment.gate);
+  CheckLooks(gate, experiment);
 
   CheckModel(model, experiment.model);
   CheckRecipes(arms, experiment);

@@ -219,6 +219,7 @@ template <typename Fields>
 void Visit(Fields& fields, GateConfig& gate) {
   fields.Text("policy", gate.policy);
   fields.OptionalText("control", gate.control);
+  fields.Numbers("looks", gate.looks);
 }
 
 }  // namespace isoloss::train

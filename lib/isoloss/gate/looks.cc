@@ -1,0 +1,296 @@
+#include "isoloss/gate/looks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/stats/group_sequential.h"
+
+namespace isoloss::gate {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostBytes = size_t{1} << 20;
+// A look takes a tenth of a second while alpha is left.
+constexpr size_t kMostPlanned = 100;
+constexpr size_t kMostLooks = 1000;
+
+/// Parts of a look, of a record, by their keys: visit(key, part).
+template <typename Visit, typename LookType>
+void VisitLook(const Visit& visit, LookType& look) {
+  visit("seeds", look.seeds);
+  visit("policy_digest", look.policy_digest);
+  visit("nominal_alpha", look.nominal_alpha);
+  visit("outcomes", look.outcomes);
+}
+template <typename Visit, typename Record>
+void VisitRecord(const Visit& visit, Record& record) {
+  visit("experiment", record.experiment);
+  visit("config_digest", record.config_digest);
+  visit("corpus_digest", record.corpus_digest);
+  visit("baseline_arm", record.baseline_arm);
+  visit("arms", record.arms);
+  visit("planned", record.planned);
+}
+
+/// All but the digest.
+Json ContentOf(const LookRecord& record) {
+  Json json{{"schema_version", kLooksSchemaVersion}};
+  const auto put = [](Json& object) {
+    return
+        [&object](const char* key, const auto& value) { object[key] = value; };
+  };
+  VisitRecord(put(json), record);
+  json["looks"] = Json::array();
+  for (const Look& look : record.looks) {
+    Json entry;
+    VisitLook(put(entry), look);
+    json["looks"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+/// Names come from experiments and logs: what is not UTF-8 is replaced.
+std::string TextOf(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+[[noreturn]] void Reject(const std::filesystem::path& path,
+                         const std::string& what) {
+  ThrowError(ErrorKind::kFormat,
+             "{}: {}, but it is the memory of `isoloss verify` of how often "
+             "the seeds of this folder were tested. Restore it, or begin in "
+             "another folder with --out.",
+             path.string(), what);
+}
+
+template <typename T>
+bool HasType(const Json& value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return value.is_number();
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    return value.is_string();
+  } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+    return value.is_array() && std::ranges::all_of(value, [](const Json& v) {
+             return v.is_number_integer();
+           });
+  } else {
+    return value.is_object() && std::ranges::all_of(value, [](const Json& v) {
+             return v.is_string();
+           });
+  }
+}
+
+/// Reads members of a JSON object, whoever wrote it.
+class Members {
+ public:
+  Members(const std::filesystem::path& path, const Json& json)
+      : path_(path), json_(json) {
+    if (!json.is_object()) Reject(path, "it holds what is no JSON object");
+  }
+  template <typename T>
+  void operator()(const char* key, T& value) const {
+    if (!json_.contains(key) || !HasType<T>(json_[key])) {
+      Reject(path_, fmt::format("key {} is missing or of another type", key));
+    }
+    value = json_[key].template get<T>();
+  }
+
+ private:
+  const std::filesystem::path& path_;
+  const Json& json_;
+};
+
+void CheckAscends(const std::filesystem::path& path, const char* key,
+                  const std::vector<int64_t>& values, int64_t least) {
+  const bool ascends = std::ranges::adjacent_find(
+                           values, std::greater_equal<>()) == values.end();
+  if (ascends && !values.empty() && values.front() >= least) return;
+  Reject(path, fmt::format("{} is not a list of ascending integers from {}",
+                           key, least));
+}
+
+void Check(const std::filesystem::path& path, const LookRecord& record) {
+  CheckAscends(path, "planned", record.planned, 1);
+  if (record.planned.size() > kMostPlanned ||
+      record.looks.size() > kMostLooks) {
+    Reject(path, fmt::format("it has {} looks and plans {}, more than {} and "
+                             "{}",
+                             record.looks.size(), record.planned.size(),
+                             kMostLooks, kMostPlanned));
+  }
+  const std::vector<int64_t>* before = nullptr;
+  for (const Look& look : record.looks) {
+    CheckAscends(path, "seeds", look.seeds, 0);
+    if (before != nullptr && (look.seeds.size() <= before->size() ||
+                              !std::ranges::includes(look.seeds, *before))) {
+      Reject(path, "a look has not all seeds of the one before it and more");
+    }
+    before = &look.seeds;
+  }
+}
+
+/// How many looks came before one at these seeds; empty if these are neither an
+/// earlier look's nor hold all of the last one's.
+std::optional<size_t> LooksBefore(const LookRecord& record,
+                                  const std::vector<int64_t>& seeds) {
+  for (size_t i = 0; i < record.looks.size(); ++i) {
+    if (record.looks[i].seeds == seeds) return i;
+  }
+  if (record.looks.empty() ||
+      std::ranges::includes(seeds, record.looks.back().seeds)) {
+    return record.looks.size();
+  }
+  return std::nullopt;
+}
+
+std::string NoteOn(const LookRecord& record, size_t before, int64_t pairs,
+                   const Policy& policy) {
+  std::string note;
+  for (size_t i = 0; i < before; ++i) {
+    if (record.looks[i].policy_digest == PolicyDigest(policy)) continue;
+    note += fmt::format("; look {} had another policy (digest {})", i + 1,
+                        Printable(record.looks[i].policy_digest));
+  }
+  if (!record.planned.empty() &&
+      std::ranges::count(record.planned, pairs) == 0) {
+    note += fmt::format("; none was planned at {} pairs", pairs);
+  }
+  return note.empty() ? note : note.substr(2);
+}
+
+std::string PairsText(int64_t pairs) {
+  return fmt::format("{} pair{}", pairs, pairs == 1 ? "" : "s");
+}
+
+}  // namespace
+
+double Looks::NominalAlpha(const Policy& policy) const {
+  return taken.empty() ? policy.alpha : taken.back().nominal_alpha;
+}
+
+bool Looks::MayGoOn() const {
+  return !taken.empty() && taken.back().pairs < planned.back();
+}
+
+std::string Looks::Sentence() const {
+  if (taken.empty()) return fmt::format("unknown: {}", unknown);
+  std::string text =
+      fmt::format("look {} at {}, planned at {}; nominal alpha {:.4g}",
+                  taken.size(), PairsText(taken.back().pairs),
+                  fmt::join(planned, ", "), taken.back().nominal_alpha);
+  for (size_t i = 0; i + 1 < taken.size(); ++i) {
+    text += fmt::format("{} {} ({:.4g})", i == 0 ? "; before:" : ",",
+                        PairsText(taken[i].pairs), taken[i].nominal_alpha);
+  }
+  return note.empty() ? text : fmt::format("{}; {}", text, note);
+}
+
+std::string LookRecord::Digest() const {
+  return DigestToHex(DigestOf(TextOf(ContentOf(*this), -1)));
+}
+
+LookRecord RecordOf(std::span<const runlog::Provenance* const> runs) {
+  LookRecord record;
+  for (const runlog::Provenance* run : runs) {
+    record.experiment = run->experiment_name;
+    record.config_digest = run->config_digest;
+    record.corpus_digest = run->corpus_digest;
+    record.baseline_arm = run->baseline_arm;
+    record.arms[run->arm] = DigestToHex(
+        DigestOf(fmt::format("{}\n{}", run->resolved_recipe, run->exchange)));
+  }
+  return record;
+}
+
+std::string ExperimentDifference(const LookRecord& kept,
+                                 const LookRecord& now) {
+  std::string difference;
+  const auto compare = [&difference](const std::string& key,
+                                     const std::string& was,
+                                     const std::string& is) {
+    if (was == is || !difference.empty()) return;
+    difference =
+        fmt::format("{} is {}, here {}", key, Printable(was), Printable(is));
+  };
+  compare("experiment", kept.experiment, now.experiment);
+  compare("config_digest", kept.config_digest, now.config_digest);
+  compare("corpus_digest", kept.corpus_digest, now.corpus_digest);
+  compare("baseline_arm", kept.baseline_arm, now.baseline_arm);
+  for (const auto& [arm, digest] : now.arms) {
+    const auto found = kept.arms.find(arm);
+    if (found == kept.arms.end()) continue;
+    compare(fmt::format("the digest of recipe and exchange of arm {}", arm),
+            found->second, digest);
+  }
+  return difference;
+}
+
+Looks LooksAt(const LookRecord& record, const std::vector<int64_t>& seeds,
+              const Policy& policy) {
+  Looks looks{.planned = record.planned};
+  const auto pairs = static_cast<int64_t>(seeds.size());
+  if (looks.planned.empty()) looks.planned = {pairs};
+  const std::optional<size_t> before = LooksBefore(record, seeds);
+  stats::LookLevels levels(stats::Spending::kOBrienFleming, policy.alpha,
+                           looks.planned.back());
+  const size_t earlier = before.value_or(record.looks.size());
+  for (size_t i = 0; i < earlier; ++i) {
+    const auto count = static_cast<int64_t>(record.looks[i].seeds.size());
+    looks.taken.push_back({count, levels.Next(count)});
+  }
+  if (before) {
+    looks.taken.push_back({pairs, levels.Next(pairs)});
+    looks.note = NoteOn(record, *before, pairs, policy);
+  } else {
+    looks.taken.push_back({pairs, 0});
+    looks.note = fmt::format(
+        "these seeds are not all of look {}, whose result was known when they "
+        "were chosen",
+        earlier);
+  }
+  return looks;
+}
+
+void WriteLooks(const LookRecord& record, const std::filesystem::path& path) {
+  Json json = ContentOf(record);
+  json["digest"] = record.Digest();
+  WriteFileAtomically(path, TextOf(json, 2) + "\n");
+}
+
+LookRecord ReadLooks(const std::filesystem::path& path) {
+  const std::string text =
+      ReadTextFile(path, "Begin in another folder with --out.", kMostBytes);
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  LookRecord record;
+  const Members members(path, json);
+  VisitRecord(members, record);
+  if (!json.contains("schema_version") ||
+      json["schema_version"] != kLooksSchemaVersion) {
+    Reject(path, fmt::format("schema_version is not {}", kLooksSchemaVersion));
+  }
+  if (!json.contains("looks") || !json["looks"].is_array()) {
+    Reject(path, "key looks is missing or no list");
+  }
+  for (const Json& entry : json["looks"]) {
+    VisitLook(Members(path, entry), record.looks.emplace_back());
+  }
+  Check(path, record);
+  const std::string digest = record.Digest();
+  if (!json.contains("digest") || json["digest"] != digest) {
+    Reject(path, "its digest is not that of its content: it was edited");
+  }
+  return record;
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,97 @@
+// How often the seeds of an experiment were tested, so that all these looks
+// together pass a recipe on the margin no more often than one may.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/policy.h"
+#include "isoloss/runlog/run_log.h"
+
+namespace isoloss::gate {
+
+inline constexpr const char* kLooksFile = "looks.json";
+inline constexpr int64_t kLooksSchemaVersion = 1;
+
+/// What a verdict knows of the looks at its seed pairs.
+struct Looks {
+  struct Taken {
+    int64_t pairs = 0;
+    double nominal_alpha = 0;  ///< of each t test; 0: nothing was left to spend
+  };
+  /// Numbers of pairs, ascending: the last one ends the plan.
+  std::vector<int64_t> planned = {};
+  /// Those before this verdict's, and this one, which is the last.
+  std::vector<Taken> taken = {};
+  std::string unknown = {};  ///< why nobody knows; then the others are empty
+  std::string note = {};     ///< what was not as planned; may be empty
+
+  /// The level of this look: policy.alpha if looks are unknown.
+  double NominalAlpha(const Policy& policy) const;
+  /// More pairs could be looked at within the plan.
+  bool MayGoOn() const;
+  /// "3 of 3 planned (4, 8, 12 pairs), nominal alpha 0.0429; before: 4 pairs
+  /// (0.00069), 8 pairs (0.0158)".
+  std::string Sentence() const;
+};
+
+/// One look as a results folder remembers it.
+struct Look {
+  std::vector<int64_t> seeds = {};  ///< of the pairs, ascending
+  std::string policy_digest = {};
+  double nominal_alpha = 0;
+  /// What L5 said, "PASS" or so, by candidate arm.
+  std::map<std::string, std::string> outcomes = {};
+
+  bool operator==(const Look&) const = default;
+};
+
+/// looks.json of a results folder.
+struct LookRecord {
+  // Of which experiment.
+  std::string experiment = {};
+  std::string config_digest = {};
+  std::string corpus_digest = {};
+  std::string baseline_arm = {};
+  /// Digest of recipe and exchange, by arm.
+  std::map<std::string, std::string> arms = {};
+  /// Numbers of pairs, ascending.
+  std::vector<int64_t> planned = {};
+  std::vector<Look> looks = {};
+
+  bool operator==(const LookRecord&) const = default;
+
+  /// Of all of the above, 16 hexadecimal digits.
+  std::string Digest() const;
+};
+
+/// Of the experiment of these runs, with no plan and no look yet.
+LookRecord RecordOf(std::span<const runlog::Provenance* const> runs);
+
+/// In what two records are not of one experiment: "config_digest is A, here B";
+/// "" if they are. An arm that only one of them has is no difference.
+std::string ExperimentDifference(const LookRecord& kept, const LookRecord& now);
+
+/// What a verdict on the pairs of `seeds` (ascending) knows. The level of each
+/// look follows from policy.alpha and the numbers of pairs (stats::LookLevels,
+/// spending as O'Brien and Fleming). The seeds of an earlier look are that look
+/// again; seeds that contain those of the last look are the next one. Any other
+/// selection was made after its results were seen and gets nothing.
+/// Errors   as stats::LookLevels, which the record's checks exclude.
+Looks LooksAt(const LookRecord& record, const std::vector<int64_t>& seeds,
+              const Policy& policy);
+
+/// JSON with the digest of its content; replaces `path` in one step.
+/// Errors   IoError naming the path and the system's reason.
+void WriteLooks(const LookRecord& record, const std::filesystem::path& path);
+
+/// Errors   IoError if it can't be read; FormatError naming the key if it is
+///          not what WriteLooks writes, is longer than 1 MiB, numbers are out
+///          of order, or the digest is not that of the content.
+LookRecord ReadLooks(const std::filesystem::path& path);
+
+}  // namespace isoloss::gate
