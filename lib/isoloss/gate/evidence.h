@@ -30,6 +30,9 @@ struct Evidence {
   const compare::Pairing* pairing = nullptr;
   std::span<const Probe> candidate_probes = {};
   std::span<const Probe> baseline_probes = {};
+  /// Why the oracle can't probe the candidate, whose recipe has something that
+  /// it does not know; "" if it can. Nobody has checked such a run.
+  std::string oracle_gap = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
   /// Of golden/power.json; decides nothing.

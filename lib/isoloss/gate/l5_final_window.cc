@@ -319,8 +319,10 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
     Check& held_out = judgement.checks.back();
     // An ensemble says nothing of the spread of held-out losses; one pair
     // within the margin is then no reason to withhold the verdict.
+    const double distance =
+        policy.one_sided ? *held_out.value : std::fabs(*held_out.value);
     held_out.gates = !(spread.has_value() && window.seeds.size() == 1 &&
-                       std::fabs(*held_out.value) < policy.margin_percent);
+                       distance < policy.margin_percent);
   }
   AppendMeasures(window, judgement);
   AppendTrajectoryErrors(pairing, window, judgement);
