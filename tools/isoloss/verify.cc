@@ -22,7 +22,7 @@ struct VerifyArguments {
   std::vector<std::filesystem::path> against;
   std::string policy;
   std::string looks;
-  bool oracle = false;
+  bool no_oracle = false;
   bool abort_early = false;
 };
 
@@ -36,7 +36,7 @@ ExitCode Verify(const VerifyArguments& arguments) {
   plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
   plan.evidence = arguments.evidence.Read();
   plan.approved = campaign::ReadRuns(arguments.against);
-  plan.oracle = arguments.oracle;
+  plan.oracle = !arguments.no_oracle;
   plan.abort_early = arguments.abort_early;
   plan.dry_run = arguments.experiment.dry_run;
   plan.leftovers = arguments.experiment.leftovers();
@@ -61,9 +61,10 @@ Action Declare(CLI::App& app) {
             "was (question `regression`)? Judged by the oracle, the first "
             "steps and the end of training")
       .Excludes("--looks");
-  AddFlag(app, "--oracle", arguments->oracle,
-          "Precision: have the oracle probe the arms, too (--against "
-          "always does)");
+  AddFlag(app, "--no-oracle", arguments->no_oracle,
+          "Precision: do not have the oracle check every tensor of some steps "
+          "of each arm. The verdict says that L2 has no evidence")
+      .Excludes("--against");
   AddFlag(app, "--abort-early", arguments->abort_early,
           "Precision: stop all runs and fail once the final windows of the "
           "pairs so far show a mean difference beyond the margin, or a pair "

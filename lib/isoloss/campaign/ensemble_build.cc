@@ -19,6 +19,8 @@
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/oracle/precision_probe.h"
+#include "isoloss/oracle/predicted_products.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/run_description.h"
 #include "isoloss/train/runner.h"
 #include "isoloss/train/trainer.h"
@@ -42,7 +44,12 @@ class EnsembleBuilder {
         reference_arm_(train::ArmNamed(
             plan.experiment, IsBenign() ? plan.arm : plan.baseline_arm)),
         planned_(Planned(arm_)),
-        planned_reference_(Planned(reference_arm_)) {}
+        planned_reference_(Planned(reference_arm_)) {
+    if (!IsBenign()) {
+      products_ = oracle::PredictedProducts(train::ArmRecipe(arm_),
+                                            plan.experiment.model);
+    }
+  }
 
   EnsembleResult Build();
 
@@ -76,6 +83,7 @@ class EnsembleBuilder {
   const runlog::Provenance planned_;  // but for the seed, as are all members
   const runlog::Provenance planned_reference_;
   std::map<uint64_t, RunLog> references_;  // by seed; kBenign only
+  model::GemmEngine products_;             // kSeeds only
 };
 
 // ---- The folder -------------------------------------------------------------
@@ -148,7 +156,7 @@ std::string EnsembleBuilder::MemberDifference(const Ensemble& file,
   }
   const EnsembleMember& member = file.members.front();
   const std::string perturbation =
-      IsBenign() ? mutants::BenignVariant(index).name : "";
+      IsBenign() ? mutants::BenignVariant(index).name : runlog::kPredicted;
   std::string difference;
   if (member.perturbation != perturbation) {
     difference += fmt::format("  perturbation: {} before, {} now\n",
@@ -254,8 +262,12 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
     const mutants::Mutant variant = mutants::BenignVariant(index);
     member.perturbation = variant.name;
     hooks = mutants::Plant(variant, plan_.experiment, arm_, seed);
+  } else {
+    // Limits must not come from the code that they are to judge.
+    member.perturbation = runlog::kPredicted;
+    hooks.gemm_engine = products_;
   }
-  const RunLog run = TrainEarly(arm_, seed, team, std::move(hooks));
+  const RunLog run = TrainEarly(arm_, seed, team, hooks);
   const RunLog reference = IsBenign()
                                ? references_.at(seed)
                                : TrainEarly(reference_arm_, seed, team, {});
@@ -271,7 +283,7 @@ void EnsembleBuilder::MakeMember(size_t index, ThreadTeam& team) const {
   if (!IsBenign()) {
     oracle::PrecisionFindings found =
         oracle::ProbePrecision(plan_.experiment, arm_, reference_arm_, seed,
-                               corpus_, plan_.probe_steps, team);
+                               corpus_, plan_.probe_steps, team, hooks);
     single.tensors = std::move(found.tensors);
     member.precision = std::move(found.precision);
     member.routing_flips = std::move(found.routing_flips);

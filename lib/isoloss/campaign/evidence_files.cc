@@ -118,10 +118,12 @@ gate::Judgement JudgeWith(const compare::Pairing& pairing,
   const std::vector<gate::Probe> baseline =
       pairing.baseline_arm == arm ? std::vector<gate::Probe>()
                                   : ProbesOf(evidence, pairing.baseline_arm);
+  const auto gap = evidence.oracle_gaps.find(arm);
   return gate::Judge(
       {.pairing = &pairing,
        .candidate_probes = candidate,
        .baseline_probes = baseline,
+       .oracle_gap = gap == evidence.oracle_gaps.end() ? "" : gap->second,
        .benign = EnsembleOf(evidence, arm, EnsembleKind::kBenign),
        .seeds = EnsembleOf(evidence, arm, EnsembleKind::kSeeds),
        .controls = controls,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ namespace isoloss::campaign {
 /// What was read; of any arms.
 struct EvidenceFiles {
   std::vector<gate::Probe> probes;
+  /// Why the oracle can't probe an arm (oracle::WhyNotUnderstood), by arm.
+  std::map<std::string, std::string> oracle_gaps;
   std::vector<gate::NullEnsemble> ensembles;
   std::optional<gate::PowerRecord> power;
   std::optional<gate::Looks> looks;  ///< at the seeds of the runs

@@ -9,8 +9,10 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/campaign/arms.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/model/parameters.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/runlog/ensemble.h"
+#include "isoloss/train/run_description.h"
 
 namespace isoloss::campaign {
 
@@ -109,6 +111,7 @@ gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
   const gate::Rate alarms = matrix.FalseAlarms();
   gate::PowerRecord record;
   record.tool_version = fmt::format("isoloss {}", GetBuildInfo().version);
+  record.commit = GetBuildInfo().commit;
   record.policy_digest = gate::PolicyDigest(plan.policy);
   if (plan.ensemble) {
     record.ensemble_digests = {plan.ensemble->ensemble.digest};
@@ -124,6 +127,9 @@ gate::PowerRecord PowerOf(const KillMatrixPlan& plan,
     if (judged) record.levels.push_back(matrix.levels[level]);
   }
   record.experiment = plan.experiment.name;
+  record.config_digest = train::ConfigDigest(plan.experiment);
+  record.parameters = static_cast<int64_t>(
+      model::ParameterSet(plan.experiment.model).value_count());
   record.recipe = plan.arm.recipe;
   record.arm = plan.arm.name;
   record.bugs = score.of;

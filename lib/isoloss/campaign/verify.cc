@@ -18,6 +18,8 @@
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
+#include "isoloss/oracle/known_recipes.h"
+#include "isoloss/train/arm_recipes.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::campaign {
@@ -239,12 +241,29 @@ class Verifier {
     return others;
   }
 
+  /// Arms that the oracle understands. Of the others the verdict is told why.
+  std::vector<std::string> ProbedArms() {
+    std::vector<std::string> arms;
+    for (const std::string& name : candidates_) {
+      const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
+      std::string gap = oracle::WhyNotUnderstood(train::ArmRecipe(arm),
+                                                 !arm.own_recipe.has_value(),
+                                                 plan_.experiment.model);
+      if (gap.empty()) {
+        arms.push_back(name);
+      } else {
+        plan_.evidence.oracle_gaps[name] = std::move(gap);
+      }
+    }
+    return arms;
+  }
+
   ProbedRuns Probe(const std::vector<compare::Run>& runs,
-                   const corpus::Corpus& corpus) const {
+                   const corpus::Corpus& corpus) {
     ProbeSettings settings;
     if (!IsRegression()) settings.reference = baseline_arm_;
     settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    return ProbeArms(plan_.experiment, corpus, candidates_, plan_.folder,
+    return ProbeArms(plan_.experiment, corpus, ProbedArms(), plan_.folder,
                      settings);
   }
 

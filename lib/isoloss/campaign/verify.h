@@ -25,7 +25,7 @@ struct VerifyPlan {
   std::vector<compare::Run> approved = {};
   EvidenceFiles evidence = {};  ///< that is there already
   /// Have the oracle probe the arms; always done with `approved`.
-  bool oracle = false;
+  bool oracle = true;
   bool abort_early = false;  ///< stop once a pair is beyond hope (level L6)
   bool dry_run = false;      ///< check and say all, train nothing
   train::Leftovers leftovers = train::Leftovers::kRefuse;

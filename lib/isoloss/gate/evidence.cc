@@ -73,6 +73,21 @@ void CompareArms(std::string_view what, const Provenance& found,
   }
 }
 
+/// A candidate must not bring its own limits.
+void ReportUnpredicted(const std::string& label,
+                       const runlog::Ensemble& ensemble,
+                       Differences& differences) {
+  for (const runlog::EnsembleMember& member : ensemble.members) {
+    if (member.perturbation == runlog::kPredicted) continue;
+    differences.push_back(fmt::format(
+        "{}: products of seed {} were computed by the code that is to be "
+        "judged, but limits must come from those that the oracle predicts; "
+        "build the ensemble anew",
+        label, member.seed));
+    return;  // one program made the others, too
+  }
+}
+
 void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
                    Differences& differences) {
   std::set<std::pair<std::string, int64_t>> seen;
@@ -199,6 +214,7 @@ Differences Mismatches(const NullEnsemble& ensemble, runlog::EnsembleKind kind,
   }
   Compare(of, reference, compare::Label(baseline), baseline.log.provenance,
           kSameNumerics, differences);
+  if (!benign) ReportUnpredicted(label, content, differences);
   ReportMembers(label, content, differences);
   return differences;
 }

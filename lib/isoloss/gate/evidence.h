@@ -32,6 +32,9 @@ struct Evidence {
   const compare::Pairing* pairing = nullptr;
   std::span<const Probe> candidate_probes = {};
   std::span<const Probe> baseline_probes = {};
+  /// Why the oracle can't probe the candidate, whose recipe has something that
+  /// it does not know; "" if it can. Nobody has checked such a run.
+  std::string oracle_gap = {};
   const NullEnsemble* benign = nullptr;
   const NullEnsemble* seeds = nullptr;
   /// Arms judged beside this one; can keep a verdict from PASS.

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "isoloss/base/build_info.h"
 #include "isoloss/compare/routing_health.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/runlog/content_digester.h"
@@ -97,22 +98,33 @@ std::vector<std::string> EvidenceList(const Evidence& evidence) {
   return list;
 }
 
-void ApplyPower(const PowerRecord* record, Judgement& judgement) {
+void ApplyPower(const Evidence& evidence, Judgement& judgement) {
+  const PowerRecord* record = evidence.power;
   if (record == nullptr) {
     judgement.power_unknown = "nobody has measured it under this policy";
     return;
   }
-  // Equal bits need no power: there is nothing to detect.
-  std::vector<std::string_view> levels(record->levels.begin(),
-                                       record->levels.end());
-  if (!judgement.bit_equal) {
-    levels.clear();
+  PowerRecord verdict{.tool_version = "isoloss " + GetBuildInfo().version,
+                      .commit = judgement.commit,
+                      .policy_digest = PolicyDigest(judgement.policy),
+                      .experiment = judgement.experiment,
+                      .config_digest = judgement.config_digest,
+                      .parameters = judgement.parameters,
+                      .recipe = judgement.candidate.recipe};
+  if (judgement.bit_equal) {
+    // There is nothing to detect, by whatever evidence.
+    verdict.levels = record->levels;
+    verdict.ensemble_digests = record->ensemble_digests;
+  } else {
     for (const LevelOutcome& level : judgement.levels) {
-      if (level.outcome.has_value()) levels.push_back(level.name);
+      if (level.outcome.has_value()) verdict.levels.emplace_back(level.name);
+    }
+    for (const NullEnsemble* ensemble : {evidence.benign, evidence.seeds}) {
+      if (ensemble == nullptr) continue;
+      verdict.ensemble_digests.push_back(ensemble->ensemble.digest);
     }
   }
-  judgement.power_unknown = WhyNotApplicable(
-      *record, judgement.policy, judgement.candidate.recipe, levels);
+  judgement.power_unknown = WhyNotApplicable(*record, verdict);
   if (judgement.power_unknown.empty()) judgement.power = *record;
 }
 
@@ -159,7 +171,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);
   ApplyControls(evidence.controls, judgement);
-  ApplyPower(evidence.power, judgement);
+  ApplyPower(evidence, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
   }

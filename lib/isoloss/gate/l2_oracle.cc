@@ -354,6 +354,17 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
 }
 
 void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
+  if (!evidence.oracle_gap.empty()) {
+    judgement.checks.push_back(
+        {.name = "recipe",
+         .outcome = Outcome::kInconclusive,
+         .quantity = fmt::format("the oracle does not understand recipe {}: {}",
+                                 judgement.candidate.recipe,
+                                 evidence.oracle_gap),
+         .next = "docs/numerics.md says what it knows; a recipe in [recipes] "
+                 "of the experiment is its own account of itself"});
+    return;
+  }
   if (evidence.candidate_probes.empty() && evidence.baseline_probes.empty()) {
     return;
   }

@@ -30,8 +30,12 @@ bool IsRegression(const Judgement& judgement) {
   return judgement.policy.question == compare::Question::kRegression;
 }
 
+/// Of precision L5 always is: only whole runs say how training ends, and a
+/// faithful emulation of a bad recipe passes all other levels.
 bool IsListed(const Level& level, const Policy& policy) {
-  return std::ranges::count(policy.levels, level.name) != 0;
+  return std::ranges::count(policy.levels, level.name) != 0 ||
+         (policy.question == compare::Question::kPrecision &&
+          level.id == l5_final_window);
 }
 
 bool IsAsked(const Level& level, const Policy& policy) {
@@ -126,7 +130,7 @@ bool OracleSawAllSteps(const Evidence& evidence) {
       });
 }
 
-/// Which levels were enough for a regression; says what is missing if none.
+/// Which levels were enough; says what is missing if none.
 void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   ReportUndecided(levels, judgement);
   for (const Level* level : levels) {
@@ -135,8 +139,11 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
       ReportMissing(*level, judgement);
     }
   }
-  if (!judgement.policy.levels.empty() || !IsRegression(judgement)) return;
-  if (judgement.bit_equal) return;
+  if (!IsRegression(judgement)) {
+    ReportMissing(kLevel_l5_final_window, judgement);
+    return;
+  }
+  if (!judgement.policy.levels.empty() || judgement.bit_equal) return;
   if (Passed(l2_oracle, judgement) && Passed(l4_early_window, judgement)) {
     Release(l5_final_window, judgement);
   } else if (Passed(l2_oracle, judgement) && OracleSawAllSteps(evidence)) {
@@ -207,6 +214,23 @@ void Climb(const Evidence& evidence, const LadderOptions& options,
   }
 }
 
+/// What a pass does not rest on, though it could. Equal bits leave nothing to
+/// statistics.
+std::vector<std::string> WithoutEvidence(Levels levels,
+                                         const Judgement& judgement) {
+  std::vector<std::string> names;
+  for (const Level* level : levels) {
+    const bool settled =
+        judgement.bit_equal && level->needs == Needs::kSoundRuns;
+    if (settled || !CanDecide(*level, judgement) ||
+        OutcomeOf(level->name, judgement).has_value()) {
+      continue;
+    }
+    names.emplace_back(level->name);
+  }
+  return names;
+}
+
 }  // namespace
 
 Levels Ladder() { return kLadder; }
@@ -239,6 +263,7 @@ void RunLadder(const Evidence& evidence, Judgement& judgement,
     Decide(evidence, options.levels, judgement);
   }
   judgement.outcome = Severest(judgement.checks);
+  judgement.without_evidence = WithoutEvidence(options.levels, judgement);
 }
 
 }  // namespace isoloss::gate

@@ -29,7 +29,8 @@ enum class Needs {
   kProbes,     ///< looks at the program itself, even if all bits are equal
 };
 
-/// Which questions a pass of the level answers.
+/// Which questions the level may decide, alone or with others. Of precision L5
+/// always decides, too.
 enum class Decides {
   kNeither,     ///< it only measures: it always runs, and never gates
   kNoneAlone,   ///< it guards the others: it always runs, and always gates

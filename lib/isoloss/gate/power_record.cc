@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <tuple>
 
 #include "isoloss/base/atomic_file.h"
-#include "isoloss/base/build_info.h"
 #include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
@@ -23,9 +23,15 @@ constexpr double kConfidence = 0.95;
 /// Parts of a power record by their keys: visit(key, part of record).
 template <typename Visit, typename Record>
 void VisitRecord(const Visit& visit, Record& record) {
+  const bool bound = record.schema_version > kOldestPowerSchemaVersion;
   visit("tool_version", record.tool_version);
+  if (bound) visit("commit", record.commit);
   visit("policy_digest", record.policy_digest);
   visit("experiment", record.experiment);
+  if (bound) {
+    visit("config_digest", record.config_digest);
+    visit("parameters", record.parameters);
+  }
   visit("recipe", record.recipe);
   visit("arm", record.arm);
   visit("ensemble_digests", record.ensemble_digests);
@@ -38,7 +44,7 @@ void VisitRecord(const Visit& visit, Record& record) {
 
 /// All but the digest.
 Json ContentOf(const PowerRecord& record) {
-  Json json{{"schema_version", kPowerSchemaVersion}};
+  Json json{{"schema_version", record.schema_version}};
   VisitRecord(
       [&json](const char* key, const auto& value) { json[key] = value; },
       record);
@@ -101,23 +107,30 @@ std::string PowerRecord::Sentence() const {
       benign_runs, 100 * FalseAlarmBound());
 }
 
-std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
-                             std::string_view recipe,
-                             const std::vector<std::string_view>& levels) {
-  const std::string version = "isoloss " + GetBuildInfo().version;
-  if (record.tool_version != version) {
-    return fmt::format("it was measured with {}, this is {}",
-                       record.tool_version, version);
+std::string WhyNotApplicable(const PowerRecord& record,
+                             const PowerRecord& verdict) {
+  if (record.schema_version <= kOldestPowerSchemaVersion) {
+    return "its record does not say of which commit and configuration it is";
   }
-  if (record.policy_digest != PolicyDigest(policy)) {
-    return "it was measured with another policy";
-  }
-  if (record.recipe != recipe) {
-    return fmt::format("it was measured with recipe {}, this is {}",
-                       record.recipe, recipe);
+  const std::tuple<const char*, std::string, std::string> bounds[] = {
+      {"program", record.tool_version, verdict.tool_version},
+      {"commit", record.commit, verdict.commit},
+      {"policy", record.policy_digest, verdict.policy_digest},
+      {"experiment", record.experiment, verdict.experiment},
+      {"configuration", record.config_digest, verdict.config_digest},
+      {"number of parameters", std::to_string(record.parameters),
+       std::to_string(verdict.parameters)},
+      {"recipe", record.recipe, verdict.recipe},
+      {"ensemble", fmt::format("{}", fmt::join(record.ensemble_digests, ", ")),
+       fmt::format("{}", fmt::join(verdict.ensemble_digests, ", "))}};
+  for (const auto& [name, measured, judged] : bounds) {
+    if (measured == judged) continue;
+    return fmt::format("it was measured with {} {}, this is {}", name,
+                       measured.empty() ? "none" : measured,
+                       judged.empty() ? "none" : judged);
   }
   for (const std::string& level : record.levels) {
-    if (std::ranges::count(levels, level) != 0) continue;
+    if (std::ranges::count(verdict.levels, level) != 0) continue;
     return fmt::format(
         "it was measured with evidence for {}, which this verdict lacks",
         level);
@@ -138,11 +151,17 @@ PowerRecord ReadPowerRecord(const std::filesystem::path& path) {
       ReadTextFile(path, "Make it with `isoloss mutants run`.");
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) Reject(path, "it is no JSON object");
-  if (!json.contains("schema_version") ||
-      json["schema_version"] != kPowerSchemaVersion) {
-    Reject(path, fmt::format("schema_version is not {}", kPowerSchemaVersion));
-  }
   PowerRecord record;
+  record.schema_version = 0;
+  if (json.contains("schema_version") &&
+      json["schema_version"].is_number_integer()) {
+    record.schema_version = json["schema_version"].get<int64_t>();
+  }
+  if (record.schema_version < kOldestPowerSchemaVersion ||
+      record.schema_version > kPowerSchemaVersion) {
+    Reject(path, fmt::format("schema_version is not {} to {}",
+                             kOldestPowerSchemaVersion, kPowerSchemaVersion));
+  }
   VisitRecord(
       [&](const char* key, auto& value) {
         using Value = std::decay_t<decltype(value)>;

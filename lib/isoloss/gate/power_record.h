@@ -12,18 +12,25 @@
 
 namespace isoloss::gate {
 
-inline constexpr int64_t kPowerSchemaVersion = 2;
+inline constexpr int64_t kPowerSchemaVersion = 3;
+/// The oldest that is read. Records of version 2 do not say of which commit and
+/// configuration they are, so they speak for no verdict.
+inline constexpr int64_t kOldestPowerSchemaVersion = 2;
 
 /// One measurement: planted bugs and benign runs under one policy.
 struct PowerRecord {
-  std::string tool_version;     ///< "isoloss 0.1.0", of the gate
-  std::string policy_digest;    ///< PolicyDigest of the policy it ran with
-  std::string experiment = {};  ///< name of the experiment it ran
-  std::string recipe = {};      ///< of the arm that bugs were planted in
+  int64_t schema_version = kPowerSchemaVersion;
+  std::string tool_version;       ///< "isoloss 0.1.0", of the gate
+  std::string commit = {};        ///< of the program
+  std::string policy_digest;      ///< PolicyDigest of the policy it ran with
+  std::string experiment = {};    ///< name of the experiment it ran
+  std::string config_digest = {};  ///< of its configuration, as in run logs
+  int64_t parameters = 0;         ///< of its model
+  std::string recipe = {};        ///< of the arm that bugs were planted in
   std::string arm = {};         ///< name of that arm
   /// Digests of the null ensembles that it judged by.
   std::vector<std::string> ensemble_digests = {};
-  std::vector<std::string> levels;  ///< that had evidence, "L0", …
+  std::vector<std::string> levels = {};  ///< that had evidence, "L0", …
   int64_t bugs = 0;                 ///< planted bugs
   int64_t bugs_caught = 0;          ///< in every seed
   int64_t benign_runs = 0;
@@ -44,11 +51,12 @@ struct PowerRecord {
   std::string Sentence() const;
 };
 
-/// Why `record` does not speak for a verdict of this program with `policy` on a
-/// candidate of `recipe` that rests on `levels`; "" if it does.
-std::string WhyNotApplicable(const PowerRecord& record, const Policy& policy,
-                             std::string_view recipe,
-                             const std::vector<std::string_view>& levels);
+/// Why `record` does not speak for a verdict; "" if it does. `verdict`: what a
+/// record of it would be bound to, figures and `arm` aside. What was measured
+/// with another program, policy, experiment, size, recipe, ensemble or with
+/// evidence that the verdict lacks says nothing of it.
+std::string WhyNotApplicable(const PowerRecord& record,
+                             const PowerRecord& verdict);
 
 /// JSON with the digest of its content; replaces `path` in one step.
 /// Errors   IoError naming the path and the system's reason.

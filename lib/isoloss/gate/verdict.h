@@ -110,6 +110,8 @@ struct Judgement {
 
   bool bit_equal = false;  ///< set by level L1: all bits, final weights too
   std::vector<LevelOutcome> levels;
+  /// Of the levels that can decide the question: "L3", …
+  std::vector<std::string> without_evidence;
   std::vector<Check> checks;
   /// Tensors that stand out in level L3, the most unlikely first.
   std::vector<TensorFinding> tensors;

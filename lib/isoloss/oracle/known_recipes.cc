@@ -1,8 +1,13 @@
 #include "isoloss/oracle/known_recipes.h"
 
+#include <algorithm>
 #include <optional>
 
+#include "isoloss/base/error.h"
 #include "isoloss/formats/scaling.h"
+#include "isoloss/model/graph.h"
+#include "isoloss/oracle/scalar_product.h"
+#include "isoloss/oracle/scalar_quantize.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -153,6 +158,37 @@ constexpr KnownRecipe kKnown[] = {
     Known("fp8_rowwise", kRow),
 };
 
+/// Numbers that no format holds, so that each is scaled and rounded.
+Matrix<float> Trial() {
+  Matrix<float> trial(1, 256);
+  for (size_t k = 0; k < trial.cols(); ++k) {
+    trial(0, k) = 1.0f + static_cast<float>(k) / 3.0f;
+  }
+  return trial;
+}
+
+/// Throws what the checks of a step would.
+void Try(const precision::ResolvedRecipe& resolved) {
+  const Matrix<float> trial = Trial();
+  const auto try_operand = [&](const formats::Quantization& quantization) {
+    ScalarQuantize(trial.view(), quantization);
+  };
+  for (size_t site = 0; site < resolved.sites().size(); ++site) {
+    for (const precision::GemmRole role : precision::kGemmRoles) {
+      const precision::GemmPrecision& precision = resolved.For(site, role);
+      const ScalarProduct product(
+          {.values = trial.view(), .quantization = precision.left_operand()},
+          {.values = trial.view(), .quantization = precision.right_operand()},
+          precision);
+    }
+  }
+  const precision::Recipe& recipe = resolved.recipe();
+  for (const auto& [key, operand] : precision::kAttentionOperands) {
+    if (recipe.attention.*operand) try_operand(*(recipe.attention.*operand));
+  }
+  if (recipe.norm_gains) try_operand(*recipe.norm_gains);
+}
+
 }  // namespace
 
 precision::Recipe AsKnown(const precision::Recipe& registered) {
@@ -176,6 +212,26 @@ precision::Recipe AsKnown(const precision::Recipe& registered) {
     recipe.norm_gains.reset();
   }
   return recipe;
+}
+
+std::string WhyNotUnderstood(const precision::Recipe& recipe, bool registered,
+                             const model::ModelConfig& config) {
+  const bool known = std::ranges::any_of(kKnown, [&](const KnownRecipe& entry) {
+    return recipe.name == entry.name;
+  });
+  if (registered && !known) {
+    return "it is registered under a name that oracle/known_recipes.cc does "
+           "not state";
+  }
+  const precision::ResolvedRecipe resolved(AsKnown(recipe),
+                                           model::GemmSites(config));
+  try {
+    Try(resolved);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) throw;
+    return error.what();
+  }
+  return "";
 }
 
 }  // namespace isoloss::oracle

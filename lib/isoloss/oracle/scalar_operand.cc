@@ -38,7 +38,8 @@ Matrix<float> After(const ScalarOperand& operand,
     const Matrix<float> part = ScalarDequantize(
         ScalarQuantize(operand.values.Rows(begin, ends[number] - begin),
                        *operand.before,
-                       StateOfTensor(operand.state_before, number)),
+                       StateOfTensor(operand.state_before,
+                                     operand.first_tensor + number)),
         result.cols());
     if (part.size() > 0) {
       std::copy_n(part.data(), part.size(), result.Row(begin));
@@ -182,7 +183,7 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
     }
     if (quantization != nullptr) {
       Write(ScalarQuantize(part, *quantization,
-                           StateOfTensor(operand.state, number)),
+                           StateOfTensor(operand.state, operand.first_tensor + number)),
             *quantization, pieces, row, step, side);
       continue;
     }

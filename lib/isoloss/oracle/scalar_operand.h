@@ -20,6 +20,8 @@ struct ScalarOperand {
   const formats::Quantization* quantization = nullptr;  ///< null: none
   /// As the operand's tensors share it; each has a stream of its own.
   formats::TensorState state = {};
+  /// Number of the first one in the whole batch.
+  size_t first_tensor = 0;
   /// Ends of the tensors among operand rows; empty: one. Of an operand that
   /// runs `down`, each segment of the product is one.
   std::span<const size_t> tensor_ends = {};

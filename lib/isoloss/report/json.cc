@@ -218,6 +218,7 @@ Json JudgementJson(const gate::Judgement& judgement) {
   json["baseline"] = ArmJson(judgement.baseline);
   json["candidate"] = ArmJson(judgement.candidate);
   json["levels"] = LevelsJson(judgement.levels);
+  json["levels_without_evidence"] = judgement.without_evidence;
   json["checks"] = Json::array();
   for (const auto& check : judgement.checks) {
     json["checks"].push_back(CheckJson(check));

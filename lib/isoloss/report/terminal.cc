@@ -1,6 +1,7 @@
 #include "isoloss/report/terminal.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -367,6 +368,10 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
         "all {} checks pass",
         std::count_if(judgement.checks.begin(), judgement.checks.end(),
                       [](const Check& check) { return check.gates; }));
+    if (!judgement.without_evidence.empty()) {
+      reasons += fmt::format("; no evidence for {}",
+                             fmt::join(judgement.without_evidence, ", "));
+    }
   }
   return Paint(std::string(gate::OutcomeName(judgement.outcome)),
                OutcomeColor(judgement.outcome), style) +

@@ -19,14 +19,21 @@ inline constexpr int64_t kEnsembleSchemaVersion = 1;
 /// What its members differ in from the reference.
 enum class EnsembleKind {
   kBenign,  ///< one recipe; order of summation, weights perturbed at 1 ulp
-  kSeeds,   ///< pairs (baseline, approved candidate), a seed each
+  /// Pairs of a seed each: the baseline, and the candidate's recipe with the
+  /// products that its declaration predicts (kPredicted).
+  kSeeds,
 };
 std::string_view EnsembleKindName(EnsembleKind kind);  ///< "benign", "seeds"
+
+/// EnsembleMember::perturbation of kSeeds: products are the oracle's own, so
+/// that no code of the candidate sets the limits that it is judged by
+/// (oracle/predicted_products.h).
+inline constexpr const char* kPredicted = "predicted";
 
 /// One good run. kBenign: against the unperturbed run of its seed. kSeeds: the
 /// candidate against the baseline of its seed.
 struct EnsembleMember {
-  std::string perturbation = {};  ///< kBenign: "reverse_k", …; kSeeds: ""
+  std::string perturbation = {};  ///< "reverse_k", …; kSeeds: kPredicted
   int64_t seed = 0;
   /// Steps 1 to E: of the member and of what it is compared with.
   StepColumns steps = {};

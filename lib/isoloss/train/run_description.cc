@@ -36,7 +36,7 @@ void DescribeExperiment(const Experiment& experiment, const Arm& arm,
   provenance.experiment_name = experiment.name;
   provenance.experiment_text = text;
   provenance.experiment_digest = DigestToHex(DigestOf(text));
-  provenance.config_digest = DigestToHex(DigestOf(experiment.ConfigText()));
+  provenance.config_digest = ConfigDigest(experiment);
   provenance.arm = arm.name;
   provenance.baseline_arm = experiment.arms.front().name;
   provenance.steps_planned = experiment.train.steps;
@@ -144,6 +144,10 @@ runlog::Provenance DescribeWithoutModel(
 }
 
 }  // namespace
+
+std::string ConfigDigest(const Experiment& experiment) {
+  return DigestToHex(DigestOf(experiment.ConfigText()));
+}
 
 runlog::Provenance DescribePlannedRun(const Experiment& experiment,
                                       const Arm& arm, uint64_t seed,

@@ -14,6 +14,9 @@
 
 namespace isoloss::train {
 
+/// What runs of one configuration share, 16 hexadecimal digits.
+std::string ConfigDigest(const Experiment& experiment);
+
 /// Everything but `complete` and the digest of the final weights. Collective
 /// over the mesh. `initial`: the weights before step 1; `recipe` is the arm's;
 /// `replay` may be null.

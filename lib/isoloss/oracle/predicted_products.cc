@@ -1,0 +1,133 @@
+#include "isoloss/oracle/predicted_products.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/model/graph.h"
+#include "isoloss/oracle/known_recipes.h"
+#include "isoloss/oracle/scalar_product.h"
+
+namespace isoloss::oracle {
+namespace {
+
+using kernels::GemmProblem;
+using kernels::Operand;
+using model::GemmTask;
+using precision::GemmPrecision;
+
+formats::TensorState SharedState(const kernels::OperandState* state) {
+  return state == nullptr ? formats::TensorState{} : state->common;
+}
+
+ScalarOperand OperandFor(const Operand& operand,
+                         const formats::Quantization* quantization,
+                         const formats::Quantization* before) {
+  ScalarOperand result = {
+      .values = operand.values,
+      .down = operand.contraction == kernels::Contraction::kRows,
+      .quantization = quantization,
+      .state = SharedState(operand.state),
+      .first_tensor = operand.state == nullptr ? 0 : operand.state->first_tensor,
+      .before = before,
+      .state_before = SharedState(operand.state_before)};
+  if (!result.down) result.tensor_ends = operand.tensor_ends;
+  return result;
+}
+
+float RoundedAs(kernels::Rounding rounding, double value) {
+  return RoundTo(
+      rounding == kernels::Rounding::kBf16 ? Grid::kBf16 : Grid::kFp32, value);
+}
+
+class Predictor {
+ public:
+  Predictor(const precision::Recipe& recipe, const model::ModelConfig& config)
+      : recipe_(AsKnown(recipe), model::GemmSites(config)) {
+    for (size_t i = 0; i < recipe_.sites().size(); ++i) {
+      places_.emplace(recipe_.sites()[i].site, i);
+    }
+  }
+
+  void Compute(std::span<const GemmTask> tasks, ThreadTeam& team) const {
+    std::vector<GemmProblem> plain;
+    std::vector<const GemmTask*> predicted;
+    for (const GemmTask& task : tasks) {
+      if (IsPlain(task)) {
+        plain.push_back(task.problem);
+      } else {
+        predicted.push_back(&task);
+      }
+    }
+    team.ParallelFor(predicted.size(), [&](size_t i) { Predict(*predicted[i]); });
+    kernels::GemmBatch(plain, team);
+  }
+
+ private:
+  const GemmPrecision& For(const GemmTask& task) const {
+    const auto place = places_.find(std::string(task.site));
+    ISOLOSS_ASSERT(place != places_.end());
+    return recipe_.For(place->second, task.role);
+  }
+
+  /// By the recipe as the oracle knows it, and by the kernels' task.
+  bool IsPlain(const GemmTask& task) const {
+    const GemmProblem& problem = task.problem;
+    return For(task) == GemmPrecision{} && problem.a.quantization == nullptr &&
+           problem.right_quantization() == nullptr &&
+           problem.accumulation == kernels::Accumulation{};
+  }
+
+  void Predict(const GemmTask& task) const {
+    const GemmPrecision& wanted = For(task);
+    const GemmProblem& problem = task.problem;
+    const ScalarProduct product(
+        OperandFor(problem.a, wanted.left_operand(),
+                   Before(task, wanted.left_again, precision::GemmRole::kDgrad)),
+        OperandFor(
+            task.unpacked_b, wanted.right_operand(),
+            Before(task, wanted.right_again, precision::GemmRole::kFprop)),
+        wanted, problem.segment_ends);
+    product.ForEach([&](size_t i, size_t j, const Estimate& sum) {
+      float value = RoundedAs(problem.rounding, sum.exact);
+      if (!problem.addend.empty()) {
+        value = RoundedAs(problem.rounding,
+                          static_cast<double>(problem.addend(i, j) + value));
+      }
+      problem.c(i, j) = value;
+    });
+  }
+
+  /// What an operand of wgrad was quantised by before, in that product.
+  const formats::Quantization* Before(const GemmTask& task, bool again,
+                                      precision::GemmRole first) const {
+    if (!again) return nullptr;
+    return recipe_.For(places_.at(std::string(task.site)), first)
+        .left_operand();
+  }
+
+  const precision::ResolvedRecipe recipe_;
+  std::map<std::string, size_t> places_;
+};
+
+}  // namespace
+
+model::GemmEngine PredictedProducts(const precision::Recipe& recipe,
+                                    const model::ModelConfig& config) {
+  if (recipe.attention.quantizes() || recipe.norm_gains.has_value()) {
+    ThrowError(ErrorKind::kConfig,
+               "recipe {}: it quantises attention or gains of norms, but the "
+               "error of linear layers alone can be predicted. Judge it "
+               "without an ensemble.",
+               recipe.name);
+  }
+  const auto predictor = std::make_shared<const Predictor>(recipe, config);
+  return [predictor](std::span<const GemmTask> tasks, ThreadTeam& team) {
+    predictor->Compute(tasks, team);
+  };
+}
+
+}  // namespace isoloss::oracle
