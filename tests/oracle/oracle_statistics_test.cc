@@ -287,6 +287,22 @@ TEST(SignedError, LeavesOrdersThatRound) {
   }
 }
 
+// Equal tokens have equal rows in the first layer, with equal errors: a
+// thousand of them say no more than one.
+TEST(SignedError, CountsARowThatRepeatsOnce) {
+  Comparison comparison(Grid::kFp32);
+  for (size_t i = 0; i < 1000; ++i) {
+    for (size_t j = 0; j < 8; ++j) {
+      const double error = (i % 2 == 0 ? 1 : -1) * kSigma;
+      comparison.Add(
+          i, j, 0x1p-7f,
+          Estimate{
+              .exact = 0x1p-7 + error, .bound = 1e4 * kSigma, .noise = kSigma});
+    }
+  }
+  EXPECT_EQ(comparison.Row().noisy_elements, 2 * 8);
+}
+
 // What an element is besides a sum may be off to one side: a function's
 // approximation, or gains that all are 1 and round alike.
 TEST(SignedError, IsOfProductsOnly) {

@@ -16,7 +16,7 @@ namespace {
 
 /// Expects no `other`, and no tensor with far more flips than expected.
 void ExpectExplained(const train::Experiment& experiment,
-                     const std::string& arm) {
+                     const std::string& arm, double most_noise = 1.5) {
   FirstStep step(experiment, arm);
   ReportSink sink;
 
@@ -38,7 +38,7 @@ void ExpectExplained(const train::Experiment& experiment,
           << arm << ": " << tensor;
     } else if (row.elements > 100) {
       // A few elements may all lie at the end of their interval.
-      EXPECT_LT(row.noise_ratio, 1.5) << arm << ": " << tensor;
+      EXPECT_LT(row.noise_ratio, most_noise) << arm << ": " << tensor;
     }
   }
   for (const auto& row : sink.routing()) EXPECT_EQ(row.other, 0) << arm;
@@ -93,8 +93,10 @@ TEST(StepOracle, ExplainsProductsOfMoreThan1024Tokens) {
   const train::Experiment experiment = SmallTrial(
       /*sequence_length=*/1056,
       {"train.sequences_per_batch=1", "data.tokens=40000"});
+  // Terms of 23 tokens repeat, so that roundings do, and their errors add up:
+  // up to the gate's noise_ratio_limit.
   for (const char* arm : {"bf16", "mxfp8_rceil"}) {
-    ExpectExplained(experiment, arm);
+    ExpectExplained(experiment, arm, /*most_noise=*/4);
   }
 }
 

@@ -28,8 +28,8 @@ double ChanceOf(int64_t n, double alpha) {
 }
 
 /// Cases whose weights are drawn, not planted. Where a row or a block of them
-/// has one structure, errors fall alike: over all products and steps of case
-/// hot_row of a good probe the mean was up to 13 standard errors.
+/// has one structure, errors fall alike: up to 13 standard errors in a step of
+/// case hot_row of a good probe.
 bool IsDrawn(std::string_view probe_case) {
   constexpr std::string_view kDrawn[] = {"plain", "tails", "branches"};
   return std::ranges::find(kDrawn, probe_case) != std::end(kDrawn);

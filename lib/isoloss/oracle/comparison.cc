@@ -49,7 +49,7 @@ void Comparison::Add(size_t row, size_t column, float value,
   const float want = RoundTo(grid_, expected.exact);
   row_.expected_flips += FlipProbability(grid_, want, expected);
   if (grid_ == Grid::kFp32 && std::isfinite(value) && std::isfinite(want)) {
-    noise_.Add(row, value, expected);
+    noise_.Add(row, column, value, expected);
   }
   if (SameValue(value, want)) {
     ++row_.equal;

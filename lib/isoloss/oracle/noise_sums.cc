@@ -1,7 +1,9 @@
 #include "isoloss/oracle/noise_sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <unordered_set>
 
 namespace isoloss::oracle {
 namespace {
@@ -25,9 +27,17 @@ double LeastVariance(const Estimate& expected) {
   return ulp * ulp / 12.0;
 }
 
+/// Spreads bits over all 64 (the finaliser of MurmurHash3).
+uint64_t Mixed(uint64_t bits) {
+  bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccd;
+  bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53;
+  return bits ^ bits >> 33;
+}
+
 }  // namespace
 
-void NoiseSums::Add(size_t row, float value, const Estimate& expected) {
+void NoiseSums::Add(size_t row, size_t column, float value,
+                    const Estimate& expected) {
   double error = static_cast<double>(value) - expected.exact;
   const double variance = VarianceOf(expected);
   error_squared_ += error * error;
@@ -47,8 +57,10 @@ void NoiseSums::Add(size_t row, float value, const Estimate& expected) {
   sums.largest = std::max(sums.largest, floored);
   if (!(variance > 0.0)) return;
   const double away = std::signbit(expected.exact) ? -error : error;
-  signed_errors_ += away / std::sqrt(floored);
-  ++noisy_;
+  sums.signed_errors += away / std::sqrt(floored);
+  ++sums.noisy;
+  sums.content += Mixed(std::bit_cast<uint64_t>(expected.exact) ^
+                        Mixed(uint64_t{column} + 1));
 }
 
 void NoiseSums::Merge(const NoiseSums& part) {
@@ -60,11 +72,12 @@ void NoiseSums::Merge(const NoiseSums& part) {
     sums.variances += more.variances;
     sums.squares += more.squares;
     sums.largest = std::max(sums.largest, more.largest);
+    sums.signed_errors += more.signed_errors;
+    sums.noisy += more.noisy;
+    sums.content += more.content;
   }
   error_squared_ += part.error_squared_;
   expected_squared_ += part.expected_squared_;
-  signed_errors_ += part.signed_errors_;
-  noisy_ += part.noisy_;
 }
 
 double NoiseSums::BeyondChance(const Row& row) {
@@ -89,9 +102,19 @@ void NoiseSums::Fill(runlog::OracleRow& row) const {
     row.row_noise_ratio = ratio;
     row.noisiest_row = static_cast<int64_t>(i);
   }
-  row.noisy_elements = noisy_;
-  if (noisy_ > 0) {
-    row.signed_error = signed_errors_ / static_cast<double>(noisy_);
+  FillSigned(row);
+}
+
+void NoiseSums::FillSigned(runlog::OracleRow& row) const {
+  std::unordered_set<uint64_t> seen;
+  double sum = 0.0;
+  for (const Row& sums : rows_) {
+    if (sums.noisy == 0 || !seen.insert(sums.content).second) continue;
+    sum += sums.signed_errors;
+    row.noisy_elements += sums.noisy;
+  }
+  if (row.noisy_elements > 0) {
+    row.signed_error = sum / static_cast<double>(row.noisy_elements);
   }
 }
 

@@ -11,11 +11,11 @@
 
 namespace isoloss::oracle {
 
-/// Memory: 32 bytes a row.
+/// Memory: 56 bytes a row.
 class NoiseSums {
  public:
   /// `value` and the oracle's are finite.
-  void Add(size_t row, float value, const Estimate& expected);
+  void Add(size_t row, size_t column, float value, const Estimate& expected);
   void Merge(const NoiseSums& part);
 
   /// Sets noise_ratio, row_noise_ratio, noisiest_row, signed_error and
@@ -25,21 +25,25 @@ class NoiseSums {
  private:
   /// Of one row: e an element's error, v the variance that FP32 gives it.
   struct Row {
-    double errors = 0.0;     // sum of e^2
-    double variances = 0.0;  // sum of v
-    double squares = 0.0;    // sum of v^2
-    double largest = 0.0;    // v
+    double errors = 0.0;         // sum of e^2
+    double variances = 0.0;      // sum of v
+    double squares = 0.0;        // sum of v^2
+    double largest = 0.0;        // v
+    double signed_errors = 0.0;  // sum of e / sqrt(v), < 0 toward zero
+    int64_t noisy = 0;           // its terms
+    uint64_t content = 0;        // equal for rows of equal exact values
   };
   /// The root mean square error of a row over the expected one, and beyond what
   /// chance adds in one row of 10^12.
   static double BeyondChance(const Row& row);
+  /// Sets signed_error and noisy_elements. Rows that repeat, as those of equal
+  /// tokens in a first layer do, have the same errors and count once.
+  void FillSigned(runlog::OracleRow& row) const;
 
   std::vector<Row> rows_;
   // Jumps, too: they are part of what the whole tensor expects.
   double error_squared_ = 0.0;
   double expected_squared_ = 0.0;
-  double signed_errors_ = 0.0;  // sum of e / sqrt(v), < 0 toward zero
-  int64_t noisy_ = 0;           // its terms
 };
 
 }  // namespace isoloss::oracle

@@ -55,9 +55,9 @@ struct OracleFields {
   /// that of so few elements; NaN where noise_ratio is not defined.
   Of<double> row_noise_ratio{};
   Of<int64_t> noisiest_row{};  ///< that row; -1 if there is none
-  /// Elements of an FP32 tensor that have a noise, and the mean over them of
-  /// the error, each over its own standard deviation and negative toward zero;
-  /// NaN if there are none.
+  /// Elements of an FP32 tensor that have a noise, in rows that differ from one
+  /// another, and the mean over them of the error, each over its own standard
+  /// deviation and negative toward zero; NaN if there are none.
   Of<int64_t> noisy_elements{};
   Of<double> signed_error{};
 };
