@@ -23,11 +23,9 @@ class DecisionTest : public ::testing::Test {
                    const LadderOptions& options = {}) const {
     const compare::Pairing pairing = versions_.Pair();
     std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
-    runlog::PlainStepColumns& plain = probes[0].log.plain_steps;
-    const size_t seen = std::min(probed_steps_, plain.step.size());
-    plain.step.resize(seen);
-    plain.loss_nats.resize(seen);
-    plain.grad_norm.resize(seen);
+    const size_t all = probes[0].log.plain_steps.step.size();
+    const size_t seen = std::min(probed_steps_, all);
+    KeepPlainSteps(seen, probes[0]);
     Evidence evidence{.pairing = &pairing};
     if (probe) evidence.candidate_probes = probes;
     if (ensemble) evidence.benign = &benign_;

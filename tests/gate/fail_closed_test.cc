@@ -495,7 +495,9 @@ TEST(FailClosedRegression, NoDamageOfTheEvidencePasses) {
             }),
             Outcome::kInvalid);
   EXPECT_EQ(outcome([](auto& r) {
-              for (double& x : r.probes[0].log.oracle.noise_ratio) x = kInf;
+              auto& oracle = r.probes[0].log.oracle;
+              for (double& x : oracle.noise_ratio) x = kInf;
+              for (double& x : oracle.row_noise_ratio) x = kInf;
             }),
             Outcome::kFail);
   EXPECT_EQ(outcome([](auto& r) { r.benign.ensemble = {}; }),

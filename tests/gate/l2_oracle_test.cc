@@ -62,8 +62,8 @@ TEST_F(OracleTest, FailsOnOneElementEvenIfTheRunIsBitEqual) {
   EXPECT_EQ(check.findings.size(), 2);
 }
 
-// 2 flips are expected of this tensor: mean 1 + 4 * 2 = 9, and with 0.001 over
-// 4 hypotheses P(N > 21) = 1.75e-4 <= 2.5e-4 < P(N > 20) = 4.39e-4.
+// 2 flips are expected of this tensor: mean 1 + 4 * 2 = 9, and with a third of
+// 0.001 over 27 hypotheses P(N > 24) = 8.7e-6 <= 1.2e-5 < P(N > 23) = 2.5e-5.
 TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
   policy_.flip_factor = 4;
   auto& oracle = probes_[0].log.oracle;
@@ -73,11 +73,11 @@ TEST_F(OracleTest, CountsFlipsAgainstAPoissonLimit) {
     return CheckNamed(Judged(), "flips");
   };
 
-  EXPECT_EQ(judge_flips(23).outcome, Outcome::kPass);
-  const Check check = judge_flips(24);
+  EXPECT_EQ(judge_flips(24).outcome, Outcome::kPass);
+  const Check check = judge_flips(25);
   EXPECT_EQ(check.outcome, Outcome::kFail);
-  EXPECT_THAT(check.evidence, HasSubstr("layers.0.wq_output: 24 flips, 2 "
-                                        "expected, limit 23"));
+  EXPECT_THAT(check.evidence, HasSubstr("layers.0.wq_output: 25 flips, 2 "
+                                        "expected, limit 24"));
 }
 
 TEST_F(OracleTest, FailsOnNoiseBeyondFp32) {
@@ -104,11 +104,33 @@ TEST_F(OracleTest, LeavesRoomForChanceInFewElements) {
   oracle.equal[row] = 0;
   oracle.flips[row] = 1;
   oracle.noise_ratio[row] = 4.5 * 3.9;
+  oracle.row_noise_ratio[row] = 1;
 
   EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kPass);
 
   oracle.noise_ratio[row] = 1000;
   EXPECT_EQ(CheckNamed(Judged(), "noise").outcome, Outcome::kFail);
+}
+
+// What each of these finds, and what it lets through, is measured in
+// tests/oracle/oracle_statistics_test.cc.
+TEST_F(OracleTest, RunsEveryStatisticOfFlipsAndNoise) {
+  auto& oracle = probes_[0].log.oracle;
+  const auto outcome_of = [&](const char* name) {
+    return CheckNamed(Judged(), name).outcome;
+  };
+  oracle.flips[0] = oracle.flips_toward_zero[0] = 50;
+  oracle.equal[0] = 950;
+  EXPECT_EQ(outcome_of("bursts"), Outcome::kFail);
+  EXPECT_EQ(outcome_of("flip_sides"), Outcome::kPass);
+
+  oracle.row_noise_ratio[kHotRow + 2] = 5;
+  EXPECT_EQ(outcome_of("row_noise"), Outcome::kFail);
+
+  // 980 elements in case plain, at step 3.
+  oracle.signed_error[2] = -1;
+  EXPECT_EQ(outcome_of("signed_error"), Outcome::kFail);
+  EXPECT_EQ(outcome_of("noise"), Outcome::kPass);
 }
 
 TEST_F(OracleTest, FailsOnAProbeThatItsOwnNumbersEnded) {
@@ -174,10 +196,7 @@ class PartingTest : public ::testing::Test {
 
   void ProbeUpTo(size_t steps) {
     probes_ = {SampleProbe(versions_.now[0])};
-    runlog::PlainStepColumns& plain = probes_[0].log.plain_steps;
-    plain.step.resize(steps);
-    plain.loss_nats.resize(steps);
-    plain.grad_norm.resize(steps);
+    KeepPlainSteps(steps, probes_[0]);
   }
   std::vector<std::string> Partings() const {
     const compare::Pairing pairing = versions_.Pair();
@@ -323,7 +342,8 @@ const BadProbe kBadProbes[] = {
      [](auto& log) {
        runlog::OracleRoutingColumns& routing = log.routing;
        for (auto* column : {&routing.probe_case, &routing.step, &routing.layer,
-                            &routing.tokens, &routing.flips, &routing.other}) {
+                            &routing.tokens, &routing.flips, &routing.other,
+                            &routing.digest}) {
          column->pop_back();
        }
      },
@@ -331,6 +351,7 @@ const BadProbe kBadProbes[] = {
     {"FewElements",
      [](auto& log) {
        log.oracle.elements[2] = log.oracle.flips[2] = 1;
+       log.oracle.noisy_elements[2] = 1;
        log.oracle.equal[2] = 0;
        log.oracle.expected_flips[2] = 1;
      },
@@ -353,6 +374,7 @@ const BadProbe kBadProbes[] = {
     {"NoNoise",
      [](auto& log) {
        for (double& ratio : log.oracle.noise_ratio) ratio = std::nan("");
+       for (double& ratio : log.oracle.row_noise_ratio) ratio = std::nan("");
      },
      "layers.0.wq_wgrad in step 3 has no noise_ratio"},
     {"NoInitialWeights",
@@ -416,6 +438,14 @@ const BadProbe kWrongCounts[] = {
      "/oracle/worst_ratio", "evidence_domains"},
     {"FarOffButNotCounted", [](auto& log) { log.oracle.worst_ratio[0] = 2; },
      "worst_ratio 2", "evidence_domains"},
+    {"MoreFlipsOnOneSideThanInAll",
+     [](auto& log) { log.oracle.flips_toward_zero[0] = 2; },
+     "2 flips_toward_zero, but 1 flips", "evidence_domains"},
+    {"RowsWithoutNoise",
+     [](auto& log) { log.oracle.row_noise_ratio[2] = std::nan(""); },
+     "both must be NaN or neither", "evidence_domains"},
+    {"SignWithoutElements", [](auto& log) { log.oracle.noisy_elements[2] = 0; },
+     "0 noisy_elements", "evidence_domains"},
     {"RoutingCounts", [](auto& log) { log.routing.flips[0] = 501; },
      "501 flips", "evidence_domains"},
 };

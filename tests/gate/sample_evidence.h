@@ -15,6 +15,7 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/judge.h"
+#include "isoloss/runlog/probe_schema.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::gate {
@@ -154,7 +155,10 @@ inline runlog::OracleRow SampleRow(int64_t probe_case, int64_t step,
           .worst_row = 7,
           .worst_column = 8,
           .worst_value = 1.5,
-          .worst_expected = 1.25};
+          .worst_expected = 1.25,
+          .row_noise_ratio = std::nan(""),
+          .noisiest_row = -1,
+          .signed_error = std::nan("")};
 }
 
 /// Rows of SampleProbe of a step, and the first one of case hot_row.
@@ -207,6 +211,9 @@ inline Probe SampleProbe(const compare::Run& run) {
     log.plain_steps.step.push_back(steps.step[i]);
     log.plain_steps.loss_nats.push_back(steps.loss_nats[i]);
     log.plain_steps.grad_norm.push_back(steps.grad_norm[i]);
+    log.plain_steps.bytes_to_self.push_back(0);
+    log.plain_steps.bytes_within_nodes.push_back(0);
+    log.plain_steps.bytes_between_nodes.push_back(0);
   }
   for (int64_t probe_case = 0; probe_case < 8; ++probe_case) {
     const bool exchange =
@@ -221,6 +228,10 @@ inline Probe SampleProbe(const compare::Run& run) {
           row.equal = 1000 - row.flips;
           row.expected_flips = fp32 ? 990.0 : 1.0;
           row.noise_ratio = fp32 ? 1.1 : std::nan("");
+          row.row_noise_ratio = fp32 ? 0.6 : std::nan("");
+          row.noisiest_row = fp32 ? 5 : -1;
+          row.noisy_elements = fp32 ? 980 : 0;
+          row.signed_error = fp32 ? 0.01 : std::nan("");
         }
         log.oracle.Append(row);
       }
@@ -231,11 +242,22 @@ inline Probe SampleProbe(const compare::Run& run) {
                           // Each has a score for both experts.
                           .tokens = 500,
                           .flips = 0,
-                          .other = 0});
+                          .other = 0,
+                          .digest = 77});
     }
   }
   log.oracle.Append(SampleRow(8, 4, kRowsOfStep));
   return probe;
+}
+
+/// As if the probe had seen fewer steps of case plain.
+inline void KeepPlainSteps(size_t steps, Probe& probe) {
+  runlog::VisitPlainSteps(
+      [steps](const runlog::Field&, auto& column) { column.resize(steps); },
+      probe.log.plain_steps);
+  runlog::VisitPlainBytes(
+      [steps](const runlog::Field&, auto& column) { column.resize(steps); },
+      probe.log.plain_steps);
 }
 
 /// What a candidate of this seed shows against BF16 in a teacher-forced step.

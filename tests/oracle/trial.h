@@ -61,12 +61,20 @@ inline train::Experiment Trial(std::vector<std::string> overrides = {}) {
 }
 
 /// Small, for tests that check a step many times.
-inline train::Experiment SmallTrial(size_t sequence_length = 9) {
-  return Trial({"model.dim=32", "model.n_heads=1", "model.kv_lora_rank=16",
-                "model.dense_hidden_dim=32", "model.moe_hidden_dim=32",
-                "model.num_experts=4", "model.qk_nope_head_dim=8",
-                "model.v_head_dim=8",
-                "data.sequence_length=" + std::to_string(sequence_length)});
+inline train::Experiment SmallTrial(size_t sequence_length = 9,
+                                    const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = {
+      "model.dim=32",
+      "model.n_heads=1",
+      "model.kv_lora_rank=16",
+      "model.dense_hidden_dim=32",
+      "model.moe_hidden_dim=32",
+      "model.num_experts=4",
+      "model.qk_nope_head_dim=8",
+      "model.v_head_dim=8",
+      "data.sequence_length=" + std::to_string(sequence_length)};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return Trial(std::move(overrides));
 }
 
 inline corpus::Corpus CorpusOf(const train::Experiment& experiment) {

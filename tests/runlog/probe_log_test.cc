@@ -44,15 +44,22 @@ ProbeLog Sample() {
                        .worst_row = 20 + i,
                        .worst_column = 30 + i,
                        .worst_value = 1e-3 * static_cast<double>(i),
-                       .worst_expected = -1e-3 * static_cast<double>(i)});
+                       .worst_expected = -1e-3 * static_cast<double>(i),
+                       .flips_toward_zero = 5 - i,
+                       .row_noise_ratio = i == 0 ? kNan : 0.875,
+                       .noisiest_row = i - 1,
+                       .noisy_elements = 10 * i,
+                       .signed_error = i == 0 ? kNan : -0.0625});
   }
-  log.plain_steps = {{1, 2}, {3.5, kNan}, {0.5, kInf}};
+  log.plain_steps = {{1, 2},   {3.5, kNan}, {0.5, kInf},
+                     {11, 12}, {13, 14},    {15, 16}};
   log.routing.Append({.probe_case = 1,
                       .step = 7,
                       .layer = 2,
                       .tokens = 256,
                       .flips = 3,
-                      .other = 1});
+                      .other = 1,
+                      .digest = -77});
   log.reference_recipe = "bf16";
   log.precision.Append({.step = 7,
                         .tensor = 2,
@@ -111,10 +118,31 @@ TEST_F(ProbeLogTest, ReadsEveryColumnThatWasWritten) {
   EXPECT_EQ(read.tensors, log.tensors);
   EXPECT_EQ(read.reference_recipe, "bf16");
   VisitPlainSteps(kExpectSame, read.plain_steps, log.plain_steps);
+  VisitPlainBytes(kExpectSame, read.plain_steps, log.plain_steps);
   VisitOracle(kExpectSame, read.oracle, log.oracle);
+  VisitOracleShape(kExpectSame, read.oracle, log.oracle);
   VisitOracleRouting(kExpectSame, read.routing, log.routing);
+  VisitRoutingDigest(kExpectSame, read.routing, log.routing);
   VisitPrecision(kExpectSame, read.precision, log.precision);
   VisitRoutingFlips(kExpectSame, read.routing_flips, log.routing_flips);
+}
+
+TEST_F(ProbeLogTest, ReadsALogOfAProgramThatHadFewerColumns) {
+  ProbeLog log = Sample();
+  log.schema_version = 1;
+  const auto clear = [](const Field&, auto& column) { column.clear(); };
+  VisitOracleShape(clear, log.oracle);
+  VisitRoutingDigest(clear, log.routing);
+  VisitPlainBytes(clear, log.plain_steps);
+
+  WriteProbeLog(log, path_);
+  const ProbeLog read = ReadProbeLog(path_);
+
+  EXPECT_EQ(read.schema_version, 1);
+  VisitOracle(kExpectSame, read.oracle, log.oracle);
+  VisitOracleShape(kExpectSame, read.oracle, log.oracle);
+  VisitRoutingDigest(kExpectSame, read.routing, log.routing);
+  VisitPlainBytes(kExpectSame, read.plain_steps, log.plain_steps);
 }
 
 TEST_F(ProbeLogTest, KeepsAnEmptyLog) {
@@ -198,7 +226,8 @@ TEST_F(ProbeLogTest, RejectsANewerVersion) {
   });
 
   EXPECT_THAT(ErrorOfReadingProbe(ErrorKind::kFormat),
-              HasSubstr("probe_schema_version is 2, but this program reads 1"));
+              HasSubstr("probe_schema_version is 3, but this program reads 1 "
+                        "to 2"));
 }
 
 TEST_F(ProbeLogTest, RejectsColumnsThatDisagree) {

@@ -82,6 +82,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   const uint64_t seed = experiment.train.seeds.front();
   oracle::ProbeOptions options;
   options.cases = settings.cases;
+  if (settings.steps > 0) options.steps = settings.steps;
   options.make_hooks = settings.hooks;
   const auto due = settings.plain_steps.find(arm);
   if (due != settings.plain_steps.end()) options.plain_steps = due->second;

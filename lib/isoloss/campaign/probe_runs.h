@@ -34,6 +34,9 @@ struct ProbeSettings {
   std::string reference = {};
   /// Names of oracle::ProbeCases; empty: all.
   std::vector<std::string> cases = {};
+  /// Of each case; 0: the oracle's own number. 2 are the fewest that a verdict
+  /// takes.
+  int64_t steps = 0;
   /// Of each probed run; may be empty.
   decltype(oracle::ProbeOptions::make_hooks) hooks = {};
 };

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "isoloss/base/saturating.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/gate/oracle_figures.h"
+#include "isoloss/gate/oracle_flips.h"
+#include "isoloss/gate/oracle_noise.h"
 #include "isoloss/gate/probe_completeness.h"
+#include "isoloss/gate/probe_rows.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/poisson_limit.h"
 
@@ -85,45 +87,19 @@ void RequireCases(const Evidence& evidence, Judgement& judgement) {
 
 // ---- what the oracle says --------------------------------------------------
 
-using Probes = std::vector<const Probe*>;
-
-/// A tensor of a step that is not what the oracle says.
-struct Wrong {
-  const Probe* probe;
-  size_t row;
-};
-
-std::string NameOf(const Wrong& wrong) {
-  const ProbeLog& log = wrong.probe->log;
-  return log.tensors[static_cast<size_t>(log.oracle.tensor[wrong.row])];
-}
-
-std::string PlaceOf(const Wrong& wrong) {
-  const ProbeLog& log = wrong.probe->log;
-  const auto& oracle = log.oracle;
+std::string PlaceOf(const ProbeRow& wrong) {
+  const auto& oracle = wrong.oracle();
   return fmt::format(
-      "{} in case {}, step {} of {}: row {}, column {} is {:.9g}, the oracle "
-      "has {:.9g} ({:.3g} times the bound of any order of summation); {} of {} "
-      "elements are wrong",
-      NameOf(wrong),
-      log.cases[static_cast<size_t>(oracle.probe_case[wrong.row])],
-      oracle.step[wrong.row], Label(*wrong.probe), oracle.worst_row[wrong.row],
+      "{}: row {}, column {} is {:.9g}, the oracle has {:.9g} ({:.3g} times "
+      "the "
+      "bound of any order of summation); {} of {} elements are wrong",
+      wrong.Place(), oracle.worst_row[wrong.row],
       oracle.worst_column[wrong.row], oracle.worst_value[wrong.row],
       oracle.worst_expected[wrong.row], oracle.worst_ratio[wrong.row],
       oracle.other[wrong.row], oracle.elements[wrong.row]);
 }
 
-/// The order of computation: what is wrong first may be why the rest is.
-bool ComputedBefore(const Wrong& a, const Wrong& b) {
-  const auto key = [](const Wrong& wrong) {
-    const auto& oracle = wrong.probe->log.oracle;
-    return std::tuple(oracle.step[wrong.row], oracle.tensor[wrong.row],
-                      oracle.probe_case[wrong.row]);
-  };
-  return key(a) < key(b);
-}
-
-std::string WhereToLook(const std::vector<Wrong>& wrong) {
+std::string WhereToLook(const std::vector<ProbeRow>& wrong) {
   const auto first =
       std::min_element(wrong.begin(), wrong.end(), ComputedBefore);
   return fmt::format("the first wrong tensor in order of computation is {}",
@@ -131,7 +107,7 @@ std::string WhereToLook(const std::vector<Wrong>& wrong) {
 }
 
 Check CheckElements(const Probes& probes) {
-  std::vector<Wrong> wrong;
+  std::vector<ProbeRow> wrong;
   int64_t elements = 0;
   int64_t others = 0;
   for (const Probe* probe : probes) {
@@ -150,135 +126,17 @@ Check CheckElements(const Probes& probes) {
               .limit = 0,
               .evidence = fmt::format("{} elements", elements)};
   if (wrong.empty()) return check;
-  const auto ratio = [](const Wrong& w) {
-    return w.probe->log.oracle.worst_ratio[w.row];
+  const auto ratio = [](const ProbeRow& w) {
+    return w.oracle().worst_ratio[w.row];
   };
-  std::stable_sort(
-      wrong.begin(), wrong.end(),
-      [&](const Wrong& a, const Wrong& b) { return ratio(a) > ratio(b); });
-  for (const Wrong& w : wrong) check.findings.push_back(PlaceOf(w));
+  std::stable_sort(wrong.begin(), wrong.end(),
+                   [&](const ProbeRow& a, const ProbeRow& b) {
+                     return ratio(a) > ratio(b);
+                   });
+  for (const ProbeRow& w : wrong) check.findings.push_back(PlaceOf(w));
   check.evidence =
       fmt::format("in {} tensors; worst: {}", wrong.size(), check.findings[0]);
   check.next = WhereToLook(wrong);
-  return check;
-}
-
-/// A tensor that sums exactly is expected to flip nowhere; what no model of its
-/// noise foresees must not weigh more than anything else.
-constexpr double kUnforeseenFlips = 1;
-
-/// Flips of one tensor of less than FP32 over all cases, steps and probes.
-struct FlipCount {
-  int64_t flips = 0;
-  double expected = 0;
-};
-
-Check CheckFlips(const Probes& probes, const Policy& policy) {
-  std::map<std::string, FlipCount> counts;
-  FlipCount total;
-  for (const Probe* probe : probes) {
-    const auto& oracle = probe->log.oracle;
-    for (size_t i = 0; i < oracle.step.size(); ++i) {
-      // Hardly an element of an FP32 tensor is equal: CheckNoise judges those.
-      if (!std::isnan(oracle.noise_ratio[i])) continue;
-      const auto& name =
-          probe->log.tensors[static_cast<size_t>(oracle.tensor[i])];
-      for (FlipCount* count : {&counts[name], &total}) {
-        count->flips = SaturatingAdd(count->flips, oracle.flips[i]);
-        count->expected += oracle.expected_flips[i];
-      }
-    }
-  }
-  // The tensors and their total: one family.
-  const double alpha =
-      policy.flip_alpha / (static_cast<double>(counts.size()) + 1);
-  const auto limit_of = [&](const FlipCount& count) {
-    return stats::PoissonUpperLimit(
-        kUnforeseenFlips + policy.flip_factor * count.expected, alpha);
-  };
-  Check check{.name = "flips",
-              .outcome = Outcome::kPass,
-              .quantity = "roundings that fell the other way:",
-              .value = static_cast<double>(total.flips),
-              .relation = "at most ",
-              .limit = static_cast<double>(limit_of(total)),
-              .evidence = fmt::format("{:.3g} expected, {} tensors",
-                                      total.expected, counts.size())};
-  const auto report = [&](const std::string& name, const FlipCount& count) {
-    if (count.flips <= limit_of(count)) return;
-    check.findings.push_back(
-        fmt::format("{}: {} flips, {:.3g} expected, limit {}", name,
-                    count.flips, count.expected, limit_of(count)));
-  };
-  report("all tensors", total);
-  for (const auto& [name, count] : counts) report(name, count);
-  if (check.findings.empty()) return check;
-  check.outcome = Outcome::kFail;
-  check.evidence += "; " + check.findings[0];
-  check.next = "look at how this tensor is summed and rounded";
-  return check;
-}
-
-/// How far above 1 chance takes the root mean square of n normal errors, with
-/// probability alpha at most: chi-square is at most n + 2 sqrt(n x) + 2 x with
-/// x = ln(1 / alpha).
-/// Source   Laurent, Massart, Annals of Statistics 28 (2000), lemma 1.
-double ChanceOf(int64_t n, double alpha) {
-  const double share = -std::log(alpha) / static_cast<double>(n);
-  return std::sqrt(1 + 2 * std::sqrt(share) + 2 * share);
-}
-
-int64_t NoisyTensors(const Probes& probes) {
-  int64_t tensors = 0;
-  for (const Probe* probe : probes) {
-    const auto& ratios = probe->log.oracle.noise_ratio;
-    // NaN: rounded to fewer bits.
-    tensors += std::count_if(ratios.begin(), ratios.end(),
-                             [](double ratio) { return !std::isnan(ratio); });
-  }
-  return tensors;
-}
-
-Check CheckNoise(const Probes& probes, const Policy& policy) {
-  Check check{.name = "noise",
-              .outcome = Outcome::kPass,
-              .quantity =
-                  "largest error of FP32 tensors over that of FP32 sums, "
-                  "beyond chance:",
-              .value = 0.0,
-              .relation = "at most ",
-              .limit = policy.noise_ratio_limit,
-              .unit = "x"};
-  std::vector<Wrong> noisy;
-  std::optional<Wrong> worst;
-  const int64_t tensors = NoisyTensors(probes);
-  const double alpha = policy.flip_alpha / static_cast<double>(tensors + 1);
-  for (const Probe* probe : probes) {
-    const auto& ratios = probe->log.oracle.noise_ratio;
-    for (size_t i = 0; i < ratios.size(); ++i) {
-      if (std::isnan(ratios[i])) continue;
-      const double ratio =
-          ratios[i] / ChanceOf(probe->log.oracle.elements[i], alpha);
-      if (!worst || ratio > *check.value) {
-        check.value = ratio;
-        worst = {probe, i};
-      }
-      if (!(ratio <= policy.noise_ratio_limit)) {
-        noisy.push_back({probe, i});
-        check.findings.push_back(
-            fmt::format("{} in step {} of {}: {:.3g} times", NameOf({probe, i}),
-                        probe->log.oracle.step[i], Label(*probe), ratio));
-      }
-    }
-  }
-  check.evidence = fmt::format("{} FP32 tensors", tensors);
-  if (worst) check.evidence += ", worst " + NameOf(*worst);
-  if (noisy.empty()) return check;
-  check.outcome = Outcome::kFail;
-  check.next = fmt::format(
-      "the first noisy tensor in order of computation is {}: something adds in "
-      "fewer bits than FP32",
-      NameOf(*std::min_element(noisy.begin(), noisy.end(), ComputedBefore)));
   return check;
 }
 
@@ -389,8 +247,13 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
     judgement.checks.push_back(std::move(*check));
   }
   judgement.checks.push_back(CheckElements(all));
-  judgement.checks.push_back(CheckFlips(all, judgement.policy));
-  judgement.checks.push_back(CheckNoise(all, judgement.policy));
+  for (const auto check : {CheckFlips, CheckBursts, CheckFlipSides, CheckNoise,
+                           CheckRowNoise, CheckSignedError}) {
+    judgement.checks.push_back(check(all, judgement.policy));
+  }
+  if (auto check = CheckFigures(evidence)) {
+    judgement.checks.push_back(std::move(*check));
+  }
   if (std::any_of(all.begin(), all.end(), [](const Probe* probe) {
         return !probe->log.routing.step.empty();
       })) {

@@ -49,7 +49,7 @@ void Comparison::Add(size_t row, size_t column, float value,
   const float want = RoundTo(grid_, expected.exact);
   row_.expected_flips += FlipProbability(grid_, want, expected);
   if (grid_ == Grid::kFp32 && std::isfinite(value) && std::isfinite(want)) {
-    AddSquares(value, expected);
+    noise_.Add(row, column, value, expected);
   }
   if (SameValue(value, want)) {
     ++row_.equal;
@@ -77,20 +77,8 @@ void Comparison::Add(size_t row, size_t column, float value,
   ratio =
       flip ? std::min(ratio, 1.0) : std::max(ratio, std::nextafter(1.0, 2.0));
   ++(flip ? row_.flips : row_.other);
+  if (flip && std::fabs(value) < std::fabs(want)) ++row_.flips_toward_zero;
   KeepWorst(row, column, value, expected.exact, ratio);
-}
-
-void Comparison::AddSquares(float value, const Estimate& expected) {
-  const double error = static_cast<double>(value) - expected.exact;
-  error_squared_ += error * error;
-  expected_squared_ +=
-      expected.noise * expected.noise +
-      expected.jump_probability * expected.jump * expected.jump;
-  if (static_cast<double>(static_cast<float>(expected.exact)) !=
-      expected.exact) {
-    const double ulp = Ulp(expected.exact);
-    expected_squared_ += ulp * ulp / 12.0;
-  }
 }
 
 void Comparison::AddExact(size_t row, size_t column, float value,
@@ -138,19 +126,19 @@ void Comparison::Merge(const Comparison& part) {
   sum.equal = row_.equal + part.row_.equal;
   sum.flips = row_.flips + part.row_.flips;
   sum.other = row_.other + part.row_.other;
+  sum.flips_toward_zero = row_.flips_toward_zero + part.row_.flips_toward_zero;
   sum.expected_flips = row_.expected_flips + part.row_.expected_flips;
   row_ = sum;
   has_worst_ = has_worst_ || part.has_worst_;
-  error_squared_ += part.error_squared_;
-  expected_squared_ += part.expected_squared_;
+  noise_.Merge(part.noise_);
 }
 
 runlog::OracleRow Comparison::Row() const {
   runlog::OracleRow row = row_;
-  row.noise_ratio = std::numeric_limits<double>::quiet_NaN();
-  if (grid_ == Grid::kFp32 && error_squared_ + expected_squared_ > 0.0) {
-    row.noise_ratio = std::sqrt(error_squared_ / expected_squared_);
-  }
+  row.noise_ratio = row.row_noise_ratio = row.signed_error =
+      std::numeric_limits<double>::quiet_NaN();
+  row.noisiest_row = -1;
+  if (grid_ == Grid::kFp32) noise_.Fill(row);
   if (!has_worst_) {
     row.worst_row = row.worst_column = -1;
     row.worst_value = row.worst_expected =

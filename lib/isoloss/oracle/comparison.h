@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/noise_sums.h"
 #include "isoloss/runlog/probe_log.h"
 
 namespace isoloss::oracle {
@@ -50,16 +51,13 @@ class Comparison {
  private:
   void AddOther(size_t row, size_t column, float value, double expected,
                 int64_t elements);
-  void AddSquares(float value, const Estimate& expected);
   void KeepWorst(size_t row, size_t column, float value, double exact,
                  double ratio);
 
   Grid grid_;
   runlog::OracleRow row_;
   bool has_worst_ = false;
-  // Sums of squares of errors, where the grid is FP32.
-  double error_squared_ = 0.0;
-  double expected_squared_ = 0.0;
+  NoiseSums noise_;  // where the grid is FP32
 };
 
 }  // namespace isoloss::oracle

@@ -123,28 +123,40 @@ std::string Named(const char* column) {
   return std::string(kLogPrefix) + "/exchange/" + column;
 }
 
-void CheckBytes(const StepInputs& inputs, const Exchange& exchange,
-                const runlog::ExchangeColumns& x, ReportSink& sink) {
-  const Topology& mesh = exchange.mesh();
+/// Bytes of all MoE layers over each link.
+std::map<Link, int64_t> BytesOfLinks(const StepInputs& inputs,
+                                     const Exchange& exchange) {
   std::map<Link, int64_t> bytes;
   for (size_t layer = 0; layer < inputs.expert_rows.size(); ++layer) {
     exchange.AddBytes(layer, bytes);
   }
+  return bytes;
+}
+
+ExchangeBytes ByKind(const std::map<Link, int64_t>& bytes,
+                     const Topology& mesh) {
+  ExchangeBytes kinds;
+  for (const auto& [link, count] : bytes) {
+    if (link.first == link.second) {
+      kinds.to_self += count;
+    } else if (mesh.NodeOf(link.first) == mesh.NodeOf(link.second)) {
+      kinds.within_nodes += count;
+    } else {
+      kinds.between_nodes += count;
+    }
+  }
+  return kinds;
+}
+
+void CheckBytes(const StepInputs& inputs, const Exchange& exchange,
+                const runlog::ExchangeColumns& x, ReportSink& sink) {
+  const Topology& mesh = exchange.mesh();
+  const std::map<Link, int64_t> bytes = BytesOfLinks(inputs, exchange);
   std::vector<int64_t> sent(mesh.ranks);
   std::vector<int64_t> received(mesh.ranks);
-  int64_t to_self = 0;
-  int64_t within = 0;
-  int64_t between = 0;
   for (const auto& [link, count] : bytes) {
     sent[link.first] += count;
     received[link.second] += count;
-    if (link.first == link.second) {
-      to_self += count;
-    } else if (mesh.NodeOf(link.first) == mesh.NodeOf(link.second)) {
-      within += count;
-    } else {
-      between += count;
-    }
   }
   FigureComparison of_sent(Named("bytes_sent"), sink);
   FigureComparison of_received(Named("bytes_received"), sink);
@@ -152,10 +164,11 @@ void CheckBytes(const StepInputs& inputs, const Exchange& exchange,
     of_sent.AddCount(x.bytes_sent[rank], sent[rank]);
     of_received.AddCount(x.bytes_received[rank], received[rank]);
   }
+  const ExchangeBytes kinds = ByKind(bytes, mesh);
   FigureComparison of_kinds(Named("bytes_by_kind"), sink);
-  of_kinds.AddCount(x.bytes_to_self.back(), to_self);
-  of_kinds.AddCount(x.bytes_within_nodes.back(), within);
-  of_kinds.AddCount(x.bytes_between_nodes.back(), between);
+  of_kinds.AddCount(x.bytes_to_self.back(), kinds.to_self);
+  of_kinds.AddCount(x.bytes_within_nodes.back(), kinds.within_nodes);
+  of_kinds.AddCount(x.bytes_between_nodes.back(), kinds.between_nodes);
 }
 
 int64_t Largest(const std::map<size_t, int64_t>& counts) {
@@ -209,6 +222,11 @@ void CheckRows(const StepInputs& inputs, const Exchange& exchange,
 }
 
 }  // namespace
+
+ExchangeBytes CountExchangeBytes(const StepInputs& inputs) {
+  const Exchange exchange(inputs);
+  return ByKind(BytesOfLinks(inputs, exchange), exchange.mesh());
+}
 
 void CheckLoggedExchange(const StepInputs& inputs,
                          const runlog::ExchangeColumns& exchange,

@@ -1,7 +1,6 @@
 #include "isoloss/oracle/log_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <span>
@@ -12,6 +11,7 @@
 #include "isoloss/base/portable_math.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/oracle/figure_comparison.h"
+#include "isoloss/oracle/router_check.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -94,17 +94,6 @@ double EntropyOf(MatrixView<const float> scores) {
     }
   }
   return mean / static_cast<double>(scores.rows());
-}
-
-/// docs/run-log.md: the sum over tokens of a digest of number and choice.
-uint64_t RoutingDigestOf(MatrixView<const int32_t> ids) {
-  uint64_t sum = 0;
-  for (size_t t = 0; t < ids.rows(); ++t) {
-    const std::array<uint64_t, 2> words = {
-        t, DigestOf(ids.Row(t), ids.cols() * sizeof(int32_t))};
-    sum += DigestOf(words.data(), sizeof(words));
-  }
-  return sum;
 }
 
 void CheckMoeColumns(const StepInputs& inputs, const runlog::MoeColumns& moe,

@@ -23,6 +23,10 @@ void CheckLog(const StepInputs& inputs, const runlog::RunLog& rows,
 void CheckLoggedTensors(const StepInputs& inputs,
                         const runlog::TensorColumns& tensors, ReportSink& sink);
 
+/// What the step's exchanges move, there and back and in both passes, by the
+/// routing, the mesh and the payloads.
+ExchangeBytes CountExchangeBytes(const StepInputs& inputs);
+
 /// The part of /exchange.
 void CheckLoggedExchange(const StepInputs& inputs,
                          const runlog::ExchangeColumns& exchange,

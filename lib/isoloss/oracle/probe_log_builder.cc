@@ -17,6 +17,12 @@ void ProbeLogBuilder::Add(int64_t step, const ReportSink& sink) {
     row.step = step;
     log_.routing.Append(row);
   }
+  if (log_.cases.back() != kPlainCase) return;
+  const ExchangeBytes bytes = sink.bytes().value_or(ExchangeBytes{});
+  runlog::PlainStepColumns& plain = log_.plain_steps;
+  plain.bytes_to_self.push_back(bytes.to_self);
+  plain.bytes_within_nodes.push_back(bytes.within_nodes);
+  plain.bytes_between_nodes.push_back(bytes.between_nodes);
 }
 
 void ProbeLogBuilder::Add(const PrecisionFindings& findings) {
@@ -31,7 +37,10 @@ void ProbeLogBuilder::Add(const PrecisionFindings& findings) {
 void ProbeLogBuilder::EndCase(const runlog::RunLog& run) {
   if (log_.cases.size() == 1) log_.provenance = run.provenance;
   if (log_.cases.back() != kPlainCase) return;
-  log_.plain_steps = {run.steps.step, run.steps.loss_nats, run.steps.grad_norm};
+  runlog::PlainStepColumns& plain = log_.plain_steps;
+  plain.step = run.steps.step;
+  plain.loss_nats = run.steps.loss_nats;
+  plain.grad_norm = run.steps.grad_norm;
 }
 
 int64_t ProbeLogBuilder::Place(const std::string& tensor) {

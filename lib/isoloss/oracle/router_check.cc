@@ -1,10 +1,12 @@
 #include "isoloss/oracle/router_check.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "isoloss/base/digest.h"
 #include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/estimate_math.h"
@@ -286,6 +288,7 @@ void RouterOracle::CheckChoice(const RoutingRule& rule) const {
     if (choice == ChoiceClass::kFlip) ++row.flips;
     if (choice == ChoiceClass::kOther) ++row.other;
   }
+  row.digest = static_cast<int64_t>(RoutingDigestOf(ids_));
   sink_.AddRouting(row);
 }
 
@@ -399,6 +402,16 @@ ChoiceClass ClassifyChoice(const model::ModelConfig& config,
     return ChoiceClass::kEqual;
   }
   return choice.MayBe(expert_ids) ? ChoiceClass::kFlip : ChoiceClass::kOther;
+}
+
+uint64_t RoutingDigestOf(MatrixView<const int32_t> ids) {
+  uint64_t sum = 0;
+  for (size_t t = 0; t < ids.rows(); ++t) {
+    const std::array<uint64_t, 2> words = {
+        t, DigestOf(ids.Row(t), ids.cols() * sizeof(int32_t))};
+    sum += DigestOf(words.data(), sizeof(words));
+  }
+  return sum;
 }
 
 void CheckRouter(const StepRecord& record, const model::ModelConfig& config,

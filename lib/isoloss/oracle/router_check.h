@@ -48,6 +48,10 @@ struct RoutingRule {
   MatrixView<const int32_t> replayed = {};
 };
 
+/// The sum over tokens of a digest of number and choice (docs/run-log.md).
+/// Shapes   expert_ids [T, K], in slot order.
+uint64_t RoutingDigestOf(MatrixView<const int32_t> expert_ids);
+
 /// What the router of "layers.<layer>.moe" announced: scores, expert ids (a row
 /// of the routing columns), topk_weights, the gate's gradient; and the counts
 /// that were logged, as tensor "<router>_tokens_per_expert".

@@ -96,6 +96,7 @@ void StepOracle::Check(const StepRecord& record, const corpus::Batch& batch,
   RunParts(Parts(inputs, outcome), inputs, team, sink);
   update_.Check(record, outcome, activations_, team, sink);
   if (outcome.log != nullptr) CheckLog(inputs, *outcome.log, sink);
+  if (!expert_rows.empty()) sink.SetBytes(CountExchangeBytes(inputs));
   RequireAllChecked(inputs, sink);
   amax_.EndStep(inputs);
 }

@@ -67,6 +67,30 @@ std::string WrongOracleRow(const OracleColumns& oracle, size_t i) {
   return "";
 }
 
+/// Of the columns that layout 2 brought.
+std::string WrongOracleShape(const OracleColumns& oracle, size_t i) {
+  if (oracle.flips_toward_zero[i] > oracle.flips[i]) {
+    return fmt::format("{} flips_toward_zero, but {} flips in all",
+                       oracle.flips_toward_zero[i], oracle.flips[i]);
+  }
+  if (std::isnan(oracle.noise_ratio[i]) !=
+      std::isnan(oracle.row_noise_ratio[i])) {
+    return fmt::format(
+        "noise_ratio {} and row_noise_ratio {}, but both must be NaN or "
+        "neither",
+        oracle.noise_ratio[i], oracle.row_noise_ratio[i]);
+  }
+  const int64_t noisy = oracle.noisy_elements[i];
+  if (noisy > oracle.elements[i] ||
+      (noisy == 0) != std::isnan(oracle.signed_error[i])) {
+    return fmt::format(
+        "{} noisy_elements and signed_error {}, but there must be at most {}, "
+        "and NaN where there are none",
+        noisy, oracle.signed_error[i], oracle.elements[i]);
+  }
+  return "";
+}
+
 std::string WrongRoutingRow(const OracleRoutingColumns& routing, size_t i) {
   const double parts = static_cast<double>(routing.flips[i]) +
                        static_cast<double>(routing.other[i]);
@@ -297,6 +321,9 @@ std::vector<Violation> CheckDomains(const ProbeLog& log) {
   }
   if (visitor.violations.empty()) {
     CheckRows("oracle", log.oracle, &WrongOracleRow, visitor.violations);
+    if (log.schema_version >= 2) {
+      CheckRows("oracle", log.oracle, &WrongOracleShape, visitor.violations);
+    }
     CheckRows("routing", log.routing, &WrongRoutingRow, visitor.violations);
     CheckOrder(log, visitor.violations);
     if (visitor.violations.empty()) {

@@ -61,10 +61,12 @@ void CheckExpectedFlips(const std::string& file, const OracleColumns& oracle) {
 
 void OracleColumns::Append(const OracleRow& row) {
   VisitOracle(kAppendValue, *this, row);
+  VisitOracleShape(kAppendValue, *this, row);
 }
 
 void OracleRoutingColumns::Append(const OracleRoutingRow& row) {
   VisitOracleRouting(kAppendValue, *this, row);
+  VisitRoutingDigest(kAppendValue, *this, row);
 }
 
 void PrecisionColumns::Append(const PrecisionRow& row) {

@@ -14,7 +14,7 @@
 
 namespace isoloss::runlog {
 
-inline constexpr int64_t kProbeSchemaVersion = 1;
+inline constexpr int64_t kProbeSchemaVersion = 2;
 
 /// One tensor of one step against the oracle: a scalar computation in double
 /// precision from the inputs that the step itself announced. An element is
@@ -46,7 +46,24 @@ struct OracleFields {
   Of<int64_t> worst_column{};
   Of<double> worst_value{};
   Of<double> worst_expected{};
+
+  // Of layout 2.
+
+  /// Flips to a value nearer to zero than the oracle's.
+  Of<int64_t> flips_toward_zero{};
+  /// Largest noise_ratio of a row, over what chance (kRowChance) may add to
+  /// that of so few elements; NaN where noise_ratio is not defined.
+  Of<double> row_noise_ratio{};
+  Of<int64_t> noisiest_row{};  ///< that row; -1 if there is none
+  /// Elements of an FP32 tensor that have a noise, in rows that differ from one
+  /// another, and the mean over them of the error, each over its own standard
+  /// deviation and negative toward zero; NaN if there are none.
+  Of<int64_t> noisy_elements{};
+  Of<double> signed_error{};
 };
+
+/// Probability of a row's error of FP32 sums beyond that of row_noise_ratio 1.
+inline constexpr double kRowChance = 1e-12;
 
 using OracleRow = OracleFields<One>;
 
@@ -64,6 +81,8 @@ struct OracleRoutingFields {
   Of<int64_t> tokens{};
   Of<int64_t> flips{};  ///< explained by scores within rounding noise
   Of<int64_t> other{};  ///< not explained
+  /// Of who chose whom, as MoeColumns::routing_digest. Of layout 2.
+  Of<int64_t> digest{};
 };
 
 using OracleRoutingRow = OracleRoutingFields<One>;
@@ -107,9 +126,16 @@ struct PlainStepColumns {
   std::vector<int64_t> step;
   std::vector<double> loss_nats;
   std::vector<double> grad_norm;
+  /// As in ExchangeColumns, but counted by the oracle from the routing, the
+  /// mesh and the payloads; 0 without experts. Of layout 2.
+  std::vector<int64_t> bytes_to_self = {};
+  std::vector<int64_t> bytes_within_nodes = {};
+  std::vector<int64_t> bytes_between_nodes = {};
 };
 
 struct ProbeLog {
+  /// Of the layout that it was read from. What a later one has is empty.
+  int64_t schema_version = kProbeSchemaVersion;
   /// Of the probed arm; `complete` if all cases were probed.
   Provenance provenance;
   std::vector<std::string> cases;    ///< "plain", "hot_row", …

@@ -57,6 +57,32 @@ void VisitOracle(Visit&& visit, Rows&... rows) {
         rows.worst_expected...);
 }
 
+/// The columns of /oracle that layout 2 brought.
+template <typename Visit, typename... Rows>
+void VisitOracleShape(Visit&& visit, Rows&... rows) {
+  visit(Field{"flips_toward_zero", "1",
+              "Flips to a value nearer to zero than the oracle's",
+              Domain::Count()},
+        rows.flips_toward_zero...);
+  visit(Field{"row_noise_ratio", "1",
+              "Largest root mean square error of a row over that of FP32 "
+              "accumulation and of chance; NaN where there is no noise_ratio",
+              Domain::Real(0).OrNan().OrInfinity().Accusing(Fault::kFile)},
+        rows.row_noise_ratio...);
+  visit(Field{"noisiest_row", "1", "Row of that error; -1 if there is none",
+              Domain::Count(-1)},
+        rows.noisiest_row...);
+  visit(Field{"noisy_elements", "1",
+              "Elements of an FP32 tensor that accumulation may leave inexact",
+              Domain::Count()},
+        rows.noisy_elements...);
+  visit(Field{"signed_error", "1",
+              "Mean over them of the error over its standard deviation, "
+              "negative toward zero; NaN if there are none",
+              Domain::Real().OrNan().OrAnyInfinity().Accusing(Fault::kFile)},
+        rows.signed_error...);
+}
+
 template <typename Visit, typename... Rows>
 void VisitOracleRouting(Visit&& visit, Rows&... rows) {
   visit(Field{"probe_case", "1", "Place in /cases", Domain::Count()},
@@ -75,6 +101,15 @@ void VisitOracleRouting(Visit&& visit, Rows&... rows) {
   visit(Field{"other", "token", "Tokens sent elsewhere without explanation",
               Domain::Count()},
         rows.other...);
+}
+
+/// The column of /routing that layout 2 brought.
+template <typename Visit, typename... Rows>
+void VisitRoutingDigest(Visit&& visit, Rows&... rows) {
+  visit(Field{"digest", "1",
+              "Digest of who chose whom, as /moe/routing_digest of a run log",
+              Domain::Digest()},
+        rows.digest...);
 }
 
 template <typename Visit, typename... Rows>
@@ -132,18 +167,44 @@ void VisitPlainSteps(Visit&& visit, Rows&... rows) {
         rows.grad_norm...);
 }
 
+/// The columns of /plain_steps that layout 2 brought.
+template <typename Visit, typename... Rows>
+void VisitPlainBytes(Visit&& visit, Rows&... rows) {
+  visit(Field{"bytes_to_self", "byte",
+              "Bytes of ranks to themselves, as the oracle counts them",
+              Domain::Count()},
+        rows.bytes_to_self...);
+  visit(Field{"bytes_within_nodes", "byte",
+              "Bytes between two ranks of one node, as the oracle counts them",
+              Domain::Count()},
+        rows.bytes_within_nodes...);
+  visit(
+      Field{"bytes_between_nodes", "byte",
+            "Bytes between nodes, as the oracle counts them", Domain::Count()},
+      rows.bytes_between_nodes...);
+}
+
 /// Walks the layout in its order on disk. Besides what VisitRunLog asks of a
 /// visitor:
 ///   LayoutVersion(field, newest)   version of this layout; Version is then
 ///                                  that of the parts taken from the run log's
+///   layout_version()               of the file, if it reads one
 template <typename Visitor, typename ProbeLogT>
 void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   const auto required = [&visitor](const Field& field, auto& values) {
     visitor.RequiredColumn(field, values);
   };
-  visitor.LayoutVersion(Field{"probe_schema_version", "1",
-                              "Version of this layout", Domain::Count(1)},
-                        kProbeSchemaVersion);
+  const auto of_layout_2 = [&](const Field& field, auto& values) {
+    if (log.schema_version >= 2) visitor.RequiredColumn(field, values);
+  };
+  const Field layout = {"probe_schema_version", "1", "Version of this layout",
+                        Domain::Count(1)};
+  if constexpr (requires { visitor.layout_version(); }) {
+    visitor.LayoutVersion(layout, kProbeSchemaVersion);
+    log.schema_version = visitor.layout_version();
+  } else {
+    visitor.LayoutVersion(layout, log.schema_version);
+  }
   visitor.Version(Field{"run_schema_version", "1",
                         "Version of the run log's layout that attributes "
                         "follow",
@@ -161,11 +222,14 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   required(Field{"name", "", "<module>_<tensor>", Domain::Text()}, log.tensors);
   visitor.Group("plain_steps", "Each step of the run of case plain", 1);
   VisitPlainSteps(required, log.plain_steps);
+  VisitPlainBytes(of_layout_2, log.plain_steps);
   visitor.Group("oracle", "Each tensor of each probed step against the oracle",
                 1);
   VisitOracle(required, log.oracle);
+  VisitOracleShape(of_layout_2, log.oracle);
   visitor.Group("routing", "Each MoE layer of each probed step", 1);
   VisitOracleRouting(required, log.routing);
+  VisitRoutingDigest(of_layout_2, log.routing);
   visitor.Group("precision",
                 "Each tensor of each teacher-forced step against a reference "
                 "arm",

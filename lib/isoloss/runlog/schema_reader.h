@@ -30,9 +30,11 @@ class SchemaReader {
 
   /// Version of a layout that is built of parts of the run log's.
   void LayoutVersion(const Field& field, int64_t newest) {
-    CheckVersion(field, newest,
-                 ReadAttribute<int64_t>(file_, field.name, "attribute "));
+    layout_version_ = ReadAttribute<int64_t>(file_, field.name, "attribute ");
+    CheckVersion(field, newest, layout_version_);
   }
+  /// Of the file; known once LayoutVersion was visited.
+  int64_t layout_version() const { return layout_version_; }
 
   void Version(const Field& field, int64_t newest) {
     Attribute(field, version_);
@@ -286,6 +288,7 @@ class SchemaReader {
   std::string path_;
   FileKind kind_;
   int64_t version_ = 1;
+  int64_t layout_version_ = 1;
   const h5::Object* group_ = nullptr;
   bool group_is_newer_ = false;  // than the file: nothing of it is there
   const char* group_name_ = nullptr;

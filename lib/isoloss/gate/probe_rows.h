@@ -1,0 +1,42 @@
+// Rows of probes as level L2 walks them: each a tensor of a step of a case.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/evidence.h"
+
+namespace isoloss::gate {
+
+using Probes = std::vector<const Probe*>;
+
+struct ProbeRow {
+  const Probe* probe;
+  size_t row;
+
+  const runlog::OracleColumns& oracle() const { return probe->log.oracle; }
+  const std::string& Tensor() const;
+  const std::string& Case() const;
+  /// "TENSOR in case CASE, step STEP of FILE".
+  std::string Place() const;
+  /// Of a tensor of fewer bits than FP32, whose roundings may flip. Of others
+  /// hardly an element is equal: their errors are measured.
+  bool IsRounded() const;
+};
+
+/// The order of computation: what is wrong first may be why the rest is.
+bool ComputedBefore(const ProbeRow& a, const ProbeRow& b);
+
+/// By place in /tensors: is it the result of a product of a linear layer, of
+/// the forward or the backward pass? Such a tensor is a sum and nothing else.
+std::vector<bool> AreProducts(const runlog::ProbeLog& log);
+
+/// Probes of layout 1 have columns of counts and noise only, not those of
+/// sides, rows and signs.
+bool HasShape(const runlog::ProbeLog& log);
+/// What a check of the latter says of those that lack them; "" if none does.
+std::string WithoutShape(const Probes& probes);
+
+}  // namespace isoloss::gate

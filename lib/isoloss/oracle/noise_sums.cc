@@ -1,0 +1,121 @@
+#include "isoloss/oracle/noise_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <unordered_set>
+
+namespace isoloss::oracle {
+namespace {
+
+/// Of the arithmetic's sums and of the rounding to FP32 that follows.
+double VarianceOf(const Estimate& expected) {
+  double variance = expected.noise * expected.noise;
+  if (static_cast<double>(static_cast<float>(expected.exact)) !=
+      expected.exact) {
+    const double ulp = Ulp(expected.exact);
+    variance += ulp * ulp / 12.0;
+  }
+  return variance;
+}
+
+/// Where the ascending order happens to be exact another one need not be: a
+/// single element says nothing against its last place.
+double LeastVariance(const Estimate& expected) {
+  if (expected.bound == 0.0) return 0.0;
+  const double ulp = Ulp(expected.exact);
+  return ulp * ulp / 12.0;
+}
+
+/// Spreads bits over all 64 (the finaliser of MurmurHash3).
+uint64_t Mixed(uint64_t bits) {
+  bits = (bits ^ bits >> 33) * 0xff51afd7ed558ccd;
+  bits = (bits ^ bits >> 33) * 0xc4ceb9fe1a85ec53;
+  return bits ^ bits >> 33;
+}
+
+}  // namespace
+
+void NoiseSums::Add(size_t row, size_t column, float value,
+                    const Estimate& expected) {
+  double error = static_cast<double>(value) - expected.exact;
+  const double variance = VarianceOf(expected);
+  error_squared_ += error * error;
+  expected_squared_ +=
+      variance + expected.jump_probability * expected.jump * expected.jump;
+  // A rare jump is no noise of its row: where it is nearer, it was one.
+  if (expected.jump_probability > 0.0 &&
+      std::fabs(error - expected.jump) < std::fabs(error)) {
+    error -= expected.jump;
+  }
+  if (row >= rows_.size()) rows_.resize(row + 1);
+  const double floored = std::max(variance, LeastVariance(expected));
+  Row& sums = rows_[row];
+  sums.errors += error * error;
+  sums.variances += floored;
+  sums.squares += floored * floored;
+  sums.largest = std::max(sums.largest, floored);
+  if (!(variance > 0.0)) return;
+  const double away = std::signbit(expected.exact) ? -error : error;
+  sums.signed_errors += away / std::sqrt(floored);
+  ++sums.noisy;
+  sums.content += Mixed(std::bit_cast<uint64_t>(expected.exact) ^
+                        Mixed(uint64_t{column} + 1));
+}
+
+void NoiseSums::Merge(const NoiseSums& part) {
+  rows_.resize(std::max(rows_.size(), part.rows_.size()));
+  for (size_t i = 0; i < part.rows_.size(); ++i) {
+    Row& sums = rows_[i];
+    const Row& more = part.rows_[i];
+    sums.errors += more.errors;
+    sums.variances += more.variances;
+    sums.squares += more.squares;
+    sums.largest = std::max(sums.largest, more.largest);
+    sums.signed_errors += more.signed_errors;
+    sums.noisy += more.noisy;
+    sums.content += more.content;
+  }
+  error_squared_ += part.error_squared_;
+  expected_squared_ += part.expected_squared_;
+}
+
+double NoiseSums::BeyondChance(const Row& row) {
+  // Where overflow is near nothing is said of the row.
+  if (row.errors == 0.0 || !std::isfinite(row.squares)) return 0.0;
+  // Laurent, Massart, Annals of Statistics 28 (2000), lemma 1: a weighted sum
+  // of squares of normal errors is above its mean by at most
+  // 2 |w| sqrt(x) + 2 max(w) x, but with probability exp(-x).
+  const double x = -std::log(runlog::kRowChance);
+  const double chance =
+      row.variances + 2.0 * std::sqrt(row.squares * x) + 2.0 * row.largest * x;
+  return std::sqrt(row.errors / chance);
+}
+
+void NoiseSums::Fill(runlog::OracleRow& row) const {
+  if (!(error_squared_ + expected_squared_ > 0.0)) return;
+  row.noise_ratio = std::sqrt(error_squared_ / expected_squared_);
+  row.row_noise_ratio = 0.0;
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const double ratio = BeyondChance(rows_[i]);
+    if (row.noisiest_row >= 0 && !(ratio > row.row_noise_ratio)) continue;
+    row.row_noise_ratio = ratio;
+    row.noisiest_row = static_cast<int64_t>(i);
+  }
+  FillSigned(row);
+}
+
+void NoiseSums::FillSigned(runlog::OracleRow& row) const {
+  std::unordered_set<uint64_t> seen;
+  double sum = 0.0;
+  for (const Row& sums : rows_) {
+    if (sums.noisy == 0 || !seen.insert(sums.content).second) continue;
+    sum += sums.signed_errors;
+    row.noisy_elements += sums.noisy;
+  }
+  if (row.noisy_elements > 0) {
+    row.signed_error = sum / static_cast<double>(row.noisy_elements);
+  }
+}
+
+}  // namespace isoloss::oracle
