@@ -98,7 +98,7 @@ class Usage(ProgramTest):
                 (("verify", "tiny.toml", "again.toml"),
                  ["`again.toml`", "it takes experiment"]),
                 (("verify", "tiny.toml", "--out"), ["`--out`", "takes 1"]),
-                (("verify", "tiny.toml", "--oracle=5"), ["`--oracle`", "takes none"]),
+                (("verify", "tiny.toml", "--no-oracle=5"), ["`--no-oracle`", "takes none"]),
                 (("run", "tiny.toml", "--set"), ["`--set`", "takes 1"]),
                 (("run", "tiny.toml", "--resume", "--restart"),
                  ["`--resume`", "`--restart`", "one of them"]),

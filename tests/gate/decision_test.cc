@@ -10,6 +10,7 @@
 namespace isoloss::gate {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 /// One seed that drifted: L5 alone can't pass it.
@@ -146,10 +147,91 @@ TEST_F(DecisionTest, LevelsThatDoNotAnswerTheQuestionNeverPass) {
   EXPECT_EQ(regression({"L0"}), Outcome::kInconclusive);
   EXPECT_EQ(regression({"L3"}), Outcome::kInconclusive);
   EXPECT_EQ(regression({"L0", "L2"}), Outcome::kPass);
-  EXPECT_EQ(precision({"L0"}), Outcome::kInconclusive);
   EXPECT_EQ(precision({"L1"}), Outcome::kInconclusive);
   EXPECT_EQ(precision({"L1", "L5"}), Outcome::kInconclusive);
   EXPECT_EQ(precision({"L0", "L5"}), Outcome::kPass);
+}
+
+/// A faithful emulation of a bad recipe, say MXFP4: the oracle explains every
+/// element, and the loss ends outside the margin.
+TEST_F(DecisionTest, NoListOfLevelsLeavesTheEndOfTrainingOut) {
+  TwoArms arms(4);
+  for (size_t seed = 0; seed < 4; ++seed) {
+    for (double& loss : arms.Candidate(seed).log.steps.loss_nats) loss *= 1.01;
+  }
+  const compare::Pairing pairing = arms.Pair();
+  const std::vector<Probe> probes = {SampleProbe(arms.Candidate(0))};
+  for (const auto& levels : {std::vector<std::string>{"L2"}, {"L0"}, {}}) {
+    Policy policy;
+    policy.levels = levels;
+
+    const Judgement judgement =
+        Judge({.pairing = &pairing, .candidate_probes = probes}, policy);
+
+    EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kPass);
+    EXPECT_EQ(LevelOf(judgement, "L5"), Outcome::kFail);
+    EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  }
+}
+
+TEST_F(DecisionTest, NamesTheLevelsThatHadNoEvidence) {
+  const TwoArms arms(4);
+  const compare::Pairing pairing = arms.Pair();
+  const std::vector<Probe> probes = {SampleProbe(arms.Candidate(0))};
+
+  const Judgement bare = Judge({.pairing = &pairing}, {});
+  const Judgement probed =
+      Judge({.pairing = &pairing, .candidate_probes = probes}, {});
+
+  EXPECT_EQ(bare.outcome, Outcome::kPass);
+  EXPECT_THAT(bare.without_evidence, ElementsAre("L2", "L3", "L4"));
+  EXPECT_THAT(probed.without_evidence, ElementsAre("L3", "L4"));
+}
+
+TEST_F(DecisionTest, ARecipeThatTheOracleDoesNotUnderstandIsInconclusive) {
+  const TwoArms arms(4);
+  const compare::Pairing pairing = arms.Pair();
+
+  const Judgement judgement = Judge(
+      {.pairing = &pairing, .oracle_gap = "accumulator x is not known"}, {});
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_EQ(LevelOf(judgement, "L2"), Outcome::kInconclusive);
+}
+
+/// A candidate must not bring its own limits.
+TEST_F(DecisionTest, AnEnsembleOfTheCandidatesOwnCodeIsRefused) {
+  const TwoArms arms(4);
+  const compare::Pairing pairing = arms.Pair();
+  const std::vector<Probe> probes = {PrecisionProbe(arms.Candidate(0))};
+  NullEnsemble seeds = SeedsEnsemble(16);
+  seeds.ensemble.members[3].perturbation.clear();
+
+  const Judgement judgement =
+      Judge({.pairing = &pairing, .candidate_probes = probes, .seeds = &seeds},
+            FewMembers());
+
+  EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
+  EXPECT_THAT(
+      CheckNamed(judgement, "evidence").quantity,
+      HasSubstr("limits must come from those that the oracle predicts"));
+}
+
+TEST(OnePair, OfOneSidedHeldOutLossesOnlyWorseOnesGate) {
+  TwoArms arms(1);
+  for (double& loss : arms.Candidate(0).log.eval.loss_nats) loss *= 0.99;
+  const NullEnsemble seeds = SeedsEnsemble(16);
+  const compare::Pairing pairing = arms.Pair();
+  Policy one_sided = FewMembers();
+  one_sided.one_sided = true;
+
+  const Judgement both =
+      Judge({.pairing = &pairing, .seeds = &seeds}, FewMembers());
+  const Judgement better =
+      Judge({.pairing = &pairing, .seeds = &seeds}, one_sided);
+
+  EXPECT_TRUE(CheckNamed(both, "held_out").gates);
+  EXPECT_FALSE(CheckNamed(better, "held_out").gates);
 }
 
 TEST_F(DecisionTest, ClimbingAllSaysWhatEachLevelFindsOnItsOwn) {
@@ -215,12 +297,16 @@ TEST(OnePair, FailsOutsideTheMargin) {
 
 // ---- measured power --------------------------------------------------------
 
-PowerRecord SampleRecord(const Policy& policy) {
+PowerRecord SampleRecord(const Policy& policy, const NullEnsemble& benign) {
   return {.tool_version = "isoloss " + GetBuildInfo().version,
+          .commit = GetBuildInfo().commit,
           .policy_digest = PolicyDigest(policy),
-          .experiment = "golden_nano",
+          .experiment = "mxfp8_vs_bf16",
+          .config_digest = "c1",
+          .parameters = 123456,
           .recipe = "mxfp8_rceil",
           .arm = "mxfp8",
+          .ensemble_digests = {benign.ensemble.digest},
           .levels = {"L0", "L1", "L2", "L4", "L5"},
           .bugs = 41,
           .bugs_caught = 41,
@@ -241,7 +327,7 @@ class PowerTest : public DecisionTest {
 };
 
 TEST_F(PowerTest, IsKnownOnlyForTheSamePolicyProgramAndEvidence) {
-  const PowerRecord record = SampleRecord(Regression());
+  const PowerRecord record = SampleRecord(Regression(), benign_);
   PowerRecord other_policy = record;
   other_policy.policy_digest = PolicyDigest({});
   PowerRecord other_program = record;
@@ -253,7 +339,7 @@ TEST_F(PowerTest, IsKnownOnlyForTheSamePolicyProgramAndEvidence) {
   EXPECT_EQ(WhyUnknown(record, true), "");
   EXPECT_THAT(WhyUnknown(other_recipe, true), HasSubstr("recipe nvfp4"));
   EXPECT_THAT(WhyUnknown(record, false), HasSubstr("with evidence for L2"));
-  EXPECT_THAT(WhyUnknown(other_policy, true), HasSubstr("another policy"));
+  EXPECT_THAT(WhyUnknown(other_policy, true), HasSubstr("with policy"));
   EXPECT_THAT(WhyUnknown(other_program, true), HasSubstr("isoloss 0.0.9"));
 }
 

@@ -18,8 +18,11 @@ using ::testing::HasSubstr;
 
 PowerRecord Sample() {
   return {.tool_version = "isoloss 0.1.0",
+          .commit = "c0ffee",
           .policy_digest = "00ff",
           .experiment = "golden_nano",
+          .config_digest = "cf",
+          .parameters = 7,
           .recipe = "mxfp8_rceil",
           .arm = "mxfp8",
           .ensemble_digests = {"e5"},
@@ -79,7 +82,7 @@ std::string ErrorOfReplacing(const std::string& from, const std::string& to) {
 
 TEST(PowerRecord, NamesTheKeyOfDamage) {
   EXPECT_THAT(ErrorOfReading("nonsense"), HasSubstr("no JSON object"));
-  EXPECT_THAT(ErrorOfReplacing("sion\": 2", "sion\": 1"),
+  EXPECT_THAT(ErrorOfReplacing("sion\": 3", "sion\": 1"),
               HasSubstr("schema_version"));
   EXPECT_THAT(ErrorOfReplacing("\"bugs\": 41", "\"bugs\": 4.5"),
               HasSubstr("key bugs is missing or of another type"));
@@ -96,7 +99,10 @@ TEST(PowerRecord, RefusesFiguresThatWereEdited) {
       {"\"bugs\": 41", "\"bugs\": 42"},
       {"runs\": 300", "runs\": 3000"},
       {"alarms\": 0", "alarms\": 1"},
+      {"c0ffee", "c0ffe0"},
       {"\"00ff\"", "\"00fe\""},
+      {"\"cf\"", "\"cd\""},
+      {"\"parameters\": 7", "\"parameters\": 8"},
       {"golden_nano", "golden_mini"},
       {"mxfp8_rceil", "mxfp8_floor"},
       {"\"L2\"", "\"L4\""},
@@ -109,14 +115,49 @@ TEST(PowerRecord, RefusesFiguresThatWereEdited) {
   }
 }
 
-TEST(PowerRecord, SpeaksForItsRecipeOnly) {
-  PowerRecord record = Sample();
-  record.tool_version = "isoloss " + GetBuildInfo().version;
-  record.policy_digest = PolicyDigest({});
+TEST(PowerRecord, SpeaksForVerdictsOfItsKindOnly) {
+  const PowerRecord record = Sample();
+  const std::pair<std::string PowerRecord::*, const char*> texts[] = {
+      {&PowerRecord::tool_version, "program isoloss 0.1.0, this is other"},
+      {&PowerRecord::commit, "commit c0ffee, this is other"},
+      {&PowerRecord::policy_digest, "policy 00ff, this is other"},
+      {&PowerRecord::experiment, "experiment golden_nano, this is other"},
+      {&PowerRecord::config_digest, "configuration cf, this is other"},
+      {&PowerRecord::recipe, "recipe mxfp8_rceil, this is other"}};
 
-  EXPECT_EQ(WhyNotApplicable(record, {}, "mxfp8_rceil", {"L0", "L2"}), "");
-  EXPECT_EQ(WhyNotApplicable(record, {}, "nvfp4", {"L0", "L2"}),
-            "it was measured with recipe mxfp8_rceil, this is nvfp4");
+  EXPECT_EQ(WhyNotApplicable(record, record), "");
+  for (const auto& [field, words] : texts) {
+    PowerRecord verdict = record;
+    verdict.*field = "other";
+    EXPECT_THAT(WhyNotApplicable(record, verdict), HasSubstr(words));
+  }
+  PowerRecord larger = record;
+  larger.parameters = 8;
+  EXPECT_THAT(WhyNotApplicable(record, larger),
+              HasSubstr("number of parameters 7, this is 8"));
+  PowerRecord other_null = record;
+  other_null.ensemble_digests.clear();
+  EXPECT_THAT(WhyNotApplicable(record, other_null),
+              HasSubstr("ensemble e5, this is none"));
+  PowerRecord fewer = record;
+  fewer.levels = {"L0"};
+  EXPECT_THAT(WhyNotApplicable(record, fewer),
+              HasSubstr("evidence for L2, which this verdict lacks"));
+}
+
+TEST(PowerRecord, OfVersion2IsReadAndSpeaksForNothing) {
+  PowerRecord old = Sample();
+  old.schema_version = 2;
+  old.commit.clear();
+  old.config_digest.clear();
+  old.parameters = 0;
+  const testing::TemporaryFolder folder;
+  WritePowerRecord(old, folder.path() / "power.json");
+
+  const PowerRecord read = ReadPowerRecord(folder.path() / "power.json");
+
+  EXPECT_EQ(read, old);
+  EXPECT_THAT(WhyNotApplicable(read, read), HasSubstr("does not say"));
 }
 
 TEST(PolicyDigest, ChangesWithEveryLimit) {

@@ -310,6 +310,7 @@ inline NullEnsemble SeedsEnsemble(size_t members) {
     Disturb(candidate.log.steps, candidate.log.parameters,
             static_cast<uint64_t>(seed), [](int64_t) { return 1e-4; });
     runlog::EnsembleMember member;
+    member.perturbation = runlog::kPredicted;
     member.seed = seed;
     member.steps = candidate.log.steps;
     member.reference_steps = baseline.log.steps;

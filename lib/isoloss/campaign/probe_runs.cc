@@ -89,6 +89,8 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
   options.hooks.stop = &InterruptFlag();
   if (!settings.reference.empty() && settings.reference != arm) {
     options.reference = &train::ArmNamed(experiment, settings.reference);
+    std::erase_if(options.reference_steps,
+                  [&](int64_t step) { return step > experiment.train.steps; });
   }
   const fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(

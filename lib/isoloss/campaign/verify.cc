@@ -261,7 +261,16 @@ class Verifier {
   ProbedRuns Probe(const std::vector<compare::Run>& runs,
                    const corpus::Corpus& corpus) {
     ProbeSettings settings;
-    if (!IsRegression()) settings.reference = baseline_arm_;
+    const train::Arm& baseline = plan_.experiment.arms.front();
+    if (!IsRegression()) {
+      // Half of what training costs at most: the fewest steps of each case that
+      // a verdict takes.
+      settings.steps = 2;
+      // L3 compares with high precision only.
+      if (!train::ArmRecipe(baseline).quantizes_anything()) {
+        settings.reference = baseline_arm_;
+      }
+    }
     settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
     return ProbeArms(plan_.experiment, corpus, ProbedArms(), plan_.folder,
                      settings);

@@ -104,8 +104,9 @@ void ApplyPower(const Evidence& evidence, Judgement& judgement) {
     judgement.power_unknown = "nobody has measured it under this policy";
     return;
   }
-  PowerRecord verdict{.tool_version = "isoloss " + GetBuildInfo().version,
-                      .commit = judgement.commit,
+  const BuildInfo build = GetBuildInfo();
+  PowerRecord verdict{.tool_version = "isoloss " + build.version,
+                      .commit = build.commit,
                       .policy_digest = PolicyDigest(judgement.policy),
                       .experiment = judgement.experiment,
                       .config_digest = judgement.config_digest,

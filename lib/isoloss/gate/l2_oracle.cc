@@ -216,9 +216,9 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
     judgement.checks.push_back(
         {.name = "recipe",
          .outcome = Outcome::kInconclusive,
-         .quantity = fmt::format("the oracle does not understand recipe {}: {}",
-                                 judgement.candidate.recipe,
-                                 evidence.oracle_gap),
+         .quantity =
+             fmt::format("the oracle does not understand recipe {}: {}",
+                         judgement.candidate.recipe, evidence.oracle_gap),
          .next = "docs/numerics.md says what it knows; a recipe in [recipes] "
                  "of the experiment is its own account of itself"});
     return;

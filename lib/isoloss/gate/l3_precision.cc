@@ -305,8 +305,8 @@ extern constinit const Level kLevel_l3_precision = {
     .id = LevelId::l3_precision,
     .name = "L3",
     .question =
-        "does the candidate differ from BF16, tensor by tensor, as approved "
-        "candidates do?",
+        "does the candidate differ from BF16, tensor by tensor, as its "
+        "recipe's declaration predicts?",
     .needs = Needs::kSoundRuns,
     .decides = Decides::kPrecision,
     .run = &JudgePrecision,

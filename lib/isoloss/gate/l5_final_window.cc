@@ -284,8 +284,7 @@ class WindowTests {
   Check OfTokens(Check check, const std::vector<double>& gaps_nats,
                  const std::string& scope) const {
     check.quantity = fmt::format("extra tokens for the {}", check.quantity);
-    const auto tokens =
-        compare::TokensOf(gaps_nats, slope_, options().alpha);
+    const auto tokens = compare::TokensOf(gaps_nats, slope_, options().alpha);
     if (!tokens.unknown.empty()) {
       check.outcome = Outcome::kInconclusive;
       check.relation = fmt::format("not known to be within {}",
@@ -302,8 +301,8 @@ class WindowTests {
     } else {
       tested.result.lower = tokens.interval.lower;
       tested.result.upper = tokens.interval.upper;
-      tested.result.outcome = stats::WhereIs(tested.result.lower,
-                                             tested.result.upper, options());
+      tested.result.outcome =
+          stats::WhereIs(tested.result.lower, tested.result.upper, options());
     }
     return Decided(std::move(check), tested);
   }

@@ -20,19 +20,19 @@ inline constexpr int64_t kOldestPowerSchemaVersion = 2;
 /// One measurement: planted bugs and benign runs under one policy.
 struct PowerRecord {
   int64_t schema_version = kPowerSchemaVersion;
-  std::string tool_version;       ///< "isoloss 0.1.0", of the gate
-  std::string commit = {};        ///< of the program
-  std::string policy_digest;      ///< PolicyDigest of the policy it ran with
-  std::string experiment = {};    ///< name of the experiment it ran
+  std::string tool_version;        ///< "isoloss 0.1.0", of the gate
+  std::string commit = {};         ///< of that program
+  std::string policy_digest;       ///< PolicyDigest of the policy it ran with
+  std::string experiment = {};     ///< name of the experiment it ran
   std::string config_digest = {};  ///< of its configuration, as in run logs
-  int64_t parameters = 0;         ///< of its model
-  std::string recipe = {};        ///< of the arm that bugs were planted in
-  std::string arm = {};         ///< name of that arm
+  int64_t parameters = 0;          ///< of its model
+  std::string recipe = {};         ///< of the arm that bugs were planted in
+  std::string arm = {};            ///< name of that arm
   /// Digests of the null ensembles that it judged by.
   std::vector<std::string> ensemble_digests = {};
   std::vector<std::string> levels = {};  ///< that had evidence, "L0", …
-  int64_t bugs = 0;                 ///< planted bugs
-  int64_t bugs_caught = 0;          ///< in every seed
+  int64_t bugs = 0;                      ///< planted bugs
+  int64_t bugs_caught = 0;               ///< in every seed
   int64_t benign_runs = 0;
   int64_t false_alarms = 0;  ///< benign runs that did not pass
 

@@ -8,8 +8,8 @@
 #include "isoloss/base/error.h"
 #include "isoloss/compare/final_window.h"
 #include "isoloss/stats/equivalence.h"
-#include "isoloss/stats/mean_interval.h"
 #include "isoloss/stats/group_sequential.h"
+#include "isoloss/stats/mean_interval.h"
 #include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {

@@ -31,7 +31,8 @@ ScalarOperand OperandFor(const Operand& operand,
       .down = operand.contraction == kernels::Contraction::kRows,
       .quantization = quantization,
       .state = SharedState(operand.state),
-      .first_tensor = operand.state == nullptr ? 0 : operand.state->first_tensor,
+      .first_tensor =
+          operand.state == nullptr ? 0 : operand.state->first_tensor,
       .before = before,
       .state_before = SharedState(operand.state_before)};
   if (!result.down) result.tensor_ends = operand.tensor_ends;
@@ -62,7 +63,8 @@ class Predictor {
         predicted.push_back(&task);
       }
     }
-    team.ParallelFor(predicted.size(), [&](size_t i) { Predict(*predicted[i]); });
+    team.ParallelFor(predicted.size(),
+                     [&](size_t i) { Predict(*predicted[i]); });
     kernels::GemmBatch(plain, team);
   }
 
@@ -85,8 +87,9 @@ class Predictor {
     const GemmPrecision& wanted = For(task);
     const GemmProblem& problem = task.problem;
     const ScalarProduct product(
-        OperandFor(problem.a, wanted.left_operand(),
-                   Before(task, wanted.left_again, precision::GemmRole::kDgrad)),
+        OperandFor(
+            problem.a, wanted.left_operand(),
+            Before(task, wanted.left_again, precision::GemmRole::kDgrad)),
         OperandFor(
             task.unpacked_b, wanted.right_operand(),
             Before(task, wanted.right_again, precision::GemmRole::kFprop)),

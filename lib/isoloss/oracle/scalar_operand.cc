@@ -36,10 +36,9 @@ Matrix<float> After(const ScalarOperand& operand,
   size_t begin = 0;
   for (size_t number = 0; number < ends.size(); ++number) {
     const Matrix<float> part = ScalarDequantize(
-        ScalarQuantize(operand.values.Rows(begin, ends[number] - begin),
-                       *operand.before,
-                       StateOfTensor(operand.state_before,
-                                     operand.first_tensor + number)),
+        ScalarQuantize(
+            operand.values.Rows(begin, ends[number] - begin), *operand.before,
+            StateOfTensor(operand.state_before, operand.first_tensor + number)),
         result.cols());
     if (part.size() > 0) {
       std::copy_n(part.data(), part.size(), result.Row(begin));
@@ -182,8 +181,9 @@ PreparedSide PrepareSide(const ScalarOperand& operand,
       part = turned.view();
     }
     if (quantization != nullptr) {
-      Write(ScalarQuantize(part, *quantization,
-                           StateOfTensor(operand.state, operand.first_tensor + number)),
+      Write(ScalarQuantize(
+                part, *quantization,
+                StateOfTensor(operand.state, operand.first_tensor + number)),
             *quantization, pieces, row, step, side);
       continue;
     }

@@ -387,9 +387,8 @@ std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Controls(judgement, style) +
          Checks(judgement, style) + Tensors(judgement, style) +
-         RenderPrecision(judgement, style) +
-         Warnings(judgement, style) + "\n" + Power(judgement, style) +
-         VerdictLine(judgement, style);
+         RenderPrecision(judgement, style) + Warnings(judgement, style) + "\n" +
+         Power(judgement, style) + VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report
