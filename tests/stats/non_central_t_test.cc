@@ -55,5 +55,14 @@ TEST(NonCentralT, RejectsArgumentsOutOfRange) {
   EXPECT_THROW(NonCentralTQuantile(0.5, 0, 0), Error);
 }
 
+/// Levels of early looks are tiny and their quantiles huge. With Z left out,
+/// P(T > t) = P(chi^2_1 < (delta / t)^2) = 0.682689 at delta = t; the series
+/// below the switch differs by a term of 1 / delta^2.
+TEST(NonCentralTUpperTail, GoesOnWhereTheSeriesEnds) {
+  for (const double delta : {900.0, 1100.0, 1e5, 1e8}) {
+    EXPECT_NEAR(NonCentralTUpperTail(delta, 1, delta), 0.682689, 2e-6) << delta;
+  }
+}
+
 }  // namespace
 }  // namespace isoloss::stats

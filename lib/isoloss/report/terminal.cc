@@ -365,19 +365,22 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
   }
   if (judgement.outcome == Outcome::kPass) {
     reasons = fmt::format(
-        "all {} checks pass",
+        "{} checks pass",
         std::count_if(judgement.checks.begin(), judgement.checks.end(),
                       [](const Check& check) { return check.gates; }));
     if (!judgement.without_evidence.empty()) {
-      reasons += fmt::format("; no evidence for {}",
+      reasons += fmt::format("; no evidence: {}",
                              fmt::join(judgement.without_evidence, ", "));
     }
   }
-  return Paint(std::string(gate::OutcomeName(judgement.outcome)),
-               OutcomeColor(judgement.outcome), style) +
-         fmt::format("  {} against {}: {} (exit code {})\n",
-                     judgement.candidate.arm, judgement.baseline.arm, reasons,
-                     gate::ExitCode(judgement.outcome));
+  const std::string outcome(gate::OutcomeName(judgement.outcome));
+  const size_t indent = outcome.size() + 2;
+  const std::string line = fmt::format(
+      "{} against {}: {} (exit code {})", judgement.candidate.arm,
+      judgement.baseline.arm, reasons, gate::ExitCode(judgement.outcome));
+  return fmt::format("{}  {}\n",
+                     Paint(outcome, OutcomeColor(judgement.outcome), style),
+                     Wrap(line, indent, indent, style));
 }
 
 }  // namespace
