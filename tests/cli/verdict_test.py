@@ -75,8 +75,8 @@ class Verdict(ProgramTest):
             self.assertIn(key, verdict)
 
     def test_gate_on_the_logs_gives_the_verdict_of_verify(self):
-        result = self.run_isoloss("gate", *sorted(self.logs.values()),
-                                  "--out", "gated")
+        result = self.run_isoloss("gate", *sorted(self.logs.values()), "--probe",
+                                  "passed/probes", "--out", "gated")
 
         self.assert_verdict(result, PASS, "PASS")
         ours, theirs = self.verdict("gated"), self.verdict("passed")

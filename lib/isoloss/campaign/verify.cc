@@ -258,6 +258,22 @@ class Verifier {
     return arms;
   }
 
+  /// The experiment with trained seeds only: a plan of looks may have ended
+  /// before the others, and a probe needs a run to speak of.
+  train::Experiment WithTrainedSeeds(
+      const std::vector<compare::Run>& runs) const {
+    train::Experiment experiment = plan_.experiment;
+    const auto seed_of = [](const compare::Run& run) {
+      return static_cast<uint64_t>(run.log.provenance.seed);
+    };
+    auto& seeds = experiment.train.seeds;
+    std::erase_if(seeds, [&](uint64_t seed) {
+      return std::ranges::count(runs, seed, seed_of) == 0;
+    });
+    if (seeds.empty()) seeds = {seed_of(runs.front())};
+    return experiment;
+  }
+
   ProbedRuns Probe(const std::vector<compare::Run>& runs,
                    const corpus::Corpus& corpus) {
     ProbeSettings settings;
@@ -272,7 +288,7 @@ class Verifier {
       }
     }
     settings.plain_steps = PlainStepsDue(runs, plan_.approved, plan_.policy);
-    return ProbeArms(plan_.experiment, corpus, ProbedArms(), plan_.folder,
+    return ProbeArms(WithTrainedSeeds(runs), corpus, ProbedArms(), plan_.folder,
                      settings);
   }
 

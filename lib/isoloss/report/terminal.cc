@@ -355,7 +355,8 @@ std::string Warnings(const Judgement& judgement, const TextStyle& style) {
   return text;
 }
 
-/// "PASS  mxfp8 against bf16: ... (exit code 0)".
+/// "PASS  mxfp8 against bf16: ... (exit code 0)". One line, however long, which
+/// scripts look for.
 std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
   std::string reasons;
   for (const Check& check : judgement.checks) {
@@ -373,14 +374,11 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
                              fmt::join(judgement.without_evidence, ", "));
     }
   }
-  const std::string outcome(gate::OutcomeName(judgement.outcome));
-  const size_t indent = outcome.size() + 2;
-  const std::string line = fmt::format(
-      "{} against {}: {} (exit code {})", judgement.candidate.arm,
-      judgement.baseline.arm, reasons, gate::ExitCode(judgement.outcome));
-  return fmt::format("{}  {}\n",
-                     Paint(outcome, OutcomeColor(judgement.outcome), style),
-                     Wrap(line, indent, indent, style));
+  return Paint(std::string(gate::OutcomeName(judgement.outcome)),
+               OutcomeColor(judgement.outcome), style) +
+         fmt::format("  {} against {}: {} (exit code {})\n",
+                     judgement.candidate.arm, judgement.baseline.arm, reasons,
+                     gate::ExitCode(judgement.outcome));
 }
 
 }  // namespace
