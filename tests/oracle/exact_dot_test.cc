@@ -6,11 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <vector>
 
 #include "isoloss/base/rng.h"
 #include "isoloss/oracle/comparison.h"
+#include "oracle/sum_orders.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -18,24 +18,9 @@ namespace {
 constexpr size_t kRows = 64;
 constexpr size_t kDepth = 300;
 
-using Row = std::vector<float>;
-using Order = std::function<float(const Row& a, const Row& b)>;
-
 float Product(float a, float b) {
   volatile float product = a * b;  // rounded by itself
   return product;
-}
-
-float Ascending(const Row& a, const Row& b) {
-  float sum = 0.0f;
-  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
-  return sum;
-}
-
-float Reversed(const Row& a, const Row& b) {
-  float sum = 0.0f;
-  for (size_t k = a.size(); k-- > 0;) sum = std::fma(a[k], b[k], sum);
-  return sum;
 }
 
 float WithoutFma(const Row& a, const Row& b) {

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/exact_dot.h"
 #include "isoloss/runlog/probe_schema.h"
+#include "oracle/sum_orders.h"
 
 namespace isoloss {
 namespace {
@@ -27,9 +27,13 @@ using gate::CheckNoise;
 using gate::CheckRowNoise;
 using gate::CheckSignedError;
 using gate::Outcome;
+using oracle::Ascending;
 using oracle::Comparison;
 using oracle::Estimate;
 using oracle::Grid;
+using oracle::Order;
+using oracle::Reversed;
+using oracle::Row;
 using ::testing::HasSubstr;
 
 /// A probe of case plain, of tensors that are results of products.
@@ -170,21 +174,6 @@ TEST(RowNoise, CountsTheElementsThatMatter) {
 // ---- signs ------------------------------------------------------------------
 
 constexpr size_t kRows = 64;
-
-using Row = std::vector<float>;
-using Order = std::function<float(const Row& a, const Row& b)>;
-
-float Ascending(const Row& a, const Row& b) {
-  float sum = 0.0f;
-  for (size_t k = 0; k < a.size(); ++k) sum = std::fma(a[k], b[k], sum);
-  return sum;
-}
-
-float Reversed(const Row& a, const Row& b) {
-  float sum = 0.0f;
-  for (size_t k = a.size(); k-- > 0;) sum = std::fma(a[k], b[k], sum);
-  return sum;
-}
 
 float InHalves(const Row& a, const Row& b) {
   float parts[2] = {};

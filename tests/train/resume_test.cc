@@ -208,9 +208,27 @@ TEST(Resume, TellsWhereTheTrafficOfOneMeshEnds) {
 
 // Damaged in between ----------------------------------------------------------
 
+/// Executes `run` in one go, and to step 4 and then in the manner `other`,
+/// which comes to the same bits. Returns the log of the latter.
+runlog::RunLog GoOnAs(const Manner& other, Execution run) {
+  const TemporaryFolder whole_folder;
+  run.folder = whole_folder.path();
+  const runlog::RunLog whole = Execute(run);
+  const TemporaryFolder folder;
+  run.folder = folder.path();
+  run.stop_after = 4;
+  Execute(run);
+  run.manner = other;
+  run.resume = true;
+  run.stop_after = kSteps;
+  runlog::RunLog log = Execute(run);
+  ExpectSame(log, whole, folder.path());
+  return log;
+}
+
 /// Random bits are a step's, whoever computes it.
 TEST(Resume, GoesOnToTheBitsOfQuantisedAttentionAndGains) {
-  Execution run = {
+  const Execution run = {
       .manner = Ranks(4),
       .overrides = {"recipes.own.operands.r.element=e4m3",
                     "recipes.own.operands.r.rounding=stochastic",
@@ -218,43 +236,21 @@ TEST(Resume, GoesOnToTheBitsOfQuantisedAttentionAndGains) {
                     "recipes.own.attention.q=r", "recipes.own.attention.p=r",
                     "recipes.own.attention.ds=r", "recipes.own.norm_gains=r",
                     "arms.mxfp8.recipe=own"}};
-  const TemporaryFolder whole_folder;
-  run.folder = whole_folder.path();
-  const runlog::RunLog whole = Execute(run);
-  const TemporaryFolder folder;
-  run.folder = folder.path();
-  run.stop_after = 4;
-  Execute(run);
-  run.manner = Processes(2);
-  run.resume = true;
-  run.stop_after = kSteps;
 
-  const runlog::RunLog log = Execute(run);
+  const runlog::RunLog log = GoOnAs(Processes(2), run);
 
-  ExpectSame(log, whole, folder.path());
   EXPECT_NE(log.steps.loss_nats, Whole().steps.loss_nats);
   EXPECT_EQ(log.steps.quantized_gemms.back(),
             log.provenance.quantized_gemms_per_step);
 }
 
 TEST(Resume, GoesOnToTheBitsOfPerturbedWeightsInOtherWays) {
-  Execution run = {.manner = Ranks(4),
-                   .overrides = {"arms.mxfp8.perturb=one_ulp"}};
-  const TemporaryFolder whole_folder;
-  run.folder = whole_folder.path();
-  const runlog::RunLog whole = Execute(run);
-  const TemporaryFolder folder;
-  run.folder = folder.path();
-  run.stop_after = 4;
-  Execute(run);
-  run.manner = Processes(2);
-  run.manner.workers = 2;
-  run.resume = true;
-  run.stop_after = kSteps;
+  Manner other = Processes(2);
+  other.workers = 2;
 
-  const runlog::RunLog log = Execute(run);
+  const runlog::RunLog log = GoOnAs(
+      other, {.manner = Ranks(4), .overrides = {"arms.mxfp8.perturb=one_ulp"}});
 
-  ExpectSame(log, whole, folder.path());
   EXPECT_EQ(log.provenance.perturbation, "one_ulp, draw 1");
   EXPECT_NE(log.provenance.initial_weights_digest,
             Whole().provenance.initial_weights_digest);

@@ -16,12 +16,8 @@ namespace {
 /// Percent, over seeds.
 stats::Summary SpreadOf(const std::string& test,
                         const compare::FinalWindow& window) {
-  std::vector<double> percent;
-  for (const compare::SeedDifference& seed : window.seeds) {
-    percent.push_back(
-        100 * (test == "held_out" ? seed.held_out.value() : seed.final_window));
-  }
-  return stats::Summarize(percent);
+  return stats::Summarize(test == "held_out" ? window.HeldOutPercents()
+                                             : window.Percents());
 }
 
 /// Why the ladder did not come as far as level L5.

@@ -257,8 +257,7 @@ class WindowTests {
   /// Undecided and without an interval: no alpha is left for this look.
   static stats::EquivalenceResult NothingLeft() {
     return {.lower = -std::numeric_limits<double>::infinity(),
-            .upper = std::numeric_limits<double>::infinity(),
-            .required_pairs = std::nullopt};
+            .upper = std::numeric_limits<double>::infinity()};
   }
 
   /// One equivalence test; differences in percent.

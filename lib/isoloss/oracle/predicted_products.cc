@@ -1,5 +1,6 @@
 #include "isoloss/oracle/predicted_products.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -69,22 +70,24 @@ class Predictor {
   }
 
  private:
-  const GemmPrecision& For(const GemmTask& task) const {
-    const auto place = places_.find(std::string(task.site));
+  const GemmPrecision& For(const GemmTask& task,
+                           precision::GemmRole role) const {
+    const auto place = places_.find(task.site);
     ISOLOSS_ASSERT(place != places_.end());
-    return recipe_.For(place->second, task.role);
+    return recipe_.For(place->second, role);
   }
 
   /// By the recipe as the oracle knows it, and by the kernels' task.
   bool IsPlain(const GemmTask& task) const {
     const GemmProblem& problem = task.problem;
-    return For(task) == GemmPrecision{} && problem.a.quantization == nullptr &&
+    return For(task, task.role) == GemmPrecision{} &&
+           problem.a.quantization == nullptr &&
            problem.right_quantization() == nullptr &&
            problem.accumulation == kernels::Accumulation{};
   }
 
   void Predict(const GemmTask& task) const {
-    const GemmPrecision& wanted = For(task);
+    const GemmPrecision& wanted = For(task, task.role);
     const GemmProblem& problem = task.problem;
     const ScalarProduct product(
         OperandFor(
@@ -107,13 +110,11 @@ class Predictor {
   /// What an operand of wgrad was quantised by before, in that product.
   const formats::Quantization* Before(const GemmTask& task, bool again,
                                       precision::GemmRole first) const {
-    if (!again) return nullptr;
-    return recipe_.For(places_.at(std::string(task.site)), first)
-        .left_operand();
+    return again ? For(task, first).left_operand() : nullptr;
   }
 
   const precision::ResolvedRecipe recipe_;
-  std::map<std::string, size_t> places_;
+  std::map<std::string, size_t, std::less<>> places_;
 };
 
 }  // namespace

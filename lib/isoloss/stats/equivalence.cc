@@ -47,7 +47,6 @@ EquivalenceResult TestEquivalence(const Summary& differences,
   result.upper = interval.upper;
   if (differences.count < 2) return result;
   result.outcome = WhereIs(result.lower, result.upper, options);
-  result.required_pairs = RequiredPairs(differences, options);
   return result;
 }
 

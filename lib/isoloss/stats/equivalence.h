@@ -30,11 +30,9 @@ enum class Equivalence {
 
 struct EquivalenceResult {
   Equivalence outcome = Equivalence::kUndecided;
-  /// MeanInterval.
+  /// As IntervalOfMean.
   double lower = 0;
   double upper = 0;
-  /// RequiredPairs for this mean and standard deviation.
-  std::optional<int64_t> required_pairs;
 };
 
 /// Where an interval lies. Two-sided: inside iff it is within (-m, m), outside
