@@ -73,10 +73,11 @@ TEST(Controls, AreMeasuredAsACandidateIs) {
                                       Field(&ArmTest::name, "held_out")));
   for (const ArmTest& test : null.tests) {
     EXPECT_EQ(test.outcome, Outcome::kPass);
-    EXPECT_EQ(test.pairs, 4);
+    EXPECT_EQ(test.pairs.count, 4);
+    EXPECT_EQ(test.margin, 0.25);
     // Losses near 3 are rounded to 2^-52 of themselves: some 1e-13 %.
-    EXPECT_NEAR(test.mean, 0, 1e-12);
-    EXPECT_NEAR(test.sd, 0.0182574, 5e-8);  // half of its last digit
+    EXPECT_NEAR(test.pairs.mean, 0, 1e-12);
+    EXPECT_NEAR(test.pairs.sd, 0.0182574, 5e-8);  // half of its last digit
     EXPECT_NEAR(test.lower.value(), -0.0214832, 5e-8);
     EXPECT_NEAR(test.upper.value(), 0.0214832, 5e-8);
   }
@@ -192,6 +193,41 @@ TEST(Controls, AreJudgedOnBothSidesWhateverThePolicySays) {
 
   EXPECT_TRUE(Judged(better, one_sided).Outside());
   EXPECT_TRUE(Judged(better, listed).Outside());
+}
+
+/// A candidate of the same runs is what they are compared with.
+TEST(Controls, AreMeasuredInTokensWhereTheMarginIs) {
+  const Policy in_tokens = {.margin_tokens_percent = 0.1};
+  const ControlArm null = Judged(testing::NullRuns(kGood), in_tokens);
+  const Judgement candidate = Verdict({}, kGood, in_tokens);
+
+  ASSERT_THAT(null.tests, SizeIs(2));
+  for (size_t i = 0; i < 2; ++i) {
+    const Sensitivity& same = candidate.precision->sensitivity[i];
+    EXPECT_EQ(null.tests[i].name, same.check);
+    EXPECT_EQ(null.tests[i].pairs.sd, same.sd);
+    EXPECT_EQ(null.tests[i].pairs.mean,
+              CheckNamed(candidate, same.check).value.value());
+    EXPECT_EQ(null.tests[i].margin, 0.1);
+  }
+  // The same mean difference is 0.055 % of the loss.
+  EXPECT_GT(null.tests[0].pairs.mean, 0.1);
+
+  const Judgement verdict = Verdict({.nulls = {null}}, kChance, in_tokens);
+  EXPECT_EQ(CheckNamed(verdict, "null_arm").limit, 0.1);
+}
+
+TEST(Controls, WithoutASlopeSayThatTheirTokensAreUnknown) {
+  const Runs null = WithFallingRates(testing::NullRuns(kGood));
+  const Runs runs = WithFallingRates(testing::SyntheticExperiment(kGood));
+  const ControlArm judged = JudgeControl(
+      compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "null",
+                          compare::RunsOfArm(null, "null")),
+      {.margin_tokens_percent = 50});
+
+  EXPECT_THAT(judged.tests, IsEmpty());
+  EXPECT_THAT(judged.not_judged,
+              HasSubstr("the learning rate falls from step"));
 }
 
 TEST(Controls, AreNoPartOfARegression) {

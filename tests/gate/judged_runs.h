@@ -18,6 +18,18 @@ inline Runs HealthyRuns() {
   return testing::SyntheticExperiment({0.05, 0.06, 0.07, 0.04});
 }
 
+/// All learning rates fall from step 2 on, so that nobody knows the slope of
+/// the loss against tokens.
+inline Runs WithFallingRates(Runs runs) {
+  for (auto& run : runs) {
+    auto& rates = run.log.steps.lr;
+    for (size_t i = 0; i < rates.size(); ++i) {
+      rates[i] /= 1.0 + static_cast<double>(i);
+    }
+  }
+  return runs;
+}
+
 // Index of the runs with seed 3 in HealthyRuns.
 inline constexpr size_t kBaseline3 = 2;
 inline constexpr size_t kCandidate3 = 6;

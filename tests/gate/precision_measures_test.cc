@@ -22,17 +22,6 @@ Policy InTokens(double margin) {
   return policy;
 }
 
-/// All rates fall from step 2 on.
-Runs FallingRates() {
-  Runs runs = HealthyRuns();
-  for (auto& run : runs) {
-    auto& rates = run.log.steps.lr;
-    for (size_t i = 0; i < rates.size(); ++i)
-      rates[i] /= 1.0 + static_cast<double>(i);
-  }
-  return runs;
-}
-
 // L = 2 + 105 / (30 + 7 t) + 0.01 seed falls by 105 * 7 t / (30 + 7 t)^2 per
 // unit of ln(t), 0.278 nats at t = 45.4 in the middle of the window, steps 41
 // to 50; the fit over steps 26 to 50 and the bend assumed leave some 10 % of
@@ -56,13 +45,14 @@ TEST(MarginInTokens, DecidesOnExtraTokens) {
 
 // Where the margin in percent of the loss would pass.
 TEST(MarginInTokens, IsInconclusiveWithoutASlope) {
-  const Judgement falling = JudgeRuns(FallingRates(), InTokens(50));
+  const Judgement falling =
+      JudgeRuns(WithFallingRates(HealthyRuns()), InTokens(50));
   EXPECT_EQ(falling.outcome, Outcome::kInconclusive);
   EXPECT_THAT(CheckNamed(falling, "final_window").evidence,
               HasSubstr("the learning rate falls from step 2 of 50 on"));
   EXPECT_FALSE(CheckNamed(falling, "final_window").value.has_value());
   EXPECT_EQ(CheckNamed(falling, "held_out").outcome, Outcome::kInconclusive);
-  EXPECT_EQ(JudgeRuns(FallingRates()).outcome, Outcome::kPass);
+  EXPECT_EQ(JudgeRuns(WithFallingRates(HealthyRuns())).outcome, Outcome::kPass);
 
   const Judgement one =
       JudgeRuns(testing::SyntheticExperiment({0.05}), InTokens(50));

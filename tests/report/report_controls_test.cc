@@ -22,9 +22,7 @@ using ::testing::IsEmpty;
 ArmTest Test(Outcome outcome, double mean) {
   return {.name = "final_window",
           .outcome = outcome,
-          .pairs = 4,
-          .mean = mean,
-          .sd = 0.12,
+          .pairs = {.count = 4, .mean = mean, .sd = 0.12},
           .lower = mean - 0.1,
           .upper = mean + 0.1};
 }
@@ -61,6 +59,14 @@ TEST(ControlsText, ShowsTheCandidateBesideNullArmsAndControl) {
 )");
 }
 
+TEST(ControlsText, SaysWhereItsFiguresAreTokens) {
+  gate::Judgement judgement = Judged({.nulls = {Null()}});
+  judgement.policy.margin_tokens_percent = 5;
+
+  EXPECT_THAT(ControlsText(judgement),
+              HasSubstr("  extra tokens in % of the baseline's:\n  candidate"));
+}
+
 TEST(ControlsText, SaysThatNoneIsNamed) {
   EXPECT_EQ(ControlsText(Judged({})),
             "  control: none named; null arms: none\n");
@@ -85,7 +91,7 @@ TEST(ControlsJson, FitsTheSchemaWhateverTheControlsCameTo) {
   std::ifstream file(ISOLOSS_SOURCE_DIR "/docs/verdict.schema.json");
   const auto schema = nlohmann::json::parse(file);
   ControlArm alone = Control(Outcome::kInconclusive, 1.0);
-  alone.tests[0].sd = std::nan("");
+  alone.tests[0].pairs.sd = std::nan("");
   alone.tests[0].lower.reset();
   gate::Judgement stopped = Judged({});
   stopped.controls.reset();

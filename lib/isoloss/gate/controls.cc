@@ -8,23 +8,17 @@
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {
 namespace {
-
-/// Percent, over seeds.
-stats::Summary SpreadOf(const std::string& test,
-                        const compare::FinalWindow& window) {
-  return stats::Summarize(test == "held_out" ? window.HeldOutPercents()
-                                             : window.Percents());
-}
 
 /// Why the ladder did not come as far as level L5.
 std::string WhyNotJudged(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
     if (check.outcome != judgement.outcome) continue;
-    return fmt::format("{} {}: {}", check.level, check.name, check.quantity);
+    return fmt::format(
+        "{} {}: {}{}", check.level, check.name, check.quantity,
+        check.pairs || check.evidence.empty() ? "" : ": " + check.evidence);
   }
   return "no check was made";
 }
@@ -38,11 +32,11 @@ Check Inconclusive(std::string name, std::string quantity) {
 
 /// A check that shows what a test of another arm found.
 Check Showing(std::string name, std::string quantity, const ArmTest& test,
-              std::string relation, double margin, const std::string& meaning) {
+              std::string relation, const std::string& meaning) {
   Check check = Inconclusive(std::move(name), std::move(quantity));
-  check.value = test.mean;
+  check.value = test.pairs.mean;
   check.relation = std::move(relation);
-  check.limit = margin;
+  check.limit = test.margin;
   check.lower = test.lower;
   check.upper = test.upper;
   check.unit = "%";
@@ -51,8 +45,9 @@ Check Showing(std::string name, std::string quantity, const ArmTest& test,
     check.evidence += fmt::format("; interval [{:+.3f} %, {:+.3f} %]",
                                   *test.lower, *test.upper);
   }
-  check.evidence += fmt::format(", sd {:.3f} %, {} seed pair{}", test.sd,
-                                test.pairs, test.pairs == 1 ? "" : "s");
+  check.evidence +=
+      fmt::format(", sd {:.3f} %, {} seed pair{}", test.pairs.sd,
+                  test.pairs.count, test.pairs.count == 1 ? "" : "s");
   return check;
 }
 
@@ -63,8 +58,7 @@ Check NotJudged(const char* name, const ControlArm& arm) {
   return check;
 }
 
-void CheckNull(const ControlArm& arm, double margin,
-               std::vector<Check>& checks) {
+void CheckNull(const ControlArm& arm, std::vector<Check>& checks) {
   if (arm.tests.empty()) {
     checks.push_back(NotJudged("null_arm", arm));
     return;
@@ -73,8 +67,7 @@ void CheckNull(const ControlArm& arm, double margin,
     if (test.outcome != Outcome::kFail) continue;
     checks.push_back(Showing(
         "null_arm", fmt::format("{} of null arm {}", test.name, arm.arm), test,
-        "outside +-", margin,
-        "identical recipes differ by more than the margin here"));
+        "outside +-", "identical recipes differ by more than the margin here"));
     checks.back().next =
         "train more seeds, or for more steps, until chance alone no longer "
         "drives two runs of one recipe so far apart";
@@ -82,8 +75,7 @@ void CheckNull(const ControlArm& arm, double margin,
   }
 }
 
-void CheckControl(const ControlArm& arm, double margin,
-                  std::vector<Check>& checks) {
+void CheckControl(const ControlArm& arm, std::vector<Check>& checks) {
   if (arm.tests.empty()) {
     checks.push_back(NotJudged("control", arm));
     return;
@@ -93,7 +85,7 @@ void CheckControl(const ControlArm& arm, double margin,
   const bool better = test.outcome == Outcome::kFail;
   checks.push_back(Showing(
       "control", fmt::format("{} of control {}", test.name, arm.arm), test,
-      better ? "on the better side of +-" : "not shown to be outside +", margin,
+      better ? "on the better side of +-" : "not shown to be outside +",
       better ? "what must come out worse came out better"
              : "this experiment could not have seen a difference of that "
                "size"));
@@ -106,15 +98,12 @@ void CheckControl(const ControlArm& arm, double margin,
 
 std::vector<ArmTest> TestsOf(const Judgement& judgement) {
   std::vector<ArmTest> tests;
-  if (!judgement.final_window) return tests;
   for (const Check& check : judgement.checks) {
-    if (check.name != "final_window" && check.name != "held_out") continue;
-    const stats::Summary spread = SpreadOf(check.name, *judgement.final_window);
+    if (!check.pairs) continue;
     tests.push_back({.name = check.name,
                      .outcome = check.outcome,
-                     .pairs = spread.count,
-                     .mean = spread.mean,
-                     .sd = spread.sd,
+                     .pairs = *check.pairs,
+                     .margin = check.limit.value(),
                      .lower = check.lower,
                      .upper = check.upper});
   }
@@ -123,7 +112,7 @@ std::vector<ArmTest> TestsOf(const Judgement& judgement) {
 
 bool ControlArm::SeenWorse() const {
   return std::ranges::any_of(tests, [](const ArmTest& test) {
-    return test.outcome == Outcome::kFail && test.mean > 0;
+    return test.outcome == Outcome::kFail && test.pairs.mean > 0;
   });
 }
 
@@ -151,12 +140,11 @@ void ApplyControls(const Controls* controls, Judgement& judgement) {
   if (judgement.policy.question != compare::Question::kPrecision) return;
   judgement.controls = controls == nullptr ? Controls() : *controls;
   if (judgement.outcome >= Outcome::kFail) return;
-  const double margin = judgement.policy.margin_percent;
   for (const ControlArm& arm : judgement.controls->nulls) {
-    CheckNull(arm, margin, judgement.checks);
+    CheckNull(arm, judgement.checks);
   }
   if (judgement.controls->control) {
-    CheckControl(*judgement.controls->control, margin, judgement.checks);
+    CheckControl(*judgement.controls->control, judgement.checks);
   }
   judgement.outcome = Severest(judgement.checks);
 }

@@ -1,7 +1,6 @@
 // Arms that are judged beside a candidate and say what its verdict is worth.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,24 +8,25 @@
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/outcome.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {
 
 struct Judgement;
 
-/// One test of level L5, in percent of the baseline's loss, over seed pairs.
+/// One test of level L5: in percent of the baseline's loss, or of its tokens
+/// if the policy's margin is one of tokens.
 struct ArmTest {
   std::string name;  ///< "final_window" or "held_out"
   Outcome outcome = Outcome::kInvalid;
-  int64_t pairs = 0;
-  double mean = 0;
-  double sd = 0;  ///< over seeds; NaN of a single pair
-  /// Of the mean; empty if the pairs give none.
+  stats::Summary pairs{};  ///< of the differences of seed pairs
+  double margin = 0;
+  /// Interval of the mean; empty if the pairs give none.
   std::optional<double> lower{};
   std::optional<double> upper{};
 };
 
-/// What level L5 measured; empty if it did not run.
+/// What level L5 measured; empty if it did not run, or could not measure.
 std::vector<ArmTest> TestsOf(const Judgement& judgement);
 
 /// An arm that is no candidate: whatever comes of it, no job fails by it.

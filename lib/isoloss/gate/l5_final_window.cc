@@ -23,18 +23,10 @@ namespace {
 using compare::FinalWindow;
 using compare::SeedDifference;
 
-/// The scale that the policy decides on: tokens, or loss.
-bool InTokens(const Policy& policy) { return policy.margin_tokens_percent > 0; }
-
-double MarginOf(const Policy& policy) {
-  return InTokens(policy) ? policy.margin_tokens_percent
-                          : policy.margin_percent;
-}
-
 /// What all tests of this level, and the figures on their power, go by.
 /// `alpha`: the nominal level of this look at the seeds.
 stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
-  return {.margin = MarginOf(policy),
+  return {.margin = policy.Margin(),
           .alpha = alpha,
           .power = policy.power,
           .one_sided = policy.one_sided};
@@ -184,7 +176,7 @@ stats::EquivalenceResult TestWithSpread(
 /// What no benign change does, however few pairs there are. Of precision
 /// nobody knows that before several seeds have shown the spread.
 bool IsGross(const stats::Summary& summary, const Policy& policy) {
-  const double limit = policy.gross_factor * MarginOf(policy);
+  const double limit = policy.gross_factor * policy.Margin();
   return policy.question == compare::Question::kRegression &&
          (summary.mean > limit || (!policy.one_sided && summary.mean < -limit));
 }
@@ -224,7 +216,7 @@ class WindowTests {
     const Check check = NewCheck("final_window", "mean paired loss difference");
     const std::string scope =
         fmt::format("steps {} to {}", window_.first_step, window_.last_step);
-    return InTokens(policy_)
+    return policy_.InTokens()
                ? OfTokens(check, window_.Gaps(), scope)
                : OfDifferences(check, window_.Percents(), scope, borrows());
   }
@@ -233,7 +225,7 @@ class WindowTests {
   Check OfHeldOut() const {
     const std::string scope = fmt::format("step {}", *window_.held_out_step);
     Check check = NewCheck("held_out", "mean paired held-out difference");
-    check = InTokens(policy_)
+    check = policy_.InTokens()
                 ? OfTokens(check, window_.HeldOutGaps(), scope)
                 : OfDifferences(check, window_.HeldOutPercents(), scope, false);
     if (*window_.held_out_step < window_.first_step) {
@@ -250,7 +242,7 @@ class WindowTests {
   Check NewCheck(const char* name, const char* quantity) const {
     return {.name = name,
             .quantity = quantity,
-            .limit = MarginOf(policy_),
+            .limit = policy_.Margin(),
             .unit = "%"};
   }
 
@@ -309,6 +301,7 @@ class WindowTests {
   Check Decided(Check check, const Tested& tested) const {
     const auto& [summary, result, about, borrowed] = tested;
     check.value = summary.mean;
+    check.pairs = summary;
     check.evidence =
         fmt::format("{}, {} seed pair{}, {}", IntervalText(result, alpha_),
                     summary.count, summary.count == 1 ? "" : "s", about);
@@ -424,7 +417,7 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
     // within the margin is then no reason to withhold the verdict.
     const double value = held_out.value.value_or(HUGE_VAL);
     const double distance = policy.one_sided ? value : std::fabs(value);
-    held_out.gates = !(tests.borrows() && distance < MarginOf(policy));
+    held_out.gates = !(tests.borrows() && distance < policy.Margin());
   }
   MeasurePrecision(pairing, tests.slope(), tests.options(), judgement);
   AppendMeasures(window, judgement);

@@ -4,23 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <type_traits>
 
-#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/digest.h"
-#include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
-#include "isoloss/base/text_file.h"
+#include "isoloss/gate/sealed_json.h"
 #include "isoloss/stats/group_sequential.h"
 
 namespace isoloss::gate {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr size_t kMostBytes = size_t{1} << 20;
+constexpr const char* kRule =
+    "It is the memory of `isoloss verify` of how often the seeds of this "
+    "folder were tested. Restore it, or begin in another folder with --out.";
 // A look takes a tenth of a second while alpha is left.
 constexpr size_t kMostPlanned = 100;
 constexpr size_t kMostLooks = 1000;
@@ -44,97 +41,46 @@ void VisitRecord(const Visit& visit, Record& record) {
 }
 
 /// All but the digest.
-Json ContentOf(const LookRecord& record) {
-  Json json{{"schema_version", kLooksSchemaVersion}};
-  const auto put = [](Json& object) {
+SealedJson ContentOf(const LookRecord& record) {
+  SealedJson json{{"schema_version", kLooksSchemaVersion}};
+  const auto put = [](SealedJson& object) {
     return
         [&object](const char* key, const auto& value) { object[key] = value; };
   };
   VisitRecord(put(json), record);
-  json["looks"] = Json::array();
+  json["looks"] = SealedJson::array();
   for (const Look& look : record.looks) {
-    Json entry;
+    SealedJson entry;
     VisitLook(put(entry), look);
     json["looks"].push_back(std::move(entry));
   }
   return json;
 }
 
-/// Names come from experiments and logs: what is not UTF-8 is replaced.
-std::string TextOf(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-[[noreturn]] void Reject(const std::filesystem::path& path,
-                         const std::string& what) {
-  ThrowError(ErrorKind::kFormat,
-             "{}: {}, but it is the memory of `isoloss verify` of how often "
-             "the seeds of this folder were tested. Restore it, or begin in "
-             "another folder with --out.",
-             path.string(), what);
-}
-
-template <typename T>
-bool HasType(const Json& value) {
-  if constexpr (std::is_same_v<T, double>) {
-    return value.is_number();
-  } else if constexpr (std::is_same_v<T, std::string>) {
-    return value.is_string();
-  } else if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
-    return value.is_array() && std::ranges::all_of(value, [](const Json& v) {
-             return v.is_number_integer();
-           });
-  } else {
-    return value.is_object() && std::ranges::all_of(value, [](const Json& v) {
-             return v.is_string();
-           });
-  }
-}
-
-/// Reads members of a JSON object, whoever wrote it.
-class Members {
- public:
-  Members(const std::filesystem::path& path, const Json& json)
-      : path_(path), json_(json) {
-    if (!json.is_object()) Reject(path, "it holds what is no JSON object");
-  }
-  template <typename T>
-  void operator()(const char* key, T& value) const {
-    if (!json_.contains(key) || !HasType<T>(json_[key])) {
-      Reject(path_, fmt::format("key {} is missing or of another type", key));
-    }
-    value = json_[key].template get<T>();
-  }
-
- private:
-  const std::filesystem::path& path_;
-  const Json& json_;
-};
-
-void CheckAscends(const std::filesystem::path& path, const char* key,
+void CheckAscends(const SealedFile& file, const char* key,
                   const std::vector<int64_t>& values, int64_t least) {
   const bool ascends = std::ranges::adjacent_find(
                            values, std::greater_equal<>()) == values.end();
   if (ascends && !values.empty() && values.front() >= least) return;
-  Reject(path, fmt::format("{} is not a list of ascending integers from {}",
-                           key, least));
+  file.Reject(fmt::format("{} is not a list of ascending integers from {}", key,
+                          least));
 }
 
-void Check(const std::filesystem::path& path, const LookRecord& record) {
-  CheckAscends(path, "planned", record.planned, 1);
+void Check(const SealedFile& file, const LookRecord& record) {
+  CheckAscends(file, "planned", record.planned, 1);
   if (record.planned.size() > kMostPlanned ||
       record.looks.size() > kMostLooks) {
-    Reject(path, fmt::format("it has {} looks and plans {}, more than {} and "
-                             "{}",
-                             record.looks.size(), record.planned.size(),
-                             kMostLooks, kMostPlanned));
+    file.Reject(fmt::format(
+        "it has {} looks and plans {}, more than {} and "
+        "{}",
+        record.looks.size(), record.planned.size(), kMostLooks, kMostPlanned));
   }
   const std::vector<int64_t>* before = nullptr;
   for (const Look& look : record.looks) {
-    CheckAscends(path, "seeds", look.seeds, 0);
+    CheckAscends(file, "seeds", look.seeds, 0);
     if (before != nullptr && (look.seeds.size() <= before->size() ||
                               !std::ranges::includes(look.seeds, *before))) {
-      Reject(path, "a look has not all seeds of the one before it and more");
+      file.Reject("a look has not all seeds of the one before it and more");
     }
     before = &look.seeds;
   }
@@ -196,9 +142,7 @@ std::string Looks::Sentence() const {
   return note.empty() ? text : fmt::format("{}; {}", text, note);
 }
 
-std::string LookRecord::Digest() const {
-  return DigestToHex(DigestOf(TextOf(ContentOf(*this), -1)));
-}
+std::string LookRecord::Digest() const { return SealOf(ContentOf(*this)); }
 
 LookRecord RecordOf(std::span<const runlog::Provenance* const> runs) {
   LookRecord record;
@@ -263,33 +207,24 @@ Looks LooksAt(const LookRecord& record, const std::vector<int64_t>& seeds,
 }
 
 void WriteLooks(const LookRecord& record, const std::filesystem::path& path) {
-  Json json = ContentOf(record);
-  json["digest"] = record.Digest();
-  WriteFileAtomically(path, TextOf(json, 2) + "\n");
+  WriteSealed(ContentOf(record), path);
 }
 
 LookRecord ReadLooks(const std::filesystem::path& path) {
-  const std::string text =
-      ReadTextFile(path, "Begin in another folder with --out.", kMostBytes);
-  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const SealedFile file(path, kRule, kMostBytes);
+  file.CheckVersion(kLooksSchemaVersion);
+  const auto read = [&file](const SealedJson& object) {
+    return [&](const char* key, auto& value) { file.Read(object, key, value); };
+  };
   LookRecord record;
-  const Members members(path, json);
-  VisitRecord(members, record);
-  if (!json.contains("schema_version") ||
-      json["schema_version"] != kLooksSchemaVersion) {
-    Reject(path, fmt::format("schema_version is not {}", kLooksSchemaVersion));
+  VisitRecord(read(file.content()), record);
+  SealedJson looks;
+  file.Read(file.content(), "looks", looks);
+  for (const SealedJson& look : looks) {
+    VisitLook(read(look), record.looks.emplace_back());
   }
-  if (!json.contains("looks") || !json["looks"].is_array()) {
-    Reject(path, "key looks is missing or no list");
-  }
-  for (const Json& entry : json["looks"]) {
-    VisitLook(Members(path, entry), record.looks.emplace_back());
-  }
-  Check(path, record);
-  const std::string digest = record.Digest();
-  if (!json.contains("digest") || json["digest"] != digest) {
-    Reject(path, "its digest is not that of its content: it was edited");
-  }
+  Check(file, record);
+  file.CheckSeal(record.Digest());
   return record;
 }
 

@@ -41,6 +41,13 @@ struct Policy {
   PolicyTypes::kind name = initial;
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
+
+  /// The scale that L5 decides on: extra tokens, or loss.
+  bool InTokens() const { return margin_tokens_percent > 0; }
+  /// On that scale, in percent of the baseline's.
+  double Margin() const {
+    return InTokens() ? margin_tokens_percent : margin_percent;
+  }
 };
 
 /// Describes all keys to a config::Reader, a config::Writer, or what else has

@@ -1,4 +1,4 @@
-// What this gate was measured to catch, as golden/power.json records it.
+// What this gate was measured to catch, as power.json records it.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,9 @@
 namespace isoloss::gate {
 
 inline constexpr int64_t kPowerSchemaVersion = 3;
-/// The oldest that is read. Records of version 2 do not say of which commit and
-/// configuration they are, so they speak for no verdict.
-inline constexpr int64_t kOldestPowerSchemaVersion = 2;
 
 /// One measurement: planted bugs and benign runs under one policy.
 struct PowerRecord {
-  int64_t schema_version = kPowerSchemaVersion;
   std::string tool_version;        ///< "isoloss 0.1.0", of the gate
   std::string commit = {};         ///< of that program
   std::string policy_digest;       ///< PolicyDigest of the policy it ran with

@@ -5,31 +5,30 @@
 #include <cmath>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/power.h"
-#include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {
 namespace {
 
-/// Empty if there is no spread, as of a single pair.
+/// Of a check of L5; empty if there is no spread, as of a single pair.
 std::optional<Sensitivity> SensitivityOf(
-    const char* check, const std::vector<double>& differences,
-    const stats::EquivalenceOptions& options) {
-  const stats::Summary summary = stats::Summarize(differences);
-  if (summary.count < 2 || !std::isfinite(summary.sd)) return std::nullopt;
-  return Sensitivity{.check = check,
-                     .pairs = summary.count,
-                     .sd = summary.sd,
-                     .alpha = options.alpha,
-                     .margin = options.margin,
-                     .power_at_zero = stats::EquivalencePower(
-                         0, summary.sd, summary.count, options),
-                     .detectable = stats::DetectableDifference(
-                         summary.sd, summary.count, options),
-                     .power = options.power};
+    const Check& check, const stats::EquivalenceOptions& options) {
+  if (!check.pairs || check.pairs->count < 2 ||
+      !std::isfinite(check.pairs->sd)) {
+    return std::nullopt;
+  }
+  const auto& [count, mean, sd] = *check.pairs;
+  return Sensitivity{
+      .check = check.name,
+      .pairs = count,
+      .sd = sd,
+      .alpha = options.alpha,
+      .margin = options.margin,
+      .power_at_zero = stats::EquivalencePower(0, sd, count, options),
+      .detectable = stats::DetectableDifference(sd, count, options),
+      .power = options.power};
 }
 
 }  // namespace
@@ -61,17 +60,8 @@ void MeasurePrecision(const compare::Pairing& pairing,
   measures.slope = slope;
   measures.tokens = compare::TokensOf(window.Gaps(), slope, options.alpha);
   measures.along = compare::CompareByTenth(pairing, options.alpha);
-  const bool in_tokens = judgement.policy.margin_tokens_percent > 0;
-  std::vector<double> held_out = window.HeldOutPercents();
-  if (in_tokens && !held_out.empty()) {
-    held_out =
-        compare::TokensOf(window.HeldOutGaps(), slope, options.alpha).pairs;
-  }
-  for (const auto& sensitivity :
-       {SensitivityOf("final_window",
-                      in_tokens ? measures.tokens->pairs : window.Percents(),
-                      options),
-        SensitivityOf("held_out", held_out, options)}) {
+  for (const Check& check : judgement.checks) {
+    const auto sensitivity = SensitivityOf(check, options);
     if (sensitivity) measures.sensitivity.push_back(*sensitivity);
   }
 }

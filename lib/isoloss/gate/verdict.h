@@ -18,6 +18,7 @@
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/gate/precision_measures.h"
+#include "isoloss/stats/summary.h"
 
 namespace isoloss::gate {
 
@@ -37,6 +38,8 @@ struct Check {
   std::optional<double> lower{};
   std::optional<double> upper{};
   std::optional<double> interval_level{};  ///< its coverage; empty likewise
+  /// Of the seed pairs that a test of L5 rests on, in `unit`; empty elsewhere.
+  std::optional<stats::Summary> pairs{};
   std::string unit{};
   std::string evidence{};
   /// Everything found; the first of the severest is the quantity.

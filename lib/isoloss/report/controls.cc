@@ -19,7 +19,7 @@ std::string TestLine(const ArmTest& test) {
           ? fmt::format("[{:+.3f} %, {:+.3f} %]", *test.lower, *test.upper)
           : "no interval";
   return fmt::format("    {:<12}  {:>+8.3f} %  sd {:>6.3f} %  {:<22}  {}\n",
-                     test.name, test.mean, test.sd, interval,
+                     test.name, test.pairs.mean, test.pairs.sd, interval,
                      gate::OutcomeName(test.outcome));
 }
 
@@ -42,9 +42,9 @@ Json TestsJson(const std::vector<ArmTest>& tests) {
   for (const ArmTest& test : tests) {
     Json json{{"name", test.name},
               {"outcome", gate::OutcomeName(test.outcome)},
-              {"pairs", test.pairs}};
-    PutNumber(json, "mean", test.mean);
-    PutNumber(json, "sd", test.sd);
+              {"pairs", test.pairs.count}};
+    PutNumber(json, "mean", test.pairs.mean);
+    PutNumber(json, "sd", test.pairs.sd);
     PutNumber(json, "lower", test.lower);
     PutNumber(json, "upper", test.upper);
     list.push_back(std::move(json));
@@ -82,6 +82,9 @@ std::string ControlsText(const Judgement& judgement) {
   const gate::Controls& controls = *judgement.controls;
   std::string text;
   if (!controls.nulls.empty() || controls.control) {
+    if (judgement.policy.InTokens()) {
+      text += "  extra tokens in % of the baseline's:\n";
+    }
     text += ArmLines("candidate " + judgement.candidate.arm,
                      gate::TestsOf(judgement));
   }

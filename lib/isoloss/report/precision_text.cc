@@ -162,8 +162,7 @@ std::string RenderPrecision(const Judgement& judgement,
   };
   line("trained", Trained(measures.trained));
   line("learnt", Learnt(judgement));
-  const char* of_what =
-      judgement.policy.margin_tokens_percent > 0 ? " tokens" : "";
+  const char* of_what = judgement.policy.InTokens() ? " tokens" : "";
   for (const gate::Sensitivity& of : measures.sensitivity) {
     line(&of == &measures.sensitivity.front() ? "could see" : "",
          CouldSee(of, of_what));

@@ -191,7 +191,7 @@ std::string Charts(const Judgement& judgement, const TextStyle& style) {
   difference.guides = {0};
   std::string margin;
   // A margin in tokens has no place on this scale.
-  if (judgement.policy.margin_tokens_percent == 0) {
+  if (!judgement.policy.InTokens()) {
     const double percent = judgement.policy.margin_percent;
     difference.guides = {-percent, 0, percent};
     margin = fmt::format("   margin +-{:g}", percent);
