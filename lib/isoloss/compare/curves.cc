@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "isoloss/compare/final_window.h"
 #include "isoloss/stats/summary.h"
 
 namespace isoloss::compare {
@@ -25,7 +26,7 @@ Curves MeanCurves(const Pairing& pairing) {
       const double c = pair.candidate->log.steps.loss_nats[i];
       baseline.push_back(b);
       candidate.push_back(c);
-      percent.push_back(100 * (c - b) / b);
+      percent.push_back(PercentDifference(c, b));
     }
     curves.step.push_back(pairing.pairs[0].baseline->log.steps.step[i]);
     curves.baseline_nats.push_back(stats::Mean(baseline));

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "isoloss/base/error.h"
+#include "isoloss/compare/final_window.h"
 #include "isoloss/compare/rate_plateau.h"
 #include "isoloss/stats/summary.h"
 
@@ -19,7 +20,7 @@ std::vector<double> PercentOf(const SeedPair& pair) {
   ISOLOSS_ASSERT(baseline.size() == candidate.size());
   std::vector<double> percent(baseline.size());
   for (size_t i = 0; i < percent.size(); ++i) {
-    percent[i] = 100 * (candidate[i] - baseline[i]) / baseline[i];
+    percent[i] = PercentDifference(candidate[i], baseline[i]);
   }
   return percent;
 }

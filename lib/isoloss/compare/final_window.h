@@ -13,6 +13,11 @@ namespace isoloss::compare {
 /// Steps in the last `share` of `steps`, rounded up; at least 1 if steps > 0.
 size_t WindowLength(size_t steps, double share);
 
+/// 100 (L_c - L_b) / L_b.
+inline double PercentDifference(double candidate, double baseline) {
+  return 100 * (candidate - baseline) / baseline;
+}
+
 /// Candidate minus baseline for one seed. Differences are paired step by step.
 struct SeedDifference {
   int64_t seed = 0;

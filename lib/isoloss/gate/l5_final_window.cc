@@ -125,8 +125,8 @@ std::optional<double> WindowPercent(const runlog::EnsembleMember& member,
     const int64_t step = candidate.step[i];
     if (step != baseline.step[i]) return std::nullopt;
     if (step < window.first_step || step > window.last_step) continue;
-    percent.push_back(100 * (candidate.loss_nats[i] - baseline.loss_nats[i]) /
-                      baseline.loss_nats[i]);
+    percent.push_back(compare::PercentDifference(candidate.loss_nats[i],
+                                                 baseline.loss_nats[i]));
   }
   const int64_t needed = window.last_step - window.first_step + 1;
   if (static_cast<int64_t>(percent.size()) != needed) return std::nullopt;
@@ -351,9 +351,8 @@ void AppendTrajectoryErrors(const compare::Pairing& pairing,
     const size_t i = static_cast<size_t>(step) - 1;
     double sum = 0;
     for (const compare::SeedPair& pair : pairing.pairs) {
-      const double baseline = pair.baseline->log.steps.loss_nats[i];
-      sum +=
-          100 * (pair.candidate->log.steps.loss_nats[i] - baseline) / baseline;
+      sum += compare::PercentDifference(pair.candidate->log.steps.loss_nats[i],
+                                        pair.baseline->log.steps.loss_nats[i]);
     }
     percent.push_back(sum / static_cast<double>(pairing.pairs.size()));
   }

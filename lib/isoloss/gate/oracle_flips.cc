@@ -112,10 +112,7 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
   };
   report("all tensors", total);
   for (const auto& [name, count] : counts) report(name, count);
-  if (check.findings.empty()) return check;
-  check.outcome = Outcome::kFail;
-  check.evidence += "; " + check.findings[0];
-  check.next = "look at how this tensor is summed and rounded";
+  FailOnFindings("look at how this tensor is summed and rounded", check);
   return check;
 }
 
@@ -208,10 +205,8 @@ Check CheckFlipSides(const Probes& probes, const Policy& policy) {
   report("all products", total);
   for (const auto& [name, count] : votes) report(name, count);
   check.evidence += WithoutShape(probes);
-  if (check.findings.empty()) return check;
-  check.outcome = Outcome::kFail;
-  check.evidence += "; " + check.findings[0];
-  check.next = "look for an accumulator that cuts off where it should round";
+  FailOnFindings("look for an accumulator that cuts off where it should round",
+                 check);
   return check;
 }
 

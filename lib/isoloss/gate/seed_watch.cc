@@ -50,7 +50,7 @@ std::string PairWatch::Add(const runlog::StepRow& baseline,
   if (step_ == 1) first_loss_ = candidate.loss_nats;
   if (step_ > steps_ - window_) {
     window_sum_ +=
-        100 * (candidate.loss_nats - baseline.loss_nats) / baseline.loss_nats;
+        compare::PercentDifference(candidate.loss_nats, baseline.loss_nats);
   }
   return AddToBatch(baseline.loss_nats, candidate.loss_nats);
 }
@@ -62,7 +62,7 @@ std::string PairWatch::AddToBatch(double baseline, double candidate) {
   const double steps = static_cast<double>(policy_.sequential_batch);
   const double mean = batch_candidate_ / steps;
   const double percent =
-      100 * (batch_candidate_ - batch_baseline_) / batch_baseline_;
+      compare::PercentDifference(batch_candidate_, batch_baseline_);
   batch_baseline_ = 0;
   batch_candidate_ = 0;
   if (!(mean > first_loss_ &&

@@ -32,6 +32,13 @@ int ExitCode(Outcome outcome) {
   return 3;
 }
 
+void FailOnFindings(std::string_view next, Check& check) {
+  if (check.findings.empty()) return;
+  check.outcome = Outcome::kFail;
+  check.evidence += "; " + check.findings[0];
+  check.next = next;
+}
+
 Outcome Severest(std::span<const Check> checks) {
   std::optional<Outcome> severest;
   for (const Check& check : checks) {

@@ -50,6 +50,10 @@ struct Check {
   bool gates = true;
 };
 
+/// FAIL if the check has findings: the first joins its evidence, and `next`
+/// says what to do.
+void FailOnFindings(std::string_view next, Check& check);
+
 /// The severest outcome of those that gate; kInvalid if there is none, so that
 /// judging nothing is never a pass.
 Outcome Severest(std::span<const Check> checks);
