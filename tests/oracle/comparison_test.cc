@@ -131,6 +131,19 @@ TEST(Comparison, NoiseRatioComparesRootMeanSquares) {
   EXPECT_TRUE(std::isnan(RowOf(Grid::kBf16, 1.0f, {.exact = 1.0}).noise_ratio));
 }
 
+// A last place is 0x1p-23 at 1, and an element that the ascending order has
+// exactly is expected to be off by it over the root of 12: sqrt(12 / 4) of four
+// such elements, of which one is off by one.
+TEST(Comparison, NoiseIsExpectedOfElementsThatOneOrderHasExactly) {
+  Comparison comparison(Grid::kFp32);
+  for (size_t j = 0; j < 4; ++j) {
+    comparison.Add(0, j, j == 2 ? 1.0f + 0x1p-23f : 1.0f,
+                   {.exact = 1, .bound = 0x1p-20});
+  }
+
+  EXPECT_DOUBLE_EQ(comparison.Row().noise_ratio, std::sqrt(3.0));
+}
+
 TEST(Comparison, MergeCountsBothAndKeepsTheWorse) {
   Comparison mild(Grid::kFp32);
   mild.Add(0, 0, 1.0f + 0x1p-22f, {.exact = 1.0, .bound = 1.0, .noise = 1.0});

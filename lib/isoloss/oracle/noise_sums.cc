@@ -19,8 +19,9 @@ double VarianceOf(const Estimate& expected) {
   return variance;
 }
 
-/// Where the ascending order happens to be exact another one need not be: a
-/// single element says nothing against its last place.
+/// Where the ascending order happens to be exact another one need not be:
+/// nothing can be said against the last place of such an element, even where it
+/// is the only noisy one of its tensor.
 double LeastVariance(const Estimate& expected) {
   if (expected.bound == 0.0) return 0.0;
   const double ulp = Ulp(expected.exact);
@@ -40,16 +41,16 @@ void NoiseSums::Add(size_t row, size_t column, float value,
                     const Estimate& expected) {
   double error = static_cast<double>(value) - expected.exact;
   const double variance = VarianceOf(expected);
+  const double floored = std::max(variance, LeastVariance(expected));
   error_squared_ += error * error;
   expected_squared_ +=
-      variance + expected.jump_probability * expected.jump * expected.jump;
+      floored + expected.jump_probability * expected.jump * expected.jump;
   // A rare jump is no noise of its row: where it is nearer, it was one.
   if (expected.jump_probability > 0.0 &&
       std::fabs(error - expected.jump) < std::fabs(error)) {
     error -= expected.jump;
   }
   if (row >= rows_.size()) rows_.resize(row + 1);
-  const double floored = std::max(variance, LeastVariance(expected));
   Row& sums = rows_[row];
   sums.errors += error * error;
   sums.variances += floored;
