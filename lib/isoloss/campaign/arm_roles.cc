@@ -165,8 +165,8 @@ ArmRoles RolesOf(const std::vector<compare::Run>& runs,
 
 gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
                              const std::string& baseline_arm,
-                             const ArmRoles& roles,
-                             const gate::Policy& policy) {
+                             const ArmRoles& roles, const gate::Policy& policy,
+                             const gate::Looks* looks) {
   const auto judge = [&](const std::string& arm) -> gate::ControlArm {
     if (compare::RunsOfArm(runs, arm).empty()) {
       return {.arm = arm,
@@ -178,7 +178,7 @@ gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
         compare::PairBySeed(baseline_arm,
                             compare::RunsOfArm(runs, baseline_arm), arm,
                             compare::RunsOfArm(runs, arm)),
-        policy);
+        policy, looks);
   };
   gate::Controls controls;
   for (const std::string& arm : roles.nulls) {

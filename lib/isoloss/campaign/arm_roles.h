@@ -42,10 +42,12 @@ ArmRoles RolesOf(const std::vector<compare::Run>& runs,
                  const std::string& baseline_arm,
                  const std::optional<std::string>& control);
 
-/// Judges null arms and control, once for all candidates.
+/// Judges null arms and control, once for all candidates, at the level of this
+/// look (null: the only one).
 gate::Controls JudgeControls(const std::vector<compare::Run>& runs,
                              const std::string& baseline_arm,
-                             const ArmRoles& roles, const gate::Policy& policy);
+                             const ArmRoles& roles, const gate::Policy& policy,
+                             const gate::Looks* looks);
 
 /// Arms in the order of their first run.
 std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs);

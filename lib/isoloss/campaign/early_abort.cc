@@ -56,6 +56,9 @@ std::vector<gate::Judgement> JudgeStopped(
     judgement.warnings.clear();
     judgement.bit_equal = false;
     judgement.controls.reset();
+    judgement.precision.reset();
+    judgement.tensors.clear();
+    judgement.without_evidence.clear();
     judgement.power.reset();
     judgement.power_unknown = "nobody has measured that of stopping early";
     judgements.push_back(std::move(judgement));

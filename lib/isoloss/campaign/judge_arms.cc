@@ -135,7 +135,8 @@ std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
   CheckEvidenceIsUsed(evidence, policy.question, roles.candidates,
                       baseline_arm);
   const gate::Controls controls =
-      JudgeControls(runs, baseline_arm, roles, policy);
+      JudgeControls(runs, baseline_arm, roles, policy,
+                    evidence.looks ? &*evidence.looks : nullptr);
   std::vector<gate::Judgement> judgements;
   for (const std::string& candidate : roles.candidates) {
     judgements.push_back(JudgeWith(

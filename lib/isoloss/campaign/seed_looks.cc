@@ -246,7 +246,10 @@ bool IsDecided(const gate::Judgement& judgement) {
 std::string FinalWindowText(const gate::Judgement& judgement) {
   std::string text = judgement.candidate.arm;
   for (const gate::Check& check : judgement.checks) {
-    if (!check.interval_level && check.level != "L5") continue;
+    if (!check.interval_level &&
+        check.level != gate::LevelName(gate::LevelId::l5_final_window)) {
+      continue;
+    }
     text += fmt::format(" {} {}", check.name, gate::OutcomeName(check.outcome));
     if (!check.interval_level) continue;
     text += fmt::format(" [{:+.3f} %, {:+.3f} %]", *check.lower, *check.upper);
@@ -266,7 +269,13 @@ gate::Looks LooksBeside(const std::vector<fs::path>& logs,
   }
   const fs::path file = *folders.begin() / gate::kLooksFile;
   std::error_code error;
-  if (folders.size() > 1 || !fs::exists(fs::symlink_status(file, error))) {
+  if (folders.size() > 1) {
+    return {.unknown =
+                "these logs are from several folders, of which each remembers "
+                "its own looks, so that alpha is that of a first and only "
+                "look"};
+  }
+  if (!fs::exists(fs::symlink_status(file, error))) {
     return {.unknown =
                 "no looks.json lies beside these logs, so that alpha is "
                 "that of a first and only look"};

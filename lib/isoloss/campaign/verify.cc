@@ -93,6 +93,14 @@ class Verifier {
 
   Verification Run() {
     ListenToSignals();
+    if (plan_.abort_early && plan_.policy.InTokens()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the policy has margin_tokens_percent {:g}, but "
+                 "--abort-early tests a margin of loss, so it could fail what "
+                 "level L5 passes. Leave one of them out.",
+                 plan_.experiment.path.string(),
+                 plan_.policy.margin_tokens_percent);
+    }
     CheckEvidence();
     const bool alone = IsRegression() && roles_.candidates.size() == 1;
     TrainingPlan training =
@@ -290,8 +298,8 @@ class Verifier {
     ProbeSettings settings;
     const train::Arm& baseline = plan_.experiment.arms.front();
     if (!IsRegression()) {
-      // Half of what training costs at most: the fewest steps of each case that
-      // a verdict takes.
+      // The fewest of each case that a verdict takes: a step costs the oracle
+      // about a hundred times its training.
       settings.steps = 2;
       // L3 compares with high precision only.
       if (!train::ArmRecipe(baseline).quantizes_anything()) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "isoloss/base/saturating.h"
 #include "isoloss/compare/rate_plateau.h"
 #include "isoloss/runlog/recording.h"
 
@@ -117,7 +118,8 @@ double BitsOf(double nats) { return nats / std::numbers::ln2; }
 TrainingScale ScaleOf(const runlog::RunLog& log) {
   const runlog::Provenance& provenance = log.provenance;
   TrainingScale scale;
-  scale.tokens = provenance.steps_planned * provenance.tokens_per_step;
+  scale.tokens =
+      SaturatingMultiply(provenance.steps_planned, provenance.tokens_per_step);
   scale.parameters = provenance.parameters;
   SetWork(provenance, scale);
   scale.schedule = ScheduleText(log.steps);

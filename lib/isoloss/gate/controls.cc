@@ -83,15 +83,21 @@ void CheckControl(const ControlArm& arm, std::vector<Check>& checks) {
   if (arm.SeenWorse()) return;
   const ArmTest& test = arm.tests.front();
   const bool better = test.outcome == Outcome::kFail;
+  const bool within = test.outcome == Outcome::kPass;
   checks.push_back(Showing(
       "control", fmt::format("{} of control {}", test.name, arm.arm), test,
-      better ? "on the better side of +-" : "not shown to be outside +",
-      better ? "what must come out worse came out better"
-             : "this experiment could not have seen a difference of that "
-               "size"));
+      better   ? "on the better side of +-"
+      : within ? "within +-"
+               : "not shown to be outside +",
+      better   ? "what must come out worse came out better"
+      : within ? "its difference is smaller than the margin, so it shows "
+                 "nothing of larger ones"
+               : "this experiment could not have seen a difference of that "
+                 "size"));
   checks.back().next =
-      "train more seeds, or for more steps, until the control fails, or name "
-      "one that is further off";
+      within ? "name a control that is further off than the margin"
+             : "train more seeds, or for more steps, until the control fails, "
+               "or name one that is further off";
 }
 
 }  // namespace
@@ -122,10 +128,12 @@ bool ControlArm::Outside() const {
   });
 }
 
-ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy) {
+ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
+                        const Looks* looks) {
   policy.levels.clear();
   policy.one_sided = false;
-  const Judgement judgement = Judge(pairing, policy);
+  const Judgement judgement =
+      Judge(Evidence{.pairing = &pairing, .looks = looks}, policy);
   ControlArm control{.arm = pairing.candidate_arm,
                      .recipe = judgement.candidate.recipe,
                      .tests = TestsOf(judgement)};

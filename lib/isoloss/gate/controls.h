@@ -13,6 +13,7 @@
 namespace isoloss::gate {
 
 struct Judgement;
+struct Looks;
 
 /// One test of level L5: in percent of the baseline's loss, or of its tokens
 /// if the policy's margin is one of tokens.
@@ -54,8 +55,10 @@ struct Controls {
 
 /// Judges an arm against the baseline at level L5, as a candidate would be,
 /// unless level L0 finds runs that can't be. Both sides of the margin are
-/// tested, whatever the policy says.
-ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy);
+/// tested, whatever the policy says, at the level of this look (null: the
+/// only one).
+ControlArm JudgeControl(const compare::Pairing& pairing, Policy policy,
+                        const Looks* looks = nullptr);
 
 /// Puts `controls` (null: there are none) into a judgement on precision. What
 /// keeps it from PASS is added as INCONCLUSIVE checks of level L5:

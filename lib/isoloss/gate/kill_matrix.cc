@@ -112,9 +112,12 @@ Rate KillMatrix::ScoreOfMlperf() const {
 }
 
 Rate KillMatrix::FalseAlarms() const {
-  return RateOfBenign(*this, [](const KillCell& cell) {
-    return cell.verdict != Outcome::kPass;
-  });
+  // One pair never shows equivalence.
+  const auto alarm = question == QuestionName(compare::Question::kPrecision)
+                         ? Outcome::kFail
+                         : Outcome::kInconclusive;
+  return RateOfBenign(
+      *this, [alarm](const KillCell& cell) { return cell.verdict >= alarm; });
 }
 
 Rate KillMatrix::FalseAlarmsOfLevel(size_t level) const {

@@ -85,7 +85,8 @@ struct KillMatrix {
   Rate ScoreOfPeer(size_t peer) const;
   Rate ScoreOfMlperf() const;
   /// Of `benign`, those that did not pass; an inconclusive verdict counts as an
-  /// alarm. Rows of class benign are left out: ensembles hold such runs.
+  /// alarm, but not on `precision`, which no single pair passes. Rows of class
+  /// benign are left out: ensembles hold such runs.
   Rate FalseAlarms() const;
   Rate FalseAlarmsOfLevel(size_t level) const;
   Rate FalseAlarmsOfPeer(size_t peer) const;

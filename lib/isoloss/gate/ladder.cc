@@ -38,9 +38,12 @@ bool IsListed(const Level& level, const Policy& policy) {
           level.id == l5_final_window);
 }
 
+/// A list says which levels must have evidence. What is given for another one
+/// is judged as well: nobody hides a bad probe by a list.
 bool IsAsked(const Level& level, const Policy& policy) {
   return policy.levels.empty() || level.decides == Decides::kNeither ||
-         level.decides == Decides::kNoneAlone || IsListed(level, policy);
+         level.decides == Decides::kNoneAlone || !level.remedy.empty() ||
+         IsListed(level, policy);
 }
 
 bool CanDecide(const Level& level, const Judgement& judgement) {
@@ -73,12 +76,25 @@ bool Passed(LevelId id, const Judgement& judgement) {
 }
 
 /// Inconclusive checks of a level count no longer.
-void Release(LevelId id, Judgement& judgement) {
+void Release(std::string_view level, Judgement& judgement) {
   for (Check& check : judgement.checks) {
-    if (check.level == LevelName(id) &&
-        check.outcome == Outcome::kInconclusive) {
+    if (check.level == level && check.outcome == Outcome::kInconclusive) {
       check.gates = false;
     }
+  }
+}
+
+/// Of levels that a list leaves out only FAIL and INVALID count, but a recipe
+/// that the oracle does not understand is nobody's choice.
+void ReleaseUnlisted(const Evidence& evidence, Levels levels,
+                     Judgement& judgement) {
+  if (judgement.policy.levels.empty()) return;
+  for (const Level* level : levels) {
+    const bool is_gap = level->id == l2_oracle && !evidence.oracle_gap.empty();
+    if (level->remedy.empty() || is_gap || IsListed(*level, judgement.policy)) {
+      continue;
+    }
+    Release(level->name, judgement);
   }
 }
 
@@ -133,6 +149,7 @@ bool OracleSawAllSteps(const Evidence& evidence) {
 /// Which levels were enough; says what is missing if none.
 void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   ReportUndecided(levels, judgement);
+  ReleaseUnlisted(evidence, levels, judgement);
   for (const Level* level : levels) {
     if (IsListed(*level, judgement.policy) && CanDecide(*level, judgement) &&
         !level->remedy.empty() && !judgement.bit_equal) {
@@ -145,13 +162,13 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   }
   if (!judgement.policy.levels.empty() || judgement.bit_equal) return;
   if (Passed(l2_oracle, judgement) && Passed(l4_early_window, judgement)) {
-    Release(l5_final_window, judgement);
+    Release(LevelName(l5_final_window), judgement);
   } else if (Passed(l2_oracle, judgement) && OracleSawAllSteps(evidence)) {
-    Release(l4_early_window, judgement);
-    Release(l5_final_window, judgement);
+    Release(LevelName(l4_early_window), judgement);
+    Release(LevelName(l5_final_window), judgement);
   } else if (Passed(l5_final_window, judgement)) {
-    Release(l2_oracle, judgement);
-    Release(l4_early_window, judgement);
+    Release(LevelName(l2_oracle), judgement);
+    Release(LevelName(l4_early_window), judgement);
   } else {
     ReportMissing(kLevel_l2_oracle, judgement);
     ReportMissing(kLevel_l4_early_window, judgement);

@@ -108,6 +108,16 @@ std::string NoteOn(const LookRecord& record, size_t before, int64_t pairs,
     note += fmt::format("; look {} had another policy (digest {})", i + 1,
                         Printable(record.looks[i].policy_digest));
   }
+  if (before < record.looks.size() &&
+      record.looks[before].policy_digest != PolicyDigest(policy)) {
+    note += fmt::format(
+        "; this look was first taken with another policy (digest {}), which "
+        "said",
+        Printable(record.looks[before].policy_digest));
+    for (const auto& [arm, outcome] : record.looks[before].outcomes) {
+      note += fmt::format(" {} of {}", Printable(outcome), Printable(arm));
+    }
+  }
   if (!record.planned.empty() &&
       std::ranges::count(record.planned, pairs) == 0) {
     note += fmt::format("; none was planned at {} pairs", pairs);

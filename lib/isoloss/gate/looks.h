@@ -34,8 +34,8 @@ struct Looks {
   double NominalAlpha(const Policy& policy) const;
   /// More pairs could be looked at within the plan.
   bool MayGoOn() const;
-  /// "3 of 3 planned (4, 8, 12 pairs), nominal alpha 0.0429; before: 4 pairs
-  /// (0.00069), 8 pairs (0.0158)".
+  /// "look 3 at 12 pairs, planned at 4, 8, 12; nominal alpha 0.0429; before: 4
+  /// pairs (0.00069), 8 pairs (0.0158)".
   std::string Sentence() const;
 };
 

@@ -48,12 +48,11 @@ class BurstLimit {
 
   double Mean(const ProbeRow& at) const {
     const double expected =
-        kUnforeseenFlips +
-        policy_.burst_factor * at.oracle().expected_flips[at.row];
+        kUnforeseenFlips + policy_.burst_factor * at.ExpectedFlips();
     return std::min(kLargestMean, expected / policy_.flip_cluster);
   }
   double PValue(const ProbeRow& at) const {
-    const auto flips = static_cast<double>(at.oracle().flips[at.row]);
+    const auto flips = static_cast<double>(at.Flips());
     return stats::PoissonPValue(
         static_cast<int64_t>(std::ceil(flips / policy_.flip_cluster)),
         Mean(at));
@@ -85,8 +84,8 @@ Check CheckFlips(const Probes& probes, const Policy& policy) {
   FlipCount total;
   ForEachRounded(probes, [&](const ProbeRow& at) {
     for (FlipCount* count : {&counts[at.Tensor()], &total}) {
-      count->flips = SaturatingAdd(count->flips, at.oracle().flips[at.row]);
-      count->expected += at.oracle().expected_flips[at.row];
+      count->flips = SaturatingAdd(count->flips, at.Flips());
+      count->expected += at.ExpectedFlips();
     }
   });
   // The tensors and their total: one family.
@@ -129,7 +128,7 @@ Check CheckBursts(const Probes& probes, const Policy& policy) {
   double least = 1;
   std::vector<ProbeRow> bursts;
   ForEachRounded(probes, [&](const ProbeRow& at) {
-    if (at.oracle().flips[at.row] == 0) return;
+    if (at.Flips() == 0) return;
     const double p = limit.PValue(at);
     if (!worst || p < least) {
       worst = at;
@@ -143,10 +142,10 @@ Check CheckBursts(const Probes& probes, const Policy& policy) {
   }
   const auto describe = [&](const ProbeRow& at) {
     return fmt::format("{}: {} flips, {:.3g} expected, limit {:.4g}",
-                       at.Place(), at.oracle().flips[at.row],
-                       at.oracle().expected_flips[at.row], limit.Limit(at));
+                       at.Place(), at.Flips(), at.ExpectedFlips(),
+                       limit.Limit(at));
   };
-  check.value = static_cast<double>(worst->oracle().flips[worst->row]);
+  check.value = static_cast<double>(worst->Flips());
   check.relation = "at most ";
   check.limit = limit.Limit(*worst);
   check.evidence = fmt::format("of {} steps of tensors the least likely is {}",

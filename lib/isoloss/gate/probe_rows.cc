@@ -23,6 +23,17 @@ std::string ProbeRow::Place() const {
                      oracle().step[row], Label(*probe));
 }
 
+int64_t ProbeRow::Flips() const {
+  const int64_t all = oracle().flips[row];
+  return HasShape(probe->log) ? all - oracle().repeated_flips[row] : all;
+}
+
+double ProbeRow::ExpectedFlips() const {
+  const double all = oracle().expected_flips[row];
+  if (!HasShape(probe->log)) return all;
+  return std::max(0.0, all - oracle().expected_repeated_flips[row]);
+}
+
 bool ProbeRow::IsRounded() const {
   return std::isnan(oracle().noise_ratio[row]);
 }

@@ -21,6 +21,10 @@ struct ProbeRow {
   const std::string& Case() const;
   /// "TENSOR in case CASE, step STEP of FILE".
   std::string Place() const;
+  /// Flips, and those expected, without repeated ones: elements of the same
+  /// significand flip together and are one piece of evidence. Of layout 1 all.
+  int64_t Flips() const;
+  double ExpectedFlips() const;
   /// Of a tensor of fewer bits than FP32, whose roundings may flip. Of others
   /// hardly an element is equal: their errors are measured.
   bool IsRounded() const;

@@ -47,14 +47,21 @@ void Comparison::Add(size_t row, size_t column, float value,
                      const Estimate& expected) {
   ++row_.elements;
   const float want = RoundTo(grid_, expected.exact);
-  row_.expected_flips += FlipProbability(grid_, want, expected);
+  const double probability = FlipProbability(grid_, want, expected);
+  row_.expected_flips += probability;
   if (grid_ == Grid::kFp32 && std::isfinite(value) && std::isfinite(want)) {
     noise_.Add(row, column, value, expected);
   }
-  if (SameValue(value, want)) {
-    ++row_.equal;
-    return;
+  const bool equal = SameValue(value, want);
+  const bool flip = !equal && AddDifferent(row, column, value, want, expected);
+  if (equal) ++row_.equal;
+  if (grid_ != Grid::kFp32) {
+    flip_clusters_.Add(expected.exact, flip, probability);
   }
+}
+
+bool Comparison::AddDifferent(size_t row, size_t column, float value,
+                              float want, const Estimate& expected) {
   double ratio = kInfinity;
   // What has no bound has no explanation either.
   const bool comparable = std::isfinite(expected.exact) &&
@@ -79,6 +86,7 @@ void Comparison::Add(size_t row, size_t column, float value,
   ++(flip ? row_.flips : row_.other);
   if (flip && std::fabs(value) < std::fabs(want)) ++row_.flips_toward_zero;
   KeepWorst(row, column, value, expected.exact, ratio);
+  return flip;
 }
 
 void Comparison::AddExact(size_t row, size_t column, float value,
@@ -131,6 +139,7 @@ void Comparison::Merge(const Comparison& part) {
   row_ = sum;
   has_worst_ = has_worst_ || part.has_worst_;
   noise_.Merge(part.noise_);
+  flip_clusters_.Merge(part.flip_clusters_);
 }
 
 runlog::OracleRow Comparison::Row() const {
@@ -139,6 +148,7 @@ runlog::OracleRow Comparison::Row() const {
       std::numeric_limits<double>::quiet_NaN();
   row.noisiest_row = -1;
   if (grid_ == Grid::kFp32) noise_.Fill(row);
+  flip_clusters_.Fill(row);
   if (!has_worst_) {
     row.worst_row = row.worst_column = -1;
     row.worst_value = row.worst_expected =

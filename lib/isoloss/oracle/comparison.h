@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "isoloss/oracle/estimate.h"
+#include "isoloss/oracle/flip_clusters.h"
 #include "isoloss/oracle/noise_sums.h"
 #include "isoloss/runlog/probe_log.h"
 
@@ -49,6 +50,9 @@ class Comparison {
   runlog::OracleRow Row() const;
 
  private:
+  /// Of an element that is not equal; whether it is a flip.
+  bool AddDifferent(size_t row, size_t column, float value, float want,
+                    const Estimate& expected);
   void AddOther(size_t row, size_t column, float value, double expected,
                 int64_t elements);
   void KeepWorst(size_t row, size_t column, float value, double exact,
@@ -57,7 +61,9 @@ class Comparison {
   Grid grid_;
   runlog::OracleRow row_;
   bool has_worst_ = false;
-  NoiseSums noise_;  // where the grid is FP32
+  // The one where the grid is FP32, the other where it is not.
+  NoiseSums noise_;
+  FlipClusters flip_clusters_;
 };
 
 }  // namespace isoloss::oracle

@@ -96,12 +96,15 @@ inline double LowestBit(double value) {
 }
 
 /// Adds estimates up in FP32. The bound holds for any order; the noise is of
-/// the ascending one. Where no order rounds there is neither.
+/// the ascending one or, if that is more, as many roundings at the largest
+/// term: what an order makes that begins with it. Where no order rounds there
+/// is neither.
 class Sum32 {
  public:
   void Add(const Estimate& term) {
     sum_ = sum_ + term;
     size_ += std::fabs(term.exact) + term.bound;
+    largest_ = std::max(largest_, std::fabs(term.exact));
     unit_ = term.bound == 0.0 ? std::min(unit_, LowestBit(term.exact)) : 0.0;
     ++terms_;
     // The first term is added to zero.
@@ -117,13 +120,17 @@ class Sum32 {
     Estimate result = sum_;
     result.bound +=
         Gamma(terms_ + roundings) * size_ + static_cast<double>(terms_) * kTiny;
-    result.noise = RootOfSquares(sum_.noise, std::sqrt(variance_));
+    const double ulp = Ulp(largest_);
+    const double others = static_cast<double>(terms_) / 12.0 * ulp * ulp;
+    result.noise =
+        RootOfSquares(sum_.noise, std::sqrt(std::max(variance_, others)));
     return result;
   }
 
  private:
   Estimate sum_;
   double size_ = 0.0;
+  double largest_ = 0.0;    // |term|
   double unit_ = HUGE_VAL;  // that all terms are multiples of; 0: none
   double variance_ = 0.0;
   size_t terms_ = 0;

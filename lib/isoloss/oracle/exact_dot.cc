@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 
 namespace isoloss::oracle {
 namespace {
@@ -14,6 +16,30 @@ double Fp32Spacing(double magnitude) {
   constexpr int kLeastExponent = -149;
   return std::ldexp(
       1.0, std::max(std::ilogb(magnitude) - kMantissaBits, kLeastExponent));
+}
+
+/// The exponent of the last bit that is set; `value` is not zero.
+int LastBit(double value) {
+  constexpr uint64_t kImplicit = uint64_t{1} << 52;
+  const auto bits = std::bit_cast<uint64_t>(value);
+  const auto field = static_cast<int>(bits >> 52 & 0x7FF);
+  const uint64_t mantissa =
+      (bits & (kImplicit - 1)) | (field == 0 ? 0 : kImplicit);
+  return std::max(field, 1) - 1075 + std::countr_zero(mantissa);
+}
+
+/// Whether no order of adding `count` terms rounds: all partial sums are
+/// multiples of the last bit of any term, so they fit if `size`, the sum of
+/// magnitudes, has 24 bits of that unit.
+template <typename Terms>
+bool FitInAnyOrder(const Terms& term, size_t count, double size) {
+  constexpr int kLeastExponent = -149;
+  int unit = std::ilogb(size);
+  for (size_t k = 0; k < count; ++k) {
+    const double value = term(k);
+    if (value != 0.0) unit = std::min(unit, LastBit(value));
+  }
+  return unit >= kLeastExponent && size <= std::ldexp(1.0, unit + 24);
 }
 
 /// `count` dot products at once, as Dot defines them.
@@ -45,11 +71,17 @@ struct Chains {
     return static_cast<double>(rounded) - sum;
   }
 
-  Estimate Result(size_t lane, size_t terms) const {
+  /// `term(k)`: of this lane, 0 <= k < terms.
+  template <typename Terms>
+  Estimate Result(size_t lane, size_t terms, const Terms& term) const {
     const auto n = static_cast<double>(terms);
-    // Every rounding after the largest term is at least as coarse as it. Where
-    // not even magnitudes lose anything all sums fit, in any order.
-    const double spacing = lost[lane] > 0.0 ? Fp32Spacing(largest[lane]) : 0.0;
+    // Magnitudes that lose something show without another walk that orders
+    // matter. NaN and infinity have no noise.
+    const bool rounds =
+        lost[lane] > 0.0 || (size[lane] > 0.0 && std::isfinite(size[lane]) &&
+                             !FitInAnyOrder(term, terms, size[lane]));
+    // Every rounding after the largest term is at least as coarse as it.
+    const double spacing = rounds ? Fp32Spacing(largest[lane]) : 0.0;
     return {.exact = exact[lane],
             .bound = Gamma(terms) * size[lane] +
                      (size[lane] > 0.0 ? n * kTiny : 0.0),
@@ -67,12 +99,13 @@ Grid ActivationGrid(const precision::Recipe& recipe) {
 
 Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride,
              size_t b_stride) {
+  const auto term = [&](size_t k) {
+    return static_cast<double>(a[k * a_stride]) *
+           static_cast<double>(b[k * b_stride]);
+  };
   Chains<1> chains;
-  for (size_t k = 0; k < size; ++k) {
-    chains.Term(0, static_cast<double>(a[k * a_stride]) *
-                       static_cast<double>(b[k * b_stride]));
-  }
-  return chains.Result(0, size);
+  for (size_t k = 0; k < size; ++k) chains.Term(0, term(k));
+  return chains.Result(0, size, term);
 }
 
 void DotRows(const float* a, const float* const* b, size_t count, size_t size,
@@ -88,7 +121,11 @@ void DotRows(const float* a, const float* const* b, size_t count, size_t size,
       chains.Term(j, left * static_cast<double>(rows[j][k]));
     }
   }
-  for (size_t j = 0; j < count; ++j) out[j] = chains.Result(j, size);
+  for (size_t j = 0; j < count; ++j) {
+    out[j] = chains.Result(j, size, [&](size_t k) {
+      return static_cast<double>(a[k]) * static_cast<double>(b[j][k]);
+    });
+  }
 }
 
 void PackPanel(MatrixView<const float> values, size_t first,
@@ -140,16 +177,19 @@ void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out) {
   ChainPanel(a, panel, chains);
 #endif
   for (size_t j = 0; j < kDotLanes; ++j) {
-    out[j] = chains.Result(j, panel.rows());
+    out[j] = chains.Result(j, panel.rows(), [&](size_t k) {
+      return static_cast<double>(a[k]) * static_cast<double>(panel(k, j));
+    });
   }
 }
 
 Estimate Sum(const float* values, size_t size, size_t stride) {
+  const auto term = [&](size_t k) {
+    return static_cast<double>(values[k * stride]);
+  };
   Chains<1> chains;
-  for (size_t k = 0; k < size; ++k) {
-    chains.Term(0, static_cast<double>(values[k * stride]));
-  }
-  return chains.Result(0, size);
+  for (size_t k = 0; k < size; ++k) chains.Term(0, term(k));
+  return chains.Result(0, size, term);
 }
 
 }  // namespace isoloss::oracle

@@ -20,8 +20,8 @@ Grid ActivationGrid(const precision::Recipe& recipe);
 /// takes part in at most K roundings.
 /// noise: root of the sum of squares of the roundings that the FP32 chain in
 /// ascending order makes, or, if that is more, K roundings at the largest term:
-/// what an order makes that begins with it. 0 where all sums fit, as those of
-/// MX products often do.
+/// what an order makes that begins with it. 0 where all sums fit in any order,
+/// as those of MX products often do.
 Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride = 1,
              size_t b_stride = 1);
 

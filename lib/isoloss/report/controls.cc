@@ -74,7 +74,9 @@ std::string ControlStatement(const Judgement& judgement) {
                      control->SeenWorse() ? "came out worse, as it must"
                      : control->Outside()
                          ? "came out better, but must come out worse"
-                         : "was not told from the baseline");
+                     : control->tests.front().outcome == gate::Outcome::kPass
+                         ? "lies within the margin, so it shows nothing"
+                         : "was not shown to lie outside the margin");
 }
 
 std::string ControlsText(const Judgement& judgement) {

@@ -294,9 +294,11 @@ std::string CheckLines(const Check& check, size_t outcome_width,
 std::string Controls(const Judgement& judgement, const TextStyle& style) {
   const std::string text = ControlsText(judgement);
   if (text.empty()) return "";
-  const std::string heading =
-      fmt::format("Control and null arms, {:g} % intervals over seeds",
-                  100 - 200 * judgement.policy.alpha);
+  const std::string heading = fmt::format(
+      "Control and null arms, {:g} % intervals over seeds",
+      100 - 200 * (judgement.looks
+                       ? judgement.looks->NominalAlpha(judgement.policy)
+                       : judgement.policy.alpha));
   return Heading(heading, style) + text;
 }
 
@@ -372,6 +374,10 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
     if (!judgement.without_evidence.empty()) {
       reasons += fmt::format("; no evidence: {}",
                              fmt::join(judgement.without_evidence, ", "));
+    }
+    if (judgement.controls && !judgement.controls->control &&
+        !judgement.controls->is_candidate) {
+      reasons += "; no control";
     }
   }
   return Paint(std::string(gate::OutcomeName(judgement.outcome)),

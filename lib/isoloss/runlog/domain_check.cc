@@ -73,6 +73,17 @@ std::string WrongOracleShape(const OracleColumns& oracle, size_t i) {
     return fmt::format("{} flips_toward_zero, but {} flips in all",
                        oracle.flips_toward_zero[i], oracle.flips[i]);
   }
+  // Sums of the same numbers in another order.
+  constexpr double kRounding = 1 + 1e-9;
+  if (oracle.repeated_flips[i] > oracle.flips[i] ||
+      oracle.expected_repeated_flips[i] >
+          oracle.expected_flips[i] * kRounding) {
+    return fmt::format(
+        "{} repeated_flips of {} flips, {} expected of {}, but a part is no "
+        "larger than the whole",
+        oracle.repeated_flips[i], oracle.flips[i],
+        oracle.expected_repeated_flips[i], oracle.expected_flips[i]);
+  }
   if (std::isnan(oracle.noise_ratio[i]) !=
       std::isnan(oracle.row_noise_ratio[i])) {
     return fmt::format(

@@ -51,6 +51,10 @@ struct OracleFields {
 
   /// Flips to a value nearer to zero than the oracle's.
   Of<int64_t> flips_toward_zero{};
+  /// Flips, and those expected, beyond one of each cluster: elements whose
+  /// exact values have the same significand flip together.
+  Of<int64_t> repeated_flips{};
+  Of<double> expected_repeated_flips{};
   /// Largest noise_ratio of a row, over what chance (kRowChance) may add to
   /// that of so few elements; NaN where noise_ratio is not defined.
   Of<double> row_noise_ratio{};

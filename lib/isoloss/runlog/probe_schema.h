@@ -64,6 +64,14 @@ void VisitOracleShape(Visit&& visit, Rows&... rows) {
               "Flips to a value nearer to zero than the oracle's",
               Domain::Count()},
         rows.flips_toward_zero...);
+  visit(Field{"repeated_flips", "1",
+              "Flips beyond one of all elements of the same significand",
+              Domain::Count()},
+        rows.repeated_flips...);
+  visit(Field{"expected_repeated_flips", "1",
+              "Flips that are expected beyond one of such elements",
+              Domain::Real(0).Accusing(Fault::kFile)},
+        rows.expected_repeated_flips...);
   visit(Field{"row_noise_ratio", "1",
               "Largest root mean square error of a row over that of FP32 "
               "accumulation and of chance; NaN where there is no noise_ratio",
