@@ -113,8 +113,8 @@ def draw(rows, verdict, labels, file):
                                      label="one seed of the null arm (± 1 SD)"))
     figure.legend(handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=9)
     level = next(c["interval_level"] for c in verdict["checks"] if c["name"] == TESTS[0][0])
-    figure.suptitle(f"Mean of {len(verdict['baseline']['runs'])} paired seeds and {100 * level:.0f} % interval",
-                    fontsize=11, y=1 - 0.15 / height, va="top")
+    figure.suptitle(f"Loss against {baseline}: mean of {len(verdict['baseline']['runs'])} paired seeds and "
+                    f"{100 * level:.0f} % interval", fontsize=11, y=1 - 0.15 / height, va="top")
     figure.savefig(file, metadata={"Date": None})
 
 
