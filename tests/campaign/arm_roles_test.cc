@@ -108,13 +108,30 @@ TEST_F(ChosenArms, AreJudgedBesideNullArmsAndTheControl) {
 TEST_F(ChosenArms, MayBeANullArmOrTheControl) {
   const ArmRoles null = Judged({"null"});
   EXPECT_THAT(null.candidates, ElementsAre("null"));
-  EXPECT_THAT(null.nulls, IsEmpty());
   EXPECT_EQ(null.control, "mxfp4");
 
   const ArmRoles control = Judged({"mxfp4"});
   EXPECT_THAT(control.candidates, ElementsAre("mxfp4"));
   EXPECT_THAT(control.nulls, ElementsAre("null"));
-  EXPECT_EQ(control.control, "");
+}
+
+TEST(JudgeRoles, JudgesNoArmBesideItself) {
+  const ArmRoles roles = {.candidates = {"mxfp8", "null", "mxfp4"},
+                          .nulls = {"null"},
+                          .control = "mxfp4"};
+
+  const auto judgements = JudgeRoles(FourArms(), "bf16", roles, {}, {});
+
+  ASSERT_THAT(judgements, SizeIs(3));
+  for (const gate::Judgement& judgement : judgements) {
+    const std::string& arm = judgement.candidate.arm;
+    ASSERT_TRUE(judgement.controls) << arm;
+    EXPECT_EQ(judgement.controls->nulls.empty(), arm == "null") << arm;
+    EXPECT_EQ(judgement.controls->control.has_value(), arm != "mxfp4") << arm;
+    EXPECT_EQ(judgement.controls->is_candidate, arm == "mxfp4") << arm;
+  }
+  EXPECT_EQ(judgements[1].outcome, gate::Outcome::kPass);
+  EXPECT_EQ(judgements[2].outcome, gate::Outcome::kFail);
 }
 
 TEST_F(ChosenArms, AreThoseOfTheExperimentButTheBaseline) {

@@ -85,6 +85,8 @@ TEST(ControlStatement, SaysWhatBecameOfTheControl) {
             "control: mxfp4 came out better, but must come out worse");
   EXPECT_EQ(statement({.arm = "mxfp4", .not_judged = "L0 seeds: …"}),
             "control: mxfp4 was not judged");
+  EXPECT_EQ(ControlStatement(Judged({.is_candidate = true})),
+            "control: none, since mxfp8 itself is judged");
 }
 
 TEST(ControlsJson, FitsTheSchemaWhateverTheControlsCameTo) {

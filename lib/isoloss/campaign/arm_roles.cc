@@ -133,14 +133,10 @@ ArmRoles RolesOf(const train::Experiment& experiment,
   if (judged.empty()) {
     return Share(others, control, experiment.path.string(), is_null);
   }
-  ArmRoles roles{.candidates = Named(experiment, all, judged)};
+  ArmRoles roles{.candidates = Named(experiment, all, judged),
+                 .control = control};
   for (const std::string& arm : others) {
-    if (std::ranges::count(judged, arm) != 0) continue;
-    if (arm == control) {
-      roles.control = arm;
-    } else if (is_null(arm)) {
-      roles.nulls.push_back(arm);
-    }
+    if (arm != control && is_null(arm)) roles.nulls.push_back(arm);
   }
   return roles;
 }

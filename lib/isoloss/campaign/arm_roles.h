@@ -23,8 +23,8 @@ struct ArmRoles {
 };
 
 /// By what the experiment says. If `judged` names arms, these are the
-/// candidates, even if they were null arms or the control, and other candidates
-/// have no role.
+/// candidates. Those of them that are null arms or the control are that, too,
+/// for the other candidates. Arms that are none of these have no role.
 /// Errors   ConfigError if its control is the only candidate; if `judged` names
 ///          no arm of it, or the baseline.
 ArmRoles RolesOf(const train::Experiment& experiment,

@@ -84,6 +84,18 @@ std::vector<std::filesystem::path> VerdictsBelow(
   return files;
 }
 
+/// Those beside `candidate`.
+gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
+  std::erase_if(controls.nulls, [&](const gate::ControlArm& null) {
+    return null.arm == candidate;
+  });
+  if (controls.control && controls.control->arm == candidate) {
+    controls.control.reset();
+    controls.is_candidate = true;
+  }
+  return controls;
+}
+
 }  // namespace
 
 gate::Policy PolicyOf(const std::string& file,
@@ -139,11 +151,12 @@ std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
                     evidence.looks ? &*evidence.looks : nullptr);
   std::vector<gate::Judgement> judgements;
   for (const std::string& candidate : roles.candidates) {
+    const gate::Controls beside = Beside(candidate, controls);
     judgements.push_back(JudgeWith(
         compare::PairBySeed(baseline_arm,
                             compare::RunsOfArm(runs, baseline_arm), candidate,
                             compare::RunsOfArm(runs, candidate)),
-        evidence, policy, &controls));
+        evidence, policy, &beside));
   }
   return judgements;
 }

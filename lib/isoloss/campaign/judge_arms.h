@@ -29,7 +29,8 @@ std::vector<gate::Judgement> JudgeArms(
     const gate::Policy& policy, const EvidenceFiles& evidence = {},
     const std::optional<std::string>& control = {});
 
-/// The same of arms whose roles are known.
+/// The same of arms whose roles are known. An arm with two roles is not judged
+/// beside itself.
 std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
                                         const std::string& baseline_arm,
                                         const ArmRoles& roles,

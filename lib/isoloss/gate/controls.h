@@ -51,6 +51,8 @@ struct Controls {
   std::vector<ControlArm> nulls{};
   /// An arm that must come out worse; empty if none is named.
   std::optional<ControlArm> control{};
+  /// The arm that is named is the candidate itself, so that none is beside it.
+  bool is_candidate = false;
 };
 
 /// Judges an arm against the baseline at level L5, as a candidate would be,

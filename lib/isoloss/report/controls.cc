@@ -66,6 +66,10 @@ Json ArmJson(const ControlArm& arm) {
 std::string ControlStatement(const Judgement& judgement) {
   if (!judgement.controls) return "control: no part of this verdict";
   const std::optional<ControlArm>& control = judgement.controls->control;
+  if (!control && judgement.controls->is_candidate) {
+    return fmt::format("control: none, since {} itself is judged",
+                       judgement.candidate.arm);
+  }
   if (!control) return "control: none named";
   if (control->tests.empty()) {
     return fmt::format("control: {} was not judged", control->arm);
