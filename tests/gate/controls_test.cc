@@ -132,18 +132,34 @@ TEST(Controls, ANullArmThatIsUndecidedLeavesAPass) {
             Outcome::kInconclusive);
 }
 
-TEST(Controls, AControlThatIsNotToldFromTheBaselineMakesAPassInconclusive) {
-  for (const auto& percent :
-       {std::vector<double>{0.05, 0.06, 0.07, 0.04},  // PASSes itself
-        std::vector<double>{0.2, 0.5, 0.1, 0.6}}) {   // undecided
+TEST(Controls, AControlThatDoesNotFailMakesAPassInconclusive) {
+  const std::pair<std::vector<double>, const char*> cases[] = {
+      {{0.05, 0.06, 0.07, 0.04},  // PASSes itself
+       "its difference is smaller than the margin, so it shows nothing of "
+       "larger ones; interval ["},
+      {{0.2, 0.5, 0.1, 0.6},  // undecided
+       "this experiment could not have seen a difference of that size; "
+       "interval ["}};
+  for (const auto& [percent, words] : cases) {
     const Judgement judgement = Verdict(WithControl(percent));
 
     EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
     EXPECT_EQ(ExitCode(judgement.outcome), 4);
-    EXPECT_THAT(CheckNamed(judgement, "control").evidence,
-                HasSubstr("this experiment could not have seen a difference "
-                          "of that size; interval ["));
+    EXPECT_THAT(CheckNamed(judgement, "control").evidence, HasSubstr(words));
   }
+}
+
+/// At a look with less of alpha left the interval is wider.
+TEST(Controls, AreTestedAtTheLevelOfTheLook) {
+  const Runs runs = testing::SyntheticExperiment(kGood);
+  const Runs others = testing::NullRuns(kChance);
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", compare::RunsOfArm(runs, "bf16"), "null",
+                          compare::RunsOfArm(others, "null"));
+  const Looks early = {.planned = {4, 8}, .taken = {{4, 0.001}}};
+
+  EXPECT_GT(JudgeControl(pairing, {}, &early).tests.at(0).upper.value(),
+            JudgeControl(pairing, {}).tests.at(0).upper.value());
 }
 
 TEST(Controls, AControlThatComesOutBetterMakesAPassInconclusive) {

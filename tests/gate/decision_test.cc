@@ -288,13 +288,35 @@ TEST(OnePair, FailsOutsideTheMargin) {
   for (double& loss : arms.Candidate(0).log.steps.loss_nats) loss *= 1.005;
   const NullEnsemble seeds = SeedsEnsemble(16);
   const compare::Pairing pairing = arms.Pair();
-  Policy late = FewMembers();
-  late.levels = {"L5"};
 
-  const Judgement judgement =
-      Judge({.pairing = &pairing, .seeds = &seeds}, late);
+  const Judgement judgement = Judge({.pairing = &pairing, .seeds = &seeds},
+                                    FewMembers(), {.climb_all = true});
 
   EXPECT_EQ(CheckNamed(judgement, "final_window").outcome, Outcome::kFail);
+}
+
+// ---- lists of levels
+// ----------------------------------------------------------
+
+/// A list says what must have evidence, not what may be looked at.
+TEST_F(DecisionTest, ABadProbeFailsWhateverLevelsAreListed) {
+  const compare::Pairing pairing = versions_.Pair();
+  std::vector<Probe> probes = {SampleProbe(versions_.now[0])};
+  auto& oracle = probes[0].log.oracle;
+  oracle.equal[0] -= 1;
+  oracle.other[0] += 1;
+  oracle.worst_ratio[0] = 5;
+  oracle.worst_row[0] = oracle.worst_column[0] = 0;
+  oracle.worst_value[0] = oracle.worst_expected[0] = 1;
+  Policy listed = Regression();
+  listed.levels = {"L5"};
+
+  const Judgement judgement = Judge(
+      {.pairing = &pairing, .candidate_probes = probes, .benign = &benign_},
+      listed);
+
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_EQ(CheckNamed(judgement, "elements").outcome, Outcome::kFail);
 }
 
 // ---- measured power --------------------------------------------------------

@@ -102,6 +102,8 @@ TEST(LooksAt, SaysThatALookHadAnotherPolicy) {
   other.margin_percent = 1;
   EXPECT_THAT(LooksAt(Record({4, 8}, {4}), Seeds(8), other).note,
               HasSubstr("look 1 had another policy"));
+  EXPECT_THAT(LooksAt(Record({4, 8}, {4}), Seeds(4), other).note,
+              HasSubstr("this look was first taken with another policy"));
 }
 
 TEST(LookRecord, IsReadAsItWasWritten) {

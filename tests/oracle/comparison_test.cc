@@ -118,6 +118,31 @@ TEST(Comparison, ExpectsAFlipIfAJumpChangesTheResult) {
   EXPECT_EQ(RowOf(Grid::kBf16, 1.0f, hidden).expected_flips, 0.0);
 }
 
+// Four elements on a tie and its double, and one whose own tie is another: what
+// flips one of the four flips all. Each flips with probability 0.5, at least
+// one of four with 15/16.
+TEST(Comparison, ElementsOfOneSignificandAreOnePieceOfEvidence) {
+  Comparison comparison(Grid::kBf16);
+  const double tie = 1 + 0x1p-8;  // halfway from 1 to the next BF16 number
+  const double other_tie = 1 + 0x3p-8;
+  const auto add = [&](size_t column, double exact, float value) {
+    comparison.Add(0, column, value,
+                   {.exact = exact, .bound = 0x1p-20, .noise = 0x1p-26});
+  };
+  for (size_t j = 0; j < 3; ++j) add(j, tie, 1 + 0x1p-7f);
+  add(3, 2 * tie, 2 + 0x1p-6f);
+  add(4, other_tie, 1 + 0x1p-7f);
+
+  Comparison merged(Grid::kBf16);
+  merged.Merge(comparison);
+  const runlog::OracleRow row = merged.Row();
+
+  EXPECT_EQ(row.flips, 5);
+  EXPECT_EQ(row.repeated_flips, 3);
+  EXPECT_DOUBLE_EQ(row.expected_flips, 2.5);
+  EXPECT_DOUBLE_EQ(row.expected_repeated_flips, 4 * 0.5 - 15.0 / 16.0);
+}
+
 TEST(Comparison, NoiseRatioComparesRootMeanSquares) {
   Comparison comparison(Grid::kFp32);
   // Errors of 1 and 3 units where 2 were expected: sqrt((1 + 9) / (4 + 4)).

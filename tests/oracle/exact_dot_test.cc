@@ -144,6 +144,21 @@ TEST(Dot, NoiseIsThatOfTheAscendingOrder) {
   EXPECT_LT(Compare(Grid::kBf16, Grid::kFp32, Tree).noise_ratio, 0.5);
 }
 
+// In this order neither the sum nor that of magnitudes loses anything: 2^24 + 2
+// is an FP32 number. 2^24 + 1 is none, so another order rounds.
+TEST(Dot, HasNoiseWhereOnlyAnotherOrderRounds) {
+  const float values[] = {1.0f, 1.0f, -0x1p24f};
+
+  const Estimate sum = Sum(values, 3);
+
+  EXPECT_EQ(sum.exact, 2.0 - 0x1p24);
+  // Three roundings at 2^24, whose neighbours are 2 apart.
+  EXPECT_DOUBLE_EQ(sum.noise, std::sqrt(3.0 / 12.0) * 2.0);
+  // With a last bit of 2 all sums have 24 bits, in any order.
+  const float coarse[] = {2.0f, 2.0f, -0x1p24f};
+  EXPECT_EQ(Sum(coarse, 3).noise, 0.0);
+}
+
 TEST(Dot, DoesNotExplainBf16Sums) {
   const runlog::OracleRow bf16 = Compare(Grid::kBf16, Grid::kBf16, InBf16);
   EXPECT_GT(bf16.other, bf16.elements / 2);

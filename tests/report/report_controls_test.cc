@@ -80,7 +80,9 @@ TEST(ControlStatement, SaysWhatBecameOfTheControl) {
   };
 
   EXPECT_EQ(statement(Control(Outcome::kPass, 0.01)),
-            "control: mxfp4 was not told from the baseline");
+            "control: mxfp4 lies within the margin, so it shows nothing");
+  EXPECT_EQ(statement(Control(Outcome::kInconclusive, 0.2)),
+            "control: mxfp4 was not shown to lie outside the margin");
   EXPECT_EQ(statement(Control(Outcome::kFail, -1)),
             "control: mxfp4 came out better, but must come out worse");
   EXPECT_EQ(statement({.arm = "mxfp4", .not_judged = "L0 seeds: …"}),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 #include <variant>
 
@@ -12,6 +13,8 @@ using runlog::SharedColumns;
 using runlog::SharedValue;
 
 constexpr double kTolerance = 1e-9;
+// Of the expert biases, which are sums of FP32 steps: 16 last places.
+constexpr double kBiasTolerance = 0x1p-20;
 
 double Number(const SharedValue::Value& value) {
   const auto* whole = std::get_if<int64_t>(&value);
@@ -50,6 +53,23 @@ bool IsRecordedAlike(const runlog::Field& field) {
          field.scope != runlog::Scope::kTraffic;
 }
 
+/// The first step at which a tensor has another digest; behind all if none has.
+int64_t FirstOtherTensor(const SharedColumns& shared) {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const auto* column : shared.Comparable()) {
+    if (column->group != &shared.group("tensors") ||
+        !column->field().domain.is_digest()) {
+      continue;
+    }
+    for (const runlog::SharedRow& row : column->rows) {
+      if (row.step < first && FirstDifferent(*column, row, {})) {
+        first = row.step;
+      }
+    }
+  }
+  return first;
+}
+
 }  // namespace
 
 std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
@@ -81,11 +101,14 @@ std::optional<Divergence> FirstRecordedDifference(
     return Divergence{tensors.rows.front().step,
                       "the presence of " + tensors.names.only_a.front(), 1, 0};
   }
+  const int64_t end = FirstOtherTensor(shared);
   for (const auto* column : shared.Comparable()) {
     if (!IsRecordedAlike(column->field())) continue;
+    const bool bias = column->field().turn == runlog::Turn::kBias;
     for (const runlog::SharedRow& row : column->rows) {
-      const auto found =
-          FirstDifferent(*column, row, {.tolerance = kTolerance});
+      if (row.step >= end) break;
+      const auto found = FirstDifferent(
+          *column, row, {.tolerance = bias ? kBiasTolerance : kTolerance});
       if (found) return DivergenceAt(*found);
     }
   }
