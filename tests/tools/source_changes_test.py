@@ -97,14 +97,13 @@ class Limits(unittest.TestCase):
 
 class Tables(unittest.TestCase):
     def test_count_a_rewrite_once_and_name_what_passed(self):
-        bad = {"folder": "golden/curves/a", "outcome": "fail", "found": ["x"], "drift": True}
-        good = {"folder": "golden/curves/b", "outcome": "pass", "found": [], "drift": True}
+        bad = {"where": "golden/curves/a", "outcome": "fail", "found": ["x"], "drift": True}
+        good = {"where": "golden/curves/b", "outcome": "pass", "found": [], "drift": True}
         rewrites = "\n".join(tables.rewrite_lines([
-            {"kind": "rewrites", "name": "r", "outcome": "alarm", "folders": [bad, bad],
-             "experiments": []}]))
+            {"kind": "rewrites", "name": "r", "outcome": "alarm", "looks": [bad, bad]}]))
         bugs = "\n".join(tables.bug_lines([
-            {"kind": "bugs", "name": "caught", "outcome": "caught", "folders": [good, bad]},
-            {"kind": "bugs", "name": "missed", "outcome": "drift", "folders": [good]}],
+            {"kind": "bugs", "name": "caught", "outcome": "caught", "looks": [good, bad]},
+            {"kind": "bugs", "name": "missed", "outcome": "drift", "looks": [good]}],
             {"missed": "what it is"}))
         self.assertIn("rewrites with an alarm | 1 of 1", rewrites)
         self.assertIn("caught by the tolerance gate | 1 of 2", bugs)

@@ -35,7 +35,7 @@ def short(text, length=160):
 
 
 def finding_of(one):
-    where = one.get("folder", one.get("experiment", "")).removeprefix("golden/curves/")
+    where = one["where"].removeprefix("golden/curves/")
     return f"{where}: {one['outcome']}; {short('; '.join(one['found']))}"
 
 
@@ -44,7 +44,7 @@ def bug_lines(results, what):
     if not bugs:
         return []
     count = lambda *outcomes: sum(r["outcome"] in outcomes for r in bugs)
-    changed = sum(any(folder["drift"] for folder in r["folders"]) for r in bugs)
+    changed = sum(any(look["drift"] for look in r["looks"]) for r in bugs)
     lines = ["## Bugs", "", "| | |", "|---|---|",
              f"| caught by the tolerance gate | {share_text(count('caught'), len(bugs))} |",
              f"| changed a bit of a golden before that | {share_text(changed, len(bugs))} |",
@@ -53,7 +53,7 @@ def bug_lines(results, what):
              f"| survived: no golden changed | {count('survived')} |", "",
              "| bug | outcome | where and by what |", "|---|---|---|"]
     for r in bugs:
-        by = finding_of(r["folders"][-1]) if r["outcome"] == "caught" else what.get(r["name"], "")
+        by = finding_of(r["looks"][-1]) if r["outcome"] == "caught" else what.get(r["name"], "")
         lines.append(f"| `{r['name']}` | {r['outcome']} | {by} |")
     return lines + [""]
 
@@ -63,18 +63,19 @@ def rewrite_lines(results):
     if not rewrites:
         return []
     alarms = [r for r in rewrites if r["outcome"] == "alarm"]
-    changed = sum(any(folder["drift"] for folder in r["folders"]) for r in rewrites)
+    changed = sum(any(look["drift"] for look in r["looks"]) for r in rewrites)
     # One-sided: the 95 % limit is the upper one of a two-sided 90 %.
     bound = share_limits(len(alarms), len(rewrites), 0.1)[1]
+    looks = [look for r in rewrites for look in r["looks"]]
+    trained = [look for look in looks if look["where"].startswith("training ")]
     lines = ["## Rewrites", "", "| | |", "|---|---|",
              f"| rewrites with an alarm | {len(alarms)} of {len(rewrites)} "
              f"(95 % upper bound {100 * bound:.1f} %) |",
              f"| change a bit of a golden | {changed} |",
-             f"| checks of a folder | {sum(len(r['folders']) for r in rewrites)} |",
-             f"| verdicts on an experiment, of several seeds each | "
-             f"{sum(len(r['experiments']) for r in rewrites)} |", "",
+             f"| checks of a golden folder | {len(looks) - len(trained)} |",
+             f"| verdicts on an experiment that was trained anew | {len(trained)} |", "",
              "| rewrite | outcome | alarms |", "|---|---|---|"]
     for r in rewrites:
-        raised = [finding_of(one) for one in r["folders"] + r["experiments"] if one["outcome"] != "pass"]
+        raised = [finding_of(one) for one in r["looks"] if one["outcome"] != "pass"]
         lines.append(f"| `{r['name']}` | {r['outcome']} | {'<br>'.join(raised)} |")
     return lines + [""]
