@@ -20,7 +20,7 @@ install(FILES
 # and verdicts read.
 install(DIRECTORY experiments DESTINATION share/isoloss COMPONENT program)
 install(DIRECTORY golden/curves golden/ensembles DESTINATION share/isoloss/golden COMPONENT program)
-install(FILES golden/power.json golden/suite_gate.toml
+install(FILES golden/preset_gate.toml golden/suite_gate.toml
   DESTINATION share/isoloss/golden COMPONENT program)
 install(FILES LICENSE DESTINATION share/doc/isoloss RENAME copyright COMPONENT program)
 

@@ -76,6 +76,59 @@ TEST(ArmRoles, OfAnExperimentAreThoseOfItsLogs) {
   EXPECT_EQ(roles.control, "mxfp4");
 }
 
+class ChosenArms : public ::testing::Test {
+ protected:
+  ArmRoles Judged(const std::vector<std::string>& names) const {
+    return RolesOf(experiment_, names);
+  }
+
+  testing::TemporaryFolder folder_;
+  train::Experiment experiment_ = TinyExperiment(
+      folder_.path(), {"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
+                       "arms.floor.recipe=mxfp8_floor",
+                       "arms.mxfp4.recipe=mxfp4_floor", "gate.control=mxfp4"});
+};
+
+TEST_F(ChosenArms, AreJudgedBesideNullArmsAndTheControl) {
+  const ArmRoles roles = Judged({"floor"});
+
+  EXPECT_THAT(roles.candidates, ElementsAre("floor"));
+  EXPECT_THAT(roles.nulls, ElementsAre("null"));
+  EXPECT_EQ(roles.control, "mxfp4");
+  EXPECT_TRUE(HasRole(roles, "floor"));
+  EXPECT_TRUE(HasRole(roles, "null"));
+  EXPECT_TRUE(HasRole(roles, "mxfp4"));
+  EXPECT_FALSE(HasRole(roles, "mxfp8"));
+  EXPECT_FALSE(HasRole(roles, "bf16"));
+  // In the order of the file, each once.
+  EXPECT_THAT(Judged({"floor", "mxfp8", "floor"}).candidates,
+              ElementsAre("mxfp8", "floor"));
+}
+
+TEST_F(ChosenArms, MayBeANullArmOrTheControl) {
+  const ArmRoles null = Judged({"null"});
+  EXPECT_THAT(null.candidates, ElementsAre("null"));
+  EXPECT_THAT(null.nulls, IsEmpty());
+  EXPECT_EQ(null.control, "mxfp4");
+
+  const ArmRoles control = Judged({"mxfp4"});
+  EXPECT_THAT(control.candidates, ElementsAre("mxfp4"));
+  EXPECT_THAT(control.nulls, ElementsAre("null"));
+  EXPECT_EQ(control.control, "");
+}
+
+TEST_F(ChosenArms, AreThoseOfTheExperimentButTheBaseline) {
+  ExpectRefused(
+      [&] {
+        Judged({"floor", "bf16"});
+      },
+      "`bf16` is the baseline, which the others are judged against. "
+      "Name one of mxfp8, null, floor, mxfp4.");
+  ExpectRefused([&] { Judged({"flor"}); },
+                "there is no arm `flor`. Arms of this experiment: bf16, mxfp8, "
+                "null, floor, mxfp4. Did you mean `floor`?");
+}
+
 TEST(ArmRoles, RefuseAControlThatCannotBeOne) {
   const Runs runs = FourArms();
   const Runs three = testing::SyntheticExperiment(kGood);

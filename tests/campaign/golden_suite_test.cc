@@ -32,6 +32,7 @@ class GoldenSuite : public ::testing::Test {
 TEST_F(GoldenSuite, IsEmptyWithoutAFile) {
   const Suite suite = ReadSuite(folder_.path());
   EXPECT_FALSE(suite.aborts);
+  EXPECT_TRUE(suite.probe_equal_bits);
   EXPECT_TRUE(suite.lanes.empty());
 }
 

@@ -70,6 +70,28 @@ TEST_F(Verifying, TrainsNullArmsAndTheControlAndJudgesCandidatesBesideThem) {
   EXPECT_NE(judgement.controls->nulls[0].tests.at(0).mean, 0);
 }
 
+TEST_F(Verifying, TrainsOnlyTheArmsThatAreAskedForAndTheirLooks) {
+  VerifyPlan plan =
+      Plan({"arms.floor.recipe=mxfp8_floor", "arms.mxfp4.recipe=mxfp4_floor",
+            "gate.control=mxfp4", "train.seeds=[1]", "gate.looks=[2, 3]"});
+  plan.judged = {"mxfp4"};
+  plan.oracle = false;
+  plan.policy.margin_percent = 1e-3;
+  plan.policy.alpha = 1e-6;  // so that no look decides
+
+  const Verification found = Verify(std::move(plan));
+
+  ASSERT_TRUE(found.judgements);
+  ASSERT_THAT(*found.judgements, SizeIs(1));
+  const gate::Judgement& judgement = found.judgements->front();
+  EXPECT_EQ(judgement.candidate.arm, "mxfp4");
+  EXPECT_FALSE(judgement.controls && judgement.controls->control);
+  EXPECT_THAT(judgement.looks->taken, SizeIs(2));
+  EXPECT_EQ(Logs(), (std::set<std::string>{"bf16-seed1", "bf16-seed2",
+                                           "bf16-seed3", "mxfp4-seed1",
+                                           "mxfp4-seed2", "mxfp4-seed3"}));
+}
+
 TEST_F(Verifying, ADryRunTrainsNothing) {
   VerifyPlan plan = Plan();
   plan.dry_run = true;

@@ -3,14 +3,12 @@ no numbers never end in exit code 0."""
 
 import json
 import math
-import pathlib
 
 import numpy
 
 from program import ProgramTest, FAIL, INVALID
 from sealed_log import edited_log
 
-SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 # Dataset, value, exit code: what the gate once passed.
 WRONG = (
@@ -107,7 +105,17 @@ class Domains(ProgramTest):
             log.write_bytes(sound)
 
     def test_an_edited_power_record_is_refused(self):
-        record = json.loads((SOURCE / "golden" / "power.json").read_text())
+        record = {"schema_version": 2, "tool_version": "isoloss 0.1.0",
+                  "policy_digest": "55ccd0a3867a8998", "experiment": "golden_nano",
+                  "recipe": "mxfp8_rceil", "arm": "mxfp8",
+                  "ensemble_digests": ["c10527c81cdb4cf9"],
+                  "levels": ["L0", "L1", "L2", "L4", "L5"],
+                  "bugs": 69, "bugs_caught": 69, "benign_runs": 300, "false_alarms": 0,
+                  "digest": "146b1e5a82e1f9be"}
+        whole = self.write("power.json", json.dumps(record))
+        result = self.run_isoloss("gate", *self.logs.values(), "--power", whole)
+        self.assertNotIn("edited", result.stderr)
+        self.assertNotEqual(result.stdout, "")
         for key, value in (("bugs_caught", 60), ("benign_runs", 3000),
                            ("ensemble_digests", []), ("digest", "0")):
             with self.subTest(key=key):

@@ -175,6 +175,17 @@ class Check(GoldenTest):
                 verdict = "fail" if mutant == "scale_floor" else "pass"
                 self.assertIn(f"mxfp8                statistical: {verdict}", result.stdout)
 
+    def test_a_suite_may_spare_the_oracle_where_bits_are_equal(self):
+        (self.golden / "suite.toml").write_text("probe_equal_bits = false\n")
+        with forged(self.golden, "mxfp8-seed1") as log:
+            log["steps/loss_nats"][7] *= 1 + 2.0 ** -40
+
+        result = self.check("golden")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("bf16                 statistical: pass (L0 pass, L1 pass)", result.stdout)
+        self.assertIn("mxfp8                statistical: pass (L0 pass, L2 pass", result.stdout)
+
     def test_refuses_an_edited_text(self):
         twin = self.golden / "bf16-seed1.txt"
         twin.write_text(twin.read_text().replace("seed            1", "seed            2"))

@@ -3,38 +3,82 @@
 
 #include <string>
 
-#include "isoloss/gate/judge.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/runlog/reader.h"
 #include "judged_runs.h"
-#include "sample_evidence.h"
 
 namespace isoloss::gate {
+
+extern const Level kLevel_l4_early_window;
+
 namespace {
 
-class GoldenEnsembles : public ::testing::TestWithParam<const char*> {};
+struct GoldenArm {
+  const char* golden;
+  const char* arm;
+};
+
+std::string Name(const ::testing::TestParamInfo<GoldenArm>& info) {
+  return std::string(info.param.golden) + "_" + info.param.arm;
+}
+
+/// What L4 takes of the probe that `golden check` makes: sizes of parameters.
+Probe SizesOf(const runlog::RunLog& log) {
+  Probe probe;
+  probe.log.provenance = log.provenance;
+  probe.log.cases = {"plain"};
+  const runlog::GraphColumns& graph = log.provenance.graph.tensors;
+  probe.log.tensors = graph.name;
+  for (size_t i = 0; i < graph.name.size(); ++i) {
+    if (graph.kind[i] != "update") continue;
+    probe.log.oracle.Append({.probe_case = 0,
+                             .step = 1,
+                             .tensor = static_cast<int64_t>(i),
+                             .elements = graph.rows[i] * graph.columns[i]});
+  }
+  return probe;
+}
+
+class GoldenEnsembles : public ::testing::TestWithParam<GoldenArm> {};
 
 // A run within a threshold above the ceiling is inconclusive, so that a benign
 // change of this arm could not pass.
 TEST_P(GoldenEnsembles, LetABenignChangePass) {
-  const std::string arm = GetParam();
+  const std::string arm = GetParam().arm;
+  const std::string name = GetParam().golden;
   const std::string golden = ISOLOSS_SOURCE_DIR "/golden/";
-  const std::string file = golden + "ensembles/nano-" + arm + ".h5";
+  const std::string file = golden + "ensembles/" + name + "-" + arm + ".h5";
   const NullEnsemble benign = {file, runlog::ReadEnsemble(file)};
-  const std::string log = golden + "curves/nano/" + arm + "-seed1.h5";
+  const std::string log = golden + "curves/" + name + "/" + arm + "-seed1.h5";
   const compare::Run approved = {log, runlog::ReadRunLog(log)};
   compare::Run judged = approved;
   judged.log.steps.loss_nats.back() *= 1 + 1e-7;
   const compare::Pairing pairing =
       compare::PairBySeed(arm, {&approved}, arm, {&judged});
+  const std::vector<Probe> probes = {SizesOf(judged.log)};
+  Judgement judgement;
+  judgement.policy.question = compare::Question::kRegression;
+  judgement.steps_planned = judged.log.steps.step.back();
 
-  const Judgement judgement =
-      Judge({.pairing = &pairing, .benign = &benign}, Regression());
+  kLevel_l4_early_window.run(
+      {.pairing = &pairing, .candidate_probes = probes, .benign = &benign},
+      judgement);
 
-  EXPECT_EQ(LevelOf(judgement, "L4"), Outcome::kPass);
+  ASSERT_EQ(judgement.checks.size(), 2);
+  for (const Check& check : judgement.checks) {
+    EXPECT_EQ(check.outcome, Outcome::kPass) << check.quantity;
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Arms, GoldenEnsembles,
-                         ::testing::Values("bf16", "mxfp8"));
+INSTANTIATE_TEST_SUITE_P(
+    Arms, GoldenEnsembles,
+    ::testing::Values(GoldenArm{"nano", "bf16"}, GoldenArm{"nano", "mxfp8"},
+                      GoldenArm{"dsv3_nano", "bf16"},
+                      GoldenArm{"dsv3_nano", "mxfp8"},
+                      GoldenArm{"dsv3_small", "bf16"},
+                      GoldenArm{"dsv3_small", "mxfp8"},
+                      GoldenArm{"torchtitan_debug", "mxfp8"}),
+    &Name);
 
 }  // namespace
 }  // namespace isoloss::gate

@@ -19,6 +19,7 @@ struct VerifyArguments {
   ExperimentArguments experiment;
   ReportArguments report;
   EvidenceArguments evidence;
+  std::vector<std::string> arms;
   std::vector<std::filesystem::path> against;
   std::string policy;
   std::string looks;
@@ -34,6 +35,7 @@ ExitCode Verify(const VerifyArguments& arguments) {
   campaign::VerifyPlan plan{.experiment = experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
   plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
+  plan.judged = arguments.arms;
   plan.evidence = arguments.evidence.Read();
   plan.approved = campaign::ReadRuns(arguments.against);
   plan.oracle = !arguments.no_oracle;
@@ -52,6 +54,11 @@ Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app).Excludes("--dry-run");
+  AddOption(app, "--arm", arguments->arms,
+            "Precision: train and judge this arm only, beside the baseline, "
+            "null arms and the control (default: every arm that is none of "
+            "these); repeatable")
+      .Repeatable();
   AddOption(app, "--looks", arguments->looks,
             "Precision: numbers of seed pairs such as 12,18,24, in place of "
             "gate.looks. L5 tests after each, and more seeds are trained "
@@ -60,6 +67,7 @@ Action Declare(CLI::App& app) {
             "Approved logs, or folders of them: is each arm still what it "
             "was (question `regression`)? Judged by the oracle, the first "
             "steps and the end of training")
+      .Excludes("--arm")
       .Excludes("--looks");
   AddFlag(app, "--no-oracle", arguments->no_oracle,
           "Precision: do not have the oracle check every tensor of some steps "

@@ -79,6 +79,27 @@ void CheckControl(const std::string& control, const std::string& baseline_arm,
              DidYouMean(control, others));
 }
 
+/// Those of `all` that are named, in its order.
+std::vector<std::string> Named(const train::Experiment& experiment,
+                               const std::vector<std::string>& all,
+                               const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    if (name == all.front()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: `{}` is the baseline, which the others are judged "
+                 "against. Name one of {}.",
+                 experiment.path.string(), name,
+                 fmt::join(all.begin() + 1, all.end(), ", "));
+    }
+    train::ArmNamed(experiment, name);  // refuses a name that is none
+  }
+  std::vector<std::string> named = all;
+  std::erase_if(named, [&](const std::string& arm) {
+    return std::ranges::count(names, arm) == 0;
+  });
+  return named;
+}
+
 }  // namespace
 
 std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
@@ -90,20 +111,38 @@ std::vector<std::string> ArmsOf(const std::vector<compare::Run>& runs) {
   return arms;
 }
 
-ArmRoles RolesOf(const train::Experiment& experiment) {
+bool HasRole(const ArmRoles& roles, const std::string& arm) {
+  return arm == roles.control ||
+         std::ranges::count(roles.candidates, arm) != 0 ||
+         std::ranges::count(roles.nulls, arm) != 0;
+}
+
+ArmRoles RolesOf(const train::Experiment& experiment,
+                 const std::vector<std::string>& judged) {
   const auto recipes = train::ResolveRecipes(experiment);
-  std::vector<std::string> others = train::ArmNames(experiment);
-  const std::vector<std::string> all = others;
-  others.erase(others.begin());
+  const std::vector<std::string> all = train::ArmNames(experiment);
+  const std::vector<std::string> others(all.begin() + 1, all.end());
   const auto planned = [&](size_t i) {
     return PlannedRun(experiment, experiment.arms[i], recipes[i]);
   };
-  return Share(others, experiment.gate.control.value_or(""),
-               experiment.path.string(), [&](const std::string& arm) {
-                 const auto place = std::ranges::find(all, arm) - all.begin();
-                 return compare::IsNullOf(planned(static_cast<size_t>(place)),
-                                          planned(0));
-               });
+  const auto is_null = [&](const std::string& arm) {
+    const auto place = std::ranges::find(all, arm) - all.begin();
+    return compare::IsNullOf(planned(static_cast<size_t>(place)), planned(0));
+  };
+  const std::string control = experiment.gate.control.value_or("");
+  if (judged.empty()) {
+    return Share(others, control, experiment.path.string(), is_null);
+  }
+  ArmRoles roles{.candidates = Named(experiment, all, judged)};
+  for (const std::string& arm : others) {
+    if (std::ranges::count(judged, arm) != 0) continue;
+    if (arm == control) {
+      roles.control = arm;
+    } else if (is_null(arm)) {
+      roles.nulls.push_back(arm);
+    }
+  }
+  return roles;
 }
 
 ArmRoles RolesOf(const std::vector<compare::Run>& runs,

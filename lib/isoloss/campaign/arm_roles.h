@@ -22,9 +22,16 @@ struct ArmRoles {
   std::string control = {};  ///< must come out worse; "": none is named
 };
 
-/// By what the experiment says.
-/// Errors   ConfigError if its control is the only candidate.
-ArmRoles RolesOf(const train::Experiment& experiment);
+/// By what the experiment says. If `judged` names arms, these are the
+/// candidates, even if they were null arms or the control, and other candidates
+/// have no role.
+/// Errors   ConfigError if its control is the only candidate; if `judged` names
+///          no arm of it, or the baseline.
+ArmRoles RolesOf(const train::Experiment& experiment,
+                 const std::vector<std::string>& judged = {});
+
+/// Whether that arm is a candidate, a null arm or the control.
+bool HasRole(const ArmRoles& roles, const std::string& arm);
 
 /// By what the logs say. `control` names an arm, or none with ""; without a
 /// value, gate.control of the baseline's experiment_text does, of which there

@@ -72,7 +72,7 @@ struct Case {
   std::atomic<size_t> unfinished = 1;  ///< its run of each arm, and its lanes
   ProbeSettings probing;
   std::optional<corpus::Corpus> corpus;  ///< for the probes of all arms
-  std::vector<fs::path> probes;          ///< in the order of the arms
+  std::vector<fs::path> probes;          ///< in the order of ProbedArms
   CheckedGoldens found;
 };
 
@@ -154,6 +154,29 @@ std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
+/// Whether each run has the bits of its golden.
+void CompareWithGoldens(Case& one) {
+  CheckedGoldens& found = one.found;
+  for (size_t i = 0; i < one.folder.goldens.size(); ++i) {
+    found.exact.push_back(
+        CompareExactly(one.folder.goldens[i], one.rerun.runs[i]));
+    found.drift = found.drift || !found.exact.back().Reproduced();
+  }
+}
+
+std::vector<std::string> ProbedArms(const Case& one) {
+  std::vector<std::string> arms;
+  for (const train::Arm& arm : one.folder.experiment.arms) {
+    bool probed = one.folder.suite.probe_equal_bits;
+    for (size_t i = 0; i < one.rerun.runs.size(); ++i) {
+      const bool is_own = one.rerun.runs[i].log.provenance.arm == arm.name;
+      probed = probed || (is_own && !one.found.exact[i].Reproduced());
+    }
+    if (probed) arms.push_back(arm.name);
+  }
+  return arms;
+}
+
 std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
                              const mutants::Mutant* planted) {
   std::vector<Job> jobs;
@@ -164,14 +187,15 @@ std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
         experiment, one->policy,
         PlainStepsDue(one->rerun.runs, one->folder.goldens, one->policy),
         planted);
+    const std::vector<std::string> arms = ProbedArms(*one);
+    if (arms.empty()) continue;
     one->corpus.emplace(train::LoadCorpusOf(experiment));
-    one->probes.resize(experiment.arms.size());
+    one->probes.resize(arms.size());
     fs::create_directories(one->out / kProbeFolder);
-    for (size_t i = 0; i < experiment.arms.size(); ++i) {
-      jobs.push_back([one, i](ThreadTeam& team) {
-        const train::Experiment& of_case = one->folder.experiment;
+    for (size_t i = 0; i < arms.size(); ++i) {
+      jobs.push_back([one, i, arm = arms[i]](ThreadTeam& team) {
         one->probes[i] =
-            ProbeOneArm(of_case, of_case.arms[i].name, *one->corpus,
+            ProbeOneArm(one->folder.experiment, arm, *one->corpus,
                         one->out / kProbeFolder, one->probing, team);
       });
     }
@@ -213,11 +237,6 @@ void JudgeAborted(Case& one) {
 
 void Judge(Case& one) {
   CheckedGoldens& found = one.found;
-  for (size_t i = 0; i < one.folder.goldens.size(); ++i) {
-    found.exact.push_back(
-        CompareExactly(one.folder.goldens[i], one.rerun.runs[i]));
-    found.drift = found.drift || !found.exact.back().Reproduced();
-  }
   if (one.folder.suite.aborts) {
     JudgeAborted(one);
     return;
@@ -275,10 +294,9 @@ bool CheckGoldens(
   const mutants::Mutant* const planted = plan.mutant ? &*plan.mutant : nullptr;
   std::vector<std::unique_ptr<Case>> cases =
       OpenCases(plan, plan.out.empty() ? temporary.path() : plan.out);
-  if (!RunSideBySide("runs", TrainingJobs(cases, planted)) ||
-      !RunSideBySide("probes", ProbingJobs(cases, planted))) {
-    return false;
-  }
+  if (!RunSideBySide("runs", TrainingJobs(cases, planted))) return false;
+  for (const auto& one : cases) CompareWithGoldens(*one);
+  if (!RunSideBySide("probes", ProbingJobs(cases, planted))) return false;
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;
     Judge(*one);

@@ -55,6 +55,9 @@ struct Suite {
   /// The runs end by a loss or gradient that is not finite, before their last
   /// step; that is their golden.
   bool aborts = false;
+  /// `golden check` has the oracle look at arms that have their goldens' bits,
+  /// too. `golden update` always asks it.
+  bool probe_equal_bits = true;
   /// Further executions, all of which must leave the same content.
   std::vector<Lane> lanes;
 };

@@ -250,6 +250,7 @@ Suite ReadSuite(const fs::path& folder) {
                                   path.string());
   config::Reader top(document);
   top.Flag("aborts", suite.aborts);
+  top.Flag("probe_equal_bits", suite.probe_equal_bits);
   config::Reader lanes = top.Section("lanes");
   top.RejectUnknown();
   for (const auto& [name, fields] : lanes.Sections()) {

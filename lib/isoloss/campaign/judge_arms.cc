@@ -10,7 +10,6 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/output_file.h"
 #include "isoloss/report/json.h"
 
@@ -125,6 +124,14 @@ std::vector<gate::Judgement> JudgeArms(
   if (policy.question == compare::Question::kPrecision) {
     roles = RolesOf(runs, baseline_arm, control);
   }
+  return JudgeRoles(runs, baseline_arm, roles, policy, evidence);
+}
+
+std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
+                                        const std::string& baseline_arm,
+                                        const ArmRoles& roles,
+                                        const gate::Policy& policy,
+                                        const EvidenceFiles& evidence) {
   CheckEvidenceIsUsed(evidence, policy.question, roles.candidates,
                       baseline_arm);
   const gate::Controls controls =

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/campaign/arm_roles.h"
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/policy.h"
@@ -27,6 +28,13 @@ std::vector<gate::Judgement> JudgeArms(
     const std::vector<compare::Run>& runs, const std::string& baseline_arm,
     const gate::Policy& policy, const EvidenceFiles& evidence = {},
     const std::optional<std::string>& control = {});
+
+/// The same of arms whose roles are known.
+std::vector<gate::Judgement> JudgeRoles(const std::vector<compare::Run>& runs,
+                                        const std::string& baseline_arm,
+                                        const ArmRoles& roles,
+                                        const gate::Policy& policy,
+                                        const EvidenceFiles& evidence);
 
 /// Judges each arm in `runs` against the arm of the same name in `approved`:
 /// the question is regression, whatever the policy says.

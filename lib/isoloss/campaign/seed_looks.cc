@@ -87,6 +87,20 @@ void Extend(std::vector<uint64_t>& seeds, size_t count) {
   while (seeds.size() < count) seeds.push_back(++last);
 }
 
+std::set<const train::Arm*> ArmsIn(const TrainingPlan& training) {
+  std::set<const train::Arm*> arms;
+  for (const train::Run& run : training.runs) arms.insert(run.arm);
+  return arms;
+}
+
+/// Of the arms that it plans already, all seeds of the experiment.
+void PlanAgain(const train::Experiment& experiment, TrainingPlan& training) {
+  const auto arms = ArmsIn(training);
+  training.runs = train::PlanRuns(experiment);
+  std::erase_if(training.runs,
+                [&](const train::Run& run) { return !arms.contains(run.arm); });
+}
+
 /// Of the pairs that are judged, ascending.
 std::vector<int64_t> SeedsOf(std::span<const compare::Run> runs,
                              const std::string& baseline_arm) {
@@ -131,7 +145,7 @@ SeedLooks::SeedLooks(train::Experiment& experiment, TrainingPlan& training,
   const size_t asked = seeds.size();
   if (!experiment.gate.looks.empty()) {
     Extend(seeds, experiment.gate.looks.back());
-    training.runs = train::PlanRuns(experiment);
+    PlanAgain(experiment, training);
   }
   const int64_t others = OtherPairs(experiment, training, folder);
   const std::vector<int64_t>& planned = record_.planned;
@@ -147,9 +161,9 @@ SeedLooks::SeedLooks(train::Experiment& experiment, TrainingPlan& training,
   seeds.resize(std::max<size_t>(
       asked, std::min(seeds.size(), static_cast<size_t>(
                                         std::max<int64_t>(0, last - others)))));
-  training.runs = train::PlanRuns(experiment);
+  PlanAgain(experiment, training);
 
-  const size_t arms = experiment.arms.size();
+  const size_t arms = ArmsIn(training).size();
   size_t begin = 0;
   const auto end_part = [&](size_t end) {
     if (end <= begin) return;

@@ -56,15 +56,10 @@ void RequireSecondArm(const train::Experiment& experiment) {
              experiment.path.string(), experiment.arms.front().name);
 }
 
-/// Precision: all arms but the baseline, null arms and the control. Regression:
-/// the experiment's arms that there are approved runs of.
-std::vector<std::string> CandidatesOf(
-    const train::Experiment& experiment,
-    const std::vector<compare::Run>& approved) {
-  if (approved.empty()) {
-    RequireSecondArm(experiment);
-    return RolesOf(experiment).candidates;
-  }
+/// Of a regression: the experiment's arms that there are approved runs of are
+/// candidates, and no arm is beside them.
+ArmRoles ApprovedArms(const train::Experiment& experiment,
+                      const std::vector<compare::Run>& approved) {
   std::vector<std::string> arms = train::ArmNames(experiment);
   std::erase_if(arms, [&](const std::string& arm) {
     return compare::RunsOfArm(approved, arm).empty();
@@ -77,7 +72,15 @@ std::vector<std::string> CandidatesOf(
                approved.front().log.provenance.arm,
                fmt::join(train::ArmNames(experiment), ", "));
   }
-  return arms;
+  return {.candidates = std::move(arms)};
+}
+
+ArmRoles RolesIn(const VerifyPlan& plan) {
+  if (!plan.approved.empty()) {
+    return ApprovedArms(plan.experiment, plan.approved);
+  }
+  RequireSecondArm(plan.experiment);
+  return RolesOf(plan.experiment, plan.judged);
 }
 
 /// What a verification does, in the order in which it does it.
@@ -86,17 +89,23 @@ class Verifier {
   explicit Verifier(VerifyPlan plan)
       : plan_(std::move(plan)),
         baseline_arm_(plan_.experiment.arms.front().name),
-        candidates_(CandidatesOf(plan_.experiment, plan_.approved)) {}
+        roles_(RolesIn(plan_)) {}
 
   Verification Run() {
     ListenToSignals();
     CheckEvidence();
-    const bool alone = IsRegression() && candidates_.size() == 1;
+    const bool alone = IsRegression() && roles_.candidates.size() == 1;
     TrainingPlan training =
-        PlanTraining(plan_.experiment, alone ? candidates_.front() : "");
+        PlanTraining(plan_.experiment, alone ? roles_.candidates.front() : "");
+    if (!plan_.judged.empty()) {
+      std::erase_if(training.runs, [&](const train::Run& run) {
+        return run.arm->name != baseline_arm_ &&
+               !HasRole(roles_, run.arm->name);
+      });
+    }
     PlanLooks(training);
     if (plan_.abort_early) {
-      watch_.emplace(baseline_arm_, candidates_, plan_.policy,
+      watch_.emplace(baseline_arm_, roles_.candidates, plan_.policy,
                      static_cast<int64_t>(plan_.experiment.train.seeds.size()),
                      plan_.experiment.train.steps);
     }
@@ -122,7 +131,7 @@ class Verifier {
       if (!SpeaksForTheJob()) return {};
       if (executed.hopeless) {
         return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
-                             baseline_arm_, candidates_, plan_.evidence,
+                             baseline_arm_, roles_.candidates, plan_.evidence,
                              plan_.policy, plan_.folder)};
       }
       if (executed.interrupted) return {.interrupted = true};
@@ -205,7 +214,8 @@ class Verifier {
   std::vector<gate::Judgement> CandidatesOnly(
       std::vector<gate::Judgement> judgements) const {
     std::erase_if(judgements, [&](const gate::Judgement& judgement) {
-      return std::ranges::count(candidates_, judgement.candidate.arm) == 0;
+      return std::ranges::count(roles_.candidates, judgement.candidate.arm) ==
+             0;
     });
     return judgements;
   }
@@ -220,13 +230,14 @@ class Verifier {
     CheckEvidenceIsUsed(
         plan_.evidence,
         IsRegression() ? compare::Question::kRegression : plan_.policy.question,
-        candidates_, IsRegression() ? "" : baseline_arm_);
+        roles_.candidates, IsRegression() ? "" : baseline_arm_);
   }
 
   /// Before anything is computed: what could not be written at the end.
   void CheckProbes(const corpus::Corpus& corpus) const {
     if (Probes() && plan_.leftovers != train::Leftovers::kDiscard) {
-      CheckProbeOutputs(plan_.experiment, candidates_, corpus, plan_.folder);
+      CheckProbeOutputs(plan_.experiment, roles_.candidates, corpus,
+                        plan_.folder);
     }
   }
 
@@ -244,7 +255,7 @@ class Verifier {
   /// Arms that the oracle understands. Of the others the verdict is told why.
   std::vector<std::string> ProbedArms() {
     std::vector<std::string> arms;
-    for (const std::string& name : candidates_) {
+    for (const std::string& name : roles_.candidates) {
       const train::Arm& arm = train::ArmNamed(plan_.experiment, name);
       std::string gap = oracle::WhyNotUnderstood(train::ArmRecipe(arm),
                                                  !arm.own_recipe.has_value(),
@@ -294,11 +305,14 @@ class Verifier {
 
   std::vector<gate::Judgement> Judge(std::vector<compare::Run> runs) const {
     if (!IsRegression()) {
-      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence,
-                       plan_.experiment.gate.control.value_or(""));
+      if (plan_.policy.question == compare::Question::kPrecision) {
+        return JudgeRoles(runs, baseline_arm_, roles_, plan_.policy,
+                          plan_.evidence);
+      }
+      return JudgeArms(runs, baseline_arm_, plan_.policy, plan_.evidence);
     }
     std::erase_if(runs, [&](const compare::Run& run) {
-      return std::ranges::count(candidates_, run.log.provenance.arm) == 0;
+      return std::ranges::count(roles_.candidates, run.log.provenance.arm) == 0;
     });
     return JudgeAgainstApproved(runs, plan_.approved, plan_.policy,
                                 plan_.evidence);
@@ -306,7 +320,7 @@ class Verifier {
 
   VerifyPlan plan_;
   const std::string baseline_arm_;
-  const std::vector<std::string> candidates_;
+  const ArmRoles roles_;
   std::optional<SeedLooks> looks_;
   std::optional<EarlyAbort> watch_;  ///< sees each part's runs
 };

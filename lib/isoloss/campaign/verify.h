@@ -23,6 +23,8 @@ struct VerifyPlan {
   /// Good runs of earlier: is each arm still what it was? Empty: the other arms
   /// are judged against the first.
   std::vector<compare::Run> approved = {};
+  /// The candidates, of a verdict on precision; {}: all (RolesOf).
+  std::vector<std::string> judged = {};
   EvidenceFiles evidence = {};  ///< that is there already
   /// Have the oracle probe the arms; always done with `approved`.
   bool oracle = true;

@@ -41,7 +41,7 @@ struct Evidence {
   const Controls* controls = nullptr;
   /// At which level L5 tests; null: as the first and only look.
   const Looks* looks = nullptr;
-  /// Of golden/power.json; decides nothing.
+  /// Of power.json; decides nothing.
   const PowerRecord* power = nullptr;
 };
 
