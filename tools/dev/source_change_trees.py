@@ -146,6 +146,7 @@ class Tree:
                   if arm["outcome"] != "PASS"]
         if said["outcome"] not in VERDICTS.values():
             found = said["errors"]
+        found = [text.replace(f"{self.scratch}/", "") for text in found]
         if out.name not in EXPERIMENTS:
             shutil.rmtree(out, ignore_errors=True)
         return {"where": folder, "outcome": said["outcome"], "drift": one.get("drift", False),
@@ -172,6 +173,7 @@ class Tree:
                  if c["gates"] and c["outcome"] != "PASS"]
         if said["outcome"] not in VERDICTS.values():
             found = said["errors"]
+        found = [text.replace(f"{self.scratch}/", "") for text in found]
         drift = any(seed["step"] is not None for seed in said["json"].get("first_divergences", []))
         return {"where": f"training {name}", "outcome": said["outcome"], "drift": drift,
                 "found": found, "seconds": ran["seconds"]}
