@@ -40,42 +40,54 @@ def finding_of(one):
 
 
 def bug_lines(results, what):
+    """`what` says what the bugs are. Open ones, of which not all looks were taken, count as not
+    caught."""
     bugs = [r for r in results if r["kind"] == "bugs"]
     if not bugs:
         return []
-    count = lambda *outcomes: sum(r["outcome"] in outcomes for r in bugs)
+    count = lambda outcome: sum(r["outcome"] == outcome for r in bugs)
     changed = sum(any(look["drift"] for look in r["looks"]) for r in bugs)
     lines = ["## Bugs", "", "| | |", "|---|---|",
              f"| caught by the tolerance gate | {share_text(count('caught'), len(bugs))} |",
              f"| changed a bit of a golden before that | {share_text(changed, len(bugs))} |",
              f"| inconclusive in a folder, caught in none | {count('inconclusive')} |",
              f"| pass as drift: only `--exact` stops them | {count('drift')} |",
-             f"| survived: no golden changed | {count('survived')} |", "",
+             f"| survived: no golden changed | {count('survived')} |",
+             f"| open: not caught by the looks taken so far | {count(None)} |", "",
              "| bug | outcome | where and by what |", "|---|---|---|"]
     for r in bugs:
         by = finding_of(r["looks"][-1]) if r["outcome"] == "caught" else what.get(r["name"], "")
-        lines.append(f"| `{r['name']}` | {r['outcome']} | {by} |")
+        lines.append(f"| `{r['name']}` | {outcome_text(r)} | {by} |")
     return lines + [""]
 
 
+def outcome_text(result):
+    return result["outcome"] or f"open after {len(result['looks'])} looks"
+
+
 def rewrite_lines(results):
+    """Open ones, of which not all looks were taken, may still raise an alarm."""
     rewrites = [r for r in results if r["kind"] == "rewrites"]
     if not rewrites:
         return []
-    alarms = [r for r in rewrites if r["outcome"] == "alarm"]
+    looks = [look for r in rewrites for look in r["looks"]]
+    trained = [look for look in looks if look["where"].startswith("training ")]
+    bad = [look for look in looks if look["outcome"] != "pass"]
+    alarms = [r for r in rewrites if any(look in bad for look in r["looks"])]
     changed = sum(any(look["drift"] for look in r["looks"]) for r in rewrites)
     # One-sided: the 95 % limit is the upper one of a two-sided 90 %.
     bound = share_limits(len(alarms), len(rewrites), 0.1)[1]
-    looks = [look for r in rewrites for look in r["looks"]]
-    trained = [look for look in looks if look["where"].startswith("training ")]
+    alarmed = lambda among: f"{sum(look in bad for look in among)} of {len(among)}"
     lines = ["## Rewrites", "", "| | |", "|---|---|",
              f"| rewrites with an alarm | {len(alarms)} of {len(rewrites)} "
              f"(95 % upper bound {100 * bound:.1f} %) |",
+             f"| open: not all looks taken | {sum(r['outcome'] is None for r in rewrites)} |",
              f"| change a bit of a golden | {changed} |",
-             f"| checks of a golden folder | {len(looks) - len(trained)} |",
-             f"| verdicts on an experiment that was trained anew | {len(trained)} |", "",
+             f"| alarms among checks of golden folders | "
+             f"{alarmed([look for look in looks if look not in trained])} |",
+             f"| alarms among experiments that were trained anew | {alarmed(trained)} |", "",
              "| rewrite | outcome | alarms |", "|---|---|---|"]
     for r in rewrites:
-        raised = [finding_of(one) for one in r["looks"] if one["outcome"] != "pass"]
-        lines.append(f"| `{r['name']}` | {r['outcome']} | {'<br>'.join(raised)} |")
+        raised = "<br>".join(finding_of(look) for look in r["looks"] if look in bad)
+        lines.append(f"| `{r['name']}` | {outcome_text(r)} | {raised} |")
     return lines + [""]
