@@ -67,7 +67,7 @@ TEST_F(Verifying, TrainsNullArmsAndTheControlAndJudgesCandidatesBesideThem) {
   EXPECT_EQ(judgement.controls->nulls[0].perturbation, "one_ulp, draw 1");
   // Two pairs each, which part by chance.
   EXPECT_EQ(judgement.controls->nulls[0].not_judged, "");
-  EXPECT_NE(judgement.controls->nulls[0].tests.at(0).mean, 0);
+  EXPECT_NE(judgement.controls->nulls[0].tests.at(0).pairs.mean, 0);
 }
 
 TEST_F(Verifying, TrainsOnlyTheArmsThatAreAskedForAndTheirLooks) {
