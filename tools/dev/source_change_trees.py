@@ -37,6 +37,16 @@ def apply_command(patch, *options):
     return ["git", "apply", "-C1", "--whitespace=nowarn", *options, str(patch.path)]
 
 
+def end(child):
+    """First with the signal that has isoloss end its own child processes, of lanes."""
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signum)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=15)
+            return
+
+
 class Commands:
     """Child processes, so that an interrupt ends them and nothing else."""
 
@@ -58,7 +68,7 @@ class Commands:
             output, errors = child.communicate(timeout=limit)
             code = child.returncode
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
+            end(child)
             output, errors = child.communicate()
             code = None
         with self.lock:
@@ -71,8 +81,7 @@ class Commands:
         with self.lock:
             self.stopped = True
             for child in self.running:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
+                end(child)
 
 
 class Tree:
