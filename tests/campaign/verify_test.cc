@@ -92,6 +92,15 @@ TEST_F(Verifying, TrainsOnlyTheArmsThatAreAskedForAndTheirLooks) {
                                            "mxfp4-seed2", "mxfp4-seed3"}));
 }
 
+TEST_F(Verifying, AWatchOverLossesIsRefusedWithAMarginInTokens) {
+  VerifyPlan plan = Plan();
+  plan.abort_early = true;
+  plan.policy.margin_tokens_percent = 5;
+
+  ExpectRefused([&] { Verify(std::move(plan)); },
+                "--abort-early tests a margin of loss");
+}
+
 TEST_F(Verifying, ADryRunTrainsNothing) {
   VerifyPlan plan = Plan();
   plan.dry_run = true;

@@ -105,13 +105,14 @@ class Domains(ProgramTest):
             log.write_bytes(sound)
 
     def test_an_edited_power_record_is_refused(self):
-        record = {"schema_version": 2, "tool_version": "isoloss 0.1.0",
-                  "policy_digest": "55ccd0a3867a8998", "experiment": "golden_nano",
+        record = {"schema_version": 3, "tool_version": "isoloss 0.1.0",
+                  "commit": "96130e629ee6", "policy_digest": "55ccd0a3867a8998",
+                  "experiment": "golden_nano", "config_digest": "00ff", "parameters": 7,
                   "recipe": "mxfp8_rceil", "arm": "mxfp8",
                   "ensemble_digests": ["c10527c81cdb4cf9"],
                   "levels": ["L0", "L1", "L2", "L4", "L5"],
                   "bugs": 69, "bugs_caught": 69, "benign_runs": 300, "false_alarms": 0,
-                  "digest": "146b1e5a82e1f9be"}
+                  "digest": "56b5b4b2b2430e61"}
         whole = self.write("power.json", json.dumps(record))
         result = self.run_isoloss("gate", *self.logs.values(), "--power", whole)
         self.assertNotIn("edited", result.stderr)

@@ -93,14 +93,7 @@ class Verifier {
 
   Verification Run() {
     ListenToSignals();
-    if (plan_.abort_early && plan_.policy.InTokens()) {
-      ThrowError(ErrorKind::kConfig,
-                 "{}: the policy has margin_tokens_percent {:g}, but "
-                 "--abort-early tests a margin of loss, so it could fail what "
-                 "level L5 passes. Leave one of them out.",
-                 plan_.experiment.path.string(),
-                 plan_.policy.margin_tokens_percent);
-    }
+    CheckAbortEarly();
     CheckEvidence();
     const bool alone = IsRegression() && roles_.candidates.size() == 1;
     TrainingPlan training =
@@ -232,6 +225,16 @@ class Verifier {
   bool Probes() const {
     return (IsRegression() || plan_.oracle) && plan_.evidence.probes.empty() &&
            transport::DetectLaunch().processes == 1;
+  }
+
+  void CheckAbortEarly() const {
+    if (!plan_.abort_early || !plan_.policy.InTokens()) return;
+    ThrowError(ErrorKind::kConfig,
+               "{}: the policy has margin_tokens_percent {:g}, but "
+               "--abort-early tests a margin of loss, so it could fail what "
+               "level L5 passes. Leave one of them out.",
+               plan_.experiment.path.string(),
+               plan_.policy.margin_tokens_percent);
   }
 
   void CheckEvidence() const {
