@@ -45,8 +45,7 @@ bool IsIndex(const runlog::Dataset<RunLog>& dataset) {
 
 /// What FirstRecordedDifference leaves to others.
 bool IsLeftToOthers(const Field& field) {
-  return field.domain.is_digest() || field.scope == Scope::kSlots ||
-         field.scope == Scope::kTraffic;
+  return field.domain.is_digest() || field.scope == Scope::kSlots;
 }
 
 /// Calls check(name, dataset, log) for each reproducible dataset of SampleLog()

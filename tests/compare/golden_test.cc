@@ -103,6 +103,39 @@ TEST(ContentDigest, DependsOnWhatTheRunWas) {
               ElementsAre("complete"));
 }
 
+TEST(CompareContent, TellsADescriptionFromWhatRoundingChanges) {
+  const auto description = [](auto change) {
+    RunLog log = SampleLog();
+    change(log);
+    return CompareContent(SampleLog(), log).description;
+  };
+
+  EXPECT_THAT(description([](RunLog& log) {
+                ++log.provenance.quantized_gemms_per_step;
+                log.provenance.graph.recipe.site.back() += "x";
+              }),
+              ElementsAre("quantized_gemms_per_step", "/recipe/site"));
+  EXPECT_THAT(description([](RunLog& log) {
+                log.provenance.numerics_digest += "x";
+                log.provenance.final_weights_digest += "x";
+                log.steps.loss_nats[0] += 1;
+              }),
+              IsEmpty());
+  // Another library's logarithm, and another entropy.
+  EXPECT_THAT(description([](RunLog& log) {
+                log.provenance.unigram_entropy_nats *= 1 + 1e-12;
+              }),
+              IsEmpty());
+  EXPECT_THAT(description([](RunLog& log) {
+                log.provenance.unigram_entropy_nats *= 1 + 1e-6;
+              }),
+              ElementsAre("unigram_entropy_nats"));
+  EXPECT_THAT(description([](RunLog& log) {
+                log.provenance.unigram_entropy_nats = std::nan("");
+              }),
+              ElementsAre("unigram_entropy_nats"));
+}
+
 TEST(ContentDigest, TellsZerosAndExtentsApart) {
   RunLog zero = SampleLog();
   zero.steps.loss_nats[0] = 0.0;

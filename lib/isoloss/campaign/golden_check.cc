@@ -19,6 +19,7 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/compare/first_divergence.h"
 #include "isoloss/corpus/corpus.h"
 
 namespace isoloss::campaign {
@@ -203,25 +204,38 @@ std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
   return jobs;
 }
 
+/// How a run that ends by its numbers parts from its golden, in words; "" if it
+/// does not.
+std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
+  if (!EndedByItsNumbers(run) ||
+      run.steps.step.size() != golden.steps.step.size()) {
+    return fmt::format("{} steps, but the golden ends by its numbers in {}",
+                       run.steps.step.size(), golden.steps.step.size());
+  }
+  if (run.events.back().text != golden.events.back().text) {
+    return fmt::format("ends with `{}`, but the golden with `{}`",
+                       run.events.back().text, golden.events.back().text);
+  }
+  if (compare::FirstDivergence(golden, run)) return "";
+  const auto recorded = compare::FirstRecordedDifference(golden, run);
+  if (!recorded) return "";
+  return fmt::format(
+      "the training has equal bits, but {} at step {} is {:.9g} in the golden "
+      "and {:.9g} here",
+      recorded->quantity, recorded->step, recorded->baseline,
+      recorded->candidate);
+}
+
 /// The runs end by their numbers, so that no level of the gate takes them. They
-/// must end at the golden's step, name the same first element, and be explained
-/// by the oracle.
+/// must end at the golden's step, name the same first element, record the same
+/// statistics of the same bits, and be explained by the oracle.
 void JudgeAborted(Case& one) {
   CheckedGoldens& found = one.found;
   EvidenceFiles evidence;
   ReadProbes(one.probes, evidence);
   for (size_t i = 0; i < one.rerun.runs.size(); ++i) {
     const runlog::RunLog& run = one.rerun.runs[i].log;
-    const runlog::RunLog& golden = one.folder.goldens[i].log;
-    std::string fault;
-    if (!EndedByItsNumbers(run) ||
-        run.steps.step.size() != golden.steps.step.size()) {
-      fault = fmt::format("{} steps, but the golden ends by its numbers in {}",
-                          run.steps.step.size(), golden.steps.step.size());
-    } else if (run.events.back().text != golden.events.back().text) {
-      fault = fmt::format("ends with `{}`, but the golden with `{}`",
-                          run.events.back().text, golden.events.back().text);
-    }
+    std::string fault = OtherEnd(one.folder.goldens[i].log, run);
     for (const gate::Probe& probe : evidence.probes) {
       if (probe.log.provenance.arm != run.provenance.arm) continue;
       const std::string unexplained = FirstUnexplained(probe.log);
@@ -235,8 +249,22 @@ void JudgeAborted(Case& one) {
   }
 }
 
+/// What follows from the experiment alone must be what the golden says.
+void JudgeDescriptions(Case& one) {
+  for (size_t i = 0; i < one.found.exact.size(); ++i) {
+    const compare::Run& run = one.rerun.runs[i];
+    const std::string other =
+        OtherDescription(one.folder.goldens[i], run, one.found.exact[i]);
+    if (other.empty()) continue;
+    one.found.statistical.push_back(
+        {run.log.provenance.arm, gate::Outcome::kFail, "fail: " + other});
+    one.found.code = Worse(one.found.code, ExitCode::kFail);
+  }
+}
+
 void Judge(Case& one) {
   CheckedGoldens& found = one.found;
+  JudgeDescriptions(one);
   if (one.folder.suite.aborts) {
     JudgeAborted(one);
     return;

@@ -4,11 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <span>
 
 #include "isoloss/campaign/golden_folder.h"
 #include "isoloss/compare/tensor_divergence.h"
+#include "isoloss/runlog/layout.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -63,6 +65,23 @@ ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run) {
       compare::FindDivergence(golden.log, run.log);
   if (report.first) lane.where = Where(*report.first, "in the golden", "now");
   return lane;
+}
+
+std::string OtherDescription(const compare::Run& golden,
+                             const compare::Run& run, const ExactLane& lane) {
+  if (!lane.content.description.empty()) {
+    return fmt::format(
+        "the log describes the run otherwise than the golden: {}",
+        ListText(lane.content.description));
+  }
+  if (golden.log.schema_version != run.log.schema_version) return "";
+  const std::vector<std::string> left = runlog::LayoutOf(golden.file);
+  const std::vector<std::string> right = runlog::LayoutOf(run.file);
+  std::vector<std::string> lost;
+  std::ranges::set_difference(left, right, std::back_inserter(lost));
+  if (lost.empty()) return "";
+  return fmt::format("the file does not have what the golden has: {}",
+                     ListText(lost));
 }
 
 std::string FirstDifference(const std::vector<compare::Run>& runs,

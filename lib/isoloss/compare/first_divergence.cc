@@ -49,8 +49,7 @@ std::optional<Divergence> FirstOfCurves(const SharedColumns& shared,
 }
 
 bool IsRecordedAlike(const runlog::Field& field) {
-  return !field.domain.is_digest() && field.scope != runlog::Scope::kSlots &&
-         field.scope != runlog::Scope::kTraffic;
+  return !field.domain.is_digest() && field.scope != runlog::Scope::kSlots;
 }
 
 /// The first step at which a tensor has another digest; behind all if none has.

@@ -38,9 +38,9 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 /// since mathematical libraries and orders of summation differ, expert biases
 /// by 2^-20. From the first step on at which a tensor has another digest
 /// nothing is compared: rounding to BF16 hides what another order of summation
-/// did to an inner tensor from all losses and weights. Digests, expert_ids, and
-/// bytes and messages of the exchange (runlog::Scope) are not compared: the
-/// sign of a zero, the order of slots or another packing of rows changes them.
+/// did to an inner tensor from all losses and weights. Digests and expert_ids
+/// (runlog::Scope::kSlots) are not compared: the sign of a zero or the order of
+/// slots changes them.
 /// Special  NaN equals NaN. What only one log recorded is not compared; but if
 ///          both runs were asked for the same statistics of tensors, one that
 ///          only one log has is a difference, and so is a tensor that the

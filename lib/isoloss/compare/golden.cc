@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <variant>
 
 #include "isoloss/base/digest.h"
@@ -38,7 +42,11 @@ class AttributeCollector {
     if (field.optional && value == T{}) return;
     Digest digest;
     Add(value, digest);
-    parts_.push_back({field.name, DigestToHex(digest.Value())});
+    ContentPart part = {.name = field.name,
+                        .digest = DigestToHex(digest.Value()),
+                        .describes_run = true};
+    if constexpr (std::is_same_v<T, double>) part.number = value;
+    parts_.push_back(std::move(part));
   }
   void Group(const char* name, const char* /*description*/, int64_t) {
     group_ = name;
@@ -49,8 +57,9 @@ class AttributeCollector {
     if (values.empty()) return;
     Digest digest;
     for (const T& value : values) Add(value, digest);
-    parts_.push_back({fmt::format("/{}/{}", group_, field.name),
-                      DigestToHex(digest.Value())});
+    parts_.push_back({.name = fmt::format("/{}/{}", group_, field.name),
+                      .digest = DigestToHex(digest.Value()),
+                      .describes_run = true});
   }
 
  private:
@@ -70,6 +79,21 @@ std::string DigestOfDataset(const Dataset& dataset) {
       },
       dataset.values);
   return DigestToHex(digest.Value());
+}
+
+// Attributes that another order of summation may change.
+constexpr std::array<std::string_view, 3> kOfRounding = {
+    "initial_weights_digest", "final_weights_digest", "numerics_digest"};
+
+/// Of a part that two logs have otherwise; null: the other one lacks it.
+bool IsOtherDescription(const ContentPart& part, const ContentPart* other) {
+  constexpr double kTolerance = 1e-9;
+  if (!part.describes_run) return false;
+  if (std::ranges::count(kOfRounding, part.name) != 0) return false;
+  if (other == nullptr || !part.number || !other->number) return true;
+  // Not below it where one is NaN.
+  return !(std::fabs(*part.number - *other->number) <=
+           kTolerance * std::fabs(*part.number));
 }
 
 std::string Hex(int64_t digest) {
@@ -163,8 +187,9 @@ std::vector<ContentPart> ContentOf(const runlog::RunLog& log) {
   for (const auto& group : runlog::Groups(log)) {
     for (const Dataset& dataset : group.datasets) {
       if (!dataset.field.reproducible || dataset.size() == 0) continue;
-      parts.push_back({fmt::format("/{}/{}", group.name, dataset.field.name),
-                       DigestOfDataset(dataset)});
+      parts.push_back(
+          {.name = fmt::format("/{}/{}", group.name, dataset.field.name),
+           .digest = DigestOfDataset(dataset)});
     }
   }
   return parts;
@@ -181,17 +206,22 @@ std::string ContentDigest(const runlog::RunLog& log) {
 
 ContentDifference CompareContent(const runlog::RunLog& golden,
                                  const runlog::RunLog& run) {
-  std::map<std::string, std::string> left;
-  for (ContentPart& part : ContentOf(run)) left.emplace(part.name, part.digest);
+  std::map<std::string, ContentPart> left;
+  for (ContentPart& part : ContentOf(run)) {
+    const std::string name = part.name;
+    left.emplace(name, std::move(part));
+  }
   ContentDifference difference;
   for (const ContentPart& part : ContentOf(golden)) {
-    const auto found = left.find(part.name);
-    if (found == left.end() || found->second != part.digest) {
-      difference.differing.push_back(part.name);
+    const auto found = left.extract(part.name);
+    const ContentPart* const other = found.empty() ? nullptr : &found.mapped();
+    if (other != nullptr && other->digest == part.digest) continue;
+    difference.differing.push_back(part.name);
+    if (IsOtherDescription(part, other)) {
+      difference.description.push_back(part.name);
     }
-    if (found != left.end()) left.erase(found);
   }
-  for (const auto& [name, digest] : left) difference.added.push_back(name);
+  for (const auto& [name, part] : left) difference.added.push_back(name);
   return difference;
 }
 

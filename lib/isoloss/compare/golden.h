@@ -2,6 +2,7 @@
 // it.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace isoloss::compare {
 struct ContentPart {
   std::string name;    ///< "/steps/loss_nats" or "final_weights_digest"
   std::string digest;  ///< 16 hexadecimal digits
+  /// An attribute or a column of the graph: of the run, not of its steps.
+  bool describes_run = false;
+  std::optional<double> number = {};  ///< of a real attribute
 };
 
 /// All that equal runs have in common: datasets but clocks and events
@@ -29,6 +33,10 @@ struct ContentDifference {
   /// Parts of the golden that the run has otherwise or not at all. The golden
   /// is reproduced if there is none.
   std::vector<std::string> differing;
+  /// Of these, what follows from the experiment alone, however sums are
+  /// rounded: all that describes the run but digests of weights and numerics.
+  /// Real attributes may differ by 1e-9, as mathematical libraries do.
+  std::vector<std::string> description;
   /// Parts that only the run has: of a newer program.
   std::vector<std::string> added;
 };

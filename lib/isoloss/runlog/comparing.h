@@ -42,7 +42,6 @@ enum class Scope {
   kTraining,  ///< nothing
   kSlots,     ///< the order of a token's slots
   kMesh,      ///< which ranks the rows travel between
-  kTraffic,   ///< likewise, and how they are packed into messages
 };
 
 }  // namespace isoloss::runlog

@@ -310,12 +310,12 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
     visitor.Column(
         Field{name, unit, description, Domain::Count().With(relation)}
             .Only(When::kTransport)
-            .On(Scope::kTraffic),
+            .On(Scope::kMesh),
         values);
   };
   const auto by_rank = [&](const Field& field, auto& values,
                            When when = When::kTransport) {
-    visitor.Array(field.Only(when).On(Scope::kTraffic), values,
+    visitor.Array(field.Only(when).On(Scope::kMesh), values,
                   {{"ranks", exchange.ranks}});
   };
   const auto by_layer = [&](const char* name, const char* unit,
@@ -350,7 +350,7 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
   visitor.Column(
       Field{"messages", "message", "Messages received", Domain::Count()}
           .Only(When::kTransport)
-          .On(Scope::kTraffic),
+          .On(Scope::kMesh),
       exchange.messages);
   by_layer("assignments", "row", "(token, slot) pairs with an expert",
            rows.With(Relation::kAssignments), exchange.assignments);

@@ -374,8 +374,7 @@ Band SharedColumns::OfSharedScope(bool other_extents) const {
   Band band;
   for (const SharedColumn& column : columns_) {
     const Scope scope = column.field().scope;
-    const bool shared =
-        same_mesh_ || (scope != Scope::kMesh && scope != Scope::kTraffic);
+    const bool shared = same_mesh_ || scope != Scope::kMesh;
     if (shared && column.HoldsValues() &&
         column.extents.has_value() == other_extents) {
       band.push_back(&column);
