@@ -25,10 +25,10 @@ TEST(LayoutOf, NamesEachDatasetAndAttributeWithTypeAxesAndUnit) {
       LayoutOf(folder.path() / "run.h5"),
       IsSupersetOf(
           {"/steps/loss_nats: 64-bit float with 1 axes, in nat",
-           "/moe/tokens_per_expert: 64-bit integer with 3 axes, in "
+           "/moe/tokens_per_expert: signed 64-bit integer with 3 axes, in "
            "token",
            "/steps@description: variable-length UTF-8 string with 0 axes",
-           "@seed: 64-bit integer with 0 axes"}));
+           "@seed: signed 64-bit integer with 0 axes"}));
 }
 
 TEST(LayoutOf, IsTheSameWhateverTheValuesAre) {
