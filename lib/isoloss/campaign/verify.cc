@@ -19,6 +19,7 @@
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/known_recipes.h"
+#include "isoloss/oracle/probe_cases.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/transport/launch.h"
 
@@ -83,6 +84,10 @@ ArmRoles RolesIn(const VerifyPlan& plan) {
   return RolesOf(plan.experiment, plan.judged);
 }
 
+/// Of each case, the fewest that a verdict takes: a step costs the oracle about
+/// a hundred times its training.
+constexpr int64_t kProbedSteps = 2;
+
 /// What a verification does, in the order in which it does it.
 class Verifier {
  public:
@@ -95,15 +100,7 @@ class Verifier {
     ListenToSignals();
     CheckAbortEarly();
     CheckEvidence();
-    const bool alone = IsRegression() && roles_.candidates.size() == 1;
-    TrainingPlan training =
-        PlanTraining(plan_.experiment, alone ? roles_.candidates.front() : "");
-    if (!plan_.judged.empty()) {
-      std::erase_if(training.runs, [&](const train::Run& run) {
-        return run.arm->name != baseline_arm_ &&
-               !HasRole(roles_, run.arm->name);
-      });
-    }
+    TrainingPlan training = PlannedTraining();
     PlanLooks(training);
     if (plan_.abort_early) {
       watch_.emplace(baseline_arm_, roles_.candidates, plan_.policy,
@@ -113,6 +110,7 @@ class Verifier {
     CheckProbes(training.corpus);
     if (plan_.dry_run) {
       Train(training);
+      AnnounceProbes(training);
       AnnounceLooks();
       return {};
     }
@@ -123,29 +121,7 @@ class Verifier {
     }
     AnnounceLooks();
     std::vector<compare::Run> runs;
-    const std::vector<std::vector<train::Run>> parts =
-        looks_ ? looks_->parts() : std::vector(1, training.runs);
-    for (size_t part = 0; part < parts.size(); ++part) {
-      training.runs = parts[part];
-      const ExecutedRuns executed =
-          parts[part].empty() ? ExecutedRuns() : Train(training);
-      if (!SpeaksForTheJob()) return {};
-      if (executed.hopeless) {
-        return {JudgeStopped(*executed.hopeless, ReadStopped(executed.logs),
-                             baseline_arm_, roles_.candidates, plan_.evidence,
-                             plan_.policy, plan_.folder)};
-      }
-      if (executed.interrupted) return {.interrupted = true};
-      runs = ReadRuns(executed.logs);
-      // The seeds of later parts, should they be there, are not to be seen yet.
-      for (size_t later = part + 1; later < parts.size(); ++later) {
-        training.runs.insert(training.runs.end(), parts[later].begin(),
-                             parts[later].end());
-      }
-      AddOthers(OtherSeeds(training), plan_.approved, runs);
-      if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
-      if (part + 1 < parts.size() && IsEnough(runs)) break;
-    }
+    if (auto ended = TrainInParts(training, runs)) return *std::move(ended);
     if (Probes()) {
       const ProbedRuns probed = Probe(runs, training.corpus);
       if (probed.interrupted) return {.interrupted = true};
@@ -158,6 +134,49 @@ class Verifier {
 
  private:
   bool IsRegression() const { return !plan_.approved.empty(); }
+
+  /// The runs of all arms that have a role.
+  TrainingPlan PlannedTraining() const {
+    const bool alone = IsRegression() && roles_.candidates.size() == 1;
+    TrainingPlan training =
+        PlanTraining(plan_.experiment, alone ? roles_.candidates.front() : "");
+    if (plan_.judged.empty()) return training;
+    std::erase_if(training.runs, [&](const train::Run& run) {
+      return run.arm->name != baseline_arm_ && !HasRole(roles_, run.arm->name);
+    });
+    return training;
+  }
+
+  /// Part by part until the looks between them say that it is enough, into
+  /// `runs`, with the logs of other seeds that lie beside them. Returns what
+  /// the verification ends with if it ends here.
+  std::optional<Verification> TrainInParts(TrainingPlan& training,
+                                           std::vector<compare::Run>& runs) {
+    const std::vector<std::vector<train::Run>> parts =
+        looks_ ? looks_->parts() : std::vector(1, training.runs);
+    for (size_t part = 0; part < parts.size(); ++part) {
+      training.runs = parts[part];
+      const ExecutedRuns executed =
+          parts[part].empty() ? ExecutedRuns() : Train(training);
+      if (!SpeaksForTheJob()) return Verification();
+      if (executed.hopeless) {
+        return Verification{JudgeStopped(
+            *executed.hopeless, ReadStopped(executed.logs), baseline_arm_,
+            roles_.candidates, plan_.evidence, plan_.policy, plan_.folder)};
+      }
+      if (executed.interrupted) return Verification{.interrupted = true};
+      runs = ReadRuns(executed.logs);
+      // The seeds of later parts, should they be there, are not to be seen yet.
+      for (size_t later = part + 1; later < parts.size(); ++later) {
+        training.runs.insert(training.runs.end(), parts[later].begin(),
+                             parts[later].end());
+      }
+      AddOthers(OtherSeeds(training), plan_.approved, runs);
+      if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
+      if (part + 1 < parts.size() && IsEnough(runs)) break;
+    }
+    return std::nullopt;
+  }
 
   /// Regression has other evidence, and no memory of looks.
   void PlanLooks(TrainingPlan& training) {
@@ -182,6 +201,18 @@ class Verifier {
     if (SeveralLooks()) {
       fmt::print(stderr, "isoloss: {}\n", looks_->Announcement(plan_.policy));
     }
+  }
+
+  /// What the oracle will take, beside the training that is planned.
+  void AnnounceProbes(const TrainingPlan& training) {
+    if (!Probes() || IsRegression()) return;
+    const size_t steps = ProbedArms().size() * oracle::ProbeCases().size() *
+                         static_cast<size_t>(kProbedSteps);
+    fmt::print(
+        "#   oracle  {} steps, each about as long as a hundred of training: "
+        "{} beside the {} of all runs (--no-oracle leaves it out)\n",
+        steps, 100 * steps,
+        training.runs.size() * plan_.experiment.train.steps);
   }
 
   ExecutedRuns Train(const TrainingPlan& training) {
@@ -301,9 +332,7 @@ class Verifier {
     ProbeSettings settings;
     const train::Arm& baseline = plan_.experiment.arms.front();
     if (!IsRegression()) {
-      // The fewest of each case that a verdict takes: a step costs the oracle
-      // about a hundred times its training.
-      settings.steps = 2;
+      settings.steps = kProbedSteps;
       // L3 compares with high precision only.
       if (!train::ArmRecipe(baseline).quantizes_anything()) {
         settings.reference = baseline_arm_;
