@@ -44,8 +44,9 @@ compare::Run OpenGolden(const fs::path& folder, const std::string& name,
   const fs::path file = folder / (name + ".h5");
   if (!fs::exists(file)) {
     ThrowError(ErrorKind::kConfig,
-               "{}: the golden is missing. Restore it, or make it with "
-               "`isoloss golden update {}`.",
+               "{}: the golden is missing. Restore it. If the experiment has a "
+               "new arm or seed, make it with `isoloss golden update {} "
+               "--reconfigured`.",
                file.string(), folder.string());
   }
   compare::Run golden = {file.string(), runlog::ReadRunLog(file)};

@@ -98,7 +98,8 @@ Estimate operator+(const Estimate& a, const Estimate& b) {
           .bound = a.bound + b.bound,
           .noise = RootOfSquares(a.noise, b.noise),
           .jump_probability = likelier.jump_probability,
-          .jump = likelier.jump};
+          .jump = likelier.jump,
+          .lean = a.lean + b.lean};
 }
 
 Estimate operator*(const Estimate& a, double factor) {
@@ -107,7 +108,8 @@ Estimate operator*(const Estimate& a, double factor) {
           .bound = a.bound * size,
           .noise = a.noise * size,
           .jump_probability = a.jump_probability,
-          .jump = a.jump * factor};
+          .jump = a.jump * factor,
+          .lean = a.lean * size};
 }
 
 Estimate Overflowed32(const Estimate& a) {

@@ -59,6 +59,7 @@ void NoiseSums::Add(size_t row, size_t column, float value,
   if (!(variance > 0.0)) return;
   const double away = std::signbit(expected.exact) ? -error : error;
   sums.signed_errors += away / std::sqrt(floored);
+  sums.leans += expected.lean / std::sqrt(floored);
   ++sums.noisy;
   sums.content += Mixed(std::bit_cast<uint64_t>(expected.exact) ^
                         Mixed(uint64_t{column} + 1));
@@ -74,6 +75,7 @@ void NoiseSums::Merge(const NoiseSums& part) {
     sums.squares += more.squares;
     sums.largest = std::max(sums.largest, more.largest);
     sums.signed_errors += more.signed_errors;
+    sums.leans += more.leans;
     sums.noisy += more.noisy;
     sums.content += more.content;
   }
@@ -109,13 +111,17 @@ void NoiseSums::Fill(runlog::OracleRow& row) const {
 void NoiseSums::FillSigned(runlog::OracleRow& row) const {
   std::unordered_set<uint64_t> seen;
   double sum = 0.0;
+  double leans = 0.0;
   for (const Row& sums : rows_) {
     if (sums.noisy == 0 || !seen.insert(sums.content).second) continue;
     sum += sums.signed_errors;
+    leans += sums.leans;
     row.noisy_elements += sums.noisy;
   }
   if (row.noisy_elements > 0) {
-    row.signed_error = sum / static_cast<double>(row.noisy_elements);
+    const double beyond = std::max(0.0, std::fabs(sum) - leans);
+    row.signed_error =
+        std::copysign(beyond, sum) / static_cast<double>(row.noisy_elements);
   }
 }
 

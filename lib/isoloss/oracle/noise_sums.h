@@ -11,7 +11,7 @@
 
 namespace isoloss::oracle {
 
-/// Memory: 56 bytes a row.
+/// Memory: 64 bytes a row.
 class NoiseSums {
  public:
   /// `value` and the oracle's are finite.
@@ -30,14 +30,16 @@ class NoiseSums {
     double squares = 0.0;        // sum of v^2
     double largest = 0.0;        // v
     double signed_errors = 0.0;  // sum of e / sqrt(v), < 0 toward zero
+    double leans = 0.0;          // sum of Estimate::lean / sqrt(v)
     int64_t noisy = 0;           // its terms
     uint64_t content = 0;        // equal for rows of equal exact values
   };
   /// The root mean square error of a row over the expected one, and beyond what
   /// chance adds in one row of 10^12.
   static double BeyondChance(const Row& row);
-  /// Sets signed_error and noisy_elements. Rows that repeat, as those of equal
-  /// tokens in a first layer do, have the same errors and count once.
+  /// Sets signed_error, less what elements that share a scale may lean, and
+  /// noisy_elements. Rows that repeat, as those of equal tokens in a first
+  /// layer do, have the same errors and count once.
   void FillSigned(runlog::OracleRow& row) const;
 
   std::vector<Row> rows_;

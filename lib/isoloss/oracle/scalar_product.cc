@@ -29,7 +29,10 @@ class PieceSum {
   void Add(bool begins_segment, const Estimate& part, float factor,
            size_t factors) {
     Estimate scaled = part * static_cast<double>(factor);
-    if (factors > 0) scaled = Rounded32(scaled);
+    if (factors > 0) {
+      scaled = Rounded32(scaled);
+      scaled.lean += LeanOf(scaled.exact);
+    }
     if (factors > 1) {
       // One after the other they are rounded elsewhere.
       scaled.bound += Gamma(1) * (std::fabs(scaled.exact) + scaled.bound);
@@ -41,6 +44,7 @@ class PieceSum {
     } else {
       segment_ = outer_ == Grid::kBf16 ? Rounded32(segment_ + scaled)
                                        : WithNoise(segment_ + scaled);
+      if (factors > 0) segment_.lean += LeanOf(segment_.exact);
     }
     segment_ = RoundedOnTheWay(outer_, segment_);
   }
@@ -55,6 +59,11 @@ class PieceSum {
   }
 
  private:
+  /// Of a rounding of something that was scaled.
+  static double LeanOf(double exact) {
+    const bool fits = static_cast<double>(static_cast<float>(exact)) == exact;
+    return fits ? 0.0 : kScaledLean * Ulp(exact);
+  }
   /// One more addition in FP32, whose bound Finish adds.
   static Estimate WithNoise(Estimate sum) {
     const bool fits =

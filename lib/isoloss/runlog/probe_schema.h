@@ -85,8 +85,9 @@ void VisitOracleShape(Visit&& visit, Rows&... rows) {
               Domain::Count()},
         rows.noisy_elements...);
   visit(Field{"signed_error", "1",
-              "Mean over them of the error over its standard deviation, "
-              "negative toward zero; NaN if there are none",
+              "Mean over them of the error over its standard deviation, beyond "
+              "what a shared scale explains, negative toward zero; NaN if "
+              "there are none",
               Domain::Real().OrNan().OrAnyInfinity().Accusing(Fault::kFile)},
         rows.signed_error...);
 }
