@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <string>
 
+#include "../runlog/log_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/golden_check.h"
@@ -80,6 +82,34 @@ TEST_F(GoldenRound, APlantedBugDriftsAndFails) {
 
   EXPECT_TRUE(found.drift);
   EXPECT_EQ(found.code, ExitCode::kFail);
+}
+
+TEST_F(GoldenRound, WhatTheFileHasLostFailsUntilTheGoldenLacksIt) {
+  ASSERT_EQ(Create().refused, "");
+  const fs::path log = golden_ / "mxfp8-seed1.h5";
+  testing::EditWithHdf5(log, [](const runlog::h5::Handle& file) {
+    const auto dataset = testing::OpenDataset(file, "/steps/loss_nats");
+    runlog::h5::WriteAttribute(dataset, "once", int64_t{1});
+  });
+  testing::WriteBytes(log, testing::Sealed(testing::Bytes(log)));
+
+  const CheckedGoldens found = Check();
+
+  EXPECT_FALSE(found.drift);
+  EXPECT_EQ(found.code, ExitCode::kFail);
+  ASSERT_THAT(found.statistical, SizeIs(2));
+  EXPECT_EQ(found.statistical[0].outcome, gate::Outcome::kPass);
+  EXPECT_EQ(found.statistical[1].outcome, gate::Outcome::kFail);
+  EXPECT_THAT(found.statistical[1].levels,
+              HasSubstr("mxfp8-seed1 does not have what the golden's file has: "
+                        "/steps/loss_nats@once"));
+
+  const GoldenUpdate update =
+      UpdateGoldens({.folder = golden_,
+                     .reason = "the attribute was of no use",
+                     .draft = true});
+  EXPECT_EQ(update.refused, "");
+  EXPECT_EQ(Check().code, ExitCode::kPass);
 }
 
 TEST_F(GoldenRound, AnEditedTwinIsRefusedBeforeAnythingIsTrained) {

@@ -171,7 +171,8 @@ class DryRun(ProgramTest):
         for words in ("[arms.mxfp8]", "# arm mxfp8: recipe mxfp8_rceil",
                       "# cost of 4 runs of 20 steps, 2 side by side on 2 ",
                       "#   time    about ", "bf16 ", "mxfp8 ", "GFLOP/s",
-                      "#   memory  at least ", "#   disk    at most "):
+                      "#   memory  at least ", "#   disk    at most ",
+                      "#   oracle  about 18 steps, "):
             self.assertIn(words, result.stdout)
 
     def test_the_disk_that_it_names_is_enough(self):

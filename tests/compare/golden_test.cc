@@ -118,6 +118,7 @@ TEST(CompareContent, TellsADescriptionFromWhatRoundingChanges) {
   EXPECT_THAT(description([](RunLog& log) {
                 log.provenance.numerics_digest += "x";
                 log.provenance.final_weights_digest += "x";
+                log.provenance.complete = !log.provenance.complete;
                 log.steps.loss_nats[0] += 1;
               }),
               IsEmpty());

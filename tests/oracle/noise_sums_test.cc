@@ -21,15 +21,17 @@ double LeanOfScaledSums(float largest, int bits, double lean,
   // As TransformerEngine has it.
   const auto scale = static_cast<double>(1.0f / (448.0f / largest));
   const CounterRng rng(7, StreamId("scaled sums"));
-  NoiseSums sums;
+  NoiseSums parts[2];  // as two threads have them
   constexpr size_t kCount = 4096;
   for (size_t i = 0; i < kCount; ++i) {
     const auto sum =
         static_cast<double>(1 + rng.Below(i, (uint64_t{1} << bits) - 1));
     Estimate expected = Rounded32({.exact = sum * scale});
     expected.lean = lean * Ulp(expected.exact);
-    sums.Add(i / 64, i % 64, round(expected.exact), expected);
+    parts[i / 64 % 2].Add(i / 64, i % 64, round(expected.exact), expected);
   }
+  NoiseSums sums;
+  for (const NoiseSums& part : parts) sums.Merge(part);
   runlog::OracleRow row;
   sums.Fill(row);
   return row.signed_error * std::sqrt(static_cast<double>(row.noisy_elements));

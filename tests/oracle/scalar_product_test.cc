@@ -204,6 +204,29 @@ TEST(ScalarProduct, ExplainsEveryKindOfProduct) {
   }
 }
 
+// Only sums of few bits whose scale is no power of two are rounded by bits that
+// all of them share.
+TEST(ScalarProduct, LetsSumsUnderAScaleInFp32Lean) {
+  const Product product = Rowwise();
+  for (const Case& of : Cases()) {
+    const std::string name = of.name;
+    if (name != "mx" && name != "plain" && name != "tensor") continue;
+    const ScalarOperand a = {.values = product.a.view(),
+                             .quantization = of.a ? &*of.a : nullptr};
+    const ScalarOperand b = {.values = product.b.view(),
+                             .quantization = of.b ? &*of.b : nullptr};
+    const precision::GemmPrecision precision = {.left = of.a, .right = of.b};
+    const ScalarProduct sums(a, b, precision, product.segments);
+    int leaning = 0;
+    sums.ForEach([&](size_t, size_t, const Estimate& sum) {
+      if (sum.lean == 0.0) return;
+      EXPECT_EQ(sum.lean, kScaledLean * Ulp(sum.exact)) << name;
+      ++leaning;
+    });
+    EXPECT_EQ(leaning > 0, name == "tensor") << name;
+  }
+}
+
 TEST(ScalarProduct, KnowsASecondQuantisation) {
   const Quantization mx = QuantizationByName("e4m3.rceil");
   const Quantization before = QuantizationByName("nvfp4");

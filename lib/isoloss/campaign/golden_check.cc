@@ -207,6 +207,10 @@ std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
 /// How a run that ends by its numbers parts from its golden, in words; "" if it
 /// does not.
 std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
+  if (run.provenance.initial_weights_digest !=
+      golden.provenance.initial_weights_digest) {
+    return "other initial weights than the golden's";
+  }
   if (!EndedByItsNumbers(run) ||
       run.steps.step.size() != golden.steps.step.size()) {
     return fmt::format("{} steps, but the golden ends by its numbers in {}",
@@ -216,7 +220,12 @@ std::string OtherEnd(const runlog::RunLog& golden, const runlog::RunLog& run) {
     return fmt::format("ends with `{}`, but the golden with `{}`",
                        run.events.back().text, golden.events.back().text);
   }
-  if (compare::FirstDivergence(golden, run)) return "";
+  // NaN in both says nothing of the last step: its digests do.
+  if (golden.tensors.digest.empty() || compare::FirstDivergence(golden, run) ||
+      golden.provenance.final_weights_digest !=
+          run.provenance.final_weights_digest) {
+    return "";
+  }
   const auto recorded = compare::FirstRecordedDifference(golden, run);
   if (!recorded) return "";
   return fmt::format(
@@ -256,15 +265,17 @@ void JudgeDescriptions(Case& one) {
     const std::string other =
         OtherDescription(one.folder.goldens[i], run, one.found.exact[i]);
     if (other.empty()) continue;
-    one.found.statistical.push_back(
-        {run.log.provenance.arm, gate::Outcome::kFail, "fail: " + other});
+    const auto arm = std::ranges::find(
+        one.found.statistical, run.log.provenance.arm, &ArmOutcome::arm);
+    ISOLOSS_ASSERT(arm != one.found.statistical.end());
+    arm->outcome = std::max(arm->outcome, gate::Outcome::kFail);  // ordered
+    arm->levels = fmt::format("fail: {}; {}", other, arm->levels);
     one.found.code = Worse(one.found.code, ExitCode::kFail);
   }
 }
 
 void Judge(Case& one) {
   CheckedGoldens& found = one.found;
-  JudgeDescriptions(one);
   if (one.folder.suite.aborts) {
     JudgeAborted(one);
     return;
@@ -328,6 +339,7 @@ bool CheckGoldens(
   for (const auto& one : cases) {
     one->found.folder = one->folder.path;
     Judge(*one);
+    JudgeDescriptions(*one);
     on_checked(one->found);
   }
   return true;

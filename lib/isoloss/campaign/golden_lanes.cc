@@ -69,19 +69,20 @@ ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run) {
 
 std::string OtherDescription(const compare::Run& golden,
                              const compare::Run& run, const ExactLane& lane) {
+  constexpr const char* kRemedy =
+      "if that is meant, `isoloss golden update` makes it the golden's";
   if (!lane.content.description.empty()) {
-    return fmt::format(
-        "the log describes the run otherwise than the golden: {}",
-        ListText(lane.content.description));
+    return fmt::format("{} describes the run otherwise than the golden: {}; {}",
+                       lane.golden, ListText(lane.content.description),
+                       kRemedy);
   }
-  if (golden.log.schema_version != run.log.schema_version) return "";
   const std::vector<std::string> left = runlog::LayoutOf(golden.file);
   const std::vector<std::string> right = runlog::LayoutOf(run.file);
   std::vector<std::string> lost;
   std::ranges::set_difference(left, right, std::back_inserter(lost));
   if (lost.empty()) return "";
-  return fmt::format("the file does not have what the golden has: {}",
-                     ListText(lost));
+  return fmt::format("{} does not have what the golden's file has: {}; {}",
+                     lane.golden, ListText(lost), kRemedy);
 }
 
 std::string FirstDifference(const std::vector<compare::Run>& runs,

@@ -23,6 +23,7 @@
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/compare/golden.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/runlog/layout.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/train/runner.h"
 
@@ -145,12 +146,19 @@ std::string VerdictOf(const compare::Run* old, const compare::Run& now,
                       bool reconfigured) {
   if (old == nullptr) return "new";
   if (reconfigured) return "of another configuration, so not compared";
-  const std::string where = CompareExactly(*old, now).Drift();
-  return fmt::format("{}; drift: {}",
+  const ExactLane lane = CompareExactly(*old, now);
+  const std::string other = OtherDescription(*old, now, lane);
+  return fmt::format("{}{}; drift: {}",
+                     other.empty() ? "" : "fail: " + other + "; ",
                      LaneText(JudgeAgainstApproved({now}, {*old}, policy,
                                                    EvidenceOf(now, evidence))
                                   .front()),
-                     where);
+                     lane.Drift());
+}
+
+/// Digests of the content do not see names, types and units.
+bool HasLayoutOf(const compare::Run& old, const compare::Run& now) {
+  return runlog::LayoutOf(old.file) == runlog::LayoutOf(now.file);
 }
 
 std::vector<Update> FindUpdates(const Before& before,
@@ -165,11 +173,13 @@ std::vector<Update> FindUpdates(const Before& before,
     const std::string content = compare::ContentDigest(run.log);
     const bool same =
         old != nullptr && before.history.ContentOf(name) == content;
-    if (same && !last->IsDraft()) continue;
+    const bool laid_out = same && HasLayoutOf(*old, run);
+    if (laid_out && !last->IsDraft()) continue;
     updates.push_back(
         {{name, old == nullptr ? "" : before.history.ContentOf(name), content,
-          same ? "equal to the draft"
-               : VerdictOf(old, run, evidence, policy, reconfigured)},
+          laid_out ? "equal to the draft"
+          : same   ? "the same content in another layout"
+                   : VerdictOf(old, run, evidence, policy, reconfigured)},
          &run,
          compare::GoldenText(run.log, name)});
   }

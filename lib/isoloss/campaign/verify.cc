@@ -203,14 +203,15 @@ class Verifier {
     }
   }
 
-  /// What the oracle will take, beside the training that is planned.
+  /// What the oracle will take, beside the training that is planned. Roughly: a
+  /// few cases take other numbers of steps, of which less is checked.
   void AnnounceProbes(const TrainingPlan& training) {
     if (!Probes() || IsRegression()) return;
     const size_t steps = ProbedArms().size() * oracle::ProbeCases().size() *
                          static_cast<size_t>(kProbedSteps);
     fmt::print(
-        "#   oracle  {} steps, each about as long as a hundred of training: "
-        "{} beside the {} of all runs (--no-oracle leaves it out)\n",
+        "#   oracle  about {} steps, each as long as a hundred of training: {} "
+        "beside the {} of all runs (--no-oracle leaves it out)\n",
         steps, 100 * steps,
         training.runs.size() * plan_.experiment.train.steps);
   }

@@ -81,15 +81,17 @@ std::string DigestOfDataset(const Dataset& dataset) {
   return DigestToHex(digest.Value());
 }
 
-// Attributes that another order of summation may change.
-constexpr std::array<std::string_view, 3> kOfRounding = {
-    "initial_weights_digest", "final_weights_digest", "numerics_digest"};
+// Attributes that rounding may change, and one that is others' to judge: runs
+// of other initial weights are not compared at all.
+constexpr std::array<std::string_view, 4> kJudgedElsewhere = {
+    "initial_weights_digest", "final_weights_digest", "numerics_digest",
+    "complete"};
 
 /// Of a part that two logs have otherwise; null: the other one lacks it.
 bool IsOtherDescription(const ContentPart& part, const ContentPart* other) {
   constexpr double kTolerance = 1e-9;
   if (!part.describes_run) return false;
-  if (std::ranges::count(kOfRounding, part.name) != 0) return false;
+  if (std::ranges::count(kJudgedElsewhere, part.name) != 0) return false;
   if (other == nullptr || !part.number || !other->number) return true;
   // Not below it where one is NaN.
   return !(std::fabs(*part.number - *other->number) <=

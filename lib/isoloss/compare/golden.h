@@ -34,8 +34,9 @@ struct ContentDifference {
   /// is reproduced if there is none.
   std::vector<std::string> differing;
   /// Of these, what follows from the experiment alone, however sums are
-  /// rounded: all that describes the run but digests of weights and numerics.
-  /// Real attributes may differ by 1e-9, as mathematical libraries do.
+  /// rounded: all that describes the run but digests of weights and numerics,
+  /// and whether it is complete. Real attributes may differ by 1e-9, as
+  /// mathematical libraries do.
   std::vector<std::string> description;
   /// Parts that only the run has: of a newer program.
   std::vector<std::string> added;

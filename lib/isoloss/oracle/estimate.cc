@@ -124,8 +124,7 @@ Estimate Rounded32(const Estimate& unbounded, size_t roundings) {
   const Estimate a = Overflowed32(unbounded);
   if (!std::isfinite(a.exact)) return a;
   const bool representable =
-      roundings == 1 && a.noise == 0.0 &&
-      static_cast<double>(static_cast<float>(a.exact)) == a.exact;
+      roundings == 1 && a.noise == 0.0 && FitsFp32(a.exact);
   if (representable && a.bound == 0.0) return a;
   Estimate result = a;
   result.bound += Gamma(roundings) * (std::fabs(a.exact) + a.bound) +

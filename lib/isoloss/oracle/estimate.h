@@ -34,6 +34,9 @@ float Neighbour(Grid grid, float value, bool up);
 double Boundary(Grid grid, float value, bool up);
 /// Spacing of FP32 numbers at `value`; that of the largest for infinity.
 double Ulp(double value);
+inline bool FitsFp32(double value) {
+  return static_cast<double>(static_cast<float>(value)) == value;
+}
 /// sqrt(a^2 + b^2); squares of what FP32 computes with are far inside double.
 inline double RootOfSquares(double a, double b) {
   return std::sqrt(a * a + b * b);
@@ -52,15 +55,19 @@ struct Estimate {
   /// probability; the value is then off by `jump`.
   double jump_probability = 0.0;
   double jump = 0.0;
-  /// Largest mean, either way, that the error may have over elements which
-  /// share what they are multiplied by (kScaledLean).
+  /// What the mean of the error may be, either way, over elements that share
+  /// what they are multiplied by (kScaledLean).
   double lean = 0.0;
 };
 
-/// Mean size, in spacings, of the error of a rounding. Where sums of few bits
-/// are multiplied by one scale in FP32 their errors are no independent draws:
-/// what is left behind the last place follows from the scale's bits, and all
-/// signs may agree. Of a good probe the mean was 0.10.
+/// Mean size, in spacings, of the error of a rounding: that of values spread
+/// over
+/// [-1/2, 1/2]. Where sums of few bits are multiplied by one scale in FP32,
+/// what is left behind the last place follows from the bits of the scale, so
+/// that errors are no independent draws and all signs may agree. 110 scales of
+/// tensors in E4M3 gave means of up to 0.17, 0.07 and 0.04 with sums of 2, 6
+/// and 8 bits; 0.10 was seen of sums of 14 bits in a weight gradient under a
+/// scale in E5M2. Elements of fewer than four significands may lean more.
 inline constexpr double kScaledLean = 0.25;
 
 /// In exact arithmetic; errors add up.

@@ -66,8 +66,7 @@ inline Estimate SquareRoot(const Estimate& a) {
 
 /// Is it one FP32 number, without any doubt? Then no operation rounds it.
 inline bool IsExact32(const Estimate& a) {
-  return a.bound == 0.0 && a.noise == 0.0 &&
-         static_cast<double>(static_cast<float>(a.exact)) == a.exact;
+  return a.bound == 0.0 && a.noise == 0.0 && FitsFp32(a.exact);
 }
 
 /// The result of one FP32 operation.

@@ -11,8 +11,7 @@ namespace {
 /// Of the arithmetic's sums and of the rounding to FP32 that follows.
 double VarianceOf(const Estimate& expected) {
   double variance = expected.noise * expected.noise;
-  if (static_cast<double>(static_cast<float>(expected.exact)) !=
-      expected.exact) {
+  if (!FitsFp32(expected.exact)) {
     const double ulp = Ulp(expected.exact);
     variance += ulp * ulp / 12.0;
   }

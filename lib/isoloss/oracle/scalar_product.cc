@@ -31,7 +31,10 @@ class PieceSum {
     Estimate scaled = part * static_cast<double>(factor);
     if (factors > 0) {
       scaled = Rounded32(scaled);
-      scaled.lean += LeanOf(scaled.exact);
+      // The few bits of a sum that nothing was rounded of.
+      if (part.noise == 0.0 && !FitsFp32(scaled.exact)) {
+        scaled.lean = kScaledLean * Ulp(scaled.exact);
+      }
     }
     if (factors > 1) {
       // One after the other they are rounded elsewhere.
@@ -44,7 +47,6 @@ class PieceSum {
     } else {
       segment_ = outer_ == Grid::kBf16 ? Rounded32(segment_ + scaled)
                                        : WithNoise(segment_ + scaled);
-      if (factors > 0) segment_.lean += LeanOf(segment_.exact);
     }
     segment_ = RoundedOnTheWay(outer_, segment_);
   }
@@ -59,16 +61,9 @@ class PieceSum {
   }
 
  private:
-  /// Of a rounding of something that was scaled.
-  static double LeanOf(double exact) {
-    const bool fits = static_cast<double>(static_cast<float>(exact)) == exact;
-    return fits ? 0.0 : kScaledLean * Ulp(exact);
-  }
   /// One more addition in FP32, whose bound Finish adds.
   static Estimate WithNoise(Estimate sum) {
-    const bool fits =
-        sum.noise == 0.0 &&
-        static_cast<double>(static_cast<float>(sum.exact)) == sum.exact;
+    const bool fits = sum.noise == 0.0 && FitsFp32(sum.exact);
     if (!fits && std::isfinite(sum.exact)) {
       sum.noise =
           RootOfSquares(sum.noise, std::sqrt(1.0 / 12.0) * Ulp(sum.exact));

@@ -1,4 +1,4 @@
-// How a run log lies on disk, whatever its values are.
+// Which datasets and attributes a run log's file has, empty ones too.
 #pragma once
 
 #include <filesystem>
@@ -7,10 +7,10 @@
 
 namespace isoloss::runlog {
 
-/// A line for each dataset and attribute of a run log's file, with its path,
-/// type, number of axes and, if it has one, unit; sorted. A name that writer
-/// and reader share with nobody else shows here only.
-/// Errors   as ReadRunLog for a file that is no sealed run log.
+/// The paths of all datasets and attributes of a run log's file, sorted:
+/// "/steps/loss_nats", "/steps/loss_nats@unit", "@seed". A reader takes a
+/// column that is missing for an empty one, and holds types and units to the
+/// schema. Errors   as ReadRunLog for a file that is no sealed run log.
 std::vector<std::string> LayoutOf(const std::filesystem::path& path);
 
 }  // namespace isoloss::runlog
