@@ -36,12 +36,12 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 /// in the order of the schema: what computed it has changed then, not the
 /// training. Real numbers may differ by 1e-9 of their scale (runlog::Scale),
 /// since mathematical libraries and orders of summation differ, expert biases
-/// by 2^-20. From the first step on at which a tensor has another digest
-/// nothing is compared: rounding to BF16 hides what another order of summation
-/// did to an inner tensor from all losses and weights. Digests and expert_ids
-/// (runlog::Scope::kSlots) are not compared: the sign of a zero or the order of
-/// slots changes them.
-/// Special  NaN equals NaN. What only one log recorded is not compared; but if
+/// by 2^-18 of the largest. From the first step on at which a tensor has
+/// another digest nothing is compared: rounding to BF16 hides what another
+/// order of summation did to an inner tensor from all losses and weights.
+/// Digests and expert_ids (runlog::Scope::kSlots) are not compared: the sign of
+/// a zero or the order of slots changes them. Special  NaN equals NaN. What
+/// only one log recorded is not compared; but if
 ///          both runs were asked for the same statistics of tensors, one that
 ///          only one log has is a difference, and so is a tensor that the
 ///          candidate does not name. Rows that travelled over another mesh or

@@ -35,6 +35,7 @@ enum class Scale {
   kOwn,         ///< the larger value
   kMagnitudes,  ///< sum of magnitudes of the tensor's elements
   kRms,         ///< root mean square of the tensor's elements
+  kRow,         ///< the largest magnitude of the step's row
 };
 
 /// What a column depends on besides the training.

@@ -198,7 +198,7 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
   by_expert(Field{"expert_bias", "1",
                   "Bias of the expert's score after the step's update",
                   Domain::Fp32()}
-                .At(Turn::kBias),
+                .At(Turn::kBias, Scale::kRow),
             moe.expert_bias);
   // No exchange of this program has a capacity that could drop any.
   by_layer(

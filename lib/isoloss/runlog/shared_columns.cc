@@ -103,6 +103,16 @@ double Magnitude(const BasicStatistics& basic, Scale scale, size_t index) {
   return std::isfinite(magnitude) ? magnitude : 0;
 }
 
+double LargestOfRow(const Dataset<const RunLog>& dataset, size_t row,
+                    size_t width) {
+  const auto& values = *std::get<const std::vector<double>*>(dataset.values);
+  double largest = 0;
+  for (const double value : std::span(values).subspan(row * width, width)) {
+    largest = std::fmax(largest, std::fabs(value));
+  }
+  return largest;
+}
+
 /// What the tolerance is a share of besides the larger value.
 double ScaleOf(const SharedValue& value) {
   const SharedColumn& column = *value.column;
@@ -111,6 +121,10 @@ double ScaleOf(const SharedValue& value) {
   // The remainder of a cancellation says nothing about how well it is
   // determined: that is a matter of what was summed.
   if (field.scale == Scale::kOwn) return 0;
+  if (field.scale == Scale::kRow) {
+    return std::max(LargestOfRow(*column.a, value.row.a, column.width_a),
+                    LargestOfRow(*column.b, value.row.b, column.width_b));
+  }
   return std::max(Magnitude(column.group->basic_a, field.scale, value.a),
                   Magnitude(column.group->basic_b, field.scale, value.b));
 }
