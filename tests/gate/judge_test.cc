@@ -189,7 +189,8 @@ TEST(JudgeRegression, PassesAndSettlesOnEqualBits) {
   EXPECT_EQ(judgement.checks.back().name, "bit_equal");
 }
 
-TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
+/// Equal training of which the newer version records another statistic.
+Runs TwoVersionsWithOtherUpdates() {
   Runs runs = TwoVersions(0);
   for (auto& run : runs) {
     const bool now = run.log.provenance.arm == "mxfp8";
@@ -201,6 +202,11 @@ TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
         .grad_norm = run.log.steps.grad_norm,
         .update_ratio = std::vector<double>(steps, now ? 0.2 : 0.1)};
   }
+  return runs;
+}
+
+TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
+  const Runs runs = TwoVersionsWithOtherUpdates();
 
   const Judgement judgement = JudgeRuns(runs, Regression());
 
@@ -214,16 +220,9 @@ TEST(JudgeRegression, FailsIfEqualTrainingWasRecordedOtherwise) {
 /// Rounding hides an inner tensor that was added up in another order: its
 /// statistics are the oracle's business, not those of what measures.
 TEST(JudgeRegression, LeavesStatisticsToTheOracleWhereATensorDiffers) {
-  Runs runs = TwoVersions(0);
+  Runs runs = TwoVersionsWithOtherUpdates();
   for (auto& run : runs) {
     const bool now = run.log.provenance.arm == "mxfp8";
-    const size_t steps = run.log.steps.step.size();
-    run.log.parameters = {
-        .step = run.log.steps.step,
-        .count = 1,
-        .names = {"w"},
-        .grad_norm = run.log.steps.grad_norm,
-        .update_ratio = std::vector<double>(steps, now ? 0.2 : 0.1)};
     run.log.tensors.step = {1};
     run.log.tensors.count = 1;
     run.log.tensors.names = {"x_output"};

@@ -31,9 +31,10 @@ struct ExactLane {
 ExactLane CompareExactly(const compare::Run& golden, const compare::Run& run);
 
 /// What the run's file has otherwise though no rounding can change it, in
-/// words, or "" if nothing: what is said of the run as a whole, or the name,
-/// type, axes or unit of a dataset. Errors   as runlog::LayoutOf for the files
-/// of both.
+/// words, or "" if nothing: what is said of the run as a whole, or a dataset or
+/// attribute that is missing.
+///
+/// Errors   as runlog::LayoutOf for the files of both.
 std::string OtherDescription(const compare::Run& golden,
                              const compare::Run& run, const ExactLane& lane);
 

@@ -156,7 +156,7 @@ std::string VerdictOf(const compare::Run* old, const compare::Run& now,
                      lane.Drift());
 }
 
-/// Digests of the content do not see names, types and units.
+/// Digests of the content do not see columns without values.
 bool HasLayoutOf(const compare::Run& old, const compare::Run& now) {
   return runlog::LayoutOf(old.file) == runlog::LayoutOf(now.file);
 }

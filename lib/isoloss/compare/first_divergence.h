@@ -40,8 +40,9 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
 /// another digest nothing is compared: rounding to BF16 hides what another
 /// order of summation did to an inner tensor from all losses and weights.
 /// Digests and expert_ids (runlog::Scope::kSlots) are not compared: the sign of
-/// a zero or the order of slots changes them. Special  NaN equals NaN. What
-/// only one log recorded is not compared; but if
+/// a zero or the order of slots changes them.
+///
+/// Special  NaN equals NaN. What only one log recorded is not compared; but if
 ///          both runs were asked for the same statistics of tensors, one that
 ///          only one log has is a difference, and so is a tensor that the
 ///          candidate does not name. Rows that travelled over another mesh or

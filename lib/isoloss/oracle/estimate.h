@@ -60,9 +60,8 @@ struct Estimate {
   double lean = 0.0;
 };
 
-/// Mean size, in spacings, of the error of a rounding: that of values spread
-/// over
-/// [-1/2, 1/2]. Where sums of few bits are multiplied by one scale in FP32,
+/// Mean size, in spacings, of the error of a rounding: that of values between
+/// -1/2 and 1/2. Where sums of few bits are multiplied by one scale in FP32,
 /// what is left behind the last place follows from the bits of the scale, so
 /// that errors are no independent draws and all signs may agree. 110 scales of
 /// tensors in E4M3 gave means of up to 0.17, 0.07 and 0.04 with sums of 2, 6

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <cstdint>
+
+#include "isoloss/oracle/estimate_math.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -18,28 +18,14 @@ double Fp32Spacing(double magnitude) {
       1.0, std::max(std::ilogb(magnitude) - kMantissaBits, kLeastExponent));
 }
 
-/// The exponent of the last bit that is set; `value` is not zero.
-int LastBit(double value) {
-  constexpr uint64_t kImplicit = uint64_t{1} << 52;
-  const auto bits = std::bit_cast<uint64_t>(value);
-  const auto field = static_cast<int>(bits >> 52 & 0x7FF);
-  const uint64_t mantissa =
-      (bits & (kImplicit - 1)) | (field == 0 ? 0 : kImplicit);
-  return std::max(field, 1) - 1075 + std::countr_zero(mantissa);
-}
-
 /// Whether no order of adding `count` terms rounds: all partial sums are
 /// multiples of the last bit of any term, so they fit if `size`, the sum of
 /// magnitudes, has 24 bits of that unit.
 template <typename Terms>
 bool FitInAnyOrder(const Terms& term, size_t count, double size) {
-  constexpr int kLeastExponent = -149;
-  int unit = std::ilogb(size);
-  for (size_t k = 0; k < count; ++k) {
-    const double value = term(k);
-    if (value != 0.0) unit = std::min(unit, LastBit(value));
-  }
-  return unit >= kLeastExponent && size <= std::ldexp(1.0, unit + 24);
+  double unit = HUGE_VAL;
+  for (size_t k = 0; k < count; ++k) unit = std::min(unit, LowestBit(term(k)));
+  return unit >= kTiny && size <= unit * 0x1p24;
 }
 
 /// `count` dot products at once, as Dot defines them.
