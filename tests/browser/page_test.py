@@ -1,0 +1,221 @@
+"""report.html in a browser: what it draws is what logs and verdict.json hold,
+and one can use it by mouse and by keyboard."""
+
+import json
+import struct
+import unittest
+
+import h5py
+from selenium.webdriver import ActionChains
+from selenium.webdriver.common.keys import Keys
+
+from browser import DESKTOP, PHONE, Browser
+from program import PASS, TINY, ProgramTest
+from read_with_h5py import seal
+
+# Statistics at several steps, a null arm and a control: every part of the page
+# has something to show.
+EXPERIMENT = TINY.replace('name = "tiny"', 'name = "<b>tiny</b>"').replace(
+    "[log]", """\
+[arms.null]
+recipe = "bf16"
+perturb = "one_ulp"
+[arms.control]
+recipe = "mxfp4_floor"
+[gate]
+control = "control"
+[log]
+statistics_every = 5
+routing = true""") + """\
+[parallel]
+ranks = 2
+"""
+
+
+def float32(value):
+    """The nearest float32: what the page holds of a double of a log."""
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+class Page(ProgramTest):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        experiment = cls.write("page.toml", EXPERIMENT)
+        result = cls.run_isoloss("verify", experiment, "--out", "runs")
+        cls.page = cls.folder / "runs/report.html"
+        assert cls.page.is_file(), result.stderr
+        cls.verdict = json.loads((cls.folder / "runs/verdict.json").read_text())
+        cls.browser = Browser(cls.page)
+        cls.addClassCleanup(cls.browser.driver.quit)
+
+    def setUp(self):
+        self.browser.driver.refresh()
+
+    def tearDown(self):
+        self.assertEqual(self.browser.messages(), [])
+
+    def series(self, arm, seed, dataset):
+        with h5py.File(self.folder / f"runs/{arm}-seed{seed}.h5") as log:
+            return log[dataset][()].tolist()
+
+    def drawn(self, chart):
+        """What a step chart was given to draw: label and values of each line."""
+        return dict(self.browser.run(
+            f"isoloss.charts['{chart}'].lines.map((line) => [line.label, Array.from(line.values)])"))
+
+    def shown_steps(self):
+        return self.browser.run("[isoloss.charts.loss.chart.scales.x.min, "
+                                "isoloss.charts.loss.chart.scales.x.max]")
+
+    def test_loss_of_every_run_is_drawn_at_every_step(self):
+        lines = self.drawn("loss")
+        for arm in ("bf16", "mxfp8", "null", "control"):
+            for seed in (1, 2):
+                logged = self.series(arm, seed, "steps/loss_nats")
+                self.assertEqual(lines[f"{arm}, seed {seed}"],
+                                 [float32(value) for value in logged])
+        points = self.browser.run(
+            "isoloss.charts.loss.chart.data.datasets.map((one) => one.data.length)")
+        # Two seeds and their mean, of four arms, at 20 steps.
+        self.assertEqual(points, [20] * 12)
+
+    def test_other_charts_have_their_points(self):
+        self.assertEqual({len(values) for values in self.drawn("grad-norm").values()}, {20})
+        self.assertEqual({len(values) for values in self.drawn("expert-load").values()}, {20})
+        # After step 0: steps 7, 14 and 20.
+        self.assertEqual({len(values) for values in self.drawn("held-out").values()}, {3})
+        difference = self.drawn("difference")
+        self.assertEqual(len(difference["mxfp8, seed 2"]), 20)
+
+    def test_numbers_of_the_verdict_are_those_of_verdict_json(self):
+        self.assertEqual(self.browser.run("isoloss.data.verdicts"), [self.verdict])
+        text = self.browser.run("document.querySelector('#verdict').textContent")
+        self.assertIn(self.verdict["reading"]["headline"], text)
+        for check in self.verdict["checks"]:
+            self.assertIn(check["quantity"], text)
+            if check["unit"] == "%" and check["value"] is not None:
+                self.assertIn(f"{check['value']:+.3f} %", text)
+
+    def test_paired_difference_gives_the_verdicts_mean(self):
+        window = self.verdict["final_window"]
+        pair = self.browser.run(
+            "Array.from(isoloss.pairedDifference(isoloss.data, isoloss.data.pairs[0]).runs, "
+            "(run) => [run.seed, Array.from(run.values.difference)])")
+        for (seed, values), judged in zip(pair, window["seeds"]):
+            self.assertEqual(seed, judged["seed"])
+            of_window = values[window["first_step"] - 1:window["last_step"]]
+            # The page divides the losses of each step, the verdict their means: the
+            # two differ by the spread of the baseline's loss over the window times
+            # that of the difference, both below a tenth here; and float32 rounds
+            # two losses by 6e-8 each, 1.2e-5 %.
+            self.assertAlmostEqual(sum(of_window) / len(of_window),
+                                   judged["final_window_percent"],
+                                   delta=0.1 * max(map(abs, of_window)) + 1.2e-5)
+
+    def test_keys_read_values_and_zoom(self):
+        box = self.browser.canvas_box("loss")
+        box.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+        readout = self.browser.run("isoloss.charts.loss.readout.textContent")
+        mean = sum(float32(self.series("bf16", seed, "steps/loss_nats")[1]) for seed in (1, 2)) / 2
+        self.assertIn("Step 2. ", readout)
+        self.assertIn(f"bf16 (mean of 2 seeds): {mean:.4f}", readout)
+        self.assertEqual(self.browser.run("document.getElementById('live').textContent"), readout)
+
+        whole = self.shown_steps()
+        box.send_keys("+")
+        first, last = self.shown_steps()
+        self.assertLess(last - first, whole[1] - whole[0])
+        # All charts show the same steps.
+        self.assertEqual(self.browser.run("isoloss.charts['grad-norm'].chart.scales.x.max"), last)
+        box.send_keys("0")
+        self.assertEqual(self.shown_steps(), whole)
+
+    def test_dragging_zooms_and_a_double_click_shows_all(self):
+        whole = self.shown_steps()
+        box = self.browser.canvas_box("loss")
+        ActionChains(self.browser.driver).move_to_element_with_offset(box, -200, 0) \
+            .click_and_hold().move_by_offset(300, 0).release().perform()
+        first, last = self.shown_steps()
+        self.assertTrue(whole[0] < first < last < whole[1], (first, last))
+        ActionChains(self.browser.driver).double_click(box).perform()
+        self.assertEqual(self.shown_steps(), whole)
+
+    def test_smoothing_and_scales(self):
+        self.browser.element(".figure:has(#loss) select option[value='1']").click()
+        logged = [float32(value) for value in self.series("bf16", 1, "steps/loss_nats")]
+        # The mean of five steps around the tenth, in doubles.
+        self.assertAlmostEqual(self.drawn("loss")["bf16, seed 1"][9], sum(logged[7:12]) / 5,
+                               delta=1e-12)
+        for button in self.browser.elements(".figure:has(#loss) button[aria-pressed='false']"):
+            button.click()
+        self.assertEqual(self.browser.run(
+            "[isoloss.charts.loss.chart.scales.x.type, isoloss.charts.loss.chart.scales.y.type]"),
+            ["logarithmic", "logarithmic"])
+
+    def test_heat_map_leads_to_history_and_scales(self):
+        with h5py.File(self.folder / "runs/mxfp8-seed1.h5") as log:
+            names = [name.decode() for name in log["tensors/names"][()]]
+            tensor = names.index("layers.0.attention.wq_activation")
+            sqnr = log["tensors/sqnr_db"][:, tensor].tolist()
+            blocks = int(log["tensors/e8m0_histogram"][0, tensor].sum())
+        label = "layers.0.attention.wq, activation, rows: "
+        cell = self.browser.element(f".heat button[aria-label^='{label}']")
+        self.assertEqual(cell.text, f"{sqnr[0]:.1f}")
+        cell.click()
+        self.assertEqual(self.drawn("tensor-history")["mxfp8"], [float32(value) for value in sqnr])
+        counts = self.browser.run("isoloss.charts.scales.chart.data.datasets[0].data")
+        self.assertEqual(sum(counts), blocks)
+
+        self.browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+        focused = self.browser.driver.switch_to.active_element.get_attribute("aria-label")
+        self.assertIn("layers.0.attention.wq, activation, columns", focused)
+
+    def test_theme_switches_charts_too(self):
+        before = self.browser.run("isoloss.charts.loss.chart.data.datasets[0].borderColor")
+        self.browser.element("#theme").click()
+        self.assertEqual(self.browser.run("document.documentElement.dataset.theme"), "dark")
+        self.assertNotEqual(
+            self.browser.run("isoloss.charts.loss.chart.data.datasets[0].borderColor"), before)
+
+    def test_names_are_text(self):
+        self.assertEqual(self.browser.run("document.title"), "<b>tiny</b>: isoloss report")
+        self.assertEqual(self.browser.elements("main b"), [])
+
+    def test_nothing_is_asked_of_the_network(self):
+        self.assertEqual(self.browser.run(
+            "performance.getEntriesByType('resource').map((one) => one.name)"), [])
+
+
+class Surroundings(ProgramTest):
+    def test_page_fits_every_screen_in_both_themes(self):
+        experiment = self.write("page.toml", EXPERIMENT)
+        self.run_isoloss("verify", experiment, "--out", "runs")
+        for size in (DESKTOP, PHONE):
+            for theme in ("light", "dark"):
+                with self.subTest(size=size, theme=theme), \
+                        Browser(self.folder / "runs/report.html", size, theme) as browser:
+                    browser.open_everything()
+                    self.assertEqual(browser.run("document.documentElement.dataset.theme"), theme)
+                    self.assertLessEqual(browser.run("document.documentElement.scrollWidth"),
+                                         size[0])
+                    self.assertEqual(browser.messages(), [])
+
+    def test_runs_with_nan_and_of_different_lengths(self):
+        logs = self.make_logs("whole")
+        other = self.make_logs("short", "train.steps=9")
+        with h5py.File(other["mxfp8-seed1"], "r+") as log:
+            log["steps/loss_nats"][3] = float("nan")
+        seal(other["mxfp8-seed1"])
+        result = self.run_isoloss("report", logs["bf16-seed1"], other["mxfp8-seed1"], "--out",
+                                  "odd.html")
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        with Browser(self.folder / "odd.html") as browser:
+            self.assertEqual(browser.messages(), [])
+            lengths = browser.run("isoloss.charts.loss.lines.map((line) => line.values.length)")
+            self.assertEqual(lengths, [20, 9])
+            self.assertIn("no verdict", browser.element("#verdict").text)
+
+
+if __name__ == "__main__":
+    unittest.main()
