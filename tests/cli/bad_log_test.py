@@ -21,7 +21,8 @@ class BadLog(ProgramTest):
     def assert_invalid(self, result, *words):
         """A report whose verdict is INVALID."""
         self.assertEqual(result.returncode, INVALID, result.stderr)
-        self.assertIn(result.stderr, ("", "isoloss: results are in verdict: verdict.json.\n"))
+        self.assertIn(result.stderr, ("", "isoloss: results are in verdict: verdict.json, "
+                          "report.html.\n"))
         text = " ".join(result.stdout.split())
         for word in (*words, "(exit code 3)"):
             self.assertIn(word, text)

@@ -208,4 +208,4 @@ class Interrupt(ProgramTest):
         self.assertEqual(
             sorted(path.name for path in (self.folder / "again").iterdir()),
             ["bf16-seed1.h5", "bf16-seed2.h5", "looks.json", "mxfp8-seed1.h5",
-             "mxfp8-seed2.h5", "probes", "verdict.json"])
+             "mxfp8-seed2.h5", "probes", "report.html", "verdict.json"])

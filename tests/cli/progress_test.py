@@ -15,7 +15,8 @@ class Progress(ProgramTest):
             self.assertNotIn("█", text)
         *lines, results = result.stderr.splitlines()
         self.assertEqual(results,
-                         "isoloss: results are in out: verdict.json.")
+                         "isoloss: results are in out: verdict.json, "
+                         "report.html.")
         lines.sort()
         self.assertEqual([line.split(":")[0] for line in lines],
                          ["bf16-seed1", "bf16-seed2", "mxfp8-seed1",

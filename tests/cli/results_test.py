@@ -171,6 +171,7 @@ class Results(ProgramTest):
         self.passed(self.command(*verify), 4)
         before = self.files("more")
         before.pop("verdict.json")
+        before.pop("report.html")
 
         added = self.passed(self.command(*verify, "--seeds", "+2"), 4)
 
@@ -224,6 +225,7 @@ class Results(ProgramTest):
     def test_a_verdict_goes_when_logs_change_and_only_then(self):
         self.passed(self.command("verify", "verdict"), PASS, 4)
         verdict = self.folder / "verdict/verdict.json"
+        page = self.folder / "verdict/report.html"
         before = self.files("verdict")
 
         self.passed(self.command("run", "verdict"))
@@ -234,6 +236,7 @@ class Results(ProgramTest):
 
         self.passed(self.command("run", "verdict", "--seeds", "+1"))
         self.assertFalse(verdict.exists())
+        self.assertFalse(page.exists())
 
     def test_an_interrupted_verify_leaves_no_verdict(self):
         long = ("--set=train.steps=200", "--set=train.seeds=[1]")
@@ -252,16 +255,20 @@ class Results(ProgramTest):
 
     def test_what_is_no_verdict_is_not_replaced(self):
         logs = self.make_logs("notes")
-        notes = self.write("notes/verdict.json", "[1, 2]\n")
+        for name in ("verdict.json", "report.html"):
+            with self.subTest(name=name):
+                notes = self.write(f"notes/{name}", "[1, 2]\n")
 
-        for result in (self.command("verify", "notes"),
-                       self.command("verify", "notes", "--dry-run"),
-                       self.command("run", "notes", "--dry-run"),
-                       self.run_isoloss("gate", *logs.values(), "--out", "notes")):
-            self.assertEqual(result.returncode, INVALID, result.stderr)
-            self.assertIn("verdict.json: the output is there already",
-                          result.stderr)
-            self.assertEqual(notes.read_text(), "[1, 2]\n")
+                for result in (self.command("verify", "notes"),
+                               self.command("verify", "notes", "--dry-run"),
+                               self.command("run", "notes", "--dry-run"),
+                               self.run_isoloss("gate", *logs.values(),
+                                                "--out", "notes")):
+                    self.assertEqual(result.returncode, INVALID, result.stderr)
+                    self.assertIn(f"{name}: the output is there already",
+                                  result.stderr)
+                    self.assertEqual(notes.read_text(), "[1, 2]\n")
+                notes.unlink()
 
     def test_what_is_no_probe_is_refused_before_training(self):
         notes = self.write("late/probes/mxfp8-seed1.probe.h5", "my notes\n")

@@ -45,33 +45,36 @@ Action Declare(CLI::App& app) {
       .Excludes("--against");
   arguments->evidence.Declare(app);
   AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
-  AddOption(app, "--out", arguments->out, "Folder that gets verdict.json");
+  AddOption(app, "--out", arguments->out,
+            "Folder that gets verdict.json and report.html");
   arguments->report.Declare(app);
   return [arguments] {
     const gate::Policy policy = arguments->policy.empty()
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
-    const std::vector<compare::Run> runs = campaign::ReadRuns(arguments->logs);
-    campaign::EvidenceFiles evidence = arguments->evidence.Read();
-    if (!arguments->against.empty()) {
-      return ReportVerdicts(
-          campaign::JudgeAgainstApproved(
-              runs, campaign::ReadRuns(arguments->against), policy, evidence),
-          arguments->report, arguments->out);
+    campaign::JudgedRuns judged{
+        .runs = campaign::ReadRuns(arguments->logs),
+        .approved = campaign::ReadRuns(arguments->against),
+        .evidence = arguments->evidence.Read()};
+    const std::vector<compare::Run>& runs = judged.runs;
+    if (!judged.approved.empty()) {
+      return ReportVerdicts(campaign::JudgeAgainstApproved(
+                                runs, judged.approved, policy, judged.evidence),
+                            judged, arguments->report, arguments->out);
     }
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
                                     : arguments->baseline;
     if (policy.question == compare::Question::kPrecision) {
-      evidence.looks =
+      judged.evidence.looks =
           campaign::LooksBeside(arguments->logs, runs, baseline_arm, policy);
     }
     return ReportVerdicts(
-        campaign::JudgeArms(runs, baseline_arm, policy, evidence,
+        campaign::JudgeArms(runs, baseline_arm, policy, judged.evidence,
                             arguments->control.empty()
                                 ? std::nullopt
                                 : std::optional(arguments->control)),
-        arguments->report, arguments->out);
+        judged, arguments->report, arguments->out);
   };
 }
 

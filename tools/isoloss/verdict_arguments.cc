@@ -40,11 +40,14 @@ Option ReportArguments::Declare(CLI::App& app) {
 }
 
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
+                        const campaign::JudgedRuns& judged,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder) {
   // First, lest a verdict be printed that is then said not to be written.
   std::vector<std::string> files;
-  if (!folder.empty()) files = campaign::WriteVerdicts(judgements, folder);
+  if (!folder.empty()) {
+    files = campaign::WriteVerdicts(judgements, judged, folder);
+  }
   if (arguments.json) {
     PrintJsonText(report::RenderJson(judgements));
   } else {

@@ -9,6 +9,7 @@
 #include "arguments.h"
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/campaign/exit_code.h"
+#include "isoloss/campaign/judge_arms.h"
 #include "isoloss/gate/verdict.h"
 
 namespace isoloss::cli {
@@ -37,12 +38,13 @@ struct ReportArguments {
 };
 
 /// Writes verdict.json to `folder` unless that is empty, and if there are
-/// several candidates a verdict-ARM.json each. Prints each report, or with
-/// --json what verdict.json holds; says on standard error where the files are.
-/// Returns the severest outcome.
-/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
+/// several candidates a verdict-ARM.json each, and report.html of what was
+/// `judged`. Prints each report, or with --json what verdict.json holds; says
+/// on standard error where the files are. Returns the severest outcome. Errors
+/// IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name.
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
+                        const campaign::JudgedRuns& judged,
                         const ReportArguments& arguments,
                         const std::filesystem::path& folder);
 

@@ -47,7 +47,8 @@ ExitCode Verify(const VerifyArguments& arguments) {
   const campaign::Verification found = campaign::Verify(std::move(plan));
   if (found.interrupted) return ExitCode::kInterrupted;
   if (!found.judgements) return ExitCode::kPass;
-  return ReportVerdicts(*found.judgements, arguments.report, folder);
+  return ReportVerdicts(*found.judgements, found.judged, arguments.report,
+                        folder);
 }
 
 Action Declare(CLI::App& app) {

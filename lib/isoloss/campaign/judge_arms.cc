@@ -11,15 +11,13 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/output_file.h"
+#include "isoloss/campaign/report_page.h"
 #include "isoloss/report/json.h"
 
 namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Of several candidates it holds all verdicts.
-constexpr const char* kVerdictFile = "verdict.json";
 
 void CheckArms(const std::vector<compare::Run>& runs,
                const std::string& baseline_arm,
@@ -74,7 +72,22 @@ void CheckVerdict(const std::filesystem::path& file) {
   CheckOutput(file, {}, "verdict", IsVerdict);
 }
 
-/// Every file that WriteVerdicts may have written for these arms.
+/// The page of these verdicts.
+void WritePage(const std::vector<gate::Judgement>& judgements,
+               const JudgedRuns& judged, const fs::path& file) {
+  std::vector<report::Json> verdicts;
+  for (const gate::Judgement& judgement : judgements) {
+    verdicts.push_back(report::VerdictJson(judgement));
+  }
+  WriteReportPage({.runs = judged.runs,
+                   .approved = judged.approved,
+                   .verdicts = &verdicts,
+                   .probes = judged.evidence.probes,
+                   .ensembles = judged.evidence.ensembles},
+                  file);
+}
+
+/// Every verdict that WriteVerdicts may have written for these arms.
 std::vector<std::filesystem::path> VerdictsBelow(
     const train::Experiment& experiment, const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files = {folder / kVerdictFile};
@@ -109,11 +122,14 @@ gate::Policy PolicyOf(const std::string& file,
 void CheckVerdicts(const train::Experiment& experiment,
                    const std::filesystem::path& folder) {
   for (const auto& file : VerdictsBelow(experiment, folder)) CheckVerdict(file);
+  CheckReportPage(folder / kReportFile);
 }
 
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder) {
-  for (const auto& file : VerdictsBelow(experiment, folder)) {
+  std::vector<fs::path> files = VerdictsBelow(experiment, folder);
+  files.push_back(folder / kReportFile);
+  for (const auto& file : files) {
     std::error_code error;
     std::filesystem::remove(file, error);
     if (error == std::errc::not_a_directory) return;  // said when logs are due
@@ -185,8 +201,21 @@ std::vector<gate::Judgement> JudgeAgainstApproved(
   return judgements;
 }
 
+std::vector<fs::path> VerdictsIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("verdict-") && name.ends_with(".json")) {
+      files.push_back(entry.path());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 std::vector<std::string> WriteVerdicts(
-    const std::vector<gate::Judgement>& judgements,
+    const std::vector<gate::Judgement>& judgements, const JudgedRuns& judged,
     const std::filesystem::path& folder) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -196,8 +225,9 @@ std::vector<std::string> WriteVerdicts(
                "another one with --out.",
                folder.string(), error.message());
   }
-  const std::vector<std::string> files = VerdictFiles(judgements);
+  std::vector<std::string> files = VerdictFiles(judgements);
   for (const std::string& file : files) CheckVerdict(folder / file);
+  CheckReportPage(folder / kReportFile);
   for (const gate::Judgement& judgement : judgements) {
     report::WriteJson(
         {&judgement, 1},
@@ -206,6 +236,8 @@ std::vector<std::string> WriteVerdicts(
   if (judgements.size() > 1) {
     report::WriteJson(judgements, folder / kVerdictFile);
   }
+  WritePage(judgements, judged, folder / kReportFile);
+  files.emplace_back(kReportFile);
   return files;
 }
 

@@ -57,12 +57,28 @@ void CheckVerdicts(const train::Experiment& experiment,
 void RemoveVerdicts(const train::Experiment& experiment,
                     const std::filesystem::path& folder);
 
+/// Of several candidates it holds all verdicts.
+inline constexpr const char* kVerdictFile = "verdict.json";
+inline constexpr const char* kReportFile = "report.html";
+
+/// The files verdict-ARM.json of a folder, by name.
+std::vector<std::filesystem::path> VerdictsIn(
+    const std::filesystem::path& folder);
+
+/// What a verdict was given on, for the page beside it.
+struct JudgedRuns {
+  std::vector<compare::Run> runs = {};
+  std::vector<compare::Run> approved = {};
+  EvidenceFiles evidence = {};
+};
+
 /// Writes verdict.json to `folder`, which it makes if need be, and if there are
-/// several candidates a verdict-ARM.json each. Returns the names of the files.
-/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
+/// several candidates a verdict-ARM.json each; then report.html. Returns the
+/// names of the files. Errors   IoError if a verdict can't be written;
+/// ConfigError if an arm's name
 ///          can't be part of a file name, or a file is there and no verdict.
 std::vector<std::string> WriteVerdicts(
-    const std::vector<gate::Judgement>& judgements,
+    const std::vector<gate::Judgement>& judgements, const JudgedRuns& judged,
     const std::filesystem::path& folder);
 
 }  // namespace isoloss::campaign

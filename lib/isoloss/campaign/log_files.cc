@@ -26,27 +26,6 @@ const FileKind* NamedKind(const fs::path& file) {
   return nullptr;
 }
 
-/// NAME.h5 of a folder, by name; not the hidden ones.
-std::vector<fs::path> FilesIn(const fs::path& folder) {
-  std::vector<fs::path> files;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; entry != end;
-       entry.increment(error)) {
-    const fs::path& file = entry->path();
-    if (file.extension() == ".h5" &&
-        !file.filename().string().starts_with(".")) {
-      files.push_back(file);
-    }
-  }
-  if (error) {
-    ThrowError(ErrorKind::kIo,
-               "{}: the folder can't be read: {}. Check its permissions.",
-               folder.string(), error.message());
-  }
-  std::ranges::sort(files);
-  return files;
-}
-
 compare::Run ReadRun(const fs::path& file) {
   return {Printable(file.string()),
           OnOneLine([](const fs::path& log) { return runlog::ReadRunLog(log); },
@@ -66,7 +45,7 @@ std::optional<compare::Run> ReadIfRun(const fs::path& file) {
 std::vector<compare::Run> ReadFolder(const fs::path& folder) {
   std::vector<compare::Run> runs;
   size_t unfinished = 0;
-  for (const fs::path& file : FilesIn(folder)) {
+  for (const fs::path& file : LogsIn(folder)) {
     unfinished += IsPartial(file) ? 1 : 0;
     if (IsPartial(file) || IsNamedAsOther(file)) continue;
     if (auto run = ReadIfRun(file)) runs.push_back(std::move(*run));
@@ -86,7 +65,7 @@ std::vector<compare::Run> ReadFolder(const fs::path& folder) {
 std::vector<fs::path> FilesOfKind(const fs::path& folder,
                                   const FileKind& kind) {
   std::vector<fs::path> files;
-  for (const fs::path& file : FilesIn(folder)) {
+  for (const fs::path& file : LogsIn(folder)) {
     if (IsPartial(file)) continue;
     const FileKind* found = NamedKind(file);
     if (found == nullptr) found = runlog::KindOf(file);
@@ -124,6 +103,26 @@ std::vector<fs::path> Expand(const std::vector<fs::path>& paths,
 }
 
 }  // namespace
+
+std::vector<fs::path> LogsIn(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    if (file.extension() == ".h5" &&
+        !file.filename().string().starts_with(".")) {
+      files.push_back(file);
+    }
+  }
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder can't be read: {}. Check its permissions.",
+               folder.string(), error.message());
+  }
+  std::ranges::sort(files);
+  return files;
+}
 
 bool IsPartial(const fs::path& file) {
   return file.stem().extension() == ".partial";

@@ -33,6 +33,10 @@ bool IsPartial(const std::filesystem::path& file);
 /// By its name, NAME.probe.h5 or NAME.dump-STEP.h5.
 bool IsNamedAsOther(const std::filesystem::path& file);
 
+/// NAME.h5 of a folder, by name, whatever they are; not the hidden ones.
+/// Errors   IoError if the folder can't be read.
+std::vector<std::filesystem::path> LogsIn(const std::filesystem::path& folder);
+
 /// The run logs of `paths`, each as it was given; a folder stands for those in
 /// it, by name: no probes, dumps, ensembles, partial logs or hidden files.
 /// Errors   as ReadRunLog, but for a file of another kind in a folder: what is

@@ -129,10 +129,18 @@ class Verifier {
     }
     std::vector<gate::Judgement> judgements = Judge(runs);
     if (looks_) looks_->Remember(runs, CandidatesOnly(judgements));
-    return {std::move(judgements)};
+    return Given(std::move(judgements), std::move(runs));
   }
 
  private:
+  /// Verdicts with what they were given on; the last that is done.
+  Verification Given(std::vector<gate::Judgement> judgements,
+                     std::vector<compare::Run> runs) {
+    return {.judgements = std::move(judgements),
+            .judged = {std::move(runs), std::move(plan_.approved),
+                       std::move(plan_.evidence)}};
+  }
+
   bool IsRegression() const { return !plan_.approved.empty(); }
 
   /// The runs of all arms that have a role.
@@ -160,9 +168,11 @@ class Verifier {
           parts[part].empty() ? ExecutedRuns() : Train(training);
       if (!SpeaksForTheJob()) return Verification();
       if (executed.hopeless) {
-        return Verification{JudgeStopped(
-            *executed.hopeless, ReadStopped(executed.logs), baseline_arm_,
-            roles_.candidates, plan_.evidence, plan_.policy, plan_.folder)};
+        runs = ReadStopped(executed.logs);
+        std::vector<gate::Judgement> judgements = JudgeStopped(
+            *executed.hopeless, runs, baseline_arm_, roles_.candidates,
+            plan_.evidence, plan_.policy, plan_.folder);
+        return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
       runs = ReadRuns(executed.logs);

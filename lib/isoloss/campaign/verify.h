@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/campaign/evidence_files.h"
+#include "isoloss/campaign/judge_arms.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
@@ -39,6 +40,7 @@ struct Verification {
   /// all processes of a job but the first.
   std::optional<std::vector<gate::Judgement>> judgements = std::nullopt;
   bool interrupted = false;
+  JudgedRuns judged = {};  ///< what the judgements were given on
 };
 
 /// Errors   ConfigError if there is nothing to judge against, or evidence that

@@ -118,6 +118,7 @@ void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l0_integrity = {
     .id = LevelId::l0_integrity,
     .name = "L0",
+    .title = "log integrity",
     .question = "may the runs be compared, and is each what it claims to be?",
     .needs = Needs::kRuns,
     .decides = Decides::kNoneAlone,

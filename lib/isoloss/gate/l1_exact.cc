@@ -160,6 +160,7 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l1_exact = {
     .id = LevelId::l1_exact,
     .name = "L1",
+    .title = "exact bits",
     .question =
         "which is the first step whose loss, gradient norm or held-out loss "
         "differs in any bit?",

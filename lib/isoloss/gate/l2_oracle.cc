@@ -266,6 +266,7 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l2_oracle = {
     .id = LevelId::l2_oracle,
     .name = "L2",
+    .title = "oracle",
     .question =
         "does an independent computation in double precision explain every "
         "element of every tensor?",

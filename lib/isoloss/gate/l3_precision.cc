@@ -304,6 +304,7 @@ void JudgePrecision(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l3_precision = {
     .id = LevelId::l3_precision,
     .name = "L3",
+    .title = "errors of tensors",
     .question =
         "does the candidate differ from BF16, tensor by tensor, as its "
         "recipe's declaration predicts?",

@@ -234,6 +234,7 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l4_early_window = {
     .id = LevelId::l4_early_window,
     .name = "L4",
+    .title = "first steps",
     .question = "do the first steps differ as those of good runs do?",
     .needs = Needs::kSoundRuns,
     .decides = Decides::kBoth,

@@ -428,6 +428,7 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l5_final_window = {
     .id = LevelId::l5_final_window,
     .name = "L5",
+    .title = "end of training",
     .question =
         "is the mean paired loss difference at the end of training within the "
         "margin?",

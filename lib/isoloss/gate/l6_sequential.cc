@@ -62,6 +62,7 @@ void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
 extern constinit const Level kLevel_l6_sequential = {
     .id = LevelId::l6_sequential,
     .name = "L6",
+    .title = "early abort",
     .question = "after how many pairs would a watch have stopped the job?",
     .needs = Needs::kSoundRuns,
     .decides = Decides::kNeither,

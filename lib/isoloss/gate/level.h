@@ -43,8 +43,9 @@ enum class Decides {
 /// levels.def; docs/gate.md has a row for each.
 struct Level {
   LevelId id;
-  std::string_view name;      ///< in policies, verdicts and documents: "L2"
-  std::string_view question;  ///< what it asks, as in docs/gate.md
+  std::string_view name;        ///< in policies, verdicts and documents: "L2"
+  std::string_view title = {};  ///< what people call it: "oracle"
+  std::string_view question;    ///< what it asks, as in docs/gate.md
   Needs needs;
   Decides decides;
   /// Reads the evidence and judgement.policy; appends checks, measures and

@@ -63,6 +63,15 @@ Json ArmJson(const ControlArm& arm) {
 
 }  // namespace
 
+std::string ControlFinding(const ControlArm& control) {
+  if (control.tests.empty()) return "was not judged";
+  if (control.SeenWorse()) return "came out worse, as it must";
+  if (control.Outside()) return "came out better, but must come out worse";
+  return control.tests.front().outcome == gate::Outcome::kPass
+             ? "lies within the margin, so it shows nothing"
+             : "was not shown to lie outside the margin";
+}
+
 std::string ControlStatement(const Judgement& judgement) {
   if (!judgement.controls) return "control: no part of this verdict";
   const std::optional<ControlArm>& control = judgement.controls->control;
@@ -71,16 +80,7 @@ std::string ControlStatement(const Judgement& judgement) {
                        judgement.candidate.arm);
   }
   if (!control) return "control: none named";
-  if (control->tests.empty()) {
-    return fmt::format("control: {} was not judged", control->arm);
-  }
-  return fmt::format("control: {} {}", control->arm,
-                     control->SeenWorse() ? "came out worse, as it must"
-                     : control->Outside()
-                         ? "came out better, but must come out worse"
-                     : control->tests.front().outcome == gate::Outcome::kPass
-                         ? "lies within the margin, so it shows nothing"
-                         : "was not shown to lie outside the margin");
+  return fmt::format("control: {} {}", control->arm, ControlFinding(*control));
 }
 
 std::string ControlsText(const Judgement& judgement) {

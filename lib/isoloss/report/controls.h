@@ -8,6 +8,9 @@
 
 namespace isoloss::report {
 
+/// "came out worse, as it must" and the like, of the control.
+std::string ControlFinding(const gate::ControlArm& control);
+
 /// "control: none named" and the like, in one line; says why if the verdict has
 /// no such part.
 std::string ControlStatement(const gate::Judgement& judgement);

@@ -12,6 +12,7 @@
 #include "isoloss/report/controls.h"
 #include "isoloss/report/json_numbers.h"
 #include "isoloss/report/precision_json.h"
+#include "isoloss/report/reading.h"
 
 namespace isoloss::report {
 namespace {
@@ -193,10 +194,27 @@ Json LooksJson(const std::optional<gate::Looks>& looks) {
           {"note", looks->note}};
 }
 
-Json JudgementJson(const gate::Judgement& judgement) {
+Json ReadingJson(const gate::Judgement& judgement) {
+  const Reading reading = ReadingOf(judgement);
+  return {{"headline", reading.headline},
+          {"reasons", reading.reasons},
+          {"could_have_seen", reading.could_have_seen},
+          {"holds_for", reading.holds_for},
+          {"next", reading.next}};
+}
+
+/// File names are bytes of the system's choice: what is not UTF-8 is replaced.
+std::string TextOf(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Json VerdictJson(const gate::Judgement& judgement) {
   Json json{{"schema_version", kVerdictSchemaVersion},
             {"outcome", gate::OutcomeName(judgement.outcome)},
             {"exit_code", gate::ExitCode(judgement.outcome)},
+            {"reading", ReadingJson(judgement)},
             {"power_measured", judgement.PowerMeasured()},
             {"power", PowerJson(judgement)},
             {"experiment", judgement.experiment},
@@ -240,15 +258,8 @@ Json JudgementJson(const gate::Judgement& judgement) {
   return json;
 }
 
-/// File names are bytes of the system's choice: what is not UTF-8 is replaced.
-std::string TextOf(const Json& json) {
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-}  // namespace
-
 std::string RenderJson(const gate::Judgement& judgement) {
-  return TextOf(JudgementJson(judgement));
+  return TextOf(VerdictJson(judgement));
 }
 
 std::string RenderJson(std::span<const gate::Judgement> judgements) {
@@ -258,7 +269,7 @@ std::string RenderJson(std::span<const gate::Judgement> judgements) {
   Json verdicts = Json::array();
   for (const gate::Judgement& judgement : judgements) {
     severest = std::max(severest, judgement.outcome);
-    verdicts.push_back(JudgementJson(judgement));
+    verdicts.push_back(VerdictJson(judgement));
   }
   return TextOf({{"schema_version", kVerdictSchemaVersion},
                  {"outcome", gate::OutcomeName(severest)},

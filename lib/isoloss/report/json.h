@@ -7,15 +7,19 @@
 #include <string>
 
 #include "isoloss/gate/verdict.h"
+#include "isoloss/report/json_numbers.h"
 
 namespace isoloss::report {
 
 /// Version of the layout of verdict.json; rises when a key changes its meaning.
 inline constexpr int64_t kVerdictSchemaVersion = 2;
 
-/// The judgement as an indented JSON object (docs/verdict.schema.json). A
-/// number that is not finite is null, with its name ("nan", "inf", "-inf") in a
-/// second key ending in `_text`, so that the text is valid JSON.
+/// The judgement as a JSON object (docs/verdict.schema.json). A number that is
+/// not finite is null, with its name ("nan", "inf", "-inf") in a second key
+/// ending in `_text`, so that its text is valid JSON.
+Json VerdictJson(const gate::Judgement& judgement);
+
+/// The same as indented text.
 std::string RenderJson(const gate::Judgement& judgement);
 
 /// As RenderJson of one judgement. Several, one for each candidate arm, are the

@@ -11,6 +11,7 @@
 
 #include "isoloss/report/controls.h"
 #include "isoloss/report/precision_text.h"
+#include "isoloss/report/reading.h"
 #include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
@@ -243,25 +244,6 @@ const char* OutcomeColor(Outcome outcome) {
   return kRed;
 }
 
-/// A percentage keeps its sign; counts and ratios have none.
-std::string Value(const Check& check) {
-  return check.unit == "%" ? fmt::format("{:+.3f} %", *check.value)
-                           : fmt::format("{:.5g}", *check.value);
-}
-
-/// quantity [value unit relation limit unit].
-std::string Statement(const Check& check) {
-  const std::string_view gap = check.unit.empty() ? "" : " ";
-  std::string text = check.quantity;
-  if (check.value.has_value()) text += fmt::format(" {}", Value(check));
-  if (check.limit.has_value()) {
-    text += check.unit == "%" ? " " : ", ";
-    text += fmt::format("{}{:.5g}{}{}", check.relation, *check.limit, gap,
-                        check.unit);
-  }
-  return text;
-}
-
 /// In place of the outcome of a check that another level made unnecessary.
 constexpr std::string_view kNotNeeded = "not needed";
 
@@ -274,7 +256,7 @@ std::string CheckLines(const Check& check, size_t outcome_width,
   const std::string outcome = fmt::format("{:<{}}", word, outcome_width);
   const std::string name = fmt::format("{} {:<15}", check.level, check.name);
   const size_t indent = 2 + outcome.size() + 2 + name.size() + 2;
-  std::string statement = Statement(check);
+  std::string statement = StatementOf(check);
   if (!check.evidence.empty()) {
     statement += fmt::format(" ({})", check.evidence);
   }

@@ -1,0 +1,52 @@
+// JSON files that anybody may have written, of a known shape.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::campaign {
+
+/// A file that was read.
+///
+/// Bounds   a file of 16 MiB; 500,000 values, 40 levels, 2,000 keys of an
+///          object.
+class JsonFile {
+ public:
+  /// `kind` completes "it is no".
+  ///
+  /// Errors   as ReadTextFile; FormatError if it is no JSON or beyond the
+  ///          bounds.
+  JsonFile(const std::filesystem::path& path, const std::string& kind);
+  ~JsonFile();
+
+  const report::Json& json() const { return *json_; }
+
+  /// That `value` (null: the file's) has the shape of `shape`, a JSON value in
+  /// which stand for
+  ///   "s", "i", "n", "b", "o"  a string, an integer, a number or null, a truth
+  ///                  value, any object
+  ///   "s?", …        that or null
+  ///   [shape]        a list of such values
+  ///   {"key": shape} an object that has these keys and maybe others; the key
+  ///                  "nullable" says that it may be null
+  ///
+  /// Errors   FormatError that names the file and the place.
+  void Check(const char* shape, const report::Json* value = nullptr) const;
+
+ private:
+  void CheckShape(const report::Json& shape, const report::Json& value,
+                  const std::string& where) const;
+  void CheckMembers(const report::Json& shape, const report::Json& value,
+                    const std::string& where) const;
+  [[noreturn]] void Reject(const std::string& what) const;
+  report::Json Parse(const std::string& text) const;
+
+  std::string file_;
+  std::string kind_;
+  std::unique_ptr<const report::Json> json_;
+};
+
+}  // namespace isoloss::campaign

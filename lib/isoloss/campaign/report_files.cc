@@ -1,0 +1,271 @@
+#include "isoloss/campaign/report_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/campaign/arm_roles.h"
+#include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/open_log.h"
+#include "isoloss/campaign/verdict_file.h"
+#include "isoloss/compare/dump_difference.h"
+#include "isoloss/compare/error_growth.h"
+#include "isoloss/report/dump_json.h"
+#include "isoloss/runlog/sealed_file.h"
+#include "isoloss/runlog/tensor_dump.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+using report::Json;
+
+/// A dump by its name: RUN.dump-STEP.h5, RUN being ARM-seedNUMBER.
+struct NamedDump {
+  fs::path file;
+  std::string arm;
+  std::string moment;  ///< "seed1.dump-3"
+};
+
+NamedDump ByName(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  const size_t seed = stem.rfind("-seed");
+  if (seed == stem.npos) return {file, stem, ""};
+  return {file, stem.substr(0, seed), stem.substr(seed + 1)};
+}
+
+/// How errors grow from the first dump to the second.
+std::shared_ptr<const Json> GrowthOf(const fs::path& first,
+                                     const fs::path& second) {
+  const runlog::TensorDump a = OnOneLine(runlog::ReadTensorDump, first);
+  const runlog::TensorDump b = OnOneLine(runlog::ReadTensorDump, second);
+  Json growth = report::DumpComparisonJson(a, b, compare::CompareDumps(a, b),
+                                           compare::MeasureErrorGrowth(a, b));
+  return std::make_shared<const Json>(std::move(growth));
+}
+
+class FilesReader {
+ public:
+  explicit FilesReader(const ReportPlan& plan) : plan_(plan) {}
+
+  ReportFiles Read() && {
+    for (const fs::path& path : plan_.paths) {
+      std::error_code error;
+      if (fs::is_directory(path, error)) {
+        ReadFolder(path);
+      } else {
+        ReadFile(path);
+      }
+    }
+    if (!plan_.verdict.empty())
+      files_.verdicts = ReadVerdictFile(plan_.verdict);
+    if (!plan_.kill_matrix.empty()) {
+      files_.kill_matrix =
+          std::make_shared<const Json>(ReadKillMatrixFile(plan_.kill_matrix));
+    }
+    files_.approved = ReadRuns(plan_.against);
+    files_.baseline = plan_.baseline;
+    CheckBaseline();
+    if (!dumps_.empty()) {
+      files_.growth = GrowthOf(dumps_[0], GivenDump(1));
+    } else {
+      ChooseDumps();
+    }
+    NoteOtherRuns();
+    return std::move(files_);
+  }
+
+ private:
+  /// By what it holds.
+  void ReadFile(const fs::path& file) {
+    const runlog::FileKind* kind =
+        IsJournal(file) ? nullptr : runlog::KindOf(file);
+    if (kind == nullptr || kind->version == runlog::kRunLogFile.version) {
+      OpenedLog opened = OpenLog(file);
+      if (!opened.note.empty()) files_.notes.push_back(opened.note + ".");
+      files_.runs.push_back({Printable(file.string()), std::move(opened.log)});
+    } else if (kind->version == runlog::kProbeLogFile.version) {
+      ReadProbes({file}, files_.evidence);
+    } else if (kind->version == runlog::kEnsembleFile.version) {
+      ReadEnsembles({file}, files_.evidence);
+    } else {
+      dumps_.push_back(file);
+    }
+  }
+
+  void ReadFolder(const fs::path& folder) {
+    size_t found = 0;
+    size_t unfinished = 0;
+    for (const fs::path& file : LogsIn(folder)) {
+      if (IsPartial(file)) {
+        ++unfinished;
+      } else if (runlog::KindOf(file) == &runlog::kTensorDumpFile) {
+        lying_dumps_.push_back(ByName(file));
+      } else {
+        ReadFile(file);
+        ++found;
+      }
+    }
+    if (unfinished > 0) {
+      files_.notes.push_back(fmt::format(
+          "{} runs in {} have not ended and are left out; --watch shows them.",
+          unfinished, Printable(folder.string())));
+    }
+    found += ReadVerdicts(folder);
+    std::error_code error;
+    if (fs::is_directory(folder / kProbeFolder, error)) {
+      for (const fs::path& file : LogsIn(folder / kProbeFolder)) {
+        ReadProbes({file}, files_.evidence);
+        ++found;
+      }
+    }
+    if (fs::is_directory(folder / runlog::kDumpFolder, error)) {
+      for (const fs::path& file : LogsIn(folder / runlog::kDumpFolder)) {
+        lying_dumps_.push_back(ByName(file));
+      }
+    }
+    if (found == 0 && lying_dumps_.empty()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: the folder holds 0 logs (NAME.h5) and verdicts, and {} "
+                 "runs that have not ended (NAME.partial.h5), but a page needs "
+                 "at least 1. Give another folder, or --watch.",
+                 folder.string(), unfinished);
+    }
+  }
+
+  /// Of several candidates, verdict.json holds what the others do. Returns how
+  /// many verdicts there are.
+  size_t ReadVerdicts(const fs::path& folder) {
+    if (!plan_.verdict.empty()) return 0;
+    std::vector<fs::path> files;
+    std::error_code error;
+    if (fs::exists(folder / kVerdictFile, error)) {
+      files = {folder / kVerdictFile};
+    } else {
+      files = VerdictsIn(folder);
+    }
+    for (const fs::path& file : files) {
+      std::ranges::move(ReadVerdictFile(file),
+                        std::back_inserter(files_.verdicts));
+    }
+    return files.size();
+  }
+
+  /// The dump that stands there among those that were named.
+  const fs::path& GivenDump(size_t place) const {
+    if (dumps_.size() == 2) return dumps_[place];
+    ThrowError(ErrorKind::kConfig,
+               "{}: {} dumps of tensors are given, but two show how errors "
+               "grow from one run to the other. Give two.",
+               dumps_.front().string(), dumps_.size());
+  }
+
+  /// Of the dumps in folders two of one step and seed: the baseline's, and that
+  /// of the first candidate, or else of the first other arm.
+  void ChooseDumps() {
+    if (lying_dumps_.size() < 2 || files_.runs.empty()) return;
+    std::vector<std::string> arms;
+    for (const Json& verdict : files_.verdicts) {
+      arms.push_back(verdict["candidate"]["arm"]);
+    }
+    for (const NamedDump& dump : lying_dumps_) arms.push_back(dump.arm);
+    const std::string baseline =
+        !files_.verdicts.empty()
+            ? files_.verdicts[0]["baseline"]["arm"].get<std::string>()
+        : !files_.baseline.empty()
+            ? files_.baseline
+            : files_.runs.front().log.provenance.baseline_arm;
+    for (const std::string& arm : arms) {
+      if (arm == baseline) continue;
+      for (const NamedDump& first : lying_dumps_) {
+        for (const NamedDump& second : lying_dumps_) {
+          if (first.arm == baseline && second.arm == arm &&
+              first.moment == second.moment) {
+            return TakeDumps(first.file, second.file);
+          }
+        }
+      }
+    }
+    files_.notes.push_back(
+        "No two dumps of tensors are of the same seed and step of the baseline "
+        "and another arm, so that none is shown.");
+  }
+
+  void TakeDumps(const fs::path& first, const fs::path& second) {
+    files_.growth = GrowthOf(first, second);
+    if (lying_dumps_.size() == 2) return;
+    files_.notes.push_back(
+        fmt::format("Of {} dumps of tensors the page compares two, {} and {}.",
+                    lying_dumps_.size(), Printable(first.string()),
+                    Printable(second.string())));
+  }
+
+  void CheckBaseline() const {
+    if (files_.baseline.empty()) return;
+    const std::vector<std::string> arms = ArmsOf(files_.runs);
+    if (std::ranges::count(arms, files_.baseline) != 0) return;
+    ThrowError(ErrorKind::kConfig,
+               "report: --baseline is `{}`, but the runs are of arms {}. Give "
+               "one of them.{}",
+               files_.baseline, fmt::join(arms, ", "),
+               DidYouMean(files_.baseline, arms));
+  }
+
+  /// A verdict beside runs that it was not given on is no verdict on them.
+  void NoteOtherRuns() {
+    std::set<std::string> weights;
+    for (const auto* runs : {&files_.runs, &files_.approved}) {
+      for (const compare::Run& run : *runs) {
+        weights.insert(run.log.provenance.final_weights_digest);
+      }
+    }
+    for (const Json& verdict : files_.verdicts) {
+      for (const char* side : {"baseline", "candidate"}) {
+        for (const Json& run : verdict[side]["runs"]) {
+          if (weights.contains(run["final_weights_digest"])) continue;
+          files_.notes.push_back(fmt::format(
+              "The verdict on arm {} speaks of runs that are not on this page, "
+              "such as {}.",
+              verdict["candidate"]["arm"].get<std::string>(),
+              run["file"].get<std::string>()));
+          return;
+        }
+      }
+    }
+  }
+
+  const ReportPlan& plan_;
+  ReportFiles files_;
+  std::vector<fs::path> dumps_;         // that were named
+  std::vector<NamedDump> lying_dumps_;  // in folders
+};
+
+}  // namespace
+
+report::PageContent ReportFiles::Content() const {
+  return {.runs = runs,
+          .approved = approved,
+          .verdicts = &verdicts,
+          .baseline = baseline,
+          .probes = evidence.probes,
+          .ensembles = evidence.ensembles,
+          .growth = growth.get(),
+          .kill_matrix = kill_matrix.get(),
+          .notes = notes};
+}
+
+ReportFiles ReadReportFiles(const ReportPlan& plan) {
+  return FilesReader(plan).Read();
+}
+
+}  // namespace isoloss::campaign

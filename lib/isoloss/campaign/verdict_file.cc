@@ -1,0 +1,85 @@
+#include "isoloss/campaign/verdict_file.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "isoloss/campaign/json_file.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using report::Json;
+
+/// What readers of a verdict rely on (docs/verdict.schema.json has all of it).
+/// Key `reading` is missing in files of earlier versions.
+constexpr const char* kVerdictShape = R"({
+  "schema_version": "i", "outcome": "s", "exit_code": "i",
+  "power_measured": "b", "power": "o", "experiment": "s",
+  "tool_version": "s", "commit": "s", "corpus": "s",
+  "steps_planned": "i", "tokens_per_step": "i", "parameters": "i",
+  "policy": "o", "policy_digest": "s", "evidence": ["s"], "looks": "o?",
+  "baseline": {"arm": "s", "recipe": "s", "runs": [
+      {"file": "s", "seed": "i", "final_weights_digest": "s"}]},
+  "candidate": {"arm": "s", "recipe": "s", "runs": [
+      {"file": "s", "seed": "i", "final_weights_digest": "s"}]},
+  "levels": [{"id": "s", "outcome": "s?"}],
+  "levels_without_evidence": ["s"],
+  "checks": [{"level": "s", "name": "s", "outcome": "s", "quantity": "s",
+      "value": "n", "relation": "s", "limit": "n", "lower": "n", "upper": "n",
+      "interval_level": "n", "unit": "s", "evidence": "s", "findings": ["s"],
+      "next": "s", "gates": "b"}],
+  "measures": [{"name": "s", "value": "n", "unit": "s", "evidence": "s"}],
+  "tensors": [{"tensor": "s", "statistic": "s", "step": "i", "z": "n",
+      "adjusted_p": "n"}],
+  "controls": {"statement": "s",
+      "control": {"arm": "s", "recipe": "s", "tests": ["o"], "nullable": true},
+      "null_arms": [{"arm": "s", "recipe": "s", "tests": ["o"]}]},
+  "final_window": {"first_step": "i", "last_step": "i",
+      "seeds": [{"seed": "i", "final_window_percent": "n"}],
+      "nullable": true},
+  "precision": "o?",
+  "first_divergences": [{"seed": "i", "step": "i?"}],
+  "warnings": ["s"]
+})";
+
+constexpr const char* kReadingShape = R"({"reading": {"headline": "s",
+  "reasons": ["s"], "could_have_seen": ["s"], "holds_for": ["s"],
+  "next": ["s"]}})";
+
+constexpr const char* kKillMatrixShape = R"({
+  "schema_version": "i", "question": "s",
+  "score": {"count": "i", "of": "i", "lower_95": "n", "upper_95": "n"},
+  "false_alarms": {"count": "i", "of": "i", "lower_95": "n", "upper_95": "n"},
+  "columns": [{"title": "s", "rule": "s", "bugs_caught": "o",
+      "false_alarms": "o"}],
+  "levels": ["s"], "peers": ["s"],
+  "mutants": [{"name": "s", "group": "s", "class": "s", "models": "s",
+      "link": "s", "cells": [{"seed": "i", "levels": ["s?"], "verdict": "s",
+          "finding": "s"}]}],
+  "benign": [{"seed": "i", "levels": ["s?"], "verdict": "s", "finding": "s"}]
+})";
+
+}  // namespace
+
+std::vector<Json> ReadVerdictFile(const std::filesystem::path& path) {
+  const JsonFile file(path, "verdict");
+  file.Check(R"({"schema_version": "i", "outcome": "s", "exit_code": "i"})");
+  const bool several = file.json().contains("verdicts");
+  if (several) file.Check(R"({"verdicts": ["o"]})");
+  std::vector<Json> verdicts;
+  for (const Json& verdict :
+       several ? file.json()["verdicts"] : Json::array({file.json()})) {
+    file.Check(kVerdictShape, &verdict);
+    if (verdict.contains("reading")) file.Check(kReadingShape, &verdict);
+    verdicts.push_back(verdict);
+  }
+  return verdicts;
+}
+
+Json ReadKillMatrixFile(const std::filesystem::path& path) {
+  const JsonFile file(path, "kill matrix");
+  file.Check(kKillMatrixShape);
+  return file.json();
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,19 @@
+// Verdicts and kill matrices, read back from the files that isoloss wrote.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "isoloss/report/json_numbers.h"
+
+namespace isoloss::campaign {
+
+/// The objects of verdict.json, one for each candidate.
+/// Errors   as ReadJsonFile.
+std::vector<report::Json> ReadVerdictFile(const std::filesystem::path& path);
+
+/// kill_matrix.json of `isoloss mutants run`.
+/// Errors   as ReadJsonFile.
+report::Json ReadKillMatrixFile(const std::filesystem::path& path);
+
+}  // namespace isoloss::campaign

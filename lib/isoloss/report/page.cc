@@ -1,0 +1,86 @@
+#include "isoloss/report/page.h"
+
+#include <nlohmann/json.hpp>
+#include <span>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/report/page_files.h"
+#include "isoloss/report/page_values.h"
+
+namespace isoloss::report {
+namespace {
+
+std::string EscapedHtml(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+/// Policy, title and style.
+std::string Style(const Json& data) {
+  const bool live = !data.at("live").is_null();
+  std::string text =
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+      "'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src "
+      "data:";
+  if (live) text += "; connect-src 'self'";
+  text += "\">\n<title>";
+  text += EscapedHtml(Printable(data.at("title").get<std::string>()));
+  text += "</title>\n<style>\n";
+  text += page_files::Style();
+  return text + "</style>\n";
+}
+
+std::string Scripts() {
+  std::string text;
+  for (const std::string_view script : page_files::Scripts()) {
+    text += "<script>\n";
+    text += script;
+    text += "\n</script>\n";
+  }
+  return text;
+}
+
+/// Puts `text` in place of the line `<!-- ISOLOSS:NAME -->`.
+void Replace(std::string_view name, const std::string& text,
+             std::string& page) {
+  const std::string marker = "<!-- ISOLOSS:" + std::string(name) + " -->\n";
+  const size_t at = page.find(marker);
+  ISOLOSS_ASSERT(at != page.npos);
+  page.replace(at, marker.size(), text);
+}
+
+}  // namespace
+
+std::string RenderPage(const Json& data) {
+  std::string page(page_files::Html());
+  ISOLOSS_ASSERT(page.starts_with(kPageFirstLine));
+  // From the end: what is put in can't hold a marker that is still to come.
+  Replace("SCRIPTS", Scripts(), page);
+  Replace("DATA",
+          "<script type=\"application/json\" id=\"data\">" + PageJson(data) +
+              "</script>\n",
+          page);
+  Replace("STYLE", Style(data), page);
+  return page;
+}
+
+}  // namespace isoloss::report

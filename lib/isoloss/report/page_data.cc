@@ -1,0 +1,270 @@
+#include "isoloss/report/page_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/report/log_json.h"
+#include "isoloss/report/page_arms.h"
+#include "isoloss/report/page_evidence.h"
+#include "isoloss/report/page_tensors.h"
+#include "isoloss/report/page_values.h"
+
+namespace isoloss::report {
+namespace {
+
+/// Evaluations of all runs of a page.
+constexpr size_t kMostHeldOut = 20'000;
+
+/// The first run, of ascending seeds, that has what `has` asks for; else null.
+template <typename Has>
+const runlog::RunLog* FirstLog(const PageArm& arm, const Has& has) {
+  const auto found = std::ranges::find_if(
+      arm.runs, [&](const PageRun& run) { return has(*run.log); });
+  return found == arm.runs.end() ? nullptr : found->log;
+}
+
+/// Texts of it in full are for `isoloss show`.
+Json ProvenanceOf(const runlog::Provenance& provenance, PageBudget& budget) {
+  Json json = ProvenanceJson(provenance);
+  for (auto& [key, value] : json.items()) {
+    if (!value.is_string()) continue;
+    value = budget.Text(value.get_ref<const std::string&>(), 20'000);
+  }
+  budget.Take(200 + 40 * json.size());
+  return json;
+}
+
+Json ArmJson(const PageArm& arm, int64_t bin, size_t most_held_out,
+             PageBudget& budget) {
+  const runlog::Provenance& p = arm.runs.front().log->provenance;
+  Json json{{"name", budget.Text(arm.name)},
+            {"recipe", budget.Text(p.recipe)},
+            {"role", arm.role},
+            {"recipe_text", budget.Text(p.resolved_recipe)},
+            {"provenance", ProvenanceOf(p, budget)},
+            {"runs", Json::array()}};
+  for (const PageRun& run : arm.runs) {
+    json["runs"].push_back(RunJson(run, bin, most_held_out, budget));
+  }
+  return json;
+}
+
+/// What the arm's runs hold besides curves, once these have their place. `arms`
+/// share what is left.
+void AddDetails(const PageArm& arm, size_t arms, Json& json,
+                PageBudget& budget) {
+  const size_t share = budget.left() / arms;
+  const auto put = [&](const char* key, auto make, size_t bytes, auto has) {
+    const runlog::RunLog* log = FirstLog(arm, has);
+    json[key] =
+        log == nullptr ? Json(nullptr) : make(*log, arm.name, bytes, budget);
+  };
+  put("moe", MoeJson, share / 4,
+      [](const auto& log) { return !log.moe.tokens_per_expert.empty(); });
+  put("exchange", ExchangeJson, share / 8,
+      [](const auto& log) { return !log.exchange.bytes_by_pair.empty(); });
+  put("tensors", TensorsJson, share / 2,
+      [](const auto& log) { return !log.tensors.step.empty(); });
+}
+
+/// Null if the verdict has no such number.
+Json NumberAt(const std::vector<Json>& verdicts, const std::string& candidate,
+              const char* part, const char* key) {
+  // A null arm or a control is tested as its candidate is.
+  const Json* found = nullptr;
+  for (const Json& verdict : verdicts) {
+    if (!verdict.contains(part) || !verdict[part].is_object() ||
+        !verdict[part].contains(key) || !verdict[part][key].is_number()) {
+      continue;
+    }
+    const bool own = verdict.contains("candidate") &&
+                     verdict["candidate"].is_object() &&
+                     verdict["candidate"].value("arm", Json()) == candidate;
+    if (found == nullptr || own) found = &verdict[part][key];
+  }
+  return found == nullptr ? Json(nullptr) : *found;
+}
+
+Json PairJson(const PagePair& pair, const std::vector<Json>& verdicts) {
+  Json json{{"baseline", pair.baseline},
+            {"candidate", pair.candidate},
+            {"role", pair.role},
+            {"seeds", Json::array()},
+            {"margin_percent",
+             NumberAt(verdicts, pair.candidate, "policy", "margin_percent")},
+            {"window", nullptr}};
+  for (const compare::SeedPair& of : pair.pairing.pairs) {
+    json["seeds"].push_back(of.seed);
+  }
+  const Json first =
+      NumberAt(verdicts, pair.candidate, "final_window", "first_step");
+  const Json last =
+      NumberAt(verdicts, pair.candidate, "final_window", "last_step");
+  if (!first.is_null() && !last.is_null()) json["window"] = {first, last};
+  return json;
+}
+
+Json LiveJson(const LivePicture& picture, double refresh_seconds,
+              PageBudget& budget) {
+  Json json{{"refresh_seconds", refresh_seconds},
+            {"done_percent", nullptr},
+            {"seconds_left", nullptr},
+            {"runs", Json::array()}};
+  if (picture.job) {
+    json["done_percent"] = ShortNumber(100 * picture.job->done);
+    if (picture.job->seconds_left) {
+      json["seconds_left"] = ShortNumber(*picture.job->seconds_left);
+    }
+  }
+  for (const LiveRun& run : picture.runs) {
+    if (json["runs"].size() == kMostPageRuns) break;
+    const runlog::RunLog& log = run.log;
+    const int64_t step = log.steps.step.empty() ? 0 : log.steps.step.back();
+    const auto pace = PaceOf(log.steps);
+    const auto left = static_cast<double>(log.provenance.steps_planned - step);
+    Json entry{{"name", budget.Text(run.name)},
+               {"state", StateName(run.state)},
+               {"step", step},
+               {"steps_planned", log.provenance.steps_planned},
+               {"seconds_left", nullptr},
+               {"note", budget.Text(run.note)}};
+    if (pace && IsUnderWay(run.state)) {
+      entry["seconds_left"] = ShortNumber(left * pace->step_seconds);
+    }
+    budget.Take(entry);
+    json["runs"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+/// Runs that can be read, as others are.
+std::vector<compare::Run> RunsOf(const LivePicture& picture) {
+  std::vector<compare::Run> runs;
+  for (const LiveRun& run : picture.runs) {
+    if (run.state == RunState::kUnreadable) continue;
+    runs.push_back({run.name, run.log});
+  }
+  return runs;
+}
+
+/// Final states are those of the logs; of others the picture knows.
+void SetStates(const LivePicture& picture, PageArms& page) {
+  for (PageArm& arm : page.arms) {
+    for (PageRun& run : arm.runs) {
+      const auto found =
+          std::ranges::find(picture.runs, run.file, &LiveRun::name);
+      if (found != picture.runs.end()) run.state = found->state;
+    }
+  }
+}
+
+std::string TitleOf(const PageContent& content,
+                    const std::vector<PageArm>& arms) {
+  if (!content.title.empty()) return content.title;
+  if (arms.empty()) return "isoloss";
+  return arms.front().runs.front().log->provenance.experiment_name;
+}
+
+/// All of one page, in the order in which it gets its room.
+class PageBuilder {
+ public:
+  explicit PageBuilder(const PageContent& content) : content_(content) {
+    if (content.verdicts != nullptr) verdicts_ = *content.verdicts;
+  }
+
+  Json Build() && {
+    for (const std::string& note : content_.notes) budget_.Note(note);
+    if (content_.live != nullptr) live_runs_ = RunsOf(*content_.live);
+    const std::span<const compare::Run> runs =
+        content_.live == nullptr ? content_.runs : live_runs_;
+    page_ = ArmsOfPage(runs, content_.approved, verdicts_, content_.baseline,
+                       budget_);
+    if (content_.live != nullptr) SetStates(*content_.live, page_);
+    BoundVerdicts(verdicts_, budget_);
+    AddHead();
+    AddArms();
+    AddEvidence();
+    for (size_t i = 0; i < page_.arms.size(); ++i) {
+      AddDetails(page_.arms[i], page_.arms.size() - i, data_["arms"][i],
+                 budget_);
+    }
+    data_["runs_note"] = budget_.Notes();
+    return std::move(data_);
+  }
+
+ private:
+  static Json Copy(const Json* json) {
+    return json == nullptr ? Json(nullptr) : *json;
+  }
+
+  void AddHead() {
+    const BuildInfo build = GetBuildInfo();
+    data_ = {
+        {"schema_version", 1},
+        {"title", budget_.Text(TitleOf(content_, page_.arms), 1000)},
+        {"program",
+         {{"version", "isoloss " + build.version}, {"commit", build.commit}}},
+        {"live", nullptr},
+        {"verdicts", verdicts_},
+        {"experiment_text", ""},
+        {"runs_note", ""},
+        {"arms", Json::array()},
+        {"pairs", Json::array()}};
+    if (content_.live != nullptr) {
+      data_["live"] =
+          LiveJson(*content_.live, content_.refresh_seconds, budget_);
+    }
+    if (page_.arms.empty()) return;
+    data_["experiment_text"] = budget_.Text(
+        page_.arms.front().runs.front().log->provenance.experiment_text);
+  }
+
+  void AddArms() {
+    size_t runs = 0;
+    for (const PageArm& arm : page_.arms) runs += arm.runs.size();
+    const size_t held_out = kMostHeldOut / std::max<size_t>(runs, 1);
+    const int64_t bin = CurveBin(page_.arms);
+    if (bin > 1) {
+      budget_.Note(fmt::format(
+          "A point of a curve is the mean of {} steps and stands at the first "
+          "of them.",
+          bin));
+    }
+    for (const PageArm& arm : page_.arms) {
+      data_["arms"].push_back(ArmJson(arm, bin, held_out, budget_));
+    }
+    for (const PagePair& pair : page_.pairs) {
+      data_["pairs"].push_back(PairJson(pair, verdicts_));
+    }
+    budget_.Take(data_["pairs"]);
+  }
+
+  void AddEvidence() {
+    data_["null_envelope"] = EnvelopeJson(content_.ensembles, budget_);
+    data_["routing_flips"] = RoutingFlipsJson(page_.pairs, budget_);
+    data_["growth"] = GrowthJson(Copy(content_.growth), budget_);
+    data_["oracle"] = OracleJson(content_.probes, budget_);
+    data_["kill_matrix"] = KillMatrixJson(Copy(content_.kill_matrix), budget_);
+  }
+
+  const PageContent& content_;
+  std::vector<Json> verdicts_;
+  std::vector<compare::Run> live_runs_;
+  PageBudget budget_{kMostPageBytes - kMostFrameBytes};
+  PageArms page_;
+  Json data_;
+};
+
+}  // namespace
+
+Json PageData(const PageContent& content) {
+  return PageBuilder(content).Build();
+}
+
+}  // namespace isoloss::report

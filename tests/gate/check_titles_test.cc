@@ -1,0 +1,85 @@
+#include "isoloss/gate/check_titles.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <string>
+
+#include "isoloss/base/text_file.h"
+#include "isoloss/compare/integrity.h"
+#include "isoloss/gate/level.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::Contains;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+/// The ids in the source of the gate, wherever a check gets its name: in an
+/// initialiser, or as the argument of a function that makes one.
+std::set<std::string> IdsInTheSource() {
+  const std::regex made(
+      R"re(\.name = "([a-z_]+)")re"
+      R"re(|\b(?:CheckOf|NewCheck|EvidenceCheck|JudgeAgainstNull|NotJudged)re"
+      R"re(|Showing|Inconclusive)\(\s*"([a-z_]+)")re");
+  std::set<std::string> ids;
+  for (const auto& file : std::filesystem::directory_iterator(
+           ISOLOSS_SOURCE_DIR "/lib/isoloss/gate")) {
+    if (file.path().extension() != ".cc") continue;
+    const std::string text =
+        ReadTextFile(file.path(), "the source", size_t{1} << 20);
+    for (std::sregex_iterator at(text.begin(), text.end(), made), end;
+         at != end; ++at) {
+      ids.insert((*at)[(*at)[1].matched ? 1 : 2]);
+    }
+  }
+  for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
+    ids.emplace(rule.name);
+  }
+  return ids;
+}
+
+TEST(CheckTitles, NameEveryCheckOfTheGateAndNothingElse) {
+  std::set<std::string> titled;
+  std::set<std::string_view> titles;
+  for (const CheckTitle& title : CheckTitles()) {
+    titled.emplace(title.id);
+    EXPECT_TRUE(titles.insert(title.title).second)
+        << title.title << " is the title of two checks";
+  }
+
+  EXPECT_EQ(titled, IdsInTheSource())
+      << "give each check a line of lib/isoloss/gate/check_titles.def";
+}
+
+TEST(CheckTitles, NameEveryLevel) {
+  for (const Level* level : Ladder()) {
+    EXPECT_THAT(level->title, Not(IsEmpty())) << level->name;
+    EXPECT_EQ(LevelTitle(level->name), level->title);
+  }
+  EXPECT_EQ(LevelTitle("X1"), "X1");
+}
+
+TEST(CheckTitles, OfOtherProgramsAreTheirIds) {
+  EXPECT_EQ(TitleOf({.name = "final_window"}), "final loss");
+  EXPECT_EQ(TitleOf({.name = "last_loss_of_all"}), "last loss of all");
+}
+
+TEST(CheckTitles, SayWhatToDoAboutAFailureThatDoesNotSayItself) {
+  const Check failed{.name = "seeds", .outcome = Outcome::kInvalid};
+  Check with_remedy = failed;
+  with_remedy.next = "look here";
+  Check passed = failed;
+  passed.outcome = Outcome::kPass;
+
+  EXPECT_TRUE(NextOf(failed).starts_with("give exactly one log"));
+  EXPECT_EQ(NextOf(with_remedy), "look here");
+  EXPECT_EQ(NextOf(passed), "");
+}
+
+}  // namespace
+}  // namespace isoloss::gate
