@@ -46,8 +46,9 @@ Action Declare(CLI::App& app) {
   arguments->evidence.Declare(app);
   AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
   AddOption(app, "--out", arguments->out, "Folder that gets verdict.json");
-  arguments->report.Declare(app);
+  arguments->report.Declare(app, "gate");
   return [arguments] {
+    arguments->report.ci.Begin();
     const gate::Policy policy = arguments->policy.empty()
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
@@ -57,7 +58,7 @@ Action Declare(CLI::App& app) {
       return ReportVerdicts(
           campaign::JudgeAgainstApproved(
               runs, campaign::ReadRuns(arguments->against), policy, evidence),
-          arguments->report, arguments->out);
+          arguments->report, arguments->out, arguments->logs.front());
     }
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
@@ -71,7 +72,7 @@ Action Declare(CLI::App& app) {
                             arguments->control.empty()
                                 ? std::nullopt
                                 : std::optional(arguments->control)),
-        arguments->report, arguments->out);
+        arguments->report, arguments->out, arguments->logs.front());
   };
 }
 
