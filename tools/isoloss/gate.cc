@@ -47,8 +47,9 @@ Action Declare(CLI::App& app) {
   AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
   AddOption(app, "--out", arguments->out,
             "Folder that gets verdict.json and report.html");
-  arguments->report.Declare(app);
+  arguments->report.Declare(app, "gate");
   return [arguments] {
+    arguments->report.ci.Begin();
     const gate::Policy policy = arguments->policy.empty()
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
@@ -60,7 +61,8 @@ Action Declare(CLI::App& app) {
     if (!judged.approved.empty()) {
       return ReportVerdicts(campaign::JudgeAgainstApproved(
                                 runs, judged.approved, policy, judged.evidence),
-                            judged, arguments->report, arguments->out);
+                            judged, arguments->report, arguments->out,
+                            arguments->logs.front());
     }
     const std::string baseline_arm =
         arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
@@ -74,7 +76,7 @@ Action Declare(CLI::App& app) {
                             arguments->control.empty()
                                 ? std::nullopt
                                 : std::optional(arguments->control)),
-        judged, arguments->report, arguments->out);
+        judged, arguments->report, arguments->out, arguments->logs.front());
   };
 }
 

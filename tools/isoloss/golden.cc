@@ -7,10 +7,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "ci_arguments.h"
 #include "commands.h"
 #include "isoloss/campaign/golden_check.h"
+#include "isoloss/campaign/golden_ci.h"
 #include "isoloss/campaign/golden_update.h"
 #include "isoloss/mutants/mutant.h"
 #include "json_output.h"
@@ -23,6 +26,7 @@ struct CheckArguments {
   bool exact = false;
   std::string mutant;
   bool json = false;
+  CiArguments ci;
 };
 
 void PrintExact(const campaign::ExactLane& lane) {
@@ -90,28 +94,53 @@ Json JsonOf(const campaign::CheckedGoldens& checked, ExitCode code) {
   return json;
 }
 
+/// What there is of all folders.
+struct Found {
+  ExitCode code = ExitCode::kPass;
+  Json json{{"exit_code", 0}, {"goldens", Json::array()}};
+  std::vector<report::CiSuite> suites;
+  std::vector<campaign::CheckedGoldens> unprinted;
+
+  void Add(const campaign::CheckedGoldens& folder, bool exact) {
+    const ExitCode own = campaign::CodeOf(folder, exact);
+    code = Worse(code, own);
+    json["goldens"].push_back(JsonOf(folder, own));
+    suites.push_back(campaign::SuiteOf(folder, exact));
+  }
+};
+
 ExitCode Check(CheckArguments& arguments) {
+  arguments.ci.Begin();
   if (!arguments.mutant.empty()) {
     arguments.plan.mutant = mutants::MutantByName(arguments.mutant);
   }
-  ExitCode code = ExitCode::kPass;
-  Json json{{"exit_code", 0}, {"goldens", Json::array()}};
+  Found found;
   const auto on_checked = [&](const campaign::CheckedGoldens& folder) {
-    const bool too_far = folder.drift && arguments.exact;
-    const ExitCode own =
-        too_far ? Worse(folder.code, ExitCode::kFail) : folder.code;
-    code = Worse(code, own);
-    json["goldens"].push_back(JsonOf(folder, own));
-    if (!arguments.json) Print(folder, arguments.mutant);
+    found.Add(folder, arguments.exact);
+    if (arguments.json) return;
+    // Reports come first, lest a result be printed that is then not in them.
+    if (arguments.ci.Asked()) {
+      found.unprinted.push_back(folder);
+    } else {
+      Print(folder, arguments.mutant);
+    }
   };
   if (!campaign::CheckGoldens(arguments.plan, on_checked)) {
     return ExitCode::kInterrupted;
   }
-  if (arguments.json) {
-    json["exit_code"] = static_cast<int>(code);
-    PrintJson(json);
+  const report::CiReport ci =
+      report::MakeCiReport(arguments.ci.command(), static_cast<int>(found.code),
+                           std::move(found.suites));
+  arguments.ci.Write(ci);
+  for (const campaign::CheckedGoldens& folder : found.unprinted) {
+    Print(folder, arguments.mutant);
   }
-  return code;
+  if (arguments.json) {
+    found.json["exit_code"] = static_cast<int>(found.code);
+    PrintJson(found.json);
+  }
+  arguments.ci.Annotate(ci);
+  return found.code;
 }
 
 Action DeclareGoldenCheck(CLI::App& app) {
@@ -128,6 +157,7 @@ Action DeclareGoldenCheck(CLI::App& app) {
             "Plant a bug or a benign variant in all arms but the baseline "
             "(isoloss mutants list): what would a check say of it?");
   DeclareJson(app, arguments->json, "with all lanes of each golden");
+  arguments->ci.Declare(app, "golden check");
   return [arguments] { return Check(*arguments); };
 }
 

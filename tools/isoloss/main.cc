@@ -15,6 +15,7 @@
 #include <system_error>
 #include <vector>
 
+#include "ci_arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/build_info.h"
@@ -88,17 +89,19 @@ ExitCode Run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (app.exit(error) == 0) return ExitCode::kPass;
+    std::string message = UsageMessage(&app, error);
+    message.pop_back();  // its line end
+    ReportErrorToCi(argc, argv, "usage", message, ExitCode::kUsage);
     if (AsksForJson(argc, argv)) {
-      std::string message = UsageMessage(&app, error);
-      message.pop_back();  // its line end
       PrintJsonError("usage", message, ExitCode::kUsage);
     }
     return ExitCode::kUsage;
   }
   const ExitCode code = chosen();
-  if (code == ExitCode::kInterrupted && AsksForJson(argc, argv) &&
-      campaign::SpeaksForTheJob()) {
-    PrintJsonError("interrupted", "A signal ended it before a result.", code);
+  if (code == ExitCode::kInterrupted && campaign::SpeaksForTheJob()) {
+    const char* message = "A signal ended it before a result.";
+    ReportErrorToCi(argc, argv, "interrupted", message, code);
+    if (AsksForJson(argc, argv)) PrintJsonError("interrupted", message, code);
   }
   return code;
 }
@@ -141,9 +144,9 @@ Failure FailureOf() {
   }
 }
 
-/// Says why the program ends. Where other processes wait for this one, the
-/// whole job ends.
-int Fail(Failure failure, bool json) {
+/// Says why the program ends, to whoever asked for a result. Where other
+/// processes wait for this one, the whole job ends.
+int Fail(Failure failure, int argc, char** argv) {
   // It names files and what is in them.
   failure.message = PrintableLines(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
@@ -153,7 +156,8 @@ int Fail(Failure failure, bool json) {
   } else {
     fmt::print(stderr, "isoloss: {}\n", failure.message);
   }
-  if (json && launch.process == 0) {
+  ReportErrorToCi(argc, argv, failure.kind, failure.message, failure.code);
+  if (AsksForJson(argc, argv) && launch.process == 0) {
     PrintJsonError(failure.kind, failure.message, failure.code);
     std::fflush(stdout);
   }
@@ -177,7 +181,6 @@ int main(int argc, char** argv) {
     if (code != ExitCode::kInterrupted) isoloss::cli::FlushStandardOutput();
     return static_cast<int>(code);
   } catch (...) {
-    return isoloss::cli::Fail(isoloss::cli::FailureOf(),
-                              isoloss::cli::AsksForJson(argc, argv));
+    return isoloss::cli::Fail(isoloss::cli::FailureOf(), argc, argv);
   }
 }

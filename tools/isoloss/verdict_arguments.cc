@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/judge_arms.h"
@@ -12,6 +13,7 @@
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
 #include "isoloss/report/terminal_width.h"
+#include "isoloss/report/verdict_suite.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -34,20 +36,46 @@ campaign::EvidenceFiles EvidenceArguments::Read() const {
   return evidence;
 }
 
-Option ReportArguments::Declare(CLI::App& app) {
+Option ReportArguments::Declare(CLI::App& app, const std::string& command) {
   AddFlag(app, "--ascii", ascii, "Draw with 7-bit characters only");
-  return DeclareJson(app, json, "that of verdict.json");
+  const Option option = DeclareJson(app, json, "that of verdict.json");
+  ci.Declare(app, command);
+  return option;
 }
+
+namespace {
+
+report::CiReport CiReportOf(const std::vector<gate::Judgement>& judgements,
+                            const CiArguments& ci, ExitCode code,
+                            const std::filesystem::path& file) {
+  std::vector<report::CiSuite> suites;
+  for (const gate::Judgement& judgement : judgements) {
+    suites.push_back(
+        report::SuiteOf(judgement, campaign::RepositoryPath(file)));
+  }
+  return report::MakeCiReport(ci.command(), static_cast<int>(code),
+                              std::move(suites));
+}
+
+}  // namespace
 
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const campaign::JudgedRuns& judged,
                         const ReportArguments& arguments,
-                        const std::filesystem::path& folder) {
+                        const std::filesystem::path& folder,
+                        const std::filesystem::path& file) {
+  gate::Outcome severest = gate::Outcome::kPass;
+  for (const gate::Judgement& judgement : judgements) {
+    severest = std::max(severest, judgement.outcome);
+  }
+  const auto code = static_cast<ExitCode>(gate::ExitCode(severest));
+  const report::CiReport ci = CiReportOf(judgements, arguments.ci, code, file);
   // First, lest a verdict be printed that is then said not to be written.
   std::vector<std::string> files;
   if (!folder.empty()) {
     files = campaign::WriteVerdicts(judgements, judged, folder);
   }
+  arguments.ci.Write(ci);
   if (arguments.json) {
     PrintJsonText(report::RenderJson(judgements));
   } else {
@@ -61,11 +89,8 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
     fmt::print(stderr, "isoloss: results are in {}: {}.\n",
                Printable(folder.string()), fmt::join(files, ", "));
   }
-  gate::Outcome severest = gate::Outcome::kPass;
-  for (const gate::Judgement& judgement : judgements) {
-    severest = std::max(severest, judgement.outcome);
-  }
-  return static_cast<ExitCode>(gate::ExitCode(severest));
+  arguments.ci.Annotate(ci);
+  return code;
 }
 
 }  // namespace isoloss::cli

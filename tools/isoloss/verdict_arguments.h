@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "ci_arguments.h"
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/judge_arms.h"
@@ -28,24 +29,29 @@ struct EvidenceArguments {
   campaign::EvidenceFiles Read() const;
 };
 
-/// How a report is shown.
+/// How a report is shown, and to whom else.
 struct ReportArguments {
   bool ascii = false;
   bool json = false;
+  CiArguments ci;
 
-  /// Returns --json.
-  Option Declare(CLI::App& app);
+  /// `command` is its name. Returns --json.
+  Option Declare(CLI::App& app, const std::string& command);
 };
 
-/// Writes verdict.json to `folder` unless that is empty, and if there are
-/// several candidates a verdict-ARM.json each, and report.html of what was
-/// `judged`. Prints each report, or with --json what verdict.json holds; says
-/// on standard error where the files are. Returns the severest outcome. Errors
-/// IoError if a verdict can't be written; ConfigError if an arm's name
+/// Writes the reports for CI systems that were asked for, `file` being what
+/// they are about. Writes verdict.json to `folder` unless that is empty, and if
+/// there are several candidates a verdict-ARM.json each, and report.html of
+/// what was `judged`. Prints each verdict, or with --json what verdict.json
+/// holds; says on standard error where the files are. Returns the severest
+/// outcome.
+///
+/// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
 ///          can't be part of a file name.
 ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
                         const campaign::JudgedRuns& judged,
                         const ReportArguments& arguments,
-                        const std::filesystem::path& folder);
+                        const std::filesystem::path& folder,
+                        const std::filesystem::path& file);
 
 }  // namespace isoloss::cli

@@ -27,7 +27,8 @@ struct VerifyArguments {
   bool abort_early = false;
 };
 
-ExitCode Verify(const VerifyArguments& arguments) {
+ExitCode Verify(VerifyArguments& arguments) {
+  arguments.report.ci.Begin();
   ExperimentArguments experiment = arguments.experiment;
   if (!arguments.looks.empty()) {
     experiment.overrides.push_back("gate.looks=[" + arguments.looks + "]");
@@ -44,17 +45,18 @@ ExitCode Verify(const VerifyArguments& arguments) {
   plan.leftovers = arguments.experiment.leftovers();
   plan.how_to_go_on = arguments.experiment.HowToGoOn(plan.experiment);
   const std::filesystem::path folder = plan.folder;
+  const std::filesystem::path file = plan.experiment.path;
   const campaign::Verification found = campaign::Verify(std::move(plan));
   if (found.interrupted) return ExitCode::kInterrupted;
   if (!found.judgements) return ExitCode::kPass;
   return ReportVerdicts(*found.judgements, found.judged, arguments.report,
-                        folder);
+                        folder, file);
 }
 
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
-  arguments->report.Declare(app).Excludes("--dry-run");
+  arguments->report.Declare(app, "verify").Excludes("--dry-run");
   AddOption(app, "--arm", arguments->arms,
             "Precision: train and judge this arm only, beside the baseline, "
             "null arms and the control (default: every arm that is none of "

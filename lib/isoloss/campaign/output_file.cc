@@ -56,22 +56,23 @@ std::vector<std::string> JsonKeys(std::string_view line) {
 }  // namespace
 
 void CheckOutput(const fs::path& output, const std::vector<fs::path>& inputs,
-                 std::string_view kind, const IsEarlierOutput& is_earlier) {
+                 std::string_view kind, const IsEarlierOutput& is_earlier,
+                 std::string_view option) {
   std::error_code error;  // what can't be seen is refused when it is written
   for (const fs::path& input : inputs) {
     if (fs::equivalent(output, input, error)) {
       ThrowError(ErrorKind::kConfig,
                  "{}: the output is the input {}, which it would replace. Give "
-                 "another --out.",
-                 output.string(), input.string());
+                 "another {}.",
+                 output.string(), input.string(), option);
     }
   }
   if (!fs::is_regular_file(output, error)) return;
   if (fs::is_empty(output, error) || IsEarlier(output, is_earlier)) return;
   ThrowError(ErrorKind::kConfig,
              "{}: the output is there already and is no {}, so it is not "
-             "replaced. Remove it, or give another --out.",
-             output.string(), kind);
+             "replaced. Remove it, or give another {}.",
+             output.string(), kind, option);
 }
 
 IsEarlierOutput HasFirstLineOf(std::string_view text) {

@@ -13,13 +13,15 @@ namespace isoloss::campaign {
 /// isoloss::Error for "no".
 using IsEarlierOutput = std::function<bool(const std::filesystem::path& file)>;
 
-/// `kind` completes "is no", say "null ensemble". Of an empty file nothing is
-/// lost; what is no regular file is left to who writes.
-/// Errors   ConfigError if `output` is one of `inputs`, under whatever name, or
+/// `kind` completes "is no", say "null ensemble"; `option` is what named it. Of
+/// an empty file nothing is lost; what is no regular file is left to who
+/// writes. Errors   ConfigError if `output` is one of `inputs`, under whatever
+/// name, or
 ///          is there and is no earlier output.
 void CheckOutput(const std::filesystem::path& output,
                  const std::vector<std::filesystem::path>& inputs,
-                 std::string_view kind, const IsEarlierOutput& is_earlier);
+                 std::string_view kind, const IsEarlierOutput& is_earlier,
+                 std::string_view option = "--out");
 
 // `is_earlier` for text that would look like `text`: the file has the same
 // first line; or that is a JSON object with the same keys. Nothing looks like

@@ -1,0 +1,228 @@
+#include "isoloss/campaign/ci_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
+#include <system_error>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/output_file.h"
+#include "isoloss/report/gitlab.h"
+#include "isoloss/report/junit.h"
+#include "isoloss/report/markdown.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool IsCodeQuality(const fs::path& file) {
+  const auto json = nlohmann::json::parse(ReadTextFile(file, ""), nullptr,
+                                          /*allow_exceptions=*/false);
+  return json.is_array() &&
+         std::ranges::all_of(json, [](const nlohmann::json& issue) {
+           if (!issue.is_object()) return false;
+           const auto name = issue.find("check_name");
+           return name != issue.end() && name->is_string() &&
+                  name->get_ref<const std::string&>().starts_with(
+                      report::kCodeQualityPrefix);
+         });
+}
+
+/// One file that is replaced as a whole.
+struct Output {
+  fs::path path;
+  const char* option;
+  std::string (*render)(const report::CiReport& report);
+  IsEarlierOutput is_earlier;
+};
+
+std::vector<Output> OutputsOf(const CiTargets& targets) {
+  const IsEarlierOutput is_junit = HasFirstLineOf(report::kJunitFirstLine);
+  std::vector<Output> outputs;
+  if (!targets.junit.empty()) {
+    outputs.push_back(
+        {targets.junit, "--junit", report::RenderJunit, is_junit});
+  }
+  if (!targets.markdown.empty()) {
+    outputs.push_back({targets.markdown, "--markdown", report::RenderMarkdown,
+                       HasFirstLineOf(report::kMarkdownFirstLine)});
+  }
+  if (!targets.gitlab.empty()) {
+    const fs::path& folder = targets.gitlab;
+    outputs.push_back(
+        {folder / "junit.xml", "--gitlab", report::RenderJunit, is_junit});
+    outputs.push_back({folder / "codequality.json", "--gitlab",
+                       report::RenderCodeQuality, IsCodeQuality});
+    outputs.push_back({folder / "metrics.txt", "--gitlab",
+                       report::RenderMetrics,
+                       HasFirstLineOf(report::kMetricsFirstLine)});
+  }
+  return outputs;
+}
+
+/// The folder of a file that is to be written, as it may be given.
+fs::path FolderOf(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  return folder.empty() ? fs::path(".") : folder;
+}
+
+void RequireFolder(const fs::path& folder, const fs::path& output,
+                   const char* option) {
+  std::error_code error;
+  if (fs::is_directory(folder, error)) return;
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} is to be written there, but {} is no folder. Make it, or "
+             "give {} another place.",
+             output.string(), option, folder.string(), option);
+}
+
+/// --gitlab may make its own folder, but none above it.
+void MakeFolder(const fs::path& folder) {
+  if (folder.empty()) return;
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error && !fs::is_directory(folder)) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder can't be made: {}. Give "
+               "--gitlab another one.",
+               folder.string(), error.message());
+  }
+}
+
+void CheckFolders(const CiTargets& targets) {
+  if (!targets.junit.empty()) {
+    RequireFolder(FolderOf(targets.junit), targets.junit, "--junit");
+  }
+  if (!targets.markdown.empty()) {
+    RequireFolder(FolderOf(targets.markdown), targets.markdown, "--markdown");
+  }
+  std::error_code error;
+  if (!targets.gitlab.empty() && !fs::is_directory(targets.gitlab, error)) {
+    // `reports/` has an empty name in the folder `reports`.
+    const fs::path folder = targets.gitlab.has_filename()
+                                ? targets.gitlab
+                                : targets.gitlab.parent_path();
+    RequireFolder(FolderOf(folder), folder, "--gitlab");
+    if (fs::exists(folder, error)) RequireFolder(folder, folder, "--gitlab");
+  }
+}
+
+void CheckOutputFile(const Output& output) {
+  std::error_code error;
+  if (fs::exists(output.path, error) &&
+      !fs::is_regular_file(output.path, error)) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: {} writes a file, but this is there and no file. Give it "
+               "another place.",
+               output.path.string(), output.option);
+  }
+  CheckOutput(output.path, {}, "report of isoloss", output.is_earlier,
+              output.option);
+}
+
+void RefuseTwins(const std::vector<Output>& outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const fs::path path = fs::absolute(outputs[i].path).lexically_normal();
+    for (size_t k = 0; k < i; ++k) {
+      if (fs::absolute(outputs[k].path).lexically_normal() != path) continue;
+      ThrowError(ErrorKind::kConfig,
+                 "{}: {} and {} both write it. Give one of them another "
+                 "place.",
+                 outputs[i].path.string(), outputs[k].option,
+                 outputs[i].option);
+    }
+  }
+}
+
+Descriptor OpenSummary(const fs::path& path) {
+  Descriptor file(
+      open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
+  if (file.get() < 0) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the summary of --github can't be written there: {}. "
+               "GITHUB_STEP_SUMMARY names it, which GitHub Actions sets: leave "
+               "--github out elsewhere.",
+               path.string(), std::generic_category().message(errno));
+  }
+  return file;
+}
+
+/// In one piece, behind what the step has written so far.
+void AppendSummary(const fs::path& path, const report::CiReport& report) {
+  const std::string text = report::RenderMarkdown(report);
+  WriteAll(OpenSummary(path), std::as_bytes(std::span(text)), path);
+}
+
+}  // namespace
+
+bool CiTargets::Any() const {
+  return !(junit.empty() && markdown.empty() && gitlab.empty() &&
+           summary.empty());
+}
+
+void CheckCiTargets(const CiTargets& targets) {
+  CheckFolders(targets);
+  const std::vector<Output> outputs = OutputsOf(targets);
+  RefuseTwins(outputs);
+  for (const Output& output : outputs) CheckOutputFile(output);
+  if (!targets.summary.empty()) OpenSummary(targets.summary);
+}
+
+void WriteCiFiles(const CiTargets& targets, const report::CiReport& report) {
+  MakeFolder(targets.gitlab);
+  for (const Output& output : OutputsOf(targets)) {
+    WriteFileAtomically(output.path, output.render(report));
+  }
+  if (!targets.summary.empty()) AppendSummary(targets.summary, report);
+}
+
+void BeginCiFiles(const CiTargets& targets, const std::string& command) {
+  CheckCiTargets(targets);
+  CiTargets files = targets;
+  files.summary.clear();
+  WriteCiFiles(files,
+               report::CiErrorReport(
+                   command, 130, "unfinished",
+                   "It began and left no verdict: it is still at work, or was "
+                   "killed."));
+}
+
+std::vector<std::string> WriteCiError(const CiTargets& targets,
+                                      const report::CiReport& report) {
+  std::vector<std::string> faults;
+  const auto attempt = [&](const CiTargets& one) {
+    try {
+      CheckCiTargets(one);
+      WriteCiFiles(one, report);
+    } catch (const Error& error) {
+      faults.emplace_back(error.what());
+    }
+  };
+  // Each for itself: one that can't be written is no reason to leave another.
+  if (!targets.junit.empty()) attempt({.junit = targets.junit});
+  if (!targets.markdown.empty()) attempt({.markdown = targets.markdown});
+  if (!targets.gitlab.empty()) attempt({.gitlab = targets.gitlab});
+  if (!targets.summary.empty()) attempt({.summary = targets.summary});
+  return faults;
+}
+
+std::string RepositoryPath(const fs::path& path) {
+  std::error_code error;
+  const fs::path folder = fs::current_path(error);
+  if (error) return path.string();
+  const fs::path relative =
+      fs::absolute(path).lexically_normal().lexically_relative(folder);
+  if (relative.empty() || *relative.begin() == "..") return path.string();
+  return relative.string();
+}
+
+}  // namespace isoloss::campaign

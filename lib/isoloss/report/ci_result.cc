@@ -1,0 +1,111 @@
+#include "isoloss/report/ci_result.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace isoloss::report {
+namespace {
+
+/// `name`, or the first of "name (2)", "name (3)", … that is not in `taken`.
+std::string Untaken(const std::string& name, std::set<std::string>& taken) {
+  std::string own = name;
+  for (size_t n = 2; !taken.insert(own).second; ++n) {
+    own = fmt::format("{} ({})", name, n);
+  }
+  return own;
+}
+
+}  // namespace
+
+std::string_view CiStatusName(CiStatus status) {
+  switch (status) {
+    case CiStatus::kSkipped:
+      return "skipped";
+    case CiStatus::kPass:
+      return "pass";
+    case CiStatus::kNoticed:
+      return "noticed";
+    case CiStatus::kInconclusive:
+      return "inconclusive";
+    case CiStatus::kFailure:
+      return "failure";
+    case CiStatus::kError:
+      break;
+  }
+  return "error";
+}
+
+bool IsRed(CiStatus status) { return status >= CiStatus::kInconclusive; }
+
+CiReport MakeCiReport(std::string command, int exit_code,
+                      std::vector<CiSuite> suites) {
+  std::set<std::string> names;
+  for (CiSuite& suite : suites) {
+    suite.name = Untaken(suite.name, names);
+    std::set<std::string> cases;
+    for (CiCase& one : suite.cases) {
+      const std::string prefix = one.group + "\n";
+      one.name = Untaken(prefix + one.name, cases).substr(prefix.size());
+    }
+  }
+  return {std::move(command), exit_code, std::move(suites)};
+}
+
+CiReport CiErrorReport(std::string command, int exit_code, std::string kind,
+                       const std::string& message) {
+  CiSuite suite{
+      .name = command,
+      .file = "",
+      .status = CiStatus::kError,
+      .outcome = "ERROR",
+      .exit_code = exit_code,
+      .headline = fmt::format("ERROR: {} has no verdict: {}", command, message),
+      .facts = {{"error", std::move(kind)}}};
+  return {std::move(command), exit_code, {std::move(suite)}};
+}
+
+CiCase VerdictCase(const CiSuite& suite) {
+  CiCase verdict{.group = "result",
+                 .name = "verdict",
+                 .title = "verdict",
+                 .status = suite.status,
+                 .statement = suite.headline,
+                 .findings = suite.why};
+  for (const std::string& next : suite.next) {
+    verdict.next += (verdict.next.empty() ? "" : "; ") + next;
+  }
+  return verdict;
+}
+
+std::vector<CiCase> CiFindings(const CiSuite& suite) {
+  std::vector<CiCase> findings;
+  std::ranges::copy_if(
+      suite.cases, std::back_inserter(findings),
+      [](const CiCase& one) { return one.status >= CiStatus::kNoticed; });
+  std::ranges::stable_sort(findings, std::greater(), &CiCase::status);
+  const bool explained = !findings.empty() && IsRed(findings.front().status);
+  if (IsRed(suite.status) && !explained) {
+    findings.insert(findings.begin(), VerdictCase(suite));
+  }
+  return findings;
+}
+
+std::string CiNumberText(const CiNumber& number) {
+  return fmt::format("{:.6g}{}{}", number.value, number.unit.empty() ? "" : " ",
+                     number.unit);
+}
+
+std::string Shortened(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  size_t end = most - 3;
+  // Not within a character: those bytes begin with 10.
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  text.resize(end);
+  return text + "...";
+}
+
+}  // namespace isoloss::report

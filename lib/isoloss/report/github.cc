@@ -1,0 +1,76 @@
+#include "isoloss/report/github.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "isoloss/base/printable.h"
+
+namespace isoloss::report {
+namespace {
+
+/// Of one annotation: 64 KiB are what the runner takes.
+constexpr size_t kMostBytes = 4000;
+
+/// Line ends stay, escaped; `property` is what ends at a comma or colon.
+std::string Data(std::string_view text, bool property) {
+  std::string data;
+  for (const char c : PrintableLines(text)) {
+    if (c == '%' || c == '\n' || (property && (c == ':' || c == ','))) {
+      data += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    } else {
+      data += c;
+    }
+  }
+  return data;
+}
+
+std::string Annotation(const CiSuite& suite, const CiCase& one) {
+  const std::string title = fmt::format(
+      "isoloss: {}: {} ({})", suite.name,
+      one.title.empty() ? one.name : one.title, CiStatusName(one.status));
+  std::string message = one.statement;
+  for (const std::string& finding : one.findings) message += "\n" + finding;
+  if (!one.next.empty()) message += "\nnext: " + one.next;
+  return fmt::format(
+      "::{} title={}{}::{}\n", IsRed(one.status) ? "error" : "warning",
+      Data(Shortened(title, kMostBytes), true),
+      suite.file.empty()
+          ? ""
+          : fmt::format(",file={},line=1", Data(suite.file, true)),
+      Data(Shortened(std::move(message), kMostBytes), false));
+}
+
+}  // namespace
+
+std::string RenderGithubAnnotations(const CiReport& report) {
+  struct Found {
+    const CiSuite* suite;
+    CiCase one;
+  };
+  std::vector<Found> found;
+  for (const CiSuite& suite : report.suites) {
+    for (CiCase& one : CiFindings(suite)) {
+      found.push_back({&suite, std::move(one)});
+    }
+  }
+  std::ranges::stable_sort(found, std::greater(), [](const Found& finding) {
+    return finding.one.status;
+  });
+  std::string text;
+  for (size_t i = 0; i < std::min(found.size(), kMostAnnotations); ++i) {
+    text += Annotation(*found[i].suite, found[i].one);
+  }
+  return text;
+}
+
+std::string GithubStop(std::string_view token) {
+  return fmt::format("::stop-commands::{}\n", token);
+}
+
+std::string GithubResume(std::string_view token) {
+  return fmt::format("::{}::\n", token);
+}
+
+}  // namespace isoloss::report

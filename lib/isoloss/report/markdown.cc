@@ -1,0 +1,192 @@
+#include "isoloss/report/markdown.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "isoloss/base/printable.h"
+
+namespace isoloss::report {
+namespace {
+
+/// Of one cell or line, before it is escaped.
+constexpr size_t kMostBytes = 600;
+/// Of one list.
+constexpr size_t kMostItems = 10;
+
+bool IsWord(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+         (c >= 'a' && c <= 'z');
+}
+
+/// Whether a reference or link would begin behind text[at].
+bool StartsReference(std::string_view text, size_t at) {
+  const std::string_view rest = text.substr(at);
+  switch (rest[0]) {
+    case '@':
+    case '#':
+    case '!':
+      return true;
+    case ':':
+      return rest.starts_with("://");
+    case 'w':
+    case 'W':
+      return rest.size() > 1 && rest[1] == '.';
+    case '-':  // GH-123
+      return at > 0 && (text[at - 1] == 'H' || text[at - 1] == 'h');
+    default:
+      return false;
+  }
+}
+
+/// Text that marks up nothing. An entity is its character, but never a part of
+/// Markdown's or HTML's syntax.
+std::string Escaped(std::string_view text) {
+  constexpr std::string_view kMarks = "&<>|`*~[]\\$";
+  const std::string shown = Printable(Shortened(std::string(text), kMostBytes));
+  std::string markdown;
+  for (size_t i = 0; i < shown.size(); ++i) {
+    const char c = shown[i];
+    // Within a word it is no emphasis.
+    const bool underscore =
+        c == '_' && (i == 0 || i + 1 == shown.size() || !IsWord(shown[i - 1]) ||
+                     !IsWord(shown[i + 1]));
+    if (underscore || kMarks.find(c) != kMarks.npos) {
+      markdown += fmt::format("&#{};", static_cast<int>(c));
+    } else {
+      markdown += c;
+    }
+    if (StartsReference(shown, i)) markdown += "&#8203;";
+  }
+  return markdown;
+}
+
+/// A name or path.
+std::string Code(std::string_view text) {
+  return fmt::format("<code>{}</code>", Escaped(text));
+}
+
+/// Pieces that are whole or left out.
+class Pieces {
+ public:
+  /// False if it does not fit, with what the end may take.
+  bool Add(const std::string& piece) {
+    constexpr size_t kEnd = 200;
+    if (text_.size() + piece.size() + kEnd > kMostMarkdown) {
+      ++left_out_;
+      return false;
+    }
+    text_ += piece;
+    return true;
+  }
+
+  std::string Text() const {
+    if (left_out_ == 0) return text_;
+    return text_ + fmt::format(
+                       "\n{} parts were left out, as a comment takes only so "
+                       "much. They are in the other reports.\n",
+                       left_out_);
+  }
+
+ private:
+  std::string text_;
+  size_t left_out_ = 0;
+};
+
+void AddList(const char* title, const std::vector<std::string>& items,
+             Pieces& pieces) {
+  if (items.empty()) return;
+  std::string text = fmt::format("**{}**\n\n", title);
+  const size_t shown = std::min(items.size(), kMostItems);
+  for (size_t i = 0; i < shown; ++i) {
+    text += fmt::format("- {}\n", Escaped(items[i]));
+  }
+  if (shown < items.size()) {
+    text += fmt::format("- and {} more\n", items.size() - shown);
+  }
+  pieces.Add(text + "\n");
+}
+
+/// "-" if the check has no such number.
+std::string Cell(const CiCase& one, std::string_view name) {
+  for (const CiNumber& number : one.numbers) {
+    if (number.name == name) return Escaped(CiNumberText(number));
+  }
+  return "-";
+}
+
+std::string Interval(const CiCase& one) {
+  const std::string lower = Cell(one, "lower");
+  const std::string upper = Cell(one, "upper");
+  if (lower == "-" || upper == "-") return "-";
+  return fmt::format("{} to {}", lower, upper);
+}
+
+std::string Row(const CiCase& one) {
+  std::string said = Escaped(one.statement);
+  if (!one.next.empty()) said += fmt::format("; next: {}", Escaped(one.next));
+  const std::string name =
+      one.title.empty()
+          ? Code(one.name)
+          : fmt::format("{} ({})", Escaped(one.title), Code(one.name));
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {} |\n",
+                     CiStatusName(one.status), Escaped(one.group), name, said,
+                     Cell(one, "statistic"), Cell(one, "limit"), Interval(one));
+}
+
+void AddTable(const CiSuite& suite, Pieces& pieces) {
+  if (suite.cases.empty()) return;
+  if (!pieces.Add("| result | level | check | what was found | value | limit | "
+                  "interval |\n|---|---|---|---|---|---|---|\n")) {
+    return;
+  }
+  std::vector<CiCase> cases = suite.cases;
+  std::ranges::stable_sort(cases, std::greater(), &CiCase::status);
+  for (const CiCase& one : cases) pieces.Add(Row(one));
+  pieces.Add("\n");
+}
+
+void AddSuite(const CiSuite& suite, Pieces& pieces) {
+  pieces.Add(fmt::format("## {}\n\n", Escaped(suite.headline)));
+  AddList("Why", suite.why, pieces);
+  AddList("What it could have seen", suite.seen, pieces);
+  AddList("What it holds for", suite.holds, pieces);
+  AddList("Next", suite.next, pieces);
+  AddList("Warnings", suite.warnings, pieces);
+  AddTable(suite, pieces);
+  if (suite.facts.empty() && suite.file.empty()) return;
+  std::string facts;
+  if (!suite.file.empty()) facts += fmt::format("file {}", Code(suite.file));
+  for (const auto& [name, value] : suite.facts) {
+    facts += fmt::format("{}{} {}", facts.empty() ? "" : ", ", Escaped(name),
+                         Code(value));
+  }
+  pieces.Add(facts + "\n\n");
+}
+
+}  // namespace
+
+std::string RenderMarkdown(const CiReport& report) {
+  Pieces pieces;
+  pieces.Add(std::string(kMarkdownFirstLine));
+  std::vector<const CiSuite*> suites;
+  for (const CiSuite& suite : report.suites) suites.push_back(&suite);
+  std::ranges::stable_sort(suites, std::greater(),
+                           [](const CiSuite* suite) { return suite->status; });
+  if (suites.size() > 1) {
+    pieces.Add("| result | verdict |\n|---|---|\n");
+    for (const CiSuite* suite : suites) {
+      pieces.Add(fmt::format("| {} | {} |\n", CiStatusName(suite->status),
+                             Escaped(suite->headline)));
+    }
+    pieces.Add("\n");
+  }
+  for (const CiSuite* suite : suites) AddSuite(*suite, pieces);
+  pieces.Add(fmt::format("{}: exit code {}\n", Code(report.command),
+                         report.exit_code));
+  return pieces.Text();
+}
+
+}  // namespace isoloss::report

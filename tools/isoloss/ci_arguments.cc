@@ -1,0 +1,162 @@
+#include "ci_arguments.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <string_view>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/report/github.h"
+#include "isoloss/transport/launch.h"
+
+namespace isoloss::cli {
+namespace {
+
+constexpr const char* kJunit = "--junit";
+constexpr const char* kMarkdown = "--markdown";
+constexpr const char* kGitlab = "--gitlab";
+constexpr const char* kGithub = "--github";
+constexpr const char* kSummaryVariable = "GITHUB_STEP_SUMMARY";
+
+bool Speaks() { return transport::DetectLaunch().process == 0; }
+
+/// "" where GitHub Actions does not run the step.
+std::string SummaryFile() {
+  const char* file = std::getenv(kSummaryVariable);
+  return file == nullptr ? "" : file;
+}
+
+/// With it the runner's commands are stopped; "" while they are obeyed.
+std::string stop_token;
+
+void StopCommands() {
+  std::random_device random;
+  for (int i = 0; i < 4; ++i) {
+    stop_token += fmt::format("{:08x}", static_cast<uint32_t>(random()));
+  }
+  fmt::print("{}", report::GithubStop(stop_token));
+  std::fflush(stdout);
+}
+
+/// Everything that was said before must have been read by then.
+void PrintAnnotations(const report::CiReport& report) {
+  std::fflush(stderr);
+  if (!stop_token.empty()) fmt::print("{}", report::GithubResume(stop_token));
+  stop_token.clear();
+  fmt::print("{}", report::RenderGithubAnnotations(report));
+  std::fflush(stdout);
+}
+
+/// The value of `option` at argv[i], as `--junit FILE` or `--junit=FILE`; "" if
+/// it is another word.
+std::string ValueAt(int argc, char** argv, int i, std::string_view option) {
+  const std::string_view word = argv[i];
+  if (word == option) {
+    return i + 1 < argc && argv[i + 1][0] != '-' ? argv[i + 1] : "";
+  }
+  if (!word.starts_with(option)) return "";
+  const std::string_view rest = word.substr(option.size());
+  return rest.starts_with('=') ? std::string(rest.substr(1)) : "";
+}
+
+struct Named {
+  campaign::CiTargets targets;
+  bool github = false;
+};
+
+Named NamedBy(int argc, char** argv) {
+  Named named;
+  for (int i = 1; i < argc; ++i) {
+    const auto take = [&](const char* option, std::filesystem::path& target) {
+      const std::string value = ValueAt(argc, argv, i, option);
+      if (!value.empty()) target = value;
+    };
+    take(kJunit, named.targets.junit);
+    take(kMarkdown, named.targets.markdown);
+    take(kGitlab, named.targets.gitlab);
+    if (std::string_view(argv[i]) == kGithub) {
+      named.github = true;
+      named.targets.summary = SummaryFile();
+    }
+  }
+  return named;
+}
+
+/// "isoloss golden check": the words before the first option or file.
+std::string CommandOf(int argc, char** argv) {
+  std::string command = "isoloss";
+  for (int i = 1; i < argc && i < 3; ++i) {
+    const std::string_view word = argv[i];
+    const bool is_name =
+        word.find_first_not_of("abcdefghijklmnopqrstuvwxyz") == word.npos;
+    if (!is_name || (i == 2 && std::string_view(argv[1]) != "golden")) break;
+    command += fmt::format(" {}", word);
+  }
+  return command;
+}
+
+}  // namespace
+
+void CiArguments::Declare(CLI::App& app, const std::string& command) {
+  command_ = command;
+  AddOption(app, kJunit, targets_.junit,
+            "Write the verdict as JUnit XML to this file, a test case for each "
+            "check");
+  AddOption(app, kMarkdown, targets_.markdown,
+            "Write it as Markdown to this file: a comment on a pull request");
+  AddOption(app, kGitlab, targets_.gitlab,
+            "Write junit.xml, codequality.json and metrics.txt to this folder, "
+            "for GitLab");
+  AddFlag(app, kGithub, github_,
+          "In a step of GitHub Actions: append the Markdown to the step's "
+          "summary, and print annotations")
+      .Excludes("--json");
+}
+
+void CiArguments::Begin() {
+  if (!Speaks()) {
+    targets_ = {};
+    github_ = false;
+  }
+  if (github_) {
+    targets_.summary = SummaryFile();
+    if (targets_.summary.empty()) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: {} is not set, but GitHub Actions sets it in each step, "
+                 "to the file that takes the summary. Leave {} out elsewhere.",
+                 kGithub, kSummaryVariable, kGithub);
+    }
+  }
+  if (!Asked()) return;
+  campaign::BeginCiFiles(targets_, command());
+  if (github_) StopCommands();
+}
+
+void CiArguments::Write(const report::CiReport& report) const {
+  if (targets_.Any()) campaign::WriteCiFiles(targets_, report);
+}
+
+void CiArguments::Annotate(const report::CiReport& report) const {
+  if (github_) PrintAnnotations(report);
+}
+
+void ReportErrorToCi(int argc, char** argv, const std::string& kind,
+                     const std::string& message, campaign::ExitCode code) {
+  const Named named = NamedBy(argc, argv);
+  if (!Speaks() || (!named.targets.Any() && !named.github)) return;
+  const report::CiReport report = report::CiErrorReport(
+      CommandOf(argc, argv), static_cast<int>(code), kind, message);
+  for (const std::string& fault :
+       campaign::WriteCiError(named.targets, report)) {
+    // That of the command line is the error itself, which has been said.
+    if (fault == message) continue;
+    fmt::print(stderr, "isoloss: {}\n", PrintableLines(fault));
+  }
+  if (named.github) PrintAnnotations(report);
+}
+
+}  // namespace isoloss::cli
