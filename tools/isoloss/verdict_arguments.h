@@ -30,6 +30,7 @@ struct EvidenceArguments {
 /// How a report is shown.
 struct ReportArguments {
   bool ascii = false;
+  bool verbose = false;
   bool json = false;
 
   /// Returns --json.
@@ -37,7 +38,8 @@ struct ReportArguments {
 };
 
 /// Writes verdict.json to `folder` unless that is empty, and if there are
-/// several candidates a verdict-ARM.json each. Prints each report, or with
+/// several candidates a verdict-ARM.json each. Prints each report, in brief or
+/// with --verbose in full, or with
 /// --json what verdict.json holds; says on standard error where the files are.
 /// Returns the severest outcome.
 /// Errors   IoError if a verdict can't be written; ConfigError if an arm's name
