@@ -93,22 +93,22 @@ std::vector<const Check*> NotPassed(const Judgement& judgement) {
   return checks;
 }
 
-/// OUTCOME  title (L5 id): statement (evidence), and what to do.
-Lines Detail(const Check& check, const TextStyle& style) {
-  constexpr size_t kMost = 3;
+/// OUTCOME  title (L5 id): statement (evidence), and what to do, each in at
+/// most `most` lines of 80 columns.
+Lines Detail(const Check& check, size_t most, const TextStyle& style) {
   constexpr size_t kIndent = 6;
   std::string text = fmt::format("{} ({} {}): {}", gate::TitleOf(check),
                                  check.level, check.name, StatementOf(check));
   if (!check.evidence.empty()) text += fmt::format(" ({})", check.evidence);
   const std::string outcome(gate::OutcomeName(check.outcome));
   Lines lines =
-      WrappedLines(Printable(text), 4 + outcome.size(), kIndent, kMost, style);
+      WrappedLines(Printable(text), 4 + outcome.size(), kIndent, most, style);
   lines[0] = fmt::format(
       "  {}  {}", Paint(outcome, OutcomeColor(check.outcome), style), lines[0]);
   const std::string next = gate::NextOf(check);
   if (!next.empty()) {
     Lines more = WrappedLines("next: " + Printable(next), kIndent, kIndent,
-                              Cap(kMost + 1, style), style);
+                              Cap(most, style), style);
     more[0].insert(0, kIndent, ' ');
     Append(std::move(more), lines);
   }
@@ -131,25 +131,36 @@ Lines Names(std::span<const Check* const> checks, size_t most,
   for (const auto& [level, list] : levels) {
     text += fmt::format("{}{} {}", text.empty() ? "" : "; ", level, list);
   }
+  if (checks.empty()) return {};
   if (times.size() < checks.size()) {
     text += fmt::format("; {} checks in all", checks.size());
   }
   return Field("not passed", text, most, style);
 }
 
-/// As many of the first in full as fit, and the names of the others.
+/// In `most` lines: all in full, with as much of each as fits, or some of the
+/// first and the names of the others.
 Lines Checks(const std::vector<const Check*>& checks, size_t most,
              const TextStyle& style) {
-  Lines lines;
-  for (size_t shown = checks.size();; --shown) {
-    lines.clear();
-    for (size_t i = 0; i < shown; ++i) Append(Detail(*checks[i], style), lines);
-    if (shown < checks.size()) {
-      const size_t room = shown == 0 ? most : kAll;
-      Append(Names(std::span(checks).subspan(shown), room, style), lines);
+  constexpr size_t kInFull[] = {8, 6, 4};
+  constexpr size_t kOfOthers = 4;  // what could be seen, and the like
+  const auto details = [&](size_t count, size_t lines_each) {
+    Lines lines;
+    for (const Check* check : std::span(checks).first(count)) {
+      Append(Detail(*check, lines_each, style), lines);
     }
-    if (lines.size() <= most || shown == 0) return lines;
+    return lines;
+  };
+  for (const size_t lines_each : kInFull) {
+    Lines lines = details(checks.size(), lines_each);
+    if (lines.size() + kOfOthers <= most) return lines;
   }
+  for (size_t shown = checks.size(); shown > 0; --shown) {
+    Lines lines = details(shown, kInFull[2]);
+    Append(Names(std::span(checks).subspan(shown), kAll, style), lines);
+    if (lines.size() <= most) return lines;
+  }
+  return Names(checks, most, style);
 }
 
 /// "9 checks: log integrity (7), end of training (2)".
