@@ -23,7 +23,7 @@ class Verdict(ProgramTest):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.passed = cls.verify("passed")
+        cls.passed = cls.verify("passed", options=["--verbose"])
         cls.logs = {log.stem: log
                     for log in (cls.folder / "passed").glob("*.h5")}
 
@@ -86,10 +86,22 @@ class Verdict(ProgramTest):
                          [check["outcome"] for check in theirs["checks"]])
 
     def test_ascii_reports_are_ascii(self):
-        result = self.run_isoloss("gate", *self.logs.values(), "--ascii")
+        for options in ((), ("--verbose",)):
+            result = self.run_isoloss("gate", *self.logs.values(), "--ascii", *options)
 
-        self.assertEqual(result.returncode, PASS)
-        self.assertTrue(result.stdout.isascii())
+            self.assertEqual(result.returncode, PASS)
+            self.assertTrue(result.stdout.isascii())
+
+    def test_a_verdict_fits_on_a_screen_unless_everything_is_asked_for(self):
+        brief = self.run_isoloss("gate", *self.logs.values())
+        full = self.run_isoloss("gate", *self.logs.values(), "--verbose")
+
+        self.assert_verdict(brief, PASS, "PASS")
+        self.assertLessEqual(len(brief.stdout.splitlines()), 25)
+        self.assertLessEqual(max(map(len, brief.stdout.splitlines())), 80)
+        self.assertIn("mxfp8 trains like bf16 within 0.25 %", brief.stdout)
+        self.assertNotIn("L0 recipe_ran", brief.stdout)
+        self.assertIn("L0 recipe_ran", full.stdout)
 
     def test_one_seed_is_inconclusive(self):
         result = self.verify("one_seed", "train.seeds=[1]")
@@ -172,9 +184,9 @@ class Verdict(ProgramTest):
         inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4")
 
         self.assert_verdict(passed, PASS, "PASS")
-        self.assertIn("control: mxfp4 came out worse", passed.stdout)
+        self.assertIn("The control mxfp4 came out worse", passed.stdout)
         self.assert_verdict(inconclusive, INCONCLUSIVE, "INCONCLUSIVE")
-        self.assertIn("control: mxfp4 lies within the margin, so it shows nothing",
+        self.assertIn("The control mxfp4 lies within the margin, so it shows nothing",
                       " ".join(inconclusive.stdout.split()))
         self.assert_verdict(
             self.run_isoloss("gate", *self.logs.values()), PASS, "PASS")

@@ -72,10 +72,9 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
-          "Final loss of 4 seed pairs: a true difference of 0.271 % or more "
-          "fails with probability 0.8, and recipes without any difference pass "
-          "with probability 1.00.",
-          StartsWith("Held-out loss of 4 seed pairs: "),
+          "A true difference of 0.271 % of the final loss or of 0.271 % of the "
+          "held-out loss fails with probability 0.8 by these 4 seed pairs, and "
+          "recipes that do not differ pass with 1.00 and 1.00.",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4).",

@@ -10,6 +10,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/report/brief.h"
 #include "isoloss/report/json.h"
 #include "isoloss/report/terminal.h"
 #include "isoloss/report/terminal_width.h"
@@ -38,6 +39,9 @@ campaign::EvidenceFiles EvidenceArguments::Read() const {
 
 Option ReportArguments::Declare(CLI::App& app, const std::string& command) {
   AddFlag(app, "--ascii", ascii, "Draw with 7-bit characters only");
+  AddFlag(
+      app, "--verbose", verbose,
+      "Print every check, figure, chart and warning, not only what decided");
   const Option option = DeclareJson(app, json, "that of verdict.json");
   ci.Declare(app, command);
   return option;
@@ -79,9 +83,11 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   if (arguments.json) {
     PrintJsonText(report::RenderJson(judgements));
   } else {
+    const report::TextStyle style = report::TerminalStyle(arguments.ascii);
     for (const gate::Judgement& judgement : judgements) {
-      fmt::print("{}", report::RenderTerminal(
-                           judgement, report::TerminalStyle(arguments.ascii)));
+      fmt::print("{}", arguments.verbose
+                           ? report::RenderTerminal(judgement, style)
+                           : report::RenderBrief(judgement, style));
     }
   }
   if (!folder.empty()) {

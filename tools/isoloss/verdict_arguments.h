@@ -32,6 +32,7 @@ struct EvidenceArguments {
 /// How a report is shown, and to whom else.
 struct ReportArguments {
   bool ascii = false;
+  bool verbose = false;
   bool json = false;
   CiArguments ci;
 
@@ -42,7 +43,8 @@ struct ReportArguments {
 /// Writes the reports for CI systems that were asked for, `file` being what
 /// they are about. Writes verdict.json to `folder` unless that is empty, and if
 /// there are several candidates a verdict-ARM.json each, and report.html of
-/// what was `judged`. Prints each verdict, or with --json what verdict.json
+/// what was `judged`. Prints each verdict, in brief or with --verbose
+/// in full, or with --json what verdict.json
 /// holds; says on standard error where the files are. Returns the severest
 /// outcome.
 ///

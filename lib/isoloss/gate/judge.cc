@@ -129,6 +129,31 @@ void ApplyPower(const Evidence& evidence, Judgement& judgement) {
   if (judgement.power_unknown.empty()) judgement.power = *record;
 }
 
+/// What says most against the verdict comes first.
+std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
+                                    const Judgement& judgement) {
+  std::vector<std::string> warnings;
+  // Of a regression both arms bear one name.
+  const auto add = [&warnings](std::string warning) {
+    if (warning.empty() || std::ranges::count(warnings, warning) != 0) return;
+    warnings.push_back(std::move(warning));
+  };
+  const auto all = pairing.All();
+  AppendPlanted(all, warnings);
+  add(TwoChangesWarning(judgement.baseline, judgement.candidate));
+  for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
+    add(compare::LearningWarning(*arm));
+    if (!judgement.precision.has_value()) continue;
+    add(BigramWarning(*arm, judgement.precision->trained));
+  }
+  for (std::string& warning :
+       compare::RoutingWarnings(all, judgement.policy.window_share)) {
+    warnings.push_back(std::move(warning));
+  }
+  AppendUnpinned(all, warnings);
+  return warnings;
+}
+
 }  // namespace
 
 Judgement Judge(const compare::Pairing& pairing, const Policy& policy) {
@@ -149,25 +174,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
       pairing.baseline_arm, pairing.baseline, policy.window_share);
   judgement.candidate = compare::SummarizeArm(
       pairing.candidate_arm, pairing.candidate, policy.window_share);
-  judgement.warnings = compare::RoutingWarnings(all, policy.window_share);
-  AppendPlanted(all, judgement.warnings);
-  AppendUnpinned(all, judgement.warnings);
-  for (const auto* arm : {&judgement.baseline, &judgement.candidate}) {
-    std::string warning = compare::LearningWarning(*arm);
-    // Of a regression both arms bear one name.
-    if (!warning.empty() &&
-        std::ranges::count(judgement.warnings, warning) == 0) {
-      judgement.warnings.push_back(std::move(warning));
-    }
-    if (!judgement.precision.has_value()) continue;
-    warning = BigramWarning(*arm, judgement.precision->trained);
-    if (!warning.empty()) judgement.warnings.push_back(std::move(warning));
-  }
-  std::string two_changes =
-      TwoChangesWarning(judgement.baseline, judgement.candidate);
-  if (!two_changes.empty()) {
-    judgement.warnings.push_back(std::move(two_changes));
-  }
+  judgement.warnings = WarningsOf(pairing, judgement);
   judgement.evidence = EvidenceList(evidence);
   if (evidence.looks != nullptr) judgement.looks = *evidence.looks;
   RunLadder(evidence, judgement, options);

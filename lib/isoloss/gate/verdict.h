@@ -125,7 +125,7 @@ struct Judgement {
   /// What this verdict used besides run logs: "probe FILE", …
   std::vector<std::string> evidence;
   std::vector<Measure> measures;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;  ///< what weighs most comes first
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
   /// Measured power of this gate under this policy; empty if unknown.

@@ -51,11 +51,6 @@ std::string LevelText(std::string_view name) {
   return fmt::format("\"{}\" ({})", gate::LevelTitle(name), name);
 }
 
-std::string Capitalized(std::string text) {
-  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] -= 'a' - 'A';
-  return text;
-}
-
 // ---- the headline ----------------------------------------------------------
 
 /// "+0.022 %": to at least a hundredth of the margin, so that a figure on
@@ -256,22 +251,31 @@ std::vector<std::string> Reasons(const Judgement& judgement) {
 
 // ---- what it could have seen -----------------------------------------------
 
-std::string SensitivityText(const gate::Sensitivity& of,
+/// Of all tests of L5.
+std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
                             const gate::Policy& policy) {
+  std::string detectable;
+  std::string at_zero;
+  for (const gate::Sensitivity& of : tests) {
+    detectable += fmt::format("{}{:.3g} % of the {}{}",
+                              detectable.empty() ? "" : " or of ",
+                              of.detectable, gate::TitleOf({.name = of.check}),
+                              policy.InTokens() ? " in tokens" : "");
+    at_zero += fmt::format("{}{:.2f}", at_zero.empty() ? "" : " and ",
+                           of.power_at_zero);
+  }
   return fmt::format(
-      "{} of {}: a true difference of {:.3g} %{} or more fails with "
-      "probability {:g}, and recipes without any difference pass with "
-      "probability {:.2f}.",
-      Capitalized(gate::TitleOf({.name = of.check})),
-      Count(of.pairs, "seed pair"), of.detectable,
-      policy.InTokens() ? " of tokens" : "", of.power, of.power_at_zero);
+      "A true difference of {} fails with probability {:g} by these {}, and "
+      "recipes that do not differ pass with {}.",
+      detectable, tests.front().power, Count(tests.front().pairs, "seed pair"),
+      at_zero);
 }
 
 std::string ControlText(const Judgement& judgement) {
   const gate::Controls& controls = *judgement.controls;
   if (!controls.control && !controls.is_candidate) {
-    return "No control is named, so no arm shows that a bad recipe would have "
-           "been seen here.";
+    return "No control is named, so nothing shows that a bad recipe would have "
+           "been seen.";
   }
   if (!controls.control) {
     return fmt::format("The control is {} itself, so that none is beside it.",
@@ -292,12 +296,12 @@ std::string NullText(const gate::ControlArm& arm) {
 
 std::vector<std::string> CouldHaveSeen(const Judgement& judgement) {
   std::vector<std::string> sentences;
-  if (judgement.precision) {
-    for (const gate::Sensitivity& of : judgement.precision->sensitivity) {
-      sentences.push_back(SensitivityText(of, judgement.policy));
-    }
+  if (judgement.outcome == Outcome::kInvalid) return sentences;
+  if (judgement.precision && !judgement.precision->sensitivity.empty()) {
+    sentences.push_back(
+        SensitivityText(judgement.precision->sensitivity, judgement.policy));
   }
-  if (judgement.controls && judgement.outcome != Outcome::kInvalid) {
+  if (judgement.controls) {
     sentences.push_back(ControlText(judgement));
     for (const gate::ControlArm& arm : judgement.controls->nulls) {
       sentences.push_back(NullText(arm));

@@ -22,7 +22,7 @@ struct Reading {
   std::vector<std::string> reasons;
   /// The smallest difference that this experiment sees and how surely, what
   /// control and null arms came to, what the gate catches of planted bugs,
-  /// levels without evidence.
+  /// levels without evidence. Empty of INVALID.
   std::vector<std::string> could_have_seen;
   /// Where a PASS or FAIL holds, and nowhere else. Empty of other outcomes,
   /// which hold nowhere.

@@ -186,33 +186,16 @@ std::string Charts(const Judgement& judgement, const TextStyle& style) {
   loss.step = curves.step;
   loss.curves = {{curves.baseline_nats, false}, {curves.candidate_nats, true}};
   loss.rows = 12;
-  Chart difference;
-  difference.step = curves.step;
-  difference.curves = {{curves.difference_percent, false}};
-  difference.guides = {0};
-  std::string margin;
-  // A margin in tokens has no place on this scale.
-  if (!judgement.policy.InTokens()) {
-    const double percent = judgement.policy.margin_percent;
-    difference.guides = {-percent, 0, percent};
-    margin = fmt::format("   margin +-{:g}", percent);
-  }
-  difference.rows = 7;
-  difference.signed_labels = true;
   if (judgement.final_window.has_value()) {
     loss.marked_step = judgement.final_window->first_step;
-    difference.marked_step = judgement.final_window->first_step;
   }
   const size_t seeds = judgement.baseline.runs.size();
   const std::string loss_title = fmt::format(
       "Loss in nats, mean over {} seed{}", seeds, seeds == 1 ? "" : "s");
-  const std::string difference_title =
-      fmt::format("Paired loss difference {} - {} in %",
-                  judgement.candidate.arm, judgement.baseline.arm);
-  return fmt::format("\n{}   {}\n{}\n{}{}\n{}", Paint(loss_title, kBold, style),
+  return fmt::format("\n{}   {}\n{}\n{}\n{}", Paint(loss_title, kBold, style),
                      Legend(judgement, style), Draw(loss, style),
-                     Paint(difference_title, kBold, style), margin,
-                     Draw(difference, style));
+                     Paint(DifferenceTitle(judgement), kBold, style),
+                     Draw(DifferenceChart(judgement), style));
 }
 
 // ---- measures and checks ---------------------------------------------------
@@ -229,19 +212,6 @@ std::string Measures(const Judgement& judgement, const TextStyle& style) {
                         Wrap(measure.evidence, indent, indent, style));
   }
   return text;
-}
-
-const char* OutcomeColor(Outcome outcome) {
-  switch (outcome) {
-    case Outcome::kPass:
-      return kGreen;
-    case Outcome::kInconclusive:
-      return kYellow;
-    case Outcome::kFail:
-    case Outcome::kInvalid:
-      break;
-  }
-  return kRed;
 }
 
 /// In place of the outcome of a check that another level made unnecessary.
@@ -342,6 +312,57 @@ std::string Warnings(const Judgement& judgement, const TextStyle& style) {
 /// "PASS  mxfp8 against bf16: ... (exit code 0)". One line, however long, which
 /// scripts look for.
 std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
+  return Paint(std::string(gate::OutcomeName(judgement.outcome)),
+               OutcomeColor(judgement.outcome), style) +
+         fmt::format("  {} against {}: {} (exit code {})\n",
+                     judgement.candidate.arm, judgement.baseline.arm,
+                     VerdictReasons(judgement),
+                     gate::ExitCode(judgement.outcome));
+}
+
+}  // namespace
+
+const char* OutcomeColor(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kPass:
+      return kGreen;
+    case Outcome::kInconclusive:
+      return kYellow;
+    case Outcome::kFail:
+    case Outcome::kInvalid:
+      break;
+  }
+  return kRed;
+}
+
+Chart DifferenceChart(const Judgement& judgement) {
+  Chart chart;
+  chart.step = judgement.curves.step;
+  chart.curves = {{judgement.curves.difference_percent, false}};
+  chart.guides = {0};
+  // A margin in tokens has no place on this scale.
+  if (!judgement.policy.InTokens()) {
+    const double percent = judgement.policy.margin_percent;
+    chart.guides = {-percent, 0, percent};
+  }
+  chart.rows = 7;
+  chart.signed_labels = true;
+  if (judgement.final_window.has_value()) {
+    chart.marked_step = judgement.final_window->first_step;
+  }
+  return chart;
+}
+
+std::string DifferenceTitle(const Judgement& judgement) {
+  const std::string margin =
+      judgement.policy.InTokens()
+          ? ""
+          : fmt::format("   margin +-{:g}", judgement.policy.margin_percent);
+  return fmt::format("Paired loss difference {} - {} in %{}",
+                     judgement.candidate.arm, judgement.baseline.arm, margin);
+}
+
+std::string VerdictReasons(const Judgement& judgement) {
   std::string reasons;
   for (const Check& check : judgement.checks) {
     if (!check.gates || check.outcome != judgement.outcome) continue;
@@ -362,14 +383,8 @@ std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
       reasons += "; no control";
     }
   }
-  return Paint(std::string(gate::OutcomeName(judgement.outcome)),
-               OutcomeColor(judgement.outcome), style) +
-         fmt::format("  {} against {}: {} (exit code {})\n",
-                     judgement.candidate.arm, judgement.baseline.arm, reasons,
-                     gate::ExitCode(judgement.outcome));
+  return reasons;
 }
-
-}  // namespace
 
 std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +

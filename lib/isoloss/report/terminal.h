@@ -8,10 +8,22 @@
 
 namespace isoloss::report {
 
-/// The summary that ends a run: what was compared, a table of both arms, their
+/// Everything there is to say: what was compared, a table of both arms, their
 /// loss curves and difference, measures, checks, warnings, the verdict. Renders
 /// only; every number was computed before.
 std::string RenderTerminal(const gate::Judgement& judgement,
                            const TextStyle& style);
+
+// Parts of it that RenderBrief shows, too.
+
+/// The paired loss difference of each step; its title names both arms.
+Chart DifferenceChart(const gate::Judgement& judgement);
+std::string DifferenceTitle(const gate::Judgement& judgement);
+
+/// Why, on the line of the verdict: "9 checks pass; no evidence: L2".
+std::string VerdictReasons(const gate::Judgement& judgement);
+
+/// Of its word.
+const char* OutcomeColor(gate::Outcome outcome);
 
 }  // namespace isoloss::report

@@ -58,7 +58,7 @@ bool LocaleIsAscii() {
 }
 
 TextStyle TerminalStyle(bool ascii) {
-  constexpr int kNarrowest = 60;
+  constexpr int kNarrowest = 40;
   constexpr int kWidest = 120;
   constexpr int kWidthOfFiles = 80;
   TextStyle style;

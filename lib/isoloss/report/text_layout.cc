@@ -5,6 +5,20 @@
 #include <algorithm>
 
 namespace isoloss::report {
+namespace {
+
+/// The most bytes up to `bytes` at which no UTF-8 character is cut.
+size_t WholeCharacters(std::string_view text, size_t bytes) {
+  const auto continues = [&](size_t place) {
+    return place < text.size() &&
+           (static_cast<unsigned char>(text[place]) & 0xC0U) == 0x80U;
+  };
+  size_t end = std::min(bytes, text.size());
+  while (end > 0 && continues(end)) --end;
+  return end == 0 ? std::min(bytes, text.size()) : end;
+}
+
+}  // namespace
 
 std::string Wrap(const std::string& text, size_t used, size_t indent,
                  const TextStyle& style) {
@@ -28,6 +42,40 @@ std::string Wrap(const std::string& text, size_t used, size_t indent,
     start = end + 1;
   }
   return wrapped;
+}
+
+std::vector<std::string> WrappedLines(const std::string& text, size_t used,
+                                      size_t indent, size_t most,
+                                      const TextStyle& style) {
+  const auto width = static_cast<size_t>(style.width);
+  std::vector<std::string> lines;
+  std::string_view rest = text;
+  while (!rest.empty() && most > 0) {
+    const std::string before = lines.empty() ? "" : std::string(indent, ' ');
+    const size_t room = width - (lines.empty() ? used : indent);
+    if (lines.size() + 1 == most) {
+      lines.push_back(before + Shortened(rest, room));
+      break;
+    }
+    size_t end = rest.size();
+    if (end > room) {
+      const size_t space = rest.rfind(' ', room);
+      end = space == 0 || space == std::string_view::npos
+                ? WholeCharacters(rest, room)
+                : space;
+    }
+    lines.push_back(before + std::string(rest.substr(0, end)));
+    rest.remove_prefix(end);
+    if (rest.starts_with(' ')) rest.remove_prefix(1);
+  }
+  return lines;
+}
+
+std::string Shortened(std::string_view text, size_t bytes) {
+  constexpr std::string_view kMark = "...";
+  if (text.size() <= bytes) return std::string(text);
+  const size_t kept = WholeCharacters(text, bytes - kMark.size());
+  return fmt::format("{}{}", text.substr(0, kept), kMark);
 }
 
 std::string Heading(const std::string& text, const TextStyle& style) {

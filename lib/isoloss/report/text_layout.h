@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "isoloss/report/chart.h"
 
@@ -12,6 +14,18 @@ namespace isoloss::report {
 /// `indent` spaces. `used` columns of the first line are taken.
 std::string Wrap(const std::string& text, size_t used, size_t indent,
                  const TextStyle& style);
+
+/// The same as lines without indent before the first, `most` of them; what is
+/// left out is marked by "..." at the end of the last. A word that is longer
+/// than a line goes on in the next. A character counts as many columns as it
+/// has bytes, so that none is wider than it counts. Empty for no text.
+std::vector<std::string> WrappedLines(const std::string& text, size_t used,
+                                      size_t indent, size_t most,
+                                      const TextStyle& style);
+
+/// `text` in at most so many bytes (at least 3) of whole UTF-8 characters; if
+/// it is longer, with "..." in place of its end.
+std::string Shortened(std::string_view text, size_t bytes);
 
 /// An empty line, and the bold title of a section.
 std::string Heading(const std::string& text, const TextStyle& style);

@@ -1,0 +1,304 @@
+#include "isoloss/report/brief.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/printable.h"
+#include "isoloss/gate/check_titles.h"
+#include "isoloss/report/reading.h"
+#include "isoloss/report/terminal.h"
+#include "isoloss/report/text_layout.h"
+
+namespace isoloss::report {
+namespace {
+
+using gate::Check;
+using gate::Judgement;
+using gate::Outcome;
+using Lines = std::vector<std::string>;
+
+/// As many lines as it takes.
+constexpr size_t kAll = std::numeric_limits<size_t>::max();
+
+/// What takes so many lines of 80 columns may take more of a narrower terminal.
+size_t Cap(size_t lines, const TextStyle& style) {
+  constexpr size_t kFullWidth = 80;
+  const auto width = static_cast<size_t>(style.width);
+  return lines * std::max(kFullWidth, width) / width;
+}
+
+void Append(Lines more, Lines& lines) {
+  std::ranges::move(more, std::back_inserter(lines));
+}
+
+/// The judgement with names that leave room for what is said of them.
+Judgement WithShortNames(Judgement judgement, const TextStyle& style) {
+  const size_t most = static_cast<size_t>(style.width) / 4;
+  const auto shorten = [most](std::string& name) {
+    name = Shortened(Printable(name), most);
+  };
+  shorten(judgement.experiment);
+  shorten(judgement.baseline.arm);
+  shorten(judgement.candidate.arm);
+  if (judgement.controls) {
+    if (judgement.controls->control) shorten(judgement.controls->control->arm);
+    for (gate::ControlArm& arm : judgement.controls->nulls) shorten(arm.arm);
+  }
+  return judgement;
+}
+
+/// Lines below a name of at most ten characters.
+Lines Field(std::string_view name, const std::string& text, size_t most,
+            const TextStyle& style) {
+  constexpr size_t kIndent = 11;
+  Lines lines = WrappedLines(Printable(text), kIndent, kIndent, most, style);
+  if (lines.empty()) return lines;
+  const std::string padded = fmt::format("{:<{}}", name, kIndent);
+  lines[0] = Paint(padded, kDim, style) + lines[0];
+  return lines;
+}
+
+// ---- the parts -------------------------------------------------------------
+
+Lines Headline(const Judgement& judgement, const Reading& reading,
+               const TextStyle& style) {
+  constexpr size_t kMost = 4;
+  const std::string outcome(gate::OutcomeName(judgement.outcome));
+  const size_t indent = outcome.size() + 2;
+  Lines lines =
+      WrappedLines(reading.headline, indent, indent, Cap(kMost, style), style);
+  lines[0] = fmt::format("{}  {}",
+                         Paint(outcome, OutcomeColor(judgement.outcome), style),
+                         lines[0]);
+  return lines;
+}
+
+/// Those that gate and did not pass, the severest first.
+std::vector<const Check*> NotPassed(const Judgement& judgement) {
+  std::vector<const Check*> checks;
+  for (const Check& check : judgement.checks) {
+    if (check.gates && check.outcome != Outcome::kPass) {
+      checks.push_back(&check);
+    }
+  }
+  std::ranges::stable_sort(checks, std::greater<>(), &Check::outcome);
+  return checks;
+}
+
+/// OUTCOME  title (L5 id): statement (evidence), and what to do, each in at
+/// most `most` lines of 80 columns.
+Lines Detail(const Check& check, size_t most, const TextStyle& style) {
+  constexpr size_t kIndent = 6;
+  std::string text = fmt::format("{} ({} {}): {}", gate::TitleOf(check),
+                                 check.level, check.name, StatementOf(check));
+  if (!check.evidence.empty()) text += fmt::format(" ({})", check.evidence);
+  const std::string outcome(gate::OutcomeName(check.outcome));
+  Lines lines =
+      WrappedLines(Printable(text), 4 + outcome.size(), kIndent, most, style);
+  lines[0] = fmt::format(
+      "  {}  {}", Paint(outcome, OutcomeColor(check.outcome), style), lines[0]);
+  const std::string next = gate::NextOf(check);
+  if (!next.empty()) {
+    Lines more = WrappedLines("next: " + Printable(next), kIndent, kIndent,
+                              Cap(most, style), style);
+    more[0].insert(0, kIndent, ' ');
+    Append(std::move(more), lines);
+  }
+  return lines;
+}
+
+/// "L2 every element, rounding flips; L5 null arm" of those that have
+/// no lines of their own.
+Lines Names(std::span<const Check* const> checks, size_t most,
+            const TextStyle& style) {
+  std::map<std::string, std::string> levels;
+  std::map<std::pair<std::string, std::string>, int> times;
+  for (const Check* check : checks) {
+    const std::string title = gate::TitleOf(*check);
+    if (++times[{check->level, title}] > 1) continue;
+    std::string& list = levels[check->level];
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", title);
+  }
+  std::string text;
+  for (const auto& [level, list] : levels) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", level, list);
+  }
+  if (checks.empty()) return {};
+  if (times.size() < checks.size()) {
+    text += fmt::format("; {} checks in all", checks.size());
+  }
+  return Field("not passed", text, most, style);
+}
+
+/// In `most` lines: all in full, with as much of each as fits, or some of the
+/// first and the names of the others.
+Lines Checks(const std::vector<const Check*>& checks, size_t most,
+             const TextStyle& style) {
+  constexpr size_t kInFull[] = {8, 6, 4};
+  constexpr size_t kOfOthers = 4;  // what could be seen, and the like
+  const auto details = [&](size_t count, size_t lines_each) {
+    Lines lines;
+    for (const Check* check : std::span(checks).first(count)) {
+      Append(Detail(*check, lines_each, style), lines);
+    }
+    return lines;
+  };
+  for (const size_t lines_each : kInFull) {
+    Lines lines = details(checks.size(), lines_each);
+    if (lines.size() + kOfOthers <= most) return lines;
+  }
+  for (size_t shown = checks.size(); shown > 0; --shown) {
+    Lines lines = details(shown, kInFull[2]);
+    Append(Names(std::span(checks).subspan(shown), kAll, style), lines);
+    if (lines.size() <= most) return lines;
+  }
+  return Names(checks, most, style);
+}
+
+/// "9 checks: log integrity (7), end of training (2)".
+Lines Passed(const Judgement& judgement, const TextStyle& style) {
+  int all = 0;
+  int not_needed = 0;
+  std::string levels;
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    int count = 0;
+    for (const Check& check : judgement.checks) {
+      if (check.level != level.name) continue;
+      if (!check.gates) ++not_needed;
+      if (check.gates && check.outcome == Outcome::kPass) ++count;
+    }
+    if (count == 0) continue;
+    all += count;
+    levels += fmt::format("{}{} ({})", levels.empty() ? "" : ", ",
+                          gate::LevelTitle(level.name), count);
+  }
+  if (all + not_needed == 0) return {};
+  std::string text = fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",
+                                 levels.empty() ? "" : ": ", levels);
+  if (not_needed > 0) {
+    text += fmt::format("; {} more did not need to", not_needed);
+  }
+  return Field("passed", text, Cap(3, style), style);
+}
+
+/// Whole sentences, as many as fit.
+Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
+  Lines lines;
+  for (const std::string& sentence : reading.could_have_seen) {
+    Lines more = Field(lines.empty() ? "could see" : "", sentence, most, style);
+    if (lines.size() + more.size() > most) continue;
+    Append(std::move(more), lines);
+  }
+  return lines;
+}
+
+Lines Warnings(const Judgement& judgement, const TextStyle& style) {
+  const size_t count = judgement.warnings.size();
+  if (count == 0) return {};
+  std::string text = judgement.warnings.front();
+  if (count > 1) {
+    text = fmt::format("{}, the others with --verbose: {}", count, text);
+  }
+  return Field(count == 1 ? "warning" : "warnings", text, Cap(3, style), style);
+}
+
+Lines HoldsFor(const Reading& reading, const TextStyle& style) {
+  if (reading.holds_for.empty()) return {};
+  constexpr std::string_view kBegin = "It holds for ";
+  std::string text = reading.holds_for.front();
+  if (text.starts_with(kBegin)) text.erase(0, kBegin.size());
+  return Field("holds for", text, Cap(4, style), style);
+}
+
+/// The difference along training in at most `most` lines; none if they are too
+/// few, or there is no difference.
+Lines Difference(const Judgement& judgement, size_t most,
+                 const TextStyle& style) {
+  constexpr size_t kAround = 3;  // title, axis and its labels
+  // Odd, so that a row is that of no difference.
+  constexpr size_t kRows = 5;
+  constexpr size_t kFewestRows = 3;
+  if (judgement.bit_equal || most < kAround + kFewestRows) return {};
+  Chart chart = DifferenceChart(judgement);
+  chart.rows = most < kAround + kRows ? kFewestRows : kRows;
+  Lines drawn = DrawChart(chart, style);
+  if (drawn.empty()) return {};
+  Lines lines = WrappedLines(DifferenceTitle(judgement), 0, 0, 1, style);
+  Append(std::move(drawn), lines);
+  return lines;
+}
+
+/// "PASS  mxfp8 against bf16: REASONS (exit code 0)", with what fits of the
+/// reasons and, if need be, of the names.
+std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
+  const std::string outcome(gate::OutcomeName(judgement.outcome));
+  const std::string code =
+      fmt::format(" (exit code {})", gate::ExitCode(judgement.outcome));
+  const size_t taken = outcome.size() + 2 + code.size();
+  const size_t room = static_cast<size_t>(style.width) - taken;
+  const std::string arms = fmt::format(
+      "{} against {}: ", judgement.candidate.arm, judgement.baseline.arm);
+  std::string reasons = VerdictReasons(judgement);
+  while (arms.size() + reasons.size() > room) {
+    constexpr std::string_view kRest = ", ...";
+    const size_t part =
+        reasons.find_last_of(";,", reasons.size() - kRest.size() - 1);
+    if (reasons.size() <= kRest.size() || part == std::string::npos) break;
+    const bool lists = reasons[part] == ',';
+    reasons.resize(part);
+    if (lists) reasons += kRest;
+  }
+  return fmt::format("{}  {}{}",
+                     Paint(outcome, OutcomeColor(judgement.outcome), style),
+                     Shortened(Printable(arms + reasons), room), code);
+}
+
+}  // namespace
+
+std::string RenderBrief(const Judgement& full, const TextStyle& style) {
+  const Judgement judgement = WithShortNames(full, style);
+  const Reading reading = ReadingOf(judgement);
+  size_t left = Cap(kBriefLines, style);
+  const auto take = [&left](Lines lines) {
+    left -= std::min(left, lines.size());
+    return lines;
+  };
+  // What must be there, then what fits, in the order of its weight.
+  const Lines verdict = take({VerdictLine(judgement, style)});
+  const Lines headline = take(Headline(judgement, reading, style));
+  const Lines passed = take(Passed(judgement, style));
+  const Lines warnings = take(Warnings(judgement, style));
+  const Lines holds = take(HoldsFor(reading, style));
+  const Lines checks = take(Checks(NotPassed(judgement), left, style));
+  constexpr size_t kOfChart = 9;  // in favour of which sentences are left out
+  const size_t least = std::min<size_t>(left, 4);
+  const Lines seen = take(CouldSee(
+      reading, std::max(least, left - std::min(left, kOfChart)), style));
+  const Lines chart = take(Difference(judgement, left, style));
+
+  Lines lines;
+  const auto put = [&](const Lines& part, bool parted) {
+    if (parted && !part.empty() && left > 0) {
+      lines.emplace_back();
+      --left;
+    }
+    Append(part, lines);
+  };
+  put(headline, false);
+  put(chart, true);
+  put(checks, true);
+  put(passed, true);
+  for (const Lines& part : {seen, holds, warnings}) put(part, false);
+  put(verdict, true);
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+}  // namespace isoloss::report

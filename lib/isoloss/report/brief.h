@@ -1,0 +1,25 @@
+// A judgement on one screen.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "isoloss/gate/verdict.h"
+#include "isoloss/report/chart.h"
+
+namespace isoloss::report {
+
+/// Lines of a brief report on a terminal of 80 columns or more. Narrower ones
+/// get as many more as they are narrower.
+inline constexpr size_t kBriefLines = 25;
+
+/// What the verdict means, the difference along training, the checks that did
+/// not pass with what to do about them, what could have been seen, where it
+/// holds, the first warning and how many there are, and the line that scripts
+/// look for. What does not fit is left to RenderTerminal, but each check that
+/// gates and did not pass is named. Long names are cut. No line is longer than
+/// style.width (at least 40).
+std::string RenderBrief(const gate::Judgement& judgement,
+                        const TextStyle& style);
+
+}  // namespace isoloss::report

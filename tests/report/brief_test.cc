@@ -1,0 +1,250 @@
+#include "isoloss/report/brief.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gate/judged_runs.h"
+#include "isoloss/gate/check_titles.h"
+#include "isoloss/report/reading.h"
+
+namespace isoloss::report {
+namespace {
+
+using gate::Check;
+using gate::Judgement;
+using gate::Outcome;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+Judgement Judged(const std::vector<double>& percent,
+                 const gate::Policy& policy = {}) {
+  return gate::JudgeRuns(testing::SyntheticExperiment(percent), policy);
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Bytes that begin a UTF-8 character: columns of what these tests draw.
+size_t Columns(const std::string& line) {
+  return static_cast<size_t>(std::ranges::count_if(line, [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+/// The same without colours and with what wrapping broke put together.
+std::string OnOneLine(const std::string& text) {
+  std::string joined;
+  for (const char c : text) {
+    const char next = c == '\n' ? ' ' : c;
+    if (next == ' ' && joined.ends_with(' ')) continue;
+    joined += next;
+  }
+  return joined;
+}
+
+Judgement BitEqual() {
+  auto runs = testing::SyntheticExperiment({0, 0});
+  for (auto& run : runs) {
+    run.log.provenance.final_weights_digest = "f";
+    run.log.provenance.recipe = "bf16";
+    run.log.provenance.resolved_recipe = "bf16";
+    run.log.provenance.graph = testing::SampleGraph("");
+    run.log.provenance.quantized_gemms_per_step = 0;
+    run.log.steps.quantized_gemms.assign(testing::kSyntheticSteps, 0);
+  }
+  gate::Policy policy;
+  policy.question = compare::Question::kRegression;
+  return gate::JudgeRuns(runs, policy);
+}
+
+Judgement Invalid() {
+  auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  runs[3].log.steps = {};
+  return gate::JudgeRuns(runs);
+}
+
+Judgement Open() {
+  gate::Policy policy;
+  policy.levels = {"L2", "L3", "L4", "L5"};
+  return Judged({-0.2, 0.6}, policy);
+}
+
+/// Every check of the gate, with much to say.
+Judgement EverythingFails() {
+  Judgement judgement = Judged({0.45, 0.50, 0.55, 0.50});
+  const std::string much(700, 'x');
+  for (const gate::CheckTitle& title : gate::CheckTitles()) {
+    judgement.checks.push_back({.level = "L2",
+                                .name = std::string(title.id),
+                                .outcome = Outcome::kFail,
+                                .quantity = "much " + much,
+                                .evidence = "and " + much,
+                                .next = "look at " + much});
+  }
+  judgement.checks.push_back({.level = "L5",
+                              .name = "held_out",
+                              .outcome = Outcome::kInconclusive,
+                              .quantity = "not shown"});
+  return judgement;
+}
+
+Judgement ManyNullArms() {
+  Judgement judgement = Judged({0.05, 0.06, 0.07, 0.04});
+  for (int i = 0; i < 200; ++i) {
+    judgement.controls->nulls.push_back(
+        {.arm = fmt::format("null{}", i), .recipe = "bf16"});
+    judgement.checks.push_back({.level = "L5",
+                                .name = "null_arm",
+                                .outcome = Outcome::kInconclusive,
+                                .quantity = "was not judged"});
+  }
+  judgement.outcome = Outcome::kInconclusive;
+  return judgement;
+}
+
+Judgement ManySeeds(size_t seeds) {
+  std::vector<double> percent;
+  for (size_t i = 0; i < seeds; ++i) {
+    percent.push_back(0.01 * static_cast<double>(i % 7));
+  }
+  return Judged(percent);
+}
+
+Judgement WithNames(Judgement judgement, const std::string& name) {
+  judgement.experiment = judgement.baseline.arm = judgement.candidate.arm =
+      name;
+  judgement.corpus_digest = judgement.power_unknown = name;
+  judgement.warnings.assign(40, name);
+  for (Check& check : judgement.checks) check.evidence = name;
+  judgement.controls->control = gate::ControlArm{.arm = name, .recipe = name};
+  return judgement;
+}
+
+std::vector<Judgement> AllKinds() {
+  const std::string hostile =
+      "\x1b[2J\nPASS  a against b (exit code 0)\n\xff\xe2\x80\xae";
+  std::string wide;
+  for (int i = 0; i < 300; ++i) wide += "\u6f22";
+  std::vector<Judgement> kinds = {
+      Judged({0.05, 0.06, 0.07, 0.04}),
+      Judged({0.45, 0.50, 0.55, 0.50}),
+      Judged({0.05}),
+      Open(),
+      Invalid(),
+      BitEqual(),
+      EverythingFails(),
+      ManyNullArms(),
+      ManySeeds(40),
+      gate::JudgeRuns({}),
+      Judgement(),
+      WithNames(Judged({0.05, 0.06}), std::string(500, 'n')),
+      WithNames(Judged({0.45, 0.46}), wide),
+      WithNames(Judged({0.05, 0.06}), hostile),
+      WithNames(Open(), "many short words " + std::string(400, 'n')),
+  };
+  return kinds;
+}
+
+TEST(Brief, FitsOnAScreenWhateverIsJudged) {
+  for (const int width : {40, 60, 80, 120}) {
+    const auto columns = static_cast<size_t>(width);
+    const size_t most = std::max(kBriefLines, kBriefLines * 80 / columns);
+    for (const Judgement& judgement : AllKinds()) {
+      const std::string text =
+          RenderBrief(judgement, {.width = width, .ascii = true});
+      const auto lines = LinesOf(text);
+      EXPECT_LE(lines.size(), most) << width << " columns:\n" << text;
+      for (const std::string& line : lines) {
+        EXPECT_LE(Columns(line), columns) << text;
+      }
+    }
+  }
+}
+
+TEST(Brief, NamesEveryCheckThatGatesAndDidNotPass) {
+  for (const Judgement& judgement : AllKinds()) {
+    const std::string text = OnOneLine(RenderBrief(judgement, {}));
+    for (const Check& check : judgement.checks) {
+      if (!check.gates || check.outcome == Outcome::kPass) continue;
+      EXPECT_THAT(text, HasSubstr(gate::TitleOf(check)));
+      EXPECT_THAT(text, HasSubstr(check.level));
+    }
+  }
+}
+
+TEST(Brief, EndsWithTheLineThatScriptsLookFor) {
+  for (const int width : {40, 80}) {
+    for (const Judgement& judgement : AllKinds()) {
+      const auto lines = LinesOf(RenderBrief(judgement, {.width = width}));
+      EXPECT_TRUE(lines.back().starts_with(
+          fmt::format("{}  ", gate::OutcomeName(judgement.outcome))))
+          << lines.back();
+      EXPECT_TRUE(lines.back().ends_with(
+          fmt::format(" (exit code {})", gate::ExitCode(judgement.outcome))))
+          << lines.back();
+    }
+  }
+  EXPECT_EQ(LinesOf(RenderBrief(Judged({0.45, 0.50}), {})).back(),
+            "FAIL  mxfp8 against bf16: L5 final_window, L5 held_out (exit code "
+            "1)");
+  // What does not fit is left out whole, the last first.
+  EXPECT_EQ(LinesOf(RenderBrief(Judged({0.05, 0.06}), {})).back(),
+            "PASS  mxfp8 against bf16: 9 checks pass; no evidence: L2, L3, L4 "
+            "(exit code 0)");
+  EXPECT_EQ(LinesOf(RenderBrief(Judged({0.45, 0.5}), {.width = 60})).back(),
+            "FAIL  mxfp8 against bf16: L5 final_window, ... (exit code 1)");
+}
+
+TEST(Brief, SaysWhatToDoOfEachCheckThatItShows) {
+  EXPECT_THAT(OnOneLine(RenderBrief(Judged({0.05}), {})),
+              HasSubstr("final loss (L5 final_window): mean paired loss "
+                        "difference +0.050 % not shown to be within +-0.25 % "
+                        "(no interval, 1 seed pair, steps 41 to 50) next: at "
+                        "least 2 seed pairs are needed: isoloss verify "));
+  EXPECT_THAT(OnOneLine(RenderBrief(Invalid(), {})),
+              HasSubstr("Run it. next: see where the run stopped: isoloss "));
+}
+
+TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
+  const std::string text = RenderBrief(Judged({0.05, 0.06, 0.07, 0.04}), {});
+
+  for (const char* words :
+       {"PASS  mxfp8 trains like bf16 within 0.25 %: final loss +0.055 %",
+        "Paired loss difference mxfp8 - bf16 in %   margin +-0.25\n", "+0.25",
+        "passed     9 checks: log integrity (7), end of training (2)\n",
+        "could see  A true difference of 0.271 % of the final loss or of 0.271 "
+        "%",
+        "No control is named", "holds for  this model of 123 k parameters"}) {
+    EXPECT_THAT(text, HasSubstr(words));
+  }
+  EXPECT_THAT(RenderBrief(BitEqual(), {}), Not(HasSubstr("difference")));
+}
+
+TEST(Brief, CountsWarningsAndShowsTheFirst) {
+  Judgement judgement = Judged({0.05, 0.06});
+  EXPECT_THAT(RenderBrief(judgement, {}), Not(HasSubstr("warning")));
+  judgement.warnings = {"the first"};
+  EXPECT_THAT(RenderBrief(judgement, {}), HasSubstr("warning    the first\n"));
+  judgement.warnings.emplace_back("the second");
+  EXPECT_THAT(
+      RenderBrief(judgement, {}),
+      HasSubstr("warnings   2, the others with --verbose: the first\n"));
+}
+
+TEST(Brief, IsPlainUnlessColourIsAskedFor) {
+  EXPECT_THAT(RenderBrief(Judged({0.05, 0.06}), {}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(RenderBrief(Judged({0.05, 0.06}), {.color = true}),
+              HasSubstr("\x1b[32mPASS\x1b[0m  "));
+}
+
+}  // namespace
+}  // namespace isoloss::report
