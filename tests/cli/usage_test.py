@@ -10,7 +10,12 @@ from terminal import on_terminal
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
-            "watch", "export", "formats", "recipes", "golden", "ensemble", "mutants")
+            "watch", "export", "formats", "recipes", "golden", "ensemble", "mutants",
+            "completion", "manual")
+
+# Types of values that a shell can complete, or that are free text.
+TEXTS = ("TEXT", "PATTERN", "FILE", "FOLDER", "TOML", "HDF5", "LOG", "JSON", "RECIPE", "FORMAT",
+         "MUTANT", "PRESET", "KEY=VALUE")
 
 # No value of any option is longer in a message.
 LONGEST = 300
@@ -152,7 +157,7 @@ class Usage(ProgramTest):
                     bad = ["x", "nan", "-1e999", "1e999", "9" * 400, "1,x"]
                     words = [f"from {rule[1]} to {rule[2]}"]
                 else:
-                    self.assertTrue(not kind or kind[0] in ("TEXT", "PATTERN"),
+                    self.assertTrue(not kind or kind[0] in TEXTS,
                                     f"{command} {name} {kind} has no rule")
                     continue
                 seen += 1

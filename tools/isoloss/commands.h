@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
@@ -26,5 +28,12 @@ struct Command {
 /// Adds sub-commands, of which one must be given; runs that one. Each one's
 /// help ends with its example and the exit codes.
 Action DeclareCommands(CLI::App& app, std::span<const Command> commands);
+
+/// Declares all of the program's commands on `app`, and what it takes besides.
+/// Returns what runs the one that is given.
+Action DeclareProgram(CLI::App& app);
+
+/// In the order of the help, without those below another one.
+std::vector<std::string> CommandNames();
 
 }  // namespace isoloss::cli

@@ -20,6 +20,7 @@
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -125,6 +126,7 @@ Action Declare(CLI::App& app) {
             "Two run logs (HDF5 or journals), two dumps of tensors, or two "
             "folders, whose logs of the same arm and seed are compared")
       .Required()
+      .TypeName(kLogFile)
       .Count(2);
   AddOption(app, "--tolerance", arguments->tolerance,
             "Values agree if they differ by no more than this share of "

@@ -7,6 +7,7 @@
 #include "arguments.h"
 #include "compare_dumps.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 
@@ -17,11 +18,13 @@ void ZoomArguments::Declare(CLI::App& app) {
       "tensor, block and elements that do, and which operation adds error");
   AddOption(app, "--experiment", plan.source.file,
             "Experiment that the logs were made with, for --zoom")
+      .TypeName(kTomlFile)
       .Needs("--zoom");
   flag.Needs("--experiment");
   AddOption(app, "--set", plan.source.overrides,
             "section.key=value; overrides the experiment; repeatable")
       .Repeatable()
+      .TypeName(kSetting)
       .Needs("--zoom");
   AddOption(app, "--tensors", plan.tensors,
             "Look at tensors whose name holds this; `*` stands for any "
@@ -34,6 +37,7 @@ void ZoomArguments::Declare(CLI::App& app) {
       .Needs("--zoom");
   AddOption(app, "--out", plan.out,
             "Folder for the dumps (default: zoom beside the first log)")
+      .TypeName(kFolder)
       .Needs("--zoom");
 }
 

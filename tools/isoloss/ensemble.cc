@@ -18,6 +18,7 @@
 #include "isoloss/report/log_json.h"
 #include "json_output.h"
 #include "usage.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -81,7 +82,9 @@ Action DeclareBuild(CLI::App& app) {
   AddOption(app, "--runs", arguments->request.runs,
             "How many members (default: 40)")
       .IntegerIn(1, 100'000);
-  AddOption(app, "--out", arguments->out, "The ensemble (HDF5)").Required();
+  AddOption(app, "--out", arguments->out, "The ensemble (HDF5)")
+      .Required()
+      .TypeName(kHdf5File);
   AddOption(app, "--arm", arguments->request.arm,
             std::string("Of this arm") + kOneArmHelp);
   AddOption(app, "--steps", arguments->request.steps,

@@ -3,21 +3,26 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "value_words.h"
+
 namespace isoloss::cli {
 
 void DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source) {
   AddOption(app, "experiment", source.file, "Experiment file (TOML)")
-      .Required();
+      .Required()
+      .TypeName(kTomlFile);
   AddOption(app, "--set", source.overrides,
             "section.key=value; overrides the file, checked like it; "
             "repeatable")
-      .Repeatable();
+      .Repeatable()
+      .TypeName(kSetting);
 }
 
 void ExperimentArguments::Declare(CLI::App& app) {
   DeclareExperiment(app, *this);
   AddOption(app, "--out", out,
-            "Folder for the results (default: runs/<experiment name>)");
+            "Folder for the results (default: runs/<experiment name>)")
+      .TypeName(kFolder);
   AddOption(app, "--seeds", seeds,
             "+N: train N seeds more than train.seeds and the folder have, "
             "numbered from behind the largest of them; or a list such as "

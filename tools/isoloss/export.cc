@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "isoloss/campaign/export_tables.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 
@@ -19,7 +20,8 @@ Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   AddOption(app, "log", arguments->plan.log,
             "Run log or probe log (HDF5), journal, or a folder of run logs")
-      .Required();
+      .Required()
+      .TypeName(kLogFile);
   AddOption(app, "--format", arguments->format, "How rows are written")
       .OneOf({"csv", "jsonl"})
       .ShowDefault();
@@ -30,7 +32,8 @@ Action Declare(CLI::App& app) {
             "without it steps or oracle, or with --out all that have rows");
   AddOption(app, "--out", arguments->plan.out,
             "File to write in place of standard output; a folder if no "
-            "--group is given");
+            "--group is given")
+      .TypeName(kAnyFile);
   Describe(
       app,
       "Write a run log as CSV or JSON lines, one row per step; in CSV, tensors "

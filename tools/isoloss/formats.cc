@@ -12,6 +12,7 @@
 #include "isoloss/report/format_text.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -48,7 +49,8 @@ ExitCode Formats(const FormatsArguments& arguments) {
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<FormatsArguments>();
   AddOption(app, "name", arguments->name,
-            "A number format; without it, all are listed");
+            "A number format; without it, all are listed")
+      .TypeName(kFormatName);
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   DeclareJson(app, arguments->json,
               "of the format, or without a name the list `formats`");

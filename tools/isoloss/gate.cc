@@ -9,6 +9,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/gate/policy.h"
+#include "value_words.h"
 #include "verdict_arguments.h"
 
 namespace isoloss::cli {
@@ -30,7 +31,8 @@ Action Declare(CLI::App& app) {
   AddOption(app, "logs", arguments->logs,
             "Run logs (HDF5) of two or more arms, one file per seed; a folder "
             "stands for the run logs in it")
-      .Required();
+      .Required()
+      .TypeName(kLogFile);
   AddOption(app, "--baseline", arguments->baseline,
             "Arm to judge the others against (default: the "
             "experiment's first arm, as the logs say)");
@@ -38,15 +40,18 @@ Action Declare(CLI::App& app) {
             "Approved logs, or folders of them: judge each arm against "
             "its own earlier runs "
             "(policy question `regression`)")
+      .TypeName(kLogFile)
       .Excludes("--baseline");
   AddOption(app, "--control", arguments->control,
             "Arm that must come out worse, else there is no PASS (default: "
             "the experiment's `gate.control`, as the logs say)")
       .Excludes("--against");
   arguments->evidence.Declare(app);
-  AddOption(app, "--policy", arguments->policy, "Policy file (TOML)");
+  AddOption(app, "--policy", arguments->policy, "Policy file (TOML)")
+      .TypeName(kTomlFile);
   AddOption(app, "--out", arguments->out,
-            "Folder that gets verdict.json and report.html");
+            "Folder that gets verdict.json and report.html")
+      .TypeName(kFolder);
   arguments->report.Declare(app, "gate");
   return [arguments] {
     arguments->report.ci.Begin();

@@ -17,6 +17,7 @@
 #include "isoloss/campaign/golden_update.h"
 #include "isoloss/mutants/mutant.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -146,16 +147,19 @@ ExitCode Check(CheckArguments& arguments) {
 Action DeclareGoldenCheck(CLI::App& app) {
   auto arguments = std::make_shared<CheckArguments>();
   AddOption(app, "folders", arguments->plan.folders,
-            "Folders of goldens (default: golden/curves/*)");
+            "Folders of goldens (default: golden/curves/*)")
+      .TypeName(kFolder);
   AddOption(app, "--out", arguments->plan.out,
-            "Keep the logs that were made again in this folder");
+            "Keep the logs that were made again in this folder")
+      .TypeName(kFolder);
   AddFlag(app, "--exact", arguments->exact,
           "Changed bits are a failure, whatever the gate says of them");
   AddFlag(app, "--draft", arguments->plan.draft,
           "Take goldens that were made by a modified source");
   AddOption(app, "--mutant", arguments->mutant,
             "Plant a bug or a benign variant in all arms but the baseline "
-            "(isoloss mutants list): what would a check say of it?");
+            "(isoloss mutants list): what would a check say of it?")
+      .TypeName(kMutantName);
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   arguments->ci.Declare(app, "golden check");
   return [arguments] { return Check(*arguments); };
@@ -185,7 +189,9 @@ ExitCode Update(campaign::GoldenUpdatePlan& plan) {
 
 Action DeclareGoldenUpdate(CLI::App& app) {
   auto arguments = std::make_shared<campaign::GoldenUpdatePlan>();
-  AddOption(app, "folder", arguments->folder, "Folder of goldens").Required();
+  AddOption(app, "folder", arguments->folder, "Folder of goldens")
+      .Required()
+      .TypeName(kFolder);
   AddOption(app, "--reason", arguments->reason,
             "What changed the numbers, and why that is right; one line, "
             "kept in history.toml")

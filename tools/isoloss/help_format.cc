@@ -1,4 +1,4 @@
-// What help looks like: UseHelpFormat and CommandLines of usage.h.
+// What help looks like: UseHelpFormat of usage.h, and what stands in footers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <memory>
 #include <sstream>
+#include <string_view>
 #include <vector>
 
+#include "command_tree.h"
+#include "isoloss/campaign/exit_code.h"
 #include "isoloss/report/terminal_width.h"
 #include "usage.h"
 
@@ -17,6 +20,7 @@ namespace {
 constexpr size_t kWidthOfFiles = 80;
 /// Below this even an option's name does not fit.
 constexpr size_t kNarrowest = 40;
+constexpr std::string_view kExampleHeading = "Example:\n  ";
 /// Where descriptions begin.
 constexpr size_t kColumn = 28;
 /// On narrower terminals they begin below the name.
@@ -77,68 +81,8 @@ std::string Entry(const std::string& name, const std::string& description) {
   return left + text.substr(left.size());
 }
 
-/// Type and rule, "INT:1 to 9" or "TEXT:a|b", which CLI11 keeps in one string.
-struct ValueText {
-  explicit ValueText(const CLI::Option& option) {
-    const std::string type = option.get_type_name();
-    const size_t colon = type.find(':');
-    name = type.substr(0, colon);
-    if (colon == std::string::npos) return;
-    rule = type.substr(colon + 1);
-    if (rule.find('|') == std::string::npos) return;
-    name = std::exchange(rule, "");
-  }
-  std::string name;
-  std::string rule;
-};
-
-class HelpFormat : public CLI::Formatter {
- public:
-  std::string make_option(const CLI::Option* option,
-                          bool is_positional) const override {
-    std::string name = make_option_name(option, is_positional);
-    std::string text = option->get_description();
-    if (option->get_items_expected_max() != 0) {  // no flag
-      const ValueText value(*option);
-      if (!is_positional) name += " " + value.name;
-      if (!value.rule.empty()) text += fmt::format(" [{}]", value.rule);
-      if (!option->get_default_str().empty()) {
-        text += fmt::format(" (default: {})", option->get_default_str());
-      }
-    }
-    if (option->get_required() && !is_positional) text += " (required)";
-    AppendOthers(text, "only with", option->get_needs());
-    AppendOthers(text, "not with", option->get_excludes());
-    return Entry(name, text);
-  }
-  std::string make_subcommand(const CLI::App* sub) const override {
-    const std::string text = sub->get_description();
-    return Entry(sub->get_name(), text.substr(0, text.find(". ")));
-  }
-  std::string make_usage(const CLI::App* app, std::string name) const override {
-    return Wrapped(CLI::Formatter::make_usage(app, name), Width(), 0);
-  }
-  std::string make_description(const CLI::App* app) const override {
-    return Wrapped(app->get_description(), Width(), 0);
-  }
-  std::string make_footer(const CLI::App* app) const override {
-    return Wrapped(app->get_footer(), Width(), 0);
-  }
-
- private:
-  static void AppendOthers(std::string& text, const char* how,
-                           const std::set<CLI::Option*>& others) {
-    std::vector<std::string> names;
-    for (const CLI::Option* other : others) names.push_back(other->get_name());
-    std::ranges::sort(names);  // not by their addresses
-    if (!names.empty()) {
-      text += fmt::format(" ({} {})", how, fmt::join(names, ", "));
-    }
-  }
-};
-
-}  // namespace
-
+/// A command line in as many lines as it takes in help, which a shell takes
+/// together.
 std::string CommandLines(std::string command) {
   // What stands between quotes is one word.
   constexpr char kSpace = '\1';
@@ -150,6 +94,73 @@ std::string CommandLines(std::string command) {
   std::string text = fmt::format(
       "{}", fmt::join(Filled(command, Width() - 4, " \\"), "\n    "));
   std::ranges::replace(text, kSpace, ' ');
+  return text;
+}
+
+class HelpFormat : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option,
+                          bool is_positional) const override {
+    std::string name = make_option_name(option, is_positional);
+    if (option->get_items_expected_max() != 0 && !is_positional) {
+      name += " " + ValueText(*option).name;
+    }
+    return Entry(name, OptionText(*option, is_positional));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return Entry(sub->get_name(), FirstSentence(sub->get_description()));
+  }
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return Wrapped(CLI::Formatter::make_usage(app, name), Width(), 0);
+  }
+  std::string make_description(const CLI::App* app) const override {
+    return Wrapped(app->get_description(), Width(), 0);
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    const std::string example = ExampleOf(*app);
+    if (example.empty()) return Wrapped(app->get_footer(), Width(), 0);
+    return fmt::format(
+        "{}{}\n{}", kExampleHeading, CommandLines(example),
+        Wrapped(app->get_footer().substr(Footer(example).size()), Width(), 0));
+  }
+};
+
+}  // namespace
+
+std::string FirstSentence(const std::string& text) {
+  return text.substr(0, text.find(". "));
+}
+
+std::string Footer(const std::string& example) {
+  return fmt::format("{}{}\n", kExampleHeading, example);
+}
+
+std::string ExampleOf(const CLI::App& app) {
+  const std::string footer = app.get_footer();
+  if (!footer.starts_with(kExampleHeading)) return "";
+  const size_t begin = kExampleHeading.size();
+  return footer.substr(begin, footer.find('\n', begin) - begin);
+}
+
+std::string ExitCodeHelp() {
+  constexpr size_t kWidth = 72;
+  std::string text = "Exit codes: ";
+  const std::string margin(text.size(), ' ');
+  size_t column = text.size();
+  for (const campaign::ExitCodeMeaning& exit : campaign::kExitCodeMeanings) {
+    const bool last = &exit == std::end(campaign::kExitCodeMeanings) - 1;
+    const std::string item =
+        fmt::format("{} {}{}", exit.code, exit.meaning, last ? "" : ",");
+    if (column + 1 + item.size() > kWidth) {
+      text += "\n" + margin;
+      column = margin.size();
+    } else if (column > margin.size()) {
+      text += ' ';
+      ++column;
+    }
+    text += item;
+    column += item.size();
+  }
   return text;
 }
 

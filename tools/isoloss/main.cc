@@ -39,9 +39,7 @@ Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
   std::map<const CLI::App*, Action> actions;
   for (const Command& command : commands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer(fmt::format("Example:\n  {}\n\n{}",
-                            CommandLines(command.example),
-                            campaign::kExitCodeHelp));
+    sub->footer(fmt::format("{}\n{}", Footer(command.example), ExitCodeHelp()));
     actions.emplace(sub, command.declare(*sub));
   }
   return
@@ -64,6 +62,30 @@ std::string VersionText() {
                      build.commit, build.compiler, kernels::ActiveTarget());
 }
 
+}  // namespace
+
+Action DeclareProgram(CLI::App& app) {
+  app.name("isoloss");
+  app.description(
+      "isoloss verifies numerical convergence: does a precision change alter "
+      "training?");
+  app.set_version_flag("--version", VersionText);
+  app.footer(ExitCodeHelp());
+  UseHelpFormat(app);
+  app.failure_message(UsageMessage);
+  const Action chosen = DeclareCommands(app, Commands());
+  RefuseFlagValues(app);
+  return chosen;
+}
+
+std::vector<std::string> CommandNames() {
+  std::vector<std::string> names;
+  for (const Command& command : Commands()) names.emplace_back(command.name);
+  return names;
+}
+
+namespace {
+
 /// Text that could not be written is a failed file operation, not a success.
 void FlushStandardOutput() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
@@ -75,16 +97,8 @@ void FlushStandardOutput() {
 
 ExitCode Run(int argc, char** argv) {
   kernels::ForceTargetFromEnvironment();
-  CLI::App app(
-      "isoloss verifies numerical convergence: does a precision change alter "
-      "training?",
-      "isoloss");
-  app.set_version_flag("--version", VersionText);
-  app.footer(campaign::kExitCodeHelp);
-  UseHelpFormat(app);
-  app.failure_message(UsageMessage);
-  const Action chosen = DeclareCommands(app, Commands());
-  RefuseFlagValues(app);
+  CLI::App app;
+  const Action chosen = DeclareProgram(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -17,6 +17,7 @@
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -97,10 +98,13 @@ Action DeclareMutantsRun(CLI::App& app) {
             "with the unchanged runs of the same arm");
   AddOption(app, "--ensemble", arguments->request.ensemble,
             "Benign ensemble of that arm (isoloss ensemble build); with "
-            "--reference one of seeds with all steps");
-  AddOption(app, "--policy", arguments->request.policy, "Gate policy (TOML)");
+            "--reference one of seeds with all steps")
+      .TypeName(kHdf5File);
+  AddOption(app, "--policy", arguments->request.policy, "Gate policy (TOML)")
+      .TypeName(kTomlFile);
   AddOption(app, "--mutants", arguments->request.mutants,
-            "Only mutants whose name matches one of these patterns");
+            "Only mutants whose name matches one of these patterns")
+      .TypeName(kMutantName);
   AddOption(app, "--seeds", arguments->request.seeds,
             "Seeds of each mutant, from the experiment's first one on "
             "(default: 2)")
@@ -111,7 +115,8 @@ Action DeclareMutantsRun(CLI::App& app) {
       .IntegerIn(0, 100'000);
   AddOption(app, "--out", arguments->request.out,
             "Folder that keeps finished cells and gets the matrix "
-            "(default: runs/<experiment name>-mutants)");
+            "(default: runs/<experiment name>-mutants)")
+      .TypeName(kFolder);
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   DeclareJson(app, arguments->json, "that of kill_matrix.json");
   return [arguments] { return Run(*arguments); };

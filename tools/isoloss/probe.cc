@@ -24,6 +24,7 @@
 #include "isoloss/report/log_json.h"
 #include "isoloss/train/run_description.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -126,7 +127,8 @@ Action Declare(CLI::App& app) {
       .IntegerIn(1, kMostSteps)
       .SplitAtCommas();
   AddOption(app, "--out", arguments->request.out,
-            "Folder for ARM-seedN.probe.h5 (default: runs/<name>/probes)");
+            "Folder for ARM-seedN.probe.h5 (default: runs/<name>/probes)")
+      .TypeName(kFolder);
   DeclareJson(app, arguments->json, "with the counts of each case");
   Describe(
       app,

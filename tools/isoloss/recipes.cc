@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "isoloss/precision/recipe_file.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -46,7 +47,8 @@ ExitCode Recipes(const Arguments& arguments) {
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
   AddOption(app, "name", arguments->name,
-            "Print this recipe as TOML; without it all are listed");
+            "Print this recipe as TOML; without it all are listed")
+      .TypeName(kRecipeName);
   DeclareJson(app, arguments->json, "with each recipe's TOML");
   Describe(app,
            "List the built-in recipes, or print one as the TOML that an "

@@ -21,6 +21,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -74,7 +75,8 @@ Action Declare(CLI::App& app) {
             "Store whole the tensors whose names this pattern matches "
             "(log.dump_tensors), in dumps/NAME.dump-STEP.h5; "
             "repeatable")
-      .Repeatable();
+      .Repeatable()
+      .TypeName("PATTERN");
   AddOption(app, "--dump-steps", arguments->dump_steps,
             "Steps to store them at (log.dump_steps), default 1; "
             "repeatable")
@@ -87,6 +89,7 @@ Action Declare(CLI::App& app) {
   AddOption(app, "--mutant", arguments->mutant,
             "Plant this known bug in the arm (isoloss mutants list); the "
             "log names it in an event")
+      .TypeName(kMutantName)
       .Needs("--arm")
       .Excludes("--resume");
   return [arguments] {

@@ -30,6 +30,7 @@
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -205,7 +206,8 @@ Action Declare(CLI::App& app) {
             "Run logs, probe logs or null ensembles (HDF5), the journal "
             "of a run that has not ended, or a folder, which stands for "
             "the run logs in it; with --what-if dumps of tensors")
-      .Required();
+      .Required()
+      .TypeName(kLogFile);
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   AddFlag(app, "--recipe", arguments->recipe, "Print what each GEMM got");
   DeclareJson(app, arguments->json,
@@ -224,6 +226,7 @@ Action Declare(CLI::App& app) {
             "Of a dump instead of a log: what quantisation as each of these "
             "would lose, such as e5m2.rceil, e2m1.floor, nvfp4 "
             "(docs/run-log.md)")
+      .TypeName(kFormatName)
       .SplitAtCommas();
   return [arguments] { return Show(*arguments); };
 }

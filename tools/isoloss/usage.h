@@ -15,9 +15,16 @@ namespace isoloss::cli {
 /// none; for `app` and the sub-commands that are added to it from now on.
 void UseHelpFormat(CLI::App& app);
 
-/// A command line of help in as many lines as it takes there, which a shell
-/// takes together.
-std::string CommandLines(std::string command);
+/// Up to the first full stop that more follows, without it.
+std::string FirstSentence(const std::string& text);
+
+/// How a command's footer begins: an example, of one line. Help breaks it.
+std::string Footer(const std::string& example);
+/// The example that the footer of `app` begins with; "" if it has none.
+std::string ExampleOf(const CLI::App& app);
+
+/// The exit codes, as every footer ends.
+std::string ExitCodeHelp();
 
 /// `--resume=5` of `app` and its sub-commands: a value that changes nothing is
 /// an error. For options that were declared before.

@@ -16,17 +16,21 @@
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/verdict_suite.h"
 #include "json_output.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 void EvidenceArguments::Declare(CLI::App& app) {
   AddOption(app, "--probe", probes,
             "Probe logs (isoloss probe) of the judged runs, or folders of "
-            "them");
+            "them")
+      .TypeName(kHdf5File);
   AddOption(app, "--ensemble", ensembles,
             "Null ensembles (isoloss ensemble build), or folders of them: "
-            "benign ones judge regression, those of seeds precision");
+            "benign ones judge regression, those of seeds precision")
+      .TypeName(kHdf5File);
   AddOption(app, "--power", power,
-            "What this gate was measured to catch (isoloss mutants run)");
+            "What this gate was measured to catch (isoloss mutants run)")
+      .TypeName(kJsonFile);
 }
 
 campaign::EvidenceFiles EvidenceArguments::Read() const {

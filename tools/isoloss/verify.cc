@@ -10,6 +10,7 @@
 #include "experiment_arguments.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "value_words.h"
 #include "verdict_arguments.h"
 
 namespace isoloss::cli {
@@ -70,6 +71,7 @@ Action Declare(CLI::App& app) {
             "Approved logs, or folders of them: is each arm still what it "
             "was (question `regression`)? Judged by the oracle, the first "
             "steps and the end of training")
+      .TypeName(kLogFile)
       .Excludes("--arm")
       .Excludes("--looks");
   AddFlag(app, "--no-oracle", arguments->no_oracle,
@@ -84,7 +86,8 @@ Action Declare(CLI::App& app) {
       .Excludes("--resume");
   arguments->evidence.Declare(app);
   AddOption(app, "--policy", arguments->policy,
-            "Policy file (TOML) in place of the experiment's");
+            "Policy file (TOML) in place of the experiment's")
+      .TypeName(kTomlFile);
   return [arguments] { return Verify(*arguments); };
 }
 

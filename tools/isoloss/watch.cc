@@ -22,6 +22,7 @@
 #include "isoloss/report/live_view.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/sealed_file.h"
+#include "value_words.h"
 
 namespace isoloss::cli {
 namespace {
@@ -121,7 +122,8 @@ Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<WatchArguments>();
   AddOption(app, "path", arguments->path,
             "Folder of runs, or the journal or log of one")
-      .Required();
+      .Required()
+      .TypeName(kLogFile);
   AddOption(app, "--interval", arguments->interval_seconds,
             "Seconds between two pictures")
       .NumberIn(0.05, 3600.0)

@@ -16,11 +16,21 @@ enum class ExitCode : int {
   kInterrupted = 130,  ///< SIGINT, SIGTERM or SIGHUP; finished runs are kept
 };
 
-/// Shown at the end of every --help.
-inline constexpr const char* kExitCodeHelp =
-    "Exit codes: 0 pass, 1 fail, 2 usage, 3 invalid or incomparable input,\n"
-    "            4 inconclusive, 5 internal error, 130 interrupted,\n"
-    "            75 a job of several processes lost one: start it again";
+struct ExitCodeMeaning {
+  int code;
+  const char* meaning;
+};
+/// What help and manual pages say of them.
+inline constexpr ExitCodeMeaning kExitCodeMeanings[] = {
+    {0, "pass"},
+    {1, "fail"},
+    {2, "usage"},
+    {3, "invalid or incomparable input"},
+    {4, "inconclusive"},
+    {5, "internal error"},
+    {130, "interrupted"},
+    {75, "a job of several processes lost one: start it again"},
+};
 
 /// The severer one: pass, inconclusive, fail, invalid, interrupted.
 inline ExitCode Worse(ExitCode a, ExitCode b) {

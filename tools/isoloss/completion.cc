@@ -1,0 +1,42 @@
+// isoloss completion: what makes a shell complete isoloss' command lines.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "completions.h"
+
+namespace isoloss::cli {
+namespace {
+
+ExitCode Print(const std::string& shell) {
+  const CommandEntry program = ProgramTree();
+  fmt::print("{}", shell == "bash"  ? BashCompletion(program)
+                   : shell == "zsh" ? ZshCompletion(program)
+                                    : FishCompletion(program));
+  return ExitCode::kPass;
+}
+
+Action Declare(CLI::App& app) {
+  auto shell = std::make_shared<std::string>();
+  AddOption(app, "shell", *shell, "bash, zsh or fish")
+      .Required()
+      .OneOf({"bash", "zsh", "fish"});
+  Describe(app,
+           "Print the script that makes a shell complete command lines of "
+           "isoloss: commands, options, files, recipes and keys. The Debian "
+           "package installs it. Without that: in bash `source <(isoloss "
+           "completion bash)`, in fish `isoloss completion fish | source`, in "
+           "zsh `source <(isoloss completion zsh)` behind compinit");
+  return [shell] { return Print(*shell); };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_completion = {
+    "completion", "Print the script that completes command lines in a shell",
+    "isoloss completion bash", &Declare};
+
+}  // namespace isoloss::cli
