@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
@@ -45,6 +46,9 @@ std::vector<std::string> EnvironmentWith(
 
 using Clock = std::chrono::steady_clock;
 
+/// Of what a child writes, no more is kept.
+constexpr size_t kMostKept = size_t{1} << 20;
+
 /// What a child writes until it closes `from`, `end` is reached or `stop` is
 /// set.
 std::string Listen(int from, Clock::time_point end,
@@ -58,7 +62,9 @@ std::string Listen(int from, Clock::time_point end,
     if (ready > 0) {
       const ssize_t count = read(from, chunk.data(), chunk.size());
       if (count == 0 || (count < 0 && errno != EINTR)) return errors;
-      if (count > 0) errors.append(chunk.data(), static_cast<size_t>(count));
+      if (count > 0 && errors.size() < kMostKept) {
+        errors.append(chunk.data(), static_cast<size_t>(count));
+      }
     } else if (ready < 0 && errno != EINTR) {
       return errors;
     }
@@ -84,17 +90,22 @@ bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
 }
 
 /// Starts `command` as the leader of a process group, with `errors` as its
-/// standard error.
+/// standard error, and as its standard output if that `is_output`, too.
 pid_t Start(const std::vector<std::string>& command,
-            const std::map<std::string, std::string>& environment, int errors) {
+            const std::map<std::string, std::string>& environment, int errors,
+            bool is_output) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> entries = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
                                    O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                   O_WRONLY, 0);
+  if (is_output) {
+    posix_spawn_file_actions_adddup2(&actions, errors, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
+                                     O_WRONLY, 0);
+  }
   posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
@@ -110,6 +121,26 @@ pid_t Start(const std::vector<std::string>& command,
     ThrowErrno(command[0], "start");
   }
   return child;
+}
+
+ChildResult Run(const std::vector<std::string>& command,
+                const std::map<std::string, std::string>& environment,
+                std::chrono::seconds limit, const std::atomic<bool>& stop,
+                bool with_output) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t child = Start(command, environment, to.get(), with_output);
+  to = Descriptor();
+  const Clock::time_point end = Clock::now() + limit;
+  ChildResult result;
+  result.errors = Listen(from.get(), end, stop);
+  int status = 0;
+  result.ended = Wait(child, end, stop, status);
+  result.exit_code =
+      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
 }
 
 }  // namespace
@@ -132,20 +163,19 @@ ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
                      std::chrono::seconds limit,
                      const std::atomic<bool>& stop) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
-  const Descriptor from(ends[0]);
-  Descriptor to(ends[1]);
-  const pid_t child = Start(command, environment, to.get());
-  to = Descriptor();
-  const Clock::time_point end = Clock::now() + limit;
-  ChildResult result;
-  result.errors = Listen(from.get(), end, stop);
-  int status = 0;
-  result.ended = Wait(child, end, stop, status);
-  result.exit_code =
-      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return result;
+  return Run(command, environment, limit, stop, /*with_output=*/false);
+}
+
+std::string OutputOf(const std::vector<std::string>& command) {
+  constexpr std::chrono::seconds kLimit{5};
+  const std::atomic<bool> never{false};
+  try {
+    ChildResult result = Run(command, {}, kLimit, never, /*with_output=*/true);
+    if (!result.ended || result.exit_code != 0) return "";
+    return std::move(result.errors);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace isoloss::campaign

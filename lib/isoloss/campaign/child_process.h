@@ -12,7 +12,7 @@ namespace isoloss::campaign {
 
 struct ChildResult {
   int exit_code = 0;   ///< 128 + the signal that ended it, if one did
-  std::string errors;  ///< what it wrote to standard error
+  std::string errors;  ///< what it wrote to standard error, the first MiB
   bool ended = true;   ///< false: it was killed, by `limit` or `stop`
 };
 
@@ -29,5 +29,9 @@ std::filesystem::path FindProgram(const std::string& name);
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
                      std::chrono::seconds limit, const std::atomic<bool>& stop);
+
+/// What `command` writes to standard output and error, the first MiB of it;
+/// empty if it can't be started, fails, or takes longer than a few seconds.
+std::string OutputOf(const std::vector<std::string>& command);
 
 }  // namespace isoloss::campaign
