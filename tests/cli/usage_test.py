@@ -10,7 +10,8 @@ from terminal import on_terminal
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
-            "watch", "report", "export", "formats", "recipes", "golden", "ensemble", "mutants",
+            "watch", "report", "export", "formats", "recipes", "golden", "history",
+            "ensemble", "mutants",
             "completion", "manual")
 
 # Types of values that a shell can complete, or that are free text.

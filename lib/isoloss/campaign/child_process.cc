@@ -86,16 +86,23 @@ bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
 /// Starts `command` as the leader of a process group, with `errors` as its
 /// standard error.
 pid_t Start(const std::vector<std::string>& command,
-            const std::map<std::string, std::string>& environment, int errors) {
+            const std::map<std::string, std::string>& environment, int errors,
+            const ChildPlace& place) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> entries = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
                                    O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                   O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  const std::string output =
+      place.output.empty() ? "/dev/null" : absolute(place.output).string();
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  posix_spawn_file_actions_adddup2(
+      &actions, place.errors_to_output ? STDOUT_FILENO : errors, STDERR_FILENO);
+  if (!place.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&actions, place.folder.c_str());
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -130,13 +137,13 @@ std::filesystem::path FindProgram(const std::string& name) {
 
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
-                     std::chrono::seconds limit,
-                     const std::atomic<bool>& stop) {
+                     std::chrono::seconds limit, const std::atomic<bool>& stop,
+                     const ChildPlace& place) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
-  const pid_t child = Start(command, environment, to.get());
+  const pid_t child = Start(command, environment, to.get(), place);
   to = Descriptor();
   const Clock::time_point end = Clock::now() + limit;
   ChildResult result;
