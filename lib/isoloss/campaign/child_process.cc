@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
@@ -45,6 +46,9 @@ std::vector<std::string> EnvironmentWith(
 
 using Clock = std::chrono::steady_clock;
 
+/// Of what a child writes, no more is kept.
+constexpr size_t kMostKept = size_t{1} << 20;
+
 /// What a child writes until it closes `from`, `end` is reached or `stop` is
 /// set.
 std::string Listen(int from, Clock::time_point end,
@@ -58,7 +62,9 @@ std::string Listen(int from, Clock::time_point end,
     if (ready > 0) {
       const ssize_t count = read(from, chunk.data(), chunk.size());
       if (count == 0 || (count < 0 && errno != EINTR)) return errors;
-      if (count > 0) errors.append(chunk.data(), static_cast<size_t>(count));
+      if (count > 0 && errors.size() < kMostKept) {
+        errors.append(chunk.data(), static_cast<size_t>(count));
+      }
     } else if (ready < 0 && errno != EINTR) {
       return errors;
     }
@@ -96,8 +102,12 @@ pid_t Start(const std::vector<std::string>& command,
                                    O_RDONLY, 0);
   const std::string output =
       place.output.empty() ? "/dev/null" : absolute(place.output).string();
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0644);
+  if (place.output_to_errors) {
+    posix_spawn_file_actions_adddup2(&actions, errors, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
+  }
   posix_spawn_file_actions_adddup2(
       &actions, place.errors_to_output ? STDOUT_FILENO : errors, STDERR_FILENO);
   if (!place.folder.empty()) {
@@ -153,6 +163,19 @@ ChildResult RunChild(const std::vector<std::string>& command,
   result.exit_code =
       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+std::string OutputOf(const std::vector<std::string>& command) {
+  constexpr std::chrono::seconds kLimit{5};
+  const std::atomic<bool> never{false};
+  try {
+    ChildResult result =
+        RunChild(command, {}, kLimit, never, {.output_to_errors = true});
+    if (!result.ended || result.exit_code != 0) return "";
+    return std::move(result.errors);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace isoloss::campaign
