@@ -90,23 +90,29 @@ bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
 }
 
 /// Starts `command` as the leader of a process group, with `errors` as its
-/// standard error, and as its standard output if that `is_output`, too.
+/// standard error.
 pid_t Start(const std::vector<std::string>& command,
             const std::map<std::string, std::string>& environment, int errors,
-            bool is_output) {
+            const ChildPlace& place) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> entries = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
                                    O_RDONLY, 0);
-  if (is_output) {
+  const std::string output =
+      place.output.empty() ? "/dev/null" : absolute(place.output).string();
+  if (place.output_to_errors) {
     posix_spawn_file_actions_adddup2(&actions, errors, STDOUT_FILENO);
   } else {
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                     O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
   }
-  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(
+      &actions, place.errors_to_output ? STDOUT_FILENO : errors, STDERR_FILENO);
+  if (!place.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&actions, place.folder.c_str());
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -121,26 +127,6 @@ pid_t Start(const std::vector<std::string>& command,
     ThrowErrno(command[0], "start");
   }
   return child;
-}
-
-ChildResult Run(const std::vector<std::string>& command,
-                const std::map<std::string, std::string>& environment,
-                std::chrono::seconds limit, const std::atomic<bool>& stop,
-                bool with_output) {
-  std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
-  const Descriptor from(ends[0]);
-  Descriptor to(ends[1]);
-  const pid_t child = Start(command, environment, to.get(), with_output);
-  to = Descriptor();
-  const Clock::time_point end = Clock::now() + limit;
-  ChildResult result;
-  result.errors = Listen(from.get(), end, stop);
-  int status = 0;
-  result.ended = Wait(child, end, stop, status);
-  result.exit_code =
-      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return result;
 }
 
 }  // namespace
@@ -161,16 +147,30 @@ std::filesystem::path FindProgram(const std::string& name) {
 
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
-                     std::chrono::seconds limit,
-                     const std::atomic<bool>& stop) {
-  return Run(command, environment, limit, stop, /*with_output=*/false);
+                     std::chrono::seconds limit, const std::atomic<bool>& stop,
+                     const ChildPlace& place) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
+  const Descriptor from(ends[0]);
+  Descriptor to(ends[1]);
+  const pid_t child = Start(command, environment, to.get(), place);
+  to = Descriptor();
+  const Clock::time_point end = Clock::now() + limit;
+  ChildResult result;
+  result.errors = Listen(from.get(), end, stop);
+  int status = 0;
+  result.ended = Wait(child, end, stop, status);
+  result.exit_code =
+      WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
 }
 
 std::string OutputOf(const std::vector<std::string>& command) {
   constexpr std::chrono::seconds kLimit{5};
   const std::atomic<bool> never{false};
   try {
-    ChildResult result = Run(command, {}, kLimit, never, /*with_output=*/true);
+    ChildResult result =
+        RunChild(command, {}, kLimit, never, {.output_to_errors = true});
     if (!result.ended || result.exit_code != 0) return "";
     return std::move(result.errors);
   } catch (const Error&) {
