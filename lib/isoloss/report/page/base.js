@@ -1,7 +1,7 @@
 // What every part of the page uses: elements, numbers as text, columns of data.
 "use strict";
 
-const isoloss = {charts: {}};
+const isoloss = {charts: {}, redraws: []};
 
 /** An element with attributes and children; text is never markup. */
 isoloss.make = function (tag, attributes = {}, ...children) {
@@ -80,6 +80,17 @@ isoloss.titled = function (title, table) {
   table.setAttribute("aria-label", title);
   return isoloss.make("div", {}, isoloss.make("p", {class: "table-title", "aria-hidden": "true"}, title),
     isoloss.make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title}, table));
+};
+
+/** What can be opened and is drawn while it is open, anew when a live page
+ *  takes new data. `draw` gives its children. */
+isoloss.drawnWhenOpen = function (summary, draw) {
+  const {make} = isoloss;
+  const place = make("div");
+  const show = () => element.open && place.replaceChildren(...draw());
+  const element = make("details", {toggle: show}, make("summary", {}, summary), place);
+  isoloss.redraws.push(show);
+  return element;
 };
 
 /** A section with a heading, which the bar on top links to. */

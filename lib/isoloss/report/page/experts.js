@@ -37,13 +37,15 @@ function loadMatrices(arm) {
 }
 
 function loads(data) {
-  const arms = data.arms.filter((arm) => arm.moe);
-  if (arms.length === 0) return null;
-  const place = make("div");
-  const show = (i) => place.replaceChildren(...loadMatrices(arms[i]));
-  const tools = make("div", {class: "tools"}, isoloss.choice("Arm", arms.map((arm) => arm.name), show));
-  show(0);
-  return make("details", {}, make("summary", {}, "Load of every expert"), tools, place);
+  const arms = () => data.arms.filter((arm) => arm.moe);
+  if (arms().length === 0) return null;
+  let shown = 0;
+  return isoloss.drawnWhenOpen("Load of every expert", () => {
+    const place = make("div");
+    const show = (i) => place.replaceChildren(...loadMatrices(arms()[shown = i]));
+    show(shown);
+    return [make("div", {class: "tools"}, isoloss.choice("Arm", arms().map((arm) => arm.name), show, shown)), place];
+  });
 }
 
 function flipsChart(data) {
@@ -55,16 +57,18 @@ function flipsChart(data) {
       values: flips.percent, arm: data.arms.find((arm) => arm.name === flips.candidate)?.index ?? 1}))});
 }
 
+function exchangeMatrix(arm) {
+  const {ranks, seed, steps} = arm.exchange;
+  const bytes = isoloss.floats(arm.exchange.bytes_by_pair);
+  const names = Array.from({length: ranks}, (_, rank) => `rank ${rank}`);
+  const rows = names.map((_, from) => Array.from(bytes.subarray(from * ranks, (from + 1) * ranks), (b) => b / 1024));
+  return isoloss.shadedMatrix(
+    `${arm.name}, seed ${seed}: KiB from each rank (row) to each rank (column), all ${steps} steps`, names, names, rows, 0);
+}
+
 function exchanges(data) {
-  return data.arms.filter((arm) => arm.exchange && arm.exchange.ranks > 1).map((arm) => {
-    const {ranks, seed} = arm.exchange;
-    const bytes = isoloss.floats(arm.exchange.bytes_by_pair);
-    const names = Array.from({length: ranks}, (_, rank) => `rank ${rank}`);
-    const rows = names.map((_, from) => Array.from(bytes.subarray(from * ranks, (from + 1) * ranks), (b) => b / 1024));
-    return make("details", {}, make("summary", {}, `Bytes between ranks: ${arm.name}`),
-      isoloss.shadedMatrix(`${arm.name}, seed ${seed}: KiB from each rank (row) to each rank (column), all steps`,
-        names, names, rows, 0));
-  });
+  return data.arms.filter((arm) => arm.exchange && arm.exchange.ranks > 1).map(({name}) =>
+    isoloss.drawnWhenOpen(`Bytes between ranks: ${name}`, () => [exchangeMatrix(data.arms.find((arm) => arm.name === name))]));
 }
 
 isoloss.expertSection = function (data) {

@@ -101,6 +101,7 @@ isoloss.forget = function (chart) {
 isoloss.forgetAll = function () {
   for (const chart of Object.values(isoloss.charts)) isoloss.forget(chart);
   isoloss.charts = {};
+  isoloss.redraws = [];
 };
 
 /** Draws what the step chart has beside lines: bands, level lines, the cursor. */

@@ -162,19 +162,27 @@ function card(data, verdict) {
 const duration = (seconds) => seconds === null || seconds === undefined ? "" : `${Math.floor(seconds / 60)}:${
   String(Math.round(seconds % 60)).padStart(2, "0")}`;
 
-/** Fills the table of live runs. */
+function liveNote(live) {
+  if (live.ended) return "All runs have ended. isoloss report writes a page of them that stays.";
+  const job = live.done_percent === null ? "" : ` The job is done to ${Math.floor(live.done_percent)} %` +
+    (live.seconds_left === null ? "." : `, ${duration(live.seconds_left)} (minutes and seconds) are left.`);
+  if (live.runs.length === 0) return `No run is there yet. The page looks again every ${live.refresh_seconds} seconds.${job}`;
+  return `The page takes new steps every ${live.refresh_seconds} seconds.${job}`;
+}
+
+/** Says how the live runs stand. */
 isoloss.showLive = function (data) {
   if (!data.live) return;
-  document.getElementById("live-runs").replaceChildren(isoloss.table("Runs as they stand",
-    ["run", "state", "step", "of", "time left"], data.live.runs.map((run) => [run.name, run.state, run.step,
-      run.steps_planned, duration(run.seconds_left)])));
+  document.getElementById("live-note").textContent = liveNote(data.live);
+  const notes = data.live.runs.some((run) => run.note);
+  document.getElementById("live-runs").replaceChildren(data.live.runs.length === 0 ? "" : isoloss.table("Runs as they stand",
+    ["run", "state", "step", "of", "minutes left", ...(notes ? ["note"] : [])], data.live.runs.map((run) => [run.name,
+      run.state, run.step, run.steps_planned, duration(run.seconds_left), ...(notes ? [run.note] : [])])));
 };
 
 function live(data) {
-  const place = make("div", {id: "live-runs"});
   setTimeout(() => isoloss.showLive(data), 0);
-  return make("div", {class: "panel"}, make("p", {id: "live-note"},
-    `These runs are being made. The page takes new steps every ${data.live.refresh_seconds} seconds.`), place);
+  return make("div", {class: "panel"}, make("p", {id: "live-note"}), make("div", {id: "live-runs"}));
 }
 
 isoloss.verdictSection = function (data) {
