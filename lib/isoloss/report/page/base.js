@@ -40,8 +40,9 @@ isoloss.number = function (value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "-Inf";
   const size = Math.abs(value);
+  if (Number.isSafeInteger(value)) return String(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return Number.isInteger(value) ? String(value) : value.toFixed(digits);
+  return value.toFixed(digits);
 };
 
 /** A tick of an axis: no digits that say nothing. */

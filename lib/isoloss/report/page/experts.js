@@ -48,13 +48,23 @@ function loads(data) {
   });
 }
 
+/** The mean of an arm's pairs, and each pair. */
+function flipLines(flips, arm) {
+  const runs = flips.filter((one) => one.candidate === arm.name).map((one) =>
+    ({seed: one.seed, steps: one.step, values: {percent: one.percent}}));
+  if (runs.length === 0) return [];
+  const all = isoloss.across(runs, "percent");
+  const mean = {label: `${arm.name} (mean of ${runs.length})`, steps: all.steps, values: all.mean, arm: arm.index};
+  return [mean, ...(runs.length > 1 ? runs : []).map((run) => ({label: `${arm.name}, seed ${run.seed}`, steps: run.steps,
+    values: run.values.percent, arm: arm.index, thin: true}))];
+}
+
 function flipsChart(data) {
   if (data.routing_flips.length === 0) return null;
   return new isoloss.StepChart({id: "flips", title: "Routing that differs from the baseline's", short: true,
     unitName: "% of choices", about: "Share of (token, slot) choices that went to another expert, same seed.",
-    unit: (value) => isoloss.percent(value, 2),
-    lines: () => data.routing_flips.map((flips) => ({label: `${flips.candidate}, seed ${flips.seed}`, steps: flips.step,
-      values: flips.percent, arm: data.arms.find((arm) => arm.name === flips.candidate)?.index ?? 1}))});
+    unit: (value) => `${isoloss.number(value, 2)} %`,
+    lines: () => data.arms.flatMap((arm) => flipLines(data.routing_flips, arm))});
 }
 
 function exchangeMatrix(arm) {

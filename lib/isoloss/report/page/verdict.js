@@ -55,18 +55,20 @@ function intervalPicture(rows, margin, title, baseline) {
     (Number.isFinite(row.lower) ? `, interval ${percent(row.lower)} to ${percent(row.upper)}` : "");
   const svg = make("svg", {viewBox: `0 0 ${kWidth} ${height}`, class: "intervals", role: "img",
     "aria-label": `${title}. ${rows.map(describe).join("; ")}.` + (margin ? ` The margin is ${margin} %.` : "")});
+  // Between the ends of a narrow margin there is no room for their labels.
+  const tight = margin && x(margin) - x(0) < 60;
   if (margin) {
     svg.append(make("rect", {x: x(-margin), y: kTop - 6, width: x(margin) - x(-margin), height: bottom - kTop + 6,
       fill: "var(--margin-band)"}));
     for (const side of [-margin, margin]) {
       svg.append(make("line", {x1: x(side), x2: x(side), y1: kTop - 6, y2: bottom, stroke: "var(--pass)",
         "stroke-dasharray": "4 3"}));
-      svg.append(make("text", {x: x(side), y: bottom + 16, "text-anchor": "middle", class: "quiet"},
-        percent(side, 2)));
+      svg.append(make("text", {x: x(side), y: bottom + 16, class: "quiet",
+        "text-anchor": !tight ? "middle" : side < 0 ? "end" : "start"}, percent(side, 2)));
     }
   }
   svg.append(make("line", {x1: x(0), x2: x(0), y1: kTop - 6, y2: bottom, stroke: "var(--quiet)"}),
-    make("text", {x: x(0), y: bottom + 16, "text-anchor": "middle", class: "quiet"}, "0"),
+    tight ? "" : make("text", {x: x(0), y: bottom + 16, "text-anchor": "middle", class: "quiet"}, "0"),
     make("text", {x: x(-reach), y: bottom + 36, class: "quiet"}, `\u2190 better than ${baseline}`),
     make("text", {x: x(reach), y: bottom + 36, "text-anchor": "end", class: "quiet"}, "worse \u2192"));
   rows.forEach((row, i) => {
@@ -111,7 +113,7 @@ function checks(verdict) {
   const row = (check) => {
     const outcome = check.gates ? isoloss.badge(check.outcome) : make("span", {class: "badge none"}, "not needed");
     return make("tr", {class: check.gates ? null : "quiet-row"}, make("td", {}, outcome),
-      make("th", {scope: "row"}, check.title ?? check.name), make("td", {}, check.level),
+      make("th", {scope: "row"}, check.name.replaceAll("_", " ")), make("td", {}, check.level),
       make("td", {class: "words"}, statement(check),
         check.evidence ? make("span", {class: "quiet-text"}, ` (${check.evidence})`) : null,
         check.next ? make("div", {}, `Next: ${check.next}`) : null));
