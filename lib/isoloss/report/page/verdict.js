@@ -56,7 +56,7 @@ function intervalPicture(rows, margin, title, baseline) {
   const svg = make("svg", {viewBox: `0 0 ${kWidth} ${height}`, class: "intervals", role: "img",
     "aria-label": `${title}. ${rows.map(describe).join("; ")}.` + (margin ? ` The margin is ${margin} %.` : "")});
   // Between the ends of a narrow margin there is no room for their labels.
-  const tight = margin && x(margin) - x(0) < 60;
+  const tight = margin && x(margin) - x(0) < 50;
   if (margin) {
     svg.append(make("rect", {x: x(-margin), y: kTop - 6, width: x(margin) - x(-margin), height: bottom - kTop + 6,
       fill: "var(--margin-band)"}));
