@@ -5,29 +5,29 @@ what it looked at go to the folder ISOLOSS_PICTURES, unless that is empty."""
 import os
 import pathlib
 
-from browser import DESKTOP, PHONE, Browser
-from page_test import EXPERIMENT
-from program import ProgramTest
+from browser import DESKTOP, PHONE
+from page_test import PageTest
 
 AXE = pathlib.Path(os.environ["ISOLOSS_AXE"])
 PICTURES = os.environ.get("ISOLOSS_PICTURES", "")
 
 
-class Accessibility(ProgramTest):
+class Accessibility(PageTest):
     def test_axe_finds_nothing_serious(self):
-        experiment = self.write("page.toml", EXPERIMENT)
-        self.run_isoloss("verify", experiment, "--out", "runs")
         for size in (DESKTOP, PHONE):
             for theme in ("light", "dark"):
-                with self.subTest(size=size, theme=theme), \
-                        Browser(self.folder / "runs/report.html", size, theme) as browser:
-                    if PICTURES:
-                        browser.picture(pathlib.Path(PICTURES) / f"{theme}-{size[0]}.png")
-                    browser.open_everything()
-                    browser.driver.execute_script(AXE.read_text())
-                    found = browser.driver.execute_async_script(
-                        "const done = arguments[0];"
-                        "axe.run().then((found) => done(found.violations.map((one) =>"
-                        " [one.impact, one.id, one.nodes.map((node) => node.html)])))")
-                    serious = [one for one in found if one[0] in ("serious", "critical")]
-                    self.assertEqual(serious, [])
+                with self.subTest(size=size, theme=theme):
+                    self.look(size, theme)
+
+    def look(self, size, theme):
+        self.browser.open(self.page, size, theme)
+        if PICTURES:
+            self.browser.picture(pathlib.Path(PICTURES) / f"{theme}-{size[0]}.png")
+        self.browser.open_everything()
+        self.browser.driver.execute_script(AXE.read_text())
+        found = self.browser.driver.execute_async_script(
+            "const done = arguments[0];"
+            "axe.run().then((found) => done(found.violations.map((one) =>"
+            " [one.impact, one.id, one.nodes.map((node) => node.html)])))")
+        serious = [one for one in found if one[0] in ("serious", "critical")]
+        self.assertEqual(serious, [])

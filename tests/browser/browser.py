@@ -1,8 +1,11 @@
 """A headless Chromium that opens report.html as people do."""
 
 import base64
+import functools
 import pathlib
 import sys
+import tempfile
+import unittest
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
@@ -14,30 +17,53 @@ sys.path += [str(SOURCE / "tests/cli"), str(SOURCE / "tests/runlog")]
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
 
+ARGUMENTS = (
+    "--headless=new", "--disable-gpu",
+    # Root may not use the sandbox; the page is our own.
+    "--no-sandbox",
+    # A container's /dev/shm is small.
+    "--disable-dev-shm-usage",
+    # Where the network is closed, nothing waits for it.
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--disable-quic", "--no-first-run", "--no-default-browser-check", "--disable-extensions",
+    "--dns-prefetch-disable",
+)
+
 
 class Browser:
-    """One page at one size in one theme. Use it with `with`."""
+    """Shows one page at a time. Starting it costs seconds: take `shared`."""
 
-    def __init__(self, page, size=DESKTOP, theme="light"):
+    def __init__(self):
+        self.profile = tempfile.TemporaryDirectory(
+            prefix="isoloss-browser-", ignore_cleanup_errors=True)
         options = webdriver.ChromeOptions()
-        # Root may not use the sandbox; the page is our own.
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu",
-                         "--disable-dev-shm-usage"):
+        for argument in (*ARGUMENTS, f"--user-data-dir={self.profile.name}"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
         self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"),
                                        options=options)
+
+    @staticmethod
+    @functools.cache
+    def shared():
+        """One for all tests of the process."""
+        browser = Browser()
+        unittest.addModuleCleanup(browser.quit)
+        return browser
+
+    def quit(self):
+        self.driver.quit()
+        self.profile.cleanup()
+        self.shared.cache_clear()
+
+    def open(self, page, size=DESKTOP, theme="light"):
+        """`page`: a file or an address."""
         self.resize(*size)
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {
             "features": [{"name": "prefers-color-scheme", "value": theme}]})
+        self.messages()
         self.driver.get(page if "://" in str(page)
                         else pathlib.Path(page).resolve().as_uri())
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.driver.quit()
 
     def run(self, script, *arguments):
         """Value of the JavaScript expression `script`."""
@@ -54,7 +80,7 @@ class Browser:
         return self.element(f".canvas-box:has(#{chart})")
 
     def messages(self):
-        """What the console says; a sound page leaves it empty."""
+        """What the console has said since; a sound page leaves it empty."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def picture(self, path):

@@ -65,7 +65,30 @@ TEST_F(Watching, TellsOfTheJobWhileItIsAtWork) {
   }
   watched.Update();
   EXPECT_FALSE(watched.Job());
-  EXPECT_TRUE(watched.saw_job());
+}
+
+TEST_F(Watching, RunsHaveEndedWhenTheirJobHasSaidSo) {
+  WatchedRuns watched(folder_.path());
+  {
+    const JobFile job(folder_.path(), {50, {"bf16-seed1"}});
+    WriteRun("bf16-seed1.h5");
+    watched.Update();
+    EXPECT_FALSE(watched.ended());
+  }
+  watched.Update();
+  EXPECT_TRUE(watched.ended());
+  EXPECT_FALSE(watched.unreadable());
+}
+
+TEST_F(Watching, WithoutAJobMoreRunsMayComeForSomeSeconds) {
+  WriteRun("bf16-seed1.h5");
+  WatchedRuns watched(folder_.path());
+  watched.Update();
+  EXPECT_FALSE(watched.ended());
+  // Nobody waits for more of one run.
+  WatchedRuns one(folder_.path() / "bf16-seed1.h5");
+  one.Update();
+  EXPECT_TRUE(one.ended());
 }
 
 }  // namespace

@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <vector>
 
 #include "arguments.h"
 #include "commands.h"
@@ -19,7 +16,6 @@
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/watched_runs.h"
 #include "isoloss/report/live_screen.h"
-#include "isoloss/report/live_view.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "value_words.h"
@@ -28,13 +24,7 @@ namespace isoloss::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using report::LiveRun;
-using report::RunState;
 using Clock = std::chrono::steady_clock;
-
-/// Where no job has said what it will make, a folder counts as ended when no
-/// journal has come for so long.
-constexpr auto kPatience = std::chrono::seconds(5);
 
 struct WatchArguments {
   fs::path path;
@@ -54,11 +44,8 @@ bool Sleep(double seconds) {
 }
 
 /// Runs that can't be read were shown with the reason.
-ExitCode EndCode(const std::vector<LiveRun>& runs) {
-  const bool unreadable = std::ranges::any_of(runs, [](const LiveRun& run) {
-    return run.state == RunState::kUnreadable;
-  });
-  return unreadable ? ExitCode::kInvalid : ExitCode::kPass;
+ExitCode EndCode(const campaign::WatchedRuns& watched) {
+  return watched.unreadable() ? ExitCode::kInvalid : ExitCode::kPass;
 }
 
 ExitCode WatchOnce(campaign::WatchedRuns& watched,
@@ -72,7 +59,7 @@ ExitCode WatchOnce(campaign::WatchedRuns& watched,
                arguments.path.string());
   }
   report::LiveScreen(arguments.ascii).DrawOnce(picture);
-  return EndCode(picture.runs);
+  return EndCode(watched);
 }
 
 ExitCode WatchLive(campaign::WatchedRuns& watched,
@@ -80,22 +67,11 @@ ExitCode WatchLive(campaign::WatchedRuns& watched,
   report::LiveScreen screen(arguments.ascii);
   campaign::ListenToSignals();  // from here on a signal ends the loop, not the
                                 // program
-  auto last_live = Clock::now();
   while (true) {
     watched.Update();
     const report::LivePicture picture{watched.Runs(), watched.Job()};
     screen.Draw(picture, arguments.path);
-    const auto now = Clock::now();
-    const bool live =
-        picture.job || std::ranges::any_of(picture.runs, report::IsUnderWay,
-                                           &report::LiveRun::state);
-    if (live) last_live = now;
-    // A job that was seen says itself when it ends.
-    const bool settled =
-        !watched.folder() || watched.saw_job() || now - last_live >= kPatience;
-    if (!live && !picture.runs.empty() && settled) {
-      return EndCode(picture.runs);
-    }
+    if (watched.ended()) return EndCode(watched);
     if (!Sleep(arguments.interval_seconds)) return ExitCode::kPass;
   }
 }

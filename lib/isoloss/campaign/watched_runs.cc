@@ -1,5 +1,6 @@
 #include "isoloss/campaign/watched_runs.h"
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 #include <system_error>
@@ -16,6 +17,10 @@ namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+/// WatchedRuns::ended says what for.
+constexpr auto kPatience = std::chrono::seconds(5);
 
 /// By its name: a log or journal of a run, and no hidden temporary file.
 bool IsRunFile(const fs::path& file) {
@@ -85,7 +90,8 @@ void WatchedRun::Read(const fs::path& file, bool live) {
   }
 }
 
-WatchedRuns::WatchedRuns(const fs::path& path) : path_(path) {
+WatchedRuns::WatchedRuns(const fs::path& path)
+    : path_(path), last_live_(Clock::now()) {
   std::error_code error;
   folder_ = fs::is_directory(path, error);
   if (!folder_) Add(path.parent_path(), runlog::RunPaths::Of(path).name);
@@ -94,9 +100,24 @@ WatchedRuns::WatchedRuns(const fs::path& path) : path_(path) {
 void WatchedRuns::Update() {
   if (folder_) FindRuns();
   for (auto& [name, run] : runs_) run.Update();
-  if (!folder_) return;
-  plan_ = LiveJob(path_);
+  if (folder_) plan_ = LiveJob(path_);
   saw_job_ = saw_job_ || plan_;
+  ended_ = HasEnded();
+}
+
+bool WatchedRuns::HasEnded() {
+  const auto is_run = [](const auto& named) { return named.second.is_run(); };
+  const auto under_way = [](const auto& named) {
+    return named.second.is_run() &&
+           report::IsUnderWay(named.second.run().state);
+  };
+  const auto now = Clock::now();
+  if (plan_ || std::ranges::any_of(runs_, under_way)) {
+    last_live_ = now;
+    return false;
+  }
+  const bool settled = !folder_ || saw_job_ || now - last_live_ >= kPatience;
+  return settled && std::ranges::any_of(runs_, is_run);
 }
 
 std::optional<report::LiveJob> WatchedRuns::Job() const {
@@ -110,6 +131,13 @@ std::vector<report::LiveRun> WatchedRuns::Runs() const {
     if (run.is_run()) runs.push_back(run.run());
   }
   return runs;
+}
+
+bool WatchedRuns::unreadable() const {
+  return std::ranges::any_of(runs_, [](const auto& named) {
+    return named.second.is_run() &&
+           named.second.run().state == report::RunState::kUnreadable;
+  });
 }
 
 void WatchedRuns::Add(const fs::path& folder, const std::string& name) {

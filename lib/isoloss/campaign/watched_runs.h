@@ -1,6 +1,7 @@
 // Runs that another process is making, read again and again from their files.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -58,16 +59,24 @@ class WatchedRuns {
   std::vector<report::LiveRun> Runs() const;
   /// The job that is at work there now.
   std::optional<report::LiveJob> Job() const;
-  bool saw_job() const { return saw_job_; }
   bool folder() const { return folder_; }
+  /// At the last Update: there are runs, all have ended, and no more will come.
+  /// A job that was seen says so itself; where none was, a folder has ended
+  /// when no journal has come for 5 seconds.
+  bool ended() const { return ended_; }
+  /// Whether files of a run can't be read; the run says why.
+  bool unreadable() const;
 
  private:
   void Add(const std::filesystem::path& folder, const std::string& name);
   void FindRuns();
+  bool HasEnded();
 
   std::filesystem::path path_;
   bool folder_ = false;
   bool saw_job_ = false;
+  bool ended_ = false;
+  std::chrono::steady_clock::time_point last_live_;
   std::optional<JobPlan> plan_;
   std::map<std::string, WatchedRun> runs_;
 };

@@ -36,13 +36,8 @@ std::string EscapedHtml(std::string_view text) {
 
 /// Policy, title and style.
 std::string Style(const Json& data) {
-  const bool live = !data.at("live").is_null();
-  std::string text =
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-      "'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src "
-      "data:";
-  if (live) text += "; connect-src 'self'";
-  text += "\">\n<title>";
+  std::string text = "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
+                     PagePolicy(!data.at("live").is_null()) + "\">\n<title>";
   text += EscapedHtml(Printable(data.at("title").get<std::string>()));
   text += "</title>\n<style>\n";
   text += page_files::Style();
@@ -69,6 +64,14 @@ void Replace(std::string_view name, const std::string& text,
 }
 
 }  // namespace
+
+std::string PagePolicy(bool live) {
+  std::string policy =
+      "default-src 'none'; script-src 'unsafe-inline'; style-src "
+      "'unsafe-inline'; img-src data:";
+  if (live) policy += "; connect-src 'self'";
+  return policy;
+}
 
 std::string RenderPage(const Json& data) {
   std::string page(page_files::Html());

@@ -13,10 +13,13 @@ namespace isoloss::report {
 inline constexpr std::string_view kPageFirstLine =
     "<!DOCTYPE html><!-- isoloss report -->\n";
 
+/// What the browser may load and run of a page, as a Content-Security-Policy:
+/// nothing but what is in it, and of a live page the data from where it came.
+std::string PagePolicy(bool live);
+
 /// The page of PageData's object: style, data, chart.js and the scripts of
-/// lib/isoloss/report/page in it. A policy in it forbids the browser to load
-/// anything else, but of a live page (data.live is not null) the data from
-/// where it came. No text of `data` is HTML: the title is escaped, and all
+/// lib/isoloss/report/page in it, under PagePolicy (live: data.live is not
+/// null). No text of `data` is HTML: the title is escaped, and all
 /// else is JSON, in which `<` is escaped.
 std::string RenderPage(const Json& data);
 

@@ -110,9 +110,10 @@ Json PairJson(const PagePair& pair, const std::vector<Json>& verdicts) {
   return json;
 }
 
-Json LiveJson(const LivePicture& picture, double refresh_seconds,
-              PageBudget& budget) {
-  Json json{{"refresh_seconds", refresh_seconds},
+Json LiveJson(const PageContent& content, PageBudget& budget) {
+  const LivePicture& picture = *content.live;
+  Json json{{"refresh_seconds", content.refresh_seconds},
+            {"ended", content.ended},
             {"done_percent", nullptr},
             {"seconds_left", nullptr},
             {"runs", Json::array()}};
@@ -217,8 +218,7 @@ class PageBuilder {
         {"arms", Json::array()},
         {"pairs", Json::array()}};
     if (content_.live != nullptr) {
-      data_["live"] =
-          LiveJson(*content_.live, content_.refresh_seconds, budget_);
+      data_["live"] = LiveJson(content_, budget_);
     }
     if (page_.arms.empty()) return;
     data_["experiment_text"] = budget_.Text(

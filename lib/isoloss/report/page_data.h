@@ -32,6 +32,7 @@ struct PageContent {
   /// Runs that are being made; `runs` is empty then.
   const LivePicture* live = nullptr;
   double refresh_seconds = 2;  ///< of a live page
+  bool ended = false;          ///< a live page has no more to come
 };
 
 /// The object. Curves keep each step while they have at most kMostCurveValues

@@ -63,14 +63,25 @@ std::vector<double> Rows(const std::vector<double>& column, size_t count,
   return defined ? values : std::vector<double>();
 }
 
-Json NamesJson(const TensorColumns& tensors) {
+/// Module and operand ("activation") of each, as the model's graph says; of a
+/// log without one, the parts before and after the last `_`.
+Json NamesJson(const runlog::RunLog& log) {
+  const runlog::GraphIndex graph(log.provenance.graph);
   Json list = Json::array();
-  for (const std::string& name : tensors.names) {
+  for (const std::string& name : log.tensors.names) {
+    if (const auto place = graph.Find(name)) {
+      const std::string& site = graph.tensors().site[*place];
+      list.push_back(
+          {{"name", name},
+           {"module", site.empty() ? graph.tensors().module[*place] : site},
+           {"operand", graph.tensors().kind[*place]}});
+      continue;
+    }
     // npos + 1 is 0: a name without a module is an operand's.
-    const size_t dot = name.rfind('.');
+    const size_t end = name.rfind('_');
     list.push_back({{"name", name},
-                    {"module", name.substr(0, dot == name.npos ? 0 : dot)},
-                    {"operand", name.substr(dot + 1)}});
+                    {"module", name.substr(0, end == name.npos ? 0 : end)},
+                    {"operand", name.substr(end + 1)}});
   }
   return list;
 }
@@ -195,7 +206,7 @@ Json TensorsJson(const runlog::RunLog& log, const std::string& arm,
   const size_t count = tensors.names.size();
   if (tensors.step.empty() || count == 0) return nullptr;
   bytes = std::min(bytes, budget.left());
-  Json names = NamesJson(tensors);
+  Json names = NamesJson(log);
   for (size_t most = kMostTensorSteps; most > 0; most /= 2) {
     std::vector<size_t> rows = SpreadRows(tensors.step.size(), most);
     if (most == 1) rows = {tensors.step.size() - 1};

@@ -1,7 +1,7 @@
 // What every part of the page uses: elements, numbers as text, columns of data.
 "use strict";
 
-const isoloss = {charts: {}};
+const isoloss = {charts: {}, redraws: []};
 
 /** An element with attributes and children; text is never markup. */
 isoloss.make = function (tag, attributes = {}, ...children) {
@@ -40,8 +40,9 @@ isoloss.number = function (value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "-Inf";
   const size = Math.abs(value);
+  if (Number.isSafeInteger(value)) return String(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
-  return Number.isInteger(value) ? String(value) : value.toFixed(digits);
+  return value.toFixed(digits);
 };
 
 /** A tick of an axis: no digits that say nothing. */
@@ -80,6 +81,17 @@ isoloss.titled = function (title, table) {
   table.setAttribute("aria-label", title);
   return isoloss.make("div", {}, isoloss.make("p", {class: "table-title", "aria-hidden": "true"}, title),
     isoloss.make("div", {class: "scroll", tabindex: "0", role: "region", "aria-label": title}, table));
+};
+
+/** What can be opened and is drawn while it is open, anew when a live page
+ *  takes new data. `draw` gives its children. */
+isoloss.drawnWhenOpen = function (summary, draw) {
+  const {make} = isoloss;
+  const place = make("div");
+  const show = () => element.open && place.replaceChildren(...draw());
+  const element = make("details", {toggle: show}, make("summary", {}, summary), place);
+  isoloss.redraws.push(show);
+  return element;
 };
 
 /** A section with a heading, which the bar on top links to. */

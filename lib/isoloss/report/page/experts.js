@@ -37,34 +37,48 @@ function loadMatrices(arm) {
 }
 
 function loads(data) {
-  const arms = data.arms.filter((arm) => arm.moe);
-  if (arms.length === 0) return null;
-  const place = make("div");
-  const show = (i) => place.replaceChildren(...loadMatrices(arms[i]));
-  const tools = make("div", {class: "tools"}, isoloss.choice("Arm", arms.map((arm) => arm.name), show));
-  show(0);
-  return make("details", {}, make("summary", {}, "Load of every expert"), tools, place);
+  const arms = () => data.arms.filter((arm) => arm.moe);
+  if (arms().length === 0) return null;
+  let shown = 0;
+  return isoloss.drawnWhenOpen("Load of every expert", () => {
+    const place = make("div");
+    const show = (i) => place.replaceChildren(...loadMatrices(arms()[shown = i]));
+    show(shown);
+    return [make("div", {class: "tools"}, isoloss.choice("Arm", arms().map((arm) => arm.name), show, shown)), place];
+  });
+}
+
+/** The mean of an arm's pairs, and each pair. */
+function flipLines(flips, arm) {
+  const runs = flips.filter((one) => one.candidate === arm.name).map((one) =>
+    ({seed: one.seed, steps: one.step, values: {percent: one.percent}}));
+  if (runs.length === 0) return [];
+  const all = isoloss.across(runs, "percent");
+  const mean = {label: `${arm.name} (mean of ${runs.length})`, steps: all.steps, values: all.mean, arm: arm.index};
+  return [mean, ...(runs.length > 1 ? runs : []).map((run) => ({label: `${arm.name}, seed ${run.seed}`, steps: run.steps,
+    values: run.values.percent, arm: arm.index, thin: true}))];
 }
 
 function flipsChart(data) {
   if (data.routing_flips.length === 0) return null;
   return new isoloss.StepChart({id: "flips", title: "Routing that differs from the baseline's", short: true,
     unitName: "% of choices", about: "Share of (token, slot) choices that went to another expert, same seed.",
-    unit: (value) => isoloss.percent(value, 2),
-    lines: () => data.routing_flips.map((flips) => ({label: `${flips.candidate}, seed ${flips.seed}`, steps: flips.step,
-      values: flips.percent, arm: data.arms.find((arm) => arm.name === flips.candidate)?.index ?? 1}))});
+    unit: (value) => `${isoloss.number(value, 2)} %`,
+    lines: () => data.arms.flatMap((arm) => flipLines(data.routing_flips, arm))});
+}
+
+function exchangeMatrix(arm) {
+  const {ranks, seed, steps} = arm.exchange;
+  const bytes = isoloss.floats(arm.exchange.bytes_by_pair);
+  const names = Array.from({length: ranks}, (_, rank) => `rank ${rank}`);
+  const rows = names.map((_, from) => Array.from(bytes.subarray(from * ranks, (from + 1) * ranks), (b) => b / 1024));
+  return isoloss.shadedMatrix(
+    `${arm.name}, seed ${seed}: KiB from each rank (row) to each rank (column), all ${steps} steps`, names, names, rows, 0);
 }
 
 function exchanges(data) {
-  return data.arms.filter((arm) => arm.exchange && arm.exchange.ranks > 1).map((arm) => {
-    const {ranks, seed} = arm.exchange;
-    const bytes = isoloss.floats(arm.exchange.bytes_by_pair);
-    const names = Array.from({length: ranks}, (_, rank) => `rank ${rank}`);
-    const rows = names.map((_, from) => Array.from(bytes.subarray(from * ranks, (from + 1) * ranks), (b) => b / 1024));
-    return make("details", {}, make("summary", {}, `Bytes between ranks: ${arm.name}`),
-      isoloss.shadedMatrix(`${arm.name}, seed ${seed}: KiB from each rank (row) to each rank (column), all steps`,
-        names, names, rows, 0));
-  });
+  return data.arms.filter((arm) => arm.exchange && arm.exchange.ranks > 1).map(({name}) =>
+    isoloss.drawnWhenOpen(`Bytes between ranks: ${name}`, () => [exchangeMatrix(data.arms.find((arm) => arm.name === name))]));
 }
 
 isoloss.expertSection = function (data) {

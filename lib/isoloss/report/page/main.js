@@ -52,11 +52,12 @@ function take(fresh) {
   setRange(fresh);
   isoloss.showLive(fresh);
   for (const chart of Object.values(isoloss.charts)) chart.update();
+  for (const redraw of isoloss.redraws) redraw();
 }
 
 /** Asks again and again until the program that serves the page has ended. */
 async function follow(data) {
-  while (data.live) {
+  while (data.live && !data.live.ended) {
     await new Promise((wake) => setTimeout(wake, 1000 * data.live.refresh_seconds));
     try {
       const answer = await fetch("data.json", {cache: "no-store"});

@@ -101,6 +101,7 @@ isoloss.forget = function (chart) {
 isoloss.forgetAll = function () {
   for (const chart of Object.values(isoloss.charts)) isoloss.forget(chart);
   isoloss.charts = {};
+  isoloss.redraws = [];
 };
 
 /** Draws what the step chart has beside lines: bands, level lines, the cursor. */
@@ -252,7 +253,8 @@ isoloss.StepChart = class {
       borderDash: line.thin ? [] : style.dash,
       pointRadius: few && !line.band ? (line.thin ? 2 : 4) : 0,
       clip: 6,
-      order: line.band ? 3 : line.thin ? 2 : 1,
+      // The lowest is on top: the dashes of later arms over the solid baseline.
+      order: (line.band ? 3 : line.thin ? 2 : 1) - line.arm / 1000,
     };
   }
 

@@ -50,6 +50,9 @@ function mixed(from, to, share) {
     .toString(16).padStart(2, "0")).join("");
 }
 
+/** A name that may be broken after its dots. */
+const breakable = (name) => name.split(/(?<=\.)/).flatMap((part) => [part, make("wbr")]);
+
 class HeatMap {
   constructor(data) {
     this.arms = data.arms.filter((arm) => arm.tensors !== null && arm.tensors.tensors.length > 0);
@@ -126,7 +129,7 @@ class HeatMap {
       make("thead", {}, make("tr", {}, make("th", {scope: "col"}, "GEMM"), columns.map((column) =>
         make("th", {scope: "col"}, `${column.title} (${column.product})`)))),
       make("tbody", {keydown: (event) => this.onKey(event)}, sites.map((site) =>
-        make("tr", {}, make("th", {scope: "row"}, site.module), columns.map((column) => cell(site, column)))))));
+        make("tr", {}, make("th", {scope: "row"}, breakable(site.module)), columns.map((column) => cell(site, column)))))));
   }
 
   /** Arrow keys walk from cell to cell. */

@@ -36,11 +36,20 @@ isoloss.startTheme = function () {
     chosen = true;
     isoloss.setTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
   });
-  // Paper is white.
+  // Paper is white, narrow, and nobody opens what is closed on it.
   let before = null;
+  const resize = () => Object.values(isoloss.charts).forEach((chart) => chart.chart?.resize());
   window.addEventListener("beforeprint", () => {
-    before = document.documentElement.dataset.theme;
+    before = {theme: document.documentElement.dataset.theme,
+      closed: [...document.querySelectorAll("#verdict details:not([open]), #experts details:not([open])")]};
+    for (const one of before.closed) one.open = true;
     isoloss.setTheme("light");
+    resize();
   });
-  window.addEventListener("afterprint", () => before && isoloss.setTheme(before));
+  window.addEventListener("afterprint", () => {
+    if (!before) return;
+    for (const one of before.closed) one.open = false;
+    isoloss.setTheme(before.theme);
+    resize();
+  });
 };

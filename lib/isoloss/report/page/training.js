@@ -18,7 +18,7 @@ isoloss.decode = function (data) {
 };
 
 /** Mean, smallest and largest over runs at each step that all of them have. */
-function across(runs, key) {
+isoloss.across = function (runs, key) {
   const whole = runs.filter((run) => run.values[key]);
   if (whole.length === 0) return null;
   const count = Math.min(...whole.map((run) => run.values[key].length));
@@ -36,13 +36,13 @@ function across(runs, key) {
     high[i] = most;
   }
   return {steps: whole[0].steps.slice(0, count), mean, low, high, runs: whole};
-}
+};
 
 /** Lines of one recorded quantity: a mean for each arm, and its seeds. */
 function linesOf(data, key) {
   const lines = [];
   for (const arm of data.arms) {
-    const all = across(arm.runs, key);
+    const all = isoloss.across(arm.runs, key);
     if (all === null) continue;
     const many = all.runs.length > 1;
     lines.push({label: many ? `${arm.name} (mean of ${all.runs.length} seeds)` : `${arm.name} (seed ${all.runs[0].seed})`,
@@ -72,7 +72,7 @@ isoloss.pairedDifference = function (data, pair) {
     }
     runs.push({seed, steps: c.steps.slice(0, count), values: {difference: values}});
   }
-  const all = across(runs, "difference");
+  const all = isoloss.across(runs, "difference");
   return all === null ? null : {...all, arm: candidate.index};
 };
 
@@ -134,7 +134,7 @@ function differenceChart(data) {
     about: "Each seed against the same seed of the baseline. Above zero is worse. Smoothing shows a trend below the noise of single steps.",
     unit: (value) => percent(value), lines, legend, smoothing: isoloss.usualSmoothing(),
     bands: () => margin && window ? [{from: window[0], to: window[1], low: -margin, high: margin, colour: "margin-band"}] : [],
-    extra: (owner) => make("span", {}, differences.length < 2 ? [] : differences.map((one) =>
+    extra: (owner) => make("span", {class: "group"}, differences.length < 2 ? [] : differences.map((one) =>
       isoloss.toggle(one.pair.candidate, shown.has(one.pair.candidate), (on) => {
         if (on) shown.add(one.pair.candidate); else shown.delete(one.pair.candidate);
         owner.update();
@@ -155,7 +155,7 @@ function heldOutChart(data) {
   const lines = () => data.arms.flatMap((arm) => {
     const runs = arm.runs.map(trainedEvaluations).filter((run) => run.steps.length > 0);
     if (runs.length === 0) return [];
-    const all = across(runs, "held_out");
+    const all = isoloss.across(runs, "held_out");
     return [{label: `${arm.name} (mean of ${runs.length})`, steps: all.steps, values: all.mean, arm: arm.index, exact: true}];
   });
   if (lines().length === 0) return null;
@@ -179,6 +179,6 @@ isoloss.trainingSection = function (data) {
 };
 
 isoloss.loadChart = (data) => plainChart(data, "expert_load_max_over_mean", {id: "expert-load",
-  title: "Busiest expert over the mean", unitName: "x",
+  title: "Busiest expert over the mean", unitName: "times the mean",
   about: "1 is perfect balance. The worst MoE layer of each step."});
 })();

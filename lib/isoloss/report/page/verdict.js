@@ -55,18 +55,20 @@ function intervalPicture(rows, margin, title, baseline) {
     (Number.isFinite(row.lower) ? `, interval ${percent(row.lower)} to ${percent(row.upper)}` : "");
   const svg = make("svg", {viewBox: `0 0 ${kWidth} ${height}`, class: "intervals", role: "img",
     "aria-label": `${title}. ${rows.map(describe).join("; ")}.` + (margin ? ` The margin is ${margin} %.` : "")});
+  // Between the ends of a narrow margin there is no room for their labels.
+  const tight = margin && x(margin) - x(0) < 50;
   if (margin) {
     svg.append(make("rect", {x: x(-margin), y: kTop - 6, width: x(margin) - x(-margin), height: bottom - kTop + 6,
       fill: "var(--margin-band)"}));
     for (const side of [-margin, margin]) {
       svg.append(make("line", {x1: x(side), x2: x(side), y1: kTop - 6, y2: bottom, stroke: "var(--pass)",
         "stroke-dasharray": "4 3"}));
-      svg.append(make("text", {x: x(side), y: bottom + 16, "text-anchor": "middle", class: "quiet"},
-        percent(side, 2)));
+      svg.append(make("text", {x: x(side), y: bottom + 16, class: "quiet",
+        "text-anchor": !tight ? "middle" : side < 0 ? "end" : "start"}, percent(side, 2)));
     }
   }
   svg.append(make("line", {x1: x(0), x2: x(0), y1: kTop - 6, y2: bottom, stroke: "var(--quiet)"}),
-    make("text", {x: x(0), y: bottom + 16, "text-anchor": "middle", class: "quiet"}, "0"),
+    tight ? "" : make("text", {x: x(0), y: bottom + 16, "text-anchor": "middle", class: "quiet"}, "0"),
     make("text", {x: x(-reach), y: bottom + 36, class: "quiet"}, `\u2190 better than ${baseline}`),
     make("text", {x: x(reach), y: bottom + 36, "text-anchor": "end", class: "quiet"}, "worse \u2192"));
   rows.forEach((row, i) => {
@@ -111,7 +113,7 @@ function checks(verdict) {
   const row = (check) => {
     const outcome = check.gates ? isoloss.badge(check.outcome) : make("span", {class: "badge none"}, "not needed");
     return make("tr", {class: check.gates ? null : "quiet-row"}, make("td", {}, outcome),
-      make("th", {scope: "row"}, check.title ?? check.name), make("td", {}, check.level),
+      make("th", {scope: "row"}, check.name.replaceAll("_", " ")), make("td", {}, check.level),
       make("td", {class: "words"}, statement(check),
         check.evidence ? make("span", {class: "quiet-text"}, ` (${check.evidence})`) : null,
         check.next ? make("div", {}, `Next: ${check.next}`) : null));
@@ -162,19 +164,27 @@ function card(data, verdict) {
 const duration = (seconds) => seconds === null || seconds === undefined ? "" : `${Math.floor(seconds / 60)}:${
   String(Math.round(seconds % 60)).padStart(2, "0")}`;
 
-/** Fills the table of live runs. */
+function liveNote(live) {
+  if (live.ended) return "All runs have ended. isoloss report writes a page of them that stays.";
+  const job = live.done_percent === null ? "" : ` The job is done to ${Math.floor(live.done_percent)} %` +
+    (live.seconds_left === null ? "." : `, ${duration(live.seconds_left)} (minutes and seconds) are left.`);
+  if (live.runs.length === 0) return `No run is there yet. The page looks again every ${live.refresh_seconds} seconds.${job}`;
+  return `The page takes new steps every ${live.refresh_seconds} seconds.${job}`;
+}
+
+/** Says how the live runs stand. */
 isoloss.showLive = function (data) {
   if (!data.live) return;
-  document.getElementById("live-runs").replaceChildren(isoloss.table("Runs as they stand",
-    ["run", "state", "step", "of", "time left"], data.live.runs.map((run) => [run.name, run.state, run.step,
-      run.steps_planned, duration(run.seconds_left)])));
+  document.getElementById("live-note").textContent = liveNote(data.live);
+  const notes = data.live.runs.some((run) => run.note);
+  document.getElementById("live-runs").replaceChildren(data.live.runs.length === 0 ? "" : isoloss.table("Runs as they stand",
+    ["run", "state", "step", "of", "minutes left", ...(notes ? ["note"] : [])], data.live.runs.map((run) => [run.name,
+      run.state, run.step, run.steps_planned, duration(run.seconds_left), ...(notes ? [run.note] : [])])));
 };
 
 function live(data) {
-  const place = make("div", {id: "live-runs"});
   setTimeout(() => isoloss.showLive(data), 0);
-  return make("div", {class: "panel"}, make("p", {id: "live-note"},
-    `These runs are being made. The page takes new steps every ${data.live.refresh_seconds} seconds.`), place);
+  return make("div", {class: "panel"}, make("p", {id: "live-note"}), make("div", {id: "live-runs"}));
 }
 
 isoloss.verdictSection = function (data) {
