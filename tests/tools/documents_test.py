@@ -148,6 +148,15 @@ class Documents(unittest.TestCase):
                 with self.subTest(document=str(document.relative_to(ROOT))):
                     self.assertEqual(unknown_keys(text, known), [])
 
+    def test_each_level_has_its_rows_in_the_page_of_questions(self):
+        # That docs/gate.md has every level: tests/gate/ladder_test.cc.
+        levels = re.findall(r"(?m)^\| (L\d [a-z ]+) \|", self.documents[ROOT / "docs" / "gate.md"])
+        self.assertGreater(len(levels), 6)
+        questions, _, meanings = self.documents[ROOT / "docs" / "levels.md"].partition("\n## ")
+        for level in levels:
+            self.assertEqual(questions.count(f" | {level} | "), 1, level)
+            self.assertEqual(meanings.count(f"\n| {level} | "), 1, level)
+
 
 class Faults(unittest.TestCase):
     """Each check finds what it is there for, and nothing else."""
