@@ -107,7 +107,7 @@ class TerminalProgram:
         return "\n".join(lines)
 
 
-def on_terminal(folder, arguments, columns):
+def on_terminal(folder, arguments, columns, environment=None, exit_code=0):
     """What the program writes to a standard output of so many columns."""
     try:
         end, other_end = pty.openpty()
@@ -117,7 +117,8 @@ def on_terminal(folder, arguments, columns):
                 struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen(
         [BINARY, *map(str, arguments)], cwd=folder, stdin=subprocess.DEVNULL,
-        stdout=other_end, stderr=other_end)
+        stdout=other_end, stderr=other_end,
+        env={**ENVIRONMENT, **(environment or {})})
     os.close(other_end)
     data = b""
     try:
@@ -126,5 +127,5 @@ def on_terminal(folder, arguments, columns):
     except OSError:  # Linux: the other end is closed
         pass
     os.close(end)
-    assert process.wait(timeout=PATIENCE) == 0, data
+    assert process.wait(timeout=PATIENCE) == exit_code, data
     return data.decode("utf-8").replace("\r", "")

@@ -9,9 +9,9 @@ from terminal import on_terminal
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
-COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
-            "watch", "export", "formats", "recipes", "golden", "ensemble", "mutants",
-            "completion", "manual")
+COMMANDS = ("verify", "init", "run", "gate", "compare", "parity", "probe", "show",
+            "watch", "report", "export", "formats", "recipes", "golden", "history",
+            "ensemble", "mutants", "doctor", "completion", "manual")
 
 # Types of values that a shell can complete, or that are free text.
 TEXTS = ("TEXT", "PATTERN", "FILE", "FOLDER", "TOML", "HDF5", "LOG", "JSON", "RECIPE", "FORMAT",

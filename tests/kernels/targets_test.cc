@@ -40,6 +40,14 @@ TEST_F(Targets, ForcedOneIsActiveInEveryThread) {
   }
 }
 
+TEST_F(Targets, ForcedOneStaysActiveWhenTheChoiceIsListed) {
+  ForceTarget("scalar");
+
+  EXPECT_EQ(SupportedTargets().back(), "scalar");
+
+  EXPECT_EQ(ActiveTarget(), "scalar");
+}
+
 TEST_F(Targets, EmptyNameReturnsToTheBest) {
   ForceTarget("scalar");
 

@@ -229,15 +229,43 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
   EXPECT_THAT(RenderBrief(BitEqual(), {}), Not(HasSubstr("difference")));
 }
 
-TEST(Brief, CountsWarningsAndShowsTheFirst) {
+TEST(Brief, ShowsTheFirstWarningInWholeSentencesAndCountsTheOthers) {
   Judgement judgement = Judged({0.05, 0.06});
-  EXPECT_THAT(RenderBrief(judgement, {}), Not(HasSubstr("warning")));
-  judgement.warnings = {"the first"};
-  EXPECT_THAT(RenderBrief(judgement, {}), HasSubstr("warning    the first\n"));
-  judgement.warnings.emplace_back("the second");
-  EXPECT_THAT(
-      RenderBrief(judgement, {}),
-      HasSubstr("warnings   2, the others with --verbose: the first\n"));
+  const auto shown = [&](std::vector<std::string> warnings) {
+    judgement.warnings = std::move(warnings);
+    return OnOneLine(RenderBrief(judgement, {}));
+  };
+  EXPECT_THAT(shown({}), Not(HasSubstr("warning")));
+  EXPECT_THAT(shown({"It is so."}), HasSubstr("warning It is so. "));
+  EXPECT_THAT(shown({"It is so.", "b", "c"}),
+              HasSubstr("warnings It is so. (2 more: --verbose) "));
+  const std::string line(100, 'x');
+  EXPECT_THAT(shown({"One. Two. " + line + "."}),
+              HasSubstr("warning One. Two. " + line.substr(0, 50)));
+  const std::string much(250, 'x');
+  EXPECT_THAT(shown({"One. Two. " + much + "."}),
+              HasSubstr("warning One. Two. (more: --verbose) "));
+  EXPECT_THAT(shown({"One. Two. " + much + ".", "b"}),
+              HasSubstr("warnings One. Two. (1 more: --verbose) "));
+  EXPECT_THAT(shown({much, "b"}),
+              HasSubstr("warnings 2, which --verbose shows "));
+  for (const char* odd : {".", ". ", ". . ", ""}) shown({odd, "b"});
+}
+
+TEST(Brief, SaysWhatToDoNextOnOneLineIfAClauseFits) {
+  Judgement judgement = Judged({0.45, 0.50});
+  const auto shown = [&](const std::string& next) {
+    judgement.checks.back().outcome = Outcome::kFail;
+    judgement.checks.back().next = next;
+    return LinesOf(RenderBrief(judgement, {}));
+  };
+  using ::testing::Contains;
+  EXPECT_THAT(shown("look here; " + std::string(60, 'x')),
+              Contains("      next: look here"));
+  EXPECT_THAT(shown("look here; or there; " + std::string(60, 'x')),
+              Contains("      next: look here; or there"));
+  EXPECT_THAT(shown("look here; or there"),
+              Contains("      next: look here; or there"));
 }
 
 TEST(Brief, IsPlainUnlessColourIsAskedFor) {

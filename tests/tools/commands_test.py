@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["ISOLOSS_BINARY"]
 # Folders of the project that commands read from; what they write may not be there yet.
-OURS = ("docs/", "experiments/", "golden/", "tests/", "tools/")
+OURS = ("docs/", "examples/", "experiments/", "golden/", "tests/", "tools/")
 
 
 @functools.cache
@@ -57,6 +57,9 @@ def faults(line):
         text = help_of(*path)
     if subcommands(text) and not {"--help", "--version"} & set(words):
         return [f"'{' '.join(words[:1])}' is no sub-command of isoloss {' '.join(path)}"]
+    if "--" in words:  # a command of its own stands behind it
+        words, inner = words[:words.index("--")], words[words.index("--") + 1:]
+        return faults(shlex.join(["isoloss", *path, *words])) + faults(shlex.join(inner))
     known = options(text)
     found = [f"{word} is no option of isoloss {' '.join(path)}" for word in words
              if re.match(r"--?[a-z]", word) and word.split("=")[0] not in known]
@@ -96,6 +99,8 @@ class Commands(unittest.TestCase):
         for line, fault in (("isoloss runn e.toml", "'runn' is no sub-command"),
                             ("isoloss golden chekc", "'chekc' is no sub-command of isoloss golden"),
                             ("build/release/bin/isoloss run e.toml --resum", "--resum is no option"),
+                            ("isoloss history bisect --good a --bad b -- isoloss runn e.toml",
+                             "'runn' is no sub-command"),
                             ("isoloss run golden/none/x.toml", "golden/none/x.toml doesn't exist")):
             self.assertIn(fault, "; ".join(faults(line)))
         self.assertEqual(faults("cmake --preset dev"), [])

@@ -13,6 +13,7 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
@@ -45,6 +46,9 @@ std::vector<std::string> EnvironmentWith(
 
 using Clock = std::chrono::steady_clock;
 
+/// Of what a child writes, no more is kept.
+constexpr size_t kMostKept = size_t{1} << 20;
+
 /// What a child writes until it closes `from`, `end` is reached or `stop` is
 /// set.
 std::string Listen(int from, Clock::time_point end,
@@ -58,7 +62,9 @@ std::string Listen(int from, Clock::time_point end,
     if (ready > 0) {
       const ssize_t count = read(from, chunk.data(), chunk.size());
       if (count == 0 || (count < 0 && errno != EINTR)) return errors;
-      if (count > 0) errors.append(chunk.data(), static_cast<size_t>(count));
+      if (count > 0 && errors.size() < kMostKept) {
+        errors.append(chunk.data(), static_cast<size_t>(count));
+      }
     } else if (ready < 0 && errno != EINTR) {
       return errors;
     }
@@ -86,16 +92,27 @@ bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
 /// Starts `command` as the leader of a process group, with `errors` as its
 /// standard error.
 pid_t Start(const std::vector<std::string>& command,
-            const std::map<std::string, std::string>& environment, int errors) {
+            const std::map<std::string, std::string>& environment, int errors,
+            const ChildPlace& place) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> entries = EnvironmentWith(environment);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null",
                                    O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null",
-                                   O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, errors, STDERR_FILENO);
+  const std::string output =
+      place.output.empty() ? "/dev/null" : absolute(place.output).string();
+  if (place.output_to_errors) {
+    posix_spawn_file_actions_adddup2(&actions, errors, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
+  }
+  posix_spawn_file_actions_adddup2(
+      &actions, place.errors_to_output ? STDOUT_FILENO : errors, STDERR_FILENO);
+  if (!place.folder.empty()) {
+    posix_spawn_file_actions_addchdir_np(&actions, place.folder.c_str());
+  }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -130,13 +147,13 @@ std::filesystem::path FindProgram(const std::string& name) {
 
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
-                     std::chrono::seconds limit,
-                     const std::atomic<bool>& stop) {
+                     std::chrono::seconds limit, const std::atomic<bool>& stop,
+                     const ChildPlace& place) {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) ThrowErrno(command[0], "start");
   const Descriptor from(ends[0]);
   Descriptor to(ends[1]);
-  const pid_t child = Start(command, environment, to.get());
+  const pid_t child = Start(command, environment, to.get(), place);
   to = Descriptor();
   const Clock::time_point end = Clock::now() + limit;
   ChildResult result;
@@ -146,6 +163,19 @@ ChildResult RunChild(const std::vector<std::string>& command,
   result.exit_code =
       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return result;
+}
+
+std::string OutputOf(const std::vector<std::string>& command) {
+  constexpr std::chrono::seconds kLimit{5};
+  const std::atomic<bool> never{false};
+  try {
+    ChildResult result =
+        RunChild(command, {}, kLimit, never, {.output_to_errors = true});
+    if (!result.ended || result.exit_code != 0) return "";
+    return std::move(result.errors);
+  } catch (const Error&) {
+    return "";
+  }
 }
 
 }  // namespace isoloss::campaign

@@ -12,8 +12,16 @@ namespace isoloss::campaign {
 
 struct ChildResult {
   int exit_code = 0;   ///< 128 + the signal that ended it, if one did
-  std::string errors;  ///< what it wrote to standard error
+  std::string errors;  ///< what it wrote to standard error, the first MiB
   bool ended = true;   ///< false: it was killed, by `limit` or `stop`
+};
+
+/// Where a child works, and what becomes of its standard output.
+struct ChildPlace {
+  std::filesystem::path folder = {};  ///< empty: that of this process
+  std::filesystem::path output = {};  ///< appended to; empty: nowhere
+  bool errors_to_output = false;      ///< standard error goes there, too
+  bool output_to_errors = false;      ///< ChildResult::errors has both
 };
 
 /// This program's file.
@@ -22,12 +30,17 @@ std::filesystem::path ThisProgram();
 /// The file that a shell would start as `name`; empty if there is none.
 std::filesystem::path FindProgram(const std::string& name);
 
-/// Runs `command` (program, then arguments) to its end, without standard input
-/// and output. `environment` is set besides that of this process. It and the
+/// Runs `command` (program, then arguments) to its end, without standard input.
+/// `environment` is set besides that of this process. It and the
 /// processes of its group are killed after `limit`, or when `stop` is set.
 /// Errors   IoError if it can't be started.
 ChildResult RunChild(const std::vector<std::string>& command,
                      const std::map<std::string, std::string>& environment,
-                     std::chrono::seconds limit, const std::atomic<bool>& stop);
+                     std::chrono::seconds limit, const std::atomic<bool>& stop,
+                     const ChildPlace& place = {});
+
+/// What `command` writes to standard output and error, the first MiB of it;
+/// empty if it can't be started, fails, or takes longer than a few seconds.
+std::string OutputOf(const std::vector<std::string>& command);
 
 }  // namespace isoloss::campaign

@@ -1,12 +1,9 @@
 #include "isoloss/campaign/dry_run.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
-#include <map>
 
 #include "isoloss/base/threads.h"
+#include "isoloss/campaign/run_cost.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
@@ -16,47 +13,17 @@
 namespace isoloss::campaign {
 namespace {
 
-std::string SizeText(double bytes) {
-  if (bytes < 0x1p20) return fmt::format("{:.0f} KiB", bytes / 0x1p10);
-  if (bytes < 0x1p30) return fmt::format("{:.0f} MiB", bytes / 0x1p20);
-  return fmt::format("{:.1f} GiB", bytes / 0x1p30);
-}
-
-/// The first run of each arm: the others differ by their seeds alone.
-std::vector<train::Run> OneOfEachArm(const std::vector<train::Run>& runs) {
-  std::vector<train::Run> firsts;
-  for (const train::Run& run : runs) {
-    if (std::ranges::count(firsts, run.arm, &train::Run::arm) == 0) {
-      firsts.push_back(run);
-    }
-  }
-  return firsts;
-}
-
 std::string TimeText(const train::Experiment& experiment,
                      const std::vector<train::Run>& runs) {
   if (const int processes = transport::DetectLaunch().processes;
       processes > 1) {
     return fmt::format("not estimated for {} processes of one job", processes);
   }
-  std::map<std::string, train::MeasuredRate> rates;
-  std::vector<std::string> measured;
-  for (const train::Run& run : OneOfEachArm(runs)) {
-    const train::MeasuredRate rate = MeasureRate(experiment, *run.arm);
-    rates[run.arm->name] = rate;
-    measured.push_back(fmt::format("{} {:.3g} GFLOP/s", run.arm->name,
-                                   rate.flops_per_second / 1e9));
-  }
-  std::vector<double> speeds;
-  for (const train::Run& run : runs) {
-    speeds.push_back(rates.at(run.arm->name).flops_per_second);
-  }
-  const double seconds = EstimatedSeconds(experiment, runs, speeds);
+  const ArmRates rates = MeasureArms(experiment, runs);
   return fmt::format(
-      "about {} for {:.3g} GFLOP a token, by one thread's speed just now ({}: "
-      "{})",
-      report::DurationText(seconds), train::FlopsPerToken(experiment) / 1e9,
-      rates.begin()->second.how, fmt::join(measured, ", "));
+      "about {} for {:.3g} GFLOP a token, by one thread's speed just now ({})",
+      report::DurationText(TrainingSeconds(experiment, runs, rates)),
+      train::FlopsPerToken(experiment) / 1e9, RatesText(rates));
 }
 
 /// `runs` are those that are trained, besides so many that are `kept`.
@@ -68,19 +35,13 @@ void PrintCost(const train::Experiment& experiment,
   }
   if (runs.empty()) return;
   const Crew crew = train::CrewFor(experiment, runs.size());
-  const double memory = train::EstimatedBytes(experiment);
   fmt::print(
       "\n# cost of {} run{} of {} steps, {} side by side on {} thread{}\n",
       runs.size(), runs.size() == 1 ? "" : "s", experiment.train.steps,
       crew.side_by_side, crew.workers, crew.workers == 1 ? "" : "s");
   fmt::print("#   time    {}\n", TimeText(experiment, runs));
-  fmt::print("#   memory  at least {}, {} a run\n",
-             SizeText(memory * crew.side_by_side), SizeText(memory));
-  fmt::print(
-      "#   disk    at most {} of logs, and {} of checkpoints while they run\n",
-      SizeText(static_cast<double>(
-          train::EstimatedLogBytes(experiment, runs.size()))),
-      SizeText(train::EstimatedCheckpointBytes(experiment, runs.size())));
+  fmt::print("#   memory  {}\n", MemoryText(experiment, runs));
+  fmt::print("#   disk    {}\n", DiskText(experiment, runs));
 }
 
 void PrintPlan(const train::Experiment& experiment) {

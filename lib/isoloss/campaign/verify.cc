@@ -15,11 +15,11 @@
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/known_recipes.h"
-#include "isoloss/oracle/probe_cases.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/transport/launch.h"
 
@@ -83,10 +83,6 @@ ArmRoles RolesIn(const VerifyPlan& plan) {
   RequireSecondArm(plan.experiment);
   return RolesOf(plan.experiment, plan.judged);
 }
-
-/// Of each case, the fewest that a verdict takes: a step costs the oracle about
-/// a hundred times its training.
-constexpr int64_t kProbedSteps = 2;
 
 /// What a verification does, in the order in which it does it.
 class Verifier {
@@ -213,16 +209,14 @@ class Verifier {
     }
   }
 
-  /// What the oracle will take, beside the training that is planned. Roughly: a
-  /// few cases take other numbers of steps, of which less is checked.
+  /// What the oracle will take, beside the training that is planned.
   void AnnounceProbes(const TrainingPlan& training) {
     if (!Probes() || IsRegression()) return;
-    const size_t steps = ProbedArms().size() * oracle::ProbeCases().size() *
-                         static_cast<size_t>(kProbedSteps);
+    const size_t steps = OracleSteps(ProbedArms().size());
     fmt::print(
-        "#   oracle  about {} steps, each as long as a hundred of training: {} "
+        "#   oracle  about {} steps, each as long as {} of training: {} "
         "beside the {} of all runs (--no-oracle leaves it out)\n",
-        steps, 100 * steps,
+        steps, kOracleStepCost, kOracleStepCost * steps,
         training.runs.size() * plan_.experiment.train.steps);
   }
 

@@ -42,10 +42,17 @@ std::string NameOf(int64_t target) {
   return name;
 }
 
+/// Asked once: hwy::SupportedTargets chooses the best target whenever it is
+/// called (1.0.3), and a forced one would be lost.
+int64_t Supported() {
+  static const int64_t targets = hwy::SupportedTargets();
+  return targets;
+}
+
 /// The target called `name`; 0 stands for the scalar code, -1 for none.
 int64_t SupportedTarget(std::string_view name) {
   if (name == "scalar") return 0;
-  for (int64_t left = hwy::SupportedTargets() & kVectorTargets; left != 0;
+  for (int64_t left = Supported() & kVectorTargets; left != 0;
        left &= left - 1) {
     const int64_t target = left & -left;
     if (NameOf(target) == name) return target;
@@ -57,7 +64,7 @@ int64_t SupportedTarget(std::string_view name) {
 
 std::vector<std::string> SupportedTargets() {
   std::vector<std::string> names;
-  for (int64_t left = hwy::SupportedTargets() & kVectorTargets; left != 0;
+  for (int64_t left = Supported() & kVectorTargets; left != 0;
        left &= left - 1) {
     names.push_back(NameOf(left & -left));
   }
@@ -70,8 +77,8 @@ std::string ActiveTarget() {
 }
 
 void ForceTarget(std::string_view name) {
-  const int64_t target =
-      name.empty() ? hwy::SupportedTargets() : SupportedTarget(name);
+  const int64_t supported = Supported();
+  const int64_t target = name.empty() ? supported : SupportedTarget(name);
   if (target < 0) {
     ThrowError(ErrorKind::kConfig,
                "kernel target (ISOLOSS_FORCE_KERNEL): `{}` is given, but this "

@@ -93,6 +93,14 @@ std::vector<const Check*> NotPassed(const Judgement& judgement) {
   return checks;
 }
 
+/// What of `text`, whose clauses end at semicolons, fits on a line of `room`
+/// columns; all of it if that is nothing.
+std::string FirstClauses(const std::string& text, size_t room) {
+  if (text.size() <= room) return text;
+  const size_t end = text.rfind("; ", room);
+  return end == std::string::npos ? text : text.substr(0, end);
+}
+
 /// OUTCOME  title (L5 id): statement (evidence), and what to do, each in at
 /// most `most` lines of 80 columns.
 Lines Detail(const Check& check, size_t most, const TextStyle& style) {
@@ -105,10 +113,11 @@ Lines Detail(const Check& check, size_t most, const TextStyle& style) {
       WrappedLines(Printable(text), 4 + outcome.size(), kIndent, most, style);
   lines[0] = fmt::format(
       "  {}  {}", Paint(outcome, OutcomeColor(check.outcome), style), lines[0]);
-  const std::string next = gate::NextOf(check);
+  std::string next = gate::NextOf(check);
   if (!next.empty()) {
-    Lines more = WrappedLines("next: " + Printable(next), kIndent, kIndent,
-                              Cap(most, style), style);
+    next = FirstClauses("next: " + Printable(next),
+                        static_cast<size_t>(style.width) - kIndent);
+    Lines more = WrappedLines(next, kIndent, kIndent, Cap(most, style), style);
     more[0].insert(0, kIndent, ' ');
     Append(std::move(more), lines);
   }
@@ -200,14 +209,28 @@ Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
   return lines;
 }
 
+/// As many whole sentences of the first as fit, and how many there are: a
+/// warning that is cut off may say the contrary of what it says.
 Lines Warnings(const Judgement& judgement, const TextStyle& style) {
   const size_t count = judgement.warnings.size();
   if (count == 0) return {};
-  std::string text = judgement.warnings.front();
-  if (count > 1) {
-    text = fmt::format("{}, the others with --verbose: {}", count, text);
+  const char* name = count == 1 ? "warning" : "warnings";
+  const size_t most = Cap(3, style);
+  const std::string& first = judgement.warnings.front();
+  for (size_t end = first.size(); end != std::string::npos && end > 0;) {
+    std::string text = first.substr(0, end);
+    if (count > 1 || end < first.size()) {
+      text += count > 1 ? fmt::format(" ({} more: --verbose)", count - 1)
+                        : " (more: --verbose)";
+    }
+    Lines lines = Field(name, text, kAll, style);
+    if (lines.size() <= most) return lines;
+    const size_t stop =
+        end < 2 ? std::string::npos : first.rfind(". ", end - 2);
+    end = stop == std::string::npos ? stop : stop + 1;
   }
-  return Field(count == 1 ? "warning" : "warnings", text, Cap(3, style), style);
+  return Field(name, fmt::format("{}, which --verbose shows", count), most,
+               style);
 }
 
 Lines HoldsFor(const Reading& reading, const TextStyle& style) {

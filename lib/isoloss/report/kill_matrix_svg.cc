@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "isoloss/report/kill_matrix.h"
+#include "isoloss/report/svg.h"
 
 namespace isoloss::report {
 namespace {
@@ -14,35 +15,6 @@ constexpr int kTop = 180;
 constexpr int kMargin = 16;
 constexpr int kFindings = 560;
 constexpr int kFooter = 92;
-
-std::string Escape(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
-
-std::string Text(int x, int y, std::string_view text,
-                 std::string_view attributes = "") {
-  return fmt::format("<text x=\"{}\" y=\"{}\" {}>{}</text>\n", x, y, attributes,
-                     Escape(text));
-}
 
 /// Caught: strong where that is wanted, red where it is a false alarm.
 std::string_view Fill(KillMark mark, gate::MutantClass mutant_class) {
@@ -70,7 +42,8 @@ std::string Headings(const KillTable& table) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const KillTable::Column& column = table.columns[i];
     const int x = ColumnX(table, i) + kCell - 5;
-    svg += Text(x, kTop - 6, column.rule.empty() ? column.title : column.rule,
+    svg +=
+        SvgText(x, kTop - 6, column.rule.empty() ? column.title : column.rule,
                 fmt::format("transform=\"rotate(-60 {} {})\"", x, kTop - 6));
   }
   return svg;
@@ -78,7 +51,7 @@ std::string Headings(const KillTable& table) {
 
 std::string RowSvg(const KillTable& table, const KillTable::Row& row, int y) {
   std::string svg =
-      Text(kMargin + kNames - 8, y + 13, row.name, "text-anchor=\"end\"");
+      SvgText(kMargin + kNames - 8, y + 13, row.name, "text-anchor=\"end\"");
   for (size_t i = 0; i < row.marks.size(); ++i) {
     svg += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
@@ -86,28 +59,29 @@ std::string RowSvg(const KillTable& table, const KillTable::Row& row, int y) {
         Fill(row.marks[i], row.mutant_class));
   }
   const int x = ColumnX(table, row.marks.size()) + 8;
-  return svg + Text(x, y + 13, row.finding.substr(0, 90), "fill=\"#5f6368\"");
+  return svg +
+         SvgText(x, y + 13, row.finding.substr(0, 90), "fill=\"#5f6368\"");
 }
 
 std::string Footer(const gate::KillMatrix& matrix, int y) {
   const gate::Rate score = matrix.Score();
   const gate::Rate alarms = matrix.FalseAlarms();
-  std::string svg =
-      Text(kMargin, y,
-           fmt::format("Question {}: planted bugs caught by the gate in every "
-                       "seed: {} of {} (95 % interval {:.1f} % to {:.1f} %)",
-                       matrix.question, score.count, score.of,
-                       100 * score.lower, 100 * score.upper),
-           "font-weight=\"bold\"");
-  svg +=
-      Text(kMargin, y + 20,
-           fmt::format("False alarms: {} in {} benign runs (95 % upper "
-                       "bound {:.2f} %)",
-                       alarms.count, alarms.of, 100 * alarms.upper_one_sided),
-           "font-weight=\"bold\"");
-  return svg + Text(kMargin, y + 40,
-                    "Green: caught in every seed; yellow: in some; grey: in "
-                    "none; white: not judged; red: a false alarm.");
+  std::string svg = SvgText(
+      kMargin, y,
+      fmt::format("Question {}: planted bugs caught by the gate in every "
+                  "seed: {} of {} (95 % interval {:.1f} % to {:.1f} %)",
+                  matrix.question, score.count, score.of, 100 * score.lower,
+                  100 * score.upper),
+      "font-weight=\"bold\"");
+  svg += SvgText(
+      kMargin, y + 20,
+      fmt::format("False alarms: {} in {} benign runs (95 % upper "
+                  "bound {:.2f} %)",
+                  alarms.count, alarms.of, 100 * alarms.upper_one_sided),
+      "font-weight=\"bold\"");
+  return svg + SvgText(kMargin, y + 40,
+                       "Green: caught in every seed; yellow: in some; grey: in "
+                       "none; white: not judged; red: a false alarm.");
 }
 
 }  // namespace
@@ -122,7 +96,7 @@ std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix) {
     const std::string of = fmt::format(
         "{}: {}", gate::MutantClassName(row.mutant_class), row.group);
     if (of != section) {
-      body += Text(kMargin, y + 14, of, "font-weight=\"bold\"");
+      body += SvgText(kMargin, y + 14, of, "font-weight=\"bold\"");
       y += kCell;
     }
     section = of;
@@ -130,13 +104,7 @@ std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix) {
     y += kCell;
   }
   const int height = y + kFooter;
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
-             "height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-             "font-family=\"sans-serif\" font-size=\"12\">\n"
-             "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
-             width, height) +
-         body + Footer(matrix, y + 28) + "</svg>\n";
+  return SvgPicture(width, height, body + Footer(matrix, y + 28));
 }
 
 }  // namespace isoloss::report

@@ -71,7 +71,8 @@ std::string FileOf(const Library& library) {
   return fmt::format("isoloss_mpi_{}.so", library.module);
 }
 
-const IsolossMpiModule& LoadModule(const Library& library) {
+/// `scope` is RTLD_GLOBAL or RTLD_LOCAL.
+const IsolossMpiModule& LoadModule(const Library& library, int scope) {
   const std::filesystem::path path = ModuleFolder() / FileOf(library);
   if (!std::filesystem::exists(path)) {
     ThrowError(ErrorKind::kConfig,
@@ -80,8 +81,7 @@ const IsolossMpiModule& LoadModule(const Library& library) {
                "say with ISOLOSS_MPI_MODULE_DIR where it is.",
                library.launcher, path.string(), library.package);
   }
-  // Global: MPI libraries load plug-ins that look for the library's symbols.
-  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* module = dlopen(path.c_str(), RTLD_NOW | scope);
   if (module == nullptr) {
     ThrowError(ErrorKind::kTransport,
                "transport `mpi`: {} does not load: {}. Install the MPI "
@@ -131,7 +131,8 @@ MpiLink& JoinMpiJob(const TransportOptions& options) {
   if (job.link != nullptr) return *job.link;
   const Launch launch = DetectLaunch();
   const Library& library = ChooseLibrary(launch);
-  const IsolossMpiModule& mpi = LoadModule(library);
+  // Global: MPI libraries load plug-ins that look for the library's symbols.
+  const IsolossMpiModule& mpi = LoadModule(library, RTLD_GLOBAL);
   int index = 0;
   int size = 0;
   alarm(AlarmSeconds(options.deadline_seconds));
@@ -163,6 +164,24 @@ std::vector<std::string> MpiModules() {
     }
   }
   return modules;
+}
+
+std::vector<MpiModuleState> ExamineMpiModules() {
+  std::vector<MpiModuleState> states;
+  for (const Library& library : kLibraries) {
+    if (!std::filesystem::exists(ModuleFolder() / FileOf(library))) continue;
+    MpiModuleState state{.launcher = library.launcher};
+    try {
+      char version[256] = {};
+      // Apart: two libraries with symbols of the same names.
+      LoadModule(library, RTLD_LOCAL).library_version(version, sizeof(version));
+      state.version = version;
+    } catch (const Error& error) {
+      state.error = error.what();
+    }
+    states.push_back(std::move(state));
+  }
+  return states;
 }
 
 bool JobHasPeers() {

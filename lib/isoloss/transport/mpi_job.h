@@ -58,4 +58,14 @@ MpiLink& JoinMpiJob(const TransportOptions& options);
 /// 1, 2, …: the same in all processes, as they make the same transports.
 uint64_t NextMpiRun();
 
+/// A module of this build, and whether its MPI library is there.
+struct MpiModuleState {
+  std::string launcher;      ///< as DetectLaunch names it
+  std::string version = {};  ///< what the library says of itself
+  std::string error = {};    ///< why it does not load; "" if it does
+};
+
+/// Loads each module of this build, and starts no MPI.
+std::vector<MpiModuleState> ExamineMpiModules();
+
 }  // namespace isoloss::transport

@@ -1,0 +1,111 @@
+#include "isoloss/campaign/history_file.h"
+
+#include <map>
+#include <set>
+#include <string>
+#include <system_error>
+#include <tuple>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/report/history_file.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using compare::FigureRecord;
+using RunKey = std::tuple<std::string, std::string, int64_t>;
+
+RunKey KeyOf(const FigureRecord& record) {
+  return {record.commit, record.arm, record.seed};
+}
+
+std::string ReadIfThere(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error) && !error) return "";
+  return ReadTextFile(path, "Give another --file.");
+}
+
+/// What is new to a history, and what that replaces.
+struct NewLines {
+  HistoryUpdate update;
+  std::vector<std::string> lines;
+  std::set<RunKey> gone;
+};
+
+[[noreturn]] void RefuseOtherValues(const std::filesystem::path& path,
+                                    const FigureRecord& known,
+                                    const FigureRecord& record) {
+  const auto outcome = [](const FigureRecord& of) {
+    return of.outcome.empty() ? "none" : of.outcome;
+  };
+  ThrowError(ErrorKind::kConfig,
+             "{}: {} is there with other values (content {}, outcome {}; now "
+             "content {}, outcome {}). Equal programs give equal runs: look at "
+             "what differs, or take the new values with --replace.",
+             path.string(), report::HistoryRunName(record), known.content,
+             outcome(known), record.content, outcome(record));
+}
+
+NewLines Sort(const std::filesystem::path& path,
+              const std::vector<FigureRecord>& there,
+              const std::vector<FigureRecord>& records, bool replace) {
+  std::map<RunKey, const FigureRecord*> known;
+  for (const FigureRecord& record : there) known[KeyOf(record)] = &record;
+  NewLines sorted;
+  for (const FigureRecord& record : records) {
+    const auto found = known.find(KeyOf(record));
+    if (found == known.end()) {
+      ++sorted.update.added;
+    } else if (*found->second == record) {
+      ++sorted.update.known;
+      continue;
+    } else if (replace) {
+      sorted.gone.insert(KeyOf(record));
+      ++sorted.update.replaced;
+    } else {
+      RefuseOtherValues(path, *found->second, record);
+    }
+    sorted.lines.push_back(report::HistoryLine(record));
+  }
+  return sorted;
+}
+
+}  // namespace
+
+std::vector<FigureRecord> ReadHistory(const std::filesystem::path& path) {
+  return report::ParseHistory(
+      ReadTextFile(path, "Make it with `isoloss history record`."),
+      path.string());
+}
+
+HistoryUpdate AddToHistory(const std::filesystem::path& path,
+                           const std::vector<FigureRecord>& records,
+                           bool replace) {
+  std::string text = ReadIfThere(path);
+  const std::vector<FigureRecord> there =
+      report::ParseHistory(text, path.string());
+  const NewLines sorted = Sort(path, there, records, replace);
+  if (sorted.lines.empty()) return sorted.update;
+  if (!sorted.gone.empty()) {
+    text.clear();
+    for (const FigureRecord& record : there) {
+      if (sorted.gone.contains(KeyOf(record))) continue;
+      text += report::HistoryLine(record) + "\n";
+    }
+  }
+  if (!text.empty() && !text.ends_with('\n')) text += '\n';
+  for (const std::string& line : sorted.lines) text += line + "\n";
+  report::ParseHistory(text, path.string());  // what is written can be read
+  if (text.size() > kMaxTextFileBytes) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: it would have {} bytes, but at most {} are read. Begin "
+               "another file.",
+               path.string(), text.size(), kMaxTextFileBytes);
+  }
+  WriteFileAtomically(path, text);
+  return sorted.update;
+}
+
+}  // namespace isoloss::campaign

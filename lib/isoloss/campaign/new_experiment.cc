@@ -1,0 +1,297 @@
+#include "isoloss/campaign/new_experiment.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/campaign/experiment_size.h"
+#include "isoloss/campaign/experiment_text.h"
+#include "isoloss/campaign/train_arms.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/report/live_view.h"
+#include "isoloss/train/presets.h"
+
+namespace isoloss::campaign {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kBaseline = "bf16";
+constexpr const char* kControl = "mxfp4_floor";
+
+void CheckPath(const fs::path& path) {
+  std::error_code error;
+  const fs::file_type type = fs::status(path, error).type();
+  const std::string shown = Printable(path.string());
+  if (type == fs::file_type::not_found || error) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: {}, but an experiment needs text. Give files or folders.",
+               shown, error ? error.message() : "is not there");
+  }
+  if (path.string().find("${") != std::string::npos) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: holds \"${{\", which begins a variable in data.paths. Give "
+               "a link to it that has another name.",
+               shown);
+  }
+  if (shown != path.string()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the name has control characters or is no UTF-8, but TOML "
+               "is UTF-8. Give a link to it that has another name.",
+               shown);
+  }
+}
+
+/// As data.paths has them: relative to the experiment file's folder.
+std::vector<std::string> PathsFrom(const fs::path& folder,
+                                   const std::vector<fs::path>& paths) {
+  std::error_code error;
+  const bool is_here = folder.empty() || fs::equivalent(folder, ".", error);
+  std::vector<std::string> written;
+  for (const fs::path& path : paths) {
+    written.push_back(is_here ? path.string() : fs::canonical(path).string());
+    CheckPath(written.back());
+  }
+  return written;
+}
+
+/// The largest token of flat files of little-endian integers.
+template <typename T>
+uint64_t LargestToken(const std::vector<fs::path>& paths) {
+  uint64_t largest = 0;
+  std::vector<T> chunk(size_t{1} << 16);
+  for (const fs::path& path : paths) {
+    std::ifstream file(path, std::ios::binary);
+    while (file) {
+      file.read(reinterpret_cast<char*>(chunk.data()),  // NOLINT
+                static_cast<std::streamsize>(chunk.size() * sizeof(T)));
+      const auto count = static_cast<size_t>(file.gcount()) / sizeof(T);
+      for (size_t i = 0; i < count; ++i) {
+        largest = std::max<uint64_t>(largest, chunk[i]);
+      }
+    }
+  }
+  return largest;
+}
+
+/// What the model must know; 0: what its preset has is enough.
+size_t VocabularyFor(const NewExperiment& request) {
+  constexpr uint64_t kMost = 1 << 20;
+  if (request.token_type.empty()) return 0;
+  const uint64_t largest = request.token_type == "uint32"
+                               ? LargestToken<uint32_t>(request.paths)
+                               : LargestToken<uint16_t>(request.paths);
+  if (largest >= kMost) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: holds token {} as {}, but a vocabulary has at most {} "
+               "tokens here. Give the type that the file has with --tokens.",
+               Printable(request.paths.front().string()), largest,
+               request.token_type, kMost);
+  }
+  const size_t known = train::PresetByName(request.preset).model.vocab_size;
+  return largest < known ? 0 : static_cast<size_t>(largest) + 1;
+}
+
+ExperimentText TextFor(const NewExperiment& request, const fs::path& file) {
+  ExperimentText text;
+  text.name = request.name;
+  text.preset = request.preset;
+  text.vocab_size = VocabularyFor(request);
+  text.token_type = request.token_type;
+  text.paths = PathsFrom(file.parent_path(), request.paths);
+  text.baseline = kBaseline;
+  text.candidate = request.candidate;
+  if (request.candidate != kControl) text.control = kControl;
+  text.steps = kFewestSteps;
+  text.seeds = kFewestSeeds;
+  return text;
+}
+
+void CheckRequest(const NewExperiment& request, const fs::path& file) {
+  if (std::error_code error; fs::exists(fs::symlink_status(file, error))) {
+    ThrowError(ErrorKind::kConfig,
+               "--out {}: is there already, and no file is replaced. Give "
+               "another name, or remove it.",
+               Printable(file.string()));
+  }
+  precision::RecipeByName(request.candidate);
+  train::PresetByName(request.preset);
+  if (request.candidate == kBaseline) {
+    ThrowError(ErrorKind::kConfig,
+               "--candidate {}: is the baseline's recipe, so that nothing "
+               "would differ. Give another of `isoloss recipes`.",
+               request.candidate);
+  }
+  for (const fs::path& path : request.paths) CheckPath(path);
+}
+
+size_t TokensPerStep(const train::Experiment& experiment) {
+  return experiment.train.sequences_per_batch * experiment.data.sequence_length;
+}
+
+/// Windows of the held-out share that share no label, at most so many as tell
+/// arms apart.
+size_t EvaluatedSequences(const train::Experiment& experiment,
+                          const corpus::Corpus& corpus) {
+  constexpr size_t kEnough = 128;
+  const size_t tokens = corpus.held_out().count;
+  const size_t windows =
+      tokens == 0 ? 0 : (tokens - 1) / experiment.data.sequence_length;
+  return std::clamp<size_t>(windows, 1, kEnough);
+}
+
+void CheckLength(const train::Experiment& experiment,
+                 const corpus::Corpus& corpus) {
+  const size_t fewest = FewestTrainingTokens(TokensPerStep(experiment));
+  if (corpus.training().count >= fewest) return;
+  const auto needed =
+      static_cast<size_t>(static_cast<double>(fewest) /
+                          (1 - experiment.data.held_out_share)) +
+      1;
+  ThrowError(ErrorKind::kConfig,
+             "corpus: holds {} tokens, but {} steps of {} tokens, which read "
+             "each token {:g} times, need {}. Give more text.",
+             corpus.size(), kFewestSteps, TokensPerStep(experiment),
+             kMostReadings, needed);
+}
+
+double OracleSeconds(const train::Experiment& experiment, const ArmRates& rates,
+                     const std::string& candidate) {
+  const double flops = train::FlopsPerToken(experiment) *
+                       static_cast<double>(TokensPerStep(experiment));
+  const double steps = static_cast<double>(OracleSteps(1)) *
+                       static_cast<double>(kOracleStepCost);
+  const int workers = train::CrewFor(experiment, 1).workers;
+  return steps * flops / rates.at(candidate).flops_per_second / workers;
+}
+
+/// The experiment of another size.
+train::Experiment Sized(train::Experiment experiment,
+                        const ExperimentSize& size) {
+  experiment.train.steps = size.steps;
+  experiment.log.eval_every = size.steps;
+  experiment.train.seeds.resize(size.seeds);
+  return experiment;
+}
+
+ExperimentSize SizeFor(const NewExperiment& request,
+                       const train::Experiment& experiment,
+                       const corpus::Corpus& corpus, const ArmRates& rates) {
+  const double oracle = OracleSeconds(experiment, rates, request.candidate);
+  const auto seconds = [&](const ExperimentSize& size) {
+    const train::Experiment sized = Sized(experiment, size);
+    return oracle + TrainingSeconds(sized, train::PlanRuns(sized), rates);
+  };
+  // Curves flatten: more steps than these say little more about precision.
+  const int64_t enough = 2 * train::PresetByName(request.preset).train.steps;
+  const ExperimentSize size = LargestSize(
+      seconds, 60 * request.budget_minutes,
+      std::min(enough,
+               MostSteps(corpus.training().count, TokensPerStep(experiment))));
+  if (size.seeds > 0) return size;
+  const double least = seconds({.steps = kFewestSteps, .seeds = kFewestSeeds});
+  ThrowError(ErrorKind::kConfig,
+             "--budget {:g}: is in minutes, but {} steps of {} seeds, the "
+             "least that a verdict needs, take {:.1f} on this machine. Raise "
+             "it, or give a smaller --preset.",
+             request.budget_minutes, kFewestSteps, kFewestSeeds, least / 60);
+}
+
+std::vector<std::string> NotesOn(const NewExperiment& request,
+                                 const WrittenExperiment& written,
+                                 const corpus::Corpus& corpus) {
+  std::vector<std::string> notes;
+  if (written.readings > 1) {
+    notes.push_back(fmt::format(
+        "The text is short: each run reads it {:.1f} times. With {} tokens to "
+        "train on, none would be read twice on average.",
+        written.readings,
+        static_cast<size_t>(written.readings *
+                            static_cast<double>(corpus.training().count))));
+  }
+  // Of text there are none, of integers that are read as bytes many.
+  std::vector<int32_t> front(std::min<size_t>(corpus.size(), 1 << 16));
+  corpus.Copy(0, front);
+  const auto zeros = std::ranges::count(front, 0);
+  if (request.token_type.empty() &&
+      static_cast<size_t>(zeros) * 20 > front.size()) {
+    notes.push_back(fmt::format(
+        "{:.0f} % of the first bytes are zero. If these are tokens, give "
+        "--tokens uint16 or uint32.",
+        100 * static_cast<double>(zeros) / static_cast<double>(front.size())));
+  }
+  if (request.preset.ends_with("-topology")) {
+    notes.emplace_back(
+        "This preset shows where tokens travel. It is not made for judging "
+        "convergence.");
+  }
+  return notes;
+}
+
+/// Whole or not at all, and never in the place of another one.
+void WriteNewFile(const fs::path& file, const std::string& text) {
+  CreateFile(file);  // from now on it is ours
+  try {
+    WriteFileAtomically(file, text);
+  } catch (const Error&) {
+    std::error_code error;
+    fs::remove(file, error);
+    throw;
+  }
+}
+
+}  // namespace
+
+WrittenExperiment WriteExperiment(const NewExperiment& given) {
+  RequireOneProcess("init", "one file is written");
+  NewExperiment request = given;
+  if (request.name.empty()) {
+    request.name = fmt::format("{}_vs_{}", request.candidate, kBaseline);
+  }
+  const fs::path file =
+      request.out.empty() ? fs::path(request.name + ".toml") : request.out;
+  CheckRequest(request, file);
+  ExperimentText text = TextFor(request, file);
+  const auto read = [&] { return train::ParseExperiment(text.Toml(), file); };
+  WrittenExperiment written{.experiment = read()};
+  const corpus::Corpus corpus = train::LoadCorpusOf(written.experiment);
+  CheckLength(written.experiment, corpus);
+  text.eval_sequences = EvaluatedSequences(written.experiment, corpus);
+  written.experiment = read();
+  train::CheckMemory(written.experiment,
+                     train::CrewFor(written.experiment, kFewestSeeds));
+  written.rates =
+      MeasureArms(written.experiment, train::PlanRuns(written.experiment));
+  const ExperimentSize size =
+      SizeFor(request, written.experiment, corpus, written.rates);
+  text.steps = size.steps;
+  text.seeds = size.seeds;
+  written.experiment = read();
+  WriteNewFile(file, text.Toml());
+
+  const train::Experiment& experiment = written.experiment;
+  written.corpus = corpus.description();
+  written.training_tokens = corpus.training().count;
+  written.held_out_tokens = corpus.held_out().count;
+  written.readings = static_cast<double>(size.steps) *
+                     static_cast<double>(TokensPerStep(experiment)) /
+                     static_cast<double>(corpus.training().count);
+  written.training_seconds =
+      TrainingSeconds(experiment, train::PlanRuns(experiment), written.rates);
+  written.oracle_seconds =
+      OracleSeconds(experiment, written.rates, request.candidate);
+  written.notes = NotesOn(request, written, corpus);
+  return written;
+}
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,48 @@
+// An experiment file for a text of the user's, of a size that fits a budget.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "isoloss/campaign/run_cost.h"
+#include "isoloss/train/experiment.h"
+
+namespace isoloss::campaign {
+
+struct NewExperiment {
+  std::vector<std::filesystem::path> paths = {};
+  std::filesystem::path out = {};         ///< "": NAME.toml
+  std::string name = {};                  ///< "": CANDIDATE_vs_bf16
+  std::string candidate = "mxfp8_rceil";  ///< a registered recipe
+  std::string preset = "dsv3-nano";
+  /// "uint16" or "uint32": `paths` are token files; "": they are text.
+  std::string token_type = {};
+  double budget_minutes = 10;
+};
+
+/// What was written, and what it will cost here.
+struct WrittenExperiment {
+  train::Experiment experiment;  ///< as read back from the text
+  std::string corpus = {};       ///< its description
+  size_t training_tokens = 0;
+  size_t held_out_tokens = 0;
+  double readings = 0;  ///< how often each token is read in a run, on average
+  ArmRates rates = {};
+  double training_seconds = 0;
+  double oracle_seconds = 0;
+  std::vector<std::string> notes = {};  ///< what to know of the corpus
+
+  double Seconds() const { return training_seconds + oracle_seconds; }
+};
+
+/// Writes a commented experiment file: BF16 against the candidate, with a null
+/// arm and a control, on as many steps and seeds as the budget allows by a
+/// short measurement. The file is whole or not there, and reads back. Errors
+/// ConfigError if a file is there, a name, recipe, preset or path is of
+///          no use, the text is far too short or the budget too small; as
+///          train::LoadCorpusOf; IoError if the file can't be written.
+WrittenExperiment WriteExperiment(const NewExperiment& request);
+
+}  // namespace isoloss::campaign

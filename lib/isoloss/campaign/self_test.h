@@ -1,0 +1,49 @@
+// Does this machine compute the bits that this version of the code stands for?
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace isoloss::campaign {
+
+/// A recipe, and the train::NumericsDigest that it has had since its numerics
+/// changed last. It depends on the recipe and the code alone.
+struct KnownNumerics {
+  const char* recipe;
+  uint64_t digest;
+};
+
+/// Those of recipes that train by different means. golden/curves holds the same
+/// digests, which a test compares.
+std::span<const KnownNumerics> AllKnownNumerics();
+
+/// One training whose digest was not the known one.
+struct WrongNumerics {
+  std::string recipe;
+  std::string target;  ///< of the kernels
+  int threads = 1;
+  uint64_t expected = 0;
+  uint64_t found = 0;
+};
+
+struct SelfTest {
+  int trainings = 0;
+  std::vector<std::string> targets;  ///< of the kernels, the one in use first
+  std::vector<int> threads;          ///< of the teams
+  std::vector<WrongNumerics> wrong;
+};
+
+/// Trains the small model of train::NumericsDigest with each recipe: on each
+/// kernel target that this processor has with one thread, and on the target in
+/// use with teams of several. The target in use stays what it was; no other
+/// thread may compute meanwhile.
+/// Cost     about a second.
+SelfTest RunSelfTest(std::span<const KnownNumerics> known = AllKnownNumerics());
+
+/// What is wrong with it: whether all of them are, those of one target, or
+/// those of several threads; "" if nothing is.
+std::string DiagnosisOf(const SelfTest& test);
+
+}  // namespace isoloss::campaign

@@ -1,0 +1,45 @@
+#include "isoloss/report/svg.h"
+
+#include <fmt/format.h>
+
+namespace isoloss::report {
+
+std::string SvgEscape(std::string_view text) {
+  std::string safe;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += c;
+    }
+  }
+  return safe;
+}
+
+std::string SvgText(double x, double y, std::string_view text,
+                    std::string_view attributes) {
+  return fmt::format("<text x=\"{}\" y=\"{}\" {}>{}</text>\n", x, y, attributes,
+                     SvgEscape(text));
+}
+
+std::string SvgPicture(int width, int height, std::string_view body) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
+      "height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
+      "font-family=\"sans-serif\" font-size=\"12\">\n"
+      "<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n{2}</svg>\n",
+      width, height, body);
+}
+
+}  // namespace isoloss::report

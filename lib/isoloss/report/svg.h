@@ -1,0 +1,19 @@
+// Pieces of SVG pictures.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace isoloss::report {
+
+/// `text` as content of an element or value of an attribute.
+std::string SvgEscape(std::string_view text);
+
+/// A text element; `attributes` as they stand in it.
+std::string SvgText(double x, double y, std::string_view text,
+                    std::string_view attributes = "");
+
+/// The whole picture, on white: `body` in units of a pixel.
+std::string SvgPicture(int width, int height, std::string_view body);
+
+}  // namespace isoloss::report

@@ -1,0 +1,133 @@
+// isoloss doctor: is this machine, with this build, fit for its work?
+
+#include "isoloss/campaign/doctor.h"
+
+#include <fmt/format.h>
+
+#include <CLI/Version.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "commands.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/report/terminal_width.h"
+#include "isoloss/report/text_layout.h"
+#include "json_output.h"
+#include "value_words.h"
+
+namespace isoloss::cli {
+namespace {
+
+using campaign::Health;
+using campaign::HealthCheck;
+
+struct DoctorArguments {
+  std::filesystem::path out = "runs";
+  bool json = false;
+};
+
+const char* ColorOf(Health health) {
+  switch (health) {
+    case Health::kOk:
+      return report::kGreen;
+    case Health::kNote:
+      return report::kYellow;
+    case Health::kProblem:
+      return report::kRed;
+  }
+  return report::kDim;
+}
+
+/// health, topic, text; below it what to do.
+void Print(const HealthCheck& check, const report::TextStyle& style) {
+  constexpr size_t kHealth = 9;
+  constexpr size_t kIndent = kHealth + 12;
+  const auto lines = [&](const std::string& text) {
+    return report::WrappedLines(Printable(text), kIndent, kIndent, text.size(),
+                                style);
+  };
+  const std::string health = campaign::HealthName(check.health);
+  std::string first = report::Paint(health, ColorOf(check.health), style) +
+                      fmt::format("{:{}}{:<{}}", "", kHealth - health.size(),
+                                  check.topic, kIndent - kHealth);
+  for (const std::string& line : lines(check.text)) {
+    fmt::print("{}{}\n", first, line);
+    first.clear();
+  }
+  if (check.remedy.empty()) return;
+  first = std::string(kIndent, ' ');
+  for (const std::string& line : lines(check.remedy)) {
+    fmt::print("{}{}\n", first, line);
+    first.clear();
+  }
+}
+
+/// "9 ok, 2 notes, 1 problem".
+std::string CountsText(const campaign::Examination& found) {
+  const size_t notes = found.Count(Health::kNote);
+  const size_t problems = found.Count(Health::kProblem);
+  return fmt::format("{} ok, {} note{}, {} problem{}", found.Count(Health::kOk),
+                     notes, notes == 1 ? "" : "s", problems,
+                     problems == 1 ? "" : "s");
+}
+
+void PrintAsJson(const campaign::Examination& found, ExitCode code) {
+  Json checks = Json::array();
+  for (const HealthCheck& check : found.checks) {
+    Json values = Json::object();
+    for (const auto& [name, value] : check.values) {
+      values[Printable(name)] = Printable(value);
+    }
+    checks.push_back({{"topic", check.topic},
+                      {"health", campaign::HealthName(check.health)},
+                      {"text", Printable(check.text)},
+                      {"remedy", check.remedy},
+                      {"values", std::move(values)}});
+  }
+  PrintJson({{"checks", std::move(checks)},
+             {"seconds", found.seconds},
+             {"exit_code", static_cast<int>(code)}});
+}
+
+ExitCode Doctor(const DoctorArguments& arguments) {
+  const campaign::Examination found = campaign::Examine(
+      {.folder = arguments.out, .more_libraries = {{"CLI11", CLI11_VERSION}}});
+  const bool fit = found.Count(Health::kProblem) == 0;
+  const ExitCode code = fit ? ExitCode::kPass : ExitCode::kFail;
+  if (arguments.json) {
+    PrintAsJson(found, code);
+    return code;
+  }
+  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  for (const HealthCheck& check : found.checks) Print(check, style);
+  fmt::print("\n{}: {}, in {:.1f} seconds (exit code {})\n",
+             fit ? "This machine is fit" : "This machine is not fit",
+             CountsText(found), found.seconds, static_cast<int>(code));
+  return code;
+}
+
+Action Declare(CLI::App& app) {
+  auto arguments = std::make_shared<DoctorArguments>();
+  AddOption(app, "--out", arguments->out, "Folder that results would go to")
+      .TypeName(kFolder)
+      .ShowDefault();
+  DeclareJson(app, arguments->json, "of all checks");
+  Describe(app,
+           "Say whether this machine is fit: kernels, libraries, MPI, Slurm, "
+           "processors, memory, disk, terminal, and a test of about two "
+           "seconds that short trainings have the known bits. The exit code is "
+           "1 if there is a problem, and 0 whatever is worth a note. Writes no "
+           "file");
+  return [arguments] { return Doctor(*arguments); };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_doctor = {
+    "doctor", "Say whether this machine is fit, with a self-test",
+    "isoloss doctor --json", &Declare};
+
+}  // namespace isoloss::cli

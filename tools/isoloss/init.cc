@@ -1,0 +1,150 @@
+// isoloss init: an experiment file for a text of the user's.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "commands.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/campaign/new_experiment.h"
+#include "isoloss/report/live_view.h"
+#include "isoloss/report/terminal_width.h"
+#include "isoloss/report/text_layout.h"
+#include "json_output.h"
+#include "value_words.h"
+
+namespace isoloss::cli {
+namespace {
+
+struct InitArguments {
+  campaign::NewExperiment request;
+  bool json = false;
+};
+
+/// As a shell reads it back to the same word.
+std::string ShellWord(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
+    return text;
+  }
+  std::string word = "'";
+  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
+  return word + "'";
+}
+
+std::vector<std::string> NextCommands(
+    const campaign::WrittenExperiment& written) {
+  std::string file = written.experiment.path.string();
+  if (file.starts_with('-')) file.insert(0, "./");
+  const std::string verify = "isoloss verify " + ShellWord(file);
+  return {verify + " --dry-run", verify};
+}
+
+void Print(const campaign::WrittenExperiment& written) {
+  const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
+  const train::Experiment& experiment = written.experiment;
+  const std::vector<train::Run> runs = train::PlanRuns(experiment);
+  const auto field = [&](const char* name, const std::string& text) {
+    fmt::print("{}", report::FieldLine(name, Printable(text), style));
+  };
+  field("wrote", experiment.path.string());
+  field("corpus",
+        fmt::format("{}: {} tokens to train on, {} held out", written.corpus,
+                    written.training_tokens, written.held_out_tokens));
+  field("trains",
+        fmt::format("{} arms x {} seeds = {} runs of {} steps of {} tokens; a "
+                    "run reads {:.2g} % of the text",
+                    experiment.arms.size(), experiment.train.seeds.size(),
+                    runs.size(), experiment.train.steps,
+                    experiment.train.sequences_per_batch *
+                        experiment.data.sequence_length,
+                    100 * written.readings));
+  field("time", fmt::format("about {} on this machine: training {}, the "
+                            "oracle {}",
+                            report::DurationText(written.Seconds()),
+                            report::DurationText(written.training_seconds),
+                            report::DurationText(written.oracle_seconds)));
+  field("measured", fmt::format("{}, one thread, just now",
+                                campaign::RatesText(written.rates)));
+  field("memory", campaign::MemoryText(experiment, runs));
+  field("disk", campaign::DiskText(experiment, runs));
+  for (const std::string& note : written.notes) field("note", note);
+  fmt::print("\nNext:\n");
+  for (const std::string& command : NextCommands(written)) {
+    fmt::print("  {}\n", Printable(command));
+  }
+}
+
+void PrintAsJson(const campaign::WrittenExperiment& written) {
+  const train::Experiment& experiment = written.experiment;
+  const std::vector<train::Run> runs = train::PlanRuns(experiment);
+  PrintJson({{"file", Printable(experiment.path.string())},
+             {"name", experiment.name},
+             {"corpus",
+              {{"description", Printable(written.corpus)},
+               {"training_tokens", written.training_tokens},
+               {"held_out_tokens", written.held_out_tokens},
+               {"readings", written.readings}}},
+             {"arms", train::ArmNames(experiment)},
+             {"seeds", experiment.train.seeds.size()},
+             {"steps", experiment.train.steps},
+             {"training_seconds", written.training_seconds},
+             {"oracle_seconds", written.oracle_seconds},
+             {"memory", campaign::MemoryText(experiment, runs)},
+             {"disk", campaign::DiskText(experiment, runs)},
+             {"notes", written.notes},
+             {"next", NextCommands(written)}});
+}
+
+Action Declare(CLI::App& app) {
+  auto arguments = std::make_shared<InitArguments>();
+  campaign::NewExperiment& request = arguments->request;
+  AddOption(app, "paths", request.paths,
+            "Files and folders of text, or token files with --tokens")
+      .Required();
+  AddOption(app, "--out", request.out,
+            "File to write, which must not be there (default: NAME.toml)");
+  AddOption(app, "--name", request.name,
+            "Name of the experiment; results go to runs/NAME (default: "
+            "RECIPE_vs_bf16)");
+  AddOption(app, "--candidate", request.candidate,
+            "Recipe that is judged against BF16")
+      .TypeName(kRecipeName)
+      .ShowDefault();
+  AddOption(app, "--preset", request.preset, "Model to train")
+      .TypeName(kPresetName)
+      .ShowDefault();
+  AddOption(app, "--budget", request.budget_minutes,
+            "Minutes that `isoloss verify` may take on this machine")
+      .NumberIn(0.1, 1e6)
+      .ShowDefault();
+  AddOption(app, "--tokens", request.token_type,
+            "The paths are token files: flat little-endian integers of this "
+            "type")
+      .OneOf({"uint16", "uint32"});
+  DeclareJson(app, arguments->json, "of what was written and what it costs");
+  Describe(app,
+           "Write a commented experiment file for a text of your own, and say "
+           "what it will cost. Four arms: BF16, the candidate, a null arm and "
+           "a control. Steps and seeds fill the budget, by a measurement of a "
+           "few steps. Replaces no file");
+  return [arguments] {
+    const campaign::WrittenExperiment written =
+        campaign::WriteExperiment(arguments->request);
+    arguments->json ? PrintAsJson(written) : Print(written);
+    return ExitCode::kPass;
+  };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_init = {
+    "init", "Write an experiment file for your text, with its cost",
+    "isoloss init experiments --name trial --budget 5", &Declare};
+
+}  // namespace isoloss::cli
