@@ -168,6 +168,7 @@ class Documents(unittest.TestCase):
             "docs/tutorial.md", "docs/tasks/compare-two-runs.md", "docs/tasks/gate-a-commit.md",
             "docs/tasks/write-a-recipe.md", "docs/tasks/read-a-log-in-python.md"), (
                 SMALL_MODEL,
+                ("Eigen/src/Core corpus", "Eigen/src/Core/util corpus"),
                 ("sequence_length = 64", "sequence_length = 16"),
                 ('paths = ["corpus"]', 'paths = ["corpus"]\nsequence_length = 16'),
                 ("sequences_per_batch = 2", "sequences_per_batch = 1"),
