@@ -148,7 +148,7 @@ class Documents(unittest.TestCase):
                 print(f"not run, since no mpirun is installed: {step.text}")
             elif not step.mark:
                 with self.subTest(command=step.text):
-                    self.run_command(step, shorter(step.text, shortenings, used))
+                    self.run_command(step, shorter(step.text + "\n", shortenings, used).strip())
         self.assertEqual(seen, set(elsewhere), "what is tried elsewhere")
         self.assertEqual(used, {old for old, _ in shortenings}, "what is made shorter")
 
@@ -177,13 +177,15 @@ class Documents(unittest.TestCase):
                  "steps = 5\nwarmup_steps = 2\nseeds = [1, 2]"),
                 # However busy this machine is, the budget suffices; then it is not used up.
                 ("--budget 3", "--budget 1000"),
-                ("isoloss verify first.toml",
-                 f"isoloss verify first.toml --policy {FAST_POLICY} {SHORT_RUN}"),
+                ("verify first.toml\n", f"verify first.toml --no-oracle {SHORT_RUN}"),
+                ("verify first.toml --dry", f"verify first.toml {SHORT_RUN} --dry"),
+                ("verify first.toml --against",
+                 f"verify first.toml --policy {FAST_POLICY} {SHORT_RUN} --against"),
+                ("verify blocks_vs_bf16.toml\n", "verify blocks_vs_bf16.toml --no-oracle"),
                 ("[log]\n", f'[gate]\npolicy = "../../../{FAST_POLICY}"\n\n[log]\n'),
-                ('control = "mxfp4"', f'control = "mxfp4"\npolicy = "{FAST_POLICY}"'),
                 ("--arm blocks", "--arm blocks --case plain"),
                 ("--experiment first.toml", f"--experiment first.toml {SHORT_RUN}"),
-                *drafts))
+                *drafts), {"isoloss doctor": "tests/cli/doctor_test.py"})
 
 
 if __name__ == "__main__":
