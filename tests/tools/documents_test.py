@@ -81,13 +81,14 @@ def exists(path, base):
 
 
 def missing_paths(text):
-    """Paths of this project in backticks that are not there."""
+    """Paths of this project in backticks that are not there, nor in a folder that the reader makes."""
+    made = tuple(f"{folder}/" for folder in re.findall(r"`mkdir -p ([^`]+)`", text))
     modules = [folder.name for folder in LIBRARY.iterdir() if folder.is_dir()]
     missing = []
     for code in code_of(text):
         path = re.sub(r":\d[\d,:-]*$", "", code.split()[0])
         top = path.split("/")[0]
-        if "/" not in path:
+        if "/" not in path or (path + "/").startswith(made):
             continue
         if top in FOLDERS:
             base = ROOT
@@ -148,6 +149,15 @@ class Documents(unittest.TestCase):
                 with self.subTest(document=str(document.relative_to(ROOT))):
                     self.assertEqual(unknown_keys(text, known), [])
 
+    def test_each_level_has_its_rows_in_the_page_of_questions(self):
+        # That docs/gate.md has every level: tests/gate/ladder_test.cc.
+        levels = re.findall(r"(?m)^\| (L\d [a-z ]+) \|", self.documents[ROOT / "docs" / "gate.md"])
+        self.assertGreater(len(levels), 6)
+        questions, _, meanings = self.documents[ROOT / "docs" / "levels.md"].partition("\n## ")
+        for level in levels:
+            self.assertEqual(questions.count(f" | {level} | "), 1, level)
+            self.assertEqual(meanings.count(f"\n| {level} | "), 1, level)
+
 
 class Faults(unittest.TestCase):
     """Each check finds what it is there for, and nothing else."""
@@ -162,10 +172,11 @@ class Faults(unittest.TestCase):
         text = ("`docs/style.md` `docs/none.md` `tests/<module>/CMakeLists.txt` `lib/<a>/none.cc`\n"
                 "`tools/demo --none` `lib/isoloss/gate/ladder.cc:12` `lib/isoloss/gate/none.cc:12`\n"
                 "`gate/ladder.cc` `gate/none.cc` `golden/curves/NAME/` `tools/{demo,none}`\n"
-                "`docs/*.md` `docs/*.none` `other:docs/none.md` `train/tokens`\n")
+                "`docs/*.md` `docs/*.none` `other:docs/none.md` `train/tokens`\n"
+                "`mkdir -p golden/own` `golden/own` `golden/own/a.toml` `golden/ownnone/a.toml`\n")
         self.assertEqual(missing_paths(text), [
             "docs/none.md", "lib/<a>/none.cc", "lib/isoloss/gate/none.cc:12", "gate/none.cc",
-            "tools/{demo,none}", "docs/*.none"])
+            "tools/{demo,none}", "docs/*.none", "golden/ownnone/a.toml"])
 
     def test_keys(self):
         known = documented_keys("## `[train]`\n\n| key | default |\n|---|---|\n| `steps` | `3` |\n\n"

@@ -1,41 +1,37 @@
-"""The commands of README.md and docs/usage.md, in the order in which they stand there, in one
-scratch folder.
+"""The commands of README.md, the tutorial and the pages that go on from them, in their order.
 
-They run as they stand, but for SHORTER: a smaller model and fewer runs, so that all take a minute.
-A comment `exit code N` behind a command is what it must end with, else 0. A verdict that is stated
-as other than a pass is that of the large model: of the smaller one any verdict will do.
+They run as they stand, but for what is made shorter below: a smaller model and fewer runs. A verdict
+that is stated as other than a pass, and one of a command that was made shorter, is that of the large
+model: of the smaller one any verdict will do.
 """
 
-import collections
 import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools" / "dev"))
+
+from document_steps import Command, File, script_of, steps_of  # noqa: E402
+
 BINARY = pathlib.Path(os.environ["ISOLOSS_BINARY"]).resolve()
 
-# The second one goes on with what the first has left.
-DOCUMENTS = ("README.md", "docs/usage.md")
-# What stands there, and what is run. Each must stand there at least once.
-SHORTER = (
-    ('preset = "dsv3-nano"', """preset = "dsv3-nano"
-dim = 32
-n_heads = 2
-kv_lora_rank = 8
-qk_nope_head_dim = 8
-qk_rope_head_dim = 4
-v_head_dim = 8
-dense_hidden_dim = 32
-moe_hidden_dim = 32"""),
-    ('source = "files"', 'source = "files"\nsequence_length = 16'),
-    ("steps = 300", "steps = 20"),
-    # Any number of runs of any of the mutants: one of one.
-    ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),
-)
+TINY = ("dim = 32", "n_heads = 2", "kv_lora_rank = 8", "qk_nope_head_dim = 8",
+        "qk_rope_head_dim = 4", "v_head_dim = 8", "dense_hidden_dim = 32", "moe_hidden_dim = 32")
+PRESET = 'preset = "dsv3-nano"'
+SMALL_MODEL = (PRESET, "\n".join((PRESET, *TINY)))
+SHORT_RUN = " ".join(f"--set {key.replace(' ', '')}" for key in (
+    *(f"model.{key}" for key in TINY), "data.sequence_length=16", "train.steps=20",
+    "train.warmup_steps=4", "train.seeds=[1,2]", "log.eval_every=20", "log.eval_sequences=4"))
+
+# Of the oracle's cases one, and few steps of it.
+FAST_POLICY = "../isoloss/fast.toml"
+
 # What is tried elsewhere.
 ELSEWHERE = {
     "tools/demo": "tools/dev/fresh demo",
@@ -44,34 +40,22 @@ ELSEWHERE = {
 }
 # Exit codes of a verdict: pass, fail, inconclusive.
 VERDICTS = {0, 1, 4}
-# Two cores are too few for four processes of Open MPI, and the test may run as root.
-LAUNCHER = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-File = collections.namedtuple("File", "name text")
-Command = collections.namedtuple("Command", "text code")
-
-
-def steps_of(document):
-    """Files and commands of a document, in its order. A file is named in the prose above it."""
-    prose_start = 0
-    for block in re.finditer(r"^```(\w*)\n(.*?)^```$", document, re.MULTILINE | re.DOTALL):
-        prose = document[prose_start:block.start()]
-        prose_start = block.end()
-        if block[1] == "toml":
-            names = re.findall(r"`(\w+\.toml)`", prose)
-            if not names:
-                raise ValueError(f"no `NAME.toml` stands in the prose above\n{block[2]}")
-            yield File(names[-1], block[2])
-        elif block[1] == "sh":
-            for line in block[2].replace("\\\n", " ").splitlines():
-                text, _, comment = line.partition(" #")
-                code = re.search(r"exit code (\d+)", comment)
-                yield Command(text.strip(), int(code[1]) if code else 0)
+# Two cores are too few for four processes of Open MPI, and the test may run as root. What git is told
+# of this user must not matter.
+ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "GIT_CONFIG_GLOBAL": os.devnull,
+               "GIT_CONFIG_SYSTEM": os.devnull}
 
 
-def shorter(text, used):
-    for old, new in SHORTER:
+def is_committed():
+    """Whether the program is of a clean commit: else goldens that it makes are drafts."""
+    version = subprocess.run([BINARY, "--version"], capture_output=True, encoding="utf-8",
+                             check=True).stdout
+    return "-dirty" not in version and "unknown" not in version
+
+
+def shorter(text, shortenings, used):
+    for old, new in shortenings:
         if old in text:
             text = text.replace(old, new)
             used.add(old)
@@ -79,53 +63,129 @@ def shorter(text, used):
 
 
 class Steps(unittest.TestCase):
+    DOCUMENT = ("Write `a.toml`, then\n```toml\nx = 1\n```\nand\n```sh\nrun a.toml   # it\n"
+                "\nfail \\\n  b   # exit code 3 or 4: no b\nput   # as root: it\nsend   # with your server\n"
+                "```\n```\nnot this\n```\nNow `c/d.py`:\n```python\ny = 2  # two\n```\n")
+
     def test_are_found_in_their_order(self):
-        document = ("Write `a.toml`, then\n```toml\nx = 1\n```\nand\n```sh\nrun a.toml   # it\n"
-                    "fail \\\n  b   # exit code 3: no b\n```\n```\nnot this\n```\n")
-        self.assertEqual(list(steps_of(document)), [
-            File("a.toml", "x = 1\n"), Command("run a.toml", 0), Command("fail    b", 3)])
+        self.assertEqual(list(steps_of(self.DOCUMENT)), [
+            File("a.toml", "x = 1\n"), Command("run a.toml", [0], ""),
+            Command("fail    b", [3, 4], ""), Command("put", [0], "as root"),
+            Command("send", [0], "with your server"),
+            File("c/d.py", "y = 2  # two\n")])
 
     def test_a_file_without_a_name_is_refused(self):
         with self.assertRaisesRegex(ValueError, "no `NAME.toml`"):
             list(steps_of("It is\n```toml\nx = 1\n```\n"))
 
+    def run_script(self, document):
+        with tempfile.TemporaryDirectory(prefix="isoloss-steps-") as folder:
+            return subprocess.run(["bash", "-c", script_of(document)], cwd=folder, check=False,
+                                  stdout=subprocess.PIPE, encoding="utf-8")
 
-class Readme(unittest.TestCase):
+    def test_of_a_script_run_in_one_shell_but_for_those_with_a_server(self):
+        done = self.run_script("`e/f.toml`\n```toml\n'$x'\n```\n```sh\ncd e   # as root\ncat f.toml\n"
+                               "false   # exit code 0 or 1\nsend   # with your server\n```\n")
+
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("\n'$x'\n", done.stdout)
+        self.assertNotIn("send", done.stdout)
+
+    def test_of_a_script_end_at_an_exit_code_that_is_not_stated(self):
+        done = self.run_script("```sh\ntrue   # exit code 3\necho on\n```\n")
+
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("exit code 0 in place of 3", done.stdout)
+        self.assertNotIn("\non\n", done.stdout)
+
+
+class Documents(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="isoloss-readme-")
         self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        self.programs = pathlib.Path(folder.name) / "bin"
+        self.programs.mkdir()
+        (self.programs / "isoloss").symlink_to(BINARY)
+        # One that has h5py.
+        (self.programs / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (self.programs / "python3").chmod(0o755)
+        self.place = pathlib.Path(folder.name) / "place"
+        # Where commands begin; they may go elsewhere.
+        self.folder = pathlib.Path(folder.name) / "isoloss"
+        self.folder.mkdir()
         for entry in ROOT.iterdir():
             if entry.name not in ("build", "runs", ".git"):
                 (self.folder / entry.name).symlink_to(entry)
+        (self.folder / "fast.toml").write_text('probe_cases = ["plain"]\nparted_steps = 1\n')
         (self.folder / "build").mkdir()
         (self.folder / "build" / "release").symlink_to(BINARY.parents[1])
 
-    def run_command(self, command):
+    def run_command(self, command, text):
+        environment = {**os.environ, **ENVIRONMENT,
+                       "PATH": f"{self.programs}:{os.environ['PATH']}"}
         done = subprocess.run(
-            ["bash", "-c", command.text], cwd=self.folder, env={**os.environ, **LAUNCHER},
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            encoding="utf-8", timeout=900, check=False)
-        judges = re.search(r"isoloss (verify|gate) ", command.text) and command.code in (1, 4)
-        self.assertIn(done.returncode, VERDICTS if judges else {command.code},
-                      f"{command.text}\n{done.stdout[-3000:]}")
+            ["bash", "-c", f'{text}\ncode=$?; pwd > "{self.place}"; exit $code'],
+            cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, encoding="utf-8", timeout=900, check=False)
+        judges = re.search(r"isoloss (verify|gate) ", text) and (
+            {1, 4} & set(command.codes) or text != command.text)
+        self.assertIn(done.returncode, VERDICTS if judges else command.codes,
+                      f"{text}\n{done.stdout[-3000:]}")
+        self.folder = pathlib.Path(self.place.read_text(encoding="utf-8").strip())
 
-    def test_its_commands_work_in_their_order(self):
-        elsewhere, used = set(), set()
-        for step in (step for document in DOCUMENTS
+    def go_through(self, documents, shortenings, elsewhere=()):
+        """Each document goes on with what the one before has left."""
+        seen, used = set(), set()
+        for step in (step for document in documents
                      for step in steps_of((ROOT / document).read_text(encoding="utf-8"))):
             if isinstance(step, File):
-                text = shorter(step.text, used)
-                (self.folder / step.name).write_text(text, encoding="utf-8")
-            elif step.text in ELSEWHERE:
-                elsewhere.add(step.text)
+                file = self.folder / step.name
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(shorter(step.text, shortenings, used), encoding="utf-8")
+            elif step.text in elsewhere:
+                seen.add(step.text)
             elif step.text.startswith("mpirun ") and not shutil.which("mpirun"):
                 print(f"not run, since no mpirun is installed: {step.text}")
-            else:
+            elif not step.mark:
                 with self.subTest(command=step.text):
-                    self.run_command(step._replace(text=shorter(step.text, used)))
-        self.assertEqual(elsewhere, set(ELSEWHERE), "what is tried elsewhere")
-        self.assertEqual(used, {old for old, _ in SHORTER}, "what is made shorter")
+                    self.run_command(step, shorter(step.text + "\n", shortenings, used).strip())
+        self.assertEqual(seen, set(elsewhere), "what is tried elsewhere")
+        self.assertEqual(used, {old for old, _ in shortenings}, "what is made shorter")
+
+    def test_readme_and_usage_work_in_their_order(self):
+        self.go_through(("README.md", "docs/usage.md"), (
+            SMALL_MODEL,
+            ('source = "files"', 'source = "files"\nsequence_length = 16'),
+            ("steps = 300", "steps = 20"),
+            # Any number of runs of any of the mutants: one of one.
+            ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),
+        ), ELSEWHERE)
+
+    def test_tutorial_and_tasks_work_in_their_order(self):
+        drafts = () if is_committed() else (
+            ("golden update", "golden update --draft"), ("golden check", "golden check --draft"))
+        self.go_through((
+            "docs/tutorial.md", "docs/tasks/compare-two-runs.md", "docs/tasks/gate-a-commit.md",
+            "docs/tasks/write-a-recipe.md", "docs/tasks/read-a-log-in-python.md"), (
+                SMALL_MODEL,
+                ("Eigen/src/Core corpus", "Eigen/src/Core/util corpus"),
+                ("sequence_length = 64", "sequence_length = 16"),
+                ('paths = ["corpus"]', 'paths = ["corpus"]\nsequence_length = 16'),
+                ("sequences_per_batch = 2", "sequences_per_batch = 1"),
+                ("steps = 20\n", "steps = 3\nwarmup_steps = 1\n"),
+                ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]",
+                 "steps = 5\nwarmup_steps = 2\nseeds = [1, 2]"),
+                # However busy this machine is, the budget suffices; then it is not used up.
+                ("--budget 3", "--budget 1000"),
+                ("verify first.toml\n", f"verify first.toml --no-oracle {SHORT_RUN}"),
+                ("verify first.toml --dry", f"verify first.toml {SHORT_RUN} --dry"),
+                ("verify first.toml --against",
+                 f"verify first.toml --policy {FAST_POLICY} {SHORT_RUN} --against"),
+                ("verify blocks_vs_bf16.toml\n", "verify blocks_vs_bf16.toml --no-oracle"),
+                ("[log]\n", f'[gate]\npolicy = "../../../{FAST_POLICY}"\n\n[log]\n'),
+                ("--arm blocks", "--arm blocks --case plain"),
+                ("--experiment first.toml", f"--experiment first.toml {SHORT_RUN}"),
+                *drafts), {"isoloss doctor": "tests/cli/doctor_test.py"})
 
 
 if __name__ == "__main__":

@@ -121,6 +121,7 @@ class Scripts(CopyTest):
                                    ("tools/dev/install_packages", "build", "test"),
                                    ("tools/dev/install_packages",), ("tools/dev/fresh",),
                                    ("tools/dev/fresh", "format"),
+                                   ("tools/dev/fresh", "tutorial", "--quick"),
                                    ("tools/dev/bench", "--filter", "("),
                                    ("tools/dev/bench", "--filter", "x", "--json", "bars")):
             with self.subTest(script=script, arguments=arguments):
