@@ -1,6 +1,7 @@
 """The ready files of examples/ci: their shell steps run as they are in clean clones of a
 repository with goldens, on commits that change numerics and on some that do not."""
 
+import math
 import os
 import pathlib
 import re
@@ -91,6 +92,13 @@ class Files(ProgramTest):
         cls.write("user/README.md", "Ours, with a new isoloss.\n")
         commit(cls.user, "A new isoloss")
         cls.branch("old-bumped", "old-updated")
+        cls.update(REASON)
+        commit(cls.user, "A new isoloss: goldens")
+        cls.branch("main", "unsound")
+        with forged(cls.user / GOLDEN, "mxfp8-seed1") as log:
+            log["parameters/grad_norm"][3, 1] = math.inf
+        commit(cls.user, "Goldens that no gate takes")
+        cls.branch("unsound", "unsound-updated")
         cls.update(REASON)
         commit(cls.user, "A new isoloss: goldens")
 
@@ -224,6 +232,12 @@ class Files(ProgramTest):
         self.assertIn("of another configuration, so not compared", self.summary)
         self.assertIn('failures="0" errors="0" skipped="0"', self.junit("base.xml"))
         self.assert_shows_the_diff()
+
+    def test_a_reason_does_not_outdo_the_gate(self):
+        self.assertEqual(self.gate(CHANGED, "unsound", "unsound-updated"),
+                         ("What the base branch approved is still sound", FAIL))
+        self.assert_error("arm mxfp8 is still the run that was approved", "L0 fail")
+        self.assertIn('failures="0" errors="0"', self.junit())
 
     def assert_shows_the_diff(self):
         """The reason and the texts, within one block of code that they do not end."""

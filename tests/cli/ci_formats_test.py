@@ -94,7 +94,8 @@ class Junit(Samples):
 
 
 class Markdown(Samples):
-    TAGS = {"h2", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    TAGS = {"h2", "p", "strong", "ul", "li", "table", "thead", "tbody", "tr", "th", "td", "code",
+            "details", "summary"}
 
     def test_a_renderer_sees_text_and_our_marks_only(self):
         for name in ("sample", "hostile"):
@@ -115,6 +116,9 @@ class Markdown(Samples):
         # The comment by which a bot finds it is the only HTML that is no name.
         self.assertEqual(set(re.findall(r"<[^>]*>", text)),
                          {"<!-- isoloss -->", "<code>", "</code>"})
+        marks = set(re.findall(r"<[^>]*>", self.read("sample-summary.md")))
+        self.assertEqual(marks, {"<!-- isoloss -->", "<code>", "</code>", "<details>",
+                                 "</details>", "<summary>", "</summary>"})
 
 
 class Annotations(Samples):

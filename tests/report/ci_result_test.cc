@@ -12,7 +12,6 @@ namespace isoloss::report {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<std::string> NamesOf(const std::vector<CiCase>& cases) {
   std::vector<std::string> names;
@@ -78,13 +77,15 @@ TEST(CiResult, NamesOfAReportDiffer) {
 }
 
 TEST(CiResult, OfAnErrorIsRedAndSaysWhy) {
-  const CiReport report =
-      CiErrorReport("isoloss gate", 3, "format", "a.h5: it is cut off.");
+  const CiReport report = CiErrorReport("isoloss gate", 3, "format",
+                                        "a.h5: it is cut off:\nat byte 7.\n");
 
   ASSERT_EQ(report.suites.size(), 1U);
   EXPECT_EQ(report.exit_code, 3);
   EXPECT_EQ(report.suites[0].status, CiStatus::kError);
-  EXPECT_THAT(report.suites[0].headline, HasSubstr("a.h5: it is cut off."));
+  EXPECT_EQ(report.suites[0].headline,
+            "ERROR: isoloss gate has no verdict: a.h5: it is cut off:");
+  EXPECT_THAT(report.suites[0].why, ElementsAre("at byte 7."));
 }
 
 TEST(CiResult, TextIsShortenedBetweenCharacters) {

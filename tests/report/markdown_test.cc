@@ -27,13 +27,16 @@ TEST(Markdown, ShowsNumbersOfAFailureBeforeThePasses) {
   const std::string text = RenderMarkdown(testing::SampleReport());
 
   EXPECT_THAT(text, HasSubstr("0.4 % | 0.25 % | 0.35 % to 0.45 % |"));
-  EXPECT_LT(text.find("final_window"), text.find("complete"));
+  EXPECT_LT(text.find("final_window"), text.find("<details>"));
+  EXPECT_LT(text.find("<details><summary>Passed: 1, skipped: 1<"),
+            text.find("complete"));
 }
 
 TEST(Markdown, FitsIntoACommentAndSaysWhatItLeftOut) {
   CiSuite suite;
   for (int i = 0; i < 2000; ++i) {
-    suite.cases.push_back(testing::SampleCase("L1", "a", CiStatus::kFailure));
+    suite.cases.push_back(testing::SampleCase(
+        "L1", "a", i < 10 ? CiStatus::kFailure : CiStatus::kPass));
   }
 
   const std::string text =
@@ -42,6 +45,9 @@ TEST(Markdown, FitsIntoACommentAndSaysWhatItLeftOut) {
   EXPECT_LE(text.size(), kMostMarkdown);
   EXPECT_GT(text.size(), kMostMarkdown * 9 / 10);
   EXPECT_THAT(text, HasSubstr(" parts were left out"));
+  // The limit lies within the folded table, which ends nevertheless.
+  EXPECT_LT(text.find("<details>"), text.find("</details>"));
+  EXPECT_NE(text.find("</details>"), text.npos);
   EXPECT_THAT(RenderMarkdown(testing::SampleReport()),
               Not(HasSubstr("left out")));
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
 
 #include "isoloss/base/printable.h"
 
@@ -65,14 +66,19 @@ CiReport MakeCiReport(std::string command, int exit_code,
 
 CiReport CiErrorReport(std::string command, int exit_code, std::string kind,
                        const std::string& message) {
-  CiSuite suite{
-      .name = command,
-      .file = "",
-      .status = CiStatus::kError,
-      .outcome = "ERROR",
-      .exit_code = exit_code,
-      .headline = fmt::format("ERROR: {} has no verdict: {}", command, message),
-      .facts = {{"error", std::move(kind)}}};
+  const size_t line_end = std::min(message.find('\n'), message.size());
+  CiSuite suite{.name = command,
+                .file = "",
+                .status = CiStatus::kError,
+                .outcome = "ERROR",
+                .exit_code = exit_code,
+                .headline = fmt::format("ERROR: {} has no verdict: {}", command,
+                                        message.substr(0, line_end)),
+                .facts = {{"kind of error", std::move(kind)}}};
+  std::istringstream rest(message.substr(line_end));
+  for (std::string line; std::getline(rest, line);) {
+    if (!line.empty()) suite.why.push_back(line);
+  }
   return {std::move(command), exit_code, {std::move(suite)}};
 }
 

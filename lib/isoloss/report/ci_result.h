@@ -78,7 +78,8 @@ struct CiReport {
 CiReport MakeCiReport(std::string command, int exit_code,
                       std::vector<CiSuite> suites);
 
-/// Of a command that ended without a result: one suite with one error.
+/// Of a command that ended without a result: one suite with one error, whose
+/// headline has the first line of `message`; the others follow as `why`.
 CiReport CiErrorReport(std::string command, int exit_code, std::string kind,
                        const std::string& message);
 

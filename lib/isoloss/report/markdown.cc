@@ -92,6 +92,9 @@ class Pieces {
     return true;
   }
 
+  /// Ends what an added piece began: never left out.
+  void End(const char* piece) { text_ += piece; }
+
   std::string Text() const {
     if (left_out_ == 0) return text_;
     return text_ + fmt::format(
@@ -146,16 +149,31 @@ std::string Row(const CiCase& one) {
                      Cell(one, "statistic"), Cell(one, "limit"), Interval(one));
 }
 
-void AddTable(const CiSuite& suite, Pieces& pieces) {
-  if (suite.cases.empty()) return;
-  if (!pieces.Add("| result | level | check | what was found | value | limit | "
-                  "interval |\n|---|---|---|---|---|---|---|\n")) {
-    return;
-  }
+constexpr const char* kTableHead =
+    "| result | level | check | what was found | value | limit | interval |\n"
+    "|---|---|---|---|---|---|---|\n";
+
+/// What is red or was noticed, the severest first; below, folded up, the rest.
+void AddTables(const CiSuite& suite, Pieces& pieces) {
   std::vector<CiCase> cases = suite.cases;
   std::ranges::stable_sort(cases, std::greater(), &CiCase::status);
-  for (const CiCase& one : cases) pieces.Add(Row(one));
-  pieces.Add("\n");
+  const auto rest = std::ranges::find_if(
+      cases, [](const CiCase& one) { return one.status < CiStatus::kNoticed; });
+  if (rest != cases.begin() && pieces.Add(kTableHead)) {
+    for (auto one = cases.begin(); one != rest; ++one) pieces.Add(Row(*one));
+    pieces.End("\n");
+  }
+  if (rest == cases.end()) return;
+  const auto passes = std::count_if(rest, cases.end(), [](const CiCase& one) {
+    return one.status == CiStatus::kPass;
+  });
+  if (!pieces.Add(fmt::format(
+          "<details><summary>Passed: {}, skipped: {}</summary>\n\n{}", passes,
+          cases.end() - rest - passes, kTableHead))) {
+    return;
+  }
+  for (auto one = rest; one != cases.end(); ++one) pieces.Add(Row(*one));
+  pieces.End("\n</details>\n\n");
 }
 
 void AddSuite(const CiSuite& suite, Pieces& pieces) {
@@ -165,7 +183,7 @@ void AddSuite(const CiSuite& suite, Pieces& pieces) {
   AddList("What it holds for", suite.holds, pieces);
   AddList("Next", suite.next, pieces);
   AddList("Warnings", suite.warnings, pieces);
-  AddTable(suite, pieces);
+  AddTables(suite, pieces);
   if (suite.facts.empty() && suite.file.empty()) return;
   std::string facts;
   if (!suite.file.empty()) facts += fmt::format("file {}", Code(suite.file));

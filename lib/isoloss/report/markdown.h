@@ -16,7 +16,8 @@ inline constexpr std::string_view kMarkdownFirstLine = "<!-- isoloss -->\n";
 inline constexpr size_t kMostMarkdown = 65000;
 
 /// For each suite the verdict, why, what it could have seen, what it holds for,
-/// what to do next, and a table of its checks, the severest first.
+/// what to do next, and a table of its checks, the severest first; those that
+/// pass or were skipped are folded up.
 ///
 /// Bounds   at most kMostMarkdown bytes; says what was left out.
 /// Special  names and paths are `<code>`; in them and in all other text each
