@@ -358,8 +358,8 @@ class Record(HistoryTest):
             with self.subTest(name=name):
                 path = self.write(f"bad/{name}", text)
                 self.assert_refused(self.run_isoloss("history", "show", path), *words)
-                refused = self.run_isoloss("history", "record", "small", "--file", path,
-                                           "--commit", "HEAD~1")
+                refused = self.run_isoloss("history", "record", "small/bf16-seed1.h5",
+                                           "--file", path, "--commit", "HEAD~1")
                 if name != "empty":
                     self.assert_refused(refused, *words)
                     self.assertEqual(path.read_text(), text)
