@@ -124,7 +124,8 @@ class Scratch:
     def link(self, objects):
         """The build's program, with these objects in place of, or before, its own."""
         lines = run("ninja", "-t", "commands", "bin/isoloss", folder=BUILD).splitlines()
-        words = shlex.split(lines[-1].replace("&& :", "").replace(": &&", ""))
+        # ": && LINK && what is made with the linked program".
+        words = shlex.split(lines[-1].split(" && ")[1])
         program = self.objects / "isoloss"
         words[words.index("-o") + 1] = str(program)
         for compiled in objects:

@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["ISOLOSS_BINARY"]
 # Folders of the project that commands read from; what they write may not be there yet.
-OURS = ("docs/", "experiments/", "golden/", "tests/", "tools/")
+OURS = ("docs/", "examples/", "experiments/", "golden/", "tests/", "tools/")
 
 
 @functools.cache

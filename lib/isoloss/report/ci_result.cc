@@ -3,15 +3,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
+
+#include "isoloss/base/printable.h"
 
 namespace isoloss::report {
 namespace {
 
-/// `name`, or the first of "name (2)", "name (3)", … that is not in `taken`.
+/// As formats show it. GitLab's metrics have `_` for `#`.
+std::string Shown(const std::string& name) {
+  std::string shown = Printable(name);
+  std::ranges::replace(shown, '#', '_');
+  return shown;
+}
+
+/// `name`, or the first of "name (2)", "name (3)", … that looks like none of
+/// `taken`.
 std::string Untaken(const std::string& name, std::set<std::string>& taken) {
   std::string own = name;
-  for (size_t n = 2; !taken.insert(own).second; ++n) {
+  for (size_t n = 2; !taken.insert(Shown(own)).second; ++n) {
     own = fmt::format("{} ({})", name, n);
   }
   return own;
@@ -44,10 +55,9 @@ CiReport MakeCiReport(std::string command, int exit_code,
   std::set<std::string> names;
   for (CiSuite& suite : suites) {
     suite.name = Untaken(suite.name, names);
-    std::set<std::string> cases;
+    std::map<std::string, std::set<std::string>> cases;
     for (CiCase& one : suite.cases) {
-      const std::string prefix = one.group + "\n";
-      one.name = Untaken(prefix + one.name, cases).substr(prefix.size());
+      one.name = Untaken(one.name, cases[Shown(one.group)]);
     }
   }
   return {std::move(command), exit_code, std::move(suites)};

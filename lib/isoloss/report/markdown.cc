@@ -63,6 +63,16 @@ std::string Escaped(std::string_view text) {
   return markdown;
 }
 
+/// As an item of a list, in which it begins no block of its own.
+std::string Item(const std::string& text) {
+  const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
+  const std::string item = Escaped(text.substr(begin));
+  const bool is_marker = !item.empty() && (item[0] == '-' || item[0] == '+' ||
+                                           (item[0] >= '0' && item[0] <= '9'));
+  if (!is_marker) return item;
+  return fmt::format("&#{};{}", static_cast<int>(item[0]), item.substr(1));
+}
+
 /// A name or path.
 std::string Code(std::string_view text) {
   return fmt::format("<code>{}</code>", Escaped(text));
@@ -101,7 +111,7 @@ void AddList(const char* title, const std::vector<std::string>& items,
   std::string text = fmt::format("**{}**\n\n", title);
   const size_t shown = std::min(items.size(), kMostItems);
   for (size_t i = 0; i < shown; ++i) {
-    text += fmt::format("- {}\n", Escaped(items[i]));
+    text += fmt::format("- {}\n", Item(items[i]));
   }
   if (shown < items.size()) {
     text += fmt::format("- and {} more\n", items.size() - shown);
