@@ -165,7 +165,7 @@ class Picture {
           "<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" "
           "stroke=\"#e8eaed\"/>\n",
           kLeft, kLeft + kPlot, Number(y), Number(y));
-      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:.7g}", tick * step),
+      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:.7g}", tick * step + 0.0),
                      "text-anchor=\"end\" fill=\"#5f6368\"");
     }
     for (const FigureSeries* series : shown) {
