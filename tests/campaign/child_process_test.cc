@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "support/temporary_folder.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -41,6 +43,19 @@ TEST(ChildProcess, TellsHowItEndedAndWhatItSaid) {
   EXPECT_EQ(result.errors, "why\n");
   EXPECT_TRUE(result.ended);
   EXPECT_EQ(Shell("kill -9 $$").exit_code, 128 + SIGKILL);
+}
+
+TEST(ChildProcess, WorksWhereItIsPutAndAppendsToItsFile) {
+  const testing::TemporaryFolder folder;
+  const std::filesystem::path output = folder.path() / "output";
+  for (const bool errors_too : {true, false}) {
+    const ChildResult result = RunChild(
+        {"/bin/sh", "-c", "pwd; echo why >&2"}, {}, kEnough, kGoOn,
+        {.folder = "/", .output = output, .errors_to_output = errors_too});
+    EXPECT_EQ(result.errors, errors_too ? "" : "why\n");
+  }
+
+  EXPECT_EQ(ReadTextFile(output, ""), "/\nwhy\n/\n");
 }
 
 TEST(ChildProcess, HasTheEnvironmentThatIsSetBesides) {

@@ -25,7 +25,9 @@ Option DeclareJson(CLI::App& app, bool& json, const std::string& what) {
 
 bool AsksForJson(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
-    if (std::string_view(argv[i]) == "--json") return true;
+    const std::string_view argument = argv[i];
+    if (argument == "--") return false;  // another program's stand behind it
+    if (argument == "--json") return true;
   }
   return false;
 }

@@ -228,7 +228,7 @@ const char* MovementName(Movement movement) {
     case Movement::kMoved:
       return "MOVED";
     case Movement::kOther:
-      return "other experiment";
+      return "other";
   }
   return "";
 }

@@ -79,7 +79,7 @@ enum class Movement {
   kOther,  ///< another configuration, or other seeds: not comparable
 };
 
-/// "first", "same bits", "not shown", "MOVED", "other experiment".
+/// "first", "same bits", "not shown", "MOVED", "other".
 const char* MovementName(Movement movement);
 
 struct MoveOptions {

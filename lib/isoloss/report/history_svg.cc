@@ -51,6 +51,15 @@ struct Range {
     low -= room;
     high += room;
   }
+  /// Between ticks: 1, 2 or 5 times a power of ten, for about five of them.
+  double Step() const {
+    const double wanted = (high - low) / 5;
+    const double power = std::pow(10, std::floor(std::log10(wanted)));
+    for (const double times : {1.0, 2.0, 5.0}) {
+      if (times * power >= wanted) return times * power;
+    }
+    return 10 * power;
+  }
   double Y(double value, int top) const {
     return top + (high - value) / (high - low) * kPanel;
   }
@@ -148,15 +157,15 @@ class Picture {
                           "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                           "fill=\"none\" stroke=\"#bdc1c6\"/>\n",
                           kLeft, top, kPlot, kPanel);
-    constexpr int kTicks = 4;
-    for (int i = 0; i <= kTicks; ++i) {
-      const double value = range.low + (range.high - range.low) * i / kTicks;
-      const double y = range.Y(value, top);
+    const double step = range.Step();
+    for (double tick = std::ceil(range.low / step); tick * step <= range.high;
+         ++tick) {
+      const double y = range.Y(tick * step, top);
       svg += fmt::format(
           "<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" "
           "stroke=\"#e8eaed\"/>\n",
           kLeft, kLeft + kPlot, Number(y), Number(y));
-      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:.5g}", value),
+      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:.7g}", tick * step + 0.0),
                      "text-anchor=\"end\" fill=\"#5f6368\"");
     }
     for (const FigureSeries* series : shown) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -149,21 +150,38 @@ std::string AllMoves(const History& history, const TextStyle& style) {
   return text.empty() ? "\nNo figure moved.\n" : text;
 }
 
-std::string PointLine(const FigurePoint& point, const Figure& figure) {
-  return fmt::format("{:<{}}  {:<{}}  {:>12.6g}  {:<10}  {}",
-                     Short(point.commit), kHash, Day(point.date), kDay,
-                     point.mean, compare::MovementName(point.movement),
-                     ChangeText(point, figure));
+/// One row of a series; all rows fit into 80 columns.
+std::string Row(std::string_view commit, std::string_view day,
+                std::string_view mean, std::string_view what,
+                std::string_view change) {
+  std::string row = fmt::format("{:<{}} {:<{}} {:>11} {:<9} {}", commit, kHash,
+                                day, kDay, mean, what, change);
+  return row.substr(0, row.find_last_not_of(' ') + 1);
+}
+
+std::string PointRow(const FigurePoint& point, const Figure& figure) {
+  std::string change = ChangeText(point, figure);
+  if (const size_t unit = change.find(" %"); unit != change.npos) {
+    change.erase(unit, 2);  // the head of the column has it
+  }
+  return Row(Short(point.commit), Day(point.date),
+             fmt::format("{:.6g}", point.mean),
+             compare::MovementName(point.movement), change);
 }
 
 std::string SeriesTable(const FigureSeries& series, const TextStyle& style) {
   const Figure& figure = compare::kFigures[series.figure];
   std::string text =
-      Heading(fmt::format("{}, {}", series.arm, FigureTitle(figure)), style);
+      Heading(fmt::format("{}, {}", series.arm, FigureTitle(figure)), style) +
+      Paint(Row("commit", "date", "mean", "",
+                fmt::format("change since the last move{}",
+                            figure.relative ? ", %" : "")),
+            kDim, style) +
+      "\n";
   size_t equal = 0;
   const auto tell_equal = [&] {
     if (equal > 0) {
-      text += Paint(fmt::format("{:<{}}  {} commit{} with the same bits", "",
+      text += Paint(fmt::format("{:<{}} {} commit{} with the same bits", "",
                                 kHash, equal, equal == 1 ? "" : "s"),
                     kDim, style) +
               "\n";
@@ -178,7 +196,7 @@ std::string SeriesTable(const FigureSeries& series, const TextStyle& style) {
       continue;
     }
     tell_equal();
-    text += Paint(PointLine(point, figure),
+    text += Paint(PointRow(point, figure),
                   point.movement == Movement::kMoved ? kRed : nullptr, style) +
             "\n";
   }
