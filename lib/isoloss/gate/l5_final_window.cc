@@ -38,24 +38,24 @@ std::string HowToAdd(int64_t needed, int64_t pairs) {
   return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
 }
 
-/// What gets further when `needed` pairs are: within the plan more pairs, else
-/// another experiment. This one's seeds were chosen to be the last.
+/// What gets further when `needed` pairs are: more of them, within the plan if
+/// there is one. Once it is used up, another experiment: more of these seeds
+/// would be chosen by what these showed. What fits on a line comes first.
 std::string HowToGoOn(int64_t needed, const FinalWindow& window,
-                      const Looks* looks) {
+                      const Policy& policy, const Looks* looks) {
   const auto pairs = static_cast<int64_t>(window.seeds.size());
-  if (looks == nullptr || !looks->unknown.empty()) {
-    return HowToAdd(needed, pairs);
-  }
-  if (looks->MayGoOn()) {
-    return HowToAdd(looks->planned.back(), pairs);
+  const bool planned = looks != nullptr && looks->unknown.empty();
+  if (!planned || looks->MayGoOn()) {
+    return fmt::format(
+        "{} seed pairs needed for power {:g}{}", needed, policy.power,
+        HowToAdd(planned ? looks->planned.back() : needed, pairs));
   }
   return fmt::format(
-      ", but the looks at these seeds have spent alpha. Begin an experiment "
-      "with seeds that nobody has seen and with planned looks, and report "
-      "both: isoloss verify EXPERIMENT --seeds {} --looks {},{} --out "
-      "FOLDER",
-      window.seeds.back().seed + 1, std::max<int64_t>(2, (needed + 1) / 2),
-      std::max<int64_t>(3, needed));
+      "begin anew with {} unseen seed pairs and planned looks; the looks at "
+      "these seeds have spent alpha. For power {:g}: isoloss verify EXPERIMENT "
+      "--seeds {} --looks {},{} --out FOLDER. Report both experiments",
+      needed, policy.power, window.seeds.back().seed + 1,
+      std::max<int64_t>(2, (needed + 1) / 2), std::max<int64_t>(3, needed));
 }
 
 /// What to do about too little evidence.
@@ -73,9 +73,7 @@ std::string SeedsNeeded(const stats::Summary& differences,
   if (!required.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  const int64_t needed = std::max(*required, policy.min_seeds);
-  return fmt::format("{} seed pairs needed for power {:g}{}", needed,
-                     policy.power, HowToGoOn(needed, window, looks));
+  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy, looks);
 }
 
 bool HasInterval(const stats::EquivalenceResult& result) {
