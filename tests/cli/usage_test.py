@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "run", "gate", "compare", "parity", "probe", "show",
             "watch", "export", "formats", "recipes", "golden", "ensemble", "mutants",
-            "completion", "manual")
+            "completion", "manual", "report")
 
 # Types of values that a shell can complete, or that are free text.
 TEXTS = ("TEXT", "PATTERN", "FILE", "FOLDER", "TOML", "HDF5", "LOG", "JSON", "RECIPE", "FORMAT",
