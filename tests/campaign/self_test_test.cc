@@ -73,7 +73,7 @@ TEST(SelfTest, FindsTheKnownBitsHereAndKeepsTheTargetInUse) {
 }
 
 TEST(SelfTest, SeesBitsThatAreNotTheKnownOnes) {
-  const KnownNumerics wrong[] = {{"bf16", 0x123}, AllKnownNumerics()[2]};
+  const KnownNumerics wrong[] = {{"bf16", 0x123}, AllKnownNumerics()[1]};
 
   const Examination found = Examine({.known = wrong});
 

@@ -103,9 +103,11 @@ ExitCode Doctor(const DoctorArguments& arguments) {
   }
   const report::TextStyle style = report::TerminalStyle(/*ascii=*/false);
   for (const HealthCheck& check : found.checks) Print(check, style);
-  fmt::print("\n{}: {}, in {:.1f} seconds (exit code {})\n",
-             fit ? "This machine is fit" : "This machine is not fit",
-             CountsText(found), found.seconds, static_cast<int>(code));
+  const std::string result =
+      fmt::format("{}: {}, in {:.1f} seconds (exit code {})",
+                  fit ? "This machine is fit" : "This machine is not fit",
+                  CountsText(found), found.seconds, static_cast<int>(code));
+  fmt::print("\n{}\n", report::Wrap(result, 0, 0, style));
   return code;
 }
 

@@ -89,6 +89,7 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
   } else {
     const report::TextStyle style = report::TerminalStyle(arguments.ascii);
     for (const gate::Judgement& judgement : judgements) {
+      if (&judgement != &judgements.front()) fmt::print("\n");
       fmt::print("{}", arguments.verbose
                            ? report::RenderTerminal(judgement, style)
                            : report::RenderBrief(judgement, style));

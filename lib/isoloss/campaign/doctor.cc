@@ -155,8 +155,7 @@ HealthCheck Mpi() {
   if (modules.empty()) {
     check.health = Health::kNote;
     check.text = "this build has no module, so that each job is one process";
-    check.remedy =
-        "For more, install libopenmpi-dev or libmpich-dev and build again.";
+    check.remedy = "Install libopenmpi-dev or libmpich-dev, and build again.";
     return check;
   }
   check.text = fmt::format(
@@ -210,7 +209,7 @@ HealthCheck Launchers() {
   if (const std::string name = WithoutModule(launchers); !name.empty()) {
     check.health = Health::kNote;
     check.remedy = fmt::format(
-        "This build has no MPI module for {}: jobs that it starts fail.", name);
+        "Jobs that {} starts fail: it has no MPI module here.", name);
   }
   return check;
 }

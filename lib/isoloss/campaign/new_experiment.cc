@@ -124,6 +124,12 @@ void CheckRequest(const NewExperiment& request, const fs::path& file) {
                "another name, or remove it.",
                Printable(file.string()));
   }
+  if (file.has_parent_path() && !fs::is_directory(file.parent_path())) {
+    ThrowError(
+        ErrorKind::kConfig,
+        "--out {}: is in no folder that is there. Make the folder first.",
+        Printable(file.string()));
+  }
   precision::RecipeByName(request.candidate);
   train::PresetByName(request.preset);
   if (request.candidate == kBaseline) {

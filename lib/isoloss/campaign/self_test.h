@@ -35,7 +35,8 @@ struct SelfTest {
   std::vector<WrongNumerics> wrong;
 };
 
-/// Trains the small model of train::NumericsDigest with each recipe: on each
+/// Trains the small model of train::NumericsDigest with each recipe (the scalar
+/// code, which is slow, with the first two): on each
 /// kernel target that this processor has with one thread, and on the target in
 /// use with teams of several. The target in use stays what it was; no other
 /// thread may compute meanwhile.
