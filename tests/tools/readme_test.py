@@ -172,9 +172,9 @@ class Documents(unittest.TestCase):
                 ("sequence_length = 64", "sequence_length = 16"),
                 ('paths = ["corpus"]', 'paths = ["corpus"]\nsequence_length = 16'),
                 ("sequences_per_batch = 2", "sequences_per_batch = 1"),
-                ("steps = 20\n", "steps = 3\nwarmup_steps = 1\n"),
+                ("[train]\nsteps = 20\n", "[train]\nsteps = 3\nwarmup_steps = 1\n"),
                 ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]",
-                 "steps = 5\nwarmup_steps = 2\nseeds = [1, 2]"),
+                 "steps = 5\nwarmup_steps = 2\nseeds = [1]"),
                 # However busy this machine is, the budget suffices; then it is not used up.
                 ("--budget 3", "--budget 1000"),
                 ("verify first.toml\n", f"verify first.toml --no-oracle {SHORT_RUN}"),
