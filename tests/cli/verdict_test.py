@@ -184,9 +184,9 @@ class Verdict(ProgramTest):
         inconclusive = self.run_isoloss("gate", *bad, "--control", "mxfp4")
 
         self.assert_verdict(passed, PASS, "PASS")
-        self.assertIn("The control mxfp4 came out worse", passed.stdout)
+        self.assertIn('The control "mxfp4" came out worse', passed.stdout)
         self.assert_verdict(inconclusive, INCONCLUSIVE, "INCONCLUSIVE")
-        self.assertIn("The control mxfp4 lies within the margin, so it shows nothing",
+        self.assertIn('The control "mxfp4" lies within the margin, so it shows nothing',
                       " ".join(inconclusive.stdout.split()))
         self.assert_verdict(
             self.run_isoloss("gate", *self.logs.values()), PASS, "PASS")

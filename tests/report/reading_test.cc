@@ -72,9 +72,10 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
-          "A true difference of 0.271 % of the final loss or of 0.271 % of the "
-          "held-out loss fails with probability 0.8 by these 4 seed pairs, and "
-          "recipes that do not differ pass with 1.00 and 1.00.",
+          "With these 4 seed pairs a true difference of 0.271 % of the final "
+          "loss or of 0.271 % of the held-out loss fails with probability 0.8, "
+          "and recipes that do not differ pass with probability 1.00 (final "
+          "loss) and 1.00 (held-out loss).",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4).",
@@ -94,15 +95,15 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
        .recipe = "bf16",
        .tests = {{.name = "final_window", .outcome = Outcome::kPass}}}};
   const auto seen = ReadingOf(judgement).could_have_seen;
-  EXPECT_THAT(seen, Contains("The control mxfp4 came out worse, as it must."));
-  EXPECT_THAT(seen, Contains("The null arm null (bf16 again, which only chance "
+  EXPECT_THAT(seen, Contains("The control \"mxfp4\" came out worse, as it must."));
+  EXPECT_THAT(seen, Contains("The null arm \"null\" (bf16 again, which only chance "
                              "drives away) was not seen outside the margin."));
   EXPECT_THAT(seen, Contains(StartsWith("Measured with planted bugs: 41 of")));
   judgement.controls->control.reset();
   judgement.controls->is_candidate = true;
   EXPECT_THAT(
       ReadingOf(judgement).could_have_seen,
-      Contains("The control is mxfp8 itself, so that none is beside it."));
+      Contains("The control is \"mxfp8\" itself, so that none is beside it."));
 }
 
 TEST(Reading, OfAFailureNamesTheSideAndWhatToDo) {

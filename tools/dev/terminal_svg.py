@@ -1,17 +1,13 @@
 #!/usr/bin/env python3
 """Draws terminal text (UTF-8, ANSI colours) from standard input as an SVG.
 
-Usage: tools/dev/terminal_svg.py [FIRST LAST ...] < TEXT > PICTURE.svg
-
-With pairs of words only lines from one that begins with FIRST to the next that
-begins with LAST are drawn, pair by pair, and what is left out is marked.
+Usage: tools/dev/terminal_svg.py < TEXT > PICTURE.svg
 
 Each character gets its own place, so the picture is aligned whatever font draws
 it. docs/images/verify.png was made with
 
     script -qec 'stty cols 100; tools/demo' /dev/null |
-      tools/dev/terminal_svg.py 'Loss in nats' 'Reported' 'Control and' 'Checks' \
-        '  PASS  L5' 'isoloss: results' > verify.svg
+      tools/dev/terminal_svg.py > verify.svg
     rsvg-convert verify.svg -o docs/images/verify.png
 """
 
@@ -40,25 +36,12 @@ def plain(line):
     return re.sub(r"\x1b\[[0-9;]*m", "", line)
 
 
-def excerpts(lines, words):
-    """What each pair of `words` asks for, in order."""
-    kept, place = [], 0
-    for first, last in zip(words[::2], words[1::2]):
-        begin = next(i for i in range(place, len(lines)) if plain(lines[i]).startswith(first))
-        end = next(i for i in range(begin + 1, len(lines)) if plain(lines[i]).startswith(last))
-        kept += ["\x1b[2m[...]\x1b[0m"] * (begin > place) + lines[begin:end + 1]
-        place = end + 1
-    return kept
-
-
 def main():
     text = sys.stdin.read().replace("\r", "")
     # What a terminal erased (progress bars) is not part of the picture.
     text = re.split(r"\x1b\[[0-9]*[JK]", text)[-1]
     text = re.sub(r"\x1b\[[0-9;]*[A-Hf]", "", text)
     lines = text.rstrip("\n").split("\n")
-    if len(sys.argv) > 1:
-        lines = excerpts(lines, sys.argv[1:])
     columns = max(len(plain(line)) for line in lines)
     width = columns * CELL_WIDTH + 2 * MARGIN
     height = len(lines) * LINE_HEIGHT + 2 * MARGIN

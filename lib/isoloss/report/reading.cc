@@ -266,11 +266,14 @@ std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
                               policy.InTokens() ? " in tokens" : "");
     at_zero += fmt::format("{}{:.2f}", at_zero.empty() ? "" : " and ",
                            of.power_at_zero);
+    if (tests.size() > 1) {
+      at_zero += fmt::format(" ({})", gate::TitleOf({.name = of.check}));
+    }
   }
   return fmt::format(
-      "A true difference of {} fails with probability {:g} by these {}, and "
-      "recipes that do not differ pass with {}.",
-      detectable, tests.front().power, Count(tests.front().pairs, "seed pair"),
+      "With these {} a true difference of {} fails with probability {:g}, and "
+      "recipes that do not differ pass with probability {}.",
+      Count(tests.front().pairs, "seed pair"), detectable, tests.front().power,
       at_zero);
 }
 
@@ -281,16 +284,16 @@ std::string ControlText(const Judgement& judgement) {
            "been seen.";
   }
   if (!controls.control) {
-    return fmt::format("The control is {} itself, so that none is beside it.",
+    return fmt::format("The control is \"{}\" itself, so that none is beside it.",
                        judgement.candidate.arm);
   }
-  return fmt::format("The control {} {}.", controls.control->arm,
+  return fmt::format("The control \"{}\" {}.", controls.control->arm,
                      ControlFinding(*controls.control));
 }
 
 std::string NullText(const gate::ControlArm& arm) {
   return fmt::format(
-      "The null arm {} ({} again, which only chance drives away) {}.", arm.arm,
+      "The null arm \"{}\" ({} again, which only chance drives away) {}.", arm.arm,
       arm.recipe,
       arm.tests.empty() ? "was not judged"
       : arm.Outside()   ? "lies outside the margin"

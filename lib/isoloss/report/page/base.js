@@ -40,8 +40,8 @@ isoloss.number = function (value, digits = 4) {
   if (value === null || value === undefined || Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "Inf" : "-Inf";
   const size = Math.abs(value);
-  if (Number.isSafeInteger(value)) return String(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2);
+  if (size < 1e15 && (Number.isInteger(value) || size >= 1e4)) return Math.round(value).toLocaleString("en-GB");
+  if (size < 1e-3 || size >= 1e15) return value.toExponential(2);
   return value.toFixed(digits);
 };
 
