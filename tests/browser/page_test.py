@@ -105,6 +105,9 @@ class Page(PageTest):
         self.assertEqual(self.browser.run("isoloss.data.verdicts"), [self.verdict])
         text = self.browser.run("document.querySelector('#verdict').textContent")
         self.assertIn(self.verdict["reading"]["headline"], text)
+        # Not by the ids that verdict.json has.
+        self.assertIn("final loss", self.browser.run(
+            "[...document.querySelectorAll('#verdict details th[title]')].map((one) => one.textContent)"))
         for check in self.verdict["checks"]:
             self.assertIn(check["quantity"], text)
             if check["unit"] == "%" and check["value"] is not None:
@@ -166,6 +169,20 @@ class Page(PageTest):
             "[isoloss.charts.loss.chart.scales.x.type, isoloss.charts.loss.chart.scales.y.type]"),
             ["logarithmic", "logarithmic"])
 
+    def test_points_that_stand_for_steps_are_smoothed_over_as_many(self):
+        def smoothed(stride, width):
+            return self.browser.run(
+                f"Array.from(isoloss.smoothed([1, {1 + stride}], [2, 4], {width}))")
+        self.assertEqual(smoothed(1, 5), [3, 3])
+        self.assertEqual(smoothed(3, 5), [2, 4])
+        self.assertEqual(smoothed(3, 21), [3, 3])
+
+    def test_means_are_of_equal_steps(self):
+        self.assertEqual(self.browser.run(
+            "(({steps, mean}) => [steps, Array.from(mean)])(isoloss.across(["
+            "{steps: [7, 14, 20], values: {x: [1, 2, 3]}}, {steps: [7, 20], values: {x: [5, 9]}}], 'x'))"),
+            [[7, 20], [3, 6]])
+
     def test_heat_map_leads_to_history_and_scales(self):
         with h5py.File(self.runs / "mxfp8-seed1.h5") as log:
             names = [name.decode() for name in log["tensors/names"][()]]
@@ -225,6 +242,23 @@ class Surroundings(PageTest):
         lengths = self.browser.run("isoloss.charts.loss.lines.map((line) => line.values.length)")
         self.assertEqual(lengths, [20, 9])
         self.assertIn("no verdict", self.browser.element("#verdict").text)
+
+    def test_verdict_of_an_earlier_version_has_its_checks(self):
+        earlier = {key: value for key, value in self.verdict.items() if key != "reading"}
+        verdict = self.write("earlier.json", json.dumps(earlier))
+
+        # The same run twice would count twice in the means.
+        result = self.run_isoloss("report", self.runs, self.runs / "bf16-seed1.h5", "--verdict",
+                                  verdict, "--out", "earlier.html", "--json")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["runs"], 8)
+        self.browser.open(self.folder / "earlier.html")
+        self.assertEqual(self.browser.messages(), [])
+        shown = self.browser.run("document.querySelector('#verdict').textContent")
+        self.assertIn(f"{len(self.verdict['checks'])} checks", shown)
+        self.assertIn("An earlier version", shown)
+        self.assertIn("bf16-seed1.h5 was given twice", shown)
 
     def test_paper_has_what_is_closed_on_the_screen(self):
         self.browser.open(self.page)

@@ -352,6 +352,15 @@ class Files(ProgramTest):
                 if "uses" in step:
                     self.assertRegex(step["uses"], r"^actions/[a-z-]+@v\d+$")
 
+    def test_no_search_ends_before_what_is_piped_into_it(self):
+        # With pipefail the pipe then fails, as if nothing had been found: a pull request
+        # with thousands of files could hide one.
+        scripts = [step.get("run", "") for name in (UNCHANGED, CHANGED)
+                   for step in job_of(name)["steps"]]
+        scripts += GITLAB[UNCHANGED]["script"] + GITLAB[CHANGED]["script"]
+        for script in scripts:
+            self.assertNotRegex(script, r"\|\s*grep +(-\w*q|--quiet|-m)")
+
     def test_one_of_both_jobs_gates_each_pull_request(self):
         label = "contains(github.event.pull_request.labels.*.name, 'numerics')"
         self.assertEqual(job_of(UNCHANGED)["if"], "${{ !" + label + " }}")

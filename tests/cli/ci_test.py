@@ -255,6 +255,11 @@ class Targets(CiTest):
                 self.assert_nothing_begun(
                     self.run_isoloss("gate", "none.h5", option, self.place / path), word, option)
 
+    def test_an_empty_name_is_not_that_of_no_file(self):
+        for option in ("--junit", "--markdown", "--gitlab", "--out", "--policy"):
+            self.assert_refused(self.run_isoloss("gate", "none.h5", option, ""), option,
+                                "is empty", code=USAGE)
+
     def test_two_reports_are_not_one_file(self):
         self.assert_nothing_begun(self.run_isoloss(
             "gate", "none.h5", "--junit", self.place / "a", "--markdown",

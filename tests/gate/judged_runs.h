@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/judge.h"
 #include "support/synthetic_runs.h"
 
@@ -48,8 +49,14 @@ inline Judgement JudgeRuns(const Runs& runs, const Policy& policy = {}) {
   return JudgeArms(runs, "bf16", "mxfp8", policy);
 }
 
+/// All checks that do not pass say what to do next, in one line.
 inline const Check& CheckNamed(const Judgement& judgement,
                                const std::string& name) {
+  for (const Check& check : judgement.checks) {
+    if (check.outcome == Outcome::kPass) continue;
+    EXPECT_NE(NextOf(check), "") << check.level << " " << check.name;
+    EXPECT_EQ(NextOf(check).find('\n'), std::string::npos) << check.name;
+  }
   for (const Check& check : judgement.checks) {
     if (check.name == name) return check;
   }

@@ -55,6 +55,7 @@ TEST(RunJson, PointsAreMeansAtTheFirstOfTheirSteps) {
 
   const Json json = RunJson({"a.h5", &log}, 3, 10, budget);
 
+  EXPECT_EQ(json["recorded_steps"], 7);
   EXPECT_EQ(json["step"], Json({{"first", 1}, {"stride", 3}, {"count", 3}}));
   EXPECT_EQ(json["series"]["loss_nats"],
             Float32Base64(std::vector<double>{2, 26.0 / 3, 21}));
@@ -109,6 +110,21 @@ TEST(PageData, ManyLongRunsStayWithinTheBytesOfAPage) {
   EXPECT_THAT(data["runs_note"].get<std::string>(),
               HasSubstr("mean of 3 steps"));
   EXPECT_EQ(data["pairs"][0]["seeds"].size(), 12U);
+}
+
+TEST(PageData, TheBandOfACurveIsAMarginOfTheLoss) {
+  const auto runs = testing::SyntheticExperiment({0.05, 0.06});
+  const auto margin_under = [&](double tokens) {
+    const std::vector<Json> verdicts = {
+        {{"candidate", {{"arm", "mxfp8"}}},
+         {"policy",
+          {{"margin_percent", 0.25}, {"margin_tokens_percent", tokens}}}}};
+    return PageData(
+        {.runs = runs, .verdicts = &verdicts})["pairs"][0]["margin_percent"];
+  };
+
+  EXPECT_EQ(margin_under(0), 0.25);
+  EXPECT_EQ(margin_under(5), nullptr);
 }
 
 TEST(PageData, TensorsHaveTheModuleAndOperandOfTheGraph) {

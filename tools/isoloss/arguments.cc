@@ -8,6 +8,7 @@
 #include <charconv>
 #include <filesystem>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "isoloss/base/nearest_name.h"
@@ -40,6 +41,20 @@ CLI::Validator Range(T low, T high, const std::string& kind) {
       },
       bounds);
 }
+
+/// An empty path would pass for an option that was not given.
+const CLI::Validator& NamesAFile() {
+  static const CLI::Validator validator(
+      [](const std::string& text) -> std::string {
+        return text.empty() ? "is empty, but must name a file or folder" : "";
+      },
+      "");
+  return validator;
+}
+
+template <typename T>
+constexpr bool kIsPath = std::is_same_v<T, std::filesystem::path> ||
+                         std::is_same_v<T, std::vector<std::filesystem::path>>;
 
 }  // namespace
 
@@ -114,7 +129,9 @@ const Option& Option::ShowDefault() const {
 template <typename T>
 Option AddOption(CLI::App& app, const std::string& name, T& value,
                  const std::string& help) {
-  return Option(*app.add_option(name, value, help));
+  CLI::Option* option = app.add_option(name, value, help);
+  if constexpr (kIsPath<T>) option->check(NamesAFile());
+  return Option(*option);
 }
 
 // What commands take.

@@ -50,7 +50,7 @@ class Option {
 
 /// `name` is "--name", or "name" of what stands without one. The values are
 /// stored in `value` when the command line is parsed; for the types that
-/// arguments.cc lists.
+/// arguments.cc lists. A path must not be empty.
 template <typename T>
 Option AddOption(CLI::App& app, const std::string& name, T& value,
                  const std::string& help);

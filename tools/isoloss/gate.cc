@@ -22,9 +22,9 @@ Action Declare(CLI::App& app) {
     std::vector<std::filesystem::path> against;
     std::string baseline;
     std::string control;
-    std::string policy;
+    std::filesystem::path policy;
     EvidenceArguments evidence;
-    std::string out;
+    std::filesystem::path out;
     ReportArguments report;
   };
   auto arguments = std::make_shared<Arguments>();

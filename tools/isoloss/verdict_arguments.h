@@ -21,7 +21,7 @@ using campaign::ExitCode;
 struct EvidenceArguments {
   std::vector<std::filesystem::path> probes;
   std::vector<std::filesystem::path> ensembles;
-  std::string power;
+  std::filesystem::path power;
 
   void Declare(CLI::App& app);
   /// Errors   as runlog::ReadProbeLog, runlog::ReadEnsemble and

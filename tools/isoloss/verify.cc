@@ -22,7 +22,7 @@ struct VerifyArguments {
   EvidenceArguments evidence;
   std::vector<std::string> arms;
   std::vector<std::filesystem::path> against;
-  std::string policy;
+  std::filesystem::path policy;
   std::string looks;
   bool no_oracle = false;
   bool abort_early = false;

@@ -60,6 +60,7 @@ class FilesReader {
 
   ReportFiles Read() && {
     for (const fs::path& path : plan_.paths) {
+      if (!IsNew(path)) continue;
       std::error_code error;
       if (fs::is_directory(path, error)) {
         ReadFolder(path);
@@ -86,6 +87,18 @@ class FilesReader {
   }
 
  private:
+  /// False of what was given before, alone or in its folder, by whatever name:
+  /// a run that stands twice would count twice in the means.
+  bool IsNew(const fs::path& path) {
+    std::error_code error;
+    const fs::path file = fs::canonical(path, error);
+    if (error) return true;  // said when it is read
+    if (taken_.insert(file).second) return true;
+    files_.notes.push_back(fmt::format("{} was given twice and is taken once.",
+                                       Printable(path.string())));
+    return false;
+  }
+
   /// By what it holds.
   void ReadFile(const fs::path& file) {
     const runlog::FileKind* kind =
@@ -112,7 +125,7 @@ class FilesReader {
       } else if (runlog::KindOf(file) == &runlog::kTensorDumpFile) {
         lying_dumps_.push_back(ByName(file));
       } else {
-        ReadFile(file);
+        if (IsNew(file)) ReadFile(file);
         ++found;
       }
     }
@@ -125,7 +138,7 @@ class FilesReader {
     std::error_code error;
     if (fs::is_directory(folder / kProbeFolder, error)) {
       for (const fs::path& file : LogsIn(folder / kProbeFolder)) {
-        ReadProbes({file}, files_.evidence);
+        if (IsNew(file)) ReadProbes({file}, files_.evidence);
         ++found;
       }
     }
@@ -246,6 +259,7 @@ class FilesReader {
 
   const ReportPlan& plan_;
   ReportFiles files_;
+  std::set<fs::path> taken_;
   std::vector<fs::path> dumps_;         // that were named
   std::vector<NamedDump> lying_dumps_;  // in folders
 };

@@ -17,7 +17,7 @@ namespace isoloss::campaign {
 struct ReportPlan {
   /// Run logs, journals, probe logs, null ensembles, two dumps of tensors, and
   /// folders of them. In a folder, the verdicts, `probes` and `dumps` of
-  /// `isoloss verify` are taken, too.
+  /// `isoloss verify` are taken, too. What is given twice is taken once.
   std::vector<std::filesystem::path> paths;
   std::vector<std::filesystem::path> against = {};  ///< approved logs
   std::filesystem::path verdict = {};  ///< in place of those in folders

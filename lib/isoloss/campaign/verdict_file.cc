@@ -17,7 +17,7 @@ constexpr const char* kVerdictShape = R"({
   "power_measured": "b", "power": "o", "experiment": "s",
   "tool_version": "s", "commit": "s", "corpus": "s",
   "steps_planned": "i", "tokens_per_step": "i", "parameters": "i",
-  "policy": "o", "policy_digest": "s", "evidence": ["s"], "looks": "o?",
+  "policy": {"margin_percent": "n"}, "policy_digest": "s", "evidence": ["s"], "looks": "o?",
   "baseline": {"arm": "s", "recipe": "s", "runs": [
       {"file": "s", "seed": "i", "final_weights_digest": "s"}]},
   "candidate": {"arm": "s", "recipe": "s", "runs": [

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/judge.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"
@@ -17,7 +18,7 @@ std::string WhyNotJudged(const Judgement& judgement) {
   for (const Check& check : judgement.checks) {
     if (check.outcome != judgement.outcome) continue;
     return fmt::format(
-        "{} {}: {}{}", check.level, check.name, check.quantity,
+        "{} {}: {}{}", check.level, TitleOf(check), check.quantity,
         check.pairs || check.evidence.empty() ? "" : ": " + check.evidence);
   }
   return "no check was made";
@@ -66,8 +67,10 @@ void CheckNull(const ControlArm& arm, std::vector<Check>& checks) {
   for (const ArmTest& test : arm.tests) {
     if (test.outcome != Outcome::kFail) continue;
     checks.push_back(Showing(
-        "null_arm", fmt::format("{} of null arm {}", test.name, arm.arm), test,
-        "outside +-", "identical recipes differ by more than the margin here"));
+        "null_arm",
+        fmt::format("{} of null arm {}", TitleOf({.name = test.name}), arm.arm),
+        test, "outside +-",
+        "identical recipes differ by more than the margin here"));
     checks.back().next =
         "train more seeds, or for more steps, until chance alone no longer "
         "drives two runs of one recipe so far apart";
@@ -85,7 +88,9 @@ void CheckControl(const ControlArm& arm, std::vector<Check>& checks) {
   const bool better = test.outcome == Outcome::kFail;
   const bool within = test.outcome == Outcome::kPass;
   checks.push_back(Showing(
-      "control", fmt::format("{} of control {}", test.name, arm.arm), test,
+      "control",
+      fmt::format("{} of control {}", TitleOf({.name = test.name}), arm.arm),
+      test,
       better   ? "on the better side of +-"
       : within ? "within +-"
                : "not shown to be outside +",

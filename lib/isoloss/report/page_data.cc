@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "isoloss/base/build_info.h"
+#include "isoloss/gate/check_titles.h"
 #include "isoloss/report/log_json.h"
 #include "isoloss/report/page_arms.h"
 #include "isoloss/report/page_evidence.h"
@@ -91,13 +92,29 @@ Json NumberAt(const std::vector<Json>& verdicts, const std::string& candidate,
   return found == nullptr ? Json(nullptr) : *found;
 }
 
+/// Of the loss; null where the verdict's margin is one of tokens.
+Json MarginOf(const std::vector<Json>& verdicts, const std::string& candidate) {
+  const Json tokens =
+      NumberAt(verdicts, candidate, "policy", "margin_tokens_percent");
+  if (tokens.is_number() && tokens > 0) return nullptr;
+  return NumberAt(verdicts, candidate, "policy", "margin_percent");
+}
+
+/// What people call each check.
+Json CheckTitlesJson() {
+  Json titles = Json::object();
+  for (const gate::CheckTitle& check : gate::CheckTitles()) {
+    titles[std::string(check.id)] = check.title;
+  }
+  return titles;
+}
+
 Json PairJson(const PagePair& pair, const std::vector<Json>& verdicts) {
   Json json{{"baseline", pair.baseline},
             {"candidate", pair.candidate},
             {"role", pair.role},
             {"seeds", Json::array()},
-            {"margin_percent",
-             NumberAt(verdicts, pair.candidate, "policy", "margin_percent")},
+            {"margin_percent", MarginOf(verdicts, pair.candidate)},
             {"window", nullptr}};
   for (const compare::SeedPair& of : pair.pairing.pairs) {
     json["seeds"].push_back(of.seed);
@@ -213,10 +230,12 @@ class PageBuilder {
          {{"version", "isoloss " + build.version}, {"commit", build.commit}}},
         {"live", nullptr},
         {"verdicts", verdicts_},
+        {"check_titles", CheckTitlesJson()},
         {"experiment_text", ""},
         {"runs_note", ""},
         {"arms", Json::array()},
         {"pairs", Json::array()}};
+    budget_.Take(data_["check_titles"]);
     if (content_.live != nullptr) {
       data_["live"] = LiveJson(content_, budget_);
     }

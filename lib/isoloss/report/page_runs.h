@@ -39,10 +39,10 @@ int64_t CurveBin(const std::vector<PageArm>& arms);
 /// "finished", "aborted", "interrupted", "unreadable", or "running".
 const char* StateName(RunState state);
 
-/// Keys seed, file, complete, state, step, bin, series, held_out and events. A
-/// point stands at the first of its `bin` steps and is not finite if a value of
-/// them is not; the last point may be of fewer. At most `most_held_out`
-/// evaluations, evenly spread.
+/// Keys seed, file, complete, state, recorded_steps, step, bin, series,
+/// held_out and events. A point stands at the first of its `bin` steps and is
+/// not finite if a value of them is not; the last point may be of fewer. At
+/// most `most_held_out` evaluations, evenly spread.
 Json RunJson(const PageRun& run, int64_t bin, size_t most_held_out,
              PageBudget& budget);
 

@@ -185,7 +185,10 @@ std::string StaysOpen(const Judgement& judgement) {
   std::string text = fmt::format("It is not shown that {}", Claim(judgement));
   const bool measured = std::ranges::any_of(
       deciding, [](const Check* check) { return check->pairs.has_value(); });
-  if (!measured) text += fmt::format(", since {} stays open", Named(deciding));
+  if (!measured) {
+    text += fmt::format(", since {} {} open", Named(deciding),
+                        deciding.size() > 1 ? "stay" : "stays");
+  }
   return figure.empty() ? text + "." : fmt::format("{}: {}.", text, figure);
 }
 

@@ -88,7 +88,7 @@ isoloss.provenanceSection = function (data) {
     "perturbation", "numerics_digest"];
   const arms = data.arms;
   const runs = arms.flatMap((arm) => arm.runs.map((run) => [arm.name, arm.role, String(run.seed), run.file, run.state,
-    String(run.steps.length * run.bin), run.events.filter((event) => !["start", "finish", "cost"].includes(event.kind))
+    String(run.recorded_steps), run.events.filter((event) => !["start", "finish", "cost"].includes(event.kind))
       .map((event) => `${event.kind}: ${event.text}`).join("; ")]));
   return isoloss.section("provenance", "Recipes and provenance",
     isoloss.table("Who made these runs", ["property", ...arms.map((arm) => arm.name)], shown.filter((key) =>

@@ -55,17 +55,25 @@ function take(fresh) {
   for (const redraw of isoloss.redraws) redraw();
 }
 
+/** Null if nobody answers. */
+async function asked() {
+  try {
+    return await (await fetch("data.json", {cache: "no-store"})).json();
+  } catch {
+    return null;
+  }
+}
+
 /** Asks again and again until the program that serves the page has ended. */
 async function follow(data) {
   while (data.live && !data.live.ended) {
     await new Promise((wake) => setTimeout(wake, 1000 * data.live.refresh_seconds));
-    try {
-      const answer = await fetch("data.json", {cache: "no-store"});
-      take(await answer.json());
-    } catch {
+    const fresh = await asked();
+    if (fresh === null) {
       return isoloss.say(document.getElementById("live-note").textContent =
         "The program that served this page has ended. The page shows what it sent last.");
     }
+    take(fresh);
   }
 }
 

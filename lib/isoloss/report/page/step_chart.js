@@ -7,8 +7,8 @@ const {make} = isoloss;
 
 /** More points than this say nothing more on a screen. */
 const kBuckets = 700;
-/** Steps over which people may smooth. */
-const kWidths = [1, 5, 20, 50, 200];
+/** Steps over which people may smooth; odd, since each point is the middle. */
+const kWidths = [1, 5, 21, 51, 201];
 
 const range = {first: 0, last: 1, whole: [0, 1], charts: []};
 
@@ -36,11 +36,13 @@ function thinned(steps, values, from, to) {
   return points;
 }
 
-/** Mean over `width` values around each one; what is not finite stays so. */
-isoloss.smoothed = function (values, width) {
-  if (width <= 1) return values;
+/** Mean over `width` steps around each point, each of which stands for some
+ *  steps; what is not finite stays so. */
+isoloss.smoothed = function (steps, values, width) {
+  const stride = steps.length > 1 ? steps[1] - steps[0] : 1;
+  const half = Math.floor(width / 2 / stride);
+  if (half === 0) return values;
   const result = new Float64Array(values.length);
-  const half = Math.floor(width / 2);
   let sum = 0, count = 0, from = 0, to = 0;
   for (let i = 0; i < values.length; ++i) {
     for (; to < values.length && to <= i + half; ++to) {
@@ -140,7 +142,7 @@ const decorations = (owner) => ({
 
 isoloss.StepChart = class {
   /** options: id, title, about (what it shows, for everybody), unit(value),
-   *  lines() gives [{label, steps, values, arm, thin, band, dash}], bands() gives
+   *  lines() gives [{label, steps, values, arm, thin, band, fill, exact}], bands() gives
    *  [{from, to, low, high, colour}], short, logY, fixed (always shows all
    *  steps). */
   constructor(options) {
@@ -223,14 +225,13 @@ isoloss.StepChart = class {
   update() {
     if (!this.chart) return;
     this.lines = this.options.lines(this).map((line) =>
-      ({...line, values: line.exact ? line.values : isoloss.smoothed(line.values, this.smoothing)}));
+      ({...line, values: line.exact ? line.values : isoloss.smoothed(line.steps, line.values, this.smoothing)}));
     this.chart.data.datasets = this.lines.map((line) => this.dataset(line));
     const {scales} = this.chart.options;
     const [first, last] = this.shown();
     scales.x = {...this.axis(this.logX ? "logarithmic" : "linear", "step"),
       min: this.logX ? Math.max(1, first) : first, max: last};
-    scales.y = {...this.axis(this.logY ? "logarithmic" : "linear", this.options.unitName ?? ""),
-      ...(this.options.yRange ? this.options.yRange(this) : {})};
+    scales.y = this.axis(this.logY ? "logarithmic" : "linear", this.options.unitName ?? "");
     scales.y.ticks = {...scales.y.ticks, callback: isoloss.tick};
     this.chart.update("none");
     this.drawLegend();

@@ -5,7 +5,8 @@
 const {make} = isoloss;
 
 /** What the map can show. `worse` says which end is coloured; values that lie
- *  closer than `span` do not use the whole scale of colours. */
+ *  closer than `span` do not use the whole scale of colours. One of the `whole`
+ *  tensor has no orientation. */
 const kMeasures = [
   {key: "sqnr_db", name: "SQNR, dB", worse: "low", span: 6, digits: 1,
     about: "Signal over quantisation error of each operand. 6 dB are one bit; colour marks the lowest."},
@@ -13,9 +14,9 @@ const kMeasures = [
     about: "Elements beyond the largest value of the format under their scale."},
   {key: "underflows%", name: "underflow, %", worse: "high", span: 1, digits: 3,
     about: "Elements that are not zero, but become zero."},
-  {key: "kurtosis", name: "kurtosis", worse: "high", span: 10, digits: 1,
+  {key: "kurtosis", whole: true, name: "kurtosis", worse: "high", span: 10, digits: 1,
     about: "Fourth moment over squared variance of the operand before it is quantised: 3 is a normal distribution, more means outliers."},
-  {key: "dynamic_range", name: "dynamic range, bits", worse: "high", span: 16, digits: 1,
+  {key: "dynamic_range", whole: true, name: "dynamic range, bits", worse: "high", span: 16, digits: 1,
     about: "log2 of the largest over the smallest magnitude of the whole tensor, before it is quantised."},
 ];
 
@@ -36,10 +37,7 @@ function statistic(tensors, key) {
   return tensors.decoded[key] ??= isoloss.floats(tensors.statistics[key]);
 }
 
-/** A moment of the whole tensor has no orientation. */
-function valuesOf(tensors, measure, suffix) {
-  return statistic(tensors, measure.key + suffix) ?? statistic(tensors, measure.key);
-}
+const valuesOf = (tensors, measure, suffix) => statistic(tensors, measure.key + (measure.whole ? "" : suffix));
 
 const valueAt = (tensors, values, step, tensor) =>
   values === null || tensor === undefined ? NaN : values[step * tensors.tensors.length + tensor];

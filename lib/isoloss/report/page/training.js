@@ -17,25 +17,31 @@ isoloss.decode = function (data) {
   });
 };
 
+/** Values of `key` at the steps that all runs have. */
+function aligned(runs, key) {
+  const count = Math.min(...runs.map((run) => run.steps.length));
+  const first = runs[0].steps.slice(0, count);
+  if (runs.every((run) => first.every((step, i) => run.steps[i] === step))) {
+    return {steps: first, values: runs.map((run) => run.values[key])};
+  }
+  const places = runs.map((run) => new Map(run.steps.map((step, i) => [step, i])));
+  const steps = runs[0].steps.filter((step) => places.every((place) => place.has(step)));
+  return {steps, values: runs.map((run, r) => steps.map((step) => run.values[key][places[r].get(step)]))};
+}
+
 /** Mean, smallest and largest over runs at each step that all of them have. */
 isoloss.across = function (runs, key) {
   const whole = runs.filter((run) => run.values[key]);
   if (whole.length === 0) return null;
-  const count = Math.min(...whole.map((run) => run.values[key].length));
-  const mean = new Float64Array(count), low = new Float64Array(count), high = new Float64Array(count);
-  for (let i = 0; i < count; ++i) {
-    let sum = 0, least = Infinity, most = -Infinity;
-    for (const run of whole) {
-      const value = run.values[key][i];
-      sum += value;
-      least = Math.min(least, value);
-      most = Math.max(most, value);
-    }
-    mean[i] = sum / whole.length;
-    low[i] = least;
-    high[i] = most;
+  const {steps, values} = aligned(whole, key);
+  const [mean, low, high] = [0, 1, 2].map(() => new Float64Array(steps.length));
+  for (let i = 0; i < steps.length; ++i) {
+    const at = values.map((of) => of[i]);
+    mean[i] = at.reduce((sum, value) => sum + value, 0) / at.length;
+    low[i] = Math.min(...at);
+    high[i] = Math.max(...at);
   }
-  return {steps: whole[0].steps.slice(0, count), mean, low, high, runs: whole};
+  return {steps, mean, low, high, runs: whole};
 };
 
 /** Lines of one recorded quantity: a mean for each arm, and its seeds. */
@@ -64,19 +70,19 @@ isoloss.pairedDifference = function (data, pair) {
   for (const seed of pair.seeds) {
     const b = baseline?.runs.find((run) => run.seed === seed);
     const c = candidate?.runs.find((run) => run.seed === seed);
-    if (!b?.values.loss_nats || !c?.values.loss_nats || b.bin !== c.bin) continue;
-    const count = Math.min(b.values.loss_nats.length, c.values.loss_nats.length);
-    const values = new Float64Array(count);
-    for (let i = 0; i < count; ++i) {
-      values[i] = 100 * (c.values.loss_nats[i] - b.values.loss_nats[i]) / b.values.loss_nats[i];
-    }
-    runs.push({seed, steps: c.steps.slice(0, count), values: {difference: values}});
+    if (!b?.values.loss_nats || !c?.values.loss_nats) continue;
+    const {steps, values: [ofB, ofC]} = aligned([b, c], "loss_nats");
+    const difference = Float64Array.from(steps, (_, i) => 100 * (ofC[i] - ofB[i]) / ofB[i]);
+    runs.push({seed, steps, values: {difference}});
   }
   const all = isoloss.across(runs, "difference");
   return all === null ? null : {...all, arm: candidate.index};
 };
 
+const isRecorded = (data, key) => data.arms.some((arm) => arm.runs.some((run) => run.values[key]));
+
 function lossChart(data) {
+  if (!isRecorded(data, "loss_nats")) return null;
   let seeds = true;
   return new isoloss.StepChart({
     id: "loss", title: "Training loss", unitName: "nats", logY: true,
@@ -117,7 +123,7 @@ function differenceChart(data) {
   const margin = differences[0].pair.margin_percent;
   const window = differences[0].pair.window;
   const legend = [];
-  if (margin) legend.push({colour: "margin-band", text: `margin \u00b1${margin} %, judged over steps ${window?.[0]} to ${window?.[1]}`});
+  if (margin && window) legend.push({colour: "margin-band", text: `margin \u00b1${margin} %, judged over steps ${window[0]} to ${window[1]}`});
   if (differences.some((one) => one.pair.role === "null")) {
     legend.push({colour: "grid", text: "range over seeds of arms that differ by chance alone"});
   }
@@ -164,7 +170,7 @@ function heldOutChart(data) {
 }
 
 function plainChart(data, key, options) {
-  if (!data.arms.some((arm) => arm.runs.some((run) => run.values[key]))) return null;
+  if (!isRecorded(data, key)) return null;
   return new isoloss.StepChart({short: true, unit: (value) => isoloss.number(value), lines: () => linesOf(data, key),
     ...options});
 }
@@ -173,6 +179,7 @@ isoloss.trainingSection = function (data) {
   const charts = [lossChart(data), differenceChart(data), heldOutChart(data),
     plainChart(data, "grad_norm", {id: "grad-norm", title: "Gradient norm before clipping", logY: true,
       about: "A rise that one arm alone shows often comes before its loss diverges."})].filter((chart) => chart !== null);
+  if (charts.length === 0) return null;
   const [wide, short] = [charts.filter((chart) => !chart.options.short), charts.filter((chart) => chart.options.short)];
   return isoloss.section("training", "Training", ...wide.map((chart) => chart.element),
     make("div", {class: "two"}, short.map((chart) => chart.element)));

@@ -109,11 +109,14 @@ const statement = (check) => {
   return check.quantity + shown + against;
 };
 
-function checks(verdict) {
+/** What people call a check; one of another program has its id alone. */
+const titleOf = (data, id) => Object.hasOwn(data.check_titles, id) ? data.check_titles[id] : id.replaceAll("_", " ");
+
+function checks(data, verdict) {
   const row = (check) => {
     const outcome = check.gates ? isoloss.badge(check.outcome) : make("span", {class: "badge none"}, "not needed");
     return make("tr", {class: check.gates ? null : "quiet-row"}, make("td", {}, outcome),
-      make("th", {scope: "row"}, check.name.replaceAll("_", " ")), make("td", {}, check.level),
+      make("th", {scope: "row", title: check.name}, titleOf(data, check.name)), make("td", {}, check.level),
       make("td", {class: "words"}, statement(check),
         check.evidence ? make("span", {class: "quiet-text"}, ` (${check.evidence})`) : null,
         check.next ? make("div", {}, `Next: ${check.next}`) : null));
@@ -151,18 +154,24 @@ function warnings(verdict) {
     make("ul", {}, verdict.warnings.map((text) => make("li", {}, text))));
 }
 
+/** Files of earlier versions have no sentences. */
+const kNoReading = {headline: "An earlier version of isoloss gave this verdict, without sentences. Its numbers follow."};
+
 function card(data, verdict) {
-  const reading = verdict.reading;
+  const reading = verdict.reading ?? kNoReading;
   return make("article", {class: `panel verdict ${verdict.outcome.toLowerCase()}`,
       "aria-label": `Verdict on ${verdict.candidate.arm}`},
     make("h3", {}, isoloss.badge(verdict.outcome), ` ${verdict.candidate.arm} against ${verdict.baseline.arm}`),
     make("p", {class: "headline"}, reading.headline), ...intervalPictures(data, verdict), answers(reading),
-    warnings(verdict), checks(verdict),
+    warnings(verdict), checks(data, verdict),
     make("details", {}, make("summary", {}, "Both arms in numbers"), arms(verdict)));
 }
 
-const duration = (seconds) => seconds === null || seconds === undefined ? "" : `${Math.floor(seconds / 60)}:${
-  String(Math.round(seconds % 60)).padStart(2, "0")}`;
+function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  const whole = Math.round(seconds);
+  return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
+}
 
 function liveNote(live) {
   if (live.ended) return "All runs have ended. isoloss report writes a page of them that stays.";
@@ -176,6 +185,7 @@ function liveNote(live) {
 isoloss.showLive = function (data) {
   if (!data.live) return;
   document.getElementById("live-note").textContent = liveNote(data.live);
+  document.getElementById("runs-note").textContent = data.runs_note;
   const notes = data.live.runs.some((run) => run.note);
   document.getElementById("live-runs").replaceChildren(data.live.runs.length === 0 ? "" : isoloss.table("Runs as they stand",
     ["run", "state", "step", "of", "minutes left", ...(notes ? ["note"] : [])], data.live.runs.map((run) => [run.name,
@@ -187,12 +197,14 @@ function live(data) {
   return make("div", {class: "panel"}, make("p", {id: "live-note"}), make("div", {id: "live-runs"}));
 }
 
+/** What was left out or thinned. */
+const runsNote = (data) => make("p", {id: "runs-note", class: "quiet-text"}, data.runs_note);
+
 isoloss.verdictSection = function (data) {
-  if (data.live) return isoloss.section("verdict", "Live runs", live(data));
+  if (data.live) return isoloss.section("verdict", "Live runs", live(data), runsNote(data));
   const children = data.verdicts.length > 0 ? data.verdicts.map((verdict) => card(data, verdict)) :
     [make("p", {class: "notice"}, "These runs have no verdict: the page shows what they recorded. ",
       make("code", {}, "isoloss gate"), " judges them.")];
-  return isoloss.section("verdict", "Verdict", ...children,
-    data.runs_note ? make("p", {class: "quiet-text"}, data.runs_note) : null);
+  return isoloss.section("verdict", "Verdict", ...children, runsNote(data));
 };
 })();
