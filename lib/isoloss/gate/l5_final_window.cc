@@ -73,7 +73,8 @@ std::string SeedsNeeded(const stats::Summary& differences,
   if (!required.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy, looks);
+  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy,
+                   looks);
 }
 
 bool HasInterval(const stats::EquivalenceResult& result) {
