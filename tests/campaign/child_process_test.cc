@@ -20,7 +20,7 @@ constexpr std::chrono::seconds kEnough{60};
 const std::atomic<bool> kGoOn{false};
 
 ChildResult Shell(const std::string& script,
-                  const std::map<std::string, std::string>& environment = {}) {
+                  const EnvironmentChanges& environment = {}) {
   return RunChild({"/bin/sh", "-c", script}, environment, kEnough, kGoOn);
 }
 

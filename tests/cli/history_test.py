@@ -16,6 +16,9 @@ from program import (BINARY, ENVIRONMENT, INCONCLUSIVE, INTERRUPTED, INVALID, PA
 # A tenth of a second for both arms.
 SMALL = (TINY.replace("steps = 20", "steps = 6").replace("warmup_steps = 4", "warmup_steps = 2")
          .replace("seeds = [1, 2]", "seeds = [1]"))
+# Its numbers overflow within some steps.
+DIVERGING = ("train.lr=1", "train.clip_norm=1e9", "train.warmup_steps=0", "train.beta2=0",
+             "model.route_scale=1e9", "train.weight_decay=0")
 PLANTED = SMALL.replace("[train]\n", "[train]\nlr = 3e-3\n")
 
 COMMITS = 16
@@ -101,12 +104,14 @@ class BisectOfCodes(HistoryTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.hashes = [cls.commit(f"code {code}", code=f"{code} # {number}\n",
-                                 build="true\n" if number != 3 else "false\n")
+                                 build="true\n" if number != 3 else "false\n",
+                                 **({"late": "tracked\n"} if number >= 5 else {}))
                       for number, code in enumerate(cls.CODES)]
 
-    def bisect(self, good, bad, *options, command=("sh", "-c", "exit $(cut -c -2 code)")):
+    def bisect(self, good, bad, *options, command=("sh", "-c", "exit $(cut -c -2 code)"),
+               environment=None):
         return self.run_isoloss("history", "bisect", "--good", good, "--bad", bad, *options, "--",
-                                *command)
+                                *command, environment=environment)
 
     def test_a_code_that_says_nothing_skips_and_hidden_commits_are_named(self):
         result = self.bisect(self.hashes[0], self.hashes[8])
@@ -165,12 +170,47 @@ class BisectOfCodes(HistoryTest):
     def test_a_signal_that_ends_the_command_ends_the_search(self):
         result = self.bisect(self.hashes[0], self.hashes[8],
                              command=("sh", "-c", "kill -SEGV $$"))
-        self.assert_refused_at_the_end(result, "signal 11", self.hashes[8][:12])
+        self.assert_refused_at_the_end(result, "exit code 139", self.hashes[8][:12])
 
     def test_a_command_that_takes_too_long_skips(self):
         result = self.bisect(self.hashes[0], self.hashes[8], "--limit", "1",
                              command=("sleep", "1000"))
         self.assert_refused_at_the_end(result, "took too long", "skipped")
+
+    def test_the_repository_of_a_hook_and_its_own_hooks_are_left_alone(self):
+        hook = self.write(".git/hooks/post-checkout", "#!/bin/sh\nexit 1\n")
+        hook.chmod(0o755)
+        self.addCleanup(hook.unlink)
+        # As git sets them for hooks and for `git rebase --exec`.
+        variables = {"GIT_DIR": str(self.folder / ".git"), "GIT_WORK_TREE": str(self.folder),
+                     "GIT_INDEX_FILE": str(self.folder / ".git" / "index")}
+        result = self.bisect(self.hashes[0], self.hashes[8], "--build",
+                             "test $(git rev-parse --show-toplevel) = $(pwd -P)",
+                             command=("sh", "-c", "test $(cut -c -2 code) -ne 1"),
+                             environment=variables)
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn(f"first bad commit: {self.hashes[6]}", result.stdout)
+        self.assert_tidy()
+        self.assertEqual(self.git("status", "--porcelain", "--untracked-files=no"), "")
+
+    def test_what_a_build_leaves_is_in_nobodys_way(self):
+        # It changes what git tracks, and makes what only later commits track.
+        result = self.bisect(self.hashes[0], self.hashes[8], "--build",
+                             "echo changed >> build; echo made > late",
+                             command=("sh", "-c", "test $(cut -c -2 code) -ne 1"))
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn(f"first bad commit: {self.hashes[6]}", result.stdout)
+        self.assert_tidy()
+
+    def test_a_reader_that_goes_away_leaves_nothing_behind(self):
+        process = subprocess.Popen(
+            [BINARY, "history", "bisect", "--good", self.hashes[0], "--bad", self.hashes[8], "--",
+             "sh", "-c", "exit $(cut -c -2 code)"], cwd=self.folder, env=ENVIRONMENT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=60), INTERRUPTED)
+        self.assert_tidy()
 
     def test_revisions_that_are_none_are_refused(self):
         for good, words in (("--upload-pack=x", ["names no commit"]), ("nowhere", ["`nowhere`"]),
@@ -181,6 +221,9 @@ class BisectOfCodes(HistoryTest):
                 self.assert_refused(result, *words)
         result = self.bisect(self.hashes[8], self.hashes[0])
         self.assert_refused(result, "--good", self.hashes[8][:12], "git merge-base")
+        result = self.run_isoloss("history", "bisect", "--repository", "nowhere", "--good", "HEAD~1",
+                                  "--bad", "HEAD", "--", "true")
+        self.assert_refused(result, "nowhere: can't start a program in it")
         result = self.run_isoloss("history", "bisect", "--good", "HEAD~1", "--bad", "HEAD")
         self.assert_refused(result, "`command`", code=USAGE)
 
@@ -335,6 +378,38 @@ class Record(HistoryTest):
         self.assertIn(f"isoloss history bisect --good {self.hashes[0][:12]} --bad "
                       f"{self.hashes[4][:12]} -- COMMAND", shown)
 
+    def test_a_run_that_its_numbers_ended_has_moved_and_one_that_was_interrupted_is_refused(self):
+        settings = [word for setting in DIVERGING for word in ("--set", setting)]
+        result = self.run_isoloss("run", "small.toml", "--out", "ended", "--set",
+                                  "train.seeds=[1,2,3,4]", *settings)
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.record("small", "HEAD~1")
+        self.assertEqual(self.record("ended", "HEAD").returncode, PASS)
+        lines = [json.loads(line) for line in self.file.read_text().splitlines()]
+        self.assertEqual({line["steps"] for line in lines}, {6})
+        # As if the program had changed.
+        self.file.write_text("".join(
+            json.dumps({**line, "config": "0" * 16}) + "\n" for line in lines))
+        self.assertIn(f"MOVED  {self.hashes[-1][:12]}", self.show("--arm", "bf16"))
+
+        self.run_isoloss("run", "small.toml", "--out", "stopped", "--arm", "bf16",
+                         "--stop-after", "4")
+        self.assert_refused(self.record("stopped/bf16-seed1.partial.h5", "HEAD"),
+                            "bf16-seed1.partial.h5", "4 of 6 steps", "--resume")
+
+    def test_a_shallow_clone_says_why_commits_are_missing(self):
+        self.record("small", "HEAD")
+        self.record("small", "HEAD~1")
+        self.assertNotIn("shallow", self.show())
+        clone = self.folder / "clone"
+        self.git("clone", "--quiet", "--depth", "1", f"file://{self.folder}", str(clone))
+        self.file = self.file.rename(clone / "history.jsonl")
+
+        shown = " ".join(self.show().split())
+        self.assertIn(f"Left out, since the first parents of HEAD do not lead to them in this "
+                      f"repository: {self.hashes[-2][:12]}.", shown)
+        self.assertIn("`git fetch --unshallow`", shown)
+
     def test_files_that_are_no_history_are_refused(self):
         self.record("small", "HEAD")
         first, *others = self.file.read_text().splitlines(keepends=True)
@@ -345,10 +420,7 @@ class Record(HistoryTest):
 
         # Other faults of a line: tests/report/history_test.cc.
         for name, text, words in (
-                ("conflict", "<<<<<<< HEAD\n" + first, [":1:", "conflict"]),
-                ("contradiction", first + changed(loss=1.5), [":2:", "line 1"]),
-                ("nested", "[" * 100000 + "\n", [":1:"]),
-                ("escape", changed(arm="\x1b[2J"), ["control"]),
+                ("conflict", "                ("twice", first.replace("{", '{"arm":"other",'), ["twice"]),
                 ("experiments", first + changed(experiment="other", seed=9), ["`other`"]),
                 ("empty", "", ["0 records"]), ("binary", "\x00\x01\n", [":1:"])):
             with self.subTest(name=name):

@@ -121,8 +121,11 @@ class Init(ProgramTest):
         self.write("short.txt", WORDS[:28_000])
         self.write("${HOME}/a.txt", WORDS)
         self.write("line\nbreak.txt", WORDS)
+        os.mkfifo(self.folder / "pipe")
+        self.addCleanup((self.folder / "pipe").unlink)
         before = sorted(self.folder.rglob("*"))
         for arguments, words in (
+                (["pipe", "--tokens", "uint16"], ["pipe", "neither a file nor a folder"]),
                 (["nowhere"], ["nowhere", "No such file", "Give files or folders"]),
                 (["empty.txt"], ["0 tokens"]),
                 (["short.txt"], ["holds 28000 tokens", "need 28445", "Give more text"]),

@@ -7,7 +7,7 @@ import resource
 import signal
 import subprocess
 
-from program import PASS, ProgramTest
+from program import BINARY, ENVIRONMENT, INVALID, PASS, ProgramTest
 from terminal import TerminalProgram
 
 MNT_DETACH = 2  # <sys/mount.h>
@@ -62,6 +62,14 @@ class Output(ProgramTest):
             result = self.run_isoloss("show", log, stdout=full)
 
         self.assert_refused(result, "standard output", "No space left")
+
+    def test_a_full_standard_error_leaves_the_exit_code(self):
+        with open("/dev/full", "w", encoding="ascii") as full:
+            result = subprocess.run([BINARY, "show", "nowhere.h5"], cwd=self.folder, check=False,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=full, env=ENVIRONMENT)
+
+        self.assertEqual(result.returncode, INVALID)
 
     def disk(self, size):
         """A file system of that many bytes in folder disk."""

@@ -92,7 +92,7 @@ class Usage(ProgramTest):
 
     def test_wrong_arguments_are_usage_errors(self):
         for arguments, words in (
-                ((), ["isoloss --help", "verify, run"]),
+                ((), ["isoloss --help", "verify, init, run"]),
                 (("veriyf", "tiny.toml"),
                  ["`veriyf`", *COMMANDS, "Did you mean `verify`?"]),
                 (("golden", "chekc"), ["`chekc`", "Did you mean `check`?"]),

@@ -186,6 +186,25 @@ TEST(FiguresOf, PairsEachRunWithItsBaselineOfTheSameSeedAndSteps) {
   EXPECT_NE(records[0].content, records[1].content);
 }
 
+TEST(FiguresOf, AreNotFiniteOfARunThatDidNotReachItsEnd) {
+  std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0),
+                                    testing::SyntheticRun(true, 1, 0.5)};
+  const FigureRecord whole = FiguresOf(runs, 0.2)[1];
+  runs[1].log.provenance.complete = false;
+  runs[1].log.provenance.steps_planned = whole.steps;
+  runs[1].log.steps.step.pop_back();
+  runs[1].log.steps.loss_nats.pop_back();
+
+  const FigureRecord ended = FiguresOf(runs, 0.2)[1];
+
+  EXPECT_EQ(ended.steps, whole.steps);
+  EXPECT_EQ(ended.window, whole.window);
+  for (const size_t figure :
+       {kLossFigure, kGradNormFigure, kDifferenceFigure}) {
+    EXPECT_TRUE(std::isnan(ended.figures[figure].value_or(0))) << figure;
+  }
+}
+
 TEST(FigureRecord, EqualsAnotherByTheBitsOfItsNumbers) {
   FigureRecord a = {.commit = "c", .arm = "a"};
   a.figures[kLossFigure] = kNan;

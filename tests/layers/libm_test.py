@@ -19,7 +19,7 @@ EXACT = {name + suffix for suffix in ("", "f") for name in (
     "ceil", "copysign", "fabs", "floor", "fma", "fmax", "fmin", "fmod", "frexp",
     "ilogb", "ldexp", "llrint", "llround", "logb", "lrint", "lround", "modf",
     "nearbyint", "nextafter", "remainder", "rint", "round", "scalbn", "sqrt",
-    "trunc")}
+    "trunc")} | {"fegetround"}
 
 
 def symbols(*arguments):

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -144,13 +145,18 @@ std::string Ending(const campaign::BisectStep& step) {
   return fmt::format("{}exit code {}", what, step.exit_code);
 }
 
-/// To standard error: one line a commit.
+/// A line of standard error. If nobody reads it, SIGPIPE ends the search.
+void Tell(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stderr);
+}
+
+/// One line a commit.
 void TellStep(const campaign::BisectStep& step) {
-  fmt::print(stderr, "{:<7}  {}  {}, {:.1f} s  {}\n",
-             campaign::BisectMarkName(step.mark), step.commit.Short(),
-             Ending(step), step.seconds, step.commit.subject);
+  Tell(fmt::format("{:<7}  {}  {}, {:.1f} s  {}",
+                   campaign::BisectMarkName(step.mark), step.commit.Short(),
+                   Ending(step), step.seconds, step.commit.subject));
   if (step.mark == campaign::BisectMark::kSkipped && !step.last_words.empty()) {
-    fmt::print(stderr, "         {}\n", step.last_words);
+    Tell(fmt::format("         {}", step.last_words));
   }
 }
 
@@ -199,13 +205,10 @@ ExitCode BisectHistory(BisectArguments& arguments) {
   campaign::BisectPlan& plan = arguments.plan;
   plan.limit = std::chrono::seconds(arguments.limit);
   plan.on_step = TellStep;
-  plan.on_progress = [](const std::string& text) {
-    fmt::print(stderr, "{}\n", Printable(text));
-  };
+  plan.on_progress = [](const std::string& text) { Tell(Printable(text)); };
   const campaign::BisectResult result = campaign::Bisect(plan);
   if (result.interrupted) {
-    fmt::print(stderr,
-               "isoloss: interrupted by a signal. The work tree is removed.\n");
+    Tell("isoloss: interrupted by a signal. The work tree is removed.");
     return ExitCode::kInterrupted;
   }
   const ExitCode code =
@@ -231,8 +234,8 @@ Action DeclareBisect(CLI::App& app) {
   AddOption(app, "--good", plan.good, "A commit that is good").Required();
   AddOption(app, "--bad", plan.bad, "A later commit that is bad").Required();
   AddOption(app, "--build", plan.build,
-            "Shell command that comes before it; where it fails, the commit is "
-            "skipped");
+            "Shell command that is run before that one; where it fails, the "
+            "commit is skipped");
   AddOption(app, "--repository", plan.repository,
             "Folder in the git repository (default: the working folder)")
       .TypeName(kFolder);

@@ -164,12 +164,12 @@ int Fail(Failure failure, int argc, char** argv) {
   // It names files and what is in them.
   failure.message = PrintableLines(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
-  if (launch.processes > 1) {
-    fmt::print(stderr, "isoloss, process {} of {}: {}\n", launch.process,
-               launch.processes, failure.message);
-  } else {
-    fmt::print(stderr, "isoloss: {}\n", failure.message);
-  }
+  const std::string who = launch.processes > 1
+                              ? fmt::format("isoloss, process {} of {}",
+                                            launch.process, launch.processes)
+                              : "isoloss";
+  // Where it can't be written, fmt::print would throw, and the code be lost.
+  std::fputs(fmt::format("{}: {}\n", who, failure.message).c_str(), stderr);
   ReportErrorToCi(argc, argv, failure.kind, failure.message, failure.code);
   if (AsksForJson(argc, argv) && launch.process == 0) {
     PrintJsonError(failure.kind, failure.message, failure.code);

@@ -123,9 +123,7 @@ class Bisection {
   /// False if a signal came.
   bool TryEnd(const Git& git, const Commit& commit, BisectMark wanted,
               const char* option) {
-    git.Do({"checkout", "--force", "--quiet", "--detach", commit.hash},
-           "check out " + commit.Short());
-    const std::optional<BisectStep> step = Try(commit);
+    const std::optional<BisectStep> step = Try(git, commit);
     if (!step) return false;
     if (step->mark == wanted) return true;
     ThrowError(ErrorKind::kConfig,
@@ -144,16 +142,15 @@ class Bisection {
   }
 
   void Search(const Git& git) {
-    std::vector<std::string> start = {"bisect", "start"};
+    // Its own check-outs fail where a build left something in the way.
+    std::vector<std::string> start = {"bisect", "start", "--no-checkout"};
     if (plan_.first_parent) start.emplace_back("--first-parent");
     start.insert(start.end(), {bad_.hash, good_.hash, "--"});
     Tell(git.Do(start, "begin to bisect"));
     while (!ReadEnd(git)) {
-      const Commit commit = git.Resolve("HEAD", "history bisect");
-      const std::optional<BisectStep> step = Try(commit);
+      const Commit commit = git.Resolve("BISECT_HEAD", "history bisect");
+      const std::optional<BisectStep> step = Try(git, commit);
       if (!step) return;
-      // What builds and commands changed would keep git from the next commit.
-      git.Do({"reset", "--hard", "--quiet"}, "tidy the work tree");
       Mark(git, commit, step->mark);
     }
   }
@@ -193,8 +190,10 @@ class Bisection {
     return result_.first_bad.has_value() || !result_.candidates.empty();
   }
 
-  /// Builds and judges what is checked out; empty if a signal came.
-  std::optional<BisectStep> Try(const Commit& commit) {
+  /// Checks out, builds and judges; empty if a signal came.
+  std::optional<BisectStep> Try(const Git& git, const Commit& commit) {
+    git.Do({"checkout", "--force", "--quiet", "--detach", commit.hash},
+           "check out " + commit.Short());
     const auto begin = std::chrono::steady_clock::now();
     BisectStep step = {.commit = commit};
     const fs::path output =
@@ -230,13 +229,16 @@ class Bisection {
     if (!step.ended) return BisectMark::kSkipped;
     const std::optional<BisectMark> mark = MarkOf(step.exit_code);
     if (!mark) {
-      ThrowError(ErrorKind::kIo,
-                 "history bisect: signal {} ended {} of commit {} ({}{}). If "
-                 "that is a fault of the commit, have the command end with 1 "
-                 "or 125 in its place.",
-                 step.exit_code - 128, step.built ? "the command" : "the build",
-                 step.commit.Short(), step.commit.subject,
-                 step.last_words.empty() ? "" : "; " + step.last_words);
+      ThrowError(
+          ErrorKind::kIo,
+          "history bisect: {} of commit {} ({}{}) had exit code {}, but "
+          "from 128 on they are of signals and say nothing. If that is a "
+          "fault of the commit, have the command end with 1 or 125 in "
+          "its place.",
+          step.built ? "the command" : "the build", step.commit.Short(),
+          step.commit.subject,
+          step.last_words.empty() ? "" : "; " + step.last_words,
+          step.exit_code);
     }
     return step.built ? *mark : BisectMark::kSkipped;
   }
@@ -244,7 +246,7 @@ class Bisection {
   ChildResult RunThere(const std::vector<std::string>& command,
                        const fs::path& output) const {
     return RunChild(
-        command, {}, plan_.limit, InterruptFlag(),
+        command, WithoutGitRepository(), plan_.limit, InterruptFlag(),
         {.folder = tree_, .output = output, .errors_to_output = true});
   }
 
@@ -280,6 +282,7 @@ std::optional<BisectMark> MarkOf(int exit_code) {
 
 BisectResult Bisect(const BisectPlan& plan) {
   ListenToSignals();
+  ListenToClosedPipes();
   return Bisection(plan).Run();
 }
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -31,16 +32,16 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
 }
 
 /// Of this process, with `changes` in the place of what they name.
-std::vector<std::string> EnvironmentWith(
-    const std::map<std::string, std::string>& changes) {
+std::vector<std::string> EnvironmentWith(const EnvironmentChanges& changes) {
   std::vector<std::string> entries;
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
     if (!changes.contains(name)) entries.emplace_back(text);
   }
-  for (const auto& [name, value] : changes)
-    entries.push_back(name + "=" + value);
+  for (const auto& [name, value] : changes) {
+    if (value) entries.push_back(name + "=" + *value);
+  }
   return entries;
 }
 
@@ -92,7 +93,7 @@ bool Wait(pid_t child, Clock::time_point end, const std::atomic<bool>& stop,
 /// Starts `command` as the leader of a process group, with `errors` as its
 /// standard error.
 pid_t Start(const std::vector<std::string>& command,
-            const std::map<std::string, std::string>& environment, int errors,
+            const EnvironmentChanges& environment, int errors,
             const ChildPlace& place) {
   std::vector<std::string> arguments = command;
   std::vector<std::string> entries = EnvironmentWith(environment);
@@ -123,7 +124,12 @@ pid_t Start(const std::vector<std::string>& command,
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
+    std::error_code ignored;
+    const bool has_folder =
+        place.folder.empty() ||
+        std::filesystem::is_directory(place.folder, ignored);
     errno = error;
+    if (!has_folder) ThrowErrno(place.folder, "start a program in it");
     ThrowErrno(command[0], "start");
   }
   return child;
@@ -146,7 +152,7 @@ std::filesystem::path FindProgram(const std::string& name) {
 }
 
 ChildResult RunChild(const std::vector<std::string>& command,
-                     const std::map<std::string, std::string>& environment,
+                     const EnvironmentChanges& environment,
                      std::chrono::seconds limit, const std::atomic<bool>& stop,
                      const ChildPlace& place) {
   std::array<int, 2> ends{};

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@ struct ChildResult {
   std::string errors;  ///< what it wrote to standard error, the first MiB
   bool ended = true;   ///< false: it was killed, by `limit` or `stop`
 };
+
+/// Variables that a child has in place of this process' own; empty: it has none
+/// of this name.
+using EnvironmentChanges = std::map<std::string, std::optional<std::string>>;
 
 /// Where a child works, and what becomes of its standard output.
 struct ChildPlace {
@@ -31,11 +36,10 @@ std::filesystem::path ThisProgram();
 std::filesystem::path FindProgram(const std::string& name);
 
 /// Runs `command` (program, then arguments) to its end, without standard input.
-/// `environment` is set besides that of this process. It and the
-/// processes of its group are killed after `limit`, or when `stop` is set.
-/// Errors   IoError if it can't be started.
+/// It and the processes of its group are killed after `limit`, or when `stop`
+/// is set. Errors   IoError if it can't be started.
 ChildResult RunChild(const std::vector<std::string>& command,
-                     const std::map<std::string, std::string>& environment,
+                     const EnvironmentChanges& environment,
                      std::chrono::seconds limit, const std::atomic<bool>& stop,
                      const ChildPlace& place = {});
 

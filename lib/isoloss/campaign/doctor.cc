@@ -234,7 +234,7 @@ HealthCheck SlurmCheck() {
     return check;
   }
   check.text = fmt::format(
-      "srun {}, {}", slurm.version,
+      "srun{}, {}", slurm.version.empty() ? "" : " " + slurm.version,
       slurm.job.empty()
           ? "outside of an allocation"
           : fmt::format("inside job {} of {} nodes and {} tasks", slurm.job,

@@ -11,7 +11,6 @@
 #include "isoloss/base/files.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
-#include "isoloss/campaign/child_process.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -28,6 +27,19 @@ std::string Quoted(std::string text) {
 
 }  // namespace
 
+EnvironmentChanges WithoutGitRepository() {
+  EnvironmentChanges changes;
+  // Those of `git rev-parse --local-env-vars` that do not configure git.
+  for (const char* name :
+       {"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR",
+        "GIT_GRAFT_FILE", "GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE",
+        "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX",
+        "GIT_SHALLOW_FILE", "GIT_WORK_TREE"}) {
+    changes[name] = std::nullopt;
+  }
+  return changes;
+}
+
 std::optional<Git::Answer> Git::Run(
     const std::vector<std::string>& arguments) const {
   // It is asked to the end, whatever is interrupted: what it began for us is
@@ -35,14 +47,19 @@ std::optional<Git::Answer> Git::Run(
   static const std::atomic<bool> kNever{false};
   const std::filesystem::path program = FindProgram("git");
   if (program.empty()) return std::nullopt;
+  // A hook that fails or hangs would end in the middle of what is asked.
   std::vector<std::string> command = {program.string(), "-c",
-                                      "advice.detachedHead=false"};
+                                      "advice.detachedHead=false", "-c",
+                                      "core.hooksPath=/dev/null"};
   command.insert(command.end(), arguments.begin(), arguments.end());
   const ChildPlace place = {.folder = folder_,
                             .output = output_.path() / "output"};
   RemoveFile(place.output);
+  EnvironmentChanges environment = WithoutGitRepository();
+  environment["LC_ALL"] = "C";
+  environment["GIT_TERMINAL_PROMPT"] = "0";
   const ChildResult result =
-      RunChild(command, {{"LC_ALL", "C"}, {"GIT_TERMINAL_PROMPT", "0"}},
+      RunChild(command, environment,
                std::chrono::duration_cast<std::chrono::seconds>(kLongest),
                kNever, place);
   return Answer{result.exit_code,
@@ -103,9 +120,15 @@ Commit Git::Resolve(const std::string& revision,
   if (const std::optional<Commit> commit = Find(revision)) return *commit;
   ThrowError(ErrorKind::kConfig,
              "{}: `{}` names no commit of the git repository around {}. Give a "
-             "commit, a branch or a tag that is there.",
+             "commit, a branch or a tag that is there.{}",
              where, Printable(revision),
-             std::filesystem::absolute(folder_).lexically_normal().string());
+             std::filesystem::absolute(folder_).lexically_normal().string(),
+             ShallowNote());
+}
+
+std::string Git::ShallowNote() const {
+  if (Ask({"rev-parse", "--is-shallow-repository"}) != "true") return "";
+  return " It is a shallow clone: `git fetch --unshallow` gets older commits.";
 }
 
 std::vector<std::string> Git::FirstParents() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/base/temporary_folder.h"
+#include "isoloss/campaign/child_process.h"
 
 namespace isoloss::campaign {
 
@@ -21,6 +22,11 @@ struct Commit {
   std::string Short() const { return hash.substr(0, 12); }
 };
 
+/// Takes away the variables that tell git of another repository than the one
+/// around its folder. Git sets them for hooks and for `git rebase --exec`.
+EnvironmentChanges WithoutGitRepository();
+
+/// Runs no hook of the repository.
 class Git {
  public:
   /// Of the repository around `folder`, if there is one.
@@ -44,6 +50,9 @@ class Git {
   Commit Resolve(const std::string& revision, const std::string& where) const;
   /// Empty if it names none.
   std::optional<Commit> Find(const std::string& revision) const;
+  /// A sentence with a space before it, if the repository is a clone without
+  /// its older commits; else "".
+  std::string ShallowNote() const;
   /// The commits on the way from the first one to HEAD, by first parents;
   /// empty outside of a repository.
   std::vector<std::string> FirstParents() const;

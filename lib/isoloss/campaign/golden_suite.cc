@@ -166,7 +166,7 @@ class LaneCommand {
   }
 
   std::vector<std::string> command_;
-  std::map<std::string, std::string> environment_;
+  EnvironmentChanges environment_;
 };
 
 /// Fewer bytes than any record of a journal has.

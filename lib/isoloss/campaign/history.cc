@@ -19,6 +19,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/verdict_file.h"
 #include "isoloss/gate/policy.h"
+#include "isoloss/train/continuation.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -48,8 +49,8 @@ std::string CommitOf(const std::vector<compare::Run>& runs) {
   return commit;
 }
 
-/// "v0.1.0-5-gbc22e85fa012" of git describe, without a repository that knows
-/// it: the digits behind the g.
+/// "v0.1.0-5-gbc22e85fa012" of git describe: the digits behind the g. The
+/// repository that is asked for them may have another v0.1.0.
 std::string HashOf(const std::string& described) {
   const size_t mark = described.rfind("-g");
   return mark == described.npos ? described : described.substr(mark + 2);
@@ -63,13 +64,26 @@ void SetCommit(const HistoryRecording& recording,
   if (!recording.commit.empty()) {
     commit = git.Resolve(recording.commit, "--commit");
   } else {
-    const std::string named = CommitOf(runs);
+    const std::string named = HashOf(CommitOf(runs));
     commit = git.Find(named);
-    if (!commit) commit = Commit{.hash = HashOf(named)};
+    if (!commit) commit = Commit{.hash = named};
   }
   for (FigureRecord& record : records) {
     record.commit = commit->hash;
     record.date = commit->date;
+  }
+}
+
+/// A run that its own numbers ended is finished, too.
+void RequireFinished(const std::vector<compare::Run>& runs) {
+  for (const compare::Run& run : runs) {
+    if (run.log.provenance.complete || train::WasAborted(run.log)) continue;
+    ThrowError(ErrorKind::kConfig,
+               "history record: {} has {} of {} steps, but figures are of the "
+               "end of a run. Go on with `isoloss run --resume`, or leave it "
+               "out.",
+               run.file, run.log.steps.step.size(),
+               run.log.provenance.steps_planned);
   }
 }
 
@@ -134,7 +148,8 @@ void OrderCommits(const fs::path& file, report::History& history) {
   if (ordered.empty()) {
     history.notes.emplace_back(
         "No git repository around the file has these commits on the way to "
-        "HEAD: they stand in the order of the file.");
+        "HEAD: they stand in the order of the file." +
+        git.ShallowNote());
     return;
   }
   std::vector<std::string> others;
@@ -143,8 +158,9 @@ void OrderCommits(const fs::path& file, report::History& history) {
   }
   if (!others.empty()) {
     history.notes.push_back(fmt::format(
-        "Left out, since the first parents of HEAD do not lead to them: {}.",
-        SomeOf(others, 4)));
+        "Left out, since the first parents of HEAD do not lead to them in this "
+        "repository: {}.{}",
+        SomeOf(others, 4), git.ShallowNote()));
   }
   history.in_git_order = true;
   history.commits = std::move(ordered);
@@ -196,6 +212,7 @@ void NameMoves(const fs::path& file, report::History& history) {
 
 HistoryUpdate RecordHistory(const HistoryRecording& recording) {
   const std::vector<compare::Run> runs = ReadRuns(recording.logs);
+  RequireFinished(runs);
   RequireDistinct(runs);
   std::vector<FigureRecord> records =
       compare::FiguresOf(runs, gate::Policy{}.window_share);

@@ -23,7 +23,8 @@ struct HistoryRecording {
 /// repository around the working folder; outside of one it is kept as it is.
 /// Errors   as ReadRuns, ReadVerdictFile and AddToHistory; ConfigError if the
 ///          logs name no commit, a modified source or several commits, if a
-///          revision names no commit, or if there are two logs of a run.
+///          revision names no commit, if there are two logs of a run, or one of
+///          a run that was interrupted.
 HistoryUpdate RecordHistory(const HistoryRecording& recording);
 
 struct HistoryView {

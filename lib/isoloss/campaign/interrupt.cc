@@ -37,4 +37,8 @@ const std::atomic<bool>& InterruptFlag() {
   return interrupted;
 }
 
+void ListenToClosedPipes() {
+  if (!IsIgnored(SIGPIPE)) Install(SIGPIPE, SA_RESTART);
+}
+
 }  // namespace isoloss::campaign

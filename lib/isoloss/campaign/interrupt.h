@@ -14,4 +14,9 @@ const std::atomic<bool>& InterruptFlag();
 /// Where a command begins whose work looks at the flag later.
 inline void ListenToSignals() { InterruptFlag(); }
 
+/// From now on SIGPIPE sets the flag, too, in place of killing the program:
+/// whoever read its messages is gone. For work that leaves something to tidy
+/// up.
+void ListenToClosedPipes();
+
 }  // namespace isoloss::campaign

@@ -38,6 +38,13 @@ void CheckPath(const fs::path& path) {
                "{}: {}, but an experiment needs text. Give files or folders.",
                shown, error ? error.message() : "is not there");
   }
+  // A pipe or device may never end.
+  if (type != fs::file_type::regular && type != fs::file_type::directory) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: is neither a file nor a folder, but an experiment needs "
+               "text that stays. Give files or folders.",
+               shown);
+  }
   if (path.string().find("${") != std::string::npos) {
     ThrowError(ErrorKind::kConfig,
                "{}: holds \"${{\", which begins a variable in data.paths. Give "
@@ -65,20 +72,18 @@ std::vector<std::string> PathsFrom(const fs::path& folder,
   return written;
 }
 
-/// The largest token of flat files of little-endian integers.
+/// The largest token of a flat file of little-endian integers.
 template <typename T>
-uint64_t LargestToken(const std::vector<fs::path>& paths) {
+uint64_t LargestToken(const fs::path& path) {
   uint64_t largest = 0;
   std::vector<T> chunk(size_t{1} << 16);
-  for (const fs::path& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    while (file) {
-      file.read(reinterpret_cast<char*>(chunk.data()),  // NOLINT
-                static_cast<std::streamsize>(chunk.size() * sizeof(T)));
-      const auto count = static_cast<size_t>(file.gcount()) / sizeof(T);
-      for (size_t i = 0; i < count; ++i) {
-        largest = std::max<uint64_t>(largest, chunk[i]);
-      }
+  std::ifstream file(path, std::ios::binary);
+  while (file) {
+    file.read(reinterpret_cast<char*>(chunk.data()),  // NOLINT
+              static_cast<std::streamsize>(chunk.size() * sizeof(T)));
+    const auto count = static_cast<size_t>(file.gcount()) / sizeof(T);
+    for (size_t i = 0; i < count; ++i) {
+      largest = std::max<uint64_t>(largest, chunk[i]);
     }
   }
   return largest;
@@ -88,15 +93,16 @@ uint64_t LargestToken(const std::vector<fs::path>& paths) {
 size_t VocabularyFor(const NewExperiment& request) {
   constexpr uint64_t kMost = 1 << 20;
   if (request.token_type.empty()) return 0;
-  const uint64_t largest = request.token_type == "uint32"
-                               ? LargestToken<uint32_t>(request.paths)
-                               : LargestToken<uint16_t>(request.paths);
-  if (largest >= kMost) {
+  uint64_t largest = 0;
+  for (const fs::path& path : request.paths) {
+    largest = std::max(largest, request.token_type == "uint32"
+                                    ? LargestToken<uint32_t>(path)
+                                    : LargestToken<uint16_t>(path));
+    if (largest < kMost) continue;
     ThrowError(ErrorKind::kConfig,
                "{}: holds token {} as {}, but a vocabulary has at most {} "
                "tokens here. Give the type that the file has with --tokens.",
-               Printable(request.paths.front().string()), largest,
-               request.token_type, kMost);
+               Printable(path.string()), largest, request.token_type, kMost);
   }
   const size_t known = train::PresetByName(request.preset).model.vocab_size;
   return largest < known ? 0 : static_cast<size_t>(largest) + 1;

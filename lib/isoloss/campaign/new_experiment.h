@@ -39,8 +39,9 @@ struct WrittenExperiment {
 
 /// Writes a commented experiment file: BF16 against the candidate, with a null
 /// arm and a control, on as many steps and seeds as the budget allows by a
-/// short measurement. The file is whole or not there, and reads back. Errors
-/// ConfigError if a file is there, a name, recipe, preset or path is of
+/// short measurement. The file is whole or not there, and reads back.
+/// Errors   ConfigError if a file is there, a name, recipe, preset or path is
+/// of
 ///          no use, the text is far too short or the budget too small; as
 ///          train::LoadCorpusOf; IoError if the file can't be written.
 WrittenExperiment WriteExperiment(const NewExperiment& request);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -46,6 +47,21 @@ std::optional<double> DifferenceOf(const Run& run, std::span<const Run> runs,
                          window_share);
   if (window.seeds.empty()) return std::nullopt;
   return window.Percents().front();
+}
+
+/// Its numbers became NaN or infinite before the last step, and so are those of
+/// the end: what was logged before is not the end.
+void SetNotFinite(const Run& run, double window_share, FigureRecord& record) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const runlog::Provenance& from = run.log.provenance;
+  record.steps = from.steps_planned;
+  record.window = static_cast<int64_t>(WindowLength(
+      static_cast<size_t>(std::max<int64_t>(from.steps_planned, 0)),
+      window_share));
+  record.figures[kLossFigure] = kNan;
+  record.figures[kGradNormFigure] = kNan;
+  if (!run.log.eval.step.empty()) record.figures[kHeldOutFigure] = kNan;
+  if (from.arm != from.baseline_arm) record.figures[kDifferenceFigure] = kNan;
 }
 
 using BySeed = std::map<int64_t, const FigureRecord*>;
@@ -212,6 +228,7 @@ std::vector<FigureRecord> FiguresOf(std::span<const Run> runs,
     record.figures[kHeldOutFigure] = summary.held_out_loss_nats;
     record.figures[kGradNormFigure] = summary.final_grad_norm;
     record.figures[kDifferenceFigure] = DifferenceOf(run, runs, window_share);
+    if (!from.complete) SetNotFinite(run, window_share, record);
     records.push_back(std::move(record));
   }
   return records;

@@ -66,7 +66,8 @@ struct FigureRecord {
 
 /// The figures of each run, without commit, date and outcome. Differences are
 /// to the run of the log's own baseline arm and seed, if that is among `runs`
-/// and has the same steps.
+/// and has the same steps. A run that is not complete is taken for one that its
+/// own numbers ended: it has the planned steps, and NaN for figures.
 std::vector<FigureRecord> FiguresOf(std::span<const Run> runs,
                                     double window_share);
 

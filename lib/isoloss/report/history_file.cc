@@ -109,14 +109,21 @@ class LineReader {
                       text.size(), kMostLine));
     }
     // What nests is no record: its values are dropped while it is parsed.
+    size_t keys = 0;
     Json json = Json::parse(
         text,
-        [](int depth, Json::parse_event_t, const Json&) { return depth < 2; },
+        [&](int depth, Json::parse_event_t event, const Json&) {
+          if (event == Json::parse_event_t::key) ++keys;
+          return depth < 2;
+        },
         /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("history")) {
       Reject(
           "is no record of isoloss history, an object of JSON. Restore the "
           "file");
+    }
+    if (keys != json.size()) {
+      Reject("has a key twice, or values that nest. Restore the file");
     }
     if (json["history"] != kHistoryVersion) {
       Reject(fmt::format("is of another version than {}. Use a later isoloss",

@@ -63,7 +63,15 @@ const Library& ChooseLibrary(const Launch& launch) {
 /// Where modules lie: beside the program, installed or built.
 std::filesystem::path ModuleFolder() {
   if (const char* folder = std::getenv("ISOLOSS_MPI_MODULE_DIR")) return folder;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe");
+  constexpr const char* kLink = "/proc/self/exe";
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink(kLink, error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: can't be read: {}, but it says where the modules for MPI "
+               "are. Mount /proc, or say with ISOLOSS_MPI_MODULE_DIR.",
+               kLink, error.message());
+  }
   return program.parent_path().parent_path() / "lib" / "isoloss";
 }
 
