@@ -221,7 +221,8 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
        {"PASS  mxfp8 trains like bf16 within 0.25 %: final loss +0.055 %",
         "Paired loss difference mxfp8 - bf16 in %   margin +-0.25\n", "+0.25",
         "passed     9 checks: log integrity (7), end of training (2)\n",
-        "could see  With these 4 seed pairs a true difference of 0.271 % of the",
+        "could see  With these 4 seed pairs a true difference of 0.271 % of "
+        "the",
         "No control is named", "holds for  this model of 123 k parameters"}) {
     EXPECT_THAT(text, HasSubstr(words));
   }

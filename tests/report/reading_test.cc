@@ -95,9 +95,11 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
        .recipe = "bf16",
        .tests = {{.name = "final_window", .outcome = Outcome::kPass}}}};
   const auto seen = ReadingOf(judgement).could_have_seen;
-  EXPECT_THAT(seen, Contains("The control \"mxfp4\" came out worse, as it must."));
-  EXPECT_THAT(seen, Contains("The null arm \"null\" (bf16 again, which only chance "
-                             "drives away) was not seen outside the margin."));
+  EXPECT_THAT(seen,
+              Contains("The control \"mxfp4\" came out worse, as it must."));
+  EXPECT_THAT(seen,
+              Contains("The null arm \"null\" (bf16 again, which only chance "
+                       "drives away) was not seen outside the margin."));
   EXPECT_THAT(seen, Contains(StartsWith("Measured with planted bugs: 41 of")));
   judgement.controls->control.reset();
   judgement.controls->is_candidate = true;

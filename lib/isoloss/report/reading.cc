@@ -284,8 +284,9 @@ std::string ControlText(const Judgement& judgement) {
            "been seen.";
   }
   if (!controls.control) {
-    return fmt::format("The control is \"{}\" itself, so that none is beside it.",
-                       judgement.candidate.arm);
+    return fmt::format(
+        "The control is \"{}\" itself, so that none is beside it.",
+        judgement.candidate.arm);
   }
   return fmt::format("The control \"{}\" {}.", controls.control->arm,
                      ControlFinding(*controls.control));
@@ -293,8 +294,8 @@ std::string ControlText(const Judgement& judgement) {
 
 std::string NullText(const gate::ControlArm& arm) {
   return fmt::format(
-      "The null arm \"{}\" ({} again, which only chance drives away) {}.", arm.arm,
-      arm.recipe,
+      "The null arm \"{}\" ({} again, which only chance drives away) {}.",
+      arm.arm, arm.recipe,
       arm.tests.empty() ? "was not judged"
       : arm.Outside()   ? "lies outside the margin"
                         : "was not seen outside the margin");
