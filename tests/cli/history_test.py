@@ -420,7 +420,11 @@ class Record(HistoryTest):
 
         # Other faults of a line: tests/report/history_test.cc.
         for name, text, words in (
-                ("conflict", "                ("twice", first.replace("{", '{"arm":"other",'), ["twice"]),
+                ("conflict", "<<<<<<< HEAD\n" + first, [":1:", "conflict"]),
+                ("contradiction", first + changed(loss=1.5), [":2:", "line 1"]),
+                ("nested", "[" * 100000 + "\n", [":1:"]),
+                ("escape", changed(arm="\x1b[2J"), ["control"]),
+                ("twice", first.replace("{", '{"arm":"other",'), ["twice"]),
                 ("experiments", first + changed(experiment="other", seed=9), ["`other`"]),
                 ("empty", "", ["0 records"]), ("binary", "\x00\x01\n", [":1:"])):
             with self.subTest(name=name):
