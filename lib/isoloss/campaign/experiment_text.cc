@@ -134,7 +134,7 @@ recipe = "{}"
 std::string ExperimentText::Toml() const {
   return fmt::format(
       R"(# Does {} train like {} on this text? Written by `isoloss init`.
-# docs/experiment.md explains every key, docs/tutorial.md what to do with the file.
+# docs/experiment.md explains every key, docs/tutorial.md what to do with it.
 
 # Results go to runs/<name>.
 name = {}
