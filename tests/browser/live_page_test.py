@@ -42,9 +42,10 @@ class LivePage(LiveRunTest):
                 before = self.browser.run(points)
                 self.wait(f"{points} > {before}", "no new steps")
             self.assertTrue(self.browser.run("window.chart === isoloss.charts.loss"))
-            self.assertEqual(
-                self.browser.run("Number(document.querySelectorAll('#live-runs td')[1].textContent)"),
-                self.browser.run("isoloss.data.live.runs[0].step"))
+            # Together, lest new steps come in between.
+            shown, step = self.browser.run(
+                "[document.querySelectorAll('#live-runs td')[1].textContent, isoloss.data.live.runs[0].step]")
+            self.assertEqual(shown, f"{step:,}")
 
             server.process.send_signal(signal.SIGINT)
             self.assertEqual(server.end(), PASS)
