@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <string_view>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/base/random_token.h"
 #include "isoloss/report/github.h"
 #include "isoloss/transport/launch.h"
 
@@ -34,10 +33,7 @@ std::string SummaryFile() {
 std::string stop_token;
 
 void StopCommands() {
-  std::random_device random;
-  for (int i = 0; i < 4; ++i) {
-    stop_token += fmt::format("{:08x}", static_cast<uint32_t>(random()));
-  }
+  stop_token = RandomToken();
   fmt::print("{}", report::GithubStop(stop_token));
   std::fflush(stdout);
 }

@@ -9,6 +9,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "completions.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/new_experiment.h"
 #include "isoloss/report/live_view.h"
@@ -32,9 +33,7 @@ std::string ShellWord(const std::string& text) {
   if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) {
     return text;
   }
-  std::string word = "'";
-  for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
-  return word + "'";
+  return SingleQuoted(text);
 }
 
 std::vector<std::string> NextCommands(

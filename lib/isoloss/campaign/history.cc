@@ -130,9 +130,7 @@ std::string SomeOf(const std::vector<std::string>& names, size_t most) {
 }
 
 /// Puts the commits of the file into the order of git, if that knows any.
-void OrderCommits(const fs::path& file, report::History& history) {
-  const fs::path folder = file.parent_path().empty() ? "." : file.parent_path();
-  const Git git(folder);
+void OrderCommits(const Git& git, report::History& history) {
   const std::set<std::string> recorded(history.commits.begin(),
                                        history.commits.end());
   std::vector<std::string> ordered;
@@ -192,9 +190,8 @@ std::vector<std::string> Chosen(const std::vector<std::string>& asked,
 }
 
 /// Git is asked for those that are named.
-void NameMoves(const fs::path& file, report::History& history) {
+void NameMoves(const Git& git, report::History& history) {
   if (!history.in_git_order) return;
-  const Git git(file.parent_path().empty() ? "." : file.parent_path());
   for (const compare::FigureSeries& series : history.series) {
     for (const compare::FigurePoint& point : series.points) {
       if (point.movement != compare::Movement::kMoved ||
@@ -233,7 +230,9 @@ report::History ReadHistoryView(const HistoryView& view) {
   history.experiment = records.front().experiment;
   history.options = view.options;
   history.commits = Distinct(records, &FigureRecord::commit);
-  OrderCommits(view.file, history);
+  const fs::path folder = view.file.parent_path();
+  const Git git(folder.empty() ? "." : folder);
+  OrderCommits(git, history);
 
   std::vector<std::string> names;
   for (const compare::Figure& figure : compare::kFigures) {
@@ -257,7 +256,7 @@ report::History ReadHistoryView(const HistoryView& view) {
                "Ask for another --figure or --arm.",
                view.file.string());
   }
-  NameMoves(view.file, history);
+  NameMoves(git, history);
   return history;
 }
 

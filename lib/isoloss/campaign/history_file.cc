@@ -4,7 +4,6 @@
 #include <set>
 #include <string>
 #include <system_error>
-#include <tuple>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
@@ -15,12 +14,6 @@ namespace isoloss::campaign {
 namespace {
 
 using compare::FigureRecord;
-using RunKey = std::tuple<std::string, std::string, int64_t>;
-
-RunKey KeyOf(const FigureRecord& record) {
-  return {record.commit, record.arm, record.seed};
-}
-
 std::string ReadIfThere(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error) && !error) return "";
@@ -31,7 +24,7 @@ std::string ReadIfThere(const std::filesystem::path& path) {
 struct NewLines {
   HistoryUpdate update;
   std::vector<std::string> lines;
-  std::set<RunKey> gone;
+  std::set<FigureRecord::RunKey> gone;
 };
 
 [[noreturn]] void RefuseOtherValues(const std::filesystem::path& path,
@@ -51,18 +44,18 @@ struct NewLines {
 NewLines Sort(const std::filesystem::path& path,
               const std::vector<FigureRecord>& there,
               const std::vector<FigureRecord>& records, bool replace) {
-  std::map<RunKey, const FigureRecord*> known;
-  for (const FigureRecord& record : there) known[KeyOf(record)] = &record;
+  std::map<FigureRecord::RunKey, const FigureRecord*> known;
+  for (const FigureRecord& record : there) known[record.Key()] = &record;
   NewLines sorted;
   for (const FigureRecord& record : records) {
-    const auto found = known.find(KeyOf(record));
+    const auto found = known.find(record.Key());
     if (found == known.end()) {
       ++sorted.update.added;
     } else if (*found->second == record) {
       ++sorted.update.known;
       continue;
     } else if (replace) {
-      sorted.gone.insert(KeyOf(record));
+      sorted.gone.insert(record.Key());
       ++sorted.update.replaced;
     } else {
       RefuseOtherValues(path, *found->second, record);
@@ -91,7 +84,7 @@ HistoryUpdate AddToHistory(const std::filesystem::path& path,
   if (!sorted.gone.empty()) {
     text.clear();
     for (const FigureRecord& record : there) {
-      if (sorted.gone.contains(KeyOf(record))) continue;
+      if (sorted.gone.contains(record.Key())) continue;
       text += report::HistoryLine(record) + "\n";
     }
   }

@@ -16,11 +16,11 @@
 #include <boost/beast/http/write.hpp>
 #include <chrono>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/random_token.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/report/page.h"
 
@@ -37,15 +37,6 @@ constexpr size_t kMostConnections = 16;
 constexpr size_t kMostRequestBytes = 8192;
 constexpr auto kRequestTime = std::chrono::seconds(5);
 constexpr auto kAnswerTime = std::chrono::seconds(60);
-
-std::string RandomName() {
-  std::random_device random;
-  std::string name;
-  for (int word = 0; word < 4; ++word) {
-    name += fmt::format("{:08x}", random());
-  }
-  return name;
-}
 
 std::string_view View(beast::string_view text) {
   return {text.data(), text.size()};
@@ -66,7 +57,7 @@ class Site {
  public:
   Site(uint16_t port, ServedPage content)
       : content_(std::move(content)),
-        folder_("/" + RandomName() + "/"),
+        folder_("/" + RandomToken() + "/"),
         hosts_{fmt::format("127.0.0.1:{}", port),
                fmt::format("localhost:{}", port)} {}
 

@@ -197,7 +197,7 @@ class Follower {
 }  // namespace
 
 bool FigureRecord::operator==(const FigureRecord& other) const {
-  return SameRun(other) && date == other.date &&
+  return Key() == other.Key() && date == other.date &&
          experiment == other.experiment && program == other.program &&
          config == other.config && recipe == other.recipe &&
          numerics == other.numerics && content == other.content &&

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "isoloss/compare/pair.h"
@@ -58,10 +59,9 @@ struct FigureRecord {
 
   /// Numbers by their bits, so that NaN equals itself.
   bool operator==(const FigureRecord& other) const;
-  /// Of one commit, arm and seed.
-  bool SameRun(const FigureRecord& other) const {
-    return commit == other.commit && arm == other.arm && seed == other.seed;
-  }
+  /// Which run it is of: commit, arm and seed.
+  using RunKey = std::tuple<std::string, std::string, int64_t>;
+  RunKey Key() const { return {commit, arm, seed}; }
 };
 
 /// The figures of each run, without commit, date and outcome. Differences are

@@ -7,7 +7,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -193,12 +192,6 @@ class LineReader {
   size_t line_;
 };
 
-using RunKey = std::tuple<std::string, std::string, int64_t>;
-
-RunKey KeyOf(const FigureRecord& record) {
-  return {record.commit, record.arm, record.seed};
-}
-
 void RequireOneExperiment(const std::vector<FigureRecord>& records,
                           const std::string& file) {
   for (const FigureRecord& record : records) {
@@ -221,7 +214,8 @@ std::vector<FigureRecord> ParseHistory(const std::string& text,
                                        const std::string& name) {
   const std::string file = Printable(name);
   std::vector<FigureRecord> records;
-  std::map<RunKey, std::pair<size_t, size_t>> seen;  // place and line
+  std::map<FigureRecord::RunKey, std::pair<size_t, size_t>>
+      seen;  // place and line
   size_t number = 0;
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
@@ -232,7 +226,7 @@ std::vector<FigureRecord> ParseHistory(const std::string& text,
     if (line.empty()) continue;
     FigureRecord record = reader.Read(line);
     const auto [found, is_new] =
-        seen.emplace(KeyOf(record), std::pair(records.size(), number));
+        seen.emplace(record.Key(), std::pair(records.size(), number));
     if (is_new) {
       records.push_back(std::move(record));
     } else if (records[found->second.first] != record) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isoloss/report/history.h"
+#include "isoloss/report/markup.h"
 #include "isoloss/report/svg.h"
 
 namespace isoloss::report {
@@ -202,7 +203,7 @@ class Picture {
   std::string Mark(const FigureSeries& series, const FigurePoint& point,
                    double x, double y) const {
     const std::string_view colour = Colour(series.arm);
-    const std::string title = SvgEscape(fmt::format(
+    const std::string title = EscapedMarkup(fmt::format(
         "{} {}: {:.6g}, {} {}", point.commit.substr(0, 12), series.arm,
         point.mean, compare::MovementName(point.movement),
         ChangeText(point, compare::kFigures[series.figure])));

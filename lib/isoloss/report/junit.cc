@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "isoloss/base/printable.h"
+#include "isoloss/report/markup.h"
 
 namespace isoloss::report {
 namespace {
@@ -16,32 +17,17 @@ constexpr size_t kMostBytes = 10000;
 /// Printable text as XML. Of what is printable, XML 1.0 lacks U+FFFE and
 /// U+FFFF.
 std::string Xml(const std::string& text) {
-  std::string xml;
+  std::string known;
   for (size_t i = 0; i < text.size(); ++i) {
     const std::string_view rest = std::string_view(text).substr(i);
     if (rest.starts_with("\xEF\xBF\xBE") || rest.starts_with("\xEF\xBF\xBF")) {
-      xml += rest[2] == '\xBE' ? "\\u{fffe}" : "\\u{ffff}";
+      known += rest[2] == '\xBE' ? "\\u{fffe}" : "\\u{ffff}";
       i += 2;
-      continue;
-    }
-    switch (text[i]) {
-      case '&':
-        xml += "&amp;";
-        break;
-      case '<':
-        xml += "&lt;";
-        break;
-      case '>':
-        xml += "&gt;";
-        break;
-      case '"':
-        xml += "&quot;";
-        break;
-      default:
-        xml += text[i];
+    } else {
+      known += text[i];
     }
   }
-  return xml;
+  return EscapedMarkup(known);
 }
 
 /// The value of an attribute, in which readers take a line end for a space.

@@ -5,40 +5,18 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/report/markup.h"
 #include "isoloss/report/page_files.h"
 #include "isoloss/report/page_values.h"
 
 namespace isoloss::report {
 namespace {
 
-std::string EscapedHtml(std::string_view text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
 /// Policy, title and style.
 std::string Style(const Json& data) {
   std::string text = "<meta http-equiv=\"Content-Security-Policy\" content=\"" +
                      PagePolicy(!data.at("live").is_null()) + "\">\n<title>";
-  text += EscapedHtml(Printable(data.at("title").get<std::string>()));
+  text += EscapedMarkup(Printable(data.at("title").get<std::string>()));
   text += "</title>\n<style>\n";
   text += page_files::Style();
   return text + "</style>\n";

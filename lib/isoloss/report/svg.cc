@@ -2,35 +2,14 @@
 
 #include <fmt/format.h>
 
-namespace isoloss::report {
+#include "isoloss/report/markup.h"
 
-std::string SvgEscape(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
+namespace isoloss::report {
 
 std::string SvgText(double x, double y, std::string_view text,
                     std::string_view attributes) {
   return fmt::format("<text x=\"{}\" y=\"{}\" {}>{}</text>\n", x, y, attributes,
-                     SvgEscape(text));
+                     EscapedMarkup(text));
 }
 
 std::string SvgPicture(int width, int height, std::string_view body) {

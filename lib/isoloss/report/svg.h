@@ -6,9 +6,6 @@
 
 namespace isoloss::report {
 
-/// `text` as content of an element or value of an attribute.
-std::string SvgEscape(std::string_view text);
-
 /// A text element; `attributes` as they stand in it.
 std::string SvgText(double x, double y, std::string_view text,
                     std::string_view attributes = "");
