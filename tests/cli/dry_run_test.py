@@ -170,10 +170,11 @@ class DryRun(ProgramTest):
         self.assertEqual(sorted(self.folder.rglob("*")), before)
         for words in ("[arms.mxfp8]", "# arm mxfp8: recipe mxfp8_rceil",
                       "# cost of 4 runs of 20 steps, 2 side by side on 2 ",
-                      "#   time    about ", "bf16 ", "mxfp8 ", "GFLOP/s",
+                      "#   time    about ", "bf16 ", " mxfp8", "GFLOP/s",
                       "#   memory  at least ", "#   disk    at most ",
                       "#   oracle  about 18 steps, "):
             self.assertIn(words, result.stdout)
+        self.assertLessEqual(max(map(len, result.stdout.splitlines())), 80)
 
     def test_the_disk_that_it_names_is_enough(self):
         settings = ("--set=log.digests_every=1", "--set=log.routing=true",

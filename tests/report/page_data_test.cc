@@ -112,6 +112,20 @@ TEST(PageData, ManyLongRunsStayWithinTheBytesOfAPage) {
   EXPECT_EQ(data["pairs"][0]["seeds"].size(), 12U);
 }
 
+TEST(PageData, SaysThatTheNamedBaselineHasNoRun) {
+  // Of runs that are being made, its first may be to come.
+  const std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0.1)};
+  const auto note = [&](const std::string& baseline) {
+    return PageData({.runs = runs, .baseline = baseline})["runs_note"]
+        .get<std::string>();
+  };
+
+  EXPECT_EQ(note("nope"),
+            "The arm nope, which was named as the baseline, has no run here.");
+  EXPECT_EQ(note(runs[0].log.provenance.arm), "");
+  EXPECT_EQ(note(""), "");
+}
+
 TEST(PageData, TheBandOfACurveIsAMarginOfTheLoss) {
   const auto runs = testing::SyntheticExperiment({0.05, 0.06});
   const auto margin_under = [&](double tokens) {

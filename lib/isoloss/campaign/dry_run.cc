@@ -5,6 +5,9 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/terminal_width.h"
+#include "isoloss/report/text_layout.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/train/cost.h"
 #include "isoloss/train/trainer.h"
@@ -39,21 +42,35 @@ void PrintCost(const train::Experiment& experiment,
       "\n# cost of {} run{} of {} steps, {} side by side on {} thread{}\n",
       runs.size(), runs.size() == 1 ? "" : "s", experiment.train.steps,
       crew.side_by_side, crew.workers, crew.workers == 1 ? "" : "s");
-  fmt::print("#   time    {}\n", TimeText(experiment, runs));
-  fmt::print("#   memory  {}\n", MemoryText(experiment, runs));
-  fmt::print("#   disk    {}\n", DiskText(experiment, runs));
+  PrintCostLine("time", TimeText(experiment, runs));
+  PrintCostLine("memory", MemoryText(experiment, runs));
+  PrintCostLine("disk", DiskText(experiment, runs));
 }
 
 void PrintPlan(const train::Experiment& experiment) {
+  const report::TextStyle style = report::TerminalStyle(false);
   fmt::print("{}", experiment.ResolvedToml());
   const auto recipes = train::ResolveRecipes(experiment);
   for (size_t i = 0; i < recipes.size(); ++i) {
     fmt::print("\n# arm {}: recipe {}\n{}", experiment.arms[i].name,
-               recipes[i].recipe().name, recipes[i].Describe());
+               recipes[i].recipe().name,
+               report::RecipeText(recipes[i].Describe(), style));
   }
 }
 
 }  // namespace
+
+void PrintCostLine(const char* name, const std::string& text) {
+  const std::string begin = fmt::format("#   {:<6}  ", name);
+  report::TextStyle style = report::TerminalStyle(false);
+  style.width -= static_cast<int>(begin.size());
+  std::string margin = begin;
+  for (const std::string& line :
+       report::WrappedLines(text, 0, 0, text.size(), style)) {
+    fmt::print("{}{}\n", margin, line);
+    margin = fmt::format("#{:{}}", "", begin.size() - 1);
+  }
+}
 
 void DryRun(const train::Experiment& experiment,
             const std::vector<train::Run>& runs, const corpus::Corpus& corpus,

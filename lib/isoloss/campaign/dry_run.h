@@ -22,4 +22,8 @@ void DryRun(const train::Experiment& experiment,
             const std::function<train::RunHooks(const train::Run&)>& hooks,
             train::Leftovers leftovers);
 
+/// One line, or several where the terminal is narrower, that TOML takes for
+/// comments: `name` of at most 6 characters, and what the command takes of it.
+void PrintCostLine(const char* name, const std::string& text);
+
 }  // namespace isoloss::campaign

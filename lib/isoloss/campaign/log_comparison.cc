@@ -25,12 +25,12 @@ constexpr size_t kTop = 5;
 
 std::string RenderRow(const runlog::StepColumns& a,
                       const runlog::StepColumns& b, size_t i) {
-  std::string text = fmt::format("{:>8}  {:>12.6f} {:>12.6f} {:>+12.3e}",
+  std::string text = fmt::format("{:>7} {:>12.6f} {:>12.6f} {:>+12.3e}",
                                  a.step[i], a.loss_nats[i], b.loss_nats[i],
                                  b.loss_nats[i] - a.loss_nats[i]);
   if (!a.grad_norm.empty() && !b.grad_norm.empty()) {
     text += fmt::format(
-        "  {:>11.5f} {:>11.5f} {:>+9.3f} %", a.grad_norm[i], b.grad_norm[i],
+        " {:>10.5f} {:>10.5f} {:>+8.3f} %", a.grad_norm[i], b.grad_norm[i],
         100 * (b.grad_norm[i] - a.grad_norm[i]) / a.grad_norm[i]);
   }
   return text + "\n";
@@ -40,7 +40,7 @@ std::string RenderTable(const runlog::StepColumns& a,
                         const runlog::StepColumns& b, size_t steps) {
   if (a.loss_nats.empty() || b.loss_nats.empty()) return "";
   std::string text = fmt::format(
-      "{:>8}  {:>12} {:>12} {:>12}  {:>11} {:>11} {:>11}\n", "step", "loss A",
+      "{:>7} {:>12} {:>12} {:>12} {:>10} {:>10} {:>10}\n", "step", "loss A",
       "loss B", "B - A nats", "grad A", "grad B", "relative");
   const size_t rows = std::min(steps, kRows);
   for (size_t row = 0; row < rows; ++row) {

@@ -10,6 +10,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/arm_roles.h"
+#include "isoloss/campaign/dry_run.h"
 #include "isoloss/campaign/early_abort.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
@@ -213,11 +214,12 @@ class Verifier {
   void AnnounceProbes(const TrainingPlan& training) {
     if (!Probes() || IsRegression()) return;
     const size_t steps = OracleSteps(ProbedArms().size());
-    fmt::print(
-        "#   oracle  about {} steps, each as long as {} of training: {} "
-        "beside the {} of all runs (--no-oracle leaves it out)\n",
-        steps, kOracleStepCost, kOracleStepCost * steps,
-        training.runs.size() * plan_.experiment.train.steps);
+    PrintCostLine(
+        "oracle",
+        fmt::format("about {} steps, each as long as {} of training: {} beside "
+                    "the {} of all runs (--no-oracle leaves it out)",
+                    steps, kOracleStepCost, kOracleStepCost * steps,
+                    training.runs.size() * plan_.experiment.train.steps));
   }
 
   ExecutedRuns Train(const TrainingPlan& training) {

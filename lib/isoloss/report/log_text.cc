@@ -5,31 +5,37 @@
 #include "isoloss/compare/exchange_summary.h"
 #include "isoloss/report/evidence_summary.h"
 #include "isoloss/report/live_view.h"
+#include "isoloss/report/recipe_text.h"
+#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
 
-std::string ProvenanceText(const std::string& file, const runlog::RunLog& log) {
-  std::string text;
+std::string ProvenanceText(const std::string& file, const runlog::RunLog& log,
+                           const TextStyle& style) {
   const runlog::Provenance& p = log.provenance;
-  text += fmt::format("{}\n", file);
-  text += fmt::format("  experiment  {} (config {})\n", p.experiment_name,
-                      p.config_digest);
-  text +=
-      fmt::format("  arm         {}, recipe {}, seed {}{}{}\n", p.arm, p.recipe,
-                  p.seed, p.perturbation.empty() ? "" : ", ", p.perturbation);
-  text += fmt::format("  made by     {} ({}, {}, kernels: {})\n",
-                      p.tool_version, p.commit, p.compiler, p.cpu_target);
-  text += fmt::format("  corpus      {} (digest {})\n", p.corpus_description,
-                      p.corpus_digest);
-  text += fmt::format("  model       {} parameters, initial weights {}\n",
-                      p.parameters, p.initial_weights_digest);
-  text += fmt::format("  GEMMs       {} of {} quantised per step\n",
-                      p.quantized_gemms_per_step, p.gemms_per_step);
-  text +=
-      fmt::format("  steps       {} of {} planned{}\n", log.steps.step.size(),
-                  p.steps_planned, p.complete ? "" : ", incomplete");
-  return text;
+  const auto field = [&](const char* name, const std::string& value) {
+    return FieldLine(name, value, style);
+  };
+  return fmt::format("{}\n", file) +
+         field("experiment", fmt::format("{} (config {})", p.experiment_name,
+                                         p.config_digest)) +
+         field("arm", fmt::format("{}, recipe {}, seed {}{}{}", p.arm, p.recipe,
+                                  p.seed, p.perturbation.empty() ? "" : ", ",
+                                  p.perturbation)) +
+         field("made by",
+               fmt::format("{} ({}, {}, kernels: {})", p.tool_version, p.commit,
+                           p.compiler, p.cpu_target)) +
+         field("corpus", fmt::format("{} (digest {})", p.corpus_description,
+                                     p.corpus_digest)) +
+         field("model", fmt::format("{} parameters, initial weights {}",
+                                    p.parameters, p.initial_weights_digest)) +
+         field("GEMMs",
+               fmt::format("{} of {} quantised per step",
+                           p.quantized_gemms_per_step, p.gemms_per_step)) +
+         field("steps",
+               fmt::format("{} of {} planned{}", log.steps.step.size(),
+                           p.steps_planned, p.complete ? "" : ", incomplete"));
 }
 
 std::string ByteText(double bytes) {
@@ -39,26 +45,30 @@ std::string ByteText(double bytes) {
 
 /// Where experts lived and how rows travelled; nothing for logs that do not
 /// say.
-std::string ExchangeText(const runlog::RunLog& log) {
-  std::string text;
+std::string ExchangeText(const runlog::RunLog& log, const TextStyle& style) {
   const runlog::Provenance& p = log.provenance;
-  if (p.exchange.empty()) return text;
-  text += fmt::format("  exchange    {}\n", p.exchange);
+  std::string text = FieldLine("exchange", p.exchange, style);
+  if (text.empty()) return text;
   const auto summary = compare::SummarizeExchange(log);
   if (!summary || p.ranks < 2) return text;
-  text += fmt::format(
-      "  mesh        {} ranks on {} nodes (transport {}, processes {}): per "
-      "step "
-      "{} within nodes, {} between\n",
-      p.ranks, summary->nodes, p.transport, p.processes,
-      ByteText(summary->bytes_within_nodes),
-      ByteText(summary->bytes_between_nodes));
-  text += fmt::format(
-      "  rows        {:.2f} per token, {:.2f} after rank, {:.2f} after node "
-      "deduplication; busiest rank {:.2f} x the mean\n",
-      summary->rows_per_token, summary->rank_rows_per_token,
-      summary->node_rows_per_token, summary->busiest_rank_over_mean);
-  return text;
+  text += FieldLine(
+      "mesh",
+      fmt::format("{} ranks on {} nodes (transport {}, processes {}): per step "
+                  "{} within nodes, {} between",
+                  p.ranks, summary->nodes, p.transport, p.processes,
+                  ByteText(summary->bytes_within_nodes),
+                  ByteText(summary->bytes_between_nodes)),
+      style);
+  return text +
+         FieldLine(
+             "rows",
+             fmt::format("{:.2f} per token, {:.2f} after rank, {:.2f} "
+                         "after node deduplication; busiest rank {:.2f} "
+                         "x the mean",
+                         summary->rows_per_token, summary->rank_rows_per_token,
+                         summary->node_rows_per_token,
+                         summary->busiest_rank_over_mean),
+             style);
 }
 
 std::string LossText(const runlog::RunLog& log, const TextStyle& style) {
@@ -90,10 +100,12 @@ std::string MadeByText(const runlog::Provenance& p) {
 
 std::string RenderRunLog(const ShownRun& run, const TextStyle& style) {
   const runlog::RunLog& log = run.log;
-  std::string text = ProvenanceText(run.file, log);
-  if (!run.note.empty()) text += fmt::format("  journal     {}\n", run.note);
-  text += ExchangeText(log);
-  if (run.with_recipe) text += "\n" + log.provenance.resolved_recipe;
+  std::string text = ProvenanceText(run.file, log, style);
+  text += FieldLine("journal", run.note, style);
+  text += ExchangeText(log, style);
+  if (run.with_recipe) {
+    text += "\n" + RecipeText(log.provenance.resolved_recipe, style);
+  }
   text += LossText(log, style);
   text += RenderRunSummary(run.summary);
   if (!log.events.empty()) {

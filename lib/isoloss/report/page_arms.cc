@@ -193,6 +193,11 @@ PageArms ArmsOfPage(std::span<const Run> runs, std::span<const Run> approved,
                     const std::vector<Json>& verdicts,
                     std::string_view baseline, PageBudget& budget) {
   if (runs.empty()) return {};
+  if (!baseline.empty() && std::ranges::count(ArmNames(runs), baseline) == 0) {
+    budget.Note(fmt::format(
+        "The arm {}, which was named as the baseline, has no run here.",
+        ClippedText(baseline, kMostNameBytes)));
+  }
   PageArms page = IsRegression(verdicts) || !approved.empty()
                       ? BesideApproved(runs, approved)
                       : BesideBaseline(runs, verdicts, baseline);

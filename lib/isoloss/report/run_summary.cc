@@ -12,6 +12,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/saturating.h"
+#include "isoloss/report/text_layout.h"
 
 namespace isoloss::report {
 namespace {
@@ -297,8 +298,10 @@ std::string RenderEvents(const std::vector<runlog::Event>& events,
     const bool bad = event.kind == "abort" || event.kind == "damage";
     std::string kind = fmt::format("{:<10}", event.kind);
     if (bad) kind = Paint(kind, kRed, style);
-    text += fmt::format("  {:%Y-%m-%d %H:%M:%S}  {}  {}\n",
-                        fmt::gmtime(seconds), kind, event.text);
+    constexpr size_t kIndent = 2 + 19 + 2 + 10 + 2;  // before the text
+    text +=
+        fmt::format("  {:%Y-%m-%d %H:%M:%S}  {}  {}\n", fmt::gmtime(seconds),
+                    kind, Wrap(event.text, kIndent, kIndent, style));
   }
   return text;
 }
