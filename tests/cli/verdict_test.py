@@ -508,7 +508,7 @@ class ShowAndCompare(ProgramTest):
         result = self.run_isoloss("show", self.logs["mxfp8-seed2"], "--recipe")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        for text in ("arm         mxfp8, recipe mxfp8_rceil, seed 2",
+        for text in ("arm        mxfp8, recipe mxfp8_rceil, seed 2",
                      "20 of 20 planned", "78 of 84 quantised per step",
                      "loss (nats)", "step      20  held-out loss", "lm_head"):
             self.assertIn(text, result.stdout)

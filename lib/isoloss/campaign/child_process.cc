@@ -19,8 +19,6 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 
-extern char** environ;
-
 namespace isoloss::campaign {
 namespace {
 
@@ -145,7 +143,7 @@ std::filesystem::path FindProgram(const std::string& name) {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::filesystem::path file = std::filesystem::path(folder) / name;
+    std::filesystem::path file = std::filesystem::path(folder) / name;
     if (access(file.c_str(), X_OK) == 0) return file;
   }
   return {};

@@ -53,7 +53,7 @@ struct Level {
   /// has no evidence of its own appends no check.
   void (*run)(const Evidence& evidence, Judgement& judgement);
   /// What makes its evidence, for a verdict that lacks it; "" if runs suffice.
-  std::string_view remedy = "";
+  std::string_view remedy = {};
 };
 
 /// All of levels.def.

@@ -93,7 +93,10 @@ class Domain {
     return domain;
   }
   /// A finite number that FP32 can hold.
-  static constexpr Domain Fp32() { return Real(-FLT_MAX, FLT_MAX); }
+  static constexpr Domain Fp32() {
+    constexpr double kMost = FLT_MAX;
+    return Real(-kMost, kMost);
+  }
   /// An L2 norm of FP32 numbers, below 2^128 each, at most 2^53 of them.
   static constexpr Domain Norm() { return Real(0, 0x1p155); }
   /// A norm, or an inner product over one, over a norm other than 0, which is
