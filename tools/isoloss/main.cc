@@ -73,7 +73,7 @@ Action DeclareProgram(CLI::App& app) {
   app.footer(ExitCodeHelp());
   UseHelpFormat(app);
   app.failure_message(UsageMessage);
-  const Action chosen = DeclareCommands(app, Commands());
+  Action chosen = DeclareCommands(app, Commands());
   RefuseFlagValues(app);
   return chosen;
 }

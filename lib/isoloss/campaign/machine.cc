@@ -56,8 +56,7 @@ void ReadFolder(const fs::path& folder, GroupLimits& limits) {
   Lower(limits.memory_bytes, Limit(Front(folder / "memory.limit_in_bytes")));
   const std::string cpu = Front(folder / "cpu.max");
   if (const size_t space = cpu.find(' '); space != std::string::npos) {
-    Lower(limits.processors,
-          Share(cpu, std::string_view(cpu).substr(space + 1)));
+    Lower(limits.processors, Share(cpu, cpu.substr(space + 1)));
   }
   Lower(limits.processors, Share(Front(folder / "cpu.cfs_quota_us"),
                                  Front(folder / "cpu.cfs_period_us")));

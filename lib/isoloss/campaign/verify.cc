@@ -35,7 +35,7 @@ std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
 
 /// Seeds that were trained before count like those of now; of approved runs
 /// only those with a run of their own can be judged.
-void AddOthers(train::OtherLogs others,
+void AddOthers(train::OtherLogs&& others,
                const std::vector<compare::Run>& approved,
                std::vector<compare::Run>& runs) {
   for (auto& [path, log] : others.files) {

@@ -247,8 +247,8 @@ Lines Difference(const Judgement& judgement, size_t most,
                  const TextStyle& style) {
   constexpr size_t kAround = 3;  // title, axis and its labels
   // Odd, so that a row is that of no difference.
-  constexpr size_t kRows = 5;
-  constexpr size_t kFewestRows = 3;
+  constexpr int kRows = 5;
+  constexpr int kFewestRows = 3;
   if (judgement.bit_equal || most < kAround + kFewestRows) return {};
   Chart chart = DifferenceChart(judgement);
   chart.rows = most < kAround + kRows ? kFewestRows : kRows;

@@ -18,8 +18,9 @@ constexpr size_t kMostBytes = 10000;
 /// U+FFFF.
 std::string Xml(const std::string& text) {
   std::string known;
+  const std::string_view all = text;
   for (size_t i = 0; i < text.size(); ++i) {
-    const std::string_view rest = std::string_view(text).substr(i);
+    const std::string_view rest = all.substr(i);
     if (rest.starts_with("\xEF\xBF\xBE") || rest.starts_with("\xEF\xBF\xBF")) {
       known += rest[2] == '\xBE' ? "\\u{fffe}" : "\\u{ffff}";
       i += 2;

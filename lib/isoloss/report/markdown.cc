@@ -66,7 +66,7 @@ std::string Escaped(std::string_view text) {
 /// As an item of a list, in which it begins no block of its own.
 std::string Item(const std::string& text) {
   const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
-  const std::string item = Escaped(text.substr(begin));
+  std::string item = Escaped(text.substr(begin));
   const bool is_marker = !item.empty() && (item[0] == '-' || item[0] == '+' ||
                                            (item[0] >= '0' && item[0] <= '9'));
   if (!is_marker) return item;

@@ -82,7 +82,7 @@ std::string Figure(const Check* check, const gate::Policy& policy) {
 /// The figure of the check of L5 that decided, or of the final loss.
 std::string DecidingFigure(const Judgement& judgement) {
   for (const Check* check : Deciding(judgement)) {
-    const std::string figure = Figure(check, judgement.policy);
+    std::string figure = Figure(check, judgement.policy);
     if (!figure.empty()) return figure;
   }
   return Figure(GatingCheck(judgement, kFinalWindow), judgement.policy);
