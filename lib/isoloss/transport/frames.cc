@@ -115,13 +115,17 @@ void FrameExchange::AwaitPeers(const There& there) {
     }
     return missing.empty();
   });
-  if (done) return;
+  if (!done) GiveUp(begin, SayMissing(missing));
+}
+
+void FrameExchange::GiveUp(Clock::time_point begin,
+                           const std::string& awaited) const {
   ThrowError(
       ErrorKind::kTransport,
       "{}: process {} waited {:.3g} s for {}, but the deadline is {:.3g} "
       "s. Look what became of it, or give a longer deadline.",
       Where(operation_), link_.index(), Seconds(Clock::now() - begin).count(),
-      SayMissing(missing), deadline_.count());
+      awaited, deadline_.count());
 }
 
 /// Waiting is contagious: who waits for a process that waits itself shall be
@@ -164,14 +168,14 @@ void FrameExchange::Start(const MessageHeader& operation) {
 
 std::span<std::byte> FrameExchange::Prepare(int peer, size_t payload_bytes) {
   Outgoing& frame = At(peer).sent;
+  const auto begin = Clock::now();
   if (!PollUntil(deadline_, [&] {
         failure_.Check();
         return frame.outstanding == 0;
       })) {
-    Refuse(peer,
-           fmt::format("it did not take the frame of the operation before "
-                       "within {:.3g} s, the deadline",
-                       deadline_.count()));
+    GiveUp(begin,
+           fmt::format("process {} to take the frame of the operation before",
+                       peer));
   }
   frame.bytes.ResizeUninitialized(1, kHeaderBytes + payload_bytes);
   return {frame.bytes.data() + kHeaderBytes, payload_bytes};

@@ -90,6 +90,9 @@ class FrameExchange {
   void Post(int peer, Magic magic, size_t checked_bytes, Outgoing& frame);
   void PostControl(int peer, Magic magic, const std::string& text);
   bool ControlsHaveLeft() const;
+  /// `awaited` did not come before the deadline; the wait began at `begin`.
+  [[noreturn]] void GiveUp(Clock::time_point begin,
+                           const std::string& awaited) const;
   [[noreturn]] void Refuse(int peer, const std::string& problem) const;
 
   void Progress();
