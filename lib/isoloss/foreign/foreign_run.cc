@@ -1,0 +1,248 @@
+#include "isoloss/foreign/foreign_run.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "isoloss/base/named.h"
+
+namespace isoloss::foreign {
+namespace {
+
+/// FP32 needs up to nine significant digits to be read back to the same bits.
+constexpr int kFp32Digits = 9;
+
+constexpr size_t kFewestForCorrelation = 50;
+
+constexpr Named<KnownName> kNames[] = {
+    {"lm loss", {Quantity::kLoss, 0}},
+    {"loss_metrics/global_avg_loss", {Quantity::kLoss, 0}},
+    {"loss", {Quantity::kLoss, 1}},
+    {"train_loss_step", {Quantity::kLoss, 1}},
+    {"reduced_train_loss", {Quantity::kLoss, 1}},
+    {"train_loss", {Quantity::kLoss, 2}},
+    {"train/loss", {Quantity::kLoss, 2}},
+    {"train loss", {Quantity::kLoss, 3}},
+    {"lm-loss", {Quantity::kLoss, 3}},
+    {"training_loss", {Quantity::kLoss, 3}},
+    {"loss_nats", {Quantity::kLoss, 3}},
+    {"loss/train", {Quantity::kLoss, 3}},
+    {"training loss", {Quantity::kLoss, 3}},
+    {"val_loss", {Quantity::kEvalLoss, 1}},
+    {"val loss", {Quantity::kEvalLoss, 1}},
+    {"val/loss", {Quantity::kEvalLoss, 1}},
+    {"eval_loss", {Quantity::kEvalLoss, 1}},
+    {"eval/loss", {Quantity::kEvalLoss, 1}},
+    {"validation loss", {Quantity::kEvalLoss, 1}},
+    {"validation_loss", {Quantity::kEvalLoss, 1}},
+    {"validation_metrics/loss", {Quantity::kEvalLoss, 0}},
+    {"lm loss validation", {Quantity::kEvalLoss, 0}},
+    {"valid_loss", {Quantity::kEvalLoss, 2}},
+    {"grad_norm", {Quantity::kGradNorm, 0}},
+    {"grad norm", {Quantity::kGradNorm, 0}},
+    {"grad-norm", {Quantity::kGradNorm, 0}},
+    {"train/grad_norm", {Quantity::kGradNorm, 1}},
+    {"gradient_norm", {Quantity::kGradNorm, 1}},
+    {"norm", {Quantity::kGradNorm, 2}},
+    {"lr", {Quantity::kLearningRate, 0}},
+    {"learning rate", {Quantity::kLearningRate, 0}},
+    {"learning_rate", {Quantity::kLearningRate, 0}},
+    {"learning-rate", {Quantity::kLearningRate, 0}},
+    {"train/learning_rate", {Quantity::kLearningRate, 1}},
+    {"train/lr", {Quantity::kLearningRate, 1}},
+    {"lr-AdamW", {Quantity::kLearningRate, 1}},
+    {"consumed tokens", {Quantity::kTokensSeen, 0}},
+    {"tokens_seen", {Quantity::kTokensSeen, 0}},
+    {"n_tokens_seen", {Quantity::kTokensSeen, 0}},
+    {"ntokens_seen", {Quantity::kTokensSeen, 0}},
+    {"num_tokens", {Quantity::kTokensSeen, 1}},
+    {"num_input_tokens_seen", {Quantity::kTokensSeen, 1}},
+    {"tps", {Quantity::kTokensPerSecond, 0}},
+    {"throughput(tps)", {Quantity::kTokensPerSecond, 0}},
+    {"tokens_per_second", {Quantity::kTokensPerSecond, 0}},
+    {"step_seconds", {Quantity::kStepSeconds, 0}},
+};
+
+/// Whether both are the same value: bits, but any NaN equals another one.
+bool Same(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
+         (std::isnan(a) && std::isnan(b));
+}
+
+void Sort(Series& series) {
+  std::vector<size_t> order(series.step.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {},
+                           [&series](size_t at) { return series.step[at]; });
+  std::vector<int64_t> step;
+  std::vector<double> value;
+  step.reserve(order.size());
+  value.reserve(order.size());
+  for (const size_t at : order) {
+    if (step.empty() || step.back() != series.step[at]) {
+      step.push_back(series.step[at]);
+      value.push_back(series.value[at]);
+      continue;
+    }
+    if (Same(value.back(), series.value[at])) {
+      ++series.copies;
+      continue;
+    }
+    if (series.repeated++ == 0) series.first_repeat = step.back();
+    value.back() = series.value[at];
+  }
+  series.step = std::move(step);
+  series.value = std::move(value);
+}
+
+}  // namespace
+
+std::string_view AveragingText(Averaging averaging) {
+  switch (averaging) {
+    case Averaging::kInstant:
+      return "value of the step";
+    case Averaging::kIntervalMean:
+      return "mean over the interval";
+    case Averaging::kBucketMean:
+      return "mean of a chart's bucket";
+    case Averaging::kSmoothed:
+      break;
+  }
+  return "smoothed";
+}
+
+std::string_view QuantityName(Quantity quantity) {
+  constexpr std::string_view kQuantityNames[] = {
+      "loss",        "eval loss",         "gradient norm", "learning rate",
+      "tokens seen", "tokens per second", "step seconds",  ""};
+  return kQuantityNames[static_cast<size_t>(quantity)];
+}
+
+KnownName FindName(std::string_view name) {
+  const auto* found = std::ranges::find(kNames, name, &Named<KnownName>::name);
+  return found == std::end(kNames) ? KnownName{} : found->value;
+}
+
+bool Digits::exact() const { return significant >= kFp32Digits; }
+
+void Digits::Include(std::string_view number) {
+  int after_point = 0;
+  int digits = 0;
+  bool point = false;
+  for (const char c : number) {
+    if (c == '.') {
+      point = true;
+    } else if (c == 'e' || c == 'E') {
+      scientific = true;
+      break;
+    } else if (c >= '0' && c <= '9') {
+      after_point += point ? 1 : 0;
+      digits += digits > 0 || c != '0' ? 1 : 0;
+    } else if (c != '-' && c != '+' && c != ',') {
+      return;  // nan, inf
+    }
+  }
+  decimals = std::max(decimals, after_point);
+  significant = std::max(significant, digits);
+}
+
+double Digits::HalfUnit(double value) const {
+  if (exact() || !std::isfinite(value)) return 0;
+  if (!scientific) return 0.5 * std::pow(10.0, -decimals);
+  if (value == 0) return 0;
+  const double exponent = std::floor(std::log10(std::abs(value)));
+  return 0.5 * std::pow(10.0, exponent - (significant - 1));
+}
+
+Series& ForeignRun::Of(std::string_view series_name) {
+  const auto found = places_.find(series_name);
+  if (found != places_.end()) return series[found->second];
+  places_.emplace(series_name, series.size());
+  Series& made = series.emplace_back();
+  made.name = series_name;
+  made.quantity = FindName(series_name).quantity;
+  return made;
+}
+
+const Series* ForeignRun::Find(std::string_view series_name) const {
+  const auto found = std::ranges::find(series, series_name, &Series::name);
+  return found == series.end() ? nullptr : &*found;
+}
+
+const Series* ForeignRun::Main(Quantity quantity) const {
+  const Series* best = nullptr;
+  int best_rank = std::numeric_limits<int>::max();
+  for (const Series& candidate : series) {
+    if (candidate.quantity != quantity) continue;
+    const int rank = FindName(candidate.name).rank;
+    if (rank >= best_rank) continue;
+    best = &candidate;
+    best_rank = rank;
+  }
+  return best;
+}
+
+void ForeignRun::Finish() {
+  std::erase_if(series, [](const Series& one) { return one.step.empty(); });
+  places_.clear();
+  for (size_t i = 0; i < series.size(); ++i) {
+    places_.emplace(series[i].name, i);
+    Sort(series[i]);
+  }
+}
+
+Spacing SpacingOf(const std::vector<int64_t>& steps) {
+  Spacing spacing;
+  if (steps.size() < 2) return spacing;
+  // The most frequent difference, found among sorted ones.
+  std::vector<int64_t> gaps(steps.size() - 1);
+  for (size_t i = 0; i < gaps.size(); ++i) gaps[i] = steps[i + 1] - steps[i];
+  std::vector<int64_t> sorted = gaps;
+  std::ranges::sort(sorted);
+  size_t most = 0;
+  for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
+    while (end < sorted.size() && sorted[end] == sorted[begin]) ++end;
+    if (end - begin <= most) continue;
+    most = end - begin;
+    spacing.stride = sorted[begin];
+  }
+  for (size_t i = 0; i < gaps.size(); ++i) {
+    // Step 1, then every multiple of the stride: the first one is shorter.
+    if (gaps[i] == spacing.stride || (i == 0 && gaps[i] < spacing.stride)) {
+      continue;
+    }
+    // The last step of a run is often logged, wherever it falls.
+    if (i + 1 == gaps.size() && gaps[i] < spacing.stride) continue;
+    if (spacing.gaps++ == 0) spacing.first_gap = steps[i];
+    spacing.missing += std::max<int64_t>(gaps[i] / spacing.stride - 1, 0);
+  }
+  return spacing;
+}
+
+double DifferenceCorrelation(const std::vector<double>& values) {
+  std::vector<double> differences;
+  for (size_t i = 1; i < values.size(); ++i) {
+    const double difference = values[i] - values[i - 1];
+    if (std::isfinite(difference)) differences.push_back(difference);
+  }
+  const size_t n = differences.size();
+  if (n < kFewestForCorrelation) return std::nan("");
+  // Robust against a steep start and single spikes: only the later half.
+  const auto later = std::span(differences).subspan(n / 2);
+  double mean = 0;
+  for (const double x : later) mean += x / static_cast<double>(later.size());
+  double square = 0;
+  double product = 0;
+  for (size_t i = 0; i < later.size(); ++i) {
+    square += (later[i] - mean) * (later[i] - mean);
+    if (i > 0) product += (later[i] - mean) * (later[i - 1] - mean);
+  }
+  return square > 0 ? product / square : std::nan("");
+}
+
+}  // namespace isoloss::foreign

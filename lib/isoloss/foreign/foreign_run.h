@@ -1,0 +1,125 @@
+// A run as another program's log tells it: named series over steps, and what
+// one must know of them before they are judged.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isoloss::foreign {
+
+/// What a value stands for.
+enum class Averaging {
+  kInstant,       ///< of that step alone
+  kIntervalMean,  ///< mean over the steps since the value before
+  kBucketMean,    ///< mean of points that a chart put together
+  kSmoothed,      ///< of earlier steps as well: an exponential or moving mean
+};
+/// "value of the step", "mean over the interval", ...
+std::string_view AveragingText(Averaging averaging);
+
+/// How precisely the values of a series were written. A writer drops trailing
+/// zeros or not; so this is the finest value of the series.
+struct Digits {
+  int decimals = 0;     ///< behind the point, of fixed notation
+  int significant = 0;  ///< without leading zeros
+  bool scientific = false;
+
+  /// Nothing was rounded away from an FP32 value.
+  bool exact() const;
+  /// Takes in the digits of one more number, as it was written.
+  void Include(std::string_view number);
+  /// Half a unit of the last place of `value`; 0 if exact, and of a value that
+  /// is not finite.
+  double HalfUnit(double value) const;
+};
+
+/// Which of a run's quantities a series is. kOther has a name only.
+enum class Quantity {
+  kLoss,
+  kEvalLoss,
+  kGradNorm,
+  kLearningRate,
+  kTokensSeen,
+  kTokensPerSecond,
+  kStepSeconds,
+  kOther,
+};
+/// "loss", "eval loss", ...; "" of kOther.
+std::string_view QuantityName(Quantity quantity);
+
+/// By the names that programs use for it; kOther if none is known. `rank` is
+/// how usual the name is, 0 the most, where a run has several such series.
+struct KnownName {
+  Quantity quantity = Quantity::kOther;
+  int rank = 0;
+};
+KnownName FindName(std::string_view name);
+
+struct Series {
+  std::string name;  ///< as the log has it
+  Quantity quantity = Quantity::kOther;
+  Averaging averaging = Averaging::kInstant;
+  std::vector<int64_t> step;  ///< from 1, ascending once Finish() has run
+  std::vector<double> value;  ///< NaN and infinities as they were written
+  Digits digits;
+  bool thinned = false;      ///< points were left out by whoever exported it
+  int64_t repeated = 0;      ///< steps written again, another value: a resume
+  int64_t copies = 0;        ///< steps written again, the same value
+  int64_t first_repeat = 0;  ///< the first step with another value; 0: none
+
+  void Add(int64_t at, double number) {
+    step.push_back(at);
+    value.push_back(number);
+  }
+  void Add(int64_t at, double number, std::string_view written) {
+    Add(at, number);
+    digits.Include(written);
+  }
+};
+
+struct ForeignRun {
+  std::string name;    ///< of several in a file; "" if the file is the run
+  std::string format;  ///< "torchtitan", "wandb_csv", ...
+  /// What steps count, where that is no optimizer step: "log calls".
+  std::string step_unit = "step";
+  int64_t step_base = 1;  ///< what the log calls its first step
+  std::optional<int64_t> seed;
+  std::vector<Series> series;
+  std::vector<std::string> notes;  ///< whole sentences
+
+  /// Made on demand.
+  Series& Of(std::string_view name);
+  const Series* Find(std::string_view name) const;
+  /// The series that is the run's `quantity`; null if it has none.
+  const Series* Main(Quantity quantity) const;
+
+  /// Sorts each series by step. Of a step that occurs several times the last
+  /// value counts, as after a resume, and is counted in the series.
+  /// Series without a value are removed.
+  void Finish();
+
+ private:
+  std::map<std::string, size_t, std::less<>> places_;
+};
+
+/// Every `stride`-th step, or irregular (0); 1 if there are fewer than 2.
+/// `first_gap` is the gap after the first value where it is another one.
+struct Spacing {
+  int64_t stride = 1;
+  int64_t gaps = 0;       ///< places where steps are missing
+  int64_t first_gap = 0;  ///< step before the first of them
+  int64_t missing = 0;    ///< steps that the stride leads one to expect
+};
+Spacing SpacingOf(const std::vector<int64_t>& steps);
+
+/// Lag-1 autocorrelation of the differences between values that follow each
+/// other, their mean removed; NaN if fewer than 50 are finite. Independent
+/// values around a slow trend give -1/2. An exponential mean with weight w on
+/// the past gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
+double DifferenceCorrelation(const std::vector<double>& values);
+
+}  // namespace isoloss::foreign

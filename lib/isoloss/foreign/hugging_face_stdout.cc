@@ -1,0 +1,37 @@
+// What Hugging Face's Trainer prints: a Python dictionary on a line, without
+// the step. It is known, so that the message can say what to give instead.
+//   {'loss': 8.3368, 'grad_norm': nan, 'learning_rate': 5e-05, 'epoch': 0.01}
+#include <memory>
+
+#include "isoloss/base/error.h"
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+class Reader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    line = Trimmed(line);
+    return line.starts_with("{'") && line.ends_with('}') &&
+           line.find("'epoch':") != std::string_view::npos &&
+           (line.find("'loss':") != std::string_view::npos ||
+            line.find("'eval_loss':") != std::string_view::npos);
+  }
+
+  void Finish() override {
+    ThrowError(ErrorKind::kFormat,
+               "the lines that Hugging Face's Trainer prints have an epoch, "
+               "but no step, and values need one. Give trainer_state.json of "
+               "the run's last checkpoint.");
+  }
+};
+
+}  // namespace
+
+extern const LineFormat kLineFormat_hugging_face_stdout = {
+    "hugging_face_stdout", "stdout of Hugging Face's Trainer",
+    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,29 @@
+// JSON as training programs write it: with bare NaN and Infinity.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "isoloss/foreign/foreign_run.h"
+
+namespace isoloss::foreign {
+
+/// Nesting that is read; deeper is no log.
+inline constexpr int kMaxJsonDepth = 64;
+
+/// Discarded (is_discarded()) if the text is no JSON or nests too deep. Bare
+/// NaN, Infinity and -Infinity become the strings "NaN", "Infinity" and
+/// "-Infinity".
+nlohmann::json ParseJson(std::string_view text);
+
+/// A number, or a string that spells one that JSON can't ("NaN").
+std::optional<double> NumberOf(const nlohmann::json& value);
+/// A whole number, also if it is written 31.0.
+std::optional<int64_t> WholeOf(const nlohmann::json& value);
+
+/// Adds `value` with the digits of its shortest form.
+void AddShortest(Series& series, int64_t step, double value);
+
+}  // namespace isoloss::foreign

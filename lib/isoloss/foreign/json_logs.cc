@@ -1,0 +1,284 @@
+#include "isoloss/foreign/json_logs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "isoloss/base/error.h"
+#include "isoloss/foreign/json.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+using nlohmann::json;
+
+/// In the order of preference.
+constexpr std::string_view kStepNames[] = {
+    "step",          "iteration",
+    "iter",          "global_step",
+    "steps",         "trainer/global_step",
+    "train/step",    "train/global_step",
+    "Iteration",     "Step",
+    "training_step", "_step"};
+
+std::optional<int64_t> StepKey(const std::string& key) {
+  const auto step = ParseWhole(key);
+  return step && *step >= 0 ? step : std::nullopt;
+}
+
+// ---- Hugging Face ----------------------------------------------------------
+
+/// src/transformers/trainer.py: a row of log_history has the mean loss since
+/// the row before, rounded to 4 decimals by most versions.
+ForeignRun ReadTrainerState(const json& rows) {
+  ForeignRun run;
+  run.format = "hugging_face";
+  int64_t filtered = 0;
+  for (const json& row : rows) {
+    if (!row.is_object() || !row.contains("step")) continue;
+    const auto step = WholeOf(row["step"]);
+    if (!step || *step < 0) continue;
+    const auto norm =
+        row.contains("grad_norm") ? NumberOf(row["grad_norm"]) : std::nullopt;
+    for (const auto& [name, value] : row.items()) {
+      // The row of the end has means over the whole run.
+      if (name == "step" || name == "total_flos" || name == "train_loss" ||
+          name == "train_runtime") {
+        continue;
+      }
+      const auto number = NumberOf(value);
+      if (!number) continue;
+      // The trainer's NaN filter: a window of NaN alone is reported as 0.
+      const bool is_filtered =
+          name == "loss" && *number == 0 && norm && std::isnan(*norm);
+      filtered += is_filtered ? 1 : 0;
+      AddShortest(run.Of(name), *step, is_filtered ? std::nan("") : *number);
+    }
+  }
+  Series& loss = run.Of("loss");
+  if (SpacingOf(loss.step).stride > 1) {
+    loss.averaging = Averaging::kIntervalMean;
+  }
+  if (filtered > 0) {
+    run.notes.push_back(fmt::format(
+        "{} rows have loss 0.0 and gradient norm NaN. The trainer's NaN filter "
+        "reports this where every step of the window was NaN, so these count "
+        "as NaN.",
+        filtered));
+  }
+  run.notes.emplace_back(
+      "The trainer replaces a step loss that is NaN by the window's mean "
+      "(logging_nan_inf_filter). A finite loss is no proof of finite steps.");
+  return run;
+}
+
+// ---- Megatron --------------------------------------------------------------
+
+/// {start_step, end_step, step_interval, values}: values is a list (2023,
+/// 2024) or an object keyed by step. The text "nan" is no sample.
+bool AddGoldenMetric(const std::string& name, const json& metric,
+                     ForeignRun& run) {
+  if (!metric.is_object() || !metric.contains("values")) return false;
+  const json& values = metric["values"];
+  Series& series = run.Of(name);
+  if (values.is_object()) {
+    for (const auto& [key, value] : values.items()) {
+      const auto step = StepKey(key);
+      if (step && value.is_number()) {
+        AddShortest(series, *step, value.get<double>());
+      }
+    }
+    return true;
+  }
+  if (!values.is_array()) return false;
+  const auto interval = metric.contains("step_interval")
+                            ? WholeOf(metric["step_interval"])
+                            : std::nullopt;
+  constexpr int64_t kMostSteps = int64_t{1} << 40;
+  const int64_t stride =
+      interval && *interval >= 1 && *interval < 1'000'000 ? *interval : 1;
+  int64_t step = 1;
+  for (const json& value : values) {
+    if (value.is_number() && step < kMostSteps) {
+      AddShortest(series, step, value.get<double>());
+    }
+    step += stride;
+  }
+  return true;
+}
+
+/// Keyed by step, from 0, each {lm loss, elapsed time per iteration (ms), ...}.
+void AddBridgeStep(int64_t step, const json& fields, ForeignRun& run) {
+  for (const auto& [name, value] : fields.items()) {
+    if (value.is_number()) {
+      AddShortest(run.Of(name), step + 1, value.get<double>());
+    }
+  }
+}
+
+bool HasLoss(const ForeignRun& run) {
+  return std::ranges::any_of(run.series, [](const Series& series) {
+    return series.quantity == Quantity::kLoss && !series.step.empty();
+  });
+}
+
+std::optional<ForeignRun> ReadGolden(const json& root) {
+  ForeignRun golden;
+  golden.format = "megatron_golden";
+  ForeignRun bridge;
+  bridge.format = "megatron_bridge_golden";
+  bridge.step_base = 0;
+  for (const auto& [name, value] : root.items()) {
+    if (AddGoldenMetric(name, value, golden)) continue;
+    const auto step = StepKey(name);
+    if (step && value.is_object()) AddBridgeStep(*step, value, bridge);
+  }
+  if (HasLoss(golden)) return golden;
+  if (HasLoss(bridge)) return bridge;
+  return std::nullopt;
+}
+
+// ---- MLPerf ----------------------------------------------------------------
+
+/// {"<name>": {"Benchmark", "BS", "Hyperparams", "Epochs to converge": [..]}}.
+std::vector<ForeignRun> ReadReferencePoints(const json& root) {
+  std::vector<ForeignRun> runs;
+  for (const auto& [name, entry] : root.items()) {
+    if (!entry.is_object() || !entry.contains("Benchmark")) continue;
+    for (const auto& [key, values] : entry.items()) {
+      if (!key.ends_with("to converge") || !values.is_array()) continue;
+      ForeignRun run;
+      run.name = name;
+      run.format = "mlperf_rcp";
+      run.step_unit = "reference run";
+      int64_t place = 0;
+      for (const json& value : values) {
+        if (value.is_number()) {
+          AddShortest(run.Of(key), ++place, value.get<double>());
+        }
+      }
+      run.notes.emplace_back(
+          "The file says when reference runs reached the target. It holds no "
+          "loss curve.");
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
+// ---- lines -----------------------------------------------------------------
+
+/// Numbers of an object, those of objects in it as "outer/inner".
+void AddNumbers(const json& object, const std::string& prefix, int64_t step,
+                std::string_view step_name, ForeignRun& run) {
+  for (const auto& [key, value] : object.items()) {
+    if (prefix.empty() && (key == step_name || key.starts_with('_'))) continue;
+    if (value.is_object() && prefix.empty()) {
+      AddNumbers(value, key + "/", step, step_name, run);
+    } else if (const auto number = NumberOf(value)) {
+      AddShortest(run.Of(prefix + key), step, *number);
+    }
+  }
+}
+
+std::vector<std::string> KeysOf(const json& object) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : object.items()) {
+    if (WholeOf(value)) keys.push_back(key);
+  }
+  return keys;
+}
+
+}  // namespace
+
+std::string_view StepNameAmong(const std::vector<std::string>& names) {
+  for (const std::string_view known : kStepNames) {
+    if (std::ranges::count(names, known) != 0) return known;
+  }
+  return "";
+}
+
+void DescribeStep(std::string_view name, ForeignRun& run) {
+  if (name != "_step" && name != "Step") return;
+  run.step_unit = "log call";
+  run.step_base = 0;
+  run.notes.push_back(fmt::format(
+      "`{}` may count calls of log, which are no optimizer steps unless the "
+      "trainer logs each step once.",
+      name));
+}
+
+std::vector<ForeignRun> ReadJsonLog(std::string_view text) {
+  const json root = ParseJson(text);
+  if (!root.is_object()) return {};
+  if (root.contains("log_history") && root["log_history"].is_array()) {
+    return {ReadTrainerState(root["log_history"])};
+  }
+  if (auto golden = ReadGolden(root)) return {std::move(*golden)};
+  std::vector<ForeignRun> points = ReadReferencePoints(root);
+  if (!points.empty()) return points;
+  ThrowError(ErrorKind::kFormat,
+             "the file is a JSON object with {} keys, but none of the layouts "
+             "that hold a loss: trainer_state.json (log_history), golden "
+             "values of Megatron (metrics with values, or steps with lm loss), "
+             "MLPerf's reference convergence points. Give the log of a "
+             "training run.",
+             root.size());
+}
+
+std::vector<ForeignRun> ReadJsonLines(std::string_view text) {
+  ForeignRun run;
+  run.format = "json_lines";
+  std::string step_name;
+  int64_t line_number = 0;
+  int64_t without_step = 0;
+  int64_t broken_at = 0;
+  ForEachLine(text, [&](std::string_view line) {
+    ++line_number;
+    if (Trimmed(line).empty() || (line_number > 1 && broken_at == 1)) return;
+    if (broken_at > 0) {
+      ThrowError(ErrorKind::kFormat,
+                 "line {} is no JSON object, but each line must be one. Remove "
+                 "the line.",
+                 broken_at);
+    }
+    const json object = ParseJson(line);
+    if (!object.is_object()) {
+      broken_at = line_number;
+      return;
+    }
+    if (step_name.empty()) step_name = StepNameAmong(KeysOf(object));
+    const auto step = !step_name.empty() && object.contains(step_name)
+                          ? WholeOf(object[step_name])
+                          : std::nullopt;
+    if (!step || *step < 0) {
+      ++without_step;
+      return;
+    }
+    AddNumbers(object, "", *step, step_name, run);
+  });
+  if (line_number == 0 || broken_at == 1) return {};
+  if (run.series.empty()) {
+    ThrowError(ErrorKind::kFormat,
+               "{} lines hold JSON objects, but none a number beside a step "
+               "(one of the keys step, iteration, global_step, _step and the "
+               "like). Write the step into each line.",
+               line_number);
+  }
+  DescribeStep(step_name, run);
+  if (broken_at > 0) {
+    run.notes.emplace_back("The last line is cut and was left out.");
+  }
+  if (without_step > 0) {
+    run.notes.push_back(fmt::format("{} lines have no `{}` and were left out.",
+                                    without_step, step_name));
+  }
+  std::vector<ForeignRun> runs;
+  runs.push_back(std::move(run));
+  return runs;
+}
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,47 @@
+// torchtitan's golden losses, and other plain tables: a step and a loss on each
+// line, or a step, a loss and a gradient norm. pytorch/torchtitan,
+// scripts/loss_compare.py. Lines that begin with # are comments.
+#include <memory>
+
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+class Reader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    const auto step = ParseWhole(TakeWord(line));
+    if (!step || *step < 0) return false;
+    const std::string_view loss = TakeWord(line);
+    const std::string_view norm = TakeWord(line);
+    if (!Trimmed(line).empty()) return false;
+    const auto loss_value = ParseNumber(loss);
+    const auto norm_value = ParseNumber(norm);
+    if (!loss_value || (!norm.empty() && !norm_value)) return false;
+    run().Of("loss").Add(*step, *loss_value, loss);
+    if (norm_value) run().Of("grad_norm").Add(*step, *norm_value, norm);
+    return true;
+  }
+
+  void Finish() override {
+    // A table that counts from 0 says what was lost before the first update.
+    for (const Series& series : run().series) {
+      if (series.step.empty() || series.step.front() != 0) continue;
+      run().step_base = 0;
+    }
+    if (run().step_base != 0) return;
+    for (Series& series : run().series) {
+      for (int64_t& step : series.step) ++step;
+    }
+  }
+};
+
+}  // namespace
+
+extern const LineFormat kLineFormat_loss_table = {
+    "loss_table", "a table of step, loss and gradient norm",
+    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,150 @@
+// Megatron-LM's stdout: NVIDIA/Megatron-LM, megatron/training/training.py,
+// training_log. Fields stand between bars and are known by their names, since
+// versions and flags change which there are and in which order.
+//   [time] iteration       10/ 100 | ... | lm loss: 1.0E+01 | ... |
+//    validation loss at iteration 50 | lm loss value: 8.8E+00 | ...
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <string>
+
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+bool IsLoss(std::string_view name) {
+  return name == "lm loss" || name == "lm-loss";
+}
+
+class Reader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    if (line.find('|') == std::string_view::npos) return false;
+    if (const auto rest = After(line, "loss at iteration")) {
+      return ReadValidation(*rest);
+    }
+    const auto rest = After(line, "iteration");
+    const auto at = rest ? LeadingNumber(*rest) : std::nullopt;
+    const auto step = at ? ParseWhole(at->text) : std::nullopt;
+    // A fork wraps the fields over two lines.
+    if (!step) return iteration_ > 0 && ReadFields(line) > 0;
+    const std::string_view behind = Trimmed(rest->substr(
+        static_cast<size_t>(at->text.data() + at->text.size() - rest->data())));
+    if (*step < 1 || !behind.starts_with('/')) return false;
+    EndIteration();
+    iteration_ = *step;
+    interval_ = last_ > 0 && iteration_ > last_ ? iteration_ - last_ : 1;
+    ReadFields(behind);
+    return true;
+  }
+
+  void Finish() override {
+    EndIteration();
+    const Series* loss = run().Main(Quantity::kLoss);
+    if (loss == nullptr) return;
+    const int64_t stride = SpacingOf(loss->step).stride;
+    for (Series& series : run().series) {
+      if (series.quantity == Quantity::kLoss && stride > 1) {
+        series.averaging = Averaging::kIntervalMean;
+      }
+    }
+    if (lost_ > 0) {
+      run().notes.push_back(fmt::format(
+          "{} lines, the first at iteration {}, have no loss although no "
+          "iteration was skipped. Megatron-LM leaves the field out when the "
+          "loss is NaN or negative, so these count as NaN.",
+          lost_, first_lost_));
+    }
+    if (skipped_ > 0) {
+      run().notes.push_back(
+          fmt::format("{} iterations were skipped (the loss scale fell). A "
+                      "mean does not hold them.",
+                      skipped_));
+    }
+    if (stride > 1) {
+      run().notes.push_back(fmt::format(
+          "The loss is the mean over {} iterations. Some versions count "
+          "iteration 1 in the second line again.",
+          stride));
+    }
+  }
+
+ private:
+  bool ReadValidation(std::string_view rest) {
+    const auto at = LeadingNumber(rest);
+    const auto step = at ? ParseWhole(at->text) : std::nullopt;
+    if (!step) return false;
+    const auto loss = NumberAfter(rest, "lm loss value:");
+    if (!loss) return false;
+    run().Of("lm loss validation").Add(*step, loss->value, loss->text);
+    return true;
+  }
+
+  /// Of the current iteration; how many there were.
+  int ReadFields(std::string_view line) {
+    int fields = 0;
+    while (!line.empty()) {
+      const size_t end = line.find('|');
+      const std::string_view field = Trimmed(line.substr(0, end));
+      line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
+      const size_t colon = field.rfind(": ");
+      if (colon == std::string_view::npos) continue;
+      const auto number = LeadingNumber(field.substr(colon + 1));
+      if (!number) continue;
+      ++fields;
+      Keep(Trimmed(field.substr(0, colon)), *number);
+    }
+    return fields;
+  }
+
+  void Keep(std::string_view name, const Written& number) {
+    if (name == "number of skipped iterations") {
+      skipped_now_ = static_cast<int64_t>(number.value);
+    }
+    if (IsLoss(name)) {
+      loss_ = number.value;
+      loss_text_ = number.text;
+      loss_name_ = name;
+      return;
+    }
+    run().Of(name).Add(iteration_, number.value, number.text);
+  }
+
+  void EndIteration() {
+    if (iteration_ == 0) return;
+    const bool all_skipped = skipped_now_ > 0 && skipped_now_ >= interval_;
+    if (!loss_text_.empty() && !(all_skipped && loss_ == 0)) {
+      run().Of(loss_name_).Add(iteration_, loss_, loss_text_);
+    } else if (!all_skipped) {
+      run().Of(loss_name_).Add(iteration_, std::nan(""));
+      if (lost_++ == 0) first_lost_ = iteration_;
+    }
+    skipped_ += skipped_now_;
+    last_ = iteration_;
+    iteration_ = 0;
+    skipped_now_ = 0;
+    loss_text_.clear();
+  }
+
+  int64_t iteration_ = 0;  ///< whose fields are being read; 0: none
+  int64_t last_ = 0;       ///< the one before
+  int64_t interval_ = 1;
+  int64_t skipped_now_ = 0;
+  double loss_ = 0;
+  std::string loss_text_;
+  std::string loss_name_ = "lm loss";
+  int64_t skipped_ = 0;
+  int64_t lost_ = 0;
+  int64_t first_lost_ = 0;
+};
+
+}  // namespace
+
+extern const LineFormat kLineFormat_megatron = {
+    "megatron", "Megatron-LM's stdout",
+    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,99 @@
+#include "isoloss/foreign/read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/foreign/csv.h"
+#include "isoloss/foreign/json_logs.h"
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+
+#define ISOLOSS_LINE_FORMAT(name) extern const LineFormat kLineFormat_##name;
+#include "isoloss/foreign/formats.def"
+#undef ISOLOSS_LINE_FORMAT
+
+namespace {
+
+constexpr const LineFormat* kLineFormats[] = {
+#define ISOLOSS_LINE_FORMAT(name) &kLineFormat_##name,
+#include "isoloss/foreign/formats.def"
+#undef ISOLOSS_LINE_FORMAT
+};
+
+/// Of a checkout without its large files.
+constexpr std::string_view kPointer = "version https://git-lfs";
+
+/// Empty if no format knows a line.
+std::vector<ForeignRun> ReadLines(std::string_view text) {
+  struct Candidate {
+    const LineFormat* format;
+    std::unique_ptr<LineReader> reader;
+    int64_t lines = 0;
+  };
+  std::vector<Candidate> candidates;
+  for (const LineFormat* format : kLineFormats) {
+    candidates.push_back({format, format->make()});
+  }
+  ForEachLine(text, [&candidates](std::string_view line) {
+    for (Candidate& one : candidates) one.lines += one.reader->Read(line);
+  });
+  const auto best = std::ranges::max_element(candidates, {}, &Candidate::lines);
+  if (best->lines == 0) return {};
+  best->reader->Finish();
+  std::vector<ForeignRun> runs;
+  runs.push_back(std::move(best->reader->run()));
+  runs.back().format = best->format->name;
+  return runs;
+}
+
+std::vector<ForeignRun> ReadAny(std::string_view content) {
+  const size_t first = content.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos) return {};
+  if (content.starts_with(kPointer)) {
+    ThrowError(ErrorKind::kFormat,
+               "the file is a pointer of git-lfs, three lines of text in place "
+               "of the log. Fetch the file: git lfs pull.");
+  }
+  if (content[first] == '{') {
+    std::vector<ForeignRun> runs = ReadJsonLog(content);
+    if (runs.empty()) runs = ReadJsonLines(content);
+    if (!runs.empty()) return runs;
+  }
+  std::vector<ForeignRun> runs = ReadCsv(content);
+  return runs.empty() ? ReadLines(content) : runs;
+}
+
+}  // namespace
+
+std::vector<ForeignRun> ParseLog(std::string_view content) {
+  std::vector<ForeignRun> runs = ReadAny(content);
+  for (ForeignRun& run : runs) run.Finish();
+  std::erase_if(runs, [](const ForeignRun& run) { return run.series.empty(); });
+  if (!runs.empty()) return runs;
+  ThrowError(ErrorKind::kFormat,
+             "{} bytes hold no value of a training log that is known. Give "
+             "what torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
+             "Lightning, Hugging Face's Trainer or W&B wrote, or a table with "
+             "a step and a loss.",
+             content.size());
+}
+
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& file) {
+  const std::string content =
+      ReadTextFile(file, "Give a smaller part of the log.", kMostLogBytes);
+  try {
+    return ParseLog(content);
+  } catch (const Error& error) {
+    throw Error(error.kind(), file.string() + ": " + error.what());
+  }
+}
+
+}  // namespace isoloss::foreign

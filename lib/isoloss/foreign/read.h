@@ -1,0 +1,25 @@
+// Logs of other programs, told apart by what is in them.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/foreign/foreign_run.h"
+
+namespace isoloss::foreign {
+
+/// More than any log of a training run that is text.
+inline constexpr size_t kMostLogBytes = size_t{1} << 30;
+
+/// The runs of a log, one or, of a chart, several; each has a series with
+/// values. Formats: docs/import.md.
+/// Errors   FormatError if it is none of the formats, or one of them without a
+///          value; the message does not name the file.
+std::vector<ForeignRun> ParseLog(std::string_view content);
+
+/// The same of a file.
+/// Errors   those, with the file's name; IoError if it can't be read.
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& file);
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,177 @@
+#include "isoloss/foreign/text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <system_error>
+
+namespace isoloss::foreign {
+namespace {
+
+constexpr char kEscape = '\x1B';
+
+bool IsBlank(char c) { return c == ' ' || c == '\t'; }
+
+/// Without the control sequences; `kept` holds the text then.
+std::string_view WithoutControls(std::string_view line, std::string& kept) {
+  if (line.find(kEscape) == std::string_view::npos) return line;
+  kept.clear();
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] != kEscape) {
+      kept += line[i];
+      continue;
+    }
+    if (i + 1 < line.size() && line[i + 1] == '[') {
+      ++i;
+      while (i + 1 < line.size() && (line[i + 1] < '@' || line[i + 1] > '~')) {
+        ++i;
+      }
+      ++i;
+    }
+  }
+  return kept;
+}
+
+bool EqualIgnoringCase(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+std::optional<double> ParseSpelled(std::string_view text) {
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  if (EqualIgnoringCase(text, "nan")) return std::nan("");
+  if (EqualIgnoringCase(text, "inf") || EqualIgnoringCase(text, "infinity")) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    return negative ? -infinity : infinity;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view Trimmed(std::string_view text) {
+  while (!text.empty() && (IsBlank(text.front()) || text.front() == '\r')) {
+    text.remove_prefix(1);
+  }
+  while (!text.empty() && (IsBlank(text.back()) || text.back() == '\r')) {
+    text.remove_suffix(1);
+  }
+  return text;
+}
+
+void ForEachLine(std::string_view text,
+                 const std::function<void(std::string_view line)>& use) {
+  std::string kept;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    std::string_view line = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    while (true) {
+      const size_t bar = line.find('\r');
+      if (bar != 0) use(WithoutControls(line.substr(0, bar), kept));
+      if (bar == std::string_view::npos || bar + 1 == line.size()) break;
+      line.remove_prefix(bar + 1);
+    }
+  }
+}
+
+std::optional<double> ParseNumber(std::string_view text) {
+  text = Trimmed(text);
+  if (text.empty()) return std::nullopt;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  std::string plain;
+  // Thousands: a comma behind a digit, with three digits behind it.
+  if (text.find(',') != std::string_view::npos) {
+    size_t digits = 3;  // since the last comma
+    for (size_t i = 0; i < text.size(); ++i) {
+      const bool digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+      if (text[i] == ',') {
+        if (i == 0 || i + 3 >= text.size() || digits == 0) return std::nullopt;
+        digits = 0;
+        continue;
+      }
+      digits += digit ? 1 : 0;
+      plain += text[i];
+    }
+    text = plain;
+  }
+  double value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc() && rest == end) {
+    return std::isnan(value) ? std::nan("") : value;
+  }
+  if (error == std::errc::result_out_of_range && rest == end) {
+    // Too large, or too small to be told from zero.
+    const bool small = text.find("e-") != std::string_view::npos ||
+                       text.find("E-") != std::string_view::npos ||
+                       text.find_first_of("eE") == std::string_view::npos;
+    if (small) return text.starts_with('-') ? -0.0 : 0.0;
+    const double infinity = std::numeric_limits<double>::infinity();
+    return text.starts_with('-') ? -infinity : infinity;
+  }
+  return ParseSpelled(text);
+}
+
+std::optional<int64_t> ParseWhole(std::string_view text) {
+  text = Trimmed(text);
+  int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc() || rest != end) return std::nullopt;
+  return value;
+}
+
+std::string_view TakeWord(std::string_view& rest) {
+  while (!rest.empty() && IsBlank(rest.front())) rest.remove_prefix(1);
+  size_t end = 0;
+  while (end < rest.size() && !IsBlank(rest[end])) ++end;
+  const std::string_view word = rest.substr(0, end);
+  rest.remove_prefix(end);
+  return word;
+}
+
+std::optional<std::string_view> After(std::string_view line,
+                                      std::string_view key) {
+  for (size_t at = line.find(key); at != std::string_view::npos;
+       at = line.find(key, at + 1)) {
+    if (at == 0 || std::string_view(" \t|\"'[({,").find(line[at - 1]) !=
+                       std::string_view::npos) {
+      return line.substr(at + key.size());
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Written> LeadingNumber(std::string_view text) {
+  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
+  size_t end = 0;
+  while (end < text.size() &&
+         (std::isalnum(static_cast<unsigned char>(text[end])) != 0 ||
+          text[end] == '.' || text[end] == '+' || text[end] == '-' ||
+          (text[end] == ',' && end + 1 < text.size() &&
+           std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0))) {
+    ++end;
+  }
+  std::string_view word = text.substr(0, end);
+  while (!word.empty()) {
+    if (const auto value = ParseNumber(word)) return Written{*value, word};
+    // A unit may follow without a blank: 12.5ms, 7.9s.
+    const unsigned char last = static_cast<unsigned char>(word.back());
+    if (std::isalpha(last) == 0 && last != ',' && last != '.') break;
+    word.remove_suffix(1);
+  }
+  return std::nullopt;
+}
+
+std::optional<Written> NumberAfter(std::string_view line,
+                                   std::string_view key) {
+  const auto rest = After(line, key);
+  return rest ? LeadingNumber(*rest) : std::nullopt;
+}
+
+}  // namespace isoloss::foreign

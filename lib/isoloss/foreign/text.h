@@ -1,0 +1,43 @@
+// Pieces of the lines that training programs print.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace isoloss::foreign {
+
+std::string_view Trimmed(std::string_view text);
+
+/// Calls use(line) for each line without its end, which is \n, \r\n or, of a
+/// progress bar, \r. Control sequences (ESC [ ... letter) are taken out.
+void ForEachLine(std::string_view text,
+                 const std::function<void(std::string_view line)>& use);
+
+/// A number as programs write it: 1,234.5, 1.5e-3, nan, NaN, inf, -Infinity.
+/// Empty if the text is something else, or has more behind the number.
+std::optional<double> ParseNumber(std::string_view text);
+std::optional<int64_t> ParseWhole(std::string_view text);
+
+/// Removes from the front of `rest`: blanks, then everything up to a blank or
+/// comma. Empty if nothing is left.
+std::string_view TakeWord(std::string_view& rest);
+
+/// What follows the first `key` in `line` that stands at the line's beginning
+/// or behind a blank, quote or bracket; empty if there is none.
+std::optional<std::string_view> After(std::string_view line,
+                                      std::string_view key);
+
+/// The number that follows `key` and blanks, with its text.
+struct Written {
+  double value = 0;
+  std::string_view text;
+};
+std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
+
+/// The number at the beginning of `text`; what stands behind it is left alone.
+std::optional<Written> LeadingNumber(std::string_view text);
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,68 @@
+// torchtitan's stdout: pytorch/torchtitan, components/metrics.py.
+//   [titan] <time> - root - INFO - step:  1  loss:  3.86442  grad_norm: ...
+//   validate step: 100  loss:  3.5012  ...
+#include <cctype>
+#include <memory>
+#include <string>
+
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+/// "name:" at the front of `rest`, without the colon; empty if there is none.
+std::string_view TakeName(std::string_view& rest) {
+  std::string_view word = TakeWord(rest);
+  if (!word.ends_with(':')) return {};
+  word.remove_suffix(1);
+  return word;
+}
+
+class Reader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    auto fields = After(line, "step:");
+    if (!fields) return false;
+    const std::string_view before =
+        line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
+    const bool validation = Trimmed(before).ends_with("validate");
+    const auto step = ParseWhole(TakeWord(*fields));
+    if (!step || *step < 1) return false;
+    bool found = false;
+    while (!Trimmed(*fields).empty()) {
+      const std::string_view name = TakeName(*fields);
+      if (name.empty()) continue;  // a unit, such as "(12.3%)"
+      std::string_view ahead = *fields;
+      const auto number = LeadingNumber(TakeWord(ahead));
+      // `mfu: N/A` has no number. Older logs run a line on with a sentence.
+      if (!number) continue;
+      *fields = ahead;
+      found = true;
+      if (validation && name == "loss") {
+        run().Of("validation loss").Add(*step, number->value, number->text);
+      } else {
+        const std::string key =
+            (validation ? "validation " : "") + std::string(name);
+        run().Of(key).Add(*step, number->value, number->text);
+      }
+    }
+    return found;
+  }
+
+  void Finish() override {
+    for (Series& series : run().series) {
+      if (series.quantity == Quantity::kTokensPerSecond) {
+        series.averaging = Averaging::kIntervalMean;
+      }
+    }
+  }
+};
+
+}  // namespace
+
+extern const LineFormat kLineFormat_torchtitan = {
+    "torchtitan", "torchtitan's stdout",
+    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,45 @@
+#include "isoloss/foreign/text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace isoloss::foreign {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Number, IsReadAsProgramsWriteIt) {
+  EXPECT_EQ(ParseNumber("3.86442"), 3.86442);
+  EXPECT_EQ(ParseNumber(" 1,234,567.5 "), 1234567.5);
+  EXPECT_EQ(ParseNumber("+1.0E-03"), 1e-3);
+  EXPECT_EQ(ParseNumber("1e-999"), 0.0);
+  EXPECT_EQ(ParseNumber("-1e999"), -INFINITY);
+  EXPECT_EQ(ParseNumber("-Infinity"), -INFINITY);
+  EXPECT_EQ(ParseNumber("inf"), INFINITY);
+  EXPECT_TRUE(std::isnan(*ParseNumber("NaN")));
+  for (const char* wrong :
+       {"", "N/A", "1.5x", "1,23", "1,,234", "--1", "1 2"}) {
+    EXPECT_FALSE(ParseNumber(wrong)) << wrong;
+  }
+}
+
+TEST(Number, MayHaveAUnitBehindIt) {
+  EXPECT_EQ(NumberAfter("time 12.5ms, mfu 3%", "time ")->value, 12.5);
+  EXPECT_EQ(NumberAfter("loss 3.25, time", "loss ")->text, "3.25");
+  EXPECT_EQ(NumberAfter("tps: 1,234  tflops", "tps:")->value, 1234);
+  EXPECT_FALSE(NumberAfter("xloss 3.25", "loss "));
+}
+
+TEST(Lines, EndAsAnywhereAndLoseTheirColours) {
+  std::vector<std::string> lines;
+  ForEachLine("a\r\n\x1B[38;2;1;2;3mb\x1B[0m c\n10%\r20%\rd",
+              [&](auto line) { lines.emplace_back(line); });
+  EXPECT_THAT(lines, ElementsAre("a", "b c", "10%", "20%", "d"));
+}
+
+}  // namespace
+}  // namespace isoloss::foreign
