@@ -10,7 +10,7 @@ from terminal import on_terminal
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "init", "run", "gate", "compare", "parity", "probe", "show",
-            "watch", "report", "export", "formats", "recipes", "golden", "history",
+            "watch", "report", "import", "export", "formats", "recipes", "golden", "history",
             "ensemble", "mutants", "doctor", "completion", "manual")
 
 # Types of values that a shell can complete, or that are free text.

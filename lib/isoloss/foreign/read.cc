@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/foreign/csv.h"
 #include "isoloss/foreign/json_logs.h"
@@ -92,7 +93,7 @@ std::vector<ForeignRun> ReadLog(const std::filesystem::path& file) {
   try {
     return ParseLog(content);
   } catch (const Error& error) {
-    throw Error(error.kind(), file.string() + ": " + error.what());
+    throw Error(error.kind(), Printable(file.string()) + ": " + error.what());
   }
 }
 

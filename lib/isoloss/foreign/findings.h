@@ -1,0 +1,24 @@
+// What one must know of a run before it is judged, in whole sentences.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/foreign/foreign_run.h"
+
+namespace isoloss::foreign {
+
+/// Differences between independent values around a slow trend have the
+/// correlation -1/2. Above this one a series counts as smoothed: an exponential
+/// mean with a weight of 0.6 or more on the past, or a moving mean of 3.
+inline constexpr double kSmoothedFrom = -0.2;
+
+/// Does the series move as if it were smoothed? Never of fewer than 50 values.
+bool LooksSmoothed(const Series& series);
+
+/// Of the run (ForeignRun::notes) and of each series with a known quantity:
+/// missing and repeated steps, values that are not finite, means, smoothing.
+/// Requires Finish().
+std::vector<std::string> FindingsOf(const ForeignRun& run);
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,62 @@
+// isoloss import: what logs of other programs hold.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "arguments.h"
+#include "commands.h"
+#include "isoloss/foreign/read.h"
+#include "isoloss/report/foreign_log.h"
+#include "json_output.h"
+#include "value_words.h"
+
+namespace isoloss::cli {
+namespace {
+
+struct ImportArguments {
+  std::vector<std::filesystem::path> logs;
+  bool json = false;
+};
+
+ExitCode Import(const ImportArguments& arguments) {
+  Json json{{"logs", Json::array()}};
+  for (const std::filesystem::path& log : arguments.logs) {
+    const auto runs = foreign::ReadLog(log);
+    if (arguments.json) {
+      json["logs"].push_back(report::ForeignLogJson(log.string(), runs));
+      continue;
+    }
+    if (&log != &arguments.logs.front()) fmt::print("\n");
+    fmt::print("{}", report::RenderForeignLog(log.string(), runs));
+  }
+  if (arguments.json) PrintJson(json);
+  return ExitCode::kPass;
+}
+
+Action Declare(CLI::App& app) {
+  auto arguments = std::make_shared<ImportArguments>();
+  AddOption(app, "logs", arguments->logs,
+            "Logs of other programs: text, CSV, JSON or JSON lines")
+      .Required()
+      .TypeName(kAnyFile);
+  DeclareJson(app, arguments->json, "`logs`, each with all values");
+  Describe(app,
+           "Show what logs of other programs hold: series, steps, digits, and "
+           "what one must know before one compares them. The format is told by "
+           "the content: torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
+           "llm.c, Hugging Face's trainer_state.json, Lightning, W&B, or a "
+           "table with a step");
+  return [arguments] { return Import(*arguments); };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_import = {
+    "import", "Show what logs of other programs hold",
+    "isoloss import train.log metrics.csv", &Declare};
+
+}  // namespace isoloss::cli
