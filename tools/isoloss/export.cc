@@ -1,10 +1,14 @@
-// isoloss export: a run log or probe log as CSV or JSON lines.
+// isoloss export: a run log or probe log as CSV or JSON lines, or a run log as
+// what training programs leave behind.
 
+#include <map>
 #include <memory>
 #include <string>
 
 #include "arguments.h"
 #include "commands.h"
+#include "isoloss/base/error.h"
+#include "isoloss/campaign/export_run.h"
 #include "isoloss/campaign/export_tables.h"
 #include "value_words.h"
 
@@ -12,18 +16,51 @@ namespace isoloss::cli {
 
 namespace {
 
+struct Arguments {
+  campaign::ExportPlan plan;
+  std::string format = "csv";
+};
+
+void Export(const Arguments& arguments) {
+  using foreign::RunForm;
+  static const std::map<std::string, RunForm> kForms = {
+      {"tensorboard", RunForm::kTensorBoard},
+      {"wandb-csv", RunForm::kWandbCsv},
+      {"wandb-jsonl", RunForm::kWandbJsonl},
+      {"torchtitan", RunForm::kTorchtitan}};
+  const auto form = kForms.find(arguments.format);
+  campaign::ExportPlan plan = arguments.plan;
+  if (form == kForms.end()) {
+    plan.format = arguments.format == "csv" ? runlog::ExportFormat::kCsv
+                                            : runlog::ExportFormat::kJsonl;
+    campaign::ExportLog(plan);
+    return;
+  }
+  if (!plan.group.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "export: --group {} is given with --format {}, which holds the "
+               "whole run. Leave --group out, or give --format csv or jsonl.",
+               ShownValue(plan.group), arguments.format);
+  }
+  campaign::ExportRun({plan.log, form->second, plan.out});
+}
+
 Action Declare(CLI::App& app) {
-  struct Arguments {
-    campaign::ExportPlan plan;
-    std::string format = "csv";
-  };
   auto arguments = std::make_shared<Arguments>();
   AddOption(app, "log", arguments->plan.log,
             "Run log or probe log (HDF5), journal, or a folder of run logs")
       .Required()
       .TypeName(kLogFile);
-  AddOption(app, "--format", arguments->format, "How rows are written")
-      .OneOf({"csv", "jsonl"})
+  AddOption(
+      app, "--format", arguments->format,
+      "Tables of the log: csv or jsonl. What else has the losses, gradient "
+      "norms, speeds and held-out losses of the steps: tensorboard, an "
+      "event file in the folder --out, in FP32; wandb-csv and "
+      "wandb-jsonl, to the bit; torchtitan, its lines: losses with 5 "
+      "decimals, held-out losses and gradient norms with 4, neither "
+      "learning rate nor memory")
+      .OneOf({"csv", "jsonl", "tensorboard", "wandb-csv", "wandb-jsonl",
+              "torchtitan"})
       .ShowDefault();
   AddOption(app, "--group", arguments->plan.group,
             "Group of the log: steps, parameters, tensors, moe, exchange, "
@@ -32,19 +69,17 @@ Action Declare(CLI::App& app) {
             "without it steps or oracle, or with --out all that have rows");
   AddOption(app, "--out", arguments->plan.out,
             "File to write in place of standard output; a folder if no "
-            "--group is given")
+            "--group is given, of --format tensorboard and of several logs")
       .TypeName(kAnyFile);
   Describe(
       app,
       "Write a run log as CSV or JSON lines, one row per step; in CSV, tensors "
       "and parameters have one per step and name. Numbers read back to the "
       "same bits; NaN and infinities are NaN, Infinity and "
-      "-Infinity, in JSON as strings");
+      "-Infinity, in JSON as strings. Or write it as TensorBoard, W&B or "
+      "torchtitan leave a run, with torchtitan's names");
   return [arguments] {
-    arguments->plan.format = arguments->format == "csv"
-                                 ? runlog::ExportFormat::kCsv
-                                 : runlog::ExportFormat::kJsonl;
-    campaign::ExportLog(arguments->plan);
+    Export(*arguments);
     return ExitCode::kPass;
   };
 }
@@ -52,7 +87,7 @@ Action Declare(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_export = {
-    "export", "Write a run log as CSV or JSON lines",
+    "export", "Write a run log as a table or for other programs",
     "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
     "--group parameters",
     &Declare};

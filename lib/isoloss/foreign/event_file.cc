@@ -423,7 +423,9 @@ namespace {
 
 /// Sorts by step and leaves the last of each; returns how many went.
 uint64_t KeepLastOfEachStep(std::vector<EventScalar>& points) {
-  std::ranges::stable_sort(points, {}, &EventScalar::step);
+  if (!std::ranges::is_sorted(points, {}, &EventScalar::step)) {
+    std::ranges::stable_sort(points, {}, &EventScalar::step);
+  }
   size_t kept = 0;
   for (size_t i = 0; i < points.size(); ++i) {
     const bool last =

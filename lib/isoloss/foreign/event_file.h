@@ -55,7 +55,7 @@ bool LooksLikeEventFile(std::string_view head);
 /// Errors   FormatError if these are no records, are a pointer of git-lfs in
 ///          place of the file, or if there are more than kMostEventScalars or
 ///          kMostEventTags.
-/// Cost     0.1 s for a million scalars; memory for the scalars.
+/// Cost     0.4 s for a million scalars; memory for the scalars.
 /// Source   tensorflow/core/lib/io/record_writer.h, util/event.proto,
 ///          framework/summary.proto and framework/tensor.proto.
 EventFile ParseEventFile(std::string_view content, const std::string& name);

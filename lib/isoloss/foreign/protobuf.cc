@@ -1,12 +1,15 @@
 #include "isoloss/foreign/protobuf.h"
 
 #include <bit>
+#include <cstring>
 #include <span>
 
 #include "isoloss/base/crc32c.h"
 
 namespace isoloss::foreign {
 namespace {
+
+static_assert(std::endian::native == std::endian::little);
 
 void AppendRawVarint(std::string& message, uint64_t value) {
   for (; value >= 0x80; value >>= 7) {
@@ -23,10 +26,7 @@ void AppendKey(std::string& message, uint64_t field, WireType type) {
 
 uint64_t LittleEndian(std::string_view text, size_t bytes) {
   uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) {
-    value |= static_cast<uint64_t>(static_cast<unsigned char>(text[i]))
-             << (8 * i);
-  }
+  std::memcpy(&value, text.data(), bytes);
   return value;
 }
 
@@ -87,9 +87,7 @@ float ProtobufFields::AsFloat() const {
 }
 
 void AppendLittleEndian(std::string& message, uint64_t value, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) {
-    message += static_cast<char>(value >> (8 * i));
-  }
+  message.append(reinterpret_cast<const char*>(&value), bytes);
 }
 
 void AppendVarint(std::string& message, uint64_t field, uint64_t value) {
