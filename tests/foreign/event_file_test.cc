@@ -8,6 +8,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "event_file_bytes.h"
@@ -85,6 +86,52 @@ TEST(EventFile, HoldsBothSpellingsOfAScalar) {
       ValuesOf(file, "tensor"),
       ElementsAre(double{0.1F}, double{0.2F}, double{0.3F}, 0.4, 0.5, 0.6));
   EXPECT_THAT(StepsOf(file, "tensor"), ElementsAre(2, 3, 4, 5, 6, 7));
+}
+
+/// Written by Google's protobuf 3.21.12 (Debian 12's python3-protobuf) from
+/// messages of event.proto, summary.proto and tensor.proto: all spellings of a
+/// scalar, at steps 0, -7 and 1 to 6, each at the time 1700000000.25.
+constexpr std::string_view kByProtobuf =
+    "1d00000000000000602fdf230900001040fc54d9411a0d627261696e2e4576656e743a32"
+    "52030a0177e58be2bc1a00000000000000129bd82d0900001040fc54d9412a0f0a0d0a06"
+    "73696d706c6515000000005c2f45702500000000000000eabc36f30900001040fc54d941"
+    "10f9ffffffffffffffff012a0f0a0d0a0673696d706c6515f3719a402ec1513236000000"
+    "000000004f578cef0900001040fc54d94110012a290a270a0674656e736f72420a080112"
+    "0022040000c03f4a110a090a077363616c61727312046c6f737372a97d96360000000000"
+    "00004f578cef0900001040fc54d94110022a290a270a0674656e736f72420a080112002a"
+    "04000020404a110a090a077363616c61727312046c6f7373702faabd3a00000000000000"
+    "1295eae20900001040fc54d94110032a2d0a2b0a0674656e736f72420e0802120032089a"
+    "9999999999b93f4a110a090a077363616c61727312046c6f73733708b9753a0000000000"
+    "00001295eae20900001040fc54d94110042a2d0a2b0a0674656e736f72420e0802120022"
+    "089a9999999999c93f4a110a090a077363616c61727312046c6f7373e23d37b735000000"
+    "00000000d6c55de60900001040fc54d94110052a280a260a0674656e736f724a110a090a"
+    "077363616c61727312046c6f73734209080112002d00006040e8fea2f139000000000000"
+    "008b0737f10900001040fc54d94110062a2c0a2a0a0674656e736f724a110a090a077363"
+    "616c61727312046c6f7373420d0802120031333333333333d33f0f4c8de4";
+
+std::string FromHex(std::string_view hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    const std::string byte(hex.substr(i, 2));
+    bytes += static_cast<char>(std::stoi(byte, nullptr, 16));
+  }
+  return bytes;
+}
+
+TEST(EventFile, OfProtobufsOwnBytesIsRead) {
+  constexpr double kTime = 1'700'000'000.25;
+  const EventFile file = ParseEventFile(FromHex(kByProtobuf), "events");
+
+  EXPECT_EQ(file.note, "");
+  EXPECT_EQ(file.records, 9u);
+  EXPECT_THAT(file.series.at("simple"),
+              ElementsAre(EventScalar{0, kTime, 0},
+                          EventScalar{-7, kTime, 4.826409816741943}));
+  EXPECT_THAT(
+      file.series.at("tensor"),
+      ElementsAre(EventScalar{1, kTime, 1.5}, EventScalar{2, kTime, 2.5},
+                  EventScalar{3, kTime, 0.1}, EventScalar{4, kTime, 0.2},
+                  EventScalar{5, kTime, 3.5}, EventScalar{6, kTime, 0.3}));
 }
 
 TEST(EventFile, KeepsStepsThatAreZeroNegativeOrLarge) {

@@ -53,12 +53,12 @@ Action Declare(CLI::App& app) {
       .TypeName(kLogFile);
   AddOption(
       app, "--format", arguments->format,
-      "Tables of the log: csv or jsonl. What else has the losses, gradient "
-      "norms, speeds and held-out losses of the steps: tensorboard, an "
-      "event file in the folder --out, in FP32; wandb-csv and "
-      "wandb-jsonl, to the bit; torchtitan, its lines: losses with 5 "
-      "decimals, held-out losses and gradient norms with 4, neither "
-      "learning rate nor memory")
+      "csv and jsonl are tables of the log. The others have losses, gradient "
+      "norms, speeds and held-out losses only. tensorboard: an event "
+      "file in the folder --out, numbers in FP32. wandb-csv, "
+      "wandb-jsonl: a history as W&B has it, numbers to the bit. "
+      "torchtitan: its lines, losses with 5 decimals, gradient norms and "
+      "held-out losses with 4, no learning rate, no memory")
       .OneOf({"csv", "jsonl", "tensorboard", "wandb-csv", "wandb-jsonl",
               "torchtitan"})
       .ShowDefault();
@@ -68,8 +68,8 @@ Action Declare(CLI::App& app) {
             "plain_steps, oracle, routing, precision or routing_flips; "
             "without it steps or oracle, or with --out all that have rows");
   AddOption(app, "--out", arguments->plan.out,
-            "File to write in place of standard output; a folder if no "
-            "--group is given, of --format tensorboard and of several logs")
+            "File to write in place of standard output; a folder for all "
+            "groups, for an event file and for several logs")
       .TypeName(kAnyFile);
   Describe(
       app,
