@@ -17,6 +17,9 @@ from usage_test import commands_in, options_in
 SHELLS = ("bash", "zsh", "fish")
 PATIENCE = 60
 
+EXPORT_FORMATS = ["csv", "jsonl", "tensorboard", "wandb-csv", "wandb-jsonl",
+                  "torchtitan"]
+
 
 def names_in(help_text):
     """All options of a help, short ones too."""
@@ -112,7 +115,7 @@ class Scripts(ProgramTest):
 
     def test_values_are_offered(self):
         for words, expected in (
-                (["export", "--format", ""], ["csv", "jsonl"]),
+                (["export", "--format", ""], EXPORT_FORMATS),
                 (["export", "log.h5", "--format", "j"], ["jsonl"]),
                 (["completion", ""], ["bash", "zsh", "fish"]),
                 (["recipes", "te_n"], ["te_nvfp4"]),
@@ -138,7 +141,7 @@ class Scripts(ProgramTest):
                 self.assertEqual(sorted(self.bash(*words)), expected)
 
     def test_bash_splits_at_equals_signs(self):
-        self.assertEqual(self.bash("export", "--format", "="), ["csv", "jsonl"])
+        self.assertEqual(self.bash("export", "--format", "="), EXPORT_FORMATS)
         self.assertEqual(self.bash("export", "--format", "=", "c"), ["csv"])
         self.assertEqual(self.bash("verify", "--set", "train.steps", "=", "5"), [""])
         self.assertEqual(self.bash("verify", "--set", "a", "=", "5", "one.t"), ["one.toml"])

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "isoloss/base/named.h"
