@@ -110,7 +110,7 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
                             const CheckTensorsRequest& request) {
   runlog::ProbeLog log;
   log.provenance = ProvenanceOf(checked, request);
-  log.cases = {oracle::kPlainCase};
+  log.cases.emplace_back(oracle::kPlainCase);
   std::map<int64_t, oracle::ReportSink> sinks;
   std::map<int64_t, double> losses;
   std::map<std::string, int64_t> places;

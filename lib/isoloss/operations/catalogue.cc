@@ -51,9 +51,12 @@ bool Block(Side& side) {
   return true;
 }
 
-bool Truncated(Side& side) {
-  if (!side.quantization) return false;
-  side.quantization->rounding = &formats::RoundingModeByName("toward_zero");
+bool Rounding(Side& side, const char* mode) {
+  const formats::RoundingMode* rounding = &formats::RoundingModeByName(mode);
+  if (!side.quantization || side.quantization->rounding == rounding) {
+    return false;
+  }
+  side.quantization->rounding = rounding;
   return true;
 }
 
@@ -195,6 +198,21 @@ bool TransposedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
   return true;
 }
 
+/// Each block has the scale of another one along its row.
+template <size_t kForward>
+bool ShiftedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
+  const std::vector<ScalarScale> scales = tensor.scales;
+  const size_t cols =
+      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
+  if (cols < 2) return false;
+  const size_t by = kForward == 1 ? 1 : cols - 1;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const size_t first = i / cols * cols;
+    tensor.scales[i].decode = scales[first + (i - first + by) % cols].decode;
+  }
+  return true;
+}
+
 bool NoClamp(ScalarTensor& tensor, const Quantization& quantization) {
   const float most = formats::MaxFinite(*quantization.element);
   const float beyond = quantization.element->has_nan()
@@ -266,7 +284,11 @@ constexpr SideMistake kSideMistakes[] = {
     {"quantized_once",
      "{} was quantised from the original values, not from quantised ones",
      OnlyOnce},
-    {"truncated", "elements of {} were rounded toward zero", Truncated},
+    {"truncated", "elements of {} were rounded toward zero",
+     [](Side& side) { return Rounding(side, "toward_zero"); }},
+    {"ties_away",
+     "elements of {} halfway between two were rounded away from zero",
+     [](Side& side) { return Rounding(side, "half_away"); }},
     {"decode_scale_plus_1",
      "products read the scales of {} with an exponent that was one too large",
      [](Side& side) { return Change(side, DecodeOff<1>); }},
@@ -281,6 +303,11 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, TransposedScales<false>); }},
     {"scale_stored_transposed", "the scales of {} were stored transposed",
      [](Side& side) { return Change(side, TransposedScales<true>); }},
+    {"scale_of_block_before",
+     "each block of {} had the scale of the one before",
+     [](Side& side) { return Change(side, ShiftedScales<0>); }},
+    {"scale_of_block_after", "each block of {} had the scale of the one after",
+     [](Side& side) { return Change(side, ShiftedScales<1>); }},
     {"no_clamp",
      "elements of {} beyond the largest value became NaN or infinity",
      [](Side& side) { return Change(side, NoClamp); }},
@@ -320,6 +347,20 @@ bool PlainSums(Product& product) {
 bool OnBf16Grid(Product& product) {
   if (product.grid == oracle::Grid::kBf16) return false;
   product.grid = oracle::Grid::kBf16;
+  return true;
+}
+
+template <int kBits>
+bool CutSums(Product& product) {
+  product.accumulation = {};
+  product.sum_bits = kBits;
+  product.sum_steps = 32;
+  return true;
+}
+
+bool CutOutput(Product& product) {
+  if (product.grid != oracle::Grid::kBf16) return false;
+  product.cuts_output = true;
   return true;
 }
 
@@ -413,6 +454,10 @@ constexpr ProductMistake kProductMistakes[] = {
      "sums were truncated at 25 bits after the point, as Blackwell's are",
      [](Product& product) { return Accumulator<0>(product, "blackwell_f25"); }},
     {"sums_fp32", "sums were FP32 chains, not those of the recipe", PlainSums},
+    {"sums_10_bits", "sums kept 10 bits, cut off every 32 steps", CutSums<10>},
+    {"sums_13_bits", "sums kept 13 bits, cut off every 32 steps", CutSums<13>},
+    {"output_truncated", "the result was cut off to BF16, not rounded",
+     CutOutput},
     {"sums_bf16_16", "sums were rounded to BF16 every 16 steps", Bf16Sums<16>},
     {"sums_bf16_32", "sums were rounded to BF16 every 32 steps", Bf16Sums<32>},
     {"sums_bf16_64", "sums were rounded to BF16 every 64 steps", Bf16Sums<64>},
@@ -491,8 +536,18 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names) {
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
                             const Codes& scales) {
-  std::vector<Trial> trials;
+  std::vector<Trial> trials = {
+      {.name = fmt::format("other_axis.{}", name),
+       .sentence = fmt::format("blocks of {} lay along the other axis", name),
+       .compare = [&sides, &codes, &scales] {
+         const SideMistake turned = {"", "", [](Side& side) {
+                                       side.down = !side.down;
+                                       return true;
+                                     }};
+         return CodesAltered(sides, turned, codes, scales);
+       }}};
   for (const SideMistake& mistake : kSideMistakes) {
+    if (mistake.name == "other_axis") continue;  // codes are those above
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(fmt::runtime(mistake.sentence), name),

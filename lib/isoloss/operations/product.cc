@@ -1,6 +1,7 @@
 #include "isoloss/operations/product.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -53,8 +54,65 @@ Estimate WithBias(const Product& product, size_t depth, const Estimate& sum,
   return oracle::Rounded32(sum + bias);
 }
 
+/// Toward zero, to so many bits after the leading one of an FP32 number.
+float CutOff(double value, int bits) {
+  auto word = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (std::fabs(static_cast<double>(std::bit_cast<float>(word))) >
+      std::fabs(value)) {
+    --word;  // rounding to FP32 went away from zero
+  }
+  constexpr int kFp32Bits = 23;
+  return std::bit_cast<float>(word >> (kFp32Bits - bits) << (kFp32Bits - bits));
+}
+
+constexpr int kBf16Bits = 7;
+
+/// Cut off to BF16: any number that a sum within its bound is cut off to.
+Estimate CutToBf16(const Estimate& sum) {
+  const float want = CutOff(sum.exact, kBf16Bits);
+  const auto exact = static_cast<double>(want);
+  const double low = CutOff(sum.exact - sum.bound, kBf16Bits);
+  const double high = CutOff(sum.exact + sum.bound, kBf16Bits);
+  return {.exact = exact, .bound = std::max(exact - low, high - exact)};
+}
+
+/// Sums that are cut off now and then. Where FP32 errors reach over a cut, one
+/// unit of the last bit more or less comes out.
+void CompareCut(const Product& product, const ProductGroup& group,
+                Comparison& comparison) {
+  const ScalarOperand left = OperandOf(group.left);
+  const ScalarOperand right = OperandOf(group.right);
+  const size_t depth = left.down ? left.values.rows() : left.values.cols();
+  const oracle::ScalarPieces pieces = oracle::PiecesOf(
+      left.quantization, right.quantization, product.sum_steps, {}, depth);
+  const oracle::PreparedSide a = PrepareSide(left, pieces, false);
+  const oracle::PreparedSide b = PrepareSide(right, pieces, false);
+  for (size_t i = 0; i < a.values.rows(); ++i) {
+    for (size_t j = 0; j < b.values.rows(); ++j) {
+      float total = 0.0f;
+      for (size_t p = 0; p < pieces.pieces.size(); ++p) {
+        double sum = 0.0;
+        for (size_t k = pieces.pieces[p].begin; k < pieces.pieces[p].end; ++k) {
+          sum += static_cast<double>(a.values(i, k)) *
+                 static_cast<double>(b.values(j, k));
+        }
+        sum *= static_cast<double>(a.Factor(i, p) * b.Factor(j, p));
+        total = CutOff(static_cast<double>(total) + sum, product.sum_bits);
+      }
+      const auto exact = static_cast<double>(total);
+      const Estimate estimate = {
+          .exact = exact,
+          .bound = std::ldexp(oracle::Ulp(exact), 23 - product.sum_bits)};
+      const size_t row = group.first_row + i;
+      comparison.Add(row, j, product.output(row, j),
+                     WithBias(product, depth, estimate, j));
+    }
+  }
+}
+
 void CompareGroup(const Product& product, const ProductGroup& group,
                   Comparison& comparison) {
+  if (product.sum_bits > 0) return CompareCut(product, group, comparison);
   precision::GemmPrecision precision;
   precision.accumulation = product.accumulation;
   const ScalarOperand left = OperandOf(group.left);
@@ -63,7 +121,8 @@ void CompareGroup(const Product& product, const ProductGroup& group,
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;
     const float value = product.output(row, j);
-    const Estimate sum = WithBias(product, depth, dot, j);
+    Estimate sum = WithBias(product, depth, dot, j);
+    if (product.cuts_output) sum = CutToBf16(sum);
     if (sums.has_bits()) {
       comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));
     } else {
@@ -132,7 +191,7 @@ std::optional<Comparison> CompareCodes(const std::vector<const Side*>& sides,
   Comparison comparison(oracle::Grid::kFp32);
   const formats::Format& format = formats::FormatByName(codes.type);
   size_t code = 0;
-  size_t scale = 0;
+  std::vector<float> wanted_scales;
   for (const Side* side : sides) {
     const std::optional<ScalarTensor> tensor = Quantized(*side);
     if (!tensor) return std::nullopt;
@@ -159,9 +218,16 @@ std::optional<Comparison> CompareCodes(const std::vector<const Side*>& sides,
         const oracle::ScalarScale& wanted =
             side->down ? tensor->ScaleAt(c, kBlock * r)
                        : tensor->ScaleAt(r, kBlock * c);
-        comparison.AddExact(r, c, ScaleOf(scales.values[scale++]),
-                            wanted.decode);
+        wanted_scales.push_back(wanted.decode);
       }
+    }
+  }
+  const bool fits = wanted_scales.size() == scales.values.size();
+  for (size_t i = 0; i < scales.values.size(); ++i) {
+    if (fits) {
+      comparison.AddExact(0, i, ScaleOf(scales.values[i]), wanted_scales[i]);
+    } else {
+      comparison.AddOther(0, i, ScaleOf(scales.values[i]), HUGE_VAL);
     }
   }
   return comparison;

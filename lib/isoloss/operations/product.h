@@ -54,6 +54,12 @@ struct Product {
   const float* bias = nullptr;  ///< one for each column
   /// The bias is added to the rounded product.
   bool bias_after = false;
+  /// The output is cut off to BF16, not rounded.
+  bool cuts_output = false;
+  /// Sums keep so many bits after the leading one, cut off after each so many
+  /// steps; 0: they are FP32.
+  int sum_bits = 0;
+  size_t sum_steps = 0;
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of
@@ -64,7 +70,8 @@ std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 /// Nothing, if a change has nothing to change, or sums can't be cut so.
 std::optional<oracle::Comparison> Compare(const Product& product);
 
-/// Codes and scales of one operand, `side` of each group.
+/// Codes and scales of one operand, `side` of each group. Scales that are not
+/// as many as the blocks are all wrong.
 std::optional<oracle::Comparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
     const Codes& scales);
