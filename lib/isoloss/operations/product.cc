@@ -203,7 +203,9 @@ std::optional<Comparison> CompareCodes(const std::vector<const Side*>& sides,
         const float found = formats::Decode(format, codes.values[code++]);
         const float wanted =
             side->down ? tensor->codes(c, r) : tensor->codes(r, c);
-        if (is_format) {
+        if (is_format && found == 0.0f && wanted == 0.0f) {
+          comparison.AddExact(r, c, found, found);
+        } else if (is_format) {
           comparison.AddExact(r, c, found, wanted);
         } else {
           comparison.AddOther(r, c, found, static_cast<double>(wanted));
