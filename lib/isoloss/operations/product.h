@@ -71,8 +71,8 @@ std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 std::optional<oracle::Comparison> Compare(const Product& product);
 
 /// Codes and scales of one operand, `side` of each group. Scales that are not
-/// as many as the blocks are all wrong. Zeros of either sign are equal: products
-/// do not see it.
+/// as many as the blocks are all wrong. Zeros of either sign are equal:
+/// products do not see it.
 std::optional<oracle::Comparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
     const Codes& scales);
