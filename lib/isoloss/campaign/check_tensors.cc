@@ -83,6 +83,7 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   }
   provenance.tokens_per_step = provenance.parameters = provenance.workers = 1;
   provenance.ranks_per_node = provenance.ranks;
+  provenance.complete = true;
   return provenance;
 }
 
