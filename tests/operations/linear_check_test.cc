@@ -65,7 +65,8 @@ void ExpectNamed(const std::vector<Finding>& findings, const std::string& part,
 
 std::vector<Trial> TrialsNamed(const Product& product, const SideNames& names,
                                const std::string& name) {
-  std::vector<Trial> trials = TrialsOf(product, names);
+  std::vector<Trial> trials =
+      TrialsOf(product, names, oracle::Comparison(oracle::Grid::kBf16));
   std::erase_if(trials, [&](const Trial& t) { return t.name != name; });
   return trials;
 }
@@ -333,7 +334,8 @@ TEST(Catalogue, NamesEachTrialOnce) {
   const Product product = {.output = operation.Find("x")->Rows(), .groups = {}};
   std::set<std::string> names;
 
-  for (const Trial& trial : TrialsOf(product, {"x", "weight"})) {
+  for (const Trial& trial : TrialsOf(product, {"x", "weight"},
+                                     oracle::Comparison(oracle::Grid::kBf16))) {
     EXPECT_TRUE(names.insert(trial.name).second) << trial.name;
     EXPECT_THAT(trial.sentence, ::testing::Not(::testing::EndsWith(".")));
   }

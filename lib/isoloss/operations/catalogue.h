@@ -35,8 +35,12 @@ struct SideNames {
   const char* right;
 };
 
-/// All of them, made in `product`. It must outlive them.
-std::vector<Trial> TrialsOf(const Product& product, const SideNames& names);
+/// All of them, made in `product`, of which `found` was found. It must outlive
+/// them. Of a large product, mistakes of operands are tried on a window around
+/// its worst element first, and count as impossible if they explain less than
+/// half of what is wrong there.
+std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
+                            const oracle::Comparison& found);
 /// Those that show in codes of one operand. `sides` of each group, whose codes
 /// are these; all must outlive them.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,

@@ -166,7 +166,8 @@ void CheckLinear(const OperationCase& given,
         FindingOf(given, std::string(GemmRoleName(plan.role)), plan.kind,
                   Compare(product).value_or(oracle::Comparison(product.grid)));
     if (MultiplyAdds(product) <= kMostMultiplyAdds) {
-      Explain(TrialsOf(product, {plan.left, plan.right}), finding);
+      Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
+              finding);
     }
     findings.push_back(std::move(finding));
   }
