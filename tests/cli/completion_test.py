@@ -111,7 +111,7 @@ class Scripts(ProgramTest):
                 self.assertEqual(self.bash(*command, ""), names)
                 self.assertEqual(set(self.fish(*command, "")), set(names))
                 self.assertEqual([line.partition(":")[0] for line in self.zsh_arguments(*command)
-                                  if re.match(r"\w+:", line)][-len(names):], names)
+                                  if re.match(r"[\w-]+:", line)][-len(names):], names)
 
     def test_values_are_offered(self):
         for words, expected in (

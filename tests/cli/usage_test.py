@@ -9,7 +9,7 @@ from terminal import on_terminal
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
-COMMANDS = ("verify", "init", "run", "gate", "compare", "parity", "probe", "show",
+COMMANDS = ("verify", "init", "run", "gate", "compare", "parity", "probe", "check-tensors", "show",
             "watch", "report", "import", "export", "formats", "recipes", "golden", "history",
             "ensemble", "mutants", "doctor", "completion", "manual")
 
@@ -24,7 +24,7 @@ LONGEST = 300
 def commands_in(help_text):
     """Names of the sub-commands that a help lists."""
     _, _, listed = help_text.partition("\nSubcommands:\n")
-    return re.findall(r"^  (\w+)", listed.split("\n\n")[0], re.MULTILINE)
+    return re.findall(r"^  ([\w-]+)", listed.split("\n\n")[0], re.MULTILINE)
 
 
 def options_in(help_text):

@@ -1,0 +1,209 @@
+#include "isoloss/campaign/check_tensors.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+
+#include "isoloss/base/build_info.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/operations/operation_file.h"
+#include "isoloss/oracle/probe_cases.h"
+#include "isoloss/oracle/report_sink.h"
+#include "isoloss/precision/recipe_file.h"
+#include "isoloss/report/text_layout.h"
+
+namespace isoloss::campaign {
+namespace {
+
+using operations::Finding;
+using operations::OperationFile;
+
+precision::Recipe RecipeOf(const std::string& name) {
+  if (!name.ends_with(".toml")) return precision::RecipeByName(name);
+  return precision::ParseRecipe(ReadTextFile(name, "Pass a recipe."), name);
+}
+
+void CheckSameRun(const std::vector<OperationFile>& files,
+                  const precision::Recipe& recipe) {
+  for (const OperationFile& file : files) {
+    if (file.run != files[0].run) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: is of run `{}`, but {} is of run `{}`. Give files of one "
+                 "run.",
+                 file.path, Printable(file.run), files[0].path,
+                 Printable(files[0].run));
+    }
+    if (!file.recipe.empty() && file.recipe != recipe.name) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: says that its recipe is `{}`, but --recipe is {}. Give "
+                 "the one that the trainer was to follow.",
+                 file.path, Printable(file.recipe), recipe.name);
+    }
+  }
+}
+
+std::string Capital(std::string sentence) {
+  if (!sentence.empty()) {
+    sentence[0] = static_cast<char>(
+        std::toupper(static_cast<unsigned char>(sentence[0])));
+  }
+  return sentence;
+}
+
+/// The loss that a file recorded; NaN: none.
+double LossOf(const OperationFile& file) {
+  for (const operations::Operation& operation : file.operations) {
+    if (operation.type == "loss") {
+      return static_cast<double>(operation.Find("loss")->values[0]);
+    }
+  }
+  return std::nan("");
+}
+
+runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
+                                const CheckTensorsRequest& request) {
+  const BuildInfo build = GetBuildInfo();
+  const OperationFile& first = checked.files.front();
+  runlog::Provenance provenance;
+  provenance.tool_version = "isoloss " + build.version;
+  provenance.commit = build.commit;
+  provenance.compiler = build.compiler;
+  provenance.experiment_name = first.run;
+  provenance.arm = first.arm.empty() ? request.arm : first.arm;
+  provenance.recipe = checked.recipe.name;
+  provenance.seed = first.seed.value_or(request.seed.value_or(0));
+  for (const OperationFile& file : checked.files) {
+    provenance.steps_planned = std::max(provenance.steps_planned, file.step);
+    provenance.ranks = std::max(provenance.ranks, file.ranks);
+  }
+  provenance.tokens_per_step = provenance.parameters = provenance.workers = 1;
+  provenance.ranks_per_node = provenance.ranks;
+  provenance.complete = true;
+  return provenance;
+}
+
+}  // namespace
+
+int64_t CheckedTensors::wrong() const {
+  return std::ranges::count_if(findings,
+                               [](const Finding& f) { return !f.is_right(); });
+}
+
+CheckedTensors CheckTensors(const CheckTensorsRequest& request,
+                            ThreadTeam& team) {
+  CheckedTensors checked = {
+      .recipe = RecipeOf(request.recipe), .files = {}, .findings = {}};
+  for (const std::filesystem::path& path : request.dumps) {
+    checked.files.push_back(operations::ReadOperations(path));
+  }
+  CheckSameRun(checked.files, checked.recipe);
+  checked.findings = operations::CheckOperations(checked.files, checked.recipe,
+                                                 request.options, team);
+  return checked;
+}
+
+runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
+                            const CheckTensorsRequest& request) {
+  runlog::ProbeLog log;
+  log.provenance = ProvenanceOf(checked, request);
+  log.cases.emplace_back(oracle::kPlainCase);
+  std::map<int64_t, oracle::ReportSink> sinks;
+  std::map<int64_t, double> losses;
+  std::map<std::string, int64_t> places;
+  for (const OperationFile& file : checked.files) {
+    losses.try_emplace(file.step, LossOf(file));
+    sinks[file.step];
+  }
+  for (const Finding& finding : checked.findings) {
+    const std::string tensor = Printable(finding.tensor);
+    const auto place = static_cast<int64_t>(places.size());
+    if (places.try_emplace(tensor, place).second) log.tensors.push_back(tensor);
+    sinks[checked.files[finding.file].step].Add(tensor, finding.comparison);
+  }
+  for (const auto& [step, sink] : sinks) {
+    for (const auto& [tensor, comparison] : sink.comparisons()) {
+      runlog::OracleRow row = comparison.Row();
+      row.probe_case = 0;
+      row.step = step;
+      row.tensor = places.at(tensor);
+      log.oracle.Append(row);
+    }
+    log.plain_steps.step.push_back(step);
+    log.plain_steps.loss_nats.push_back(losses.at(step));
+    log.plain_steps.grad_norm.push_back(std::nan(""));
+    log.plain_steps.bytes_to_self.push_back(0);
+    log.plain_steps.bytes_within_nodes.push_back(0);
+    log.plain_steps.bytes_between_nodes.push_back(0);
+  }
+  return log;
+}
+
+std::string Sentences(const Finding& finding) {
+  if (finding.is_right()) return "";
+  const runlog::OracleRow row = finding.comparison.Row();
+  if (!finding.explanation) {
+    return fmt::format(
+        "No known mistake explains it. The worst is row {}, column {}: it is "
+        "{:.9g}, but should be {:.9g}.",
+        row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
+  }
+  const operations::Explanation& why = *finding.explanation;
+  std::string text = fmt::format("{}.", Capital(why.sentence));
+  text += why.other == 0
+              ? fmt::format(" This explains all elements ({}).", why.name)
+              : fmt::format(" This leaves {} others of {} ({}).", why.other,
+                            row.other, why.name);
+  if (why.runner_up.empty()) return text;
+  text += why.is_ambiguous
+              ? fmt::format(
+                    " {} explains it as well, with {} others: these "
+                    "tensors do not tell the two apart.",
+                    why.runner_up, why.runner_up_other)
+              : fmt::format(" The next best, {}, leaves {} others.",
+                            why.runner_up, why.runner_up_other);
+  return text;
+}
+
+std::string RenderChecked(const CheckedTensors& checked,
+                          const report::TextStyle& style) {
+  std::string text =
+      fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation", "elements",
+                  "equal", "flips", "other");
+  size_t file = checked.files.size();
+  size_t operation = 0;
+  int64_t elements = 0;
+  int64_t others = 0;
+  for (const Finding& finding : checked.findings) {
+    if (finding.file != file || finding.operation != operation) {
+      file = finding.file;
+      operation = finding.operation;
+      text += fmt::format("{} ({}), step {}\n", Printable(finding.module),
+                          finding.type, checked.files[file].step);
+    }
+    const runlog::OracleRow row = finding.comparison.Row();
+    elements += row.elements;
+    others += row.other;
+    text += fmt::format("  {:<34}{:>11}{:>11}{:>11}{:>11}\n", finding.part,
+                        row.elements, row.equal, row.flips, row.other);
+    const std::string sentences = Sentences(finding);
+    if (sentences.empty()) continue;
+    text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
+  }
+  const int64_t wrong = checked.wrong();
+  const std::string summary =
+      checked.findings.empty()
+          ? "INCONCLUSIVE: there is no result to check."
+          : fmt::format(
+                "{}: {} of {} tensors have elements that no order of summation "
+                "explains under recipe {} ({} of {} elements).",
+                wrong == 0 ? "PASS" : "FAIL", wrong, checked.findings.size(),
+                checked.recipe.name, others, elements);
+  return text + report::Wrap(summary, 0, 0, style) + "\n";
+}
+
+}  // namespace isoloss::campaign

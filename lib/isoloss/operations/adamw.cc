@@ -1,0 +1,291 @@
+// The optimizer: torch.optim.AdamW.
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "isoloss/operations/check.h"
+#include "isoloss/operations/estimates.h"
+
+namespace isoloss::operations {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::Grid;
+
+/// The numbers of one update, and what of it may be otherwise.
+struct AdamWRule {
+  double lr = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double eps = 0;
+  double weight_decay = 0;
+  double step = 1;  ///< of bias correction
+  bool corrects_bias = true;
+  bool decay_in_gradient = false;
+  bool decay_after = false;  ///< of the updated parameter
+  bool eps_in_root = false;
+  double gradient_factor = 1.0;
+  bool zero_moments = false;
+  const Operation* moments = nullptr;  ///< where they come from; null: here
+};
+
+struct Updated {
+  Estimate first;
+  Estimate second;
+  Estimate parameter;
+};
+
+/// m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, then p (1 - lr wd) - lr
+/// / (1 - b1^t) m' / (sqrt(v' / (1 - b2^t)) + eps).
+///
+/// Bounds   scalars are rounded to FP32 once. m' is also computed as
+///          m + (1 - b1) (g - m): terms of at most |m| + |g| and five
+///          roundings. v' is a sum of positive terms: six. The root halves
+///          that, and with its own rounding, the correction's two and that of
+///          eps the denominator has at most 7; the step then 7 + 4 besides
+///          what m' is off by; the decayed parameter has 2, and the difference
+///          is rounded.
+Updated Update(const AdamWRule& rule, double p, double g, double m, double v) {
+  Updated result;
+  g *= rule.gradient_factor;
+  if (rule.decay_in_gradient) g += rule.weight_decay * p;
+  const double first = rule.beta1 * m + (1 - rule.beta1) * g;
+  const double second = rule.beta2 * v + (1 - rule.beta2) * g * g;
+  result.first = Around(first, std::fabs(m) + std::fabs(g), 5);
+  // Tighter than the size of the terms: each is multiplied by its factor.
+  result.first.bound =
+      oracle::Gamma(5) * (std::fabs(rule.beta1 * m) +
+                          (1 - rule.beta1) * (2 * std::fabs(g) + std::fabs(m)) +
+                          (rule.beta1 < 0.5 ? std::fabs(g) : std::fabs(m))) +
+      5 * oracle::kTiny;
+  result.second = Around(second, second, 6);
+  const double correction1 =
+      rule.corrects_bias ? 1 - std::pow(rule.beta1, rule.step) : 1.0;
+  const double correction2 =
+      rule.corrects_bias ? 1 - std::pow(rule.beta2, rule.step) : 1.0;
+  const double denominator = rule.eps_in_root
+                                 ? std::sqrt(second / correction2 + rule.eps)
+                                 : std::sqrt(second / correction2) + rule.eps;
+  const double factor = rule.lr / correction1;
+  const double step = factor * first / denominator;
+  const double decay = rule.decay_in_gradient ? 0 : rule.lr * rule.weight_decay;
+  const double kept = p * (1 - decay);
+  result.parameter.exact =
+      rule.decay_after ? (p - step) * (1 - decay) : kept - step;
+  // Squares below 2^-126 lose bits: sqrt moves by at most sqrt(6 2^-149).
+  const double underflow =
+      second < 0x1p-120 ? std::sqrt(6 * oracle::kTiny / correction2) : 0.0;
+  const double room = denominator - underflow;
+  const double of_step =
+      room > 0.0 ? std::fabs(step) * (oracle::Gamma(11) + underflow / room) +
+                       std::fabs(factor) * result.first.bound / room
+                 : (denominator > 0.0 ? HUGE_VAL : 0.0);
+  result.parameter.bound = of_step +
+                           oracle::Gamma(3) * (std::fabs(p) + std::fabs(step)) +
+                           3 * oracle::kTiny;
+  result.parameter.noise = oracle::RootOfSquares(
+      std::sqrt(1.0 / 12.0) * oracle::Ulp(result.parameter.exact),
+      std::sqrt(11.0 / 12.0) * oracle::Ulp(step));
+  return result;
+}
+
+enum class Part { kFirst, kSecond, kParameter };
+struct PartText {
+  Part part;
+  const char* tensor;
+  Estimate Updated::*estimate;
+};
+constexpr PartText kParts[] = {
+    {Part::kFirst, "exp_avg_after", &Updated::first},
+    {Part::kSecond, "exp_avg_sq_after", &Updated::second},
+    {Part::kParameter, "parameter_after", &Updated::parameter}};
+
+Comparison Compare(const OperationCase& given, const PartText& part,
+                   const AdamWRule& rule) {
+  const Operation& operation = given.operation;
+  const Floats& after = *operation.Find(part.tensor);
+  const Operation& moments =
+      rule.moments == nullptr ? operation : *rule.moments;
+  const std::vector<float>& p = operation.Find("parameter_before")->values;
+  const std::vector<float>& g = operation.Find("gradient")->values;
+  const std::vector<float>& m = moments.Find("exp_avg_before")->values;
+  const std::vector<float>& v = moments.Find("exp_avg_sq_before")->values;
+  Comparison comparison(GridOf(after, part.tensor, given.where));
+  const size_t cols = std::max<size_t>(after.Rows().cols(), 1);
+  for (size_t i = 0; i < after.values.size(); ++i) {
+    const auto at = [i](const std::vector<float>& values) {
+      return static_cast<double>(values[i]);
+    };
+    const Updated updated =
+        Update(rule, at(p), at(g), rule.zero_moments ? 0.0 : at(m),
+               rule.zero_moments ? 0.0 : at(v));
+    comparison.Add(i / cols, i % cols, after.values[i], updated.*part.estimate);
+  }
+  return comparison;
+}
+
+AdamWRule RuleOf(const Operation& operation) {
+  return {.lr = operation.Number("lr", 0),
+          .beta1 = operation.Number("beta1", 0),
+          .beta2 = operation.Number("beta2", 0),
+          .eps = operation.Number("eps", 0),
+          .weight_decay = operation.Number("weight_decay", 0),
+          .step = operation.Number("step", 1)};
+}
+
+double Median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return !std::isfinite(v); });
+  if (values.empty()) return 1.0;
+  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// What the gradient was multiplied by, if anything: from the first moments.
+double GradientFactor(const Operation& operation, const AdamWRule& rule) {
+  const Floats* after = operation.Find("exp_avg_after");
+  if (after == nullptr) return 1.0;
+  std::vector<double> factors;
+  for (size_t i = 0; i < after->values.size(); ++i) {
+    const auto g = static_cast<double>(operation.Find("gradient")->values[i]);
+    const auto m =
+        static_cast<double>(operation.Find("exp_avg_before")->values[i]);
+    if (g == 0.0) continue;
+    factors.push_back((static_cast<double>(after->values[i]) - rule.beta1 * m) /
+                      ((1 - rule.beta1) * g));
+  }
+  return Median(std::move(factors));
+}
+
+/// What the learning rate was multiplied by, if anything: from the parameters.
+double RateFactor(const Operation& operation, const AdamWRule& rule) {
+  const Floats* after = operation.Find("parameter_after");
+  if (after == nullptr) return 1.0;
+  std::vector<double> factors;
+  for (size_t i = 0; i < after->values.size(); ++i) {
+    const auto at = [&](const char* name) {
+      return static_cast<double>(operation.Find(name)->values[i]);
+    };
+    const double p = at("parameter_before");
+    const double change = Update(rule, p, at("gradient"), at("exp_avg_before"),
+                                 at("exp_avg_sq_before"))
+                              .parameter.exact -
+                          p;
+    factors.push_back((static_cast<double>(after->values[i]) - p) / change);
+  }
+  return Median(std::move(factors));
+}
+
+/// A factor is only near what it was: small whole numbers and their inverses
+/// are taken for it.
+double NearWhole(double factor) {
+  for (const double whole : {2.0, 3.0, 4.0, 8.0, 10.0, 16.0, 100.0, 1000.0}) {
+    constexpr double kNear = 0.02;
+    if (std::fabs(factor / whole - 1) < kNear) return whole;
+    if (std::fabs(factor * whole - 1) < kNear) return 1 / whole;
+  }
+  return factor;
+}
+
+struct AdamWMistake {
+  const char* name;
+  const char* sentence;
+  void (*alter)(AdamWRule& rule);
+  bool is_right = false;
+};
+constexpr AdamWMistake kAdamWMistakes[] = {
+    {"bias_correction_early", "bias correction was that of the step before",
+     [](AdamWRule& rule) { rule.step -= 1; }},
+    {"bias_correction_late", "bias correction was that of the step after",
+     [](AdamWRule& rule) { rule.step += 1; }},
+    {"no_bias_correction", "moments were not corrected for their bias",
+     [](AdamWRule& rule) { rule.corrects_bias = false; }},
+    {"decay_in_gradient",
+     "weight decay was added to the gradient, as in Adam with L2",
+     [](AdamWRule& rule) { rule.decay_in_gradient = true; }},
+    {"decay_missing", "the parameter did not decay",
+     [](AdamWRule& rule) { rule.weight_decay = 0; }},
+    {"decay_after", "the parameter decayed after its update, not before",
+     [](AdamWRule& rule) { rule.decay_after = true; }},
+    {"eps_in_root", "eps was added below the root",
+     [](AdamWRule& rule) { rule.eps_in_root = true; }},
+    {"betas_swapped", "beta1 and beta2 were swapped",
+     [](AdamWRule& rule) { std::swap(rule.beta1, rule.beta2); }},
+    {"moments_zero", "moments began anew, from zero",
+     [](AdamWRule& rule) { rule.zero_moments = true; }},
+};
+
+/// Mistakes whose size is found from the tensors themselves.
+void AddFitted(const OperationCase& given, const AdamWRule& rule,
+               std::vector<std::pair<Trial, AdamWRule>>& trials) {
+  const double gradient = NearWhole(GradientFactor(given.operation, rule));
+  AdamWRule altered = rule;
+  altered.gradient_factor = gradient;
+  trials.emplace_back(
+      Trial{.name = "gradient_scaled",
+            .sentence = "the gradient was " + std::to_string(gradient) +
+                        " times what was recorded: clipped or averaged "
+                        "otherwise",
+            .compare = nullptr},
+      altered);
+  const double rate = NearWhole(RateFactor(given.operation, rule));
+  altered = rule;
+  altered.lr *= rate;
+  trials.emplace_back(
+      Trial{.name = "lr_off",
+            .sentence = "the learning rate was " + std::to_string(rate) +
+                        " times what was recorded",
+            .compare = nullptr},
+      altered);
+}
+
+std::vector<std::pair<Trial, AdamWRule>> Mistakes(const OperationCase& given,
+                                                  const AdamWRule& rule) {
+  std::vector<std::pair<Trial, AdamWRule>> trials;
+  for (const AdamWMistake& mistake : kAdamWMistakes) {
+    AdamWRule altered = rule;
+    mistake.alter(altered);
+    trials.emplace_back(Trial{.name = mistake.name,
+                              .sentence = mistake.sentence,
+                              .compare = nullptr},
+                        altered);
+  }
+  if (given.previous != nullptr &&
+      given.previous->Find("gradient")->extent ==
+          given.operation.Find("gradient")->extent) {
+    AdamWRule altered = rule;
+    altered.moments = given.previous;
+    trials.emplace_back(
+        Trial{.name = "moments_stale",
+              .sentence = "moments were those before the step before",
+              .compare = nullptr},
+        altered);
+  }
+  AddFitted(given, rule, trials);
+  return trials;
+}
+
+}  // namespace
+
+void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
+  const AdamWRule rule = RuleOf(given.operation);
+  for (const PartText& part : kParts) {
+    if (given.operation.Find(part.tensor) == nullptr) continue;
+    Finding finding =
+        FindingOf(given, part.tensor, part.tensor, Compare(given, part, rule));
+    if (finding.comparison.other() > 0) {
+      std::vector<Trial> trials;
+      for (auto& [trial, altered] : Mistakes(given, rule)) {
+        trial.compare = [&given, &part, altered] {
+          return std::optional(Compare(given, part, altered));
+        };
+        trials.push_back(std::move(trial));
+      }
+      Explain(trials, finding);
+    }
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,473 @@
+#include "isoloss/operations/catalogue.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "isoloss/formats/bf16.h"
+#include "isoloss/formats/format.h"
+#include "isoloss/formats/rounding_mode.h"
+#include "isoloss/kernels/accumulator.h"
+
+namespace isoloss::operations {
+namespace {
+
+using formats::Quantization;
+using formats::ScaleFormat;
+using formats::ScaleRule;
+using oracle::ScalarScale;
+using oracle::ScalarTensor;
+
+bool IsE8m0(const Side& side) {
+  return side.quantization &&
+         side.quantization->scale_format == ScaleFormat::kE8m0;
+}
+
+// ---- another description ----------------------------------------------------
+
+template <ScaleRule kRule>
+bool Rule(Side& side) {
+  if (!IsE8m0(side) || side.quantization->scale_rule == kRule) return false;
+  side.quantization->scale_rule = kRule;
+  return true;
+}
+
+bool Element(Side& side, const char* name) {
+  const formats::Format* element = &formats::FormatByName(name);
+  if (!side.quantization || side.quantization->element == element) return false;
+  side.quantization->element = element;
+  return true;
+}
+
+template <size_t kRows, size_t kCols>
+bool Block(Side& side) {
+  constexpr formats::Cell kCell = {kRows, kCols};
+  if (!IsE8m0(side) || side.quantization->cell == kCell) return false;
+  side.quantization->cell = kCell;
+  return true;
+}
+
+bool Rounding(Side& side, const char* mode) {
+  const formats::RoundingMode* rounding = &formats::RoundingModeByName(mode);
+  if (!side.quantization || side.quantization->rounding == rounding) {
+    return false;
+  }
+  side.quantization->rounding = rounding;
+  return true;
+}
+
+bool Unquantized(Side& side) {
+  if (!side.quantization) return false;
+  side.quantization.reset();
+  side.before.reset();
+  return true;
+}
+
+// ---- other values -----------------------------------------------------------
+
+/// What the quantisation makes of the values along their other axis.
+bool AlongOtherAxis(Side& side, Matrix<float>& result) {
+  if (!side.quantization || side.before) return false;
+  const bool down = !side.down;
+  Matrix<float> turned;
+  MatrixView<const float> values = side.values;
+  if (down) {
+    turned = Transposed(values);
+    values = turned.view();
+  }
+  result = ScalarDequantize(oracle::ScalarQuantize(values, *side.quantization),
+                            values.cols());
+  if (down) result = Transposed(result.view());
+  return true;
+}
+
+bool OtherAxis(Side& side) {
+  Matrix<float> values;
+  if (!AlongOtherAxis(side, values)) return false;
+  side.Own(std::move(values));
+  side.quantization.reset();
+  return true;
+}
+
+bool Twice(Side& side) {
+  Matrix<float> values;
+  if (!AlongOtherAxis(side, values)) return false;
+  side.Own(std::move(values));
+  return true;
+}
+
+bool OnlyOnce(Side& side) {
+  if (!side.before) return false;
+  side.before.reset();
+  return true;
+}
+
+bool Stale(Side& side) {
+  if (!side.previous || side.previous->rows() != side.values.rows() ||
+      side.previous->cols() != side.values.cols()) {
+    return false;
+  }
+  bool changed = false;
+  for (size_t r = 0; r < side.values.rows(); ++r) {
+    const float* row = side.values.Row(r);
+    changed = changed ||
+              !std::equal(row, row + side.values.cols(), side.previous->Row(r));
+  }
+  side.values = *side.previous;
+  return changed;
+}
+
+bool FromBf16(Side& side) {
+  Matrix<float> rounded(side.values.rows(), side.values.cols());
+  bool changed = false;
+  for (size_t r = 0; r < rounded.rows(); ++r) {
+    for (size_t c = 0; c < rounded.cols(); ++c) {
+      rounded(r, c) = formats::RoundToBf16(side.values(r, c));
+      changed = changed || rounded(r, c) != side.values(r, c);
+    }
+  }
+  if (changed) side.Own(std::move(rounded));
+  return changed;
+}
+
+// ---- other codes or scales --------------------------------------------------
+
+bool Change(Side& side, ChangeTensor change) {
+  if (!IsE8m0(side)) return false;
+  side.change = change;
+  return true;
+}
+
+template <int kExponent>
+bool DecodeOff(ScalarTensor& tensor, const Quantization& /*quantization*/) {
+  for (ScalarScale& scale : tensor.scales) {
+    scale.decode = std::ldexp(scale.decode, kExponent);
+  }
+  return true;
+}
+
+/// Casts each element anew.
+template <typename Cast>
+bool Recast(ScalarTensor& tensor, const Cast& cast) {
+  bool changed = false;
+  for (size_t r = 0; r < tensor.codes.rows(); ++r) {
+    for (size_t c = 0; c < tensor.codes.cols(); ++c) {
+      const float code =
+          cast(tensor.elements(r, c), tensor.ScaleAt(r, c), tensor.codes(r, c));
+      changed = changed || !(code == tensor.codes(r, c));
+      tensor.codes(r, c) = code;
+    }
+  }
+  return changed;
+}
+
+template <int kExponent>
+bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
+  for (ScalarScale& scale : tensor.scales) {
+    scale.decode = std::ldexp(scale.decode, kExponent);
+    scale.encode = std::ldexp(scale.encode, -kExponent);
+  }
+  return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
+    return oracle::ScalarCode(element, scale, quantization, 0);
+  });
+}
+
+/// The scales are read as if their matrix were stored the other way.
+template <bool kStoredTransposed>
+bool TransposedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
+  const std::vector<ScalarScale> scales = tensor.scales;
+  const size_t cols =
+      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
+  if (cols < 2 || scales.size() <= cols) return false;
+  const size_t rows = scales.size() / cols;
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < cols; ++c) {
+      const size_t here = r * cols + c;
+      const size_t there = c * rows + r;
+      if (kStoredTransposed) {
+        tensor.scales[there].decode = scales[here].decode;
+      } else {
+        tensor.scales[here].decode = scales[there].decode;
+      }
+    }
+  }
+  return true;
+}
+
+/// Each block has the scale of another one along its row.
+template <size_t kForward>
+bool ShiftedScales(ScalarTensor& tensor, const Quantization& /*q*/) {
+  const std::vector<ScalarScale> scales = tensor.scales;
+  const size_t cols =
+      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
+  if (cols < 2) return false;
+  const size_t by = kForward == 1 ? 1 : cols - 1;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const size_t first = i / cols * cols;
+    tensor.scales[i].decode = scales[first + (i - first + by) % cols].decode;
+  }
+  return true;
+}
+
+bool NoClamp(ScalarTensor& tensor, const Quantization& quantization) {
+  const float most = formats::MaxFinite(*quantization.element);
+  const float beyond = quantization.element->has_nan()
+                           ? std::numeric_limits<float>::quiet_NaN()
+                           : std::numeric_limits<float>::infinity();
+  // Halfway to the number after the largest one.
+  const float limit =
+      most + std::ldexp(1.0f, std::ilogb(most) -
+                                  quantization.element->fraction_bits() - 1);
+  return Recast(tensor,
+                [&](float element, const ScalarScale& scale, float code) {
+                  const float scaled = element * scale.encode;
+                  if (!(std::fabs(scaled) > limit)) return code;
+                  return quantization.element->has_infinity
+                             ? std::copysign(HUGE_VALF, element)
+                             : beyond;
+                });
+}
+
+bool Clamp240(ScalarTensor& tensor, const Quantization& /*quantization*/) {
+  static constexpr float kMost =
+      240.0f;  // of E4M3 with a negative zero for NaN
+  return Recast(tensor, [](float, const ScalarScale&, float code) {
+    return std::clamp(code, -kMost, kMost);
+  });
+}
+
+bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
+  const float least = std::ldexp(1.0f, 1 - quantization.element->bias);
+  return Recast(tensor, [&](float, const ScalarScale&, float code) {
+    return std::fabs(code) < least ? 0.0f : code;
+  });
+}
+
+// ---- the table of operands --------------------------------------------------
+
+constexpr SideMistake kSideMistakes[] = {
+    {"unquantized", "{} stayed as it was: it was not quantised", Unquantized},
+    {"stale", "{} was that of the step before", Stale},
+    {"scale_floor", "scales of {} followed the rule floor",
+     Rule<ScaleRule::kFloor>},
+    {"scale_rceil", "scales of {} followed the rule rceil",
+     Rule<ScaleRule::kRceil>},
+    {"scale_ceil", "scales of {} followed the rule ceil",
+     Rule<ScaleRule::kCeil>},
+    {"scale_even", "scales of {} followed the rule even",
+     Rule<ScaleRule::kEven>},
+    {"element_e4m3", "elements of {} were E4M3",
+     [](Side& side) { return Element(side, "e4m3"); }},
+    {"element_e5m2", "elements of {} were E5M2",
+     [](Side& side) { return Element(side, "e5m2"); }},
+    {"element_e3m2", "elements of {} were E3M2",
+     [](Side& side) { return Element(side, "e3m2"); }},
+    {"element_e2m3", "elements of {} were E2M3",
+     [](Side& side) { return Element(side, "e2m3"); }},
+    {"element_e2m1", "elements of {} were E2M1",
+     [](Side& side) { return Element(side, "e2m1"); }},
+    {"block_16", "scales of {} were of blocks of 16", Block<1, 16>},
+    {"block_32", "scales of {} were of blocks of 32", Block<1, 32>},
+    {"block_64", "scales of {} were of blocks of 64", Block<1, 64>},
+    {"block_128", "scales of {} were of blocks of 128", Block<1, 128>},
+    {"block_32x32", "scales of {} were of squares of 32", Block<32, 32>},
+    {"block_row", "scales of {} were of whole rows", Block<1, 0>},
+    {"other_axis", "blocks of {} lay along the other axis", OtherAxis},
+    {"quantized_twice",
+     "{} was quantised twice: from values that had been quantised along the "
+     "other axis",
+     Twice},
+    {"quantized_once",
+     "{} was quantised from the original values, not from quantised ones",
+     OnlyOnce},
+    {"truncated", "elements of {} were rounded toward zero",
+     [](Side& side) { return Rounding(side, "toward_zero"); }},
+    {"ties_away",
+     "elements of {} halfway between two were rounded away from zero",
+     [](Side& side) { return Rounding(side, "half_away"); }},
+    {"decode_scale_plus_1",
+     "products read the scales of {} with an exponent that was one too large",
+     [](Side& side) { return Change(side, DecodeOff<1>); }},
+    {"decode_scale_minus_1",
+     "products read the scales of {} with an exponent that was one too small",
+     [](Side& side) { return Change(side, DecodeOff<-1>); }},
+    {"scale_plus_1", "exponents of the scales of {} were one too large",
+     [](Side& side) { return Change(side, ScaleOff<1>); }},
+    {"scale_minus_1", "exponents of the scales of {} were one too small",
+     [](Side& side) { return Change(side, ScaleOff<-1>); }},
+    {"transposed_scale", "the scales of {} were read transposed",
+     [](Side& side) { return Change(side, TransposedScales<false>); }},
+    {"scale_stored_transposed", "the scales of {} were stored transposed",
+     [](Side& side) { return Change(side, TransposedScales<true>); }},
+    {"scale_of_block_before",
+     "each block of {} had the scale of the one before",
+     [](Side& side) { return Change(side, ShiftedScales<0>); }},
+    {"scale_of_block_after", "each block of {} had the scale of the one after",
+     [](Side& side) { return Change(side, ShiftedScales<1>); }},
+    {"no_clamp",
+     "elements of {} beyond the largest value became NaN or infinity",
+     [](Side& side) { return Change(side, NoClamp); }},
+    {"clamp_240", "elements of {} were clamped to 240",
+     [](Side& side) { return Change(side, Clamp240); }},
+    {"no_subnormals", "subnormal elements of {} became zero",
+     [](Side& side) { return Change(side, NoSubnormals); }},
+    {"from_bf16", "{} was rounded to BF16 first", FromBf16},
+};
+
+// ---- the product as a whole -------------------------------------------------
+
+template <size_t kInterval>
+bool Accumulator(Product& product, const char* name) {
+  kernels::Accumulation accumulation;
+  accumulation.accumulator = &kernels::AccumulatorByName(name);
+  accumulation.interval = kInterval;
+  if (product.accumulation == accumulation) return false;
+  product.accumulation = accumulation;
+  return true;
+}
+
+template <size_t kInterval>
+bool Bf16Sums(Product& product) {
+  product.accumulation = {.accumulator = nullptr,
+                          .interval = kInterval,
+                          .outer = kernels::Rounding::kBf16};
+  return true;
+}
+
+bool PlainSums(Product& product) {
+  if (product.accumulation == kernels::Accumulation{}) return false;
+  product.accumulation = {};
+  return true;
+}
+
+bool OnBf16Grid(Product& product) {
+  if (product.grid == oracle::Grid::kBf16) return false;
+  product.grid = oracle::Grid::kBf16;
+  return true;
+}
+
+template <int kBits>
+bool CutSums(Product& product) {
+  product.accumulation = {};
+  product.sum_bits = kBits;
+  product.sum_steps = 32;
+  return true;
+}
+
+bool CutOutput(Product& product) {
+  if (product.grid != oracle::Grid::kBf16) return false;
+  product.cuts_output = true;
+  return true;
+}
+
+bool BiasAfter(Product& product) {
+  if (product.bias == nullptr) return false;
+  product.bias_after = true;
+  return true;
+}
+
+bool NoBias(Product& product) {
+  if (product.bias == nullptr) return false;
+  product.bias = nullptr;
+  return true;
+}
+
+/// Group g gets the weight of group g + shift; in wgrad, its operands.
+bool Rotated(Product& product, size_t shift) {
+  const std::vector<ProductGroup> groups = product.groups;
+  const size_t count = groups.size();
+  if (count < 2 || (shift > 1 && count < 3)) return false;
+  for (size_t g = 0; g < count; ++g) {
+    const ProductGroup& from = groups[(g + shift) % count];
+    product.groups[g].right = from.right;
+    if (product.role == precision::GemmRole::kWgrad) {
+      product.groups[g].left = from.left;
+    }
+  }
+  return true;
+}
+
+/// The two groups that the most elements are wrong of have each other's.
+bool Swapped(Product& product) {
+  std::vector<std::pair<int64_t, size_t>> wrong;
+  for (size_t g = 0; g < product.groups.size(); ++g) {
+    Product one = product;
+    one.groups = {product.groups[g]};
+    const auto comparison = Compare(one);
+    if (!comparison) return false;
+    wrong.emplace_back(-comparison->other(), g);
+  }
+  std::ranges::sort(wrong);
+  if (wrong.size() < 2 || wrong[1].first == 0) return false;
+  ProductGroup& a = product.groups[wrong[0].second];
+  ProductGroup& b = product.groups[wrong[1].second];
+  std::swap(a.right, b.right);
+  if (product.role == precision::GemmRole::kWgrad) std::swap(a.left, b.left);
+  return true;
+}
+
+/// Groups whose output is zero throughout have operands of zeros.
+bool MissingGroups(Product& product) {
+  bool found = false;
+  for (size_t g = 0; g < product.groups.size(); ++g) {
+    ProductGroup& group = product.groups[g];
+    const size_t end = g + 1 < product.groups.size()
+                           ? product.groups[g + 1].first_row
+                           : product.output.rows();
+    bool is_zero = end > group.first_row;
+    for (size_t r = group.first_row; r < end; ++r) {
+      const float* row = product.output.Row(r);
+      is_zero = is_zero && std::all_of(row, row + product.output.cols(),
+                                       [](float v) { return v == 0.0f; });
+    }
+    if (!is_zero) continue;
+    found = true;
+    group.left.Own(
+        Matrix<float>(group.left.values.rows(), group.left.values.cols()));
+  }
+  return found;
+}
+
+constexpr ProductMistake kProductMistakes[] = {
+    {"bias_after_rounding", "the bias was added to the rounded product",
+     BiasAfter, /*is_right=*/true},
+    {"bias_missing", "the bias was not added", NoBias},
+    {"experts_swapped", "two experts had each other's weights", Swapped},
+    {"experts_rotated", "each expert had the weight of the next one",
+     [](Product& product) { return Rotated(product, 1); }},
+    {"experts_rotated_back", "each expert had the weight of the one before",
+     [](Product& product) {
+       return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
+     }},
+    {"expert_missing", "an expert was left out: what it gives is zero",
+     MissingGroups},
+    {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",
+     [](Product& product) { return Accumulator<0>(product, "hopper_f13"); }},
+    {"sums_hopper_f13_128",
+     "sums kept 13 bits after the point, promoted every 128 steps",
+     [](Product& product) { return Accumulator<128>(product, "hopper_f13"); }},
+    {"sums_blackwell_f25",
+     "sums were truncated at 25 bits after the point, as Blackwell's are",
+     [](Product& product) { return Accumulator<0>(product, "blackwell_f25"); }},
+    {"sums_fp32", "sums were FP32 chains, not those of the recipe", PlainSums},
+    {"sums_10_bits", "sums kept 10 bits, cut off every 32 steps", CutSums<10>},
+    {"sums_13_bits", "sums kept 13 bits, cut off every 32 steps", CutSums<13>},
+    {"output_truncated", "the result was cut off to BF16, not rounded",
+     CutOutput},
+    {"sums_bf16_16", "sums were rounded to BF16 every 16 steps", Bf16Sums<16>},
+    {"sums_bf16_32", "sums were rounded to BF16 every 32 steps", Bf16Sums<32>},
+    {"sums_bf16_64", "sums were rounded to BF16 every 64 steps", Bf16Sums<64>},
+    {"sums_bf16_128", "sums were rounded to BF16 every 128 steps",
+     Bf16Sums<128>},
+    {"output_bf16", "the result was rounded to BF16 and kept in FP32",
+     OnBf16Grid},
+};
+
+}  // namespace
+
+std::span<const SideMistake> SideMistakes() { return kSideMistakes; }
+std::span<const ProductMistake> ProductMistakes() { return kProductMistakes; }
+
+}  // namespace isoloss::operations

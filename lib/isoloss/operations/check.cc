@@ -1,0 +1,178 @@
+#include "isoloss/operations/check.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "isoloss/base/error.h"
+#include "isoloss/oracle/scalar_quantize.h"
+
+namespace isoloss::operations {
+namespace {
+
+using precision::GemmPrecision;
+using precision::GemmRole;
+
+void RejectStates(const precision::Recipe& recipe) {
+  for (const GemmRole role : precision::kGemmRoles) {
+    const GemmPrecision& product = recipe.For(role);
+    for (const auto* operand :
+         {product.left_operand(), product.right_operand()}) {
+      if (operand == nullptr || !oracle::NeedsState(*operand)) continue;
+      ThrowError(ErrorKind::kConfig,
+                 "recipe {}: operands of {} are {}, but the random bits and "
+                 "earlier steps that those depend on are in no file of "
+                 "operations. Give a recipe that depends on its inputs only.",
+                 recipe.name, GemmRoleName(role),
+                 precision::OperandName(*operand));
+    }
+  }
+}
+
+bool IsLinear(const Operation& operation) {
+  return operation.type == "linear" || operation.type == "grouped_linear";
+}
+
+bool HasCodes(const Operation& operation) { return !operation.codes.empty(); }
+
+/// Place of the same operation a step before: of this type and module, the
+/// same one among those of its file.
+class PreviousSteps {
+ public:
+  explicit PreviousSteps(const std::vector<OperationFile>& files) {
+    for (const OperationFile& file : files) {
+      std::map<std::pair<std::string, std::string>, size_t> met;
+      for (const Operation& operation : file.operations) {
+        const size_t number = met[{operation.type, operation.module}]++;
+        const auto [place, is_new] = places_.try_emplace(
+            Key{file.rank, file.step, operation.type, operation.module, number},
+            &operation);
+        if (is_new) continue;
+        ThrowError(ErrorKind::kFormat,
+                   "{}: is of step {} and rank {}, as a file before it is. "
+                   "Give files of one run, each step and rank once.",
+                   file.path, file.step, file.rank);
+      }
+    }
+  }
+
+  const Operation* Before(const OperationFile& file, size_t index) const {
+    const Operation& operation = file.operations[index];
+    size_t number = 0;
+    for (size_t i = 0; i < index; ++i) {
+      const Operation& other = file.operations[i];
+      number += other.type == operation.type && other.module == operation.module
+                    ? 1U
+                    : 0U;
+    }
+    const auto found = places_.find(Key{
+        file.rank, file.step - 1, operation.type, operation.module, number});
+    return found == places_.end() ? nullptr : found->second;
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, std::string, std::string, size_t>;
+  std::map<Key, const Operation*> places_;
+};
+
+/// The ends of the experts whose rows a combine reads: those of the last
+/// grouped product before it of as many rows.
+const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
+  const size_t rows = file.operations[index].Find("rows")->extent[0];
+  for (size_t i = index; i-- > 0;) {
+    const Operation& operation = file.operations[i];
+    if (operation.type == "grouped_linear" &&
+        operation.Find("x")->extent[0] == rows) {
+      return operation.FindIntegers("group_ends");
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+precision::LinearPrecision PrecisionOf(const precision::Recipe& recipe,
+                                       const CheckOptions& options,
+                                       const Operation& operation,
+                                       bool patterns_match) {
+  const std::string& module = operation.module;
+  for (const precision::SiteOverride& change : recipe.overrides) {
+    if (precision::FirstMatch(change.sites, module) != nullptr)
+      return change.precision;
+  }
+  const auto& include =
+      options.include.empty() ? recipe.include : options.include;
+  const auto& exclude =
+      options.exclude.empty() ? recipe.exclude : options.exclude;
+  const bool is_included =
+      !patterns_match || precision::FirstMatch(include, module) != nullptr;
+  if (HasCodes(operation) ||
+      (is_included && precision::FirstMatch(exclude, module) == nullptr)) {
+    return recipe;
+  }
+  return {};
+}
+
+Finding FindingOf(const OperationCase& given, const std::string& part,
+                  const std::string& kind, oracle::Comparison comparison) {
+  return {.file = given.file,
+          .operation = given.index,
+          .type = given.operation.type,
+          .module = given.operation.module,
+          .part = part,
+          .tensor = given.operation.module + "_" + kind,
+          .comparison = std::move(comparison)};
+}
+
+std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
+                                     const precision::Recipe& recipe,
+                                     const CheckOptions& options,
+                                     ThreadTeam& team) {
+  RejectStates(recipe);
+  const PreviousSteps previous(files);
+  std::vector<std::pair<size_t, size_t>> places;
+  bool patterns_match = !options.include.empty();
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t i = 0; i < files[f].operations.size(); ++i) {
+      places.emplace_back(f, i);
+      const Operation& operation = files[f].operations[i];
+      patterns_match =
+          patterns_match ||
+          (IsLinear(operation) &&
+           precision::FirstMatch(recipe.include, operation.module) != nullptr);
+    }
+  }
+  std::vector<std::vector<Finding>> found(places.size());
+  team.ParallelFor(places.size(), [&](size_t task) {
+    const auto [f, i] = places[task];
+    const OperationFile& file = files[f];
+    const OperationCase given = {.operation = file.operations[i],
+                                 .previous = previous.Before(file, i),
+                                 .where = file.Where(i),
+                                 .file = f,
+                                 .index = i};
+    const std::string& type = given.operation.type;
+    if (IsLinear(given.operation)) {
+      CheckLinear(given,
+                  PrecisionOf(recipe, options, given.operation, patterns_match),
+                  found[task]);
+    } else if (type == "router") {
+      CheckRouter(given, found[task]);
+    } else if (type == "dispatch") {
+      CheckDispatch(given, found[task]);
+    } else if (type == "combine") {
+      CheckCombine(given, GroupEndsFor(file, i), found[task]);
+    } else if (type == "adamw") {
+      CheckAdamW(given, found[task]);
+    } else {
+      CheckLoss(given, found[task]);
+    }
+  });
+  std::vector<Finding> findings;
+  for (std::vector<Finding>& of_one : found) {
+    std::ranges::move(of_one, std::back_inserter(findings));
+  }
+  return findings;
+}
+
+}  // namespace isoloss::operations

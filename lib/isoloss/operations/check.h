@@ -1,0 +1,68 @@
+// The oracle on operations of any trainer.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/base/threads.h"
+#include "isoloss/operations/explanation.h"
+#include "isoloss/operations/operation.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::operations {
+
+struct CheckOptions {
+  /// Patterns of modules that are quantised and that are not, in place of the
+  /// recipe's; empty: the recipe's.
+  std::vector<std::string> include = {};
+  std::vector<std::string> exclude = {};
+};
+
+/// One operation with what is known of it besides.
+struct OperationCase {
+  const Operation& operation;
+  /// The same module's, one step earlier; null if it is not known.
+  const Operation* previous;
+  std::string where;  ///< for messages
+  size_t file;
+  size_t index;
+};
+
+/// What products of `module` get: of a module that holds codes always what the
+/// recipe gives. A recipe of whose patterns none names any module of the files
+/// quantises all but those that it excludes.
+precision::LinearPrecision PrecisionOf(const precision::Recipe& recipe,
+                                       const CheckOptions& options,
+                                       const Operation& operation,
+                                       bool patterns_match);
+
+/// Every tensor that each operation of the files made, against what it should
+/// be of the operation's own inputs. Files are of one run; order does not
+/// matter.
+/// Errors   ConfigError for a recipe that draws random bits or looks back,
+///          which nobody recorded; FormatError for two files of one step and
+///          rank, or a tensor of a type that has no grid.
+/// Cost     that of the products, and, of a tensor that has others, some fifty
+///          times as much.
+std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
+                                     const precision::Recipe& recipe,
+                                     const CheckOptions& options,
+                                     ThreadTeam& team);
+
+// Of one type each.
+void CheckLinear(const OperationCase& given,
+                 const precision::LinearPrecision& precision,
+                 std::vector<Finding>& findings);
+void CheckRouter(const OperationCase& given, std::vector<Finding>& findings);
+void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
+/// `group_ends`: of the experts that made the rows; null if nobody knows.
+void CheckCombine(const OperationCase& given, const Integers* group_ends,
+                  std::vector<Finding>& findings);
+void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
+void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
+
+/// A finding of that operation.
+Finding FindingOf(const OperationCase& given, const std::string& part,
+                  const std::string& kind, oracle::Comparison comparison);
+
+}  // namespace isoloss::operations

@@ -1,0 +1,57 @@
+// Which of the known mistakes explains a tensor best.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/oracle/comparison.h"
+
+namespace isoloss::operations {
+
+/// A tensor compared with what it would be by another computation.
+struct Trial {
+  std::string name;      ///< "scale_floor.x"
+  std::string sentence;  ///< what was done, as a sentence without full stop
+  /// Nothing: the mistake can't be made here.
+  std::function<std::optional<oracle::Comparison>()> compare;
+  /// Another right way to compute it: no mistake.
+  bool is_right = false;
+};
+
+struct Explanation {
+  std::string name;
+  std::string sentence;
+  int64_t other = 0;  ///< elements that it leaves unexplained
+  int64_t flips = 0;
+  /// The next best one; "": there was none that explains anything.
+  std::string runner_up = {};
+  int64_t runner_up_other = 0;
+  /// The next best one explains about as much.
+  bool is_ambiguous = false;
+};
+
+/// One tensor of one operation.
+struct Finding {
+  size_t file = 0;
+  size_t operation = 0;
+  std::string type = {};
+  std::string module = {};
+  std::string part = {};    ///< "fprop", "fprop_x codes", "scores", ...
+  std::string tensor = {};  ///< "<module>_<kind>", as probe logs name it
+  oracle::Comparison comparison;
+  std::optional<Explanation> explanation = {};
+
+  bool is_right() const { return comparison.other() == 0; }
+};
+
+/// Tries all if `finding` has others: takes the comparison of a right way that
+/// explains all of them, else keeps the best explanation, if it explains at
+/// least half of them. It is ambiguous unless it leaves none and the next one
+/// some, or the next one leaves a tenth of them more unexplained, or needs
+/// several times as many flips.
+void Explain(const std::vector<Trial>& trials, Finding& finding);
+
+}  // namespace isoloss::operations

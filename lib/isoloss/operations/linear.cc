@@ -1,0 +1,176 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/check.h"
+#include "isoloss/operations/product.h"
+
+namespace isoloss::operations {
+namespace {
+
+using precision::GemmPrecision;
+using precision::GemmRole;
+
+/// Beyond it, no mistake is sought: each takes as long as the product itself.
+constexpr double kMostMultiplyAdds = 0x1p33;
+
+/// Operands of one operation, by group.
+class LinearOperands {
+ public:
+  explicit LinearOperands(const OperationCase& given) : given_(given) {
+    const Operation& operation = given.operation;
+    ends_ = {operation.Find("x")->extent[0]};
+    if (const Integers* ends = operation.FindIntegers("group_ends")) {
+      ends_.assign(ends->values.begin(), ends->values.end());
+    }
+    const Floats& weight = *operation.Find("weight");
+    out_ = weight.extent[weight.extent.size() - 2];
+  }
+
+  size_t groups() const { return ends_.size(); }
+  size_t out() const { return out_; }
+  size_t Begin(size_t group) const { return group == 0 ? 0 : ends_[group - 1]; }
+
+  /// Rows of x or grad_output, or the weight, of one group.
+  Side Of(const char* name, size_t group) const {
+    Side side;
+    side.values = Part(*given_.operation.Find(name), name, group, Begin(group),
+                       ends_[group]);
+    const Floats* before =
+        given_.previous == nullptr ? nullptr : given_.previous->Find(name);
+    // Rows of groups need not be as many a step before.
+    if (before != nullptr &&
+        before->extent == given_.operation.Find(name)->extent) {
+      side.previous = Part(*before, name, group, Begin(group), ends_[group]);
+    }
+    return side;
+  }
+
+ private:
+  MatrixView<const float> Part(const Floats& tensor, std::string_view name,
+                               size_t group, size_t begin, size_t end) const {
+    return name == "weight" ? tensor.Rows().Rows(group * out_, out_)
+                            : tensor.Rows().Rows(begin, end - begin);
+  }
+
+  const OperationCase& given_;
+  std::vector<size_t> ends_;
+  size_t out_ = 0;
+};
+
+/// What each product reads and makes.
+struct ProductPlan {
+  GemmRole role;
+  const char* left;
+  const char* right;
+  const char* output;
+  const char* kind;  ///< of the output's name in probe logs
+  std::array<const char*, 2> codes;
+  bool left_down;
+  bool right_down;
+};
+constexpr ProductPlan kPlans[] = {{GemmRole::kFprop,
+                                   "x",
+                                   "weight",
+                                   "output",
+                                   "output",
+                                   {"fprop_x", "fprop_w"},
+                                   false,
+                                   false},
+                                  {GemmRole::kDgrad,
+                                   "grad_output",
+                                   "weight",
+                                   "grad_input",
+                                   "dgrad",
+                                   {"dgrad_dy", "dgrad_w"},
+                                   false,
+                                   true},
+                                  {GemmRole::kWgrad,
+                                   "grad_output",
+                                   "x",
+                                   "grad_weight",
+                                   "wgrad",
+                                   {"wgrad_dy", "wgrad_x"},
+                                   true,
+                                   true}};
+
+Product ProductOf(const OperationCase& given, const LinearOperands& operands,
+                  const ProductPlan& plan,
+                  const precision::LinearPrecision& precision) {
+  const GemmPrecision& rule = precision.For(plan.role);
+  Product product = {.role = plan.role, .accumulation = rule.accumulation};
+  for (size_t g = 0; g < operands.groups(); ++g) {
+    ProductGroup& group = product.groups.emplace_back();
+    group.left = operands.Of(plan.left, g);
+    group.right = operands.Of(plan.right, g);
+    group.left.down = plan.left_down;
+    group.right.down = plan.right_down;
+    group.left.quantization = rule.left;
+    group.right.quantization = rule.right;
+    if (rule.left_again) group.left.before = precision.dgrad.left;
+    if (rule.right_again) group.right.before = precision.fprop.left;
+    group.first_row =
+        plan.role == GemmRole::kWgrad ? g * operands.out() : operands.Begin(g);
+  }
+  const Floats* bias = given.operation.Find("bias");
+  if (plan.role == GemmRole::kFprop && bias != nullptr) {
+    product.bias = bias->values.data();
+  }
+  return product;
+}
+
+/// Every code is wrong: the recipe has none here.
+oracle::Comparison AllOther(const Codes& codes) {
+  oracle::Comparison comparison(oracle::Grid::kFp32);
+  for (size_t i = 0; i < codes.values.size(); ++i) {
+    comparison.AddOther(0, i, codes.values[i], HUGE_VAL);
+  }
+  return comparison;
+}
+
+void CheckOperandCodes(const OperationCase& given, const Product& product,
+                       bool left, const char* name,
+                       std::vector<Finding>& findings) {
+  const Codes* codes = given.operation.FindCodes(fmt::format("{}_codes", name));
+  const Codes* scales =
+      given.operation.FindCodes(fmt::format("{}_scales", name));
+  if (codes == nullptr || scales == nullptr) return;
+  std::vector<const Side*> sides;
+  for (const ProductGroup& group : product.groups) {
+    sides.push_back(left ? &group.left : &group.right);
+  }
+  Finding finding = FindingOf(
+      given, fmt::format("{} codes", name), fmt::format("{}_codes", name),
+      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes)));
+  Explain(TrialsOf(sides, name, *codes, *scales), finding);
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace
+
+void CheckLinear(const OperationCase& given,
+                 const precision::LinearPrecision& precision,
+                 std::vector<Finding>& findings) {
+  const LinearOperands operands(given);
+  for (const ProductPlan& plan : kPlans) {
+    if (given.operation.Find(plan.left) == nullptr) continue;
+    Product product = ProductOf(given, operands, plan, precision);
+    CheckOperandCodes(given, product, true, plan.codes[0], findings);
+    CheckOperandCodes(given, product, false, plan.codes[1], findings);
+    const Floats* output = given.operation.Find(plan.output);
+    if (output == nullptr) continue;
+    product.grid = GridOf(*output, plan.output, given.where);
+    product.output = output->Rows();
+    Finding finding =
+        FindingOf(given, std::string(GemmRoleName(plan.role)), plan.kind,
+                  Compare(product).value_or(oracle::Comparison(product.grid)));
+    if (MultiplyAdds(product) <= kMostMultiplyAdds) {
+      Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
+              finding);
+    }
+    findings.push_back(std::move(finding));
+  }
+}
+
+}  // namespace isoloss::operations

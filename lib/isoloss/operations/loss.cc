@@ -1,0 +1,154 @@
+// The loss: mean cross entropy, log-sum-exp in FP32.
+#include <cmath>
+
+#include "isoloss/operations/check.h"
+#include "isoloss/operations/estimates.h"
+
+namespace isoloss::operations {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::Grid;
+
+struct LossRule {
+  bool mean = true;
+  bool count_ignored = false;
+  bool bf16 = false;  ///< log-softmax rounded to BF16
+  int shift = 0;      ///< labels of so many rows further on
+  bool shift_wraps = false;
+};
+
+class CrossEntropy {
+ public:
+  explicit CrossEntropy(const OperationCase& given)
+      : logits_(*given.operation.Find("logits")),
+        labels_(*given.operation.FindIntegers("labels")),
+        loss_(*given.operation.Find("loss")),
+        grid_(GridOf(loss_, "loss", given.where)),
+        ignored_(static_cast<int64_t>(
+            given.operation.Number("ignore_index", -100))) {
+    for (size_t t = 0; t < labels_.values.size(); ++t) {
+      rows_.push_back(LogSumExp(t));
+    }
+  }
+
+  Comparison Compare(const LossRule& rule) const {
+    Comparison comparison(grid_);
+    comparison.Add(0, 0, loss_.values[0], Loss(rule));
+    return comparison;
+  }
+
+ private:
+  /// max + log(sum exp(x - max)). A difference d is rounded once, which moves
+  /// exp(d) by |d| of it; exp within 3 roundings; V additions: the sum is off
+  /// by (V + 3) roundings of itself and those of d, and its logarithm by as
+  /// much absolutely; that and the sum with max are rounded, log within 3.
+  Estimate LogSumExp(size_t row) const {
+    const size_t vocabulary = logits_.extent[1];
+    const float* x = logits_.Rows().Row(row);
+    double most = -HUGE_VAL;
+    for (size_t v = 0; v < vocabulary; ++v) {
+      most = std::max(most, static_cast<double>(x[v]));
+    }
+    double sum = 0.0;
+    double moved = 0.0;
+    for (size_t v = 0; v < vocabulary; ++v) {
+      const double d = static_cast<double>(x[v]) - most;
+      sum += std::exp(d);
+      moved += std::fabs(d) * std::exp(d) * oracle::kUnitRoundoff;
+    }
+    const double log = std::log(sum);
+    Estimate result = Around(most + log, std::fabs(most) + std::fabs(log), 4);
+    result.bound += oracle::Gamma(vocabulary + 3) + moved / sum;
+    return result;
+  }
+
+  int64_t LabelOf(size_t row, const LossRule& rule) const {
+    const auto count = static_cast<int64_t>(labels_.values.size());
+    int64_t place = static_cast<int64_t>(row) + rule.shift;
+    if (rule.shift_wraps) place = (place + count) % count;
+    if (place < 0 || place >= count) return ignored_;
+    return labels_.values[static_cast<size_t>(place)];
+  }
+
+  /// Each row's log-sum-exp less its logit is rounded; then T additions and a
+  /// division. The mean may also be a sum of quotients.
+  Estimate Loss(const LossRule& rule) const {
+    Estimate sum;
+    double size = 0.0;
+    size_t count = 0;
+    for (size_t t = 0; t < rows_.size(); ++t) {
+      const int64_t label = LabelOf(t, rule);
+      if (label == ignored_) continue;
+      const double logit =
+          static_cast<double>(logits_.Rows()(t, static_cast<size_t>(label)));
+      double nats = rows_[t].exact - logit;
+      if (rule.bf16) {
+        nats = static_cast<double>(RoundTo(Grid::kBf16, nats));
+      }
+      const Estimate row = Around(nats, std::fabs(nats), 2);
+      sum.exact += nats;
+      sum.bound += rows_[t].bound + row.bound;
+      sum.noise = oracle::RootOfSquares(
+          sum.noise, oracle::RootOfSquares(rows_[t].noise, row.noise));
+      size += std::fabs(nats);
+      ++count;
+    }
+    sum.bound += Around(sum.exact, size, count + 2).bound;
+    if (rule.count_ignored) count = rows_.size();
+    const double divisor = rule.mean ? static_cast<double>(count) : 1.0;
+    return count == 0 ? Estimate{.exact = std::nan("")} : sum * (1.0 / divisor);
+  }
+
+  const Floats& logits_;
+  const Integers& labels_;
+  const Floats& loss_;
+  const Grid grid_;
+  const int64_t ignored_;
+  std::vector<Estimate> rows_;
+};
+
+struct LossMistake {
+  const char* name;
+  const char* sentence;
+  LossRule rule;
+};
+constexpr LossMistake kLossMistakes[] = {
+    {"mean_over_ignored",
+     "the mean was taken over ignored labels, too",
+     {.count_ignored = true}},
+    {"sum",
+     "the losses were added up and not divided by their number",
+     {.mean = false}},
+    {"bf16", "log-softmax was rounded to BF16", {.bf16 = true}},
+    {"label_shifted", "each label is that of the row after it", {.shift = 1}},
+    {"label_shifted_back",
+     "each label is that of the row before it",
+     {.shift = -1}},
+    {"label_rolled",
+     "each label is that of the row after it, the last one "
+     "that of the first",
+     {.shift = 1, .shift_wraps = true}},
+    {"label_rolled_back",
+     "each label is that of the row before it, the first "
+     "one that of the last",
+     {.shift = -1, .shift_wraps = true}},
+};
+
+}  // namespace
+
+void CheckLoss(const OperationCase& given, std::vector<Finding>& findings) {
+  const CrossEntropy loss(given);
+  Finding finding = FindingOf(given, "loss", "loss", loss.Compare({}));
+  std::vector<Trial> trials;
+  for (const LossMistake& mistake : kLossMistakes) {
+    trials.push_back({mistake.name, mistake.sentence, [&loss, &mistake] {
+                        return std::optional(loss.Compare(mistake.rule));
+                      }});
+  }
+  Explain(trials, finding);
+  findings.push_back(std::move(finding));
+}
+
+}  // namespace isoloss::operations

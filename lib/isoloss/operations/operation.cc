@@ -1,0 +1,261 @@
+#include "isoloss/operations/operation.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+
+namespace isoloss::operations {
+namespace {
+
+template <typename Map>
+auto FindIn(const Map& map, std::string_view name) {
+  const auto found = map.find(name);
+  return found == map.end() ? nullptr : &found->second;
+}
+
+using Extent = std::vector<size_t>;
+
+/// Checks one operation; every message begins with its place.
+class ExtentCheck {
+ public:
+  ExtentCheck(const Operation& operation, std::string where)
+      : operation_(operation), where_(std::move(where)) {}
+
+  void Run() {
+    const std::string& type = operation_.type;
+    if (type == "linear") return Linear();
+    if (type == "grouped_linear") return GroupedLinear();
+    if (type == "router") return Router();
+    if (type == "dispatch") return Dispatch();
+    if (type == "combine") return Combine();
+    if (type == "adamw") return AdamW();
+    if (type == "loss") return Loss();
+    Fail(fmt::format("its type is `{}`", Printable(type)),
+         "linear, grouped_linear, router, dispatch, combine, adamw or loss");
+  }
+
+ private:
+  [[noreturn]] void Fail(const std::string& found, const std::string& rule) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: {}, but must be {}. Record the step again by the layout of "
+               "docs/check-tensors.md.",
+               where_, found, rule);
+  }
+  template <typename Tensor>
+  const Tensor& Required(const Tensor* tensor, const char* name, size_t axes) {
+    if (tensor == nullptr) Fail(fmt::format("{} is missing", name), "there");
+    if (tensor->extent.size() != axes) {
+      Fail(fmt::format("{} is [{}]", name, fmt::join(tensor->extent, ", ")),
+           fmt::format("of {} axes", axes));
+    }
+    return *tensor;
+  }
+  const Floats& Required(const char* name, size_t axes) {
+    return Required(operation_.Find(name), name, axes);
+  }
+  const Integers& RequiredIntegers(const char* name, size_t axes) {
+    return Required(operation_.FindIntegers(name), name, axes);
+  }
+  template <typename Tensor>
+  void Fits(const Tensor* tensor, const std::string& name,
+            const Extent& extent) {
+    if (tensor == nullptr || tensor->extent == extent) return;
+    Fail(
+        fmt::format("{} is [{}]", name, fmt::join(tensor->extent, ", ")),
+        fmt::format("[{}], as the other tensors are", fmt::join(extent, ", ")));
+  }
+  void Fits(const char* name, const Extent& extent) {
+    Fits(operation_.Find(name), name, extent);
+  }
+  void InRange(const Integers& values, const char* name, size_t end) {
+    for (const int64_t value : values.values) {
+      if (value < 0 || static_cast<uint64_t>(value) >= end) {
+        Fail(fmt::format("{} has {}", name, value),
+             fmt::format("from 0 to {}", static_cast<int64_t>(end) - 1));
+      }
+    }
+  }
+  /// Codes of one operand. Scales of other blocks than the layout's are a
+  /// finding, not an error.
+  void Operand(const std::string& name, const Extent& codes) {
+    const Codes* code = operation_.FindCodes(name + "_codes");
+    const Codes* scale = operation_.FindCodes(name + "_scales");
+    if ((code == nullptr) != (scale == nullptr)) {
+      Fail(fmt::format("{} has {} only", name,
+                       code == nullptr ? "scales" : "codes"),
+           "both codes and scales");
+    }
+    Fits(code, name + "_codes", codes);
+  }
+
+  void Linear() {
+    const Extent x = Required("x", 2).extent;
+    const Extent w = Required("weight", 2).extent;
+    const size_t t = x[0];
+    const size_t k = x[1];
+    const size_t n = w[0];
+    Fits("weight", {n, k});
+    Fits("output", {t, n});
+    Fits("grad_output", {t, n});
+    Fits("grad_input", {t, k});
+    Fits("grad_weight", {n, k});
+    Fits("bias", {n});
+    Operand("fprop_x", {t, k});
+    Operand("fprop_w", {n, k});
+    Operand("dgrad_dy", {t, n});
+    Operand("dgrad_w", {n, k});
+    Operand("wgrad_dy", {t, n});
+    Operand("wgrad_x", {t, k});
+  }
+
+  void GroupedLinear() {
+    const Extent x = Required("x", 2).extent;
+    const Extent w = Required("weight", 3).extent;
+    const Integers& ends = RequiredIntegers("group_ends", 1);
+    const size_t m = x[0];
+    const size_t k = x[1];
+    const size_t e = w[0];
+    const size_t n = w[1];
+    Fits(&ends, "group_ends", {e});
+    int64_t begin = 0;
+    for (const int64_t end : ends.values) {
+      if (end < begin || static_cast<uint64_t>(end) > m) {
+        Fail(fmt::format("group_ends has {} after {}", end, begin),
+             fmt::format("ascending up to the {} rows", m));
+      }
+      begin = end;
+    }
+    Fits("weight", {e, n, k});
+    Fits("output", {m, n});
+    Fits("grad_output", {m, n});
+    Fits("grad_input", {m, k});
+    Fits("grad_weight", {e, n, k});
+    Operand("fprop_x", {m, k});
+    Operand("fprop_w", {e, n, k});
+    Operand("dgrad_dy", {m, n});
+    Operand("dgrad_w", {e, n, k});
+    Operand("wgrad_dy", {m, n});
+    Operand("wgrad_x", {m, k});
+  }
+
+  void Router() {
+    const Extent scores = Required("scores", 2).extent;
+    Fits("logits", scores);
+    Fits("bias", {scores[1]});
+    const Integers* ids = operation_.FindIntegers("expert_ids");
+    if (ids == nullptr) return;
+    Required(ids, "expert_ids", 2);
+    Fits(ids, "expert_ids", {scores[0], ids->extent[1]});
+    Fits("weights", ids->extent);
+    InRange(*ids, "expert_ids", scores[1]);
+    const auto function = operation_.texts.find("score_function");
+    if (operation_.Find("logits") == nullptr) return;
+    if (function == operation_.texts.end() ||
+        (function->second != "sigmoid" && function->second != "softmax")) {
+      Fail("score_function is neither", "`sigmoid` or `softmax`");
+    }
+  }
+
+  void Dispatch() {
+    const Extent tokens = Required("tokens", 2).extent;
+    const Integers& source = RequiredIntegers("source", 1);
+    Fits(&Required("rows", 2), "rows", {source.extent[0], tokens[1]});
+    InRange(source, "source", tokens[0]);
+  }
+
+  void Combine() {
+    const Extent rows = Required("rows", 2).extent;
+    const Extent output = Required("output", 2).extent;
+    const Integers& source = RequiredIntegers("source", 1);
+    Fits(&source, "source", {rows[0]});
+    Fits("output", {output[0], rows[1]});
+    Fits("weights", {rows[0]});
+    Fits("addend", output);
+    InRange(source, "source", output[0]);
+  }
+
+  void AdamW() {
+    const Floats* before = operation_.Find("parameter_before");
+    if (before == nullptr) Fail("parameter_before is missing", "there");
+    for (const char* name :
+         {"gradient", "exp_avg_before", "exp_avg_sq_before"}) {
+      if (operation_.Find(name) == nullptr) {
+        Fail(fmt::format("{} is missing", name), "there");
+      }
+    }
+    for (const auto& [name, tensor] : operation_.floats) {
+      Fits(&tensor, name, before->extent);
+    }
+    for (const char* name :
+         {"lr", "beta1", "beta2", "eps", "weight_decay", "step"}) {
+      if (!operation_.numbers.contains(name)) {
+        Fail(fmt::format("attribute {} is missing", name), "there");
+      }
+    }
+    const double step = operation_.Number("step", 0);
+    if (!(step >= 1 && step <= 1e9)) {
+      Fail(fmt::format("attribute step is {}", step), "from 1 to 10^9");
+    }
+  }
+
+  void Loss() {
+    const Extent logits = Required("logits", 2).extent;
+    const Integers& labels = RequiredIntegers("labels", 1);
+    Fits(&labels, "labels", {logits[0]});
+    Fits(&Required("loss", 1), "loss", {1});
+    const auto ignored =
+        static_cast<int64_t>(operation_.Number("ignore_index", -100));
+    Integers counted = labels;
+    std::erase(counted.values, ignored);
+    InRange(counted, "labels", logits[1]);
+  }
+
+  const Operation& operation_;
+  const std::string where_;
+};
+
+}  // namespace
+
+const Floats* Operation::Find(std::string_view name) const {
+  return FindIn(floats, name);
+}
+const Integers* Operation::FindIntegers(std::string_view name) const {
+  return FindIn(integers, name);
+}
+const Codes* Operation::FindCodes(std::string_view name) const {
+  return FindIn(codes, name);
+}
+double Operation::Number(std::string_view name, double otherwise) const {
+  const double* found = FindIn(numbers, name);
+  return found == nullptr ? otherwise : *found;
+}
+
+std::string OperationFile::Where(size_t operation) const {
+  return fmt::format("{}: operation {} ({}, {})", path, operation,
+                     Printable(operations[operation].type),
+                     Printable(operations[operation].module));
+}
+
+oracle::Grid GridOf(const Floats& tensor, const std::string& name,
+                    const std::string& where) {
+  if (tensor.type == "bfloat16") return oracle::Grid::kBf16;
+  if (tensor.type == "float32") return oracle::Grid::kFp32;
+  ThrowError(
+      ErrorKind::kFormat,
+      "{}: {} has dtype `{}`, but results are checked on the grids of "
+      "bfloat16 and float32. Record a step of a trainer that keeps it in "
+      "one of them.",
+      where, name, Printable(tensor.type));
+}
+
+void CheckExtents(const OperationFile& file) {
+  for (size_t i = 0; i < file.operations.size(); ++i) {
+    ExtentCheck(file.operations[i], file.Where(i)).Run();
+  }
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,179 @@
+#include "isoloss/operations/operation_file.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/operations/mapping.h"
+#include "isoloss/runlog/sealed_file.h"
+
+namespace isoloss::operations {
+namespace {
+
+namespace h5 = runlog::h5;
+
+[[noreturn]] void Reject(const std::string& where, const std::string& found,
+                         const std::string& rule) {
+  ThrowError(ErrorKind::kFormat,
+             "{}: {}, but in a file of operations it is {} "
+             "(docs/check-tensors.md). Record the step again.",
+             where, found, rule);
+}
+
+template <typename T>
+T Attribute(const h5::Object& object, const char* name,
+            const std::string& where) {
+  const h5::Values* values = object.Attribute(name);
+  if (values == nullptr) {
+    Reject(where, fmt::format("attribute {} is missing", name), "there");
+  }
+  if (!values->is_read || !values->IsScalar() ||
+      values->type != h5::ValueTypeOf<T>()) {
+    Reject(where, fmt::format("attribute {} is {}", name, values->type_name),
+           fmt::format("one {}", h5::Describe(h5::ValueTypeOf<T>())));
+  }
+  return h5::One<T>(*values);
+}
+
+int64_t Count(const h5::Object& root, const char* name, int64_t least,
+              const std::string& path) {
+  const auto value = Attribute<int64_t>(root, name, path);
+  if (value < least || value > runlog::kMaxCounted) {
+    Reject(path, fmt::format("attribute {} is {}", name, value),
+           fmt::format("from {} to 2^53", least));
+  }
+  return value;
+}
+
+template <typename T>
+Array<T> ArrayOf(const h5::Values& values) {
+  Array<T> array;
+  for (const uint64_t extent : values.extent) {
+    array.extent.push_back(static_cast<size_t>(extent));
+  }
+  array.values = h5::Copied<T>(values);
+  return array;
+}
+
+void AddTensor(const std::string& name, const h5::Object& dataset,
+               const std::string& where, Operation& operation) {
+  const std::string place = where + ": " + Printable(name);
+  const h5::Values& values = dataset.values;
+  if (dataset.is_group || !values.is_read) {
+    Reject(place, dataset.is_group ? "it is a group" : values.type_name,
+           "32-bit float, signed 64-bit or unsigned 8-bit integer");
+  }
+  if (values.type == h5::ValueType::kFloat) {
+    Floats& floats = operation.floats[name] = ArrayOf<float>(values);
+    floats.type = Attribute<std::string>(dataset, "dtype", place);
+  } else if (values.type == h5::ValueType::kInt64) {
+    operation.integers[name] = ArrayOf<int64_t>(values);
+  } else if (values.type == h5::ValueType::kUint8) {
+    Codes& codes = operation.codes[name] = ArrayOf<uint8_t>(values);
+    if (dataset.Attribute("format") != nullptr) {
+      codes.type = Attribute<std::string>(dataset, "format", place);
+    }
+  } else {
+    Reject(place, values.type_name,
+           "32-bit float, signed 64-bit or unsigned 8-bit integer");
+  }
+}
+
+Operation OperationOf(const h5::Object& group, const std::string& where) {
+  if (!group.is_group) Reject(where, "it is a dataset", "a group");
+  Operation operation;
+  operation.type = Attribute<std::string>(group, "type", where);
+  operation.module = Attribute<std::string>(group, "module", where);
+  for (const auto& [name, values] : group.attributes) {
+    if (!values.is_read || !values.IsScalar()) continue;
+    if (values.type == h5::ValueType::kString) {
+      operation.texts[name] = h5::One<std::string>(values);
+    } else if (values.type == h5::ValueType::kDouble) {
+      operation.numbers[name] = h5::One<double>(values);
+    } else if (values.type == h5::ValueType::kInt64) {
+      operation.numbers[name] = static_cast<double>(h5::One<int64_t>(values));
+    } else if (values.type == h5::ValueType::kBool) {
+      operation.numbers[name] = h5::One<bool>(values) ? 1.0 : 0.0;
+    }
+  }
+  for (const auto& [name, dataset] : group.members) {
+    AddTensor(name, dataset, where, operation);
+  }
+  return operation;
+}
+
+std::string OptionalText(const h5::Object& root, const char* name,
+                         const std::string& path) {
+  return root.Attribute(name) == nullptr
+             ? ""
+             : Attribute<std::string>(root, name, path);
+}
+
+}  // namespace
+
+OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
+  OperationFile file = {.path = path};
+  const auto version = Attribute<int64_t>(root, "operations_version", path);
+  if (version != kOperationsVersion) {
+    Reject(path, fmt::format("operations_version is {}", version),
+           std::to_string(kOperationsVersion));
+  }
+  file.run = Attribute<std::string>(root, "run", path);
+  file.step = Count(root, "step", 1, path);
+  file.rank = Count(root, "rank", 0, path);
+  file.ranks = Count(root, "ranks", 1, path);
+  file.arm = OptionalText(root, "arm", path);
+  file.recipe = OptionalText(root, "recipe", path);
+  if (root.Attribute("seed") != nullptr) {
+    file.seed = Count(root, "seed", 0, path);
+  }
+  const h5::Object* operations = root.Member("operations");
+  if (operations == nullptr || !operations->is_group) {
+    Reject(path, "group /operations is missing", "there");
+  }
+  for (size_t i = 0; i < operations->members.size(); ++i) {
+    const std::string name = fmt::format("{:06}", i);
+    const std::string where = fmt::format("{}: /operations/{}", path, name);
+    const h5::Object* group = operations->Member(name);
+    if (group == nullptr) {
+      Reject(where,
+             fmt::format("it is missing among {}", operations->members.size()),
+             "there: groups are numbered from 000000 on");
+    }
+    file.operations.push_back(OperationOf(*group, where));
+  }
+  CheckExtents(file);
+  return file;
+}
+
+std::vector<std::byte> ReadWholeFile(const std::filesystem::path& path) {
+  const Descriptor file = OpenFile(path);
+  const uint64_t size = FileSize(file, path);
+  if (size > kMaxOperationBytes) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: has {} bytes, but a file of tensors has at most {}. Record "
+               "fewer modules at a time.",
+               path.string(), size, kMaxOperationBytes);
+  }
+  std::vector<std::byte> bytes(size);
+  ReadAll(file, 0, bytes, path);
+  return bytes;
+}
+
+OperationFile ReadOperations(const std::filesystem::path& path) {
+  if (path.extension() == ".toml") return ReadMapping(path);
+  std::vector<std::byte> bytes = ReadWholeFile(path);
+  const size_t size = bytes.size();
+  const h5::Tree tree(bytes, path.string());
+  bytes = {};
+  runlog::ReadCharge charge =
+      runlog::Charge(path.string(), size, tree.value_bytes());
+  OperationFile file = OperationsOf(tree.root(), path.string());
+  file.charges.push_back(std::move(charge));
+  return file;
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,248 @@
+#include "isoloss/operations/product.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "isoloss/base/error.h"
+#include "isoloss/formats/format.h"
+#include "isoloss/oracle/scalar_product.h"
+
+namespace isoloss::operations {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::ScalarOperand;
+using oracle::ScalarProduct;
+using oracle::ScalarTensor;
+
+/// The operand of a side whose change is made, in the side's orientation.
+bool MakeChange(Side& side) {
+  const std::optional<ScalarTensor> tensor = Quantized(side);
+  if (!tensor) return false;
+  const size_t cols = side.down ? side.values.rows() : side.values.cols();
+  Matrix<float> values = oracle::ScalarDequantize(*tensor, cols);
+  side.Own(side.down ? Transposed(values.view()) : std::move(values));
+  side.quantization.reset();
+  side.before.reset();
+  side.change = nullptr;
+  return true;
+}
+
+ScalarOperand OperandOf(const Side& side) {
+  return {.values = side.values,
+          .down = side.down,
+          .quantization = side.quantization ? &*side.quantization : nullptr,
+          .before = side.before ? &*side.before : nullptr};
+}
+
+/// With a bias, before the last rounding. It may be what the sum begins with:
+/// then each of K additions rounds it too.
+Estimate WithBias(const Product& product, size_t depth, const Estimate& sum,
+                  size_t column) {
+  if (product.bias == nullptr) return sum;
+  const Estimate bias = {
+      .exact = static_cast<double>(product.bias[column]),
+      .bound = oracle::Gamma(depth + 1) *
+               std::fabs(static_cast<double>(product.bias[column]))};
+  if (product.bias_after) {
+    return oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) +
+                             Estimate{.exact = bias.exact});
+  }
+  return oracle::Rounded32(sum + bias);
+}
+
+/// Toward zero, to so many bits after the leading one of an FP32 number.
+float CutOff(double value, int bits) {
+  auto word = std::bit_cast<uint32_t>(static_cast<float>(value));
+  if (std::fabs(static_cast<double>(std::bit_cast<float>(word))) >
+      std::fabs(value)) {
+    --word;  // rounding to FP32 went away from zero
+  }
+  constexpr int kFp32Bits = 23;
+  return std::bit_cast<float>(word >> (kFp32Bits - bits) << (kFp32Bits - bits));
+}
+
+constexpr int kBf16Bits = 7;
+
+/// Cut off to BF16: any number that a sum within its bound is cut off to.
+Estimate CutToBf16(const Estimate& sum) {
+  const float want = CutOff(sum.exact, kBf16Bits);
+  const auto exact = static_cast<double>(want);
+  const double low = CutOff(sum.exact - sum.bound, kBf16Bits);
+  const double high = CutOff(sum.exact + sum.bound, kBf16Bits);
+  return {.exact = exact, .bound = std::max(exact - low, high - exact)};
+}
+
+/// Sums that are cut off now and then. Where FP32 errors reach over a cut, one
+/// unit of the last bit more or less comes out.
+void CompareCut(const Product& product, const ProductGroup& group,
+                Comparison& comparison) {
+  const ScalarOperand left = OperandOf(group.left);
+  const ScalarOperand right = OperandOf(group.right);
+  const size_t depth = left.down ? left.values.rows() : left.values.cols();
+  const oracle::ScalarPieces pieces = oracle::PiecesOf(
+      left.quantization, right.quantization, product.sum_steps, {}, depth);
+  const oracle::PreparedSide a = PrepareSide(left, pieces, false);
+  const oracle::PreparedSide b = PrepareSide(right, pieces, false);
+  for (size_t i = 0; i < a.values.rows(); ++i) {
+    for (size_t j = 0; j < b.values.rows(); ++j) {
+      float total = 0.0f;
+      for (size_t p = 0; p < pieces.pieces.size(); ++p) {
+        double sum = 0.0;
+        for (size_t k = pieces.pieces[p].begin; k < pieces.pieces[p].end; ++k) {
+          sum += static_cast<double>(a.values(i, k)) *
+                 static_cast<double>(b.values(j, k));
+        }
+        sum *= static_cast<double>(a.Factor(i, p) * b.Factor(j, p));
+        total = CutOff(static_cast<double>(total) + sum, product.sum_bits);
+      }
+      const auto exact = static_cast<double>(total);
+      const Estimate estimate = {
+          .exact = exact,
+          .bound = std::ldexp(oracle::Ulp(exact), 23 - product.sum_bits)};
+      const size_t row = group.first_row + i;
+      comparison.Add(row, j, product.output(row, j),
+                     WithBias(product, depth, estimate, j));
+    }
+  }
+}
+
+void CompareGroup(const Product& product, const ProductGroup& group,
+                  Comparison& comparison) {
+  if (product.sum_bits > 0) return CompareCut(product, group, comparison);
+  precision::GemmPrecision precision;
+  precision.accumulation = product.accumulation;
+  const ScalarOperand left = OperandOf(group.left);
+  const size_t depth = left.down ? left.values.rows() : left.values.cols();
+  const ScalarProduct sums(left, OperandOf(group.right), precision);
+  sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+    const size_t row = group.first_row + i;
+    const float value = product.output(row, j);
+    Estimate sum = WithBias(product, depth, dot, j);
+    if (product.cuts_output) sum = CutToBf16(sum);
+    if (sums.has_bits()) {
+      comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));
+    } else {
+      comparison.Add(row, j, value, sum);
+    }
+  });
+}
+
+float ScaleOf(uint8_t code) {
+  constexpr uint8_t kNan = 255;
+  return code == kNan ? std::numeric_limits<float>::quiet_NaN()
+                      : std::ldexp(1.0f, code - 127);
+}
+
+}  // namespace
+
+void Side::Own(Matrix<float> matrix) {
+  owned = std::make_shared<const Matrix<float>>(std::move(matrix));
+  values = owned->view();
+}
+
+std::optional<ScalarTensor> Quantized(const Side& side) {
+  if (!side.quantization) return std::nullopt;
+  Matrix<float> turned;
+  MatrixView<const float> values = side.values;
+  if (side.before) {
+    turned = ScalarDequantize(oracle::ScalarQuantize(values, *side.before),
+                              values.cols());
+    values = turned.view();
+  }
+  if (side.down) {
+    turned = Transposed(values);
+    values = turned.view();
+  }
+  ScalarTensor tensor = oracle::ScalarQuantize(values, *side.quantization);
+  if (side.change != nullptr && !side.change(tensor, *side.quantization)) {
+    return std::nullopt;
+  }
+  return tensor;
+}
+
+std::optional<Comparison> Compare(const Product& product) {
+  Comparison comparison(product.grid);
+  try {
+    for (const ProductGroup& group : product.groups) {
+      if (group.left.change == nullptr && group.right.change == nullptr) {
+        CompareGroup(product, group, comparison);
+        continue;
+      }
+      ProductGroup changed = group;
+      for (Side* side : {&changed.left, &changed.right}) {
+        if (side->change != nullptr && !MakeChange(*side)) return std::nullopt;
+      }
+      CompareGroup(product, changed, comparison);
+    }
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kShape) throw;
+    return std::nullopt;
+  }
+  return comparison;
+}
+
+std::optional<Comparison> CompareCodes(const std::vector<const Side*>& sides,
+                                       const Codes& codes,
+                                       const Codes& scales) {
+  Comparison comparison(oracle::Grid::kFp32);
+  const formats::Format& format = formats::FormatByName(codes.type);
+  size_t code = 0;
+  std::vector<float> wanted_scales;
+  for (const Side* side : sides) {
+    const std::optional<ScalarTensor> tensor = Quantized(*side);
+    if (!tensor) return std::nullopt;
+    const bool is_format = side->quantization->element == &format;
+    const size_t rows = side->values.rows();
+    const size_t cols = side->values.cols();
+    for (size_t r = 0; r < rows; ++r) {
+      for (size_t c = 0; c < cols; ++c) {
+        const float found = formats::Decode(format, codes.values[code++]);
+        const float wanted =
+            side->down ? tensor->codes(c, r) : tensor->codes(r, c);
+        if (is_format && found == 0.0f && wanted == 0.0f) {
+          comparison.AddExact(r, c, found, found);
+        } else if (is_format) {
+          comparison.AddExact(r, c, found, wanted);
+        } else {
+          comparison.AddOther(r, c, found, static_cast<double>(wanted));
+        }
+      }
+    }
+    constexpr size_t kBlock = 32;
+    const size_t scale_rows = side->down ? (rows + kBlock - 1) / kBlock : rows;
+    const size_t scale_cols = side->down ? cols : (cols + kBlock - 1) / kBlock;
+    for (size_t r = 0; r < scale_rows; ++r) {
+      for (size_t c = 0; c < scale_cols; ++c) {
+        const oracle::ScalarScale& wanted =
+            side->down ? tensor->ScaleAt(c, kBlock * r)
+                       : tensor->ScaleAt(r, kBlock * c);
+        wanted_scales.push_back(wanted.decode);
+      }
+    }
+  }
+  const bool fits = wanted_scales.size() == scales.values.size();
+  for (size_t i = 0; i < scales.values.size(); ++i) {
+    if (fits) {
+      comparison.AddExact(0, i, ScaleOf(scales.values[i]), wanted_scales[i]);
+    } else {
+      comparison.AddOther(0, i, ScaleOf(scales.values[i]), HUGE_VAL);
+    }
+  }
+  return comparison;
+}
+
+double MultiplyAdds(const Product& product) {
+  double sum = 0.0;
+  for (const ProductGroup& group : product.groups) {
+    const MatrixView<const float>& left = group.left.values;
+    sum += static_cast<double>(left.rows()) * static_cast<double>(left.cols()) *
+           static_cast<double>(product.output.cols());
+  }
+  return sum;
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,83 @@
+// The products of a linear layer, as the recipe has them or otherwise.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/formats/quantization.h"
+#include "isoloss/operations/operation.h"
+#include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/scalar_quantize.h"
+#include "isoloss/precision/recipe.h"
+
+namespace isoloss::operations {
+
+/// Changes what quantisation made of a tensor; false: there is nothing to
+/// change.
+using ChangeTensor = bool (*)(oracle::ScalarTensor& tensor,
+                              const formats::Quantization& quantization);
+
+/// One operand of a product.
+struct Side {
+  /// Rows are operand rows; or steps of the contraction, if it runs `down`.
+  MatrixView<const float> values = {};
+  bool down = false;
+  std::optional<formats::Quantization> quantization = {};
+  /// What was done along the rows of `values` before.
+  std::optional<formats::Quantization> before = {};
+  ChangeTensor change = nullptr;
+  /// The same tensor one step earlier; nothing if it is not known.
+  std::optional<MatrixView<const float>> previous = {};
+  /// What `values` refers to, if it is no tensor of the file.
+  std::shared_ptr<const Matrix<float>> owned = {};
+
+  void Own(Matrix<float> matrix);
+};
+
+/// One expert's, or all.
+struct ProductGroup {
+  Side left;
+  Side right;
+  size_t first_row = 0;  ///< of the output
+};
+
+struct Product {
+  precision::GemmRole role = precision::GemmRole::kFprop;
+  oracle::Grid grid = oracle::Grid::kBf16;
+  MatrixView<const float> output = {};
+  std::vector<ProductGroup> groups = {};
+  kernels::Accumulation accumulation = {};
+  const float* bias = nullptr;  ///< one for each column
+  /// The bias is added to the rounded product.
+  bool bias_after = false;
+  /// The output is cut off to BF16, not rounded.
+  bool cuts_output = false;
+  /// Sums keep so many bits after the leading one, cut off after each so many
+  /// steps; 0: they are FP32.
+  int sum_bits = 0;
+  size_t sum_steps = 0;
+};
+
+/// The tensor that the side's quantisation makes of it, in the orientation of
+/// the operand; nothing if its change has nothing to change.
+std::optional<oracle::ScalarTensor> Quantized(const Side& side);
+
+/// Every element of the output against the products.
+/// Nothing, if a change has nothing to change, or sums can't be cut so.
+std::optional<oracle::Comparison> Compare(const Product& product);
+
+/// Codes and scales of one operand, `side` of each group. Scales that are not
+/// as many as the blocks are all wrong. Zeros of either sign are equal:
+/// products do not see it.
+std::optional<oracle::Comparison> CompareCodes(
+    const std::vector<const Side*>& sides, const Codes& codes,
+    const Codes& scales);
+
+/// Operations of the product: how long Compare takes.
+double MultiplyAdds(const Product& product);
+
+}  // namespace isoloss::operations

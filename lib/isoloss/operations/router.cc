@@ -1,0 +1,315 @@
+// Routers: scores of logits, the choice of experts, weights of their outputs.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "isoloss/operations/check.h"
+#include "isoloss/operations/estimates.h"
+
+namespace isoloss::operations {
+namespace {
+
+using oracle::Comparison;
+using oracle::Estimate;
+using oracle::Grid;
+
+double At(const Floats& tensor, size_t row, size_t col) {
+  return static_cast<double>(tensor.Rows()(row, col));
+}
+
+// ---- scores -----------------------------------------------------------------
+
+/// 1 / (1 + exp(-x)): exp within 3 roundings, and its argument, one addition,
+/// one division: 6.
+Estimate Sigmoid(double x) {
+  const double q = 1.0 / (1.0 + std::exp(-x));
+  return Around(q, q, 6);
+}
+
+/// exp(x - max) / sum: the difference d is rounded once, which moves exp by |d|
+/// times that, and |d| exp(d) <= 1/e of the largest; exp within 3 roundings, n
+/// additions, one division: of a result of at most `size`,
+///   |d| q + (n + 5) roundings.
+std::vector<Estimate> Softmax(const Floats& logits, size_t row) {
+  const size_t n = logits.extent[1];
+  double most = -HUGE_VAL;
+  for (size_t e = 0; e < n; ++e) most = std::max(most, At(logits, row, e));
+  double sum = 0.0;
+  double moved = 0.0;  // of the sum
+  for (size_t e = 0; e < n; ++e) {
+    const double d = At(logits, row, e) - most;
+    sum += std::exp(d);
+    moved += std::fabs(d) * std::exp(d) * oracle::kUnitRoundoff;
+  }
+  std::vector<Estimate> result;
+  for (size_t e = 0; e < n; ++e) {
+    const double d = At(logits, row, e) - most;
+    const double q = std::exp(d) / sum;
+    Estimate estimate = Around(q, q, n + 5);
+    estimate.bound +=
+        2.0 * q * (std::fabs(d) * oracle::kUnitRoundoff + moved / sum);
+    result.push_back(estimate);
+  }
+  return result;
+}
+
+Comparison CompareScores(const Floats& logits, const Floats& scores, Grid grid,
+                         bool softmax) {
+  Comparison comparison(grid);
+  for (size_t t = 0; t < scores.extent[0]; ++t) {
+    const std::vector<Estimate> row =
+        softmax ? Softmax(logits, t) : std::vector<Estimate>{};
+    for (size_t e = 0; e < scores.extent[1]; ++e) {
+      comparison.Add(t, e, scores.Rows()(t, e),
+                     softmax ? row[e] : Sigmoid(At(logits, t, e)));
+    }
+  }
+  return comparison;
+}
+
+void CheckScores(const OperationCase& given, const Floats& scores,
+                 std::vector<Finding>& findings) {
+  const Floats* logits = given.operation.Find("logits");
+  if (logits == nullptr) return;
+  const Grid grid = GridOf(scores, "scores", given.where);
+  const bool softmax =
+      given.operation.texts.find("score_function")->second == "softmax";
+  Finding finding = FindingOf(given, "scores", "scores",
+                              CompareScores(*logits, scores, grid, softmax));
+  Explain(
+      {{softmax ? "sigmoid" : "softmax",
+        softmax ? "scores are sigmoids, not a softmax"
+                : "scores are a softmax, not sigmoids",
+        [&] {
+          return std::optional(CompareScores(*logits, scores, grid, !softmax));
+        }},
+       {"logits", "scores are the logits themselves",
+        [&]() -> std::optional<Comparison> {
+          Comparison comparison(grid);
+          for (size_t i = 0; i < scores.values.size(); ++i) {
+            comparison.Add(i / scores.extent[1], i % scores.extent[1],
+                           scores.values[i],
+                           {.exact = static_cast<double>(logits->values[i])});
+          }
+          return comparison;
+        }}},
+      finding);
+  findings.push_back(std::move(finding));
+}
+
+// ---- choice and weights -----------------------------------------------------
+
+class Choice {
+ public:
+  explicit Choice(const OperationCase& given)
+      : where_(given.where),
+        scores_(*given.operation.Find("scores")),
+        bias_(given.operation.Find("bias")),
+        ids_(*given.operation.FindIntegers("expert_ids")),
+        weights_(given.operation.Find("weights")),
+        top_k_(given.operation.Number("top_k",
+                                      static_cast<double>(ids_.extent[1]))),
+        normalize_(given.operation.Number("normalize", 0) != 0),
+        scale_(given.operation.Number("scale", 1.0)) {}
+
+  bool has_weights() const { return weights_ != nullptr; }
+  bool has_bias() const { return bias_ != nullptr; }
+  bool normalizes() const { return normalize_; }
+  bool scales() const { return scale_ != 1.0; }
+  bool has_top_k() const {
+    return top_k_ == static_cast<double>(ids_.extent[1]);
+  }
+  double top_k() const { return top_k_; }
+  size_t slots() const { return ids_.extent[1]; }
+
+  /// The i-th largest sum of score and bias among the chosen must be the i-th
+  /// largest of all. One addition in FP32 is rounded on either side, so that
+  /// sums which differ by less may change places: 2 roundings. A slot that is
+  /// not among the top_k, and an expert that is chosen twice, is other.
+  Comparison CompareChoice(bool bias) const {
+    Comparison comparison(Grid::kFp32);
+    const size_t experts = scores_.extent[1];
+    const size_t slots = ids_.extent[1];
+    std::vector<double> all(experts);
+    std::vector<double> chosen(slots);
+    std::vector<int64_t> ids(slots);
+    for (size_t t = 0; t < ids_.extent[0]; ++t) {
+      for (size_t e = 0; e < experts; ++e) all[e] = SumOf(t, e, bias);
+      for (size_t i = 0; i < slots; ++i) {
+        ids[i] = ids_.values[t * slots + i];
+        chosen[i] = SumOf(t, static_cast<size_t>(ids[i]), bias);
+      }
+      std::ranges::sort(all, std::greater());
+      std::ranges::sort(chosen, std::greater());
+      std::ranges::sort(ids);
+      const bool twice = std::ranges::adjacent_find(ids) != ids.end();
+      for (size_t i = 0; i < slots; ++i) {
+        const double wanted = i < experts ? all[i] : HUGE_VAL;
+        const auto found = static_cast<float>(chosen[i]);
+        if (twice || static_cast<double>(i) >= top_k_) {
+          comparison.AddOther(t, i, found, wanted);
+        } else if (chosen[i] == wanted) {
+          comparison.AddExact(t, i, found, found);
+        } else {
+          comparison.Add(t, i, found, Around(wanted, Largest(t, bias), 2));
+        }
+      }
+    }
+    return comparison;
+  }
+
+  struct WeightRule {
+    bool bias = false;  ///< weights are of score + bias
+    bool normalize;
+    bool scale;
+    bool divide = false;  ///< by the scale
+    /// Of so many experts beyond the chosen ones is the sum, too.
+    bool all_experts = false;
+  };
+  WeightRule AsGiven() const {
+    return {.normalize = normalize_, .scale = true};
+  }
+
+  /// score, over the sum of the token's (k additions, one of 1e-20, one
+  /// division), times scale: k + 3 roundings.
+  Comparison CompareWeights(const WeightRule& rule) const {
+    const Grid grid = GridOf(*weights_, "weights", where_);
+    Comparison comparison(grid);
+    const size_t slots = ids_.extent[1];
+    for (size_t t = 0; t < ids_.extent[0]; ++t) {
+      double sum = 0.0;
+      for (size_t i = 0; i < slots; ++i) sum += WeightOf(t, i, rule);
+      if (rule.all_experts) {
+        sum = 0.0;
+        for (size_t e = 0; e < scores_.extent[1]; ++e) {
+          sum += SumOf(t, e, rule.bias);
+        }
+      }
+      for (size_t i = 0; i < slots; ++i) {
+        double weight = WeightOf(t, i, rule);
+        size_t roundings = rule.bias ? 1 : 0;
+        if (rule.normalize) {
+          weight /= sum + 1e-20;
+          roundings += scores_.extent[1] + 2;
+        }
+        if (rule.scale) {
+          weight = rule.divide ? weight / scale_ : weight * scale_;
+          roundings += scale_ == 1.0 ? 0 : 2;
+        }
+        const Estimate estimate =
+            roundings == 0 ? Estimate{.exact = weight}
+                           : Around(weight, std::fabs(weight), roundings);
+        comparison.Add(t, i, weights_->values[t * slots + i], estimate);
+      }
+    }
+    return comparison;
+  }
+
+ private:
+  double SumOf(size_t token, size_t expert, bool bias) const {
+    const double score = At(scores_, token, expert);
+    return bias && bias_ != nullptr
+               ? score + static_cast<double>(bias_->values[expert])
+               : score;
+  }
+  double Largest(size_t token, bool bias) const {
+    double most = 0.0;
+    for (size_t e = 0; e < scores_.extent[1]; ++e) {
+      most = std::max(most, std::fabs(SumOf(token, e, bias)));
+    }
+    return most;
+  }
+  double WeightOf(size_t token, size_t slot, const WeightRule& rule) const {
+    const int64_t expert = ids_.values[token * ids_.extent[1] + slot];
+    return SumOf(token, static_cast<size_t>(expert), rule.bias);
+  }
+
+  const std::string& where_;
+  const Floats& scores_;
+  const Floats* bias_;
+  const Integers& ids_;
+  const Floats* weights_;
+  const double top_k_;
+  const bool normalize_;
+  const double scale_;
+};
+
+Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
+  Finding finding = FindingOf(given, "choice", "expert_ids",
+                              choice.CompareChoice(/*bias=*/true));
+  std::vector<Trial> trials;
+  if (choice.has_bias()) {
+    trials.push_back(
+        {"bias_ignored", "experts were chosen by their scores without the bias",
+         [&] { return std::optional(choice.CompareChoice(false)); }});
+  }
+  Explain(trials, finding);
+  if (!choice.has_top_k() && finding.comparison.other() > 0) {
+    finding.explanation = {
+        .name = "k_off",
+        .sentence = "each token has " + std::to_string(choice.slots()) +
+                    " experts, but top_k is " +
+                    std::to_string(static_cast<int64_t>(choice.top_k()))};
+  }
+  return finding;
+}
+
+Finding WeightFinding(const OperationCase& given, const Choice& choice) {
+  const Choice::WeightRule as_given = choice.AsGiven();
+  Finding finding =
+      FindingOf(given, "weights", "weights", choice.CompareWeights(as_given));
+  std::vector<Trial> trials;
+  const auto add = [&](const char* name, const char* sentence,
+                       const Choice::WeightRule& rule) {
+    trials.push_back({name, sentence, [&choice, rule] {
+                        return std::optional(choice.CompareWeights(rule));
+                      }});
+  };
+  Choice::WeightRule rule = as_given;
+  rule.bias = true;
+  if (choice.has_bias()) {
+    add("bias_in_weights", "weights are of scores with the bias", rule);
+  }
+  rule = as_given;
+  rule.normalize = !rule.normalize;
+  if (choice.normalizes()) {
+    add("not_normalized", "weights were not divided by their sum", rule);
+  } else {
+    add("normalized", "weights were divided by their sum", rule);
+  }
+  Choice::WeightRule unscaled = as_given;
+  unscaled.scale = false;
+  Choice::WeightRule neither = rule;
+  neither.scale = false;
+  Choice::WeightRule divided = as_given;
+  divided.divide = true;
+  if (choice.scales()) {
+    add("scale_missing", "weights were not multiplied by the scale", unscaled);
+    add("scale_divides", "weights were divided by the scale", divided);
+    add("neither",
+        "weights were neither scaled nor treated by their sum as "
+        "`normalize` says",
+        neither);
+  }
+  rule = as_given;
+  rule.all_experts = true;
+  if (choice.normalizes()) {
+    add("normalized_over_all",
+        "weights were divided by the sum over all experts", rule);
+  }
+  Explain(trials, finding);
+  return finding;
+}
+
+}  // namespace
+
+void CheckRouter(const OperationCase& given, std::vector<Finding>& findings) {
+  const Floats& scores = *given.operation.Find("scores");
+  CheckScores(given, scores, findings);
+  if (given.operation.FindIntegers("expert_ids") == nullptr) return;
+  const Choice choice(given);
+  findings.push_back(ChoiceFinding(given, choice));
+  if (choice.has_weights()) findings.push_back(WeightFinding(given, choice));
+}
+
+}  // namespace isoloss::operations

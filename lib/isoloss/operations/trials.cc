@@ -1,0 +1,191 @@
+// Which mistakes of the catalogue may explain a product, or codes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "isoloss/operations/catalogue.h"
+
+namespace isoloss::operations {
+namespace {
+
+enum class Which { kLeft, kRight, kBoth };
+
+std::optional<oracle::Comparison> CompareAltered(const Product& product,
+                                                 const SideMistake& mistake,
+                                                 Which which) {
+  Product altered = product;
+  bool any = false;
+  for (ProductGroup& group : altered.groups) {
+    const bool left = which != Which::kRight && mistake.alter(group.left);
+    const bool right = which != Which::kLeft && mistake.alter(group.right);
+    if (which == Which::kBoth && left != right) return std::nullopt;
+    any = any || left || right;
+  }
+  return any ? Compare(altered) : std::nullopt;
+}
+
+// ---- a window of a large product --------------------------------------------
+
+/// One block: what squares of blocks and either axis make of it stays the same.
+constexpr size_t kWindow = 32;
+
+struct Sample {
+  Product product;
+  int64_t other = 0;
+};
+
+/// Rows of operands are independent of others, but for squares of 32.
+bool HasIndependentRows(const Side& side) {
+  return !side.before &&
+         (!side.quantization ||
+          (side.quantization->scale_format == formats::ScaleFormat::kE8m0 &&
+           side.quantization->cell.rows != 0 &&
+           kWindow % side.quantization->cell.rows == 0));
+}
+
+size_t OperandRows(const Side& side) {
+  return side.down ? side.values.cols() : side.values.rows();
+}
+
+/// The window's rows of an operand around row `place`; returns the first.
+size_t Cut(Side& side, size_t place) {
+  const size_t first = place / kWindow * kWindow;
+  const size_t count = std::min(kWindow, OperandRows(side) - first);
+  const auto cut = [&](const MatrixView<const float>& values) {
+    return side.down ? values.Cols(first, count) : values.Rows(first, count);
+  };
+  if (side.previous) side.previous = cut(*side.previous);
+  side.values = cut(side.values);
+  return first;
+}
+
+/// Nothing of a product that is as fast as its window, or whose operands can't
+/// be cut.
+std::shared_ptr<const Sample> SampleOf(const Product& product,
+                                       const oracle::Comparison& found) {
+  const runlog::OracleRow worst = found.Row();
+  if (worst.other == 0 || worst.worst_row < 0) return nullptr;
+  const auto row = static_cast<size_t>(worst.worst_row);
+  const ProductGroup* group = nullptr;
+  for (const ProductGroup& each : product.groups) {
+    if (each.first_row <= row &&
+        row - each.first_row < OperandRows(each.left)) {
+      group = &each;
+    }
+  }
+  if (group == nullptr || !HasIndependentRows(group->left) ||
+      !HasIndependentRows(group->right) ||
+      product.output.rows() * product.output.cols() <= 2 * kWindow * kWindow) {
+    return nullptr;
+  }
+  auto sample = std::make_shared<Sample>(Sample{product});
+  Product& part = sample->product;
+  part.groups = {*group};
+  ProductGroup& cut = part.groups[0];
+  const size_t first = Cut(cut.left, row - group->first_row);
+  const size_t column = Cut(cut.right, static_cast<size_t>(worst.worst_column));
+  part.output =
+      product.output.Rows(group->first_row + first, OperandRows(cut.left))
+          .Cols(column, OperandRows(cut.right));
+  if (part.bias != nullptr) part.bias += column;
+  cut.first_row = 0;
+  const auto comparison = Compare(part);
+  if (!comparison) return nullptr;
+  sample->other = comparison->other();
+  return sample;
+}
+
+/// That it explains less than half of the window. Scales that are transposed
+/// come from elsewhere.
+bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
+                   Which which) {
+  if (sample == nullptr ||
+      mistake.name.find("transposed") != std::string_view::npos) {
+    return false;
+  }
+  const auto comparison = CompareAltered(sample->product, mistake, which);
+  return comparison && 2 * comparison->other() > sample->other;
+}
+
+std::optional<oracle::Comparison> CodesAltered(
+    const std::vector<const Side*>& sides, const SideMistake& mistake,
+    const Codes& codes, const Codes& scales) {
+  std::vector<Side> altered;
+  bool any = false;
+  for (const Side* side : sides) {
+    any = mistake.alter(altered.emplace_back(*side)) || any;
+  }
+  std::vector<const Side*> places;
+  for (const Side& side : altered) places.push_back(&side);
+  return any ? CompareCodes(places, codes, scales) : std::nullopt;
+}
+
+}  // namespace
+
+std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
+                            const oracle::Comparison& found) {
+  std::vector<Trial> trials;
+  for (const ProductMistake& mistake : ProductMistakes()) {
+    trials.push_back({.name = std::string(mistake.name),
+                      .sentence = std::string(mistake.sentence),
+                      .compare =
+                          [&product, &mistake] {
+                            Product altered = product;
+                            return mistake.alter(altered) ? Compare(altered)
+                                                          : std::nullopt;
+                          },
+                      .is_right = mistake.is_right});
+  }
+  const std::shared_ptr<const Sample> sample = SampleOf(product, found);
+  const std::pair<Which, std::string> sides[] = {{Which::kBoth, "both"},
+                                                 {Which::kLeft, names.left},
+                                                 {Which::kRight, names.right}};
+  for (const SideMistake& mistake : SideMistakes()) {
+    for (const auto& [which, name] : sides) {
+      trials.push_back(
+          {.name = fmt::format("{}.{}", mistake.name, name),
+           .sentence =
+               fmt::format(fmt::runtime(mistake.sentence),
+                           which == Which::kBoth ? "each operand" : name),
+           .compare = [&product, &mistake, sample,
+                       side = which]() -> std::optional<oracle::Comparison> {
+             if (FailsOnWindow(sample.get(), mistake, side)) {
+               return std::nullopt;
+             }
+             return CompareAltered(product, mistake, side);
+           }});
+    }
+  }
+  return trials;
+}
+
+std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
+                            const char* name, const Codes& codes,
+                            const Codes& scales) {
+  std::vector<Trial> trials = {
+      {.name = fmt::format("other_axis.{}", name),
+       .sentence = fmt::format("blocks of {} lay along the other axis", name),
+       .compare = [&sides, &codes, &scales] {
+         const SideMistake turned = {"", "", [](Side& side) {
+                                       side.down = !side.down;
+                                       return true;
+                                     }};
+         return CodesAltered(sides, turned, codes, scales);
+       }}};
+  for (const SideMistake& mistake : SideMistakes()) {
+    if (mistake.name == "other_axis") continue;  // codes are those above
+    trials.push_back(
+        {.name = fmt::format("{}.{}", mistake.name, name),
+         .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
+         .compare = [&sides, &codes, &scales, &mistake] {
+           return CodesAltered(sides, mistake, codes, scales);
+         }});
+  }
+  return trials;
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,354 @@
+// Linear layers of a trainer: right ones pass under every MX recipe, and
+// planted mistakes are found and named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/check.h"
+#include "isoloss/precision/operands.h"
+#include "operations/samples.h"
+#include "support/expect_refused.h"
+
+namespace isoloss::operations {
+namespace {
+
+using formats::ScaleRule;
+using precision::GemmRole;
+using precision::LinearPrecision;
+using precision::MxOperand;
+using precision::RecipeByName;
+using testing::AddCodes;
+using testing::Compute;
+using testing::GroupedInputs;
+using testing::LinearInputs;
+using testing::Random;
+
+std::vector<Finding> Check(const Operation& operation,
+                           const std::string& recipe = "mxfp8_rceil",
+                           const Operation* previous = nullptr) {
+  ThreadTeam team(1);
+  std::vector<OperationFile> files;
+  if (previous != nullptr) {
+    files.push_back({.path = "1", .step = 1, .operations = {*previous}});
+  }
+  files.push_back({.path = "2", .step = 2, .operations = {operation}});
+  for (const OperationFile& file : files) CheckExtents(file);
+  std::vector<Finding> findings =
+      CheckOperations(files, RecipeByName(recipe), {}, team);
+  std::erase_if(findings,
+                [&](const Finding& f) { return f.file + 1 != files.size(); });
+  return findings;
+}
+
+const Finding& Part(const std::vector<Finding>& findings,
+                    const std::string& part) {
+  for (const Finding& finding : findings) {
+    if (finding.part == part) return finding;
+  }
+  throw Error(ErrorKind::kFormat, "no finding of " + part);
+}
+
+/// That `part` has others and they are named so.
+void ExpectNamed(const std::vector<Finding>& findings, const std::string& part,
+                 const std::string& name) {
+  const Finding& finding = Part(findings, part);
+  EXPECT_GT(finding.comparison.other(), 0) << part;
+  ASSERT_TRUE(finding.explanation) << part;
+  EXPECT_EQ(finding.explanation->name, name) << part;
+  EXPECT_EQ(finding.explanation->other, 0) << part;
+  EXPECT_FALSE(finding.explanation->is_ambiguous)
+      << part << ": or " << finding.explanation->runner_up;
+}
+
+std::vector<Trial> TrialsNamed(const Product& product, const SideNames& names,
+                               const std::string& name) {
+  std::vector<Trial> trials =
+      TrialsOf(product, names, oracle::Comparison(oracle::Grid::kBf16));
+  std::erase_if(trials, [&](const Trial& t) { return t.name != name; });
+  return trials;
+}
+
+class RightLayer : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(RightLayer, HasNoOthersUnderItsRecipe) {
+  const precision::Recipe& recipe = RecipeByName(GetParam());
+  Operation linear = LinearInputs();
+  Compute(recipe, linear);
+  if (recipe.quantizes()) AddCodes(recipe, linear);
+  Operation grouped = GroupedInputs();
+  Compute(recipe, grouped);
+
+  for (const Operation& operation : {linear, grouped}) {
+    const std::vector<Finding> findings = Check(operation, GetParam());
+
+    EXPECT_GE(findings.size(), 3U);
+    for (const Finding& finding : findings) {
+      EXPECT_EQ(finding.comparison.other(), 0)
+          << operation.type << " " << finding.part;
+      EXPECT_GT(finding.comparison.elements(), 0) << finding.part;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    OfMxRecipes, RightLayer,
+    ::testing::Values("bf16", "mxfp8_rceil", "mxfp8_rceil_wgrad_with_hp",
+                      "mxfp8_floor", "mxfp8_e5m2_grads", "mxfp4_floor",
+                      "mxfp8_cublas", "mxfp8_cublas_rceil", "mxfp6_e3m2",
+                      "mxfp6_e2m3", "te_mxfp8", "te_mxfp8_2d"));
+
+// Planted by the formats' own code, not by the catalogue's.
+
+TEST(LinearMistakes, AnotherScaleRuleIsNamed) {
+  Operation operation = LinearInputs();
+  LinearPrecision planted = RecipeByName("mxfp8_rceil");
+  planted.fprop.left = MxOperand("e4m3", ScaleRule::kFloor);
+  Compute(planted, operation);
+  AddCodes(planted, operation);
+
+  const auto findings = Check(operation);
+
+  ExpectNamed(findings, "fprop", "scale_floor.x");
+  ExpectNamed(findings, "fprop_x codes", "scale_floor.fprop_x");
+  EXPECT_TRUE(Part(findings, "fprop_w codes").is_right());
+  EXPECT_TRUE(Part(findings, "dgrad").is_right());
+  EXPECT_TRUE(Part(findings, "wgrad").is_right());
+}
+
+TEST(LinearMistakes, AnotherElementIsNamed) {
+  Operation operation = LinearInputs();
+  LinearPrecision planted = RecipeByName("mxfp8_rceil");
+  planted.dgrad.left = MxOperand("e5m2", ScaleRule::kRceil);
+  Compute(planted, operation);
+
+  ExpectNamed(Check(operation), "dgrad", "element_e5m2.grad_output");
+}
+
+TEST(LinearMistakes, OperandsThatStayedAsTheyWereAreNamed) {
+  Operation operation = LinearInputs();
+  LinearPrecision planted = RecipeByName("mxfp8_rceil");
+  planted.fprop.right.reset();
+  planted.wgrad = {};
+  Compute(planted, operation);
+
+  const auto findings = Check(operation);
+
+  ExpectNamed(findings, "fprop", "unquantized.weight");
+  ExpectNamed(findings, "wgrad", "unquantized.both");
+}
+
+TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
+  Operation operation = LinearInputs();
+  const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
+  // Scales are powers of two, so that only subnormal elements lose bits twice.
+  for (size_t i = 0; i < operation.floats["x"].values.size(); i += 5) {
+    operation.floats["x"].values[i] *= 0x1p-9f;
+  }
+  Compute(recipe, operation);
+  Operation rowwise = operation;
+  Floats& x = rowwise.floats["x"];
+  const Matrix<float> values =
+      testing::OperandValues(x.Rows(), false, recipe.fprop.left);
+  x.values.assign(values.data(), values.data() + values.size());
+  Compute(recipe, rowwise);
+  operation.floats["grad_weight"] = rowwise.floats["grad_weight"];
+
+  ExpectNamed(Check(operation), "wgrad", "quantized_twice.x");
+}
+
+TEST(LinearMistakes, AStaleWeightIsNamedIfItsStepIsGiven) {
+  Operation before = LinearInputs();
+  before.floats["weight"] = Random({testing::kOut, testing::kIn}, "before");
+  Compute(RecipeByName("mxfp8_rceil"), before);
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  operation.floats["output"] = before.floats["output"];
+
+  const auto findings = Check(operation, "mxfp8_rceil", &before);
+  const auto alone = Check(operation);
+
+  ExpectNamed(findings, "fprop", "stale.weight");
+  EXPECT_FALSE(Part(alone, "fprop").explanation);
+}
+
+TEST(LinearMistakes, SwappedExpertsAreNamed) {
+  Operation operation = GroupedInputs();
+  Operation swapped = operation;
+  auto& values = swapped.floats["weight"].values;
+  const size_t size = testing::kOut * testing::kIn;
+  std::swap_ranges(values.begin(), values.begin() + size,
+                   values.begin() + 3 * size);
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  Compute(RecipeByName("mxfp8_rceil"), swapped);
+  operation.floats["output"] = swapped.floats["output"];
+
+  ExpectNamed(Check(operation), "fprop", "experts_swapped");
+}
+
+TEST(LinearMistakes, AMissingExpertIsNamed) {
+  Operation operation = GroupedInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  auto& output = operation.floats["output"].values;
+  std::fill(output.begin() + 20 * testing::kOut,
+            output.begin() + 49 * testing::kOut, 0.0f);
+
+  ExpectNamed(Check(operation), "fprop", "expert_missing");
+}
+
+TEST(LinearMistakes, TransposedScalesAreNamed) {
+  Operation operation = LinearInputs();
+  const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
+  Compute(recipe, operation);
+  AddCodes(recipe, operation);
+  Codes& scales = operation.codes["fprop_x_scales"];
+  const Codes right = scales;
+  const size_t rows = scales.extent[0];
+  const size_t cols = scales.extent[1];
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < cols; ++c) {
+      scales.values[c * rows + r] = right.values[r * cols + c];
+    }
+  }
+
+  const auto findings = Check(operation);
+
+  ExpectNamed(findings, "fprop_x codes", "scale_stored_transposed.fprop_x");
+  EXPECT_TRUE(Part(findings, "fprop").is_right());
+}
+
+TEST(LinearMistakes, SumsInBf16AreNamed) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  const Matrix<float> x = testing::OperandValues(
+      operation.Find("x")->Rows(), false, MxOperand("e4m3", ScaleRule::kRceil));
+  const Matrix<float> w =
+      testing::OperandValues(operation.Find("weight")->Rows(), false,
+                             MxOperand("e4m3", ScaleRule::kRceil));
+  for (size_t i = 0; i < x.rows(); ++i) {
+    for (size_t j = 0; j < w.rows(); ++j) {
+      float outer = 0.0f;
+      for (size_t begin = 0; begin < x.cols(); begin += 32) {
+        float sum = 0.0f;
+        for (size_t k = begin; k < begin + 32; ++k) sum += x(i, k) * w(j, k);
+        outer = formats::RoundToBf16(outer + sum);
+      }
+      operation.floats["output"].values[i * w.rows() + j] = outer;
+    }
+  }
+
+  const auto findings = Check(operation);
+
+  ASSERT_TRUE(Part(findings, "fprop").explanation);
+  EXPECT_EQ(Part(findings, "fprop").explanation->name, "sums_bf16_32");
+}
+
+TEST(LinearMistakes, ABiasMayBeAddedToTheRoundedProduct) {
+  Operation operation = LinearInputs();
+  operation.floats["bias"] = Random({testing::kOut}, "bias", "bfloat16", 4.0);
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  Operation without = operation;
+  Floats& output = operation.floats["output"];
+  for (size_t i = 0; i < output.values.size(); ++i) {
+    output.values[i] = formats::RoundToBf16(
+        output.values[i] + operation.floats["bias"].values[i % testing::kOut]);
+  }
+
+  EXPECT_TRUE(Part(Check(operation), "fprop").is_right());
+  ExpectNamed(Check(without), "fprop", "bias_missing");
+}
+
+// Every entry of the catalogue: what it makes of a right layer, computed by an
+// FP32 chain from its operands, is explained by it, or by one that makes the
+// same of it.
+TEST(Catalogue, EachMistakeOfOneOperandIsExplained) {
+  std::set<std::string> planted;
+  for (const char* recipe_name : {"mxfp8_rceil", "mxfp8_floor"}) {
+    const precision::Recipe& recipe = RecipeByName(recipe_name);
+    for (const SideMistake& mistake : SideMistakes()) {
+      Operation operation = LinearInputs();
+      // Of so wide a range that elements of a block are subnormal.
+      for (size_t i = 0; i < operation.floats["x"].values.size(); i += 3) {
+        operation.floats["x"].values[i] *= 0x1p-9f;
+      }
+      Compute(recipe, operation);
+      const auto x = operation.Find("x")->Rows();
+      Side side = {.values = x, .quantization = recipe.fprop.left};
+      if (!mistake.alter(side)) continue;
+      Matrix<float> values;
+      if (side.quantization) {
+        const auto tensor = Quantized(side);
+        if (!tensor) continue;
+        values = oracle::ScalarDequantize(*tensor, x.cols());
+      } else {
+        values = testing::OperandValues(side.values, false, std::nullopt);
+      }
+      testing::Multiply(values,
+                        testing::OperandValues(operation.Find("weight")->Rows(),
+                                               false, recipe.fprop.right),
+                        true, operation.floats["output"].values.data());
+
+      const auto findings = Check(operation, recipe_name);
+
+      const Finding& finding = Part(findings, "fprop");
+      if (finding.is_right()) continue;
+      ASSERT_TRUE(finding.explanation) << mistake.name;
+      EXPECT_EQ(finding.explanation->other, 0) << mistake.name;
+      const std::string name = std::string(mistake.name) + ".x";
+      EXPECT_TRUE(finding.explanation->name == name ||
+                  finding.explanation->is_ambiguous)
+          << mistake.name << ": " << finding.explanation->name;
+      if (finding.explanation->name == name) planted.insert(name);
+    }
+  }
+
+  for (const char* name : {"unquantized.x",
+                           "scale_floor.x",
+                           "scale_rceil.x",
+                           "scale_even.x",
+                           "element_e5m2.x",
+                           "element_e3m2.x",
+                           "element_e2m3.x",
+                           "element_e2m1.x",
+                           "block_16.x",
+                           "block_64.x",
+                           "block_32x32.x",
+                           "other_axis.x",
+                           "quantized_twice.x",
+                           "truncated.x",
+                           "decode_scale_plus_1.x",
+                           "decode_scale_minus_1.x",
+                           "scale_minus_1.x",
+                           "transposed_scale.x",
+                           "no_clamp.x",
+                           "clamp_240.x",
+                           "no_subnormals.x"}) {
+    EXPECT_TRUE(planted.contains(name)) << name;
+  }
+}
+
+TEST(Catalogue, NamesEachTrialOnce) {
+  const Operation operation = LinearInputs();
+  const Product product = {.output = operation.Find("x")->Rows(), .groups = {}};
+  std::set<std::string> names;
+
+  for (const Trial& trial : TrialsOf(product, {"x", "weight"},
+                                     oracle::Comparison(oracle::Grid::kBf16))) {
+    EXPECT_TRUE(names.insert(trial.name).second) << trial.name;
+    EXPECT_THAT(trial.sentence, ::testing::Not(::testing::EndsWith(".")));
+  }
+  EXPECT_EQ(TrialsNamed(product, {"x", "weight"}, "stale.x").size(), 1U);
+}
+
+TEST(CheckOperations, RefusesARecipeWhoseRandomBitsNobodyRecorded) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("bf16"), operation);
+
+  testing::ExpectRefused([&] { Check(operation, "mxfp4_rht_sr"); },
+                         "depends on its inputs only");
+}
+
+}  // namespace
+}  // namespace isoloss::operations

@@ -1,0 +1,134 @@
+// isoloss check-tensors: recorded operations of any trainer against the oracle.
+
+#include "isoloss/campaign/check_tensors.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+#include "commands.h"
+#include "isoloss/report/terminal_width.h"
+#include "json_output.h"
+#include "value_words.h"
+
+namespace isoloss::cli {
+namespace {
+
+struct Arguments {
+  campaign::CheckTensorsRequest request;
+  std::filesystem::path out;
+  bool json = false;
+};
+
+Json FindingJson(const campaign::CheckedTensors& checked,
+                 const operations::Finding& finding) {
+  const runlog::OracleRow row = finding.comparison.Row();
+  const operations::OperationFile& file = checked.files[finding.file];
+  Json json{{"file", file.path},        {"step", file.step},
+            {"rank", file.rank},        {"operation", finding.operation},
+            {"type", finding.type},     {"module", finding.module},
+            {"part", finding.part},     {"tensor", finding.tensor},
+            {"elements", row.elements}, {"equal", row.equal},
+            {"flips", row.flips},       {"other", row.other}};
+  if (finding.is_right()) return json;
+  json["worst_row"] = row.worst_row;
+  json["worst_column"] = row.worst_column;
+  report::PutNumber(json, "worst_value", row.worst_value);
+  report::PutNumber(json, "worst_expected", row.worst_expected);
+  json["text"] = campaign::Sentences(finding);
+  if (!finding.explanation) {
+    json["explanation"] = nullptr;
+    return json;
+  }
+  const operations::Explanation& why = *finding.explanation;
+  json["explanation"] = {
+      {"name", why.name},           {"other", why.other},
+      {"flips", why.flips},         {"ambiguous", why.is_ambiguous},
+      {"runner_up", why.runner_up}, {"runner_up_other", why.runner_up_other}};
+  return json;
+}
+
+ExitCode CheckTensors(const Arguments& arguments) {
+  ThreadTeam team(AvailableProcessors());
+  const campaign::CheckedTensors checked =
+      campaign::CheckTensors(arguments.request, team);
+  const ExitCode code = checked.findings.empty() ? ExitCode::kInconclusive
+                        : checked.wrong() > 0    ? ExitCode::kFail
+                                                 : ExitCode::kPass;
+  if (!arguments.out.empty()) {
+    runlog::WriteProbeLog(campaign::ProbeLogOf(checked, arguments.request),
+                          arguments.out);
+  }
+  if (!arguments.json) {
+    fmt::print("{}", campaign::RenderChecked(
+                         checked, report::TerminalStyle(/*ascii=*/false)));
+    return code;
+  }
+  Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
+                        : code == ExitCode::kFail ? "FAIL"
+                                                  : "INCONCLUSIVE"},
+            {"exit_code", static_cast<int>(code)},
+            {"recipe", checked.recipe.name},
+            {"findings", Json::array()}};
+  for (const operations::Finding& finding : checked.findings) {
+    json["findings"].push_back(FindingJson(checked, finding));
+  }
+  PrintJson(json);
+  return code;
+}
+
+Action Declare(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  campaign::CheckTensorsRequest& request = arguments->request;
+  AddOption(app, "dumps", request.dumps,
+            "Files of recorded operations (HDF5), or mappings (TOML) that name "
+            "tensors in safetensors or .npy files beside them. With the file "
+            "of the step before, operands that are one step old are named")
+      .Required()
+      .TypeName(kAnyFile);
+  AddOption(app, "--recipe", request.recipe,
+            "Recipe that the trainer was to follow: a name, or a TOML file")
+      .Required()
+      .TypeName(kRecipeName);
+  AddOption(app, "--include", request.options.include,
+            "Modules that are quantised: a pattern in place of the recipe's; "
+            "repeatable")
+      .Repeatable()
+      .TypeName("PATTERN");
+  AddOption(app, "--exclude", request.options.exclude,
+            "Modules that are not: a pattern in place of the recipe's; "
+            "repeatable")
+      .Repeatable()
+      .TypeName("PATTERN");
+  AddOption(app, "--out", arguments->out, "Write a probe log for the gate")
+      .TypeName(kHdf5File);
+  AddOption(app, "--arm", request.arm,
+            "Arm of the probe log, where the files name none");
+  AddOption(app, "--seed", request.seed,
+            "Seed of the probe log, where the files name none")
+      .IntegerIn(0, std::numeric_limits<int64_t>::max());
+  DeclareJson(app, arguments->json, "with every tensor that was checked");
+  Describe(
+      app,
+      "Compare what any trainer recorded of a step with a scalar computation "
+      "in double precision from the operation's own inputs: codes and scales, "
+      "products, routers, exchanges, the loss and AdamW. Where elements differ "
+      "that no order of summation explains, the known mistake is named that "
+      "explains them best: exit code 1. 4: there was nothing to check");
+  return [arguments] { return CheckTensors(*arguments); };
+}
+
+}  // namespace
+
+extern constinit const Command kCommand_check_tensors = {
+    "check-tensors", "Compare a trainer's recorded tensors with the oracle",
+    "isoloss check-tensors run.rank-0.operations-1.h5 --recipe mxfp8_rceil",
+    &Declare};
+
+}  // namespace isoloss::cli
