@@ -43,7 +43,7 @@ class Operation:
         self.module = module
         self.tensors = {}
         self.attributes = {}
-        self.format = "e4m3"
+        self.formats = {}  # of operands
 
     def keep(self, name, tensor):
         """A copy, since a trainer may write into its tensors later."""
@@ -67,7 +67,7 @@ def file_name(path, rank, step):
     return path.with_name(f"{path.stem}.rank-{rank}.operations-{step:06d}.h5")
 
 
-def _write_tensor(group, name, tensor, element_format):
+def _write_tensor(group, name, tensor, formats):
     dtype = str(tensor.dtype).removeprefix("torch.")
     if tensor.dtype.is_floating_point:
         values = tensor.to("cpu", torch.float32).numpy()
@@ -81,7 +81,7 @@ def _write_tensor(group, name, tensor, element_format):
     if tensor.dtype.is_floating_point:
         dataset.attrs["dtype"] = dtype
     if name.endswith("_codes"):
-        dataset.attrs["format"] = element_format
+        dataset.attrs["format"] = formats[name.removesuffix("_codes")]
 
 
 def write(path, run, step, rank, ranks, operations):
@@ -102,5 +102,5 @@ def write(path, run, step, rank, ranks, operations):
                     value = (numpy.int64 if name in _INTEGER_ATTRIBUTES else numpy.float64)(value)
                 group.attrs[name] = value
             for name, tensor in operation.tensors.items():
-                _write_tensor(group, name, tensor, operation.format)
+                _write_tensor(group, name, tensor, operation.formats)
     run_log.replace_file(path, image.getvalue())

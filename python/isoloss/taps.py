@@ -86,8 +86,8 @@ class Product:
         held = self._operands() if self._operands else None
         if not held:
             return
-        self.operation.format = held.get("format", self.operation.format)
         for name in names:
+            self.operation.formats[name] = held.get(f"{name}_format", "e4m3")
             for part in ("codes", "scales"):
                 tensor = held.get(f"{name}_{part}")
                 if tensor is not None:
