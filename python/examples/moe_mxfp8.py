@@ -69,16 +69,20 @@ class Element:
     def __init__(self, name, mantissa, bias, largest):
         self.name, self.mantissa, self.bias, self.largest = name, mantissa, bias, largest
 
+    def exponent(self, magnitude):
+        least = torch.full_like(magnitude, 1 - self.bias).to(torch.int32)
+        return torch.where(magnitude > 0, torch.frexp(magnitude)[1] - 1, least).maximum(least)
+
     def round(self, x, ties_away=False):
         magnitude = x.abs()
-        exponent = (torch.frexp(magnitude)[1] - 1).clamp(min=1 - self.bias)
+        exponent = self.exponent(magnitude)
         units = torch.ldexp(magnitude, self.mantissa - exponent)
         units = (units + 0.5).floor() if ties_away else units.round()
         return torch.ldexp(units, exponent - self.mantissa).clamp(max=self.largest) * x.sign()
 
     def encode(self, x):
         magnitude = x.abs()
-        exponent = (torch.frexp(magnitude)[1] - 1).clamp(min=1 - self.bias)
+        exponent = self.exponent(magnitude)
         units = torch.ldexp(magnitude, self.mantissa - exponent).to(torch.int64)
         code = units + ((exponent + self.bias - 1).to(torch.int64) << self.mantissa)
         return (code + (torch.signbit(x).to(torch.int64) << 7)).to(torch.uint8)

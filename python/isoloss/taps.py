@@ -63,7 +63,8 @@ class Product:
         cast = self._dtype if x.dtype.is_floating_point else None
         self.operation.keep("x", _flat(x.to(cast or x.dtype)))
         self.operation.keep("weight", weight.to(self._dtype or weight.dtype))
-        self.operation.keep("bias", bias)
+        if bias is not None:
+            self.operation.keep("bias", bias.to(self._dtype or bias.dtype))
         self.operation.keep("group_ends", group_ends)
         self.x = _tap(x, self._show_grad_input)
         self.weight = _tap(weight, self._show_grad_weight)
