@@ -45,12 +45,20 @@ class Journal:
                 f"{path}: exists, but a journal is of one run that still lasts or was killed. "
                 f"Make its log with `python -m isoloss recover {path} LOG`, then remove it."
             ) from None
+        self._size = 0  # of whole lines
         self.append(header)
 
     def append(self, row):
         data = encode(row)
-        while data:
-            data = data[os.write(self._file, data):]
+        rest = data
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest):]
+        except BaseException:
+            # A disk that is full, or an interrupt: a part of a line would hide those behind it.
+            os.ftruncate(self._file, self._size)
+            raise
+        self._size += len(data)
 
     def sync(self):
         os.fsync(self._file)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import h5py
 import numpy as np
@@ -336,6 +337,7 @@ class Kill(Case):
         for count in (1, 57):
             path = self.folder / f"{count}.h5"
             with subprocess.Popen([sys.executable, "-c", LOOP, path], stdout=subprocess.PIPE,
+                                  cwd=pathlib.Path(__file__).parent,
                                   text=True) as process:
                 for _ in range(count):
                     reported = int(process.stdout.readline())
@@ -362,6 +364,24 @@ class Kill(Case):
             damaged = bytearray(data)
             damaged[at] ^= 1
             self.assertEqual(len(journal.decode(bytes(damaged))), 1)
+
+    def test_a_line_that_could_not_be_written_hides_no_other(self):
+        path = self.folder / "x.journal"
+        written = journal.Journal(path, {"row": "header"})
+        write, calls = os.write, []
+
+        def fail(file, data):
+            calls.append(data)
+            if len(calls) == 2:
+                raise OSError("planted: no space")
+            return write(file, data[:10])
+
+        with unittest.mock.patch("os.write", fail), self.assertRaisesRegex(OSError, "planted"):
+            written.append({"row": "step", "step": 1})
+        written.append({"row": "step", "step": 2})
+        written.close()
+
+        self.assertEqual(run_log.read_rows(path), [{"row": "header"}, {"row": "step", "step": 2}])
 
     def test_what_is_no_journal_is_refused(self):
         path = self.folder / "x.journal"
