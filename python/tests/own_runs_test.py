@@ -1,5 +1,5 @@
-"""Digests and statistics of the recorder against isoloss' own, of tensors that
-it trained with and dumped."""
+"""Digests and statistics of the recorder, and codes of the example, against
+isoloss' own, of tensors that it trained with and dumped."""
 
 import os
 import pathlib
@@ -14,12 +14,14 @@ import torch
 
 from isoloss import tensors
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/cli"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "tests/cli"), str(ROOT / "python/examples")]
+import moe_mxfp8  # noqa: E402
 from program import TINY  # noqa: E402
 
 
 class OwnRuns(unittest.TestCase):
-    def test_the_same_tensor_has_the_same_digest_and_statistics(self):
+    def test_the_same_tensor_has_the_same_digest_statistics_and_codes(self):
         with tempfile.TemporaryDirectory(prefix="isoloss-recorder-") as name:
             folder = pathlib.Path(name)
             (folder / "tiny.toml").write_text(TINY, encoding="utf-8")
@@ -32,16 +34,17 @@ class OwnRuns(unittest.TestCase):
                            check=True, stdin=subprocess.DEVNULL, capture_output=True)
             compared = self.compare(folder / "out/mxfp8-seed1.h5",
                                     folder / "out/dumps/mxfp8-seed1.dump-000002.h5")
-        self.assertGreater(compared, 100)
+        self.assertGreater(compared["tensors"], 100)
+        self.assertGreater(compared["codes"], 50)
 
     def compare(self, log_path, dump_path):
         with h5py.File(log_path) as log, h5py.File(dump_path) as dump:
             row = list(log["tensors/step"]).index(2)
-            compared = 0
+            compared = {"tensors": 0, "codes": 0}
             for at, name in enumerate(log["tensors/names"].asstr()):
                 if name.endswith("_expert_ids"):
                     continue
-                compared += 1
+                compared["tensors"] += 1
                 values = torch.from_numpy(dump[name]["values"][()])
                 ends = torch.from_numpy(dump[name]["segment_ends"][()])
                 # A sequence is no group of its own, but blocks begin anew in it.
@@ -54,6 +57,15 @@ class OwnRuns(unittest.TestCase):
                     np.testing.assert_allclose(
                         value, log[f"tensors/{statistic}"][row, at], rtol=2.0 ** -43,
                         err_msg=f"{name}: {statistic}")
+                for direction, quantise in (
+                        ("rowwise", moe_mxfp8.quantise),
+                        ("columnwise", lambda x, ends=ends: moe_mxfp8.quantise_down(x, ends.tolist()))):
+                    if dump[name].attrs[f"format_{direction}"] != "e4m3":
+                        continue
+                    compared["codes"] += 1
+                    found = quantise(values)
+                    np.testing.assert_array_equal(found.scales, dump[name][f"scales_{direction}"], name)
+                    np.testing.assert_array_equal(found.codes, dump[name][f"codes_{direction}"], name)
             return compared
 
 
