@@ -102,6 +102,20 @@ class Operations(Case):
         self.assertEqual(updates["twice.bias"]["step"], 2)
         self.assertNotIn("weight", layer.__dict__)
 
+    def test_a_trainer_may_write_into_what_was_seen(self):
+        torch.manual_seed(9)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(inplace=True),
+                                    torch.nn.Linear(8, 8))
+
+        def step(_):
+            return model(torch.randn(4, 8)).mul_(2).square().sum()
+
+        found = self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), step)
+
+        calls = [op for op in found if op["type"] == "linear"]
+        self.assertLess(calls[0]["output"].min(), 0)
+        np.testing.assert_array_equal(calls[1]["x"], np.maximum(calls[0]["output"], 0))
+
     def test_under_autocast_they_hold_what_the_product_read(self):
         torch.manual_seed(6)
         model = torch.nn.Sequential(torch.nn.Linear(32, 8, bias=False))
