@@ -40,6 +40,8 @@ def arguments_of_isoloss(line):
     """What stands behind the program's name, or None."""
     words = shlex.split(line, comments=True)
     for at, word in enumerate(words):
+        if words[at - 1:at] == ["-m"]:
+            return None  # the Python package of that name
         if word == "isoloss" or word.endswith("/isoloss"):
             return words[at + 1:]
     return None

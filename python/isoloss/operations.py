@@ -1,0 +1,106 @@
+"""Operation files: what the operations of one step read and gave
+(docs/operations.md)."""
+
+import io
+
+import h5py
+import numpy
+import torch
+
+from . import run_log
+
+VERSION = 1
+_OPERANDS = tuple(f"{operand}_{part}"
+                  for operand in ("fprop_x", "fprop_w", "dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
+                  for part in ("codes", "scales"))
+_PRODUCT = ("x", "weight", "output", "grad_output", "grad_input", "grad_weight")
+
+# Datasets and attributes of each type.
+TYPES = {
+    "linear": ((*_PRODUCT, "bias", *_OPERANDS), ()),
+    "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ()),
+    "router": (("logits", "scores", "bias", "expert_ids", "weights"),
+               ("top_k", "score_function", "normalize", "scale")),
+    "dispatch": (("tokens", "source", "rows"), ()),
+    "combine": (("rows", "source", "weights", "addend", "output"), ()),
+    "adamw": (("parameter_before", "gradient", "exp_avg_before", "exp_avg_sq_before",
+               "parameter_after", "exp_avg_after", "exp_avg_sq_after"),
+              ("lr", "beta1", "beta2", "eps", "weight_decay", "step")),
+    "loss": (("logits", "labels", "loss"), ("ignore_index",)),
+}
+_INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "ignore_index"}
+
+
+class OperationError(Exception):
+    """An observation that no operation file holds."""
+
+
+class Operation:
+    """One operation while its step lasts."""
+
+    def __init__(self, kind, module):
+        self.kind = kind
+        self.module = module
+        self.tensors = {}
+        self.attributes = {}
+        self.formats = {}  # of operands
+
+    def keep(self, name, tensor):
+        """A copy, since a trainer may write into its tensors later."""
+        if tensor is not None:
+            self.tensors[name] = tensor.detach().clone()
+
+
+def check(kind, values):
+    """That `values` are those of an operation of that type."""
+    if kind not in TYPES:
+        raise OperationError(f"operation `{kind}`: unknown. Known types: {', '.join(TYPES)}.")
+    known = (*TYPES[kind][0], *TYPES[kind][1])
+    for name in values:
+        if name not in known:
+            raise OperationError(f"operation `{kind}` got `{name}`, but has {', '.join(known)} "
+                                 "(docs/operations.md).")
+
+
+def file_name(path, rank, step):
+    """Beside the log `path`."""
+    return path.with_name(f"{path.stem}.rank-{rank}.operations-{step:06d}.h5")
+
+
+def _write_tensor(group, name, tensor, formats):
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if tensor.dtype.is_floating_point:
+        values = tensor.to("cpu", torch.float32).numpy()
+    elif name.endswith(("_codes", "_scales")):
+        values = tensor.cpu().view(torch.uint8).numpy()
+    else:
+        values = tensor.to("cpu", torch.int64).numpy()
+    if values.ndim == 0:
+        values = values.reshape(1)
+    dataset = group.create_dataset(name, data=values)
+    if tensor.dtype.is_floating_point:
+        dataset.attrs["dtype"] = dtype
+    if name.endswith("_codes"):
+        dataset.attrs["format"] = formats[name.removesuffix("_codes")]
+
+
+def write(path, run, step, rank, ranks, operations):
+    """Whole or not at all."""
+    image = io.BytesIO()
+    with h5py.File(image, "w") as file:
+        file.attrs["operations_version"] = numpy.int64(VERSION)
+        file.attrs["run"] = run
+        for name, value in (("step", step), ("rank", rank), ("ranks", ranks)):
+            file.attrs[name] = numpy.int64(value)
+        root = file.create_group("operations")
+        for place, operation in enumerate(operations):
+            group = root.create_group(f"{place:06d}")
+            group.attrs["type"] = operation.kind
+            group.attrs["module"] = operation.module
+            for name, value in operation.attributes.items():
+                if not isinstance(value, str):
+                    value = (numpy.int64 if name in _INTEGER_ATTRIBUTES else numpy.float64)(value)
+                group.attrs[name] = value
+            for name, tensor in operation.tensors.items():
+                _write_tensor(group, name, tensor, operation.formats)
+    run_log.replace_file(path, image.getvalue())

@@ -1,0 +1,341 @@
+"""Records a training loop of PyTorch: a row for each step, and at chosen steps
+tensors and operations."""
+
+import math
+import pathlib
+import time
+import types
+
+import torch
+
+from . import journal, operations, run_log, taps, tensors
+
+VERSION = "0.1.0"
+
+_active = []
+
+
+class RecorderError(Exception):
+    """A call that does not fit the recording."""
+
+
+def _number(value):
+    """Of a number or a tensor of one value."""
+    return float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
+
+
+def _rank():
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return 0, 1
+
+
+def _norms(gradients):
+    gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
+    gradients = [g.detach().float() for g in gradients]
+    if hasattr(torch, "_foreach_norm"):
+        norms = torch._foreach_norm(gradients)
+    else:
+        norms = [torch.linalg.vector_norm(g) for g in gradients]
+    device = gradients[0].device
+    return torch.stack([norm.to(device) for norm in norms]).tolist()
+
+
+def _squares(norms):
+    """Sum of squares of float32 numbers, a whole number of 2^-298; -1: not finite."""
+    if not all(map(math.isfinite, norms)):
+        return -1
+    return sum(int(math.ldexp(norm * norm, 298)) for norm in norms)
+
+
+class Recorder:
+    """What `record` returns; see there."""
+
+    def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
+                 parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
+                 name=None, arm="run", recipe="", seed=0):
+        if gradients not in ("replicated", "sharded"):
+            raise RecorderError(f"gradients is `{gradients}`, but must be `replicated` or `sharded`.")
+        found_rank, found_ranks = _rank()
+        self.rank = found_rank if rank is None else rank
+        self.ranks = found_ranks if ranks is None else ranks
+        self._model = model
+        self._optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        path = pathlib.Path(path)
+        self.run = name or path.stem
+        self._base = path
+        self.path = path.with_name(f"{path.stem}.rank-{self.rank}.h5") if self.ranks > 1 else path
+        self.journal_path = self.path.with_suffix(".journal")
+        self._chosen = {"dump": dump, "statistics": statistics, "digests": digests}
+        for key, value in self._chosen.items():
+            if not isinstance(value, range):
+                self._chosen[key] = frozenset(value)
+        self._step = first_step
+        named = list(model.named_parameters())
+        self._names = {id(parameter): key for key, parameter in named}
+        self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
+        self._by_parameter = parameters
+        device = self._trained[0].device if self._trained else torch.device("cpu")
+        header = {
+            "row": "header", "version": 1,
+            "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
+            "device": str(device), "name": self.run, "arm": arm, "recipe": recipe, "seed": seed,
+            "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
+            "threads": torch.get_num_threads(), "gradients": gradients,
+            "parameters": max(1, sum(p.numel() for p in self._trained)),
+            "parameter_names": [self._names.get(id(p), "") for p in self._trained]
+                               if parameters else [],
+        }
+        self._header = header
+        self._journal = None
+        self._hooks = None
+        self._wrapped = []
+        self._norms_told = False
+        self._last_time = None
+        self._clear()
+
+    # ---- of the user ---------------------------------------------------------
+
+    def step(self, loss, *, tokens, lr=None, grad_norm=None):
+        """Reports an optimizer step, after optimizer.step().
+
+        loss       mean over the step's labels, nats: of this rank, not scaled
+        tokens     labels that it is the mean of
+        lr         of the update; default: what the optimizer's first group had
+        grad_norm  global L2 norm before clipping; default: that of the gradients
+                   that the optimizer read
+
+        When it returns, a kill of the process loses nothing of the step.
+        """
+        now = time.monotonic()
+        row = {"row": "step", "step": self._step, "loss": _number(loss), "tokens": int(tokens),
+               "lr": self._lr if lr is None else _number(lr),
+               "seconds": max(now - self._last_time, 1e-9)}
+        if row["lr"] is None:
+            raise RecorderError(f"step {self._step}: optimizer.step() was not called, and no lr was "
+                                "given. Call step() after the optimizer's.")
+        row["grad_norm"] = None if grad_norm is None else _number(grad_norm)
+        self._norms_told = grad_norm is not None
+        row["grad_squares"] = None
+        if self._norms is not None and (grad_norm is None or self._by_parameter):
+            row["grad_squares"] = _squares(self._norms)
+        row["parameters"] = self._norms if self._by_parameter else None
+        row["experts"] = {layer: counts.tolist() for layer, counts in self._experts.items()}
+        row["tensors"] = self._tensor_rows()
+        if self._captures("dump"):
+            operations.write(operations.file_name(self._base, self.rank, self._step), self.run,
+                             self._step, self.rank, self.ranks,
+                             [op for op in self._operations if op.tensors])
+        self._journal.append(row)
+        self._step += 1
+        self._clear()
+        self._watch()
+        self._last_time = time.monotonic() if row["tensors"] else now
+
+    def observe(self, kind, module, **values):
+        """What an operation outside of linear layers read and gave: its type and
+        datasets are those of docs/operations.md. Routers are counted at every
+        step, everything else is taken at steps of `dump` only."""
+        operations.check(kind, values)
+        if not torch.is_grad_enabled():
+            return
+        if kind == "router":
+            experts = next(values[key].shape[-1] for key in ("logits", "scores", "bias")
+                           if values.get(key) is not None)
+            counts = torch.bincount(values["expert_ids"].detach().reshape(-1), minlength=experts)
+            self._experts[module] = self._experts.get(module, 0) + counts
+        if not self.dumping:
+            return
+        operation = operations.Operation(kind, module)
+        for key, value in values.items():
+            if isinstance(value, torch.Tensor) and key in operations.TYPES[kind][0]:
+                operation.keep(key, value)
+            elif value is not None:
+                operation.attributes[key] = value
+        self._operations.append(operation)
+
+    def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
+        """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
+        if self._hooks is None or not torch.is_grad_enabled():
+            return function(x, weight, group_ends)
+        product = taps.Product("grouped_linear", name, x, weight, group_ends=group_ends,
+                               dtype=dtype, operands=operands)
+        self._operations.append(product.operation)
+        return product.finish(function(product.x, product.weight, group_ends))
+
+    def event(self, kind, text):
+        """Adds a row to /events."""
+        self._journal.append({"row": "event", "unix_seconds": time.time(), "event": kind,
+                              "text": text})
+
+    @property
+    def dumping(self):
+        """Whether this step's operations are kept."""
+        return self._captures("dump")
+
+    # ---- recording -----------------------------------------------------------
+
+    def __enter__(self):
+        self._journal = journal.Journal(self.journal_path, self._header)
+        self.event("start", f"rank {self.rank} of {self.ranks}")
+        for optimizer in self._optimizers:
+            self._wrap(optimizer)
+        _active.append(self)
+        self._watch()
+        self._last_time = time.monotonic()
+        return self
+
+    def __exit__(self, kind, error, _):
+        _active.remove(self)
+        if self._hooks is not None:
+            self._hooks.remove()
+        for optimizer, original in self._wrapped:
+            if original is None:
+                del optimizer.step
+            else:
+                optimizer.step = original
+        if kind is None:
+            self.event("finish", f"{self._step - 1} steps")
+        else:
+            self.event("interrupt" if kind is KeyboardInterrupt else "abort",
+                       f"{kind.__name__}: {error}")
+        self._journal.sync()
+        self._journal.close()
+        run_log.write_log(self.path, run_log.read_rows(self.journal_path))
+        self.journal_path.unlink()
+        return False
+
+    def _clear(self):
+        self._lr = None
+        self._norms = None
+        self._experts = {}
+        self._operations = []
+        self._parameters_before = {}
+
+    def _captures(self, what=None):
+        return any(self._step in self._chosen[key] for key in ([what] if what else self._chosen))
+
+    def _watch(self):
+        """Hooks are in place in steps that need them, and cost nothing in others."""
+        if self._hooks is not None:
+            self._hooks.remove()
+            self._hooks = None
+        if self._captures():
+            self._hooks = taps.ModuleHooks(
+                self._model, lambda product: self._operations.append(product.operation))
+
+    def _wrap(self, optimizer):
+        inner = optimizer.step
+        self._wrapped.append((optimizer, optimizer.__dict__.get("step")))
+
+        def step(_, *arguments, **options):
+            self._before_update(optimizer)
+            update = taps.Update(optimizer, self._names) if self._captures() else None
+            if update:
+                update.before()
+            result = inner(*arguments, **options)
+            if update:
+                self._operations += update.after()
+            return result
+
+        # A method with the marks of the old one, which schedulers expect.
+        step.__dict__.update(getattr(inner, "__dict__", {}))
+        optimizer.step = types.MethodType(step, optimizer)
+
+    def _before_update(self, optimizer):
+        if self._lr is None:
+            self._lr = _number(optimizer.param_groups[0]["lr"])
+        if self._norms is None and (self._by_parameter or not self._norms_told):
+            gradients = [p.grad for p in self._trained if p.grad is not None]
+            if not gradients:
+                return
+            norms = iter(_norms(gradients))
+            self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
+
+    # ---- tensors -------------------------------------------------------------
+
+    def _tensor_rows(self):
+        """Sums of each tensor, in the order of computation."""
+        digests, statistics = self._captures("digests"), self._captures("statistics")
+        rows = {}
+        calls = {}
+        if not (digests or statistics):
+            return rows
+
+        def add(name, tensor, of, ends=None, first_row=0):
+            entry = {"of": of}
+            if digests:
+                entry["digest"] = tensors.digest_sum(tensor, ends, first_row)
+            if statistics:
+                entry["moments"] = tensors.moments(tensor, ends)
+            old = rows.get(name)
+            if old is None:
+                rows[name] = entry
+            elif of != "whole":
+                if digests:
+                    old["digest"] = old["digest"] + entry["digest"] & 0xFFFFFFFFFFFFFFFF
+                if statistics:
+                    old["moments"] = tensors.merge_moments(old["moments"], entry["moments"])
+
+        products = [op for op in self._operations if op.kind in ("linear", "grouped_linear")]
+        for op in products:
+            call = calls[op.module] = calls.get(op.module, -1) + 1
+            ends = op.tensors.get("group_ends")
+            first = (call * self.ranks + self.rank) * len(op.tensors["x"])
+            for kind, key, of in (("weight", "weight", "whole"), ("activation", "x", "tokens"),
+                                  ("output", "output", "tokens"),
+                                  ("gradient", "grad_output", "tokens"),
+                                  ("dgrad", "grad_input", "tokens"),
+                                  ("wgrad", "grad_weight", "part")):
+                if key not in op.tensors:
+                    continue
+                of_rows = of == "tokens"
+                # Experts' rows lie in the order of one rank, so only it knows their places.
+                part = "part" if of_rows and ends is not None else of
+                add(f"{op.module}_{kind}", op.tensors[key], part,
+                    ends if of_rows else None, first if of_rows else 0)
+        for op in self._operations:
+            if op.kind != "adamw":
+                continue
+            name = op.module.removesuffix(".weight")
+            after, before = op.tensors["parameter_after"], op.tensors["parameter_before"]
+            add(f"{name}_update", after - before, "whole")
+            add(f"{name}_parameter", after, "whole")
+        return rows
+
+
+def record(model, optimizer, path, **options):
+    """A context in which a training loop is recorded in the run log `path`.
+
+    model       its linear layers are found by their type, or by `isoloss_type`
+    optimizer   or a list of several
+    steps       planned number of steps; the log is complete with them
+    dump        steps whose operations are written into a file each
+    statistics  steps with statistics of tensors in the log
+    digests     steps with digests of tensors in the log
+    parameters  whether each parameter's gradient norm is logged, as the
+                optimizer read it
+    first_step  number of the first step, of a run that is resumed
+    gradients   "replicated" if all ranks have the same, "sharded" if each has
+                its own part of them
+    rank, ranks default: those of torch.distributed
+    name, arm, recipe, seed  stand in the log
+
+    In it, call step() of what it returns after each optimizer step.
+    """
+    return Recorder(model, optimizer, path, **options)
+
+
+def observe(kind, module, **values):
+    """Recorder.observe of the recording that this is called in, if any."""
+    if _active:
+        _active[-1].observe(kind, module, **values)
+
+
+def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None):
+    """Recorder.grouped_linear of the recording that this is called in; without
+    one it calls the function."""
+    if not _active:
+        return function(x, weight, group_ends)
+    return _active[-1].grouped_linear(name, function, x, weight, group_ends, dtype, operands)

@@ -1,0 +1,211 @@
+"""Reads what linear layers and optimizers compute, without changing it."""
+
+import torch
+
+from . import operations
+
+_FORWARD = ("fprop_x", "fprop_w")
+_BACKWARD = ("dgrad_dy", "dgrad_w", "wgrad_dy", "wgrad_x")
+
+
+class _Tap(torch.autograd.Function):
+    """The identity, whose backward shows the gradient of one use."""
+
+    @staticmethod
+    def forward(ctx, x, show):
+        ctx.show = show
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.show(gradient)
+        return gradient, None
+
+
+def _tap(x, show):
+    if x is None or not x.requires_grad:
+        return x
+    return _Tap.apply(x, show)
+
+
+def _autocast_dtype(device):
+    """What matrix products get on that device; None: what they are given."""
+    try:
+        enabled = torch.is_autocast_enabled(device)
+    except TypeError:  # torch < 2.4
+        enabled = torch.is_autocast_cpu_enabled() if device == "cpu" else torch.is_autocast_enabled()
+        if not enabled:
+            return None
+        return torch.get_autocast_cpu_dtype() if device == "cpu" else torch.get_autocast_gpu_dtype()
+    return torch.get_autocast_dtype(device) if enabled else None
+
+
+def _as_held(x, dtype):
+    """In the type that the product gave it, if a wider one only carried it."""
+    if x is None or dtype is None or x.dtype == dtype:
+        return x
+    narrow = x.to(dtype)
+    return narrow if torch.equal(narrow.to(x.dtype), x) else x
+
+
+def _flat(x):
+    return x.reshape(-1, x.shape[-1])
+
+
+class Product:
+    """One call of a linear layer, or of one for each group of rows."""
+
+    def __init__(self, kind, name, x, weight, bias=None, group_ends=None, dtype=None,
+                 operands=None):
+        self.operation = operations.Operation(kind, name)
+        self._dtype = dtype or _autocast_dtype(x.device.type)
+        self._operands = operands
+        cast = self._dtype if x.dtype.is_floating_point else None
+        self.operation.keep("x", _flat(x.to(cast or x.dtype)))
+        self.operation.keep("weight", weight.to(self._dtype or weight.dtype))
+        if bias is not None:
+            self.operation.keep("bias", bias.to(self._dtype or bias.dtype))
+        self.operation.keep("group_ends", group_ends)
+        self.x = _tap(x, self._show_grad_input)
+        self.weight = _tap(weight, self._show_grad_weight)
+
+    def finish(self, output):
+        """What the layer returns."""
+        self.operation.keep("output", _flat(output))
+        self._keep_operands(_FORWARD)
+        return _tap(output, lambda g: self.operation.keep("grad_output", _flat(g)))
+
+    def _show_grad_input(self, gradient):
+        self.operation.keep("grad_input", _as_held(_flat(gradient), self._dtype))
+        self._keep_operands(_BACKWARD)
+
+    def _show_grad_weight(self, gradient):
+        self.operation.keep("grad_weight", _as_held(gradient, self._dtype))
+        self._keep_operands(_BACKWARD)
+
+    def _keep_operands(self, names):
+        held = self._operands() if self._operands else None
+        if not held:
+            return
+        for name in names:
+            self.operation.formats[name] = held.get(f"{name}_format", "e4m3")
+            for part in ("codes", "scales"):
+                tensor = held.get(f"{name}_{part}")
+                if tensor is not None:
+                    self.operation.keep(f"{name}_{part}", tensor)
+
+
+def kind_of(module):
+    """`linear`, `grouped_linear` or None."""
+    named = getattr(module, "isoloss_type", None)
+    if named is not None:
+        return named
+    return "linear" if isinstance(module, torch.nn.Linear) else None
+
+
+class ModuleHooks:
+    """Watches the linear layers of a model until removed.
+
+    `begin(product)` is called for each call in the forward pass. While a layer
+    computes, its weight is a tapped copy, so that a weight with several uses
+    shows the gradient of each.
+    """
+
+    def __init__(self, model, begin):
+        self._begin = begin
+        self._calls = []
+        self._handles = []
+        self._modules = []
+        for name, module in model.named_modules():
+            kind = kind_of(module)
+            if kind is None:
+                continue
+            self._modules.append(module)
+            self._handles.append(module.register_forward_pre_hook(self._before(kind, name)))
+            self._handles.append(module.register_forward_hook(self._after))
+
+    def _before(self, kind, name):
+        def before(module, arguments):
+            if not torch.is_grad_enabled():
+                return None
+            grouped = kind == "grouped_linear"
+            product = Product(
+                kind, name, arguments[0], module.weight,
+                bias=None if grouped else getattr(module, "bias", None),
+                group_ends=arguments[1] if grouped else None,
+                dtype=getattr(module, "isoloss_compute_dtype", None),
+                operands=getattr(module, "isoloss_operands", None))
+            self._begin(product)
+            self._calls.append(product)
+            # Found before the parameter, which nn.Module keeps elsewhere.
+            module.__dict__["weight"] = product.weight
+            return (product.x, *arguments[1:])
+        return before
+
+    def _after(self, module, _, output):
+        if module.__dict__.pop("weight", None) is None:
+            return None
+        return self._calls.pop().finish(output)
+
+    def remove(self):
+        for handle in self._handles:
+            handle.remove()
+        for module in self._modules:
+            module.__dict__.pop("weight", None)
+        self._handles.clear()
+
+
+def _is_adamw(optimizer, group):
+    """Whether the group's update is that of operation `adamw`."""
+    if not {"lr", "betas", "eps", "weight_decay"} <= group.keys():
+        return False
+    if group.get("amsgrad") or group.get("maximize"):
+        return False
+    # Adam adds its decay to the gradient, from torch 2.6 on unless told otherwise.
+    coupled = type(optimizer) is torch.optim.Adam and not group.get("decoupled_weight_decay")
+    return not coupled or group["weight_decay"] == 0
+
+
+def _moment(state, name, parameter):
+    found = state.get(name)
+    return torch.zeros_like(parameter) if found is None else found
+
+
+class Update:
+    """One step of an optimizer: before(), the step, after()."""
+
+    def __init__(self, optimizer, names):
+        self._optimizer = optimizer
+        self._names = names
+        self._open = []
+
+    def before(self):
+        for group in self._optimizer.param_groups:
+            if not _is_adamw(self._optimizer, group):
+                continue
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                operation = operations.Operation("adamw", self._names.get(id(parameter), ""))
+                state = self._optimizer.state.get(parameter, {})
+                operation.keep("parameter_before", parameter)
+                operation.keep("gradient", parameter.grad)
+                for name in ("exp_avg", "exp_avg_sq"):
+                    operation.keep(f"{name}_before", _moment(state, name, parameter))
+                beta1, beta2 = group["betas"]
+                operation.attributes = {
+                    "lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2),
+                    "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
+                self._open.append((operation, parameter))
+
+    def after(self):
+        """The operations, complete."""
+        for operation, parameter in self._open:
+            state = self._optimizer.state[parameter]
+            operation.keep("parameter_after", parameter)
+            for name in ("exp_avg", "exp_avg_sq"):
+                operation.keep(f"{name}_after", _moment(state, name, parameter))
+            operation.attributes["step"] = int(state["step"])
+        return [operation for operation, _ in self._open]
+
+

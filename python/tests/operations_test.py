@@ -1,0 +1,240 @@
+"""Operation files hold what autograd and the optimizer computed."""
+
+import contextlib
+import io
+import os
+import pathlib
+import sys
+import unittest
+
+import h5py
+import numpy as np
+import torch
+from torch.nn import functional
+
+import isoloss
+from operation_check import wrong_of
+from recorder_test import Case
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "examples"))
+import moe_mxfp8  # noqa: E402
+
+# What of an operation does not fit the others under each mistake.
+FOUND = {
+    "wrong_axis": ("fprop_x_scales",), "floor_for_rceil": ("fprop_x_scales", "dgrad_w_scales"),
+    "block_64": ("fprop_x_scales", "wgrad_dy_scales"),
+    "scale_power_off_by_one": ("fprop_x_scales", "wgrad_dy_scales"),
+    "saturate_at_240": ("fprop_x_codes",), "ties_away_from_zero": ("fprop_w_codes",),
+    "e5m2_gradients": ("dgrad_dy_format", "wgrad_dy_format"),
+    "double_quantisation": ("wgrad_x_scales",), "wgrad_unquantised": ("wgrad_x_codes",),
+    "dgrad_transposed_scale": ("grad_input",), "stale_weight": ("fprop_w_codes",),
+    "stale_activation": ("wgrad_x_scales",), "dgrad_stale_weight": ("dgrad_w_codes",),
+    "truncating_accumulator": ("output", "grad_input", "grad_weight"),
+    "truncated_output": ("output",), "missing_expert": ("output",),
+    "swapped_expert_weights": ("output",), "router_without_bias": ("expert_ids",),
+    "router_top1": ("expert_ids",), "unnormalised_gates": ("weights",),
+    "missing_route_scale": ("weights",), "biased_gates": ("weights",),
+    "dispatch_shifted": ("rows",), "combine_bf16": ("output",),
+    "combine_without_shared": ("output",), "loss_sum_over_ignored": ("loss",),
+    "bias_correction_off_by_one": ("parameter_after",),
+    "missing_weight_decay": ("parameter_after",),
+    "coupled_weight_decay": ("exp_avg_after", "parameter_after"),
+    "eps_inside_sqrt": ("parameter_after",), "swapped_betas": ("exp_avg_after",),
+}
+
+
+class Operations(Case):
+    def record(self, model, optimizer, step, steps=2, dump=(2,), **options):
+        """Operations of the last step, as dictionaries."""
+        with isoloss.record(model, optimizer, self.path, dump=dump, **options) as recorder:
+            for number in range(1, steps + 1):
+                optimizer.zero_grad()
+                loss = step(number)
+                loss.backward()
+                optimizer.step()
+                recorder.step(loss, tokens=1)
+        path = self.folder / f"run.rank-0.operations-{steps:06d}.h5"
+        self.assertEqual(wrong_of(path), set())
+        found = []
+        with h5py.File(path) as file:
+            self.assertEqual({key: file.attrs[key] for key in
+                              ("operations_version", "run", "step", "rank", "ranks")},
+                             {"operations_version": 1, "run": "run", "step": steps, "rank": 0,
+                              "ranks": 1})
+            for name in sorted(file["operations"]):
+                group = file["operations"][name]
+                values = {key: dataset[()] for key, dataset in group.items()}
+                types = {key: dataset.attrs.get("dtype") for key, dataset in group.items()}
+                found.append({**group.attrs, **values, "types": types})
+        return found
+
+    def test_linear_layers_hold_what_autograd_gave_each_call(self):
+        torch.manual_seed(5)
+        layer = torch.nn.Linear(8, 8)
+        model = torch.nn.ModuleDict({"twice": layer})
+        kept = {}
+
+        def step(_):
+            x = torch.randn(2, 3, 8, requires_grad=True)
+            first = layer(x)
+            second = layer(first.tanh())
+            for name, tensor in (("x", x), ("first", first), ("second", second)):
+                tensor.retain_grad()
+                kept[name] = tensor
+            return second.square().sum() + x.sum()
+
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        found = self.record(model, optimizer, step)
+
+        calls = [op for op in found if op["type"] == "linear"]
+        self.assertEqual([op["module"] for op in calls], ["twice", "twice"])
+        for op, name in zip(calls, ("first", "second")):
+            np.testing.assert_array_equal(op["output"], kept[name].detach().reshape(-1, 8))
+            np.testing.assert_array_equal(op["grad_output"], kept[name].grad.reshape(-1, 8))
+        # x is used once more, and its gradient is that of both uses together.
+        np.testing.assert_allclose(calls[0]["grad_input"], kept["x"].grad.reshape(-1, 8) - 1,
+                                   rtol=0, atol=2.0 ** -20 * float(kept["x"].grad.abs().max()))
+        updates = {op["module"]: op for op in found if op["type"] == "adamw"}
+        whole = calls[0]["grad_weight"].astype(float) + calls[1]["grad_weight"]
+        np.testing.assert_allclose(whole, updates["twice.weight"]["gradient"], rtol=2.0 ** -18,
+                                   atol=2.0 ** -20 * np.abs(whole).max())
+        self.assertEqual(calls[0]["types"]["weight"], "float32")
+        self.assertEqual(updates["twice.bias"]["step"], 2)
+        self.assertNotIn("weight", layer.__dict__)
+
+    def test_a_trainer_may_write_into_what_was_seen(self):
+        torch.manual_seed(9)
+        model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(inplace=True),
+                                    torch.nn.Linear(8, 8))
+
+        def step(_):
+            return model(torch.randn(4, 8)).mul_(2).square().sum()
+
+        found = self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), step)
+
+        calls = [op for op in found if op["type"] == "linear"]
+        self.assertLess(calls[0]["output"].min(), 0)
+        np.testing.assert_array_equal(calls[1]["x"], np.maximum(calls[0]["output"], 0))
+
+    def test_under_autocast_they_hold_what_the_product_read(self):
+        torch.manual_seed(6)
+        model = torch.nn.Sequential(torch.nn.Linear(32, 8, bias=False))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+
+        def step(_):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return model(torch.randn(4, 32)).float().square().sum()
+
+        with isoloss.record(model, optimizer, self.path, dump=[1]) as recorder:
+            loss = step(1)
+            loss.backward()
+            optimizer.step()
+            recorder.step(loss, tokens=1)
+
+        with h5py.File(self.folder / "run.rank-0.operations-000001.h5") as file:
+            group = file["operations/000000"]
+            for name in ("x", "weight", "output", "grad_output", "grad_weight"):
+                self.assertEqual(group[name].attrs["dtype"], "bfloat16", name)
+            self.assertNotIn("grad_input", group)
+
+    def test_updates_are_those_of_the_optimizers_of_torch(self):
+        for make in (lambda p: torch.optim.AdamW(p, lr=0.1, weight_decay=0.3, betas=(0.8, 0.9)),
+                     lambda p: torch.optim.Adam(p, lr=0.1)):
+            torch.manual_seed(7)
+            model = torch.nn.Linear(4, 4)
+            optimizer = make(model.parameters())
+            found = self.record(model, optimizer, lambda _: model(torch.randn(5, 4)).square().sum(),
+                                steps=3, dump=(3,))
+            updates = [op for op in found if op["type"] == "adamw"]
+            self.assertEqual([op["module"] for op in updates], ["weight", "bias"])
+            np.testing.assert_array_equal(updates[0]["parameter_after"], model.weight.detach())
+            np.testing.assert_array_equal(updates[0]["exp_avg_sq_after"],
+                                          optimizer.state[model.weight]["exp_avg_sq"])
+            self.assertEqual(updates[0]["step"], 3)
+
+    def test_an_update_of_another_rule_is_left_out(self):
+        model = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1)
+
+        found = self.record(model, optimizer, lambda _: model(torch.randn(5, 4)).square().sum())
+
+        self.assertEqual([op["type"] for op in found], ["linear"])
+
+    def test_experts_by_a_function_and_operations_that_are_told(self):
+        torch.manual_seed(8)
+        weight = torch.nn.Parameter(torch.randn(2, 3, 4))
+        model = torch.nn.ParameterDict({"w": weight})
+        ends = torch.tensor([0, 5])
+
+        def product(x, w, group_ends):
+            return torch.cat([x[:group_ends[0]] @ w[0].T, x[group_ends[0]:] @ w[1].T])
+
+        def step(_):
+            x = torch.randn(5, 4, requires_grad=True)
+            y = isoloss.grouped_linear("experts.w", product, x, weight, ends)
+            source = torch.tensor([0, 1, 1, 2, 0])
+            out = torch.zeros(3, 3).index_add(0, source, y)
+            isoloss.observe("combine", "moe", rows=y, source=source, weights=torch.ones(5),
+                            addend=torch.zeros(3, 3), output=out)
+            labels = torch.tensor([1, -100, 2])
+            loss = functional.cross_entropy(out, labels)
+            isoloss.observe("loss", "loss", logits=out, labels=labels, loss=loss, ignore_index=-100)
+            return loss
+
+        found = self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), step)
+
+        self.assertEqual([op["type"] for op in found],
+                         ["grouped_linear", "combine", "loss", "adamw"])
+        np.testing.assert_array_equal(found[0]["grad_weight"], found[3]["gradient"])
+        self.assertEqual(found[0]["group_ends"].tolist(), [0, 5])
+        self.assertEqual(found[2]["loss"].shape, (1,))
+
+    def test_without_a_recording_nothing_is_in_the_way(self):
+        x, w = torch.randn(3, 4), torch.randn(1, 2, 4)
+        self.assertIsNone(isoloss.observe("loss", "loss"))
+        self.assertTrue(torch.equal(
+            isoloss.grouped_linear("w", lambda x, w, _: x @ w[0].T, x, w, torch.tensor([3])),
+            x @ w[0].T))
+
+
+class Example(Case):
+    def run_it(self, *options):
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            moe_mxfp8.main([*options, "--steps", "3", "--out", str(self.path)])
+        return out.getvalue()
+
+    def test_prints_and_logs_the_same_and_all_operations_fit(self):
+        for recipe in ("bf16", "mxfp8_rceil"):
+            text = self.run_it("--recipe", recipe, "--dump", "1,2,3", "--statistics", "2")
+            shown = self.show(self.path)
+            with h5py.File(self.path) as log:
+                lines = [f"step: {s:2}  loss: {loss:8.5f}  grad_norm: {norm:7.4f}\n" for s, loss, norm
+                         in zip(*(log[f"steps/{n}"] for n in ("step", "loss_nats", "grad_norm")))]
+                self.assertEqual(log["moe/tokens_per_expert"].shape, (3, 2, 4))
+                self.assertTrue((log["moe/tokens_per_expert"][()].sum(2) == 2 * 160).all())
+            self.assertEqual(text, "".join(lines))
+            self.assertEqual(shown["provenance"]["recipe"], recipe)
+            for step in (1, 2, 3):
+                self.assertEqual(
+                    wrong_of(self.folder / f"run.rank-0.operations-{step:06d}.h5"), set())
+
+    def test_a_mistake_stands_where_it_was_planted(self):
+        for mistake in os.environ.get("ISOLOSS_MISTAKES", "stale_weight,eps_inside_sqrt").split(","):
+            for name in moe_mxfp8.MISTAKES if mistake == "all" else [mistake]:
+                self.run_it("--dump", "3", "--mistake", name)
+                found = {what for _, what in
+                         wrong_of(self.folder / "run.rank-0.operations-000003.h5")}
+                self.assertLessEqual(set(FOUND[name]), found, name)
+
+    def test_every_mistake_is_expected_somewhere(self):
+        self.assertEqual(set(FOUND), set(moe_mxfp8.MISTAKES))
+        self.assertGreaterEqual(len(FOUND), 20)
+
+    def test_a_mistake_of_one_layer_is_in_it_alone(self):
+        self.run_it("--dump", "3", "--mistake", "floor_for_rceil", "--site", "layers.1.moe.experts.w2")
+        found = wrong_of(self.folder / "run.rank-0.operations-000003.h5")
+        self.assertEqual({kind for kind, _ in found}, {"grouped_linear"})
+
+
+if __name__ == "__main__":
+    unittest.main()
