@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "event_file_bytes.h"
 #include "isoloss/base/error.h"
 
 namespace isoloss::foreign {
@@ -211,6 +212,21 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
   EXPECT_EQ(run.format, "deepspeed");
   EXPECT_THAT(Loss(run).value, ElementsAre(5.1234));
   EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(1e-4));
+}
+
+TEST(EventFile, HasASeriesForEachTag) {
+  const ForeignRun run =
+      Only(isoloss::testing::VersionRecord() +
+           isoloss::testing::SimpleEvent(0, "train/loss", 4.5F) +
+           isoloss::testing::SimpleEvent(10, "train/loss", 3.25F) +
+           isoloss::testing::SimpleEvent(-1, "lr", 0.5F));
+  EXPECT_EQ(run.format, "tensorboard");
+  EXPECT_THAT(Loss(run).step, ElementsAre(0, 10));
+  EXPECT_THAT(Loss(run).value, ElementsAre(4.5, 3.25));
+  EXPECT_TRUE(Loss(run).digits.exact());
+  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("negative step")));
+  EXPECT_THAT(ErrorOf(isoloss::testing::VersionRecord()),
+              HasSubstr("no scalar"));
 }
 
 TEST(Unknown, SaysWhatIsKnown) {

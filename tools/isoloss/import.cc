@@ -39,8 +39,10 @@ ExitCode Import(const ImportArguments& arguments) {
 
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
-  AddOption(app, "logs", arguments->logs,
-            "Logs of other programs: text, CSV, JSON or JSON lines")
+  AddOption(
+      app, "logs", arguments->logs,
+      "Logs of other programs: text, CSV, JSON, JSON lines, event files of "
+      "TensorBoard or folders of them")
       .Required()
       .TypeName(kAnyFile);
   DeclareJson(app, arguments->json, "`logs`, each with all values");
@@ -48,7 +50,8 @@ Action Declare(CLI::App& app) {
            "Show what logs of other programs hold: series, steps, digits, and "
            "what one must know before one compares them. The format is told by "
            "the content: torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
-           "llm.c, Hugging Face's trainer_state.json, Lightning, W&B, or a "
+           "llm.c, TensorBoard, Hugging Face's trainer_state.json, Lightning, "
+           "W&B, or a "
            "table with a step");
   return [arguments] { return Import(*arguments); };
 }

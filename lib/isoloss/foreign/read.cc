@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <fstream>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/foreign/csv.h"
+#include "isoloss/foreign/event_file.h"
+#include "isoloss/foreign/event_runs.h"
 #include "isoloss/foreign/json_logs.h"
 #include "isoloss/foreign/line_format.h"
 #include "isoloss/foreign/text.h"
@@ -72,12 +77,52 @@ std::vector<ForeignRun> ReadAny(std::string_view content) {
   return runs.empty() ? ReadLines(content) : runs;
 }
 
+/// Enough to tell.
+constexpr size_t kEventHead = 13;
+
+bool IsEventFile(const std::filesystem::path& path) {
+  std::array<char, kEventHead> head{};
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::ifstream stream(path, std::ios::binary);
+  stream.read(head.data(), head.size());
+  return LooksLikeEventFile(
+      {head.data(), static_cast<size_t>(stream.gcount())});
+}
+
+/// Those with values.
+std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
+  for (ForeignRun& run : runs) run.Finish();
+  std::erase_if(runs, [](const ForeignRun& run) { return run.series.empty(); });
+  return runs;
+}
+
+std::vector<ForeignRun> RunsOfEvents(const EventFile& file) {
+  std::vector<ForeignRun> runs = Finished({RunOfEvents(file)});
+  if (!runs.empty()) return runs;
+  ThrowError(ErrorKind::kFormat,
+             "{} records of events hold no scalar, as of a run that logged "
+             "nothing. Give the event file of a training.",
+             file.records);
+}
+
+std::vector<ForeignRun> ReadPath(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return RunsOfEvents(ReadEventFolder(path));
+  }
+  if (IsEventFile(path)) return RunsOfEvents(ReadEventFile(path));
+  return ParseLog(
+      ReadTextFile(path, "Give a smaller part of the log.", kMostLogBytes));
+}
+
 }  // namespace
 
 std::vector<ForeignRun> ParseLog(std::string_view content) {
-  std::vector<ForeignRun> runs = ReadAny(content);
-  for (ForeignRun& run : runs) run.Finish();
-  std::erase_if(runs, [](const ForeignRun& run) { return run.series.empty(); });
+  if (LooksLikeEventFile(content.substr(0, kEventHead))) {
+    return RunsOfEvents(ParseEventFile(content, "the log"));
+  }
+  std::vector<ForeignRun> runs = Finished(ReadAny(content));
   if (!runs.empty()) return runs;
   ThrowError(ErrorKind::kFormat,
              "{} bytes hold no value of a training log that is known. Give "
@@ -87,13 +132,15 @@ std::vector<ForeignRun> ParseLog(std::string_view content) {
              content.size());
 }
 
-std::vector<ForeignRun> ReadLog(const std::filesystem::path& file) {
-  const std::string content =
-      ReadTextFile(file, "Give a smaller part of the log.", kMostLogBytes);
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& path) {
+  const std::string name = Printable(path.string());
   try {
-    return ParseLog(content);
+    return ReadPath(path);
   } catch (const Error& error) {
-    throw Error(error.kind(), Printable(file.string()) + ": " + error.what());
+    // Some have the name in them.
+    const std::string message = Printable(error.what());
+    throw Error(error.kind(),
+                message.starts_with(name) ? message : name + ": " + message);
   }
 }
 

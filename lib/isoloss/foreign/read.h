@@ -18,8 +18,8 @@ inline constexpr size_t kMostLogBytes = size_t{1} << 30;
 ///          value; the message does not name the file.
 std::vector<ForeignRun> ParseLog(std::string_view content);
 
-/// The same of a file.
-/// Errors   those, with the file's name; IoError if it can't be read.
-std::vector<ForeignRun> ReadLog(const std::filesystem::path& file);
+/// The same of a file, or of a folder of event files (ReadEventFolder).
+/// Errors   those, with the name; IoError if it can't be read.
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& path);
 
 }  // namespace isoloss::foreign

@@ -1,0 +1,97 @@
+#include "isoloss/foreign/event_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::foreign {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Files of one run: far more starts than any has.
+constexpr size_t kMostFiles = 10'000;
+
+bool IsNamedByStart(const std::string& name) {
+  if (name.size() < 13 || name[8] != '-') return false;
+  return std::ranges::all_of(name.substr(0, 8) + name.substr(9, 4),
+                             [](unsigned char c) { return std::isdigit(c); });
+}
+
+/// What `folder` holds itself, by name.
+std::vector<fs::path> Entries(const fs::path& folder, bool folders) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; entry != end;
+       entry.increment(error)) {
+    if (entry->is_symlink(error)) continue;
+    const std::string name = entry->path().filename().string();
+    const bool wanted = folders
+                            ? entry->is_directory(error) && IsNamedByStart(name)
+                            : entry->is_regular_file(error) &&
+                                  name.find(".tfevents.") != std::string::npos;
+    if (wanted && found.size() < kMostFiles) found.push_back(entry->path());
+  }
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder can't be read: {}. Check its permissions.",
+               folder.string(), error.message());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace
+
+ForeignRun RunOfEvents(const EventFile& file) {
+  ForeignRun run;
+  run.format = "tensorboard";
+  int64_t negative = 0;
+  for (const auto& [tag, points] : file.series) {
+    Series& series = run.Of(tag);
+    // All digits of an FP32 value.
+    series.digits.significant = 9;
+    for (const EventScalar& point : points) {
+      if (point.step < 0) {
+        ++negative;
+      } else {
+        series.Add(point.step, point.value);
+      }
+    }
+  }
+  if (!file.note.empty()) run.notes.push_back(file.note);
+  if (negative > 0) {
+    run.notes.push_back(fmt::format(
+        "Values with a negative step were left out: {}.", negative));
+  }
+  return run;
+}
+
+EventFile ReadEventFolder(const fs::path& folder) {
+  std::vector<fs::path> paths = Entries(folder, false);
+  if (paths.empty()) {
+    for (const fs::path& start : Entries(folder, true)) {
+      std::ranges::move(Entries(start, false), std::back_inserter(paths));
+    }
+  }
+  if (paths.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the folder holds 0 event files (NAME.tfevents.NAME), but "
+               "at least 1 is needed. Give the folder of one run, or its files "
+               "one by one.",
+               folder.string());
+  }
+  std::vector<EventFile> files;
+  for (const fs::path& path : paths) files.push_back(ReadEventFile(path));
+  return files.size() == 1 ? std::move(files.front())
+                           : MergeEventFiles(std::move(files));
+}
+
+}  // namespace isoloss::foreign
