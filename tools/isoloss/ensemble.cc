@@ -10,10 +10,14 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "foreign_arguments.h"
+#include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
 #include "isoloss/campaign/ensemble_build.h"
 #include "isoloss/campaign/ensemble_plan.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/interrupt.h"
+#include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/report/log_json.h"
 #include "json_output.h"
@@ -34,10 +38,42 @@ struct BuildArguments {
                                        .probe_steps = {1, 2, 3}};
   std::string kind = "benign";
   std::string out;
+  std::vector<std::filesystem::path> from;  ///< logs of other programs
+  ForeignArguments foreign;
   bool json = false;
 };
 
+/// Shows what was written.
+ExitCode Written(const std::string& out, bool json) {
+  const runlog::Ensemble ensemble = runlog::ReadEnsemble(out);
+  if (json) {
+    PrintJson(report::EnsembleJson(ensemble, out));
+    return ExitCode::kPass;
+  }
+  const auto& reference = ensemble.members.front().reference_steps.step;
+  fmt::print("{}: {} good runs of arm {}, {} steps from {} to {}\n", out,
+             ensemble.members.size() + 1, ensemble.provenance.arm,
+             reference.size(), reference.front(), reference.back());
+  return ExitCode::kPass;
+}
+
+ExitCode BuildFromLogs(const BuildArguments& arguments) {
+  campaign::CheckEnsembleOutput(arguments.out);
+  runlog::WriteEnsemble(
+      campaign::EnsembleOfLogs(
+          campaign::ReadRuns(arguments.from, arguments.foreign.read),
+          arguments.foreign.Alignment()),
+      arguments.out);
+  return Written(arguments.out, arguments.json);
+}
+
 ExitCode Build(BuildArguments& arguments) {
+  if (arguments.request.source.file.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "ensemble build: 0 experiments and 0 logs, but good runs are "
+               "made by one or read from the other. Give an experiment, or "
+               "logs of another program with --from.");
+  }
   campaign::RequireOneProcess("ensemble build",
                               "its members run side by side in one");
   arguments.request.kind =
@@ -74,6 +110,14 @@ ExitCode Build(BuildArguments& arguments) {
 Action DeclareBuild(CLI::App& app) {
   auto arguments = std::make_shared<BuildArguments>();
   DeclareExperiment(app, arguments->request.source);
+  const Option from =
+      AddOption(
+          app, "--from", arguments->from,
+          "In place of an experiment: logs of good runs of another program, "
+          "the first being what the others are held against")
+          .TypeName(kLogFile);
+  from.Excludes("experiment").Excludes("--set");
+  arguments->foreign.Declare(app);
   AddOption(app, "--kind", arguments->kind,
             "benign: one arm, perturbed harmlessly (order of "
             "summation, 1 ulp); seeds: pairs of baseline and arm with "
@@ -102,7 +146,15 @@ Action DeclareBuild(CLI::App& app) {
             "Members side by side (default: one per processor)")
       .IntegerIn(0, kMostWorkers);
   DeclareJson(app, arguments->json, "the summary of `isoloss show`");
-  return [arguments] { return Build(*arguments); };
+  for (const char* of_training :
+       {"--kind", "--runs", "--arm", "--steps", "--first-seed", "--probe-steps",
+        "--workers"}) {
+    from.Excludes(of_training);
+  }
+  return [arguments] {
+    return arguments->from.empty() ? Build(*arguments)
+                                   : BuildFromLogs(*arguments);
+  };
 }
 
 Action Declare(CLI::App& app) {

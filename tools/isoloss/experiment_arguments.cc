@@ -7,19 +7,20 @@
 
 namespace isoloss::cli {
 
-void DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source) {
-  AddOption(app, "experiment", source.file, "Experiment file (TOML)")
-      .Required()
-      .TypeName(kTomlFile);
+Option DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source) {
+  const Option file =
+      AddOption(app, "experiment", source.file, "Experiment file (TOML)")
+          .TypeName(kTomlFile);
   AddOption(app, "--set", source.overrides,
             "section.key=value; overrides the file, checked like it; "
             "repeatable")
       .Repeatable()
       .TypeName(kSetting);
+  return file;
 }
 
 void ExperimentArguments::Declare(CLI::App& app) {
-  DeclareExperiment(app, *this);
+  DeclareExperiment(app, *this).Required();
   AddOption(app, "--out", out,
             "Folder for the results (default: runs/<experiment name>)")
       .TypeName(kFolder);

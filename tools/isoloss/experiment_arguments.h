@@ -17,8 +17,9 @@ inline constexpr const char* kOneArmHelp =
     " (default: the arm beside the baseline, which is the first; required if "
     "there are several)";
 
-/// Declares the experiment and --set on `app`.
-void DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source);
+/// Declares the experiment and --set on `app`. Returns the experiment, which
+/// most commands require.
+Option DeclareExperiment(CLI::App& app, campaign::ExperimentSource& source);
 
 /// Arguments of a command that writes logs.
 struct ExperimentArguments : campaign::ExperimentSource {

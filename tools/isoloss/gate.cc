@@ -4,7 +4,9 @@
 #include <optional>
 
 #include "commands.h"
+#include "foreign_arguments.h"
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
@@ -24,13 +26,15 @@ Action Declare(CLI::App& app) {
     std::string control;
     std::filesystem::path policy;
     EvidenceArguments evidence;
+    ForeignArguments foreign;
     std::filesystem::path out;
     ReportArguments report;
   };
   auto arguments = std::make_shared<Arguments>();
   AddOption(app, "logs", arguments->logs,
             "Run logs (HDF5) of two or more arms, one file per seed; a folder "
-            "stands for the run logs in it")
+            "stands for the run logs in it. Logs of other programs as isoloss "
+            "import reads them; ARM=FILE names the arm of their runs")
       .Required()
       .TypeName(kLogFile);
   AddOption(app, "--baseline", arguments->baseline,
@@ -47,6 +51,7 @@ Action Declare(CLI::App& app) {
             "the experiment's `gate.control`, as the logs say)")
       .Excludes("--against");
   arguments->evidence.Declare(app);
+  arguments->foreign.Declare(app);
   AddOption(app, "--policy", arguments->policy, "Policy file (TOML)")
       .TypeName(kTomlFile);
   AddOption(app, "--out", arguments->out,
@@ -59,9 +64,15 @@ Action Declare(CLI::App& app) {
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
     campaign::JudgedRuns judged{
-        .runs = campaign::ReadRuns(arguments->logs),
-        .approved = campaign::ReadRuns(arguments->against),
+        .runs = campaign::ReadRuns(arguments->logs, arguments->foreign.read),
+        .approved =
+            campaign::ReadRuns(arguments->against, arguments->foreign.read),
         .evidence = arguments->evidence.Read()};
+    if (judged.approved.empty() && arguments->baseline.empty()) {
+      judged.approved = campaign::ApprovedOf(judged.runs, judged.evidence);
+    }
+    campaign::AlignForeignRuns(judged.runs, judged.approved,
+                               arguments->foreign.Alignment());
     const std::vector<compare::Run>& runs = judged.runs;
     if (!judged.approved.empty()) {
       return ReportVerdicts(campaign::JudgeAgainstApproved(
@@ -69,9 +80,9 @@ Action Declare(CLI::App& app) {
                             judged, arguments->report, arguments->out,
                             arguments->logs.front());
     }
-    const std::string baseline_arm =
-        arguments->baseline.empty() ? runs.front().log.provenance.baseline_arm
-                                    : arguments->baseline;
+    const std::string baseline_arm = arguments->baseline.empty()
+                                         ? compare::BaselineArm(runs.front())
+                                         : arguments->baseline;
     if (policy.question == compare::Question::kPrecision) {
       judged.evidence.looks =
           campaign::LooksBeside(arguments->logs, runs, baseline_arm, policy);

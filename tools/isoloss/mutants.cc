@@ -90,7 +90,7 @@ ExitCode Run(const RunArguments& arguments) {
 
 Action DeclareMutantsRun(CLI::App& app) {
   auto arguments = std::make_shared<RunArguments>();
-  DeclareExperiment(app, arguments->request.source);
+  DeclareExperiment(app, arguments->request.source).Required();
   AddOption(app, "--arm", arguments->request.arm,
             std::string("Arm in which they are planted") + kOneArmHelp);
   AddOption(app, "--reference", arguments->request.reference,

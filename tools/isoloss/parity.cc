@@ -87,7 +87,7 @@ ExitCode Parity(const Arguments& arguments) {
 
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
-  DeclareExperiment(app, arguments->source);
+  DeclareExperiment(app, arguments->source).Required();
   AddOption(app, "--arm", arguments->arm,
             std::string("Train this arm") + kAllArmsHelp);
   AddOption(app, "--steps", arguments->steps,

@@ -100,7 +100,7 @@ ExitCode Probe(const Arguments& arguments) {
 
 Action Declare(CLI::App& app) {
   auto arguments = std::make_shared<Arguments>();
-  DeclareExperiment(app, arguments->request.source);
+  DeclareExperiment(app, arguments->request.source).Required();
   AddOption(app, "--arm", arguments->request.arm,
             std::string("Probe this arm") + kAllArmsHelp);
   AddOption(app, "--seed", arguments->request.seed,

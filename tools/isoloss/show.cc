@@ -18,10 +18,13 @@
 #include "commands.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/campaign/what_if.h"
+#include "isoloss/foreign/read.h"
 #include "isoloss/precision/recipe.h"
+#include "isoloss/report/foreign_log.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/report/log_json.h"
 #include "isoloss/report/log_text.h"
@@ -144,6 +147,13 @@ void RequireNoWhatIf(const std::string& name, const ShowArguments& arguments) {
 Shown ShowFile(const fs::path& file, const ShowArguments& arguments,
                const report::TextStyle& style) {
   const std::string name = Printable(file.string());
+  if (campaign::IsForeignLog(file)) {
+    RequireNoWhatIf(name, arguments);
+    RefuseRunOptions(name, arguments);
+    const auto runs = foreign::ReadLog(file);
+    if (arguments.json) return {"", report::ForeignLogJson(name, runs)};
+    return {report::RenderForeignLog(name, runs), {}};
+  }
   try {
     const campaign::OpenedLog opened = campaign::OpenLog(file);
     RequireNoWhatIf(name, arguments);
@@ -175,7 +185,7 @@ ExitCode Show(const ShowArguments& arguments) {
   std::vector<Shown> all;
   for (const fs::path& path : arguments.logs) {
     std::error_code error;
-    if (!fs::is_directory(path, error)) {
+    if (!fs::is_directory(path, error) || campaign::IsForeignLog(path)) {
       all.push_back(ShowFile(path, arguments, style));
       continue;
     }

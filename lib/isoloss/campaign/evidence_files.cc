@@ -44,7 +44,8 @@ void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
       regression ? EnsembleKind::kBenign : EnsembleKind::kSeeds;
   std::map<std::string, std::string> files;  // by arm
   for (const gate::NullEnsemble& given : ensembles) {
-    if (given.ensemble.kind != needed) {
+    const bool foreign = given.ensemble.provenance.IsForeign();
+    if (!foreign && given.ensemble.kind != needed) {
       ThrowError(ErrorKind::kConfig,
                  "{}: it is an ensemble of kind {}, but the question is {}, "
                  "which one of kind {} judges. Leave it out, or give the other "
@@ -53,14 +54,16 @@ void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
                  gate::QuestionName(question), EnsembleKindName(needed),
                  regression ? "" : " (regression: give --against)");
     }
-    const std::string& arm = given.ensemble.provenance.arm;
+    const std::string arm = foreign ? "" : given.ensemble.provenance.arm;
     const auto [other, is_first] = files.emplace(arm, given.file);
     if (is_first) continue;
     ThrowError(
         ErrorKind::kConfig,
-        "{}: it is an ensemble of arm `{}`, and so is {}, but one judges "
+        "{}: it is an ensemble of {}, and so is {}, but one judges "
         "an arm. Leave one of them out.",
-        given.file, arm, other->second);
+        given.file,
+        foreign ? "another program's runs" : fmt::format("arm `{}`", arm),
+        other->second);
   }
 }
 
@@ -93,6 +96,7 @@ void CheckEvidenceIsUsed(const EvidenceFiles& evidence,
   }
   CheckEnsembles(evidence.ensembles, question);
   for (const gate::NullEnsemble& given : evidence.ensembles) {
+    if (given.ensemble.provenance.IsForeign()) continue;  // of any arm
     CheckArm(given.file, given.ensemble.provenance.arm, candidates);
   }
 }
@@ -102,8 +106,9 @@ const gate::NullEnsemble* EnsembleOf(const EvidenceFiles& evidence,
                                      runlog::EnsembleKind kind) {
   const auto found = std::ranges::find_if(
       evidence.ensembles, [&](const gate::NullEnsemble& candidate) {
+        const auto& provenance = candidate.ensemble.provenance;
         return candidate.ensemble.kind == kind &&
-               candidate.ensemble.provenance.arm == arm;
+               (provenance.arm == arm || provenance.IsForeign());
       });
   return found == evidence.ensembles.end() ? nullptr : &*found;
 }

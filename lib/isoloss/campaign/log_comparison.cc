@@ -205,9 +205,10 @@ std::string RenderComparison(const LogComparison& comparison) {
   std::string text;
   for (const compare::Run* run : {comparison.a, comparison.b}) {
     const runlog::Provenance& p = run->log.provenance;
-    text += fmt::format("{}  {}: arm {}, recipe {}, seed {}, {} steps\n",
+    text += fmt::format("{}  {}: arm {}{}{}, seed {}, {} steps\n",
                         run == comparison.a ? "A" : "B", run->file, p.arm,
-                        p.recipe, p.seed, run->log.steps.step.size());
+                        p.recipe.empty() ? "" : ", recipe ", p.recipe, p.seed,
+                        run->log.steps.step.size());
   }
   text += ExperimentsText(comparison);
   text += RecipesText(comparison);

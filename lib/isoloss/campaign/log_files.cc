@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/runlog/reader.h"
 
 namespace isoloss::campaign {
@@ -58,6 +59,16 @@ std::vector<compare::Run> ReadFolder(const fs::path& folder) {
                folder.string(), unfinished);
   }
   return runs;
+}
+
+/// Of what isoloss made: its logs name their arms.
+void RefuseArm(const ArmPath& given) {
+  if (given.arm.empty()) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "{}: the arm `{}` is given, but logs that isoloss makes tell their "
+      "own. Give the path alone.",
+      Printable(given.path.string()), Printable(given.arm));
 }
 
 /// Files of `kind` in the folder. Those whose name says so are taken without a
@@ -130,16 +141,31 @@ bool IsPartial(const fs::path& file) {
 
 bool IsNamedAsOther(const fs::path& file) { return NamedKind(file) != nullptr; }
 
-std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths) {
+std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
+                                   const foreign::ReadOptions& options) {
   std::vector<compare::Run> runs;
-  for (const fs::path& path : paths) {
+  std::vector<size_t> unnamed;  // places of those whose seed is not known yet
+  for (const fs::path& given : paths) {
+    const ArmPath named = SplitArm(given);
     std::error_code error;
-    if (fs::is_directory(path, error)) {
-      std::ranges::move(ReadFolder(path), std::back_inserter(runs));
+    if (IsForeignLog(named.path)) {
+      for (compare::Run& run : ReadForeignRuns(named, options)) {
+        unnamed.push_back(runs.size());
+        runs.push_back(std::move(run));
+      }
+    } else if (fs::is_directory(named.path, error)) {
+      RefuseArm(named);
+      std::ranges::move(ReadFolder(named.path), std::back_inserter(runs));
     } else {
-      runs.push_back(ReadRun(path));
+      runs.push_back(ReadRun(named.path));
+      runlog::Provenance& provenance = runs.back().log.provenance;
+      if (!provenance.IsForeign()) RefuseArm(named);
+      if (!named.arm.empty()) provenance.arm = named.arm;
     }
   }
+  std::vector<compare::Run*> unnamed_runs;
+  for (const size_t place : unnamed) unnamed_runs.push_back(&runs[place]);
+  NameSeeds(unnamed_runs);
   return runs;
 }
 

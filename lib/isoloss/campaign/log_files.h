@@ -8,6 +8,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/compare/pair.h"
+#include "isoloss/foreign/read.h"
 #include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::campaign {
@@ -38,12 +39,15 @@ bool IsNamedAsOther(const std::filesystem::path& file);
 std::vector<std::filesystem::path> LogsIn(const std::filesystem::path& folder);
 
 /// The run logs of `paths`, each as it was given; a folder stands for those in
-/// it, by name: no probes, dumps, ensembles, partial logs or hidden files.
+/// it, by name: no probes, dumps, ensembles, partial logs or hidden files. Logs
+/// of other programs become run logs (foreign_logs.h): a path may be ARM=PATH,
+/// and stand for several runs.
 /// Errors   as ReadRunLog, but for a file of another kind in a folder: what is
 ///          damaged or unknown is never passed over;
 ///          ConfigError if a folder holds none.
 std::vector<compare::Run> ReadRuns(
-    const std::vector<std::filesystem::path>& paths);
+    const std::vector<std::filesystem::path>& paths,
+    const foreign::ReadOptions& options = {});
 
 /// `paths`, with the probe logs of a folder (its own and those in `probes`) or
 /// its ensembles in place of the folder, by name. What can't be read is among

@@ -4,8 +4,10 @@
 #include <fstream>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/runlog/journal.h"
 #include "isoloss/runlog/reader.h"
@@ -50,6 +52,16 @@ bool IsJournal(const fs::path& file) {
          std::string_view(head.data(), head.size()) == runlog::kJournalMagic;
 }
 
-OpenedLog OpenLog(const fs::path& file) { return OnOneLine(Open, file); }
+OpenedLog OpenLog(const fs::path& file) {
+  if (!IsForeignLog(file)) return OnOneLine(Open, file);
+  std::vector<compare::Run> runs = ReadRuns({file});
+  if (runs.size() != 1) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: it holds {} runs, but one is needed here. Give a log of "
+               "one; isoloss import shows which it holds.",
+               Printable(file.string()), runs.size());
+  }
+  return {std::move(runs.front().log), false, ""};
+}
 
 }  // namespace isoloss::campaign

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -14,6 +15,7 @@
 #include "isoloss/base/nearest_name.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/arm_roles.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
@@ -62,7 +64,7 @@ class FilesReader {
     for (const fs::path& path : plan_.paths) {
       if (!IsNew(path)) continue;
       std::error_code error;
-      if (fs::is_directory(path, error)) {
+      if (fs::is_directory(path, error) && !IsForeignLog(path)) {
         ReadFolder(path);
       } else {
         ReadFile(path);
@@ -101,6 +103,10 @@ class FilesReader {
 
   /// By what it holds.
   void ReadFile(const fs::path& file) {
+    if (IsForeignLog(file)) {
+      std::ranges::move(ReadRuns({file}), std::back_inserter(files_.runs));
+      return;
+    }
     const runlog::FileKind* kind =
         IsJournal(file) ? nullptr : runlog::KindOf(file);
     if (kind == nullptr || kind->version == runlog::kRunLogFile.version) {

@@ -107,7 +107,7 @@ DifferenceByTenth CompareByTenth(const Pairing& pairing, double alpha) {
   }
   constexpr size_t kFewest = 3;
   const size_t first = parts > 1 ? begin(1) : steps;
-  if (steps - first >= kFewest) {
+  if (steps - first >= kFewest && !columns.tokens_seen.empty()) {
     std::vector<double> doublings;
     for (size_t i = first; i < steps; ++i) {
       doublings.push_back(

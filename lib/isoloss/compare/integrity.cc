@@ -122,6 +122,9 @@ void ReportDisagreement(const Run& first, const Run& other,
   const std::string& a = first.log.provenance.*rule.field;
   const std::string& b = other.log.provenance.*rule.field;
   if (!a.empty() && a == b) return;
+  const bool foreign =
+      first.log.provenance.IsForeign() || other.log.provenance.IsForeign();
+  if (foreign && (a.empty() || b.empty())) return;
   Report(findings, Severity::kIncomparable,
          "{}: {} is '{}', but {} has '{}' and they must be recorded and equal. "
          "{}",
@@ -222,6 +225,7 @@ std::string StepFault(const std::vector<int64_t>& step) {
 
 void ReportSteps(const Run& run, Findings& findings) {
   const auto& log = run.log;
+  if (log.provenance.IsForeign()) return ReportForeignSteps(run, findings);
   const int64_t planned = log.provenance.steps_planned;
   const int64_t found = static_cast<int64_t>(log.steps.step.size());
   const std::string label = Label(run);
@@ -288,6 +292,9 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
   if (a.provenance.steps_planned != b.provenance.steps_planned) {
     differ("steps_planned");
   }
+  if (a.provenance.IsForeign() || b.provenance.IsForeign()) {
+    ReportUnlikeCurves(pair, findings);
+  }
   const size_t common = std::min(a.steps.step.size(), b.steps.step.size());
   const auto same_start = [](const auto& x, const auto& y) {
     const auto rows = static_cast<std::ptrdiff_t>(std::min(x.size(), y.size()));
@@ -343,17 +350,21 @@ Findings CheckDomains(const Pairing& pairing, Question) {
 }
 
 constexpr IntegrityRule kRules[] = {
-    {"seeds", "both arms have one independent run per seed", &CheckSeeds},
+    {"seeds", "both arms have one independent run per seed",
+     "both arms have one run per seed", &CheckSeeds},
     {"configuration", "all but the declared change is equal",
+     "nothing that the logs tell of the configuration differs",
      &CheckConfiguration},
-    {"steps", "all runs are whole and saw the same batches", &CheckSteps},
+    {"steps", "all runs are whole and saw the same batches",
+     "all runs go to the same step, and have the same steps", &CheckSteps},
     {"domains", "every column is there, every value in its domain",
-     &CheckDomains},
+     "every value is in its domain", &CheckDomains},
     {"schedule", "each run had the learning rates of its schedule",
-     &CheckSchedule},
-    {"recipe_ran", "each arm ran its recipe in every step", &CheckRecipeRan},
+     "no two learning rates of a step differ", &CheckSchedule},
+    {"recipe_ran", "each arm ran its recipe in every step", "",
+     &CheckRecipeRan},
     {"declared_change", "the arms differ by what was declared",
-     &CheckDeclaredChange},
+     "the runs are not the same by what their logs tell", &CheckDeclaredChange},
 };
 
 }  // namespace

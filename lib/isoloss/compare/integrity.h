@@ -34,6 +34,9 @@ struct Finding {
 struct IntegrityRule {
   std::string_view name;
   std::string_view promise;  ///< what holds when it finds nothing
+  /// Of other programs' runs, whose logs tell less; "": they hold nothing that
+  /// the rule looks at, which a verdict's warnings say.
+  std::string_view foreign_promise;
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);
 };
 

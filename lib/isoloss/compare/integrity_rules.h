@@ -19,6 +19,11 @@ void Report(Findings& findings, Severity severity,
       {severity, fmt::format(format, std::forward<Args>(args)...)});
 }
 
+/// Of a run that another program trained.
+void ReportForeignSteps(const Run& run, Findings& findings);
+/// Of such runs, what both of a pair must share besides.
+void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
+
 Findings CheckSchedule(const Pairing& pairing, Question question);
 Findings CheckRecipeRan(const Pairing& pairing, Question question);
 Findings CheckDeclaredChange(const Pairing& pairing, Question question);

@@ -70,9 +70,24 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
   const auto& baseline = pair.baseline->log.steps;
   const auto& candidate = pair.candidate->log.steps;
   const size_t common = std::min(baseline.lr.size(), candidate.lr.size());
+  const double rounded = pair.baseline->log.provenance.origin.lr_half_unit +
+                         pair.candidate->log.provenance.origin.lr_half_unit;
+  const bool foreign = pair.baseline->log.provenance.IsForeign() ||
+                       pair.candidate->log.provenance.IsForeign();
   for (size_t i = 0; i < common; ++i) {
-    const double allowed = kTolerance * std::abs(baseline.lr[i]);
+    // The ends of two roundings are FP64 numbers themselves.
+    const double allowed =
+        kTolerance * std::abs(baseline.lr[i]) + rounded * (1 + kTolerance);
     if (std::abs(candidate.lr[i] - baseline.lr[i]) <= allowed) continue;
+    if (foreign) {
+      Report(findings, Severity::kIncomparable,
+             "{}: the learning rate of step {} is {:.9g}, but {} has {:.9g}, "
+             "and both runs of a seed must have one schedule. Train both by "
+             "one.",
+             Label(*pair.candidate), candidate.step[i], candidate.lr[i],
+             Label(*pair.baseline), baseline.lr[i]);
+      return;
+    }
     Report(findings, Severity::kBad,
            "{}: the learning rate of step {} is {:.9g}, but {} has {:.9g}, "
            "and it follows from the configuration, which is the same. One of "
@@ -114,6 +129,7 @@ std::optional<Finding> WrongRate(const runlog::Provenance& provenance,
 Findings CheckSchedule(const Pairing& pairing, Question) {
   Findings findings;
   for (const Run* run : pairing.All()) {
+    if (run->log.provenance.IsForeign()) continue;
     const auto wrong = WrongRate(run->log.provenance, run->log.steps);
     if (!wrong) continue;
     // Programs of earlier versions may have named the keys otherwise.

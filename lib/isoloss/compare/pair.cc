@@ -34,6 +34,11 @@ std::string Label(const Run& run) {
                      run.log.provenance.seed);
 }
 
+std::string BaselineArm(const Run& run) {
+  const auto& provenance = run.log.provenance;
+  return provenance.IsForeign() ? provenance.arm : provenance.baseline_arm;
+}
+
 std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
                                   std::string_view arm) {
   std::vector<const Run*> chosen;
@@ -47,6 +52,14 @@ std::vector<const Run*> Pairing::All() const {
   std::vector<const Run*> all = baseline;
   all.insert(all.end(), candidate.begin(), candidate.end());
   return all;
+}
+
+bool Pairing::IsForeign() const {
+  const auto is_foreign = [](const Run* run) {
+    return run->log.provenance.IsForeign();
+  };
+  return std::ranges::any_of(baseline, is_foreign) ||
+         std::ranges::any_of(candidate, is_foreign);
 }
 
 Pairing PairBySeed(std::string_view baseline_arm,

@@ -20,6 +20,10 @@ struct Run {
 /// The file, or "arm A, seed S" if there is none: how findings name a run.
 std::string Label(const Run& run);
 
+/// The experiment's first arm, as the log says; of another program's run, which
+/// knows no experiment, its own.
+std::string BaselineArm(const Run& run);
+
 /// The runs of one arm, in the order given.
 std::vector<const Run*> RunsOfArm(std::span<const Run> runs,
                                   std::string_view arm);
@@ -42,6 +46,9 @@ struct Pairing {
 
   /// All runs, the baseline's first.
   std::vector<const Run*> All() const;
+  /// Whether another program trained any of them, so that much of what isoloss
+  /// records of its own runs is unknown.
+  bool IsForeign() const;
 };
 
 Pairing PairBySeed(std::string_view baseline_arm,

@@ -32,6 +32,10 @@ Part PartToFit(const runlog::StepColumns& steps, std::string& unknown) {
     unknown = "the logs have no learning rates";
     return {};
   }
+  if (steps.tokens_seen.empty()) {
+    unknown = "the logs do not tell how many tokens were seen";
+    return {};
+  }
   const size_t before_decay = plateau->last + 1;
   if (2 * before_decay < steps.step.size()) {
     unknown = fmt::format(

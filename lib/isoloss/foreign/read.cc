@@ -118,7 +118,8 @@ std::vector<ForeignRun> ReadPath(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::vector<ForeignRun> ParseLog(std::string_view content) {
+std::vector<ForeignRun> ParseLog(std::string_view content,
+                                 const ReadOptions& /*options*/) {
   if (LooksLikeEventFile(content.substr(0, kEventHead))) {
     return RunsOfEvents(ParseEventFile(content, "the log"));
   }
@@ -132,7 +133,8 @@ std::vector<ForeignRun> ParseLog(std::string_view content) {
              content.size());
 }
 
-std::vector<ForeignRun> ReadLog(const std::filesystem::path& path) {
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
+                                const ReadOptions& /*options*/) {
   const std::string name = Printable(path.string());
   try {
     return ReadPath(path);

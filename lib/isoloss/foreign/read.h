@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,10 +17,17 @@ inline constexpr size_t kMostLogBytes = size_t{1} << 30;
 /// values. Formats: docs/import.md.
 /// Errors   FormatError if it is none of the formats, or one of them without a
 ///          value; the message does not name the file.
-std::vector<ForeignRun> ParseLog(std::string_view content);
+struct ReadOptions {
+  std::string step;
+  std::string loss;
+};
+
+std::vector<ForeignRun> ParseLog(std::string_view content,
+                                 const ReadOptions& options = {});
 
 /// The same of a file, or of a folder of event files (ReadEventFolder).
 /// Errors   those, with the name; IoError if it can't be read.
-std::vector<ForeignRun> ReadLog(const std::filesystem::path& path);
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
+                                const ReadOptions& options = {});
 
 }  // namespace isoloss::foreign

@@ -8,6 +8,7 @@
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/compare/routing_health.h"
+#include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/ladder.h"
 #include "isoloss/runlog/content_digester.h"
 #include "isoloss/runlog/probe_schema.h"
@@ -150,7 +151,8 @@ std::vector<std::string> WarningsOf(const compare::Pairing& pairing,
        compare::RoutingWarnings(all, judgement.policy.window_share)) {
     warnings.push_back(std::move(warning));
   }
-  AppendUnpinned(all, warnings);
+  for (std::string& warning : ForeignWarnings(pairing)) add(std::move(warning));
+  if (!pairing.IsForeign()) AppendUnpinned(all, warnings);
   return warnings;
 }
 
@@ -167,6 +169,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   judgement.policy = policy;
   const auto all = pairing.All();
   if (!all.empty()) Describe(all[0]->log.provenance, judgement);
+  judgement.origin = OriginOf(pairing);
   if (!all.empty() && policy.question == compare::Question::kPrecision) {
     judgement.precision = {.trained = compare::ScaleOf(all[0]->log)};
   }
@@ -182,6 +185,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   ApplyPower(evidence, judgement);
   if (judgement.outcome != Outcome::kInvalid) {
     judgement.curves = compare::MeanCurves(pairing);
+    if (pairing.IsForeign()) judgement.peers = PeerOpinions(pairing);
   }
   return judgement;
 }

@@ -55,6 +55,7 @@ Check CheckOf(std::string_view name, std::string_view passed, std::string of,
 /// Of the first run that did not follow its schedule.
 void AddWrongRates(const NullEnsemble& null, std::vector<Finding>& findings) {
   const runlog::Ensemble& ensemble = null.ensemble;
+  if (ensemble.provenance.IsForeign()) return;
   for (const runlog::EnsembleMember& member : ensemble.members) {
     for (const auto& wrong :
          {compare::WrongRate(ensemble.provenance, member.steps),
@@ -101,11 +102,18 @@ void CheckEvidence(const Evidence& evidence, Judgement& judgement) {
 /// incomparable.
 void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
+  const bool foreign = pairing.IsForeign();
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
+    const auto promise = foreign ? rule.foreign_promise : rule.promise;
+    if (findings.empty() && promise.empty()) continue;
     judgement.checks.push_back(
-        CheckOf(rule.name, rule.promise,
+        CheckOf(rule.name, promise,
                 fmt::format("{} runs", pairing.All().size()), findings));
+    if (foreign && !findings.empty()) {
+      judgement.checks.back().next =
+          "see what each log holds: isoloss import LOG";
+    }
     if (judgement.checks.back().outcome == Outcome::kInvalid) {
       return;
     }

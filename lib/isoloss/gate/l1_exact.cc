@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <utility>
 
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/written_digits.h"
 #include "isoloss/gate/evidence.h"
+#include "isoloss/gate/foreign_runs.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/verdict.h"
 
@@ -124,10 +127,69 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   return std::nullopt;
 }
 
+/// Half a unit of the last digits in percent of the smallest loss, of the pair
+/// whose logs have the fewest digits.
+double ResolutionPercent(const compare::Pairing& pairing) {
+  double largest = 0;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const double least = std::ranges::min(pair.baseline->log.steps.loss_nats);
+    largest =
+        std::max(largest, 100 *
+                              compare::WrittenResolution(pair.baseline->log,
+                                                         pair.candidate->log) /
+                              least);
+  }
+  return largest;
+}
+
+/// What the digits hide must be far below what the margin lets pass.
+constexpr double kFinerThanMargin = 0.1;
+
+/// Of another program's runs, whose logs hold no bits but digits.
+void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    judgement.divergences.push_back(
+        {pair.seed, compare::FirstWrittenDivergence(pair.baseline->log,
+                                                    pair.candidate->log)});
+  }
+  const SeedDivergence* earliest = Earliest(judgement.divergences);
+  if (earliest != nullptr) {
+    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+  }
+  std::ranges::move(ForeignMeasures(pairing),
+                    std::back_inserter(judgement.measures));
+  if (judgement.policy.question == compare::Question::kPrecision) return;
+  if (earliest != nullptr) {
+    if (std::ranges::count(judgement.policy.levels,
+                           LevelName(LevelId::l1_exact)) != 0) {
+      judgement.checks.push_back(BitsDiffer(earliest));
+    }
+    return;
+  }
+  const double resolution = ResolutionPercent(pairing);
+  const bool by_step =
+      std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
+        return compare::WhyNotStepByStep(run->log).empty();
+      });
+  judgement.written_equal =
+      by_step && resolution <= kFinerThanMargin * judgement.policy.Margin();
+  if (!judgement.written_equal) return;
+  judgement.checks.push_back(
+      {.name = "written_digits",
+       .outcome = Outcome::kPass,
+       .quantity = fmt::format(
+           "the losses of all {} steps are equal in every digit of both logs",
+           pairing.pairs[0].baseline->log.steps.step.size()),
+       .evidence = fmt::format("{} seed pairs, digits finer than {:.2g} % of "
+                               "the loss; the logs hold no weights",
+                               pairing.pairs.size(), resolution)});
+}
+
 /// Asked for regression, equality passes and settles the question; asked for
 /// precision, it is a measure.
 void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
+  if (pairing.IsForeign()) return JudgeDigits(pairing, judgement);
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(
         {pair.seed,

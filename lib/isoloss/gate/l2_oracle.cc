@@ -275,6 +275,9 @@ extern constinit const Level kLevel_l2_oracle = {
     .run = &JudgeProbes,
     .remedy =
         "make a probe of the candidate with `isoloss probe` and give it with "
-        "--probe"};
+        "--probe",
+    .foreign_remedy =
+        "record operands and results of some steps with the recorder for "
+        "PyTorch, and look at them with `isoloss check-tensors`"};
 
 }  // namespace isoloss::gate

@@ -314,6 +314,9 @@ extern constinit const Level kLevel_l3_precision = {
     .remedy =
         "make an ensemble with `isoloss ensemble build --kind seeds` and a "
         "probe "
-        "with `isoloss probe`, and give them with --ensemble and --probe"};
+        "with `isoloss probe`, and give them with --ensemble and --probe",
+    .foreign_remedy =
+        "only runs that isoloss itself trains can be probed against BF16: see "
+        "how the recipe does in a model of its own with `isoloss verify`"};
 
 }  // namespace isoloss::gate

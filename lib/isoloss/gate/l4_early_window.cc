@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 
+#include "isoloss/compare/written_digits.h"
 #include "isoloss/gate/count_floors.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/level.h"
@@ -35,41 +39,49 @@ EarlyPair PairOf(const runlog::EnsembleMember& member) {
           member.parameters};
 }
 
-bool StartsWithSteps(const std::vector<int64_t>& step, size_t count) {
-  if (step.size() < count) return false;
-  for (size_t i = 0; i < count; ++i) {
-    if (step[i] != static_cast<int64_t>(i) + 1) return false;
+/// What is compared: the same of all pairs.
+struct EarlyWindow {
+  std::vector<int64_t> steps = {};  ///< 1, 2, 3, ... of isoloss' own runs
+  bool norms = true;  ///< other programs need not log the gradient's
+  std::vector<std::string> names = {};  ///< of parameters
+
+  size_t count() const { return steps.size(); }
+};
+
+bool StartsWith(const std::vector<int64_t>& step, const EarlyWindow& window) {
+  return step.size() >= window.count() &&
+         std::equal(window.steps.begin(), window.steps.end(), step.begin());
+}
+
+bool Holds(const StepColumns& steps, const EarlyWindow& window) {
+  return StartsWith(steps.step, window) &&
+         steps.loss_nats.size() >= window.count() &&
+         (!window.norms || steps.grad_norm.size() >= window.count());
+}
+
+bool Holds(const ParameterColumns& parameters, const EarlyWindow& window) {
+  const size_t values = window.count() * window.names.size();
+  return window.names.empty() || (StartsWith(parameters.step, window) &&
+                                  parameters.names == window.names &&
+                                  parameters.grad_norm.size() >= values &&
+                                  parameters.update_ratio.size() >= values);
+}
+
+/// "" if the pair has everything that EarlyValues needs.
+std::string Gap(const EarlyPair& pair, const EarlyWindow& window) {
+  const std::string where =
+      fmt::format("{} steps from {} to {}", window.count(),
+                  window.steps.front(), window.steps.back());
+  if (!Holds(pair.steps, window) || !Holds(pair.reference_steps, window)) {
+    return fmt::format("does not hold loss{} of {}",
+                       window.norms ? " and gradient norm" : "", where);
   }
-  return true;
-}
-
-bool Holds(const StepColumns& steps, size_t count) {
-  return StartsWithSteps(steps.step, count) &&
-         steps.loss_nats.size() >= count && steps.grad_norm.size() >= count;
-}
-
-bool Holds(const ParameterColumns& parameters, size_t count,
-           const std::vector<std::string>& names) {
-  const size_t values = count * names.size();
-  return names.empty() ||
-         (StartsWithSteps(parameters.step, count) &&
-          parameters.names == names && parameters.grad_norm.size() >= values &&
-          parameters.update_ratio.size() >= values);
-}
-
-/// "" if the pair has everything that EarlyValues needs of `count` steps.
-std::string Gap(const EarlyPair& pair, size_t count,
-                const std::vector<std::string>& names) {
-  if (!Holds(pair.steps, count) || !Holds(pair.reference_steps, count)) {
-    return fmt::format("does not hold loss and gradient norm of steps 1 to {}",
-                       count);
-  }
-  if (!Holds(pair.parameters, count, names) ||
-      !Holds(pair.reference_parameters, count, names)) {
+  if (!Holds(pair.parameters, window) ||
+      !Holds(pair.reference_parameters, window)) {
     return fmt::format(
         "does not hold gradient norm and update ratio of the same {} "
-        "parameters in steps 1 to {}",
-        names.size(), count);
+        "parameters in {}",
+        window.names.size(), where);
   }
   return "";
 }
@@ -97,16 +109,17 @@ constexpr double kGradientWhole = 0x1p-4;
 /// norm's square changes by 1 / n.
 constexpr double kUpdateWhole = 0.5;
 
-std::vector<NullStatistic> EarlyStatistics(
-    size_t count, const std::vector<std::string>& names,
-    const CountFloors& counts, const Policy& policy) {
+/// `written`: of the losses' digits, relative.
+std::vector<NullStatistic> EarlyStatistics(const EarlyWindow& window,
+                                           const CountFloors& counts,
+                                           const Policy& policy,
+                                           double written) {
   const double floor = policy.resolution_ulps * 0x1p-24;
   std::vector<NullStatistic> statistics;
-  for (size_t i = 0; i < count; ++i) {
-    const int64_t step = static_cast<int64_t>(i) + 1;
-    statistics.push_back({"loss", "", step, floor});
-    statistics.push_back({"gradient norm", "", step, floor});
-    for (const std::string& name : names) {
+  for (const int64_t step : window.steps) {
+    statistics.push_back({"loss", "", step, std::max(floor, written)});
+    if (window.norms) statistics.push_back({"gradient norm", "", step, floor});
+    for (const std::string& name : window.names) {
       statistics.push_back({"gradient norm of " + name, name, step,
                             counts.Floor(name, floor, kGradientWhole)});
       statistics.push_back({"update of " + name, name, step,
@@ -117,14 +130,17 @@ std::vector<NullStatistic> EarlyStatistics(
 }
 
 /// In the order of EarlyStatistics.
-std::vector<double> EarlyValues(const EarlyPair& pair, size_t count,
-                                size_t parameters) {
+std::vector<double> EarlyValues(const EarlyPair& pair,
+                                const EarlyWindow& window) {
+  const size_t parameters = window.names.size();
   std::vector<double> values;
-  for (size_t i = 0; i < count; ++i) {
+  for (size_t i = 0; i < window.count(); ++i) {
     const double reference = pair.reference_steps.loss_nats[i];
     values.push_back((pair.steps.loss_nats[i] - reference) / reference);
-    values.push_back(
-        LogRatio(pair.steps.grad_norm[i], pair.reference_steps.grad_norm[i]));
+    if (window.norms) {
+      values.push_back(
+          LogRatio(pair.steps.grad_norm[i], pair.reference_steps.grad_norm[i]));
+    }
     for (size_t j = i * parameters; j < (i + 1) * parameters; ++j) {
       values.push_back(LogRatio(pair.parameters.grad_norm[j],
                                 pair.reference_parameters.grad_norm[j]));
@@ -161,29 +177,82 @@ std::string MemberLabel(const NullEnsemble& ensemble,
 std::vector<std::string> Obstacles(const NullEnsemble& ensemble,
                                    runlog::EnsembleKind kind,
                                    const compare::Pairing& pairing,
-                                   size_t count) {
+                                   const EarlyWindow& window) {
   std::vector<std::string> findings = Mismatches(ensemble, kind, pairing);
   if (!findings.empty()) return findings;
-  const auto& names = ParameterNames(ensemble);
   for (const runlog::EnsembleMember& member : ensemble.ensemble.members) {
     const EarlyPair pair = PairOf(member);
-    const std::string gap = Gap(pair, count, names);
+    const std::string gap = Gap(pair, window);
     if (!gap.empty()) {
       findings.push_back(MemberLabel(ensemble, member) + " " + gap);
-    } else if (!AllFinite(EarlyValues(pair, count, names.size()))) {
+    } else if (!AllFinite(EarlyValues(pair, window))) {
       findings.push_back(MemberLabel(ensemble, member) +
                          " has a value that is not finite, but members must "
                          "be good runs");
     }
   }
   for (const compare::SeedPair& pair : pairing.pairs) {
-    const std::string gap = Gap(PairOf(pair), count, names);
+    const std::string gap = Gap(PairOf(pair), window);
     if (gap.empty()) continue;
     findings.push_back(
         fmt::format("{} or {} {}, but {} does", compare::Label(*pair.baseline),
                     compare::Label(*pair.candidate), gap, Label(ensemble)));
   }
   return findings;
+}
+
+/// Steps 1, 2, 3, ... of isoloss' own runs; the first ones of others' logs.
+EarlyWindow WindowOf(const NullEnsemble& ensemble,
+                     const compare::Pairing& pairing, const Policy& policy) {
+  EarlyWindow window;
+  window.names = ParameterNames(ensemble);
+  const runlog::RunLog& baseline = pairing.baseline[0]->log;
+  const auto most = static_cast<size_t>(policy.early_steps);
+  if (!pairing.IsForeign()) {
+    const auto planned = static_cast<size_t>(baseline.provenance.steps_planned);
+    window.steps.resize(std::min(most, planned));
+    std::iota(window.steps.begin(), window.steps.end(), 1);
+    return window;
+  }
+  const auto& step = baseline.steps.step;
+  window.steps.assign(
+      step.begin(),
+      step.begin() + static_cast<std::ptrdiff_t>(std::min(most, step.size())));
+  window.norms = !baseline.steps.grad_norm.empty();
+  return window;
+}
+
+/// Good runs of another program are held against one of them, whatever the
+/// judged ones are paired with.
+EarlyPair AgainstReference(const compare::SeedPair& pair,
+                           const runlog::EnsembleMember& member) {
+  return {member.reference_steps, pair.candidate->log.steps,
+          member.reference_parameters, pair.candidate->log.parameters};
+}
+
+/// A unit of the last digit of a loss, relative to the smallest.
+double Written(const compare::Pairing& pairing) {
+  double largest = 0;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const auto& losses = pair.baseline->log.steps.loss_nats;
+    largest = std::max(largest, compare::WrittenResolution(
+                                    pair.baseline->log, pair.candidate->log) /
+                                    std::ranges::min(losses));
+  }
+  return largest;
+}
+
+/// INCONCLUSIVE if a curve does not say what single steps were.
+std::optional<Check> NotStepByStep(const compare::Pairing& pairing) {
+  for (const compare::Run* run : pairing.All()) {
+    const std::string why = compare::WhyNotStepByStep(run->log);
+    if (why.empty()) continue;
+    return Check{.name = "early_window",
+                 .outcome = Outcome::kInconclusive,
+                 .quantity = fmt::format("{}: {}", compare::Label(*run), why),
+                 .next = "export every step's own loss"};
+  }
+  return std::nullopt;
 }
 
 void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
@@ -194,10 +263,13 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const auto kind =
       regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
-  const size_t count = static_cast<size_t>(
-      std::min(policy.early_steps, judgement.steps_planned));
+  if (auto check = NotStepByStep(pairing)) {
+    judgement.checks.push_back(std::move(*check));
+    return;
+  }
+  const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
   const Check whole =
-      EvidenceCheck("ensemble", Obstacles(*ensemble, kind, pairing, count),
+      EvidenceCheck("ensemble", Obstacles(*ensemble, kind, pairing, window),
                     fmt::format("{}, digest {}", Label(*ensemble),
                                 ensemble->ensemble.digest));
   judgement.checks.push_back(whole);
@@ -209,24 +281,27 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
         TooFewMembers(*ensemble, members.size(), policy));
     return;
   }
-  const auto& names = ParameterNames(*ensemble);
   std::vector<double> null;
   for (const runlog::EnsembleMember* member : members) {
-    const auto values = EarlyValues(PairOf(*member), count, names.size());
+    const auto values = EarlyValues(PairOf(*member), window);
     null.insert(null.end(), values.begin(), values.end());
   }
   std::vector<Observed> observed;
   for (const compare::SeedPair& pair : pairing.pairs) {
-    observed.push_back({fmt::format("seed {}", pair.seed),
-                        EarlyValues(PairOf(pair), count, names.size())});
+    const EarlyPair judged =
+        ensemble->ensemble.provenance.IsForeign()
+            ? AgainstReference(pair, ensemble->ensemble.members.front())
+            : PairOf(pair);
+    observed.push_back(
+        {fmt::format("seed {}", pair.seed), EarlyValues(judged, window)});
   }
   const CountFloors counts =
       evidence.candidate_probes.empty()
           ? CountFloors()
           : CountFloors(evidence.candidate_probes[0].log);
   JudgeAgainstNull("early_window",
-                   EarlyStatistics(count, names, counts, policy), null,
-                   observed, policy.early_headroom, judgement);
+                   EarlyStatistics(window, counts, policy, Written(pairing)),
+                   null, observed, policy.early_headroom, judgement);
 }
 
 }  // namespace
@@ -241,6 +316,9 @@ extern constinit const Level kLevel_l4_early_window = {
     .run = &JudgeEarlyWindow,
     .remedy =
         "make an ensemble with `isoloss ensemble build` and give it with "
-        "--ensemble (precision: one of --kind seeds)"};
+        "--ensemble (precision: one of --kind seeds)",
+    .foreign_remedy =
+        "make an ensemble of good runs with `isoloss ensemble build --from "
+        "LOG...` and give it with --ensemble"};
 
 }  // namespace isoloss::gate

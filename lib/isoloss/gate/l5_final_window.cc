@@ -7,6 +7,7 @@
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/token_difference.h"
 #include "isoloss/gate/evidence.h"
+#include "isoloss/gate/good_runs.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/looks.h"
 #include "isoloss/gate/null_test.h"
@@ -33,8 +34,12 @@ stats::EquivalenceOptions OptionsOf(const Policy& policy, double alpha) {
 }
 
 /// ": COMMAND" that trains what is missing; "" if nothing is.
-std::string HowToAdd(int64_t needed, int64_t pairs) {
+std::string HowToAdd(int64_t needed, int64_t pairs, bool foreign) {
   if (needed <= pairs) return "";
+  if (foreign) {
+    return fmt::format(": give logs of {} more seed{} of both arms",
+                       needed - pairs, needed - pairs == 1 ? "" : "s");
+  }
   return fmt::format(": isoloss verify EXPERIMENT --seeds +{}", needed - pairs);
 }
 
@@ -42,13 +47,13 @@ std::string HowToAdd(int64_t needed, int64_t pairs) {
 /// there is one. Once it is used up, another experiment: more of these seeds
 /// would be chosen by what these showed. What fits on a line comes first.
 std::string HowToGoOn(int64_t needed, const FinalWindow& window,
-                      const Policy& policy, const Looks* looks) {
+                      const Policy& policy, const Looks* looks, bool foreign) {
   const auto pairs = static_cast<int64_t>(window.seeds.size());
   const bool planned = looks != nullptr && looks->unknown.empty();
   if (!planned || looks->MayGoOn()) {
     return fmt::format(
         "{} seed pairs needed for power {:g}{}", needed, policy.power,
-        HowToAdd(planned ? looks->planned.back() : needed, pairs));
+        HowToAdd(planned ? looks->planned.back() : needed, pairs, foreign));
   }
   return fmt::format(
       "begin anew with {} unseen seed pairs and planned looks; the looks at "
@@ -61,20 +66,21 @@ std::string HowToGoOn(int64_t needed, const FinalWindow& window,
 /// What to do about too little evidence.
 std::string SeedsNeeded(const stats::Summary& differences,
                         const FinalWindow& window, const Policy& policy,
-                        const Looks* looks) {
+                        const Looks* looks, bool foreign) {
   if (differences.count < 2) {
     return fmt::format(
         "at least {} seed pairs are needed{}; how many suffice is unknown "
         "until two show the spread",
-        policy.min_seeds, HowToAdd(policy.min_seeds, differences.count));
+        policy.min_seeds,
+        HowToAdd(policy.min_seeds, differences.count, foreign));
   }
   const auto required =
       stats::RequiredPairs(differences, OptionsOf(policy, policy.alpha));
   if (!required.has_value()) {
     return "no number of seeds shows equivalence at this mean difference";
   }
-  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy,
-                   looks);
+  return HowToGoOn(std::max(*required, policy.min_seeds), window, policy, looks,
+                   foreign);
 }
 
 bool HasInterval(const stats::EquivalenceResult& result) {
@@ -199,6 +205,7 @@ class WindowTests {
         alpha_(looks_ == nullptr ? policy.alpha : looks_->NominalAlpha(policy)),
         where_(WhereToLook(*evidence.pairing, window)),
         slope_(compare::FitTokenSlope(*evidence.pairing, window)),
+        foreign_(evidence.pairing->IsForeign()),
         spread_(SpreadOfEnsemble(evidence, window, policy)) {}
 
   const compare::TokenSlope& slope() const { return slope_; }
@@ -321,7 +328,7 @@ class WindowTests {
         check.next = where_;
         return check;
       }
-      check.next = SeedsNeeded(summary, window_, policy_, looks_);
+      check.next = SeedsNeeded(summary, window_, policy_, looks_, foreign_);
     } else if (result.outcome == stats::Equivalence::kInside) {
       check.outcome = Outcome::kPass;
       check.relation = "within " + side;
@@ -339,6 +346,7 @@ class WindowTests {
   const double alpha_;  ///< nominal, of this look; 0: none is left
   const std::string where_;
   const compare::TokenSlope slope_;
+  const bool foreign_;
   const std::optional<KnownSpread> spread_;
 };
 
@@ -346,8 +354,9 @@ class WindowTests {
 void AppendTrajectoryErrors(const compare::Pairing& pairing,
                             const FinalWindow& window, Judgement& judgement) {
   std::vector<double> percent;
-  for (int64_t step = window.first_step; step <= window.last_step; ++step) {
-    const size_t i = static_cast<size_t>(step) - 1;
+  const auto& step = pairing.pairs[0].baseline->log.steps.step;
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (step[i] < window.first_step) continue;
     double sum = 0;
     for (const compare::SeedPair& pair : pairing.pairs) {
       sum += compare::PercentDifference(pair.candidate->log.steps.loss_nats[i],
@@ -400,14 +409,39 @@ void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
                                   largest->max_gap_step, largest->seed)});
 }
 
+/// INCONCLUSIVE if a value of the window holds steps before it: its mean is
+/// that of other steps, and its spread too small.
+std::optional<Check> SmoothedCurve(const compare::Pairing& pairing) {
+  for (const compare::Run* run : pairing.All()) {
+    if (run->log.provenance.origin.values() != runlog::LossValues::kSmoothed) {
+      continue;
+    }
+    return Check{
+        .name = "final_window",
+        .outcome = Outcome::kInconclusive,
+        .quantity = fmt::format(
+            "{}: its losses are smoothed, and a mean of them is one of other "
+            "steps",
+            compare::Label(*run)),
+        .next = "export the curves without smoothing"};
+  }
+  return std::nullopt;
+}
+
 void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const Policy& policy = judgement.policy;
+  if (auto check = SmoothedCurve(pairing)) {
+    judgement.checks.push_back(std::move(*check));
+    return;
+  }
   judgement.final_window =
       compare::CompareFinalWindow(pairing, policy.window_share);
   const FinalWindow& window = *judgement.final_window;
   const WindowTests tests(evidence, window, policy);
-  judgement.checks.push_back(tests.OfWindow());
+  auto against_good_runs = AgainstGoodRuns(evidence, window, tests.options());
+  judgement.checks.push_back(against_good_runs ? std::move(*against_good_runs)
+                                               : tests.OfWindow());
   if (window.held_out_step.has_value()) {
     judgement.checks.push_back(tests.OfHeldOut());
     Check& held_out = judgement.checks.back();

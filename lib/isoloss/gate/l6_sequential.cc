@@ -37,8 +37,10 @@ std::string Replay(const compare::SeedPair& pair, const Policy& policy,
 void ReplayWatch(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   const auto& pairs = evidence.pairing->pairs;
-  // The watch knows margins of loss only.
-  if (pairs.empty() || policy.InTokens()) return;
+  // The watch knows margins of loss only, and runs that isoloss trains.
+  if (pairs.empty() || policy.InTokens() || evidence.pairing->IsForeign()) {
+    return;
+  }
   const auto count = static_cast<int64_t>(pairs.size());
   SeedWatch seeds(policy, LevelsOfWatch(policy, count, 1));
   Measure measure{"sequential_abort", 0, "pairs",

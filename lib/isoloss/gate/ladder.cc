@@ -98,13 +98,16 @@ void ReleaseUnlisted(const Evidence& evidence, Levels levels,
   }
 }
 
-void ReportMissing(const Level& level, Judgement& judgement) {
+void ReportMissing(const Level& level, const Evidence& evidence,
+                   Judgement& judgement) {
   if (OutcomeOf(level.name, judgement).has_value()) return;
+  const std::string_view remedy =
+      evidence.pairing->IsForeign() ? level.foreign_remedy : level.remedy;
   judgement.checks.push_back({.level = std::string(level.name),
                               .name = "evidence",
                               .outcome = Outcome::kInconclusive,
                               .quantity = "this level has nothing to judge",
-                              .next = std::string(level.remedy)});
+                              .next = std::string(remedy)});
 }
 
 /// A list of levels that can't decide the question must not pass.
@@ -153,15 +156,20 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
   for (const Level* level : levels) {
     if (IsListed(*level, judgement.policy) && CanDecide(*level, judgement) &&
         !level->remedy.empty() && !judgement.bit_equal) {
-      ReportMissing(*level, judgement);
+      ReportMissing(*level, evidence, judgement);
     }
   }
   if (!IsRegression(judgement)) {
-    ReportMissing(kLevel_l5_final_window, judgement);
+    ReportMissing(kLevel_l5_final_window, evidence, judgement);
     return;
   }
   if (!judgement.policy.levels.empty() || judgement.bit_equal) return;
-  if (Passed(l2_oracle, judgement) && Passed(l4_early_window, judgement)) {
+  if (judgement.written_equal) {
+    Release(LevelName(l2_oracle), judgement);
+    Release(LevelName(l4_early_window), judgement);
+    Release(LevelName(l5_final_window), judgement);
+  } else if (Passed(l2_oracle, judgement) &&
+             Passed(l4_early_window, judgement)) {
     Release(LevelName(l5_final_window), judgement);
   } else if (Passed(l2_oracle, judgement) && OracleSawAllSteps(evidence)) {
     Release(LevelName(l4_early_window), judgement);
@@ -170,8 +178,8 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
     Release(LevelName(l2_oracle), judgement);
     Release(LevelName(l4_early_window), judgement);
   } else {
-    ReportMissing(kLevel_l2_oracle, judgement);
-    ReportMissing(kLevel_l4_early_window, judgement);
+    ReportMissing(kLevel_l2_oracle, evidence, judgement);
+    ReportMissing(kLevel_l4_early_window, evidence, judgement);
   }
 }
 
@@ -184,7 +192,8 @@ std::optional<Outcome> Run(const Level& level, const Evidence& evidence,
     check.level = level.name;
   }
   // That bits differ is no failure of a regression, so there is no check of it.
-  if (level.id == l1_exact && IsRegression(judgement) && !judgement.bit_equal) {
+  if (level.id == l1_exact && IsRegression(judgement) && !judgement.bit_equal &&
+      !judgement.written_equal) {
     return Outcome::kFail;
   }
   return OutcomeOf(level.name, judgement);

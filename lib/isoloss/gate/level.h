@@ -54,6 +54,8 @@ struct Level {
   void (*run)(const Evidence& evidence, Judgement& judgement);
   /// What makes its evidence, for a verdict that lacks it; "" if runs suffice.
   std::string_view remedy = {};
+  /// The same for runs that another program trained.
+  std::string_view foreign_remedy = {};
 };
 
 /// All of levels.def.

@@ -134,16 +134,20 @@ Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
 
 Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
                     const Policy& policy) {
-  return {.name = "members",
-          .outcome = Outcome::kInconclusive,
-          .quantity = "good runs that may serve as a yardstick:",
-          .value = static_cast<double>(usable),
-          .relation = "below ",
-          .limit = static_cast<double>(policy.min_members),
-          .evidence = fmt::format("{} of {}", Label(ensemble),
-                                  ensemble.ensemble.members.size()),
-          .next = fmt::format("add members: isoloss ensemble build --runs {}",
-                              policy.min_members)};
+  return {
+      .name = "members",
+      .outcome = Outcome::kInconclusive,
+      .quantity = "good runs that may serve as a yardstick:",
+      .value = static_cast<double>(usable),
+      .relation = "below ",
+      .limit = static_cast<double>(policy.min_members),
+      .evidence = fmt::format("{} of {}", Label(ensemble),
+                              ensemble.ensemble.members.size()),
+      .next = ensemble.ensemble.provenance.IsForeign()
+                  ? "build it from more good runs: isoloss ensemble build "
+                    "--from LOG..."
+                  : fmt::format("add members: isoloss ensemble build --runs {}",
+                                policy.min_members)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

@@ -15,6 +15,7 @@
 #include "isoloss/gate/controls.h"
 #include "isoloss/gate/looks.h"
 #include "isoloss/gate/outcome.h"
+#include "isoloss/gate/peer_opinion.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/power_record.h"
 #include "isoloss/gate/precision_measures.h"
@@ -101,6 +102,9 @@ struct Judgement {
   std::string corpus_digest;
   std::string tool_version;
   std::string commit;
+  /// Who trained the runs, if any was not isoloss: "torchtitan, wandb_csv". Of
+  /// what their logs do not tell, the fields around are empty, 0 or NaN.
+  std::string origin;
   int64_t steps_planned = 0;
   int64_t tokens_per_step = 0;
   int64_t parameters = 0;
@@ -116,6 +120,9 @@ struct Judgement {
   std::optional<PrecisionMeasures> precision;
 
   bool bit_equal = false;  ///< set by level L1: all bits, final weights too
+  /// Set by level L1 of other programs' runs: all losses of all steps, as far
+  /// as their digits go, which is further than any limit. Nobody knows more.
+  bool written_equal = false;
   std::vector<LevelOutcome> levels;
   /// Of the levels that can decide the question: "L3", …
   std::vector<std::string> without_evidence;
@@ -126,6 +133,8 @@ struct Judgement {
   std::vector<std::string> evidence;
   std::vector<Measure> measures;
   std::vector<std::string> warnings;  ///< what weighs most comes first
+  /// What rules of other projects say of other programs' runs; decides nothing.
+  std::vector<PeerOpinion> peers;
   /// How often these seeds were tested; empty if nobody asked.
   std::optional<Looks> looks;
   /// Measured power of this gate under this policy; empty if unknown.

@@ -249,7 +249,9 @@ Lines Difference(const Judgement& judgement, size_t most,
   // Odd, so that a row is that of no difference.
   constexpr int kRows = 5;
   constexpr int kFewestRows = 3;
-  if (judgement.bit_equal || most < kAround + kFewestRows) return {};
+  if (judgement.bit_equal || judgement.written_equal ||
+      most < kAround + kFewestRows)
+    return {};
   Chart chart = DifferenceChart(judgement);
   chart.rows = most < kAround + kRows ? kFewestRows : kRows;
   Lines drawn = DrawChart(chart, style);

@@ -203,6 +203,18 @@ Json ReadingJson(const gate::Judgement& judgement) {
           {"next", reading.next}};
 }
 
+Json PeersJson(const std::vector<gate::PeerOpinion>& peers) {
+  Json list = Json::array();
+  for (const gate::PeerOpinion& peer : peers) {
+    list.push_back({{"name", peer.name},
+                    {"rule", peer.rule},
+                    {"source", peer.source},
+                    {"accepted", peer.accepted},
+                    {"judged", peer.judged}});
+  }
+  return list;
+}
+
 /// File names are bytes of the system's choice: what is not UTF-8 is replaced.
 std::string TextOf(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -255,6 +267,8 @@ Json VerdictJson(const gate::Judgement& judgement) {
   json["precision"] = PrecisionJson(judgement);
   json["first_divergences"] = DivergencesJson(judgement.divergences);
   json["warnings"] = judgement.warnings;
+  json["origin"] = judgement.origin;
+  json["peers"] = PeersJson(judgement.peers);
   return json;
 }
 

@@ -138,6 +138,13 @@ std::string ValidFor(const Judgement& judgement) {
   const compare::TrainingScale& trained = judgement.precision->trained;
   std::vector<int64_t> seeds;
   for (const auto& run : judgement.candidate.runs) seeds.push_back(run.seed);
+  if (!judgement.origin.empty()) {
+    return fmt::format(
+        "the runs of these logs ({}) alone, {} steps, seed{} {}; no "
+        "extrapolation to other models, sizes or longer training",
+        judgement.origin, judgement.steps_planned, seeds.size() == 1 ? "" : "s",
+        fmt::join(seeds, ", "));
+  }
   return fmt::format(
       "this model of {} parameters, {} tokens of this corpus (digest {}), {}, "
       "seed{} {}; no extrapolation to other sizes or longer training",
@@ -160,8 +167,10 @@ std::string RenderPrecision(const Judgement& judgement,
   const auto line = [&](const char* name, const std::string& value) {
     text += FieldLine(name, value, style);
   };
-  line("trained", Trained(measures.trained));
-  line("learnt", Learnt(judgement));
+  if (judgement.origin.empty()) {
+    line("trained", Trained(measures.trained));
+    line("learnt", Learnt(judgement));
+  }
   const char* of_what = judgement.policy.InTokens() ? " tokens" : "";
   for (const gate::Sensitivity& of : measures.sensitivity) {
     line(&of == &measures.sensitivity.front() ? "could see" : "",

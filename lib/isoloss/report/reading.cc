@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "isoloss/gate/check_titles.h"
+#include "isoloss/gate/level.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/precision_text.h"
 
@@ -125,6 +127,13 @@ std::string Passes(const Judgement& judgement) {
   if (IsRegression(judgement) && judgement.bit_equal) {
     return fmt::format(
         "{}: every bit is equal ({}, {}).", claim,
+        Count(static_cast<int64_t>(judgement.divergences.size()), "seed pair"),
+        Count(judgement.steps_planned, "step"));
+  }
+  if (IsRegression(judgement) && judgement.written_equal) {
+    return fmt::format(
+        "{}: every loss is equal, as far as the logs' digits go ({}, {}).",
+        claim,
         Count(static_cast<int64_t>(judgement.divergences.size()), "seed pair"),
         Count(judgement.steps_planned, "step"));
   }
@@ -301,6 +310,20 @@ std::string NullText(const gate::ControlArm& arm) {
                         : "was not seen outside the margin");
 }
 
+/// Of other programs' runs, whose users do not know it.
+std::vector<std::string> WhatLevelsNeed(const Judgement& judgement) {
+  std::vector<std::string> sentences;
+  for (const gate::Level* level : gate::Ladder()) {
+    if (level->foreign_remedy.empty() ||
+        std::ranges::count(judgement.without_evidence, level->name) == 0) {
+      continue;
+    }
+    sentences.push_back(fmt::format("For {}: {}.", LevelText(level->name),
+                                    level->foreign_remedy));
+  }
+  return sentences;
+}
+
 std::vector<std::string> CouldHaveSeen(const Judgement& judgement) {
   std::vector<std::string> sentences;
   if (judgement.outcome == Outcome::kInvalid) return sentences;
@@ -321,6 +344,10 @@ std::vector<std::string> CouldHaveSeen(const Judgement& judgement) {
     }
     sentences.push_back(
         fmt::format("Nothing was given for {}.", fmt::join(levels, ", ")));
+    if (!judgement.origin.empty()) {
+      std::ranges::move(WhatLevelsNeed(judgement),
+                        std::back_inserter(sentences));
+    }
   }
   sentences.push_back(
       judgement.power
@@ -347,7 +374,10 @@ std::vector<std::string> HoldsFor(const Judgement& judgement) {
   return {fmt::format(
       "It holds for these {} of {} with seed{} {}, and for no other recipe, "
       "model or corpus.",
-      Count(judgement.steps_planned, "step"), judgement.experiment,
+      Count(judgement.steps_planned, "step"),
+      judgement.origin.empty()
+          ? judgement.experiment
+          : fmt::format("these logs ({})", judgement.origin),
       seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "))};
 }
 

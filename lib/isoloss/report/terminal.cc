@@ -34,15 +34,18 @@ std::string SeedList(const ArmSummary& arm) {
 
 std::string Header(const Judgement& judgement, const TextStyle& style) {
   std::string text =
-      Paint(fmt::format("{}: {} against {}", judgement.experiment,
+      Paint(fmt::format("{}{}{} against {}", judgement.experiment,
+                        judgement.experiment.empty() ? "" : ": ",
                         judgement.candidate.arm, judgement.baseline.arm),
             kBold, style);
   text += "\n";
   text += FieldLine("question",
                     std::string(gate::QuestionName(judgement.policy.question)),
                     style);
-  std::string steps = fmt::format("{} of {} tokens", judgement.steps_planned,
-                                  judgement.tokens_per_step);
+  std::string steps = fmt::to_string(judgement.steps_planned);
+  if (judgement.tokens_per_step > 0) {
+    steps += fmt::format(" of {} tokens", judgement.tokens_per_step);
+  }
   if (judgement.final_window.has_value()) {
     steps += fmt::format(", final window from {} to {}",
                          judgement.final_window->first_step,
@@ -60,8 +63,10 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
   if (judgement.looks.has_value()) {
     text += FieldLine("looks", judgement.looks->Sentence(), style);
   }
-  text += FieldLine("model", fmt::format("{} parameters", judgement.parameters),
-                    style);
+  if (judgement.origin.empty()) {
+    text += FieldLine(
+        "model", fmt::format("{} parameters", judgement.parameters), style);
+  }
   text += FieldLine("corpus", judgement.corpus, style);
   for (const std::string& item : judgement.evidence) {
     text += FieldLine("evidence", item, style);
@@ -71,7 +76,10 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
       style);
   text += FieldLine(
       "program",
-      fmt::format("{}, commit {}", judgement.tool_version, judgement.commit),
+      judgement.origin.empty()
+          ? fmt::format("{}, commit {}", judgement.tool_version,
+                        judgement.commit)
+          : fmt::format("another one, by logs of {}", judgement.origin),
       style);
   return text;
 }
@@ -126,7 +134,15 @@ std::string Table(const Judgement& judgement) {
     }
   }
   std::string text;
+  const auto is_unknown = [](const std::string& cell) {
+    return cell.empty() || cell == "-" || cell == "0 of 0";
+  };
   for (const Row& row : rows) {
+    // Of what other programs' logs do not tell.
+    if (!judgement.origin.empty() && is_unknown(row.cell(*arms[0])) &&
+        is_unknown(row.cell(*arms[1]))) {
+      continue;
+    }
     std::string line = fmt::format("  {:<27} {:>7}", row.name, row.unit);
     for (int i = 0; i < 2; ++i) {
       line += fmt::format("  {:>{}}", row.cell(*arms[i]), width[i]);
@@ -299,6 +315,21 @@ std::string Power(const Judgement& judgement, const TextStyle& style) {
   return Wrap(text, 0, 2, style) + "\n";
 }
 
+/// Rules that other projects' users know.
+std::string Peers(const Judgement& judgement, const TextStyle& style) {
+  if (judgement.peers.empty()) return "";
+  std::string text =
+      Heading("Rules of other projects, which decide nothing here", style);
+  for (const gate::PeerOpinion& peer : judgement.peers) {
+    text += fmt::format(
+        "  {}\n",
+        Wrap(fmt::format("{} accepts {} of {}: {} ({})", peer.name,
+                         peer.accepted, peer.judged, peer.rule, peer.source),
+             2, 4, style));
+  }
+  return text;
+}
+
 std::string Warnings(const Judgement& judgement, const TextStyle& style) {
   if (judgement.warnings.empty()) return "";
   std::string text = Heading("Warnings", style);
@@ -390,9 +421,10 @@ std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
   return Header(judgement, style) + "\n" + Table(judgement) +
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Controls(judgement, style) +
-         Checks(judgement, style) + Tensors(judgement, style) +
-         RenderPrecision(judgement, style) + Warnings(judgement, style) + "\n" +
-         Power(judgement, style) + VerdictLine(judgement, style);
+         Checks(judgement, style) + Peers(judgement, style) +
+         Tensors(judgement, style) + RenderPrecision(judgement, style) +
+         Warnings(judgement, style) + "\n" + Power(judgement, style) +
+         VerdictLine(judgement, style);
 }
 
 }  // namespace isoloss::report

@@ -225,6 +225,7 @@ void VisitTables(Visitor& visitor, TablesT& tables) {
   visitor.Attribute(Field{"kind", "", "`benign` or `seeds`", Domain::Text()},
                     tables.kind);
   VisitProvenance(visitor, tables.provenance);
+  VisitOrigin(visitor, tables.provenance.origin);
   ReferenceAttributes reference(visitor);
   VisitProvenance(reference, tables.reference_provenance);
   visitor.Group("members", "One row per good run", 1);
@@ -388,7 +389,30 @@ std::string BrokenProbe(const EnsembleMember& member, int64_t steps_planned) {
 
 }  // namespace
 
+namespace {
+
+/// Of another program's runs: their steps are those that were logged.
+std::vector<Violation> CheckForeign(const Ensemble& ensemble) {
+  std::vector<Violation> violations;
+  for (size_t i = 0; i < ensemble.members.size(); ++i) {
+    const EnsembleMember& member = ensemble.members[i];
+    for (const StepColumns* steps : {&member.steps, &member.reference_steps}) {
+      RunLog log;
+      log.provenance.origin = ensemble.provenance.origin;
+      log.steps = *steps;
+      for (const Violation& found : CheckDomains(log)) {
+        violations.push_back(
+            {found.fault, fmt::format("member {}: {}", i, found.message)});
+      }
+    }
+  }
+  return violations;
+}
+
+}  // namespace
+
 std::vector<Violation> CheckDomains(const Ensemble& ensemble) {
+  if (ensemble.provenance.IsForeign()) return CheckForeign(ensemble);
   const Tables tables = TablesOf(ensemble);
   DomainVisitor visitor(ensemble.run_schema_version, [](When) { return true; });
   VisitTables(visitor, tables);

@@ -220,6 +220,7 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
                         Domain::Count(1)},
                   kSchemaVersion);
   VisitProvenance(visitor, log.provenance);
+  VisitOrigin(visitor, log.provenance.origin);
   VisitGraph(visitor, log.provenance.graph);
   visitor.Attribute(
       Field{"reference_recipe", "",

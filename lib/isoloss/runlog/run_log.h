@@ -190,6 +190,36 @@ struct Event {
   std::string text;
 };
 
+/// What a loss of another program's log stands for.
+enum class LossValues : uint8_t {
+  kOfStep,      ///< that step's own
+  kOfInterval,  ///< mean over the steps since the value before
+  kOfBucket,    ///< mean of points that a chart put together
+  kSmoothed,    ///< of earlier steps as well
+};
+
+/// How a run that another program trained came to be a run log, and how well it
+/// tells the run's numbers.
+struct Origin {
+  /// Format of the log, "torchtitan", or who recorded it; "": isoloss itself
+  /// has trained the run.
+  std::string format;
+  int64_t loss_values = 0;    ///< a LossValues
+  bool loss_thinned = false;  ///< points of the log were left out
+  /// Half a unit of the last place that was written, the largest; 0: none was
+  /// rounded away.
+  double loss_half_unit = 0;
+  double lr_half_unit = 0;
+
+  /// The worst one, if a file has a number that is none.
+  LossValues values() const {
+    constexpr auto kMost = static_cast<int64_t>(LossValues::kSmoothed);
+    return loss_values >= 0 && loss_values <= kMost
+               ? static_cast<LossValues>(loss_values)
+               : LossValues::kSmoothed;
+  }
+};
+
 /// Who made the run, from what, how. Everything that must agree between two
 /// arms but the declared change is in `config_digest`.
 struct Provenance {
@@ -243,6 +273,10 @@ struct Provenance {
   double deflated_bits = 0;
   bool complete = false;  ///< all planned steps were run
   ModelGraph graph;  ///< of the model, with the recipe; empty before version 5
+  Origin origin;
+
+  /// Another program has trained it, so that most of this may be empty.
+  bool IsForeign() const { return !origin.format.empty(); }
 };
 
 struct RunLog {

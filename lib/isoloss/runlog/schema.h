@@ -66,6 +66,42 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
       steps.batch_digest...);
 }
 
+/// Attributes of files: absent where isoloss itself has trained the run, as of
+/// each that it keeps a journal of.
+template <typename Visitor, typename OriginT>
+void VisitOrigin(Visitor& visitor, OriginT& origin) {
+  visitor.Attribute(Field{"origin", "",
+                          "Format of the log that it was read from, or who "
+                          "recorded it; absent: isoloss trained the run",
+                          Domain::Text()}
+                        .Optional(),
+                    origin.format);
+  visitor.Attribute(
+      Field{"loss_values", "1",
+            "What a loss is: absent: of its step; 1: mean over the interval; "
+            "2: mean of a chart's bucket; 3: smoothed",
+            Domain::Count(0, 3)}
+          .Optional(),
+      origin.loss_values);
+  visitor.Attribute(
+      Field{"loss_thinned", "",
+            "Points of the curve were left out; absent: none", Domain::Text()}
+          .Optional(),
+      origin.loss_thinned);
+  const auto half_unit = [&](const char* name, const char* unit,
+                             const char* description, auto& value) {
+    visitor.Attribute(
+        Field{name, unit, description, Domain::Real(0, FLT_MAX)}.Optional(),
+        value);
+  };
+  half_unit("loss_half_unit", "nat",
+            "Half a unit of the last digit of a loss; absent: all are there",
+            origin.loss_half_unit);
+  half_unit("lr_half_unit", "1",
+            "Half a unit of the last digit of a learning rate; likewise",
+            origin.lr_half_unit);
+}
+
 template <typename Visitor, typename ProvenanceT>
 void VisitProvenance(Visitor& visitor, ProvenanceT& p) {
   constexpr bool kCircumstance = false;  // who, where and how, not what
@@ -379,29 +415,10 @@ void VisitExchange(Visitor& visitor, ExchangeT& exchange) {
           exchange.bytes_by_pair, When::kPairs);
 }
 
-/// Walks the whole layout in its order on disk. A visitor has
-///   Version(field, expected)      an int64 attribute with a fixed value
-///   Attribute(field, value)       int64, double, bool or string
-///   Group(name, description, since)  the columns that follow are its datasets
-///   Column(field, values)         the first one of a group is its index;
-///                                 others are as long as the index or absent
-///   Array(field, values, axes)    [rows of the index, axes...], row-major, or
-///                                 absent; an axis is as long in all arrays
-///   RequiredColumn(field, values) as long as the group's index, even if empty;
-///                                 of the run, not of its steps
-///   Labels(field, names, axis)    [axis]: what the places of an axis stand
-///                                 for; required if the group has rows
-///   Count(field, rows)            an index 0, 1, ..., rows - 1
-///   Member(field, rows, member)   the column of one member of each of `rows`;
-///                                 all columns of the group are required
+/// The groups of the steps and of what happened, without attributes; visitors
+/// as for VisitRunLog.
 template <typename Visitor, typename RunLogT>
-void VisitRunLog(Visitor& visitor, RunLogT& log) {
-  visitor.Version(
-      Field{"schema_version", "1", "Version of this layout", Domain::Count(1)},
-      kSchemaVersion);
-  VisitProvenance(visitor, log.provenance);
-  VisitGraph(visitor, log.provenance.graph);
-
+void VisitGroups(Visitor& visitor, RunLogT& log) {
   const auto column = [&visitor](const Field& field, auto& values) {
     visitor.Column(field, values);
   };
@@ -446,6 +463,32 @@ void VisitRunLog(Visitor& visitor, RunLogT& log) {
          &Event::kind);
   member(Field{"text", "", "What happened, in words", Domain::Text()},
          &Event::text);
+}
+
+/// Walks the whole layout in its order on disk. A visitor has
+///   Version(field, expected)      an int64 attribute with a fixed value
+///   Attribute(field, value)       int64, double, bool or string
+///   Group(name, description, since)  the columns that follow are its datasets
+///   Column(field, values)         the first one of a group is its index;
+///                                 others are as long as the index or absent
+///   Array(field, values, axes)    [rows of the index, axes...], row-major, or
+///                                 absent; an axis is as long in all arrays
+///   RequiredColumn(field, values) as long as the group's index, even if empty;
+///                                 of the run, not of its steps
+///   Labels(field, names, axis)    [axis]: what the places of an axis stand
+///                                 for; required if the group has rows
+///   Count(field, rows)            an index 0, 1, ..., rows - 1
+///   Member(field, rows, member)   the column of one member of each of `rows`;
+///                                 all columns of the group are required
+template <typename Visitor, typename RunLogT>
+void VisitRunLog(Visitor& visitor, RunLogT& log) {
+  visitor.Version(
+      Field{"schema_version", "1", "Version of this layout", Domain::Count(1)},
+      kSchemaVersion);
+  VisitProvenance(visitor, log.provenance);
+  VisitOrigin(visitor, log.provenance.origin);
+  VisitGraph(visitor, log.provenance.graph);
+  VisitGroups(visitor, log);
 }
 
 }  // namespace isoloss::runlog

@@ -154,6 +154,14 @@ function warnings(verdict) {
     make("ul", {}, verdict.warnings.map((text) => make("li", {}, text))));
 }
 
+/** What rules that other projects' users know say of runs that they trained. */
+function peers(verdict) {
+  if (!verdict.peers?.length) return null;
+  return make("details", {}, make("summary", {}, "Rules of other projects, which decide nothing here"),
+    isoloss.table("Rules of other projects", ["rule", "accepts", "what it asks", "source"],
+      verdict.peers.map((peer) => [peer.name, `${peer.accepted} of ${peer.judged}`, peer.rule, peer.source])));
+}
+
 /** Files of earlier versions have no sentences. */
 const kNoReading = {headline: "An earlier version of isoloss gave this verdict, without sentences. Its numbers follow."};
 
@@ -163,7 +171,7 @@ function card(data, verdict) {
       "aria-label": `Verdict on ${verdict.candidate.arm}`},
     make("h3", {}, isoloss.badge(verdict.outcome), ` ${verdict.candidate.arm} against ${verdict.baseline.arm}`),
     make("p", {class: "headline"}, reading.headline), ...intervalPictures(data, verdict), answers(reading),
-    warnings(verdict), checks(data, verdict),
+    warnings(verdict), checks(data, verdict), peers(verdict),
     make("details", {}, make("summary", {}, "Both arms in numbers"), arms(verdict)));
 }
 

@@ -1,0 +1,81 @@
+// Rules of level L0 about the steps of other programs' runs: see integrity.cc.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "isoloss/compare/integrity_rules.h"
+
+namespace isoloss::compare {
+namespace {
+
+std::string_view ValuesText(runlog::LossValues values) {
+  switch (values) {
+    case runlog::LossValues::kOfStep:
+      return "the value of its step";
+    case runlog::LossValues::kOfInterval:
+      return "a mean over the steps since the one before";
+    case runlog::LossValues::kOfBucket:
+      return "a mean of points that a chart put together";
+    case runlog::LossValues::kSmoothed:
+      break;
+  }
+  return "smoothed";
+}
+
+bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
+  return std::isfinite(steps.loss_nats.back()) &&
+         (steps.grad_norm.empty() || std::isfinite(steps.grad_norm.back()));
+}
+
+}  // namespace
+
+void ReportForeignSteps(const Run& run, Findings& findings) {
+  const runlog::RunLog& log = run.log;
+  const auto& step = log.steps.step;
+  const bool ascend =
+      std::ranges::adjacent_find(step, std::greater_equal<>()) == step.end();
+  if (step.empty() || log.steps.loss_nats.size() != step.size() || !ascend ||
+      step.front() < 1) {
+    Report(findings, Severity::kIncomparable,
+           "{}: {} steps with {} losses, but each step must have one, and "
+           "steps ascend from 1 at least. The log is damaged: export it again.",
+           Label(run), step.size(), log.steps.loss_nats.size());
+    return;
+  }
+  if (log.provenance.complete) return;
+  if (!IsFiniteAtEnd(log.steps)) {
+    Report(findings, Severity::kBad,
+           "{}: ends at step {} of {} with a loss or gradient norm that is not "
+           "finite.",
+           Label(run), step.back(), log.provenance.steps_planned);
+    return;
+  }
+  Report(findings, Severity::kIncomparable,
+         "{}: ends at step {}, but another run goes to step {}, and all must "
+         "go equally far. Train it on, or judge all up to a step that they "
+         "share with --until {}.",
+         Label(run), step.back(), log.provenance.steps_planned, step.back());
+}
+
+void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
+  const auto& a = pair.baseline->log;
+  const auto& b = pair.candidate->log;
+  if (a.steps.step != b.steps.step) {
+    Report(findings, Severity::kIncomparable,
+           "{}: its {} steps are not the {} of {}, but both runs of a seed "
+           "must have the same. Export both with the same steps.",
+           Label(*pair.candidate), b.steps.step.size(), a.steps.step.size(),
+           Label(*pair.baseline));
+  }
+  const auto values_a = a.provenance.origin.values();
+  const auto values_b = b.provenance.origin.values();
+  if (values_a == values_b) return;
+  Report(findings, Severity::kIncomparable,
+         "{}: a loss is {}, but {} of {}, and both must be the same. Export "
+         "both in one way.",
+         Label(*pair.candidate), ValuesText(values_b), ValuesText(values_a),
+         Label(*pair.baseline));
+}
+
+}  // namespace isoloss::compare

@@ -1,0 +1,226 @@
+#include "isoloss/foreign/run_log_of.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/foreign/findings.h"
+
+namespace isoloss::foreign {
+namespace {
+
+/// Of so many series an error names the first ones.
+constexpr size_t kMostNamed = 12;
+
+[[noreturn]] void ThrowNoLoss(const ForeignRun& run) {
+  std::string names;
+  for (size_t i = 0; i < std::min(run.series.size(), kMostNamed); ++i) {
+    names += fmt::format("{}`{}`", i == 0 ? "" : ", ",
+                         Printable(run.series[i].name));
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}the log has {} series ({}{}), none of which is known as a "
+             "training loss. Name it with --loss.",
+             run.name.empty() ? "" : "run " + Printable(run.name) + ": ",
+             run.series.size(), names,
+             run.series.size() > kMostNamed ? ", ..." : "");
+}
+
+/// The values at these steps; empty if one is missing.
+std::vector<double> ValuesAt(const Series* series,
+                             const std::vector<int64_t>& steps) {
+  std::vector<double> values;
+  if (series == nullptr) return values;
+  size_t at = 0;
+  for (const int64_t step : steps) {
+    while (at < series->step.size() && series->step[at] < step) ++at;
+    if (at == series->step.size() || series->step[at] != step) return {};
+    values.push_back(series->value[at]);
+  }
+  return values;
+}
+
+/// Whole numbers that FP64 holds; empty if one is none.
+std::vector<int64_t> WholeNumbers(const std::vector<double>& values) {
+  std::vector<int64_t> whole;
+  for (const double value : values) {
+    if (!(value >= 1 && value <= 0x1p53) || value != std::floor(value)) {
+      return {};
+    }
+    whole.push_back(static_cast<int64_t>(value));
+  }
+  const bool ascend =
+      std::ranges::adjacent_find(whole, std::greater_equal<>()) == whole.end();
+  return ascend ? whole : std::vector<int64_t>();
+}
+
+double HalfUnitOf(const Series* series) {
+  double largest = 0;
+  if (series == nullptr) return largest;
+  for (const double value : series->value) {
+    largest = std::max(largest, series->digits.HalfUnit(value));
+  }
+  return largest;
+}
+
+runlog::LossValues ValuesOf(const Series& loss) {
+  switch (loss.averaging) {
+    case Averaging::kIntervalMean:
+      return runlog::LossValues::kOfInterval;
+    case Averaging::kBucketMean:
+      return runlog::LossValues::kOfBucket;
+    case Averaging::kSmoothed:
+      return runlog::LossValues::kSmoothed;
+    case Averaging::kInstant:
+      break;
+  }
+  return LooksSmoothed(loss) ? runlog::LossValues::kSmoothed
+                             : runlog::LossValues::kOfStep;
+}
+
+/// Tokens of each step, if it is the same of all; else 0.
+int64_t TokensPerStep(const runlog::StepColumns& steps) {
+  if (steps.tokens_seen.empty()) return 0;
+  const int64_t first = steps.tokens_seen.front();
+  if (first % steps.step.front() != 0) return 0;
+  const int64_t each = first / steps.step.front();
+  for (size_t i = 0; i < steps.step.size(); ++i) {
+    if (steps.tokens_seen[i] / steps.step[i] != each ||
+        steps.tokens_seen[i] % steps.step[i] != 0) {
+      return 0;
+    }
+  }
+  return each;
+}
+
+runlog::StepColumns StepsOf(const ForeignRun& run, const Series& loss) {
+  runlog::StepColumns steps;
+  steps.step = loss.step;
+  steps.loss_nats = loss.value;
+  const auto at = [&](Quantity quantity) {
+    return ValuesAt(run.Main(quantity), loss.step);
+  };
+  steps.grad_norm = at(Quantity::kGradNorm);
+  steps.lr = at(Quantity::kLearningRate);
+  steps.tokens_seen = WholeNumbers(at(Quantity::kTokensSeen));
+  steps.step_seconds = at(Quantity::kStepSeconds);
+  steps.tokens_per_second = at(Quantity::kTokensPerSecond);
+  // A clock is no part of what is judged: a value that is none is left out.
+  const auto is_time = [](double value) {
+    return std::isfinite(value) && value >= 0;
+  };
+  for (auto* clock : {&steps.step_seconds, &steps.tokens_per_second}) {
+    if (!std::ranges::all_of(*clock, is_time)) clock->clear();
+  }
+  if (steps.step.front() == 0) {
+    for (int64_t& step : steps.step) ++step;
+  }
+  return steps;
+}
+
+runlog::EvalColumns EvalOf(const ForeignRun& run) {
+  runlog::EvalColumns eval;
+  const Series* loss = run.Main(Quantity::kEvalLoss);
+  if (loss == nullptr || loss->averaging == Averaging::kSmoothed) return eval;
+  eval.step = loss->step;
+  eval.loss_nats = loss->value;
+  return eval;
+}
+
+/// What must be known of the losses, and what the log itself says.
+std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
+  ForeignRun told;
+  told.notes = run.notes;
+  told.step_unit = run.step_unit;
+  told.step_base = run.step_base;
+  told.series.push_back(loss);
+  std::vector<runlog::Event> events;
+  for (const std::string& finding : FindingsOf(told)) {
+    events.push_back({0, "import", Printable(finding)});
+  }
+  if (loss.step.front() == 0) {
+    events.push_back({0, "import", "Its first step is 0, which counts as 1."});
+  }
+  return events;
+}
+
+}  // namespace
+
+runlog::RunLog RunLogOf(const ForeignRun& run) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr || loss->step.empty()) ThrowNoLoss(run);
+  if (loss->step.front() < 0) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: its first step is {}, but steps count from 0 or 1. Export "
+               "the curve over steps.",
+               Printable(loss->name), loss->step.front());
+  }
+  runlog::RunLog log;
+  log.steps = StepsOf(run, *loss);
+  log.eval = EvalOf(run);
+  log.events = EventsOf(run, *loss);
+  runlog::Provenance& provenance = log.provenance;
+  provenance.origin.format = run.format;
+  provenance.origin.loss_values = static_cast<int64_t>(ValuesOf(*loss));
+  provenance.origin.loss_thinned = loss->thinned;
+  provenance.origin.loss_half_unit = HalfUnitOf(loss);
+  if (!log.steps.lr.empty()) {
+    provenance.origin.lr_half_unit =
+        HalfUnitOf(run.Main(Quantity::kLearningRate));
+  }
+  provenance.steps_planned = log.steps.step.back();
+  provenance.tokens_per_step = TokensPerStep(log.steps);
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  provenance.unigram_entropy_nats = kUnknown;
+  provenance.entropy_floor_nats = kUnknown;
+  provenance.bigram_entropy_nats = kUnknown;
+  provenance.deflated_bits = kUnknown;
+  provenance.complete = true;
+  return log;
+}
+
+ArmAndSeed SplitName(const std::string& name) {
+  constexpr std::string_view kSeparators = "-_. /=";
+  constexpr std::array<std::string_view, 5> kWords = {"seed", "run", "rep", "s",
+                                                      "r"};
+  size_t digits = name.size();
+  while (digits > 0 &&
+         std::isdigit(static_cast<unsigned char>(name[digits - 1])) != 0) {
+    --digits;
+  }
+  int64_t seed = 0;
+  const auto read =
+      std::from_chars(name.data() + digits, name.data() + name.size(), seed);
+  if (read.ec != std::errc()) return {name, -1};
+  std::string_view rest = std::string_view(name).substr(0, digits);
+  const auto trim = [&rest] {
+    const size_t last = rest.find_last_not_of(kSeparators);
+    rest = rest.substr(0, last + 1);
+  };
+  trim();
+  for (const std::string_view word : kWords) {
+    if (!rest.ends_with(word)) continue;
+    std::string_view arm = rest.substr(0, rest.size() - word.size());
+    // "fp8-s1" is a seed, "loss1" is a name.
+    if (arm.empty() || kSeparators.find(arm.back()) == std::string_view::npos) {
+      continue;
+    }
+    rest = arm;
+    trim();
+    if (rest.empty()) break;
+    return {std::string(rest), seed};
+  }
+  return {name, -1};
+}
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,118 @@
+#include "isoloss/gate/foreign_runs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "isoloss/compare/written_digits.h"
+
+namespace isoloss::gate {
+namespace {
+
+/// The event of a log that was read from another program's (campaign).
+constexpr std::string_view kImported = "import";
+
+/// "configuration, data and initial weights": what no run recorded.
+std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
+  const auto missing = [&](std::string runlog::Provenance::*field) {
+    return std::ranges::all_of(runs, [&](const compare::Run* run) {
+      return (run->log.provenance.*field).empty();
+    });
+  };
+  std::vector<std::string> what;
+  if (missing(&runlog::Provenance::config_digest)) {
+    what.emplace_back("configuration");
+  }
+  if (missing(&runlog::Provenance::corpus_digest)) what.emplace_back("data");
+  if (missing(&runlog::Provenance::initial_weights_digest)) {
+    what.emplace_back("initial weights");
+  }
+  if (missing(&runlog::Provenance::resolved_recipe)) {
+    what.emplace_back("recipe");
+  }
+  return fmt::format("{}", fmt::join(what, ", "));
+}
+
+/// What happened to the logs as they were read; what holds of several runs
+/// stands there once.
+std::vector<std::string> ImportNotes(
+    const std::vector<const compare::Run*>& runs) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> notes;
+  for (const compare::Run* run : runs) {
+    for (const runlog::Event& event : run->log.events) {
+      if (event.kind != kImported) continue;
+      auto note = std::ranges::find_if(
+          notes, [&](const auto& known) { return known.first == event.text; });
+      if (note == notes.end()) {
+        notes.push_back({event.text, {}});
+        note = std::prev(notes.end());
+      }
+      note->second.push_back(compare::Label(*run));
+    }
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [text, labels] : notes) {
+    const std::string others =
+        labels.size() == 1 ? ""
+                           : fmt::format(" and {} more", labels.size() - 1);
+    sentences.push_back(fmt::format("{}{}: {}", labels.front(), others, text));
+  }
+  return sentences;
+}
+
+}  // namespace
+
+std::string OriginOf(const compare::Pairing& pairing) {
+  std::vector<std::string> formats;
+  for (const compare::Run* run : pairing.All()) {
+    const std::string& format = run->log.provenance.origin.format;
+    if (format.empty() || std::ranges::count(formats, format) != 0) continue;
+    formats.push_back(format);
+  }
+  return fmt::format("{}", fmt::join(formats, ", "));
+}
+
+std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
+  if (!pairing.IsForeign()) return {};
+  std::vector<std::string> warnings;
+  const auto runs = pairing.All();
+  const std::string unrecorded = Unrecorded(runs);
+  if (!unrecorded.empty()) {
+    warnings.push_back(fmt::format(
+        "another program trained these runs ({}), and their logs do not tell: "
+        "{}. That nothing but the declared change differs is not checked.",
+        OriginOf(pairing), unrecorded));
+  }
+  for (const compare::Run* run : runs) {
+    const std::string why = compare::WhyNotStepByStep(run->log);
+    if (why.empty()) continue;
+    warnings.push_back(
+        fmt::format("{}: {}. Levels that look at single steps judge nothing.",
+                    compare::Label(*run), why));
+  }
+  std::ranges::move(ImportNotes(runs), std::back_inserter(warnings));
+  return warnings;
+}
+
+std::vector<Measure> ForeignMeasures(const compare::Pairing& pairing) {
+  std::vector<Measure> measures;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const auto& baseline = pair.baseline->log.steps;
+    const auto& candidate = pair.candidate->log.steps;
+    if (baseline.step.empty() || candidate.step.empty()) continue;
+    const double gap = compare::PercentDifference(candidate.loss_nats.front(),
+                                                  baseline.loss_nats.front());
+    measures.push_back(
+        {"first_loss_gap", gap, "%",
+         fmt::format(
+             "step {} of seed {}: runs that begin with the same weights "
+             "and batch are apart by their rounding alone",
+             baseline.step.front(), pair.seed)});
+  }
+  return measures;
+}
+
+}  // namespace isoloss::gate

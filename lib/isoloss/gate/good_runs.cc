@@ -1,0 +1,153 @@
+#include "isoloss/gate/good_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/runlog/shared_columns.h"
+#include "isoloss/stats/student_t.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::gate {
+namespace {
+
+using compare::FinalWindow;
+using runlog::StepColumns;
+
+/// A spread of fewer is no more than a guess.
+constexpr int64_t kFewestGoodRuns = 3;
+
+/// 100 (L - L_r) / L_r, its mean over the window's steps, of which there are
+/// `steps`; empty if one is missing.
+std::optional<double> PercentOf(const StepColumns& run,
+                                const StepColumns& reference,
+                                const FinalWindow& window, size_t steps) {
+  std::vector<double> percent;
+  for (const runlog::SharedRow& at :
+       runlog::MatchRows(run.step, reference.step)) {
+    if (at.step < window.first_step || at.step > window.last_step) continue;
+    percent.push_back(compare::PercentDifference(run.loss_nats[at.a],
+                                                 reference.loss_nats[at.b]));
+  }
+  if (percent.size() != steps) return std::nullopt;
+  return stats::Mean(percent);
+}
+
+/// How many of the judged steps lie in the window.
+size_t StepsOf(const compare::Pairing& pairing, const FinalWindow& window) {
+  const auto& step = pairing.pairs[0].candidate->log.steps.step;
+  return static_cast<size_t>(std::ranges::count_if(
+      step, [&](int64_t at) { return at >= window.first_step; }));
+}
+
+Check Gap(std::string quantity, std::string next) {
+  return {.name = "final_window",
+          .outcome = Outcome::kInconclusive,
+          .quantity = std::move(quantity),
+          .next = std::move(next)};
+}
+
+/// A test's samples, and what is said of them.
+struct Samples {
+  stats::Summary good;
+  stats::Summary candidate;
+  std::string source;
+  std::string where;  ///< to look if they differ
+};
+
+Check Decided(const Samples& samples, const FinalWindow& window,
+              const stats::EquivalenceOptions& options) {
+  const auto& [good, candidate, source, where] = samples;
+  const auto n = static_cast<double>(candidate.count);
+  const auto g = static_cast<double>(good.count);
+  const double difference = candidate.mean - good.mean;
+  const double half = stats::StudentTQuantile(1 - options.alpha, g - 1) *
+                      good.sd * std::sqrt(1 / n + 1 / g);
+  const std::string side = options.one_sided ? "+" : "+-";
+  Check check{.name = "final_window",
+              .quantity = "mean loss difference from the good runs",
+              .value = difference,
+              .limit = options.margin,
+              .lower = difference - half,
+              .upper = difference + half,
+              .interval_level = 1 - 2 * options.alpha,
+              .unit = "%"};
+  check.evidence = fmt::format(
+      "{:g} % interval [{:+.3f} %, {:+.3f} %], {} run{} against {} good ones "
+      "of {} with a spread of {:.4f} %, steps {} to {}",
+      100 * (1 - 2 * options.alpha), *check.lower, *check.upper,
+      candidate.count, candidate.count == 1 ? "" : "s", good.count, source,
+      good.sd, window.first_step, window.last_step);
+  switch (stats::WhereIs(*check.lower, *check.upper, options)) {
+    case stats::Equivalence::kInside:
+      check.outcome = Outcome::kPass;
+      check.relation = "within " + side;
+      break;
+    case stats::Equivalence::kOutside:
+      check.outcome = Outcome::kFail;
+      check.relation = "outside " + side;
+      check.next = where;
+      break;
+    case stats::Equivalence::kUndecided:
+      check.outcome = Outcome::kInconclusive;
+      check.relation = "not shown to be within " + side;
+      check.next =
+          "give more runs of the candidate, or build the ensemble from more "
+          "good ones";
+      break;
+  }
+  return check;
+}
+
+}  // namespace
+
+std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
+                                     const FinalWindow& window,
+                                     const stats::EquivalenceOptions& options) {
+  if (evidence.benign == nullptr ||
+      !evidence.benign->ensemble.provenance.IsForeign()) {
+    return std::nullopt;
+  }
+  const NullEnsemble& ensemble = *evidence.benign;
+  const std::string label = Label(ensemble);
+  const auto& members = ensemble.ensemble.members;
+  if (static_cast<int64_t>(members.size()) + 1 < kFewestGoodRuns) {
+    return Gap(fmt::format("{}: it holds {} good runs, but {} are the fewest "
+                           "that show a spread",
+                           label, members.size() + 1, kFewestGoodRuns),
+               "build it from more logs: isoloss ensemble build --from");
+  }
+  const size_t steps = StepsOf(*evidence.pairing, window);
+  const StepColumns& reference = members.front().reference_steps;
+  std::vector<double> good = {0};  // the reference itself
+  std::vector<double> candidate;
+  const auto take = [&](const StepColumns& run, std::vector<double>& values) {
+    const auto percent = PercentOf(run, reference, window, steps);
+    if (percent) values.push_back(*percent);
+    return percent.has_value();
+  };
+  bool whole = true;
+  for (const auto& member : members) whole = whole && take(member.steps, good);
+  for (const compare::SeedPair& pair : evidence.pairing->pairs) {
+    whole = whole && take(pair.candidate->log.steps, candidate);
+  }
+  if (!whole) {
+    return Gap(fmt::format("{}: it lacks steps of the final window, {} to {}",
+                           label, window.first_step, window.last_step),
+               "build it from logs of whole runs: isoloss ensemble build "
+               "--from");
+  }
+  const compare::SeedPair& first = evidence.pairing->pairs.front();
+  return Decided({stats::Summarize(good), stats::Summarize(candidate), label,
+                  fmt::format("see where the curves part: isoloss compare {} "
+                              "{}",
+                              compare::Label(*first.baseline),
+                              compare::Label(*first.candidate))},
+                 window, options);
+}
+
+}  // namespace isoloss::gate

@@ -1,0 +1,25 @@
+// What other projects' rules say of the judged runs, for those who know them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/compare/pair.h"
+
+namespace isoloss::gate {
+
+/// One rule (compare/peer_rules.h); it decides nothing here.
+struct PeerOpinion {
+  std::string_view name;  ///< "megatron_approximate"
+  std::string_view rule;
+  std::string_view source;
+  int64_t accepted = 0;  ///< of `judged`
+  int64_t judged = 0;    ///< pairs; 1 of a rule on all runs at once
+};
+
+/// Of all pairs, and MLPerf's on all runs if there are three of the baseline:
+/// its target is the loss at which the slowest of them ends.
+std::vector<PeerOpinion> PeerOpinions(const compare::Pairing& pairing);
+
+}  // namespace isoloss::gate

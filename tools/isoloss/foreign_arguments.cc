@@ -1,0 +1,27 @@
+#include "foreign_arguments.h"
+
+namespace isoloss::cli {
+
+void ForeignArguments::Declare(CLI::App& app) {
+  AddOption(app, "--loss", read.loss,
+            "Logs of other programs: name of the series that is the training "
+            "loss (default: the one that is known as such)");
+  AddOption(app, "--step", read.step,
+            "Logs of other programs: name of the column that counts steps "
+            "(default: the one that is known as such)");
+  AddOption(app, "--until", until,
+            "Logs of other programs: leave out what lies after this step")
+      .IntegerIn(1, int64_t{1} << 53);
+  AddOption(app, "--align", align,
+            "Logs of other programs: compare equal steps, or equal numbers of "
+            "tokens where batches differ in size")
+      .OneOf({"step", "tokens"});
+}
+
+foreign::AlignOptions ForeignArguments::Alignment() const {
+  return {.by = align == "tokens" ? foreign::AlignBy::kTokens
+                                  : foreign::AlignBy::kStep,
+          .until = until};
+}
+
+}  // namespace isoloss::cli

@@ -1,0 +1,23 @@
+// What a command may be told of other programs' logs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "arguments.h"
+#include "isoloss/foreign/align.h"
+#include "isoloss/foreign/read.h"
+
+namespace isoloss::cli {
+
+struct ForeignArguments {
+  foreign::ReadOptions read;
+  std::optional<int64_t> until;
+  std::string align = "step";
+
+  void Declare(CLI::App& app);
+  foreign::AlignOptions Alignment() const;
+};
+
+}  // namespace isoloss::cli
