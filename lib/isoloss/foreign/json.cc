@@ -93,6 +93,38 @@ std::string WithoutNonFinite(std::string_view text) {
   return copy;
 }
 
+/// Behind the closing quote of the string that begins at `begin`; 0: none.
+size_t StringEnd(std::string_view text, size_t begin) {
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (text[i] == '"') return i + 1;
+    if (text[i] == '\\') ++i;
+  }
+  return 0;
+}
+
+/// Behind the value at the front of `text`; 0 if it does not end.
+size_t ValueEnd(std::string_view text) {
+  int depth = 0;
+  size_t i = 0;
+  while (i < text.size()) {
+    const char c = text[i];
+    if (c == '"') {
+      i = StringEnd(text, i);
+      if (i == 0 || depth == 0) return i;
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') {
+      if (depth == 0) return i;
+      if (--depth == 0) return i + 1;
+    }
+    if (depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r'))
+      return i;
+    ++i;
+  }
+  return depth == 0 ? i : 0;
+}
+
 /// Takes nothing of a text but the place of its first fault.
 struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
   size_t at = 0;  ///< counted from 1; 0: none
@@ -150,6 +182,60 @@ std::string JsonFault(std::string_view text) {
              ? fmt::format("ends within a value, after {} bytes", text.size())
              : fmt::format("is none from byte {} of {} on", finder.at,
                            text.size());
+}
+
+JsonMembers::JsonMembers(std::string_view object) : rest_(object) {
+  open_ = Take('{');
+}
+
+void JsonMembers::SkipBlanks() {
+  const size_t end = rest_.find_first_not_of(" \t\r\n");
+  rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end);
+}
+
+bool JsonMembers::Take(char c) {
+  SkipBlanks();
+  if (!rest_.starts_with(c)) return false;
+  rest_.remove_prefix(1);
+  return true;
+}
+
+bool JsonMembers::Next() {
+  if (!open_) return false;
+  open_ = false;
+  if (Take('}')) {
+    SkipBlanks();
+    sound_ = rest_.empty();
+    return false;
+  }
+  if (!first_ && !Take(',')) return false;
+  first_ = false;
+  SkipBlanks();
+  const size_t key_end = ValueEnd(rest_);
+  if (key_end < 2 || rest_.front() != '"') return false;
+  key_ = rest_.substr(1, key_end - 2);
+  rest_.remove_prefix(key_end);
+  if (!Take(':')) return false;
+  SkipBlanks();
+  const size_t value_end = ValueEnd(rest_);
+  if (value_end == 0) return false;
+  value_ = rest_.substr(0, value_end);
+  rest_.remove_prefix(value_end);
+  open_ = true;
+  return true;
+}
+
+std::optional<std::string_view> JsonString(std::string_view value) {
+  if (value.size() < 2 || value.front() != '"') return std::nullopt;
+  return value.substr(1, value.size() - 2);
+}
+
+std::optional<double> JsonNumber(std::string_view value) {
+  if (const auto text = JsonString(value)) {
+    const auto number = ParsePlainNumber(*text);
+    return number && !std::isfinite(*number) ? number : std::nullopt;
+  }
+  return ParsePlainNumber(value);
 }
 
 std::optional<double> NumberOf(const nlohmann::json& value) {

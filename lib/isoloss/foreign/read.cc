@@ -26,6 +26,11 @@ namespace isoloss::foreign {
 #include "isoloss/foreign/formats.def"
 #undef ISOLOSS_LINE_FORMAT
 
+bool LineReader::has_loss() const {
+  return run_.Main(Quantity::kLoss) != nullptr ||
+         run_.Main(Quantity::kEvalLoss) != nullptr;
+}
+
 namespace {
 
 constexpr const LineFormat* kLineFormats[] = {
@@ -43,15 +48,25 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
     const LineFormat* format;
     std::unique_ptr<LineReader> reader;
     int64_t lines = 0;
+
+    /// DeepSpeed prints beside what trains with it, line by line: a loss goes
+    /// before many lines.
+    std::pair<bool, int64_t> rank() const {
+      return {lines > 0 && reader->has_loss(), lines};
+    }
   };
   std::vector<Candidate> candidates;
   for (const LineFormat* format : kLineFormats) {
     candidates.push_back({format, format->make()});
   }
   ForEachLine(text, [&candidates](std::string_view line) {
-    for (Candidate& one : candidates) one.lines += one.reader->Read(line);
+    for (Candidate& one : candidates) {
+      if (!one.reader->Read(line)) continue;
+      ++one.lines;
+      return;
+    }
   });
-  const auto best = std::ranges::max_element(candidates, {}, &Candidate::lines);
+  const auto best = std::ranges::max_element(candidates, {}, &Candidate::rank);
   if (best->lines == 0) return {};
   best->reader->Finish();
   std::vector<ForeignRun> runs;
