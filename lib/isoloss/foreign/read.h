@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "isoloss/foreign/foreign_run.h"
+#include "isoloss/foreign/read_options.h"
 
 namespace isoloss::foreign {
 
@@ -13,13 +14,17 @@ namespace isoloss::foreign {
 inline constexpr size_t kMostLogBytes = size_t{1} << 30;
 
 /// The runs of a log, one or, of a chart, several; each has a series with
-/// values. Formats: docs/import.md.
+/// values. Formats: docs/import.md. If `options` name a loss, that series is
+/// the only one of Quantity::kLoss, and runs without it are left out.
 /// Errors   FormatError if it is none of the formats, or one of them without a
-///          value; the message does not name the file.
-std::vector<ForeignRun> ParseLog(std::string_view content);
+///          value, or without a name of `options`; the message does not name
+///          the file.
+std::vector<ForeignRun> ParseLog(std::string_view content,
+                                 const ReadOptions& options = {});
 
 /// The same of a file, or of a folder of event files (ReadEventFolder).
 /// Errors   those, with the name; IoError if it can't be read.
-std::vector<ForeignRun> ReadLog(const std::filesystem::path& path);
+std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
+                                const ReadOptions& options = {});
 
 }  // namespace isoloss::foreign
