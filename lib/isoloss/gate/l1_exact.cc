@@ -127,19 +127,13 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   return std::nullopt;
 }
 
-/// Half a unit of the last digits in percent of the smallest loss, of the pair
-/// whose logs have the fewest digits.
-double ResolutionPercent(const compare::Pairing& pairing) {
-  double largest = 0;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const double least = std::ranges::min(pair.baseline->log.steps.loss_nats);
-    largest =
-        std::max(largest, 100 *
-                              compare::WrittenResolution(pair.baseline->log,
-                                                         pair.candidate->log) /
-                              least);
-  }
-  return largest;
+/// Weights that both recorded, and that differ.
+bool OtherFinalWeights(const compare::Pairing& pairing) {
+  return std::ranges::any_of(pairing.pairs, [](const compare::SeedPair& pair) {
+    const auto& a = pair.baseline->log.provenance.final_weights_digest;
+    const auto& b = pair.candidate->log.provenance.final_weights_digest;
+    return !a.empty() && !b.empty() && a != b;
+  });
 }
 
 /// What the digits hide must be far below what the margin lets pass.
@@ -166,23 +160,31 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
     }
     return;
   }
-  const double resolution = ResolutionPercent(pairing);
+  const double resolution = compare::WrittenPercent(pairing);
+  const auto& steps = pairing.pairs[0].baseline->log.steps.step;
   const bool by_step =
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyNotStepByStep(run->log).empty();
       });
+  // Fewer values may be equal by chance, or before anything went wrong.
+  const bool enough =
+      static_cast<int64_t>(steps.size()) >= judgement.policy.early_steps;
   judgement.written_equal =
-      by_step && resolution <= kFinerThanMargin * judgement.policy.Margin();
+      by_step && enough && !OtherFinalWeights(pairing) &&
+      resolution <= kFinerThanMargin * judgement.policy.margin_percent;
   if (!judgement.written_equal) return;
   judgement.checks.push_back(
       {.name = "written_digits",
        .outcome = Outcome::kPass,
        .quantity = fmt::format(
-           "the losses of all {} steps are equal in every digit of both logs",
-           pairing.pairs[0].baseline->log.steps.step.size()),
-       .evidence = fmt::format("{} seed pairs, digits finer than {:.2g} % of "
-                               "the loss; the logs hold no weights",
-                               pairing.pairs.size(), resolution)});
+           "what both logs tell of losses and gradient norms is equal in every "
+           "digit, at all {} steps that they have",
+           steps.size()),
+       .evidence =
+           fmt::format("{} seed pair{}, digits finer than {:.2g} % of "
+                       "the loss",
+                       pairing.pairs.size(),
+                       pairing.pairs.size() == 1 ? "" : "s", resolution)});
 }
 
 /// Asked for regression, equality passes and settles the question; asked for
