@@ -134,7 +134,8 @@ def quantise(x, element=E4M3, mistake=None):
     scales = (exponent + 127).to(torch.uint8)
     if block > BLOCK:
         scales = scales.repeat_interleave(block // BLOCK, 1)
-    return Quantised(values, held.reshape(rows, -1)[:, :columns], scales[:, :-(-columns // BLOCK)], element)
+    return Quantised(values, held.reshape(rows, -1)[:, :columns],
+                     scales[:, :-(-columns // BLOCK)], element)
 
 
 def quantise_down(x, ends, element=E4M3, mistake=None):

@@ -21,8 +21,9 @@ from torch.nn import functional
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import isoloss  # noqa: E402
-from moe_mxfp8 import (DIM, E4M3, IGNORED, MISTAKES, VOCABULARY, Attention, FeedForward, Linear, Norm,  # noqa: E402
-                       batches, plant, steps_of)
+from moe_mxfp8 import (  # noqa: E402
+    DIM, E4M3, IGNORED, MISTAKES, VOCABULARY, Attention, FeedForward, Linear, Norm, batches, plant,
+    steps_of)
 
 LAYERS = 1
 RECIPES = {"bf16": "bf16", "mxfp8": "mxfp8_rceil"}
@@ -144,7 +145,7 @@ def main(arguments=None):
     parser.add_argument("--log", type=pathlib.Path, metavar="FILE",
                         help="gets the lines that are printed, too")
     parser.add_argument("--any-order", action="store_true",
-                        help="sequences of a batch in an order of chance, so that sums round otherwise")
+                        help="sequences of a batch in any order, so that sums round otherwise")
     parser.add_argument("--bad-recipe", action="store_true",
                         help="casts gradients to E4M3 without scales, too: small ones become zero")
     parser.add_argument("--mistake", choices=PLANTED, metavar="NAME")
