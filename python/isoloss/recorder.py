@@ -69,6 +69,16 @@ def _in_order_of_computation(rows):
     return found
 
 
+def _wgrads(products):
+    """Of each module, of all calls in the step."""
+    found = {}
+    for op in products:
+        own = op.tensors.get("grad_weight")
+        if own is not None:
+            found[op.module] = found[op.module] + own if op.module in found else own
+    return found
+
+
 class Recorder:
     """What `record` returns; see there."""
 
@@ -307,8 +317,7 @@ class Recorder:
             for kind, key, of in (("weight", "weight", "whole"), ("activation", "x", "tokens"),
                                   ("output", "output", "tokens"),
                                   ("gradient", "grad_output", "tokens"),
-                                  ("dgrad", "grad_input", "tokens"),
-                                  ("wgrad", "grad_weight", "part")):
+                                  ("dgrad", "grad_input", "tokens")):
                 if key not in op.tensors:
                     continue
                 of_rows = of == "tokens"
@@ -317,6 +326,8 @@ class Recorder:
                 tensor = dgrads[place] if kind == "dgrad" else op.tensors[key]
                 add(f"{op.module}_{kind}", tensor, part,
                     ends if of_rows else None, first if of_rows else 0)
+        for module, total in _wgrads(products).items():
+            add(f"{module}_wgrad", total, "part")
         modules = {self._names.get(id(op.read[1])): op.module for op in products}
         for op in self._operations:
             if op.kind != "adamw":
@@ -355,8 +366,9 @@ def record(model, optimizer, path, **options):
     dump        steps whose operations are written into a file each
     statistics  steps with statistics of tensors in the log
     digests     steps with digests of tensors in the log
-    parameters  whether each parameter's gradient norm is logged, as the
-                optimizer read it
+    parameters  whether each parameter's gradient norm is logged: as the
+                optimizer read it, or if step() is told the norm from before
+                clipping, as it was then
     first_step  number of the first step, of a run that is resumed
     gradients   "replicated" if all ranks have the same, "sharded" if each has
                 its own part of them

@@ -215,9 +215,9 @@ class Moe(nn.Module):
     def __init__(self, config, name):
         super().__init__()
         self.name = name
-        self.router = Router(config, f"{name}.router")
         self.routed_experts = nn.Module()
         self.routed_experts.inner_experts = InnerExperts(config, f"{name}.routed_experts")
+        self.router = Router(config, f"{name}.router")
         if config.num_shared_experts:
             self.shared_experts = FeedForward(config.dim,
                                               config.moe_hidden_dim * config.num_shared_experts)
