@@ -21,7 +21,7 @@ from reference_model import Batch, Trainer, Transformer, lr_factor
 from reference_model_test import REFERENCE, config_of
 
 BINARY = os.environ["ISOLOSS_BINARY"]
-PASS, FAIL, INVALID = 0, 1, 3
+PASS, FAIL, INVALID, INCONCLUSIVE = 0, 1, 3, 4
 
 # S1: sigmoid scores, one query matrix. S2: compressed queries, YaRN, groups of experts, two MoE
 # layers. S4: softmax scores that are not normalised, YaRN, embedding and head in one.
@@ -256,6 +256,17 @@ class ReferenceRun(unittest.TestCase):
         code, text, _ = run("gate", own.curves, "--against", own.log)
         self.assertEqual(code, INVALID, text)
         self.assertIn("must be recorded and equal", " ".join(text.split()))
+
+    def test_the_gate_judges_their_printed_losses(self):
+        own = self.runs[0]
+        lines = []
+        for name, log in (("own", own.log), ("recorded", own.curves)):
+            lines.append(own.folder / f"{name}.log")
+            code, _, error = run("export", log, "--format", "torchtitan", "--out", lines[-1])
+            self.assertEqual(code, PASS, error)
+        # Five decimals are equal but where rounding falls between two of them.
+        code, text, _ = run("gate", lines[1], "--against", lines[0])
+        self.assertIn(code, (PASS, INCONCLUSIVE), text)
 
     # ---- mistakes --------------------------------------------------------------
 
