@@ -1,6 +1,7 @@
 """Records a training loop of PyTorch: a row for each step, and at chosen steps
 tensors and operations."""
 
+import json
 import math
 import pathlib
 import time
@@ -54,7 +55,8 @@ class Recorder:
 
     def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
                  parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
-                 name=None, arm="run", recipe="", seed=0):
+                 name=None, arm=None, recipe="", seed=None, experiment="", config=None,
+                 weights=True):
         if gradients not in ("replicated", "sharded"):
             raise RecorderError(f"gradients is `{gradients}`, but must be `replicated` or `sharded`.")
         found_rank, found_ranks = _rank()
@@ -77,10 +79,16 @@ class Recorder:
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._by_parameter = parameters
         device = self._trained[0].device if self._trained else torch.device("cpu")
+        self.arm = arm or recipe or "run"
+        self.seed = -1 if seed is None else int(seed)
+        self._weights = weights
+        if not isinstance(config, (str, type(None))):
+            config = json.dumps(config, sort_keys=True)
         header = {
             "row": "header", "version": 1,
             "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
-            "device": str(device), "name": self.run, "arm": arm, "recipe": recipe, "seed": seed,
+            "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
+            "seed": self.seed, "experiment": experiment, "config": config or "",
             "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
             "threads": torch.get_num_threads(), "gradients": gradients,
             "parameters": max(1, sum(p.numel() for p in self._trained)),
@@ -97,7 +105,7 @@ class Recorder:
 
     # ---- of the user ---------------------------------------------------------
 
-    def step(self, loss, *, tokens, lr=None, grad_norm=None):
+    def step(self, loss, *, tokens, lr=None, grad_norm=None, batch=None):
         """Reports an optimizer step, after optimizer.step().
 
         loss       mean over the step's labels, nats: of this rank, not scaled
@@ -105,6 +113,8 @@ class Recorder:
         lr         of the update; default: what the optimizer's first group had
         grad_norm  global L2 norm before clipping; default: that of the gradients
                    that the optimizer read
+        batch      the step's tensors of tokens and labels, of all micro-batches:
+                   one or a list. Their digest tells whether runs saw equal data
 
         When it returns, a kill of the process loses nothing of the step.
         """
@@ -121,11 +131,12 @@ class Recorder:
         if self._norms is not None and (grad_norm is None or self._by_parameter):
             row["grad_squares"] = _squares(self._norms)
         row["parameters"] = self._norms if self._by_parameter else None
+        row["batch"] = None if batch is None else tensors.batch_digest(batch, self.rank)
         row["experts"] = {layer: counts.tolist() for layer, counts in self._experts.items()}
         row["tensors"] = self._tensor_rows()
         if self._captures("dump"):
-            operations.write(operations.file_name(self._base, self.rank, self._step), self.run,
-                             self._step, self.rank, self.ranks,
+            operations.write(operations.file_name(self._base, self.rank, self._step),
+                             self._file_attributes(row),
                              [op for op in self._operations if op.tensors])
         self._journal.append(row)
         self._step += 1
@@ -164,10 +175,10 @@ class Recorder:
         self._operations.append(product.operation)
         return product.finish(function(product.x, product.weight, group_ends))
 
-    def event(self, kind, text):
+    def event(self, kind, text, **values):
         """Adds a row to /events."""
         self._journal.append({"row": "event", "unix_seconds": time.time(), "event": kind,
-                              "text": text})
+                              "text": text, **values})
 
     @property
     def dumping(self):
@@ -177,6 +188,7 @@ class Recorder:
     # ---- recording -----------------------------------------------------------
 
     def __enter__(self):
+        self._header["weights"] = self._weights_digest()
         self._journal = journal.Journal(self.journal_path, self._header)
         self.event("start", f"rank {self.rank} of {self.ranks}")
         for optimizer in self._optimizers:
@@ -196,7 +208,7 @@ class Recorder:
             else:
                 optimizer.step = original
         if kind is None:
-            self.event("finish", f"{self._step - 1} steps")
+            self.event("finish", f"{self._step - 1} steps", weights=self._weights_digest())
         else:
             self.event("interrupt" if kind is KeyboardInterrupt else "abort",
                        f"{kind.__name__}: {error}")
@@ -205,6 +217,23 @@ class Recorder:
         run_log.write_log(self.path, run_log.read_rows(self.journal_path))
         self.journal_path.unlink()
         return False
+
+    def _weights_digest(self):
+        return tensors.weights_digest(self._model.named_parameters()) if self._weights else None
+
+    def _file_attributes(self, row):
+        """What an operation file tells of its run and step."""
+        found = {"run": self.run, "step": self._step, "rank": self.rank, "ranks": self.ranks,
+                 "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"]}
+        if self.seed >= 0:
+            found["seed"] = self.seed
+        # Of several ranks, each may have another part of the weights.
+        if self.ranks == 1 and self._header["weights"] is not None:
+            found["initial_weights_digest"] = f"{self._header['weights']:016x}"
+        norm = run_log.grad_norm(row)
+        if not math.isnan(norm):
+            found["grad_norm"] = norm
+        return found
 
     def _clear(self):
         self._lr = None
@@ -320,7 +349,15 @@ def record(model, optimizer, path, **options):
     gradients   "replicated" if all ranks have the same, "sharded" if each has
                 its own part of them
     rank, ranks default: those of torch.distributed
-    name, arm, recipe, seed  stand in the log
+    arm, seed   which side of a comparison the run is on, and which of its runs
+                it is: the gate pairs runs of equal seeds. Default: the recipe's
+                name, and the order in which the gate is given the logs
+    recipe      of number formats; a name
+    name        of this run, default: that of the file
+    experiment  what the runs of all arms and seeds are part of
+    config      text or dictionary of all settings but the recipe and the seed,
+                equal for runs that may be compared
+    weights     whether digests of all weights before and after are logged
 
     In it, call step() of what it returns after each optimizer step.
     """

@@ -58,9 +58,12 @@ class Operations(Case):
         found = []
         with h5py.File(path) as file:
             self.assertEqual({key: file.attrs[key] for key in
-                              ("operations_version", "run", "step", "rank", "ranks")},
+                              ("operations_version", "run", "step", "rank", "ranks", "tokens")},
                              {"operations_version": 1, "run": "run", "step": steps, "rank": 0,
-                              "ranks": 1})
+                              "ranks": 1, "tokens": 1})
+            with h5py.File(self.path) as log:
+                for name in ("loss_nats", "grad_norm"):
+                    self.assertEqual(file.attrs[name], log[f"steps/{name}"][steps - 1])
             for name in sorted(file["operations"]):
                 group = file["operations"][name]
                 values = {key: dataset[()] for key, dataset in group.items()}

@@ -142,6 +142,32 @@ double ResolutionPercent(const compare::Pairing& pairing) {
   return largest;
 }
 
+/// Of another program's runs that a recorder took digests of.
+bool OtherFinalWeights(const compare::Pairing& pairing) {
+  return std::ranges::any_of(pairing.pairs, [](const compare::SeedPair& pair) {
+    const auto& a = pair.baseline->log.provenance.final_weights_digest;
+    const auto& b = pair.candidate->log.provenance.final_weights_digest;
+    return !a.empty() && !b.empty() && a != b;
+  });
+}
+
+Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
+  const size_t steps = pairing.pairs[0].baseline->log.steps.step.size();
+  const bool weights = SameFinalWeights(pairing);
+  return {
+      .name = "written_digits",
+      .outcome = Outcome::kPass,
+      .quantity = fmt::format(
+          "the losses of all {} steps are equal in every digit of both "
+          "logs{}",
+          steps, weights ? ", and so are the final weights" : ""),
+      .evidence = fmt::format(
+          "{} seed pairs, digits finer than {:.2g} % of the "
+          "loss; {}",
+          pairing.pairs.size(), resolution,
+          weights ? "weights by their digests" : "the logs hold no weights")};
+}
+
 /// What the digits hide must be far below what the margin lets pass.
 constexpr double kFinerThanMargin = 0.1;
 
@@ -171,18 +197,16 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyNotStepByStep(run->log).empty();
       });
+  // No loss shows what the last update did; digests of weights do.
   judgement.written_equal =
-      by_step && resolution <= kFinerThanMargin * judgement.policy.Margin();
+      by_step && !OtherFinalWeights(pairing) &&
+      resolution <= kFinerThanMargin * judgement.policy.Margin();
   if (!judgement.written_equal) return;
-  judgement.checks.push_back(
-      {.name = "written_digits",
-       .outcome = Outcome::kPass,
-       .quantity = fmt::format(
-           "the losses of all {} steps are equal in every digit of both logs",
-           pairing.pairs[0].baseline->log.steps.step.size()),
-       .evidence = fmt::format("{} seed pairs, digits finer than {:.2g} % of "
-                               "the loss; the logs hold no weights",
-                               pairing.pairs.size(), resolution)});
+  judgement.checks.push_back(WrittenAlike(pairing, resolution));
+  if (resolution > 0 || !SameFinalWeights(pairing)) return;
+  if (auto check = OtherStatistics(pairing)) {
+    judgement.checks.push_back(std::move(*check));
+  }
 }
 
 /// Asked for regression, equality passes and settles the question; asked for
