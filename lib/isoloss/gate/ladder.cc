@@ -143,6 +143,9 @@ bool OracleSawAllSteps(const Evidence& evidence) {
         return std::ranges::any_of(
             evidence.candidate_probes, [&](const Probe& probe) {
               const auto& seen = probe.log.plain_steps.step;
+              // Of another program any steps were recorded, of each some
+              // operations.
+              if (probe.log.provenance.IsForeign()) return false;
               return probe.log.provenance.seed == pair.seed && !steps.empty() &&
                      !seen.empty() && seen.back() >= steps.back();
             });
