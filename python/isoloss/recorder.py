@@ -56,7 +56,7 @@ class Recorder:
     def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
                  parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
                  name=None, arm=None, recipe="", seed=None, experiment="", config=None,
-                 weights=True):
+                 weights=True, expected=None):
         if gradients not in ("replicated", "sharded"):
             raise RecorderError(f"gradients is `{gradients}`, but must be `replicated` or `sharded`.")
         found_rank, found_ranks = _rank()
@@ -82,6 +82,9 @@ class Recorder:
         self.arm = arm or recipe or "run"
         self.seed = -1 if seed is None else int(seed)
         self._weights = weights
+        self._expected = expected or {}
+        for kind, values in self._expected.items():
+            operations.check(kind, values)
         if not isinstance(config, (str, type(None))):
             config = json.dumps(config, sort_keys=True)
         header = {
@@ -159,12 +162,26 @@ class Recorder:
         if not self.dumping:
             return
         operation = operations.Operation(kind, module)
-        for key, value in values.items():
+        if kind == "combine" and values.get("source") is None:
+            # Row i is added to token i.
+            values = {**values, "source": torch.arange(len(values["rows"]))}
+        for key, value in {**values, **self._expected.get(kind, {})}.items():
             if isinstance(value, torch.Tensor) and key in operations.TYPES[kind][0]:
                 operation.keep(key, value)
             elif value is not None:
                 operation.attributes[key] = value
         self._operations.append(operation)
+
+    def linear(self, name, function, x, weight, bias=None, dtype=None, operands=None):
+        """function(x, weight) or function(x, weight, bias), seen as an operation
+        `linear`."""
+        if self._hooks is None or not torch.is_grad_enabled():
+            return function(x, weight) if bias is None else function(x, weight, bias)
+        product = taps.Product("linear", name, x, weight, bias=bias, dtype=dtype,
+                               operands=operands)
+        self._operations.append(product.operation)
+        return product.finish(function(product.x, product.weight) if bias is None else
+                              function(product.x, product.weight, bias))
 
     def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
         """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
@@ -265,7 +282,7 @@ class Recorder:
                 update.before()
             result = inner(*arguments, **options)
             if update:
-                self._operations += update.after()
+                self._operations += update.after(self._expected.get("adamw", {}))
             return result
 
         # A method with the marks of the old one, which schedulers expect.
@@ -357,6 +374,8 @@ def record(model, optimizer, path, **options):
     experiment  what the runs of all arms and seeds are part of
     config      text or dictionary of all settings but the recipe and the seed,
                 equal for runs that may be compared
+    expected    attributes of operations as they are configured, in place of what
+                modules and optimizers say of themselves: {"router": {"top_k": 2}}
     weights     whether digests of all weights before and after are logged
 
     In it, call step() of what it returns after each optimizer step.
@@ -368,6 +387,14 @@ def observe(kind, module, **values):
     """Recorder.observe of the recording that this is called in, if any."""
     if _active:
         _active[-1].observe(kind, module, **values)
+
+
+def linear(name, function, x, weight, bias=None, dtype=None, operands=None):
+    """Recorder.linear of the recording that this is called in; without one it
+    calls the function."""
+    if not _active:
+        return function(x, weight) if bias is None else function(x, weight, bias)
+    return _active[-1].linear(name, function, x, weight, bias, dtype, operands)
 
 
 def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None):

@@ -121,7 +121,9 @@ void CompareGroup(const Product& product, const ProductGroup& group,
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;
     const float value = product.output(row, j);
-    Estimate sum = WithBias(product, depth, dot, j);
+    Estimate lax = dot;
+    lax.bound *= product.bound_factor;
+    Estimate sum = WithBias(product, depth, lax, j);
     if (product.cuts_output) sum = CutToBf16(sum);
     if (sums.has_bits()) {
       comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,8 @@ namespace isoloss::operations {
 
 /// Changes what quantisation made of a tensor; false: there is nothing to
 /// change.
-using ChangeTensor = bool (*)(oracle::ScalarTensor& tensor,
-                              const formats::Quantization& quantization);
+using ChangeTensor = std::function<bool(
+    oracle::ScalarTensor& tensor, const formats::Quantization& quantization)>;
 
 /// One operand of a product.
 struct Side {
@@ -60,6 +61,8 @@ struct Product {
   /// steps; 0: they are FP32.
   int sum_bits = 0;
   size_t sum_steps = 0;
+  /// So many times the error of FP32 sums is let pass.
+  double bound_factor = 1.0;
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of
