@@ -350,20 +350,46 @@ Findings CheckDomains(const Pairing& pairing, Question) {
   return findings;
 }
 
+// ---- what other programs' logs tell ----------------------------------------
+
+bool AllRuns(const Pairing& pairing, bool (*tells)(const runlog::RunLog&)) {
+  return std::ranges::all_of(pairing.All(),
+                             [&](const Run* run) { return tells(run->log); });
+}
+
+bool IsConfigurationTold(const Pairing& pairing) {
+  return AllRuns(pairing, [](const runlog::RunLog& log) {
+    return !log.provenance.config_digest.empty() ||
+           !log.provenance.corpus_digest.empty() ||
+           !log.provenance.initial_weights_digest.empty();
+  });
+}
+
+bool AreRatesTold(const Pairing& pairing) {
+  return AllRuns(
+      pairing, [](const runlog::RunLog& log) { return !log.steps.lr.empty(); });
+}
+
+bool IsRecipeTold(const Pairing& pairing) {
+  return AllRuns(pairing, [](const runlog::RunLog& log) {
+    return !log.provenance.graph.empty() && !log.steps.quantized_gemms.empty();
+  });
+}
+
 constexpr IntegrityRule kRules[] = {
     {"seeds", "both arms have one independent run per seed",
      "both arms have one run per seed", &CheckSeeds},
     {"configuration", "all but the declared change is equal",
      "nothing that the logs tell of the configuration differs",
-     &CheckConfiguration},
+     &CheckConfiguration, &IsConfigurationTold},
     {"steps", "all runs are whole and saw the same batches",
      "all runs go to the same step, and have the same steps", &CheckSteps},
     {"domains", "every column is there, every value in its domain",
      "every value is in its domain", &CheckDomains},
     {"schedule", "each run had the learning rates of its schedule",
-     "no two learning rates of a step differ", &CheckSchedule},
-    {"recipe_ran", "each arm ran its recipe in every step", "",
-     &CheckRecipeRan},
+     "no two learning rates of a step differ", &CheckSchedule, &AreRatesTold},
+    {"recipe_ran", "each arm ran its recipe in every step",
+     "each arm ran its recipe in every step", &CheckRecipeRan, &IsRecipeTold},
     {"declared_change", "the arms differ by what was declared",
      "the runs are not the same by what their logs tell", &CheckDeclaredChange},
 };

@@ -34,10 +34,18 @@ struct Finding {
 struct IntegrityRule {
   std::string_view name;
   std::string_view promise;  ///< what holds when it finds nothing
-  /// Of other programs' runs, whose logs tell less; "": they hold nothing that
-  /// the rule looks at, which a verdict's warnings say.
+  /// Of other programs' runs, whose logs tell less.
   std::string_view foreign_promise;
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);
+  /// Whether such logs tell what the rule looks at. If not, nothing is promised
+  /// of it; a verdict's warnings say so. Null: they do.
+  bool (*is_told)(const Pairing& pairing) = nullptr;
+
+  /// What holds of this pairing when it finds nothing; "": nothing.
+  std::string_view PromiseFor(const Pairing& pairing) const {
+    if (!pairing.IsForeign()) return promise;
+    return is_told == nullptr || is_told(pairing) ? foreign_promise : "";
+  }
 };
 
 std::span<const IntegrityRule> IntegrityRules();

@@ -16,7 +16,7 @@ enum class AlignBy {
 
 struct AlignOptions {
   AlignBy by = AlignBy::kStep;
-  std::optional<int64_t> until;  ///< steps after it are left out
+  std::optional<int64_t> until = {};  ///< steps after it are left out
 };
 
 /// Leaves each log the steps that all have, and the columns of /steps and

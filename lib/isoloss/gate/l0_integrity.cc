@@ -105,7 +105,7 @@ void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
   const bool foreign = pairing.IsForeign();
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
-    const auto promise = foreign ? rule.foreign_promise : rule.promise;
+    const std::string_view promise = rule.PromiseFor(pairing);
     if (findings.empty() && promise.empty()) continue;
     judgement.checks.push_back(
         CheckOf(rule.name, promise,

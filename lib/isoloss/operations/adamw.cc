@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
+#include "isoloss/base/portable_math.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 
@@ -34,6 +36,22 @@ struct AdamWRule {
   const Operation* moments = nullptr;  ///< where they come from; null: here
 };
 
+/// 1 - beta^t of both moments: of a whole tensor.
+struct Corrections {
+  explicit Corrections(const AdamWRule& rule) {
+    if (!rule.corrects_bias) return;
+    first = Of(rule.beta1, rule.step);
+    second = Of(rule.beta2, rule.step);
+    if (rule.swaps_corrections) std::swap(first, second);
+  }
+  static double Of(double beta, double step) {
+    return beta > 0 ? 1 - portable::Pow(beta, step) : 1.0;
+  }
+
+  double first = 1;
+  double second = 1;
+};
+
 struct Updated {
   Estimate first;
   Estimate second;
@@ -58,7 +76,8 @@ double Denominator(const AdamWRule& rule, double second, double correction) {
 ///          eps the denominator has at most 7; the step then 7 + 4 besides
 ///          what m' is off by; the decayed parameter has 2, and the difference
 ///          is rounded.
-Updated Update(const AdamWRule& rule, double p, double g, double m, double v) {
+Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
+               double g, double m, double v) {
   Updated result;
   g *= rule.gradient_factor;
   if (rule.decay_in_gradient) g += rule.weight_decay * p;
@@ -72,14 +91,9 @@ Updated Update(const AdamWRule& rule, double p, double g, double m, double v) {
                           (rule.beta1 < 0.5 ? std::fabs(g) : std::fabs(m))) +
       5 * oracle::kTiny;
   result.second = Around(second, second, 6);
-  double correction1 =
-      rule.corrects_bias ? 1 - std::pow(rule.beta1, rule.step) : 1.0;
-  double correction2 =
-      rule.corrects_bias ? 1 - std::pow(rule.beta2, rule.step) : 1.0;
-  if (rule.swaps_corrections) std::swap(correction1, correction2);
   const double denominator =
-      Denominator(rule, rule.old_moments ? v : second, correction2);
-  const double factor = rule.lr / correction1;
+      Denominator(rule, rule.old_moments ? v : second, correction.second);
+  const double factor = rule.lr / correction.first;
   const double step = factor * (rule.old_moments ? m : first) / denominator;
   const double decay = rule.decay_in_gradient  ? 0
                        : rule.decay_without_lr ? rule.weight_decay
@@ -127,12 +141,13 @@ Comparison Compare(const OperationCase& given, const PartText& part,
   const std::vector<float>& v = moments.Find("exp_avg_sq_before")->values;
   Comparison comparison(GridOf(after, part.tensor, given.where));
   const size_t cols = std::max<size_t>(after.Rows().cols(), 1);
+  const Corrections corrections(rule);
   for (size_t i = 0; i < after.values.size(); ++i) {
     const auto at = [i](const std::vector<float>& values) {
       return static_cast<double>(values[i]);
     };
     const Updated updated =
-        Update(rule, at(p), at(g), rule.zero_moments ? 0.0 : at(m),
+        Update(rule, corrections, at(p), at(g), rule.zero_moments ? 0.0 : at(m),
                rule.zero_moments ? 0.0 : at(v));
     comparison.Add(i / cols, i % cols, after.values[i], updated.*part.estimate);
   }
@@ -176,14 +191,15 @@ double GradientFactor(const Operation& operation, const AdamWRule& rule) {
 double RateFactor(const Operation& operation, const AdamWRule& rule) {
   const Floats* after = operation.Find("parameter_after");
   if (after == nullptr) return 1.0;
+  const Corrections corrections(rule);
   std::vector<double> factors;
   for (size_t i = 0; i < after->values.size(); ++i) {
     const auto at = [&](const char* name) {
       return static_cast<double>(operation.Find(name)->values[i]);
     };
     const double p = at("parameter_before");
-    const double change = Update(rule, p, at("gradient"), at("exp_avg_before"),
-                                 at("exp_avg_sq_before"))
+    const double change = Update(rule, corrections, p, at("gradient"),
+                                 at("exp_avg_before"), at("exp_avg_sq_before"))
                               .parameter.exact -
                           p;
     factors.push_back((static_cast<double>(after->values[i]) - p) / change);

@@ -1,6 +1,7 @@
 // The loss: mean cross entropy, log-sum-exp in FP32.
 #include <cmath>
 
+#include "isoloss/kernels/elementary.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 
@@ -41,9 +42,9 @@ class CrossEntropy {
 
  private:
   /// max + log(sum exp(x - max)). A difference d is rounded once, which moves
-  /// exp(d) by |d| of it; exp within 3 roundings; V additions: the sum is off
-  /// by (V + 3) roundings of itself and those of d, and its logarithm by as
-  /// much absolutely; that and the sum with max are rounded, log within 3.
+  /// exp(d) by |d| of it; exp within 2 ulp, 4 roundings; V additions: the sum
+  /// is off by (V + 4) roundings of itself and those of d, and its logarithm by
+  /// as much absolutely; log within 4, and the sum with max is rounded.
   Estimate LogSumExp(size_t row) const {
     const size_t vocabulary = logits_.extent[1];
     const float* x = logits_.Rows().Row(row);
@@ -55,12 +56,12 @@ class CrossEntropy {
     double moved = 0.0;
     for (size_t v = 0; v < vocabulary; ++v) {
       const double d = static_cast<double>(x[v]) - most;
-      sum += std::exp(d);
-      moved += std::fabs(d) * std::exp(d) * oracle::kUnitRoundoff;
+      sum += kernels::Exp(d);
+      moved += std::fabs(d) * kernels::Exp(d) * oracle::kUnitRoundoff;
     }
-    const double log = std::log(sum);
-    Estimate result = Around(most + log, std::fabs(most) + std::fabs(log), 4);
-    result.bound += oracle::Gamma(vocabulary + 3) + moved / sum;
+    const double log = kernels::Log(sum);
+    Estimate result = Around(most + log, std::fabs(most) + std::fabs(log), 5);
+    result.bound += oracle::Gamma(vocabulary + 4) + moved / sum;
     return result;
   }
 

@@ -267,8 +267,10 @@ Json VerdictJson(const gate::Judgement& judgement) {
   json["precision"] = PrecisionJson(judgement);
   json["first_divergences"] = DivergencesJson(judgement.divergences);
   json["warnings"] = judgement.warnings;
-  json["origin"] = judgement.origin;
-  json["peers"] = PeersJson(judgement.peers);
+  if (!judgement.origin.empty()) {
+    json["origin"] = judgement.origin;
+    json["peers"] = PeersJson(judgement.peers);
+  }
   return json;
 }
 

@@ -1,0 +1,143 @@
+"""gate, compare, report and ensemble build on logs of other programs."""
+
+import json
+import math
+import random
+
+from program import FAIL, INCONCLUSIVE, INVALID, PASS, USAGE, ProgramTest
+
+STEPS = 400
+
+
+def losses(seed, percent=0.0, run=0, steps=STEPS):
+    """Of a seed, with the noise of its batches and, far less, of the run."""
+    batches = random.Random(seed)
+    chance = random.Random(1000 * seed + run)
+    return [(2 + 8 * math.exp(-step / 40) + batches.gauss(0, 0.02)) * (1 + percent / 100)
+            + chance.gauss(0, 0.003) for step in range(1, steps + 1)]
+
+
+class GateForeign(ProgramTest):
+    def write_text(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def torchtitan(self, name, values, every=10):
+        """Lines as torchtitan prints them, of every `every`-th step."""
+        return self.write_text(name, "".join(
+            f"[titan] 2026-05-03 02:00:01,123 - root - INFO - step: {step:2d}  "
+            f"loss: {value:8.5f}  grad_norm: {1 + 1 / step:7.4f}  tps: 1,234\n"
+            for step, value in enumerate(values, 1) if step == 1 or step % every == 0))
+
+    def chart(self, name, runs):
+        """What W&B exports of a chart."""
+        columns = [f'"{run} - train/loss{part}"' for run in runs for part in ("", "__MIN", "__MAX")]
+        rows = [",".join(['"Step"', *columns])]
+        for step in range(STEPS):
+            rows.append(",".join([f'"{step + 1}"'] + [
+                f'"{values[step]!r}"' for values in runs.values() for _ in range(3)]))
+        return self.write_text(name, "\n".join(rows) + "\n")
+
+    def gate(self, *arguments, code):
+        result = self.run_isoloss("gate", *arguments)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return " ".join((result.stdout + result.stderr).split())
+
+    def test_a_published_pair_gets_a_verdict_and_a_report(self):
+        chart = self.chart("published.csv", {"bf16": losses(1), "fp8": losses(1, 0.04, 5)})
+        out = self.folder / "out"
+        text = self.gate(chart, "--out", out, code=INCONCLUSIVE)
+        self.assertIn("fp8 trains like bf16", text)
+        self.assertIn("at least 2 seed pairs are needed", text)
+        verdict = json.loads((out / "verdict.json").read_text())
+        self.assertEqual(verdict["outcome"], "INCONCLUSIVE")
+        self.assertEqual(verdict["origin"], "wandb_chart")
+        page = (out / "report.html").read_text()
+        self.assertIn("fp8", page)
+
+    def test_several_seeds_in_one_chart_pass_or_fail(self):
+        def runs(percent):
+            return {**{f"bf16-seed{seed}": losses(seed) for seed in (1, 2, 3, 4)},
+                    **{f"fp8-seed{seed}": losses(seed, percent, 5) for seed in (1, 2, 3, 4)}}
+        good = self.gate(self.chart("good.csv", runs(0.02)), "--verbose", code=PASS)
+        self.assertIn("is not checked", good)
+        self.assertIn("megatron_approximate accepts 4 of 4", good)
+        self.assertIn("no extrapolation", good)
+        bad = self.gate(self.chart("bad.csv", runs(1)), code=FAIL)
+        self.assertIn("trains worse", bad)
+
+    def test_text_logs_with_arms_on_the_command_line(self):
+        words = []
+        for seed in (1, 2, 3):
+            words.append(f"base={self.torchtitan(f'a{seed}.txt', losses(seed))}")
+            words.append(f"mx={self.torchtitan(f'b{seed}.txt', losses(seed, 0.02, 5))}")
+        self.assertIn("mx trains like base", self.gate(*words, code=PASS))
+
+    def test_a_run_that_ended_early_is_cut_only_on_demand(self):
+        whole = self.torchtitan("whole.log", losses(1))
+        short = self.torchtitan("short.log", losses(1, 0.02, 5)[:200])
+        self.assertIn("--until 200", self.gate(whole, short, code=INVALID))
+        self.gate(whole, short, "--until", "200", code=INCONCLUSIVE)
+
+    def test_equal_digits_pass_a_regression(self):
+        approved = self.torchtitan("approved.log", losses(1))
+        new = self.torchtitan("new.log", losses(1))
+        text = self.gate(new, "--against", approved, code=PASS)
+        self.assertIn("as far as the logs' digits go", text)
+        other = self.torchtitan("other.log", losses(1, 0, 7))
+        self.gate(other, "--against", approved, code=INCONCLUSIVE)
+
+    def test_good_runs_are_the_yardstick_of_a_trainer_that_is_not_deterministic(self):
+        good = [self.torchtitan(f"good{run}.log", losses(1, 0, run)) for run in range(6)]
+        ensemble = self.folder / "good.h5"
+        built = self.run_isoloss("ensemble", "build", "--from", *good, "--out", ensemble)
+        self.assertEqual(built.returncode, PASS, built.stderr)
+        self.assertIn("6 good runs", built.stdout)
+        same = self.torchtitan("same.log", losses(1, 0, 50))
+        worse = self.torchtitan("worse.log", losses(1, 0.8, 50))
+        self.assertIn("still the run", self.gate(same, "--ensemble", ensemble, code=PASS))
+        self.assertIn("no longer the run", self.gate(worse, "--ensemble", ensemble, code=FAIL))
+        self.gate(same, "--against", good[2], "--ensemble", ensemble, code=PASS)
+        bf16 = self.torchtitan("bf16.log", losses(1, 0, 60))
+        self.assertIn("trains like bf16",
+                      self.gate(bf16, same, "--ensemble", ensemble, code=PASS))
+
+    def test_an_ensemble_is_of_an_experiment_or_of_logs(self):
+        good = self.torchtitan("good.log", losses(1))
+        for arguments in ((), ("--from", good), ("--from", good, good, "--runs", "3"),
+                          (self.tiny, "--from", good, good)):
+            with self.subTest(arguments=arguments):
+                out = self.folder / "no.h5"
+                result = self.run_isoloss("ensemble", "build", *arguments, "--out", out)
+                self.assertIn(result.returncode, (USAGE, INVALID))
+                self.assertNotEqual(result.stderr, "")
+                self.assertFalse(out.exists())
+
+    def test_smoothed_curves_are_refused(self):
+        def smooth(values):
+            mean, smoothed = values[0], []
+            for value in values:
+                mean = 0.9 * mean + 0.1 * value
+                smoothed.append(mean)
+            return smoothed
+        runs = {f"{arm}-seed{seed}": smooth(losses(seed, percent, 5 * (percent > 0)))
+                for arm, percent in (("bf16", 0), ("fp8", 0.01)) for seed in (1, 2, 3)}
+        text = self.gate(self.chart("smooth.csv", runs), code=INCONCLUSIVE)
+        self.assertIn("without smoothing", text)
+
+    def test_other_commands_take_them(self):
+        a = self.torchtitan("a.log", losses(1))
+        b = self.torchtitan("b.log", losses(1, 0.02, 5))
+        compared = self.run_isoloss("compare", a, b)
+        self.assertIn("First divergence: step 1", compared.stdout)
+        shown = self.run_isoloss("show", a)
+        self.assertIn("format torchtitan", shown.stdout)
+        page = self.folder / "page.html"
+        reported = self.run_isoloss("report", a, b, "--out", page)
+        self.assertEqual(reported.returncode, PASS, reported.stderr)
+        self.assertTrue(page.exists())
+        chart = self.chart("two.csv", {"bf16": losses(1), "fp8": losses(1, 0.04, 5)})
+        refused = self.run_isoloss("compare", chart, a)
+        self.assertIn("it holds 2 runs", refused.stderr)
+

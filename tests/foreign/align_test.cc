@@ -1,0 +1,114 @@
+#include "isoloss/foreign/align.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::foreign {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// A loss of 10 - step at each.
+runlog::RunLog LogAt(const std::vector<int64_t>& steps,
+                     int64_t tokens_per_step = 0) {
+  runlog::RunLog log;
+  log.provenance.origin.format = "csv";
+  log.provenance.complete = true;
+  log.provenance.steps_planned = steps.back();
+  log.steps.step = steps;
+  for (const int64_t step : steps) {
+    log.steps.loss_nats.push_back(10 - static_cast<double>(step));
+    if (tokens_per_step == 0) continue;
+    log.steps.tokens_seen.push_back(step * tokens_per_step);
+  }
+  return log;
+}
+
+void AlignBoth(runlog::RunLog& a, runlog::RunLog& b,
+               const AlignOptions& options = {}) {
+  const std::vector<runlog::RunLog*> logs = {&a, &b};
+  Align(logs, options);
+}
+
+TEST(Align, KeepsTheStepsThatAllHave) {
+  runlog::RunLog a = LogAt({1, 2, 3, 4, 5, 6});
+  runlog::RunLog b = LogAt({2, 4, 6});
+  AlignBoth(a, b);
+  EXPECT_THAT(a.steps.step, ElementsAre(2, 4, 6));
+  EXPECT_THAT(a.steps.loss_nats, ElementsAre(8, 6, 4));
+  EXPECT_THAT(b.steps.loss_nats, ElementsAre(8, 6, 4));
+  EXPECT_TRUE(a.provenance.complete);
+  ASSERT_THAT(a.events, SizeIs(1));
+  EXPECT_THAT(a.events[0].text, HasSubstr("3 of its 6 steps"));
+  EXPECT_THAT(b.events, IsEmpty());
+}
+
+// What was cut off must not pass for the end of a run.
+TEST(Align, MarksALogThatEndsEarly) {
+  runlog::RunLog a = LogAt({10, 20, 30, 40});
+  runlog::RunLog b = LogAt({10, 20, 30});
+  AlignBoth(a, b);
+  EXPECT_TRUE(a.provenance.complete);
+  EXPECT_FALSE(b.provenance.complete);
+  EXPECT_EQ(b.provenance.steps_planned, 40);
+}
+
+// Every tenth step up to 95, and every step up to 99: both are whole.
+TEST(Align, TakesTheDistanceOfStepsForTheEnd) {
+  runlog::RunLog a = LogAt({75, 85, 95});
+  runlog::RunLog b = LogAt({75, 80, 85, 90, 95, 99});
+  AlignBoth(a, b);
+  EXPECT_TRUE(a.provenance.complete);
+  EXPECT_EQ(b.provenance.steps_planned, 95);
+}
+
+TEST(Align, CutsAllAtAStep) {
+  runlog::RunLog a = LogAt({10, 20, 30, 40});
+  runlog::RunLog b = LogAt({10, 20, 30});
+  a.eval.step = {0, 15, 40};
+  a.eval.loss_nats = {3, 2, 1};
+  b.eval = a.eval;
+  AlignBoth(a, b, {.until = 30});
+  EXPECT_TRUE(b.provenance.complete);
+  EXPECT_THAT(a.steps.step, ElementsAre(10, 20, 30));
+  EXPECT_THAT(a.eval.step, ElementsAre(0, 15));
+  EXPECT_THAT(a.eval.loss_nats, ElementsAre(3, 2));
+}
+
+TEST(Align, ByTokensCountsTheFirstLogsSteps) {
+  runlog::RunLog a = LogAt({1, 2, 3, 4}, 200);
+  runlog::RunLog b = LogAt({2, 4, 6, 8}, 100);
+  AlignBoth(a, b, {.by = AlignBy::kTokens});
+  EXPECT_THAT(b.steps.step, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(b.steps.tokens_seen, ElementsAre(200, 400, 600, 800));
+  EXPECT_THAT(b.steps.loss_nats, ElementsAre(8, 6, 4, 2));
+}
+
+TEST(Align, DropsColumnsThatOneLogLacks) {
+  runlog::RunLog a = LogAt({1, 2}, 100);
+  runlog::RunLog b = LogAt({1, 2});
+  a.steps.grad_norm = {1, 1};
+  AlignBoth(a, b);
+  EXPECT_THAT(a.steps.grad_norm, IsEmpty());
+  EXPECT_THAT(a.steps.tokens_seen, IsEmpty());
+}
+
+TEST(Align, RefusesWhatHasNothingInCommon) {
+  runlog::RunLog a = LogAt({1, 3});
+  runlog::RunLog b = LogAt({2, 4});
+  EXPECT_THROW(AlignBoth(a, b), Error);
+  EXPECT_THROW(AlignBoth(a, b, {.by = AlignBy::kTokens}), Error);
+  runlog::RunLog c = LogAt({10, 20});
+  runlog::RunLog d = LogAt({10, 20});
+  EXPECT_THROW(AlignBoth(c, d, {.until = 5}), Error);
+}
+
+}  // namespace
+}  // namespace isoloss::foreign

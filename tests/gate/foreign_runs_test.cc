@@ -1,0 +1,310 @@
+// Runs that another program trained: what each level says of them, and what it
+// must not say.
+#include "isoloss/gate/foreign_runs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/judge.h"
+#include "isoloss/stats/student_t.h"
+#include "judged_runs.h"
+#include "support/foreign_runs.h"
+
+namespace isoloss::gate {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Field;
+using testing::ForeignArms;
+using testing::ForeignRunOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Judgement JudgePrecision(const Runs& runs) {
+  return JudgeArms(runs, "bf16", "fp8");
+}
+
+/// The first run is the approved one.
+Judgement JudgeRegression(const Runs& runs,
+                          const NullEnsemble* good = nullptr) {
+  const std::vector<const compare::Run*> approved = {&runs[0]};
+  const std::vector<const compare::Run*> judged = {&runs[1]};
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", approved, "bf16", judged);
+  return Judge(Evidence{.pairing = &pairing, .benign = good}, policy);
+}
+
+/// Good runs of the seeds' own noise, apart by `percents` from the first.
+NullEnsemble GoodRuns(const std::vector<double>& percents) {
+  NullEnsemble good{.file = "good.h5", .ensemble = {}};
+  const compare::Run reference = ForeignRunOf("bf16", 1, 0);
+  good.ensemble.provenance = reference.log.provenance;
+  good.ensemble.reference_provenance = reference.log.provenance;
+  for (const double percent : percents) {
+    const compare::Run run = ForeignRunOf("bf16", 1, percent);
+    good.ensemble.members.push_back({.perturbation = std::to_string(percent),
+                                     .seed = 1,
+                                     .steps = run.log.steps,
+                                     .reference_steps = reference.log.steps});
+  }
+  return good;
+}
+
+TEST(ForeignPairs, PassByTheEndOfTraining) {
+  const Judgement judgement =
+      JudgePrecision(ForeignArms({0.05, 0.06, 0.07, 0.04}));
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.origin, "torchtitan");
+  EXPECT_NEAR(*CheckNamed(judgement, "final_window").value, 0.055, 1e-9);
+  EXPECT_THAT(judgement.warnings, Contains(HasSubstr("is not checked")));
+}
+
+// A pass must not speak of what no log tells.
+TEST(ForeignPairs, ClaimNothingOfRecipesAndConfigurations) {
+  const Judgement judgement =
+      JudgePrecision(ForeignArms({0.05, 0.06, 0.07, 0.04}));
+  for (const Check& check : judgement.checks) {
+    EXPECT_NE(check.name, "recipe_ran");
+    EXPECT_THAT(check.quantity, Not(HasSubstr("all but the declared change")));
+    EXPECT_THAT(check.quantity, Not(HasSubstr("schedule")));
+  }
+  EXPECT_FALSE(judgement.bit_equal);
+}
+
+TEST(ForeignPairs, FailBeyondTheMargin) {
+  EXPECT_EQ(JudgePrecision(ForeignArms({1, 1.1, 0.9, 1})).outcome,
+            Outcome::kFail);
+}
+
+TEST(ForeignPairs, AloneAreInconclusive) {
+  EXPECT_EQ(JudgePrecision(ForeignArms({0.01})).outcome,
+            Outcome::kInconclusive);
+}
+
+TEST(ForeignPairs, OfEveryTenthStepAreJudgedByTheirRows) {
+  const Judgement judgement =
+      JudgePrecision(ForeignArms({0.05, 0.06, 0.07, 0.04}, 10));
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+  // A fifth of ten rows.
+  EXPECT_EQ(judgement.final_window->first_step, 90);
+  EXPECT_EQ(judgement.final_window->last_step, 100);
+}
+
+TEST(ForeignPairs, ThatAreTheSameAreNoDeclaredChange) {
+  const Judgement judgement = JudgePrecision(ForeignArms({0, 0}));
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_EQ(CheckNamed(judgement, "declared_change").outcome, Outcome::kFail);
+}
+
+TEST(ForeignPairs, OfUnequalStepsAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.steps.step.back() += 1;
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+}
+
+TEST(ForeignPairs, ThatEndEarlyAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.provenance.complete = false;
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_EQ(judgement.outcome, Outcome::kInvalid);
+  EXPECT_THAT(CheckNamed(judgement, "steps").quantity, HasSubstr("--until"));
+}
+
+TEST(ForeignPairs, ThatEndInNanFail) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.provenance.complete = false;
+  runs[1].log.steps.loss_nats.back() = std::nan("");
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kFail);
+}
+
+TEST(ForeignPairs, OfMeansAndSingleValuesAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.provenance.origin.loss_values =
+      static_cast<int64_t>(runlog::LossValues::kOfInterval);
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+}
+
+TEST(ForeignPairs, WithTwoSchedulesAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  for (compare::Run& run : runs) {
+    run.log.steps.lr.assign(run.log.steps.step.size(), 3e-4);
+  }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
+  runs[1].log.steps.lr[50] = 3.1e-4;
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+  // Both were written with one digit.
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.lr_half_unit = 0.5e-4;
+  }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
+}
+
+// A mean over smoothed values is one of other steps.
+TEST(SmoothedCurves, AreRefusedByTheLevelsThatTheyMislead) {
+  Runs runs = ForeignArms({0.05, 0.06, 0.07, 0.04});
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_values =
+        static_cast<int64_t>(runlog::LossValues::kSmoothed);
+  }
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(judgement, "final_window").quantity,
+              HasSubstr("smoothed"));
+  Runs pair = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)};
+  pair[0].log.provenance.origin = runs[0].log.provenance.origin;
+  pair[1].log.provenance.origin = runs[0].log.provenance.origin;
+  EXPECT_NE(JudgeRegression(pair).outcome, Outcome::kPass);
+}
+
+// Points that were left out do not move the mean of a window.
+TEST(ThinnedCurves, AreJudgedByTheEndAndNotByDigits) {
+  Runs runs = ForeignArms({0.05, 0.06, 0.07, 0.04});
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_thinned = true;
+  }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
+  Runs pair = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)};
+  for (compare::Run& run : pair) {
+    run.log.provenance.origin.loss_thinned = true;
+  }
+  const Judgement judgement = JudgeRegression(pair);
+  EXPECT_FALSE(judgement.written_equal);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+}
+
+TEST(WrittenDigits, ThatAreEqualPassARegression) {
+  const Judgement judgement =
+      JudgeRegression({ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)});
+  EXPECT_TRUE(judgement.written_equal);
+  EXPECT_FALSE(judgement.bit_equal);
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+}
+
+TEST(WrittenDigits, WidenWhatIsEqual) {
+  // 1e-4 % of at most 6 nats: 6e-6.
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 1e-4)};
+  EXPECT_FALSE(JudgeRegression(runs).written_equal);
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_half_unit = 0.5e-5;
+  }
+  EXPECT_TRUE(JudgeRegression(runs).written_equal);
+}
+
+// Half a unit of 0.01 nats on either side is 0.5 % of 2 nats, twice the margin.
+TEST(WrittenDigits, ThatAreTooFewSettleNothing) {
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)};
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_half_unit = 0.005;
+  }
+  const Judgement judgement = JudgeRegression(runs);
+  EXPECT_FALSE(judgement.written_equal);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+}
+
+TEST(GoodRunsOfAnEnsemble, GiveTheIntervalOfTheirSpread) {
+  // Good runs at 0, 0.02, -0.02, 0.04, -0.04 %: mean 0, sd sqrt(0.004 / 4).
+  const NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  const Judgement judgement = JudgeRegression(
+      {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.03)}, &good);
+  const Check& check = CheckNamed(judgement, "final_window");
+  const double half = stats::StudentTQuantile(0.95, 4) * std::sqrt(0.001) *
+                      std::sqrt(1 + 1.0 / 5);
+  // The percentages are of losses that FP64 rounds: 1e-13 of them.
+  EXPECT_NEAR(*check.value, 0.03, 1e-10);
+  EXPECT_NEAR(*check.upper - *check.value, half, 1e-10);
+  EXPECT_EQ(check.outcome, Outcome::kPass);
+  EXPECT_EQ(judgement.outcome, Outcome::kPass);
+}
+
+TEST(GoodRunsOfAnEnsemble, RefuseARunBeyondTheMargin) {
+  const NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  EXPECT_EQ(
+      JudgeRegression(
+          {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.6)}, &good)
+          .outcome,
+      Outcome::kFail);
+}
+
+// The spread that chance has makes the interval wider than the margin.
+TEST(GoodRunsOfAnEnsemble, ThatDifferByMoreThanTheMarginSettleNothing) {
+  const NullEnsemble good = GoodRuns({0.3, -0.3, 0.2, -0.2});
+  EXPECT_EQ(
+      JudgeRegression(
+          {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.01)}, &good)
+          .outcome,
+      Outcome::kInconclusive);
+}
+
+TEST(GoodRunsOfAnEnsemble, MustCoverTheFinalWindow) {
+  NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  auto& steps = good.ensemble.members[2].steps;
+  steps.step.pop_back();
+  steps.loss_nats.pop_back();
+  steps.grad_norm.pop_back();
+  const Judgement judgement = JudgeRegression(
+      {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.01)}, &good);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_THAT(CheckNamed(judgement, "final_window").quantity,
+              HasSubstr("lacks steps"));
+}
+
+TEST(GoodRunsOfAnEnsemble, AreThreeAtLeast) {
+  const NullEnsemble good = GoodRuns({0.02});
+  EXPECT_EQ(
+      JudgeRegression(
+          {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.01)}, &good)
+          .outcome,
+      Outcome::kInconclusive);
+}
+
+// With so many, L4 judges the first steps as well.
+TEST(GoodRunsOfAnEnsemble, JudgeTheFirstSteps) {
+  std::vector<double> percents;
+  for (int i = 0; i < 40; ++i) percents.push_back(0.001 * (i - 20));
+  const NullEnsemble good = GoodRuns(percents);
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.003)};
+  EXPECT_EQ(CheckNamed(JudgeRegression(runs, &good), "early_window").outcome,
+            Outcome::kPass);
+  // 1 % in one early step, where good runs are 0.02 % apart.
+  runs[1].log.steps.loss_nats[4] *= 1.01;
+  const Judgement judgement = JudgeRegression(runs, &good);
+  EXPECT_EQ(CheckNamed(judgement, "early_window").outcome, Outcome::kFail);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+}
+
+TEST(PeerOpinions, StandBesideAndDecideNothing) {
+  const Judgement judgement =
+      JudgePrecision(ForeignArms({0.05, 0.06, 0.07, 0.04}));
+  EXPECT_THAT(judgement.peers,
+              Contains(AllOf(Field(&PeerOpinion::name, "megatron_exact"),
+                             Field(&PeerOpinion::accepted, 0),
+                             Field(&PeerOpinion::judged, 4))));
+  EXPECT_THAT(judgement.peers,
+              Contains(AllOf(Field(&PeerOpinion::name, "megatron_approximate"),
+                             Field(&PeerOpinion::accepted, 4))));
+  EXPECT_THAT(judgement.peers,
+              Contains(Field(&PeerOpinion::name, "mlperf_rcp")));
+  EXPECT_THAT(JudgeRuns(HealthyRuns()).peers, IsEmpty());
+}
+
+TEST(ForeignWarnings, SayWhatHoldsOfSeveralRunsOnce) {
+  Runs runs = ForeignArms({0.05, 0.06});
+  for (compare::Run& run : runs) {
+    run.log.events.push_back({0, "import", "Steps are missing."});
+  }
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_THAT(judgement.warnings,
+              Contains(AllOf(HasSubstr("and 3 more"),
+                             HasSubstr("Steps are missing."))));
+}
+
+}  // namespace
+}  // namespace isoloss::gate
