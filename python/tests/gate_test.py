@@ -97,6 +97,73 @@ class TwoArms(Gate):
         self.assertEqual((verdict["baseline"]["arm"], verdict["candidate"]["arm"]), ("a", "b"))
 
 
+class Probes(Gate):
+    """check-tensors looks at some operations, and the gate reads what it found."""
+
+    def probe(self, log, recipe):
+        out = self.folder / f"{log.stem}.probe.h5"
+        code, _ = self.isoloss("check-tensors", *self.dumps(log), "--recipe", recipe, "--out", out)
+        return code, out
+
+    def test_a_right_run_passes_and_a_mistake_fails_and_is_named(self):
+        bf16 = self.train("bf16", "--recipe", "bf16", "--dump", "2,3")
+        right = self.train("right", "--dump", "2,3")
+        wrong = self.train("wrong", "--dump", "2,3", "--mistake", "floor_for_rceil", "--site",
+                           "layers.1.moe.experts.w2")
+        probes = {name: self.probe(log, recipe) for name, log, recipe in
+                  (("bf16", bf16, "bf16"), ("right", right, "mxfp8_rceil"),
+                   ("wrong", wrong, "mxfp8_rceil"))}
+        self.assertEqual({name: code for name, (code, _) in probes.items()},
+                         {"bf16": PASS, "right": PASS, "wrong": FAIL})
+
+        code, checks, verdict = self.gate(bf16, right, "--probe", probes["right"][1], "--probe",
+                                          probes["bf16"][1], "--out", self.folder / "verdict")
+
+        levels = {level["id"]: level["outcome"] for level in verdict["levels"]}
+        self.assertEqual((code, levels["L2"]), (INCONCLUSIVE, "PASS"), verdict)  # for one seed
+        operations = 0
+        for log in (*self.dumps(bf16), *self.dumps(right)):
+            with h5py.File(log) as file:
+                operations += len(file["operations"])
+        self.assertIn(f"{operations} recorded operations of step 2 to 3",
+                      checks["scope"]["quantity"])
+
+        code, checks, verdict = self.gate(bf16, wrong, "--probe", probes["wrong"][1])
+        self.assertEqual(code, FAIL, verdict)
+        self.assertIn("layers.1.moe.experts.w2", checks["elements"]["evidence"])
+        self.assertTrue(all("layers.1.moe.experts.w2" in finding
+                            for finding in checks["elements"]["findings"]))
+
+        # The probe of a right run does not speak for another one.
+        code, checks, verdict = self.gate(bf16, wrong, "--probe", probes["right"][1])
+        self.assertEqual((code, checks["probe"]["outcome"]), (INVALID, "INVALID"), verdict)
+
+    def test_losses_of_all_ranks_bind_a_probe(self):
+        model, optimizer = make()
+        paths = []
+        for rank, loss in ((0, 1.25), (1, 1.5)):
+            with isoloss.record(model, optimizer, self.path, rank=rank, ranks=2, dump=[1, 2],
+                                arm="b", seed=1) as recorder:
+                for step in (1, 2):
+                    x, y = batch(step)
+                    isoloss.observe("dispatch", "d", tokens=x, source=torch.arange(3), rows=x[:3])
+                    recorder.step(loss, tokens=3 - rank, lr=0.1, grad_norm=1.0, batch=[x, y])
+            paths.append(recorder.path)
+        merged, other, out = (self.folder / name for name in ("merged.h5", "other.h5", "probe.h5"))
+        main(["merge", str(merged), *map(str, paths)])
+        rows = run_log.read_rows(merged)
+        rows[0]["arm"] = "a"
+        rows[2]["loss"] += 1e-3
+        run_log.write_log(other, rows)
+        dumps = sorted(self.folder.glob("run.rank-*.operations-*.h5"))
+        self.assertEqual(len(dumps), 4)
+        for files, outcome in ((dumps, "PASS"), (dumps[:2], "INVALID")):
+            code, _ = self.isoloss("check-tensors", *files, "--recipe", "bf16", "--out", out)
+            self.assertEqual(code, PASS)
+            _, checks, verdict = self.gate(other, merged, "--baseline", "a", "--probe", out)
+            self.assertEqual(checks["probe"]["outcome"], outcome, verdict)
+
+
 class Regression(Gate):
     def test_equal_weights_are_known_to_be_equal(self):
         approved = self.train("approved", "--statistics", "3")
