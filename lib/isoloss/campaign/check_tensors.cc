@@ -200,6 +200,9 @@ std::string Sentences(const Finding& finding) {
               ? fmt::format(" This explains all elements ({}).", why.name)
               : fmt::format(" This leaves {} others of {} ({}).", why.other,
                             row.other, why.name);
+  if (why.name.starts_with("unquantized.")) {
+    text += " If the module is not to be quantised, name it with --exclude.";
+  }
   if (why.runner_up.empty()) return text;
   text += why.is_ambiguous
               ? fmt::format(
