@@ -343,6 +343,17 @@ TEST_F(ProductMistakeTest, SumsThatLoseBitsInAnotherWayAreNamedAsSuch) {
   Plant("sums_cut_off", linear);
 }
 
+// A scale that was applied twice, or not at all.
+TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
+  for (const float factor : {0.5f, -1.0f, 4.0f, 1.0f / 256}) {
+    Operation linear = Linear();
+    for (float& y : linear.floats["output"].values) {
+      y = formats::RoundToBf16(y * factor);
+    }
+    Plant("result_scaled", linear);
+  }
+}
+
 // ---- blocks across groups ---------------------------------------------------
 
 /// Of each kind: where rows' blocks are due, and where columns' are.

@@ -103,7 +103,8 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
       rule.decay_after ? (p - step) * (1 - decay) : kept - step;
   // Squares below 2^-126 lose bits: sqrt moves by at most sqrt(6 2^-149).
   const double underflow =
-      second < 0x1p-120 ? std::sqrt(6 * oracle::kTiny / correction.second) : 0.0;
+      second < 0x1p-120 ? std::sqrt(6 * oracle::kTiny / correction.second)
+                        : 0.0;
   const double room = denominator - underflow;
   const double of_step =
       room > 0.0 ? std::fabs(step) * (oracle::Gamma(11) + underflow / room) +

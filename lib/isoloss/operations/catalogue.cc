@@ -1,6 +1,7 @@
 #include "isoloss/operations/catalogue.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -119,12 +120,24 @@ bool Stale(Side& side) {
   return changed;
 }
 
-bool FromBf16(Side& side) {
+float RoundToTf32(float value) {
+  return formats::RoundToFormat(formats::FormatByName("tf32"), value,
+                                formats::Overflow::kNonFinite);
+}
+
+/// What a tensor core reads of an FP32 number that nobody rounded.
+float CutToTf32(float value) {
+  constexpr uint32_t kUnread = (uint32_t{1} << 13) - 1;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~kUnread);
+}
+
+template <float (*kRound)(float)>
+bool RoundedFirst(Side& side) {
   Matrix<float> rounded(side.values.rows(), side.values.cols());
   bool changed = false;
   for (size_t r = 0; r < rounded.rows(); ++r) {
     for (size_t c = 0; c < rounded.cols(); ++c) {
-      rounded(r, c) = formats::RoundToBf16(side.values(r, c));
+      rounded(r, c) = kRound(side.values(r, c));
       changed = changed || rounded(r, c) != side.values(r, c);
     }
   }
@@ -373,7 +386,10 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, Clamp240); }},
     {"no_subnormals", "subnormal elements of {} became zero",
      [](Side& side) { return Change(side, NoSubnormals); }},
-    {"from_bf16", "{} was rounded to BF16 first", FromBf16},
+    {"from_bf16", "{} was rounded to BF16 first",
+     RoundedFirst<formats::RoundToBf16>},
+    {"from_tf32", "{} was rounded to TF32 first", RoundedFirst<RoundToTf32>},
+    {"from_tf32_cut", "{} was cut off to TF32", RoundedFirst<CutToTf32>},
 };
 
 }  // namespace

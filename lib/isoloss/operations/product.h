@@ -61,8 +61,10 @@ struct Product {
   /// steps; 0: they are FP32.
   int sum_bits = 0;
   size_t sum_steps = 0;
-  /// So many times the error of FP32 sums is let pass.
-  double bound_factor = 1.0;
+  /// Of those bits: nobody knows when they are cut off, so that all that may
+  /// be lost is let pass.
+  bool loses_bits = false;
+  double factor = 1.0;  ///< of the result
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -113,14 +114,30 @@ bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
   return comparison && 2 * comparison->other() > sample->other;
 }
 
+/// What the worst element was multiplied by, if by a small whole number or
+/// its inverse; 1: by none.
+double FactorOf(const oracle::Comparison& found) {
+  const runlog::OracleRow worst = found.Row();
+  const double ratio = worst.worst_value / worst.worst_expected;
+  if (worst.other == 0 || !std::isfinite(ratio) || ratio == 0.0) return 1.0;
+  constexpr double kNear = 0.02;
+  constexpr double kMost = 1024.0;
+  const double whole = std::round(std::fabs(ratio) >= 1 ? ratio : 1 / ratio);
+  const double factor = std::fabs(ratio) >= 1 ? whole : 1 / whole;
+  const bool is_near = std::fabs(ratio / factor - 1) < kNear;
+  return is_near && std::fabs(whole) <= kMost ? factor : 1.0;
+}
+
 /// Sums within what an accumulator of 13 bits behind the point may lose, whose
 /// order and steps nobody knows, if nearly all errors are toward zero.
 std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
-  constexpr double kLostBits = 0x1p12;  // from 24 bits on, and one for steps
   constexpr double kNearlyAll = 0.9;
-  Product lax = product;
-  lax.bound_factor = kLostBits;
-  auto comparison = Compare(lax);
+  Product lossy = product;
+  lossy.accumulation = {};
+  lossy.loses_bits = true;
+  lossy.sum_bits = 13;
+  lossy.sum_steps = 32;
+  auto comparison = Compare(lossy);
   if (!comparison) return std::nullopt;
   const runlog::OracleRow row = comparison->Row();
   const bool toward_zero = static_cast<double>(row.flips_toward_zero) >=
@@ -162,6 +179,16 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
        .sentence = "sums lost their last bits toward zero, as accumulators of "
                    "some 13 bits do",
        .compare = [&product] { return CompareCutOff(product); }});
+  if (const double factor = FactorOf(found); factor != 1.0) {
+    trials.push_back(
+        {.name = "result_scaled",
+         .sentence = fmt::format("the result was multiplied by {:.6g}", factor),
+         .compare = [&product, factor] {
+           Product scaled = product;
+           scaled.factor = factor;
+           return Compare(scaled);
+         }});
+  }
   std::ranges::move(TrialsOfJoinedBlocks(product, names.left, names.right),
                     std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
