@@ -524,8 +524,8 @@ def train(options):
     data = batches(options.seed)
     with isoloss.record(model, optimizer, options.out, steps=options.steps, dump=options.dump,
                         statistics=options.statistics, digests=options.statistics,
-                        arm=options.recipe, recipe=options.recipe,
-                        seed=options.seed) as recorder:
+                        recipe=options.recipe, seed=options.seed, experiment="moe_mxfp8",
+                        config={"steps": options.steps}) as recorder:
         for step in range(1, options.steps + 1):
             tokens, labels = next(data)
             optimizer.zero_grad()
@@ -535,7 +535,7 @@ def train(options):
             optimizer.step()
             for layer in model.layers:
                 layer.moe.router.balance()
-            recorder.step(loss, tokens=tokens.numel(), grad_norm=norm)
+            recorder.step(loss, tokens=tokens.numel(), grad_norm=norm, batch=[tokens, labels])
             schedule.step()
             print(f"step: {step:2}  loss: {loss:8.5f}  grad_norm: {norm:7.4f}", flush=True)
 

@@ -8,6 +8,6 @@
 """
 
 from .recorder import VERSION as __version__
-from .recorder import Recorder, RecorderError, grouped_linear, observe, record
+from .recorder import Recorder, RecorderError, grouped_linear, linear, observe, record
 
-__all__ = ["Recorder", "RecorderError", "grouped_linear", "observe", "record", "__version__"]
+__all__ = ["Recorder", "RecorderError", "grouped_linear", "linear", "observe", "record", "__version__"]

@@ -85,14 +85,14 @@ def _write_tensor(group, name, tensor, formats):
         dataset.attrs["format"] = formats[name.removesuffix("_codes")]
 
 
-def write(path, run, step, rank, ranks, operations):
-    """Whole or not at all."""
+def write(path, attributes, operations):
+    """Whole or not at all. `attributes` tell of the run and the step."""
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         file.attrs["operations_version"] = numpy.int64(VERSION)
-        file.attrs["run"] = run
-        for name, value in (("step", step), ("rank", rank), ("ranks", ranks)):
-            file.attrs[name] = numpy.int64(value)
+        for name, value in attributes.items():
+            kind = {int: numpy.int64, float: numpy.float64}.get(type(value), str)
+            file.attrs[name] = kind(value)
         root = file.create_group("operations")
         for place, operation in enumerate(operations):
             group = root.create_group(f"{place:06d}")

@@ -1,6 +1,7 @@
 """Records a training loop of PyTorch: a row for each step, and at chosen steps
 tensors and operations."""
 
+import json
 import math
 import pathlib
 import time
@@ -11,6 +12,8 @@ import torch
 from . import journal, operations, run_log, taps, tensors
 
 VERSION = "0.1.0"
+# Weights whose digest is taken unasked: 0.1 s for each million on one core.
+MOST_DIGESTED = 10 ** 8
 
 _active = []
 
@@ -84,7 +87,8 @@ class Recorder:
 
     def __init__(self, model, optimizer, path, *, steps=None, dump=(), statistics=(), digests=(),
                  parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
-                 name=None, arm="run", recipe="", seed=0):
+                 name=None, arm=None, recipe="", seed=None, experiment="", config=None,
+                 weights=None, expected=None):
         if gradients not in ("replicated", "sharded"):
             raise RecorderError(f"gradients is `{gradients}`, but must be `replicated` or `sharded`.")
         found_rank, found_ranks = _rank()
@@ -107,10 +111,20 @@ class Recorder:
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._by_parameter = parameters
         device = self._trained[0].device if self._trained else torch.device("cpu")
+        self.arm = arm or recipe or "run"
+        self.seed = -1 if seed is None else int(seed)
+        size = sum(p.numel() for p in model.parameters())
+        self._weights = size <= MOST_DIGESTED if weights is None else weights
+        self._expected = expected or {}
+        for kind, values in self._expected.items():
+            operations.check(kind, values)
+        if not isinstance(config, (str, type(None))):
+            config = json.dumps(config, sort_keys=True)
         header = {
             "row": "header", "version": 1,
             "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
-            "device": str(device), "name": self.run, "arm": arm, "recipe": recipe, "seed": seed,
+            "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
+            "seed": self.seed, "experiment": experiment, "config": config or "",
             "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
             "threads": torch.get_num_threads(), "gradients": gradients,
             "parameters": max(1, sum(p.numel() for p in self._trained)),
@@ -127,7 +141,7 @@ class Recorder:
 
     # ---- of the user ---------------------------------------------------------
 
-    def step(self, loss, *, tokens, lr=None, grad_norm=None):
+    def step(self, loss, *, tokens, lr=None, grad_norm=None, batch=None):
         """Reports an optimizer step, after optimizer.step().
 
         loss       mean over the step's labels, nats: of this rank, not scaled
@@ -135,6 +149,8 @@ class Recorder:
         lr         of the update; default: what the optimizer's first group had
         grad_norm  global L2 norm before clipping; default: that of the gradients
                    that the optimizer read
+        batch      the step's tensors of tokens and labels, of all micro-batches:
+                   one or a list. Their digest tells whether runs saw equal data
 
         When it returns, a kill of the process loses nothing of the step.
         """
@@ -151,11 +167,12 @@ class Recorder:
         if self._norms is not None and (grad_norm is None or self._by_parameter):
             row["grad_squares"] = _squares(self._norms)
         row["parameters"] = self._norms if self._by_parameter else None
+        row["batch"] = None if batch is None else tensors.batch_digest(batch, self.rank)
         row["experts"] = {layer: counts.tolist() for layer, counts in self._experts.items()}
         row["tensors"] = self._tensor_rows()
         if self._captures("dump"):
-            operations.write(operations.file_name(self._base, self.rank, self._step), self.run,
-                             self._step, self.rank, self.ranks,
+            operations.write(operations.file_name(self._base, self.rank, self._step),
+                             self._file_attributes(row),
                              [op for op in self._operations if op.tensors])
         self._journal.append(row)
         self._step += 1
@@ -178,12 +195,26 @@ class Recorder:
         if not self.dumping:
             return
         operation = operations.Operation(kind, module)
-        for key, value in values.items():
+        if kind == "combine" and values.get("source") is None:
+            # Row i is added to token i.
+            values = {**values, "source": torch.arange(len(values["rows"]))}
+        for key, value in {**values, **self._expected.get(kind, {})}.items():
             if isinstance(value, torch.Tensor) and key in operations.TYPES[kind][0]:
                 operation.keep(key, value)
             elif value is not None:
                 operation.attributes[key] = value
         self._operations.append(operation)
+
+    def linear(self, name, function, x, weight, bias=None, dtype=None, operands=None):
+        """function(x, weight) or function(x, weight, bias), seen as an operation
+        `linear`."""
+        if self._hooks is None or not torch.is_grad_enabled():
+            return function(x, weight) if bias is None else function(x, weight, bias)
+        product = taps.Product("linear", name, x, weight, bias=bias, dtype=dtype,
+                               operands=operands)
+        self._operations.append(product.operation)
+        return product.finish(function(product.x, product.weight) if bias is None else
+                              function(product.x, product.weight, bias))
 
     def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
         """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
@@ -194,10 +225,10 @@ class Recorder:
         self._operations.append(product.operation)
         return product.finish(function(product.x, product.weight, group_ends))
 
-    def event(self, kind, text):
+    def event(self, kind, text, **values):
         """Adds a row to /events."""
         self._journal.append({"row": "event", "unix_seconds": time.time(), "event": kind,
-                              "text": text})
+                              "text": text, **values})
 
     @property
     def dumping(self):
@@ -207,6 +238,7 @@ class Recorder:
     # ---- recording -----------------------------------------------------------
 
     def __enter__(self):
+        self._header["weights"] = self._weights_digest()
         self._journal = journal.Journal(self.journal_path, self._header)
         self.event("start", f"rank {self.rank} of {self.ranks}")
         for optimizer in self._optimizers:
@@ -226,7 +258,7 @@ class Recorder:
             else:
                 optimizer.step = original
         if kind is None:
-            self.event("finish", f"{self._step - 1} steps")
+            self.event("finish", f"{self._step - 1} steps", weights=self._weights_digest())
         else:
             self.event("interrupt" if kind is KeyboardInterrupt else "abort",
                        f"{kind.__name__}: {error}")
@@ -235,6 +267,23 @@ class Recorder:
         run_log.write_log(self.path, run_log.read_rows(self.journal_path))
         self.journal_path.unlink()
         return False
+
+    def _weights_digest(self):
+        return tensors.weights_digest(self._model.named_parameters()) if self._weights else None
+
+    def _file_attributes(self, row):
+        """What an operation file tells of its run and step."""
+        found = {"run": self.run, "step": self._step, "rank": self.rank, "ranks": self.ranks,
+                 "arm": self.arm, "tokens": row["tokens"], "loss_nats": row["loss"]}
+        if self.seed >= 0:
+            found["seed"] = self.seed
+        # Of several ranks, each may have another part of the weights.
+        if self.ranks == 1 and self._header["weights"] is not None:
+            found["initial_weights_digest"] = f"{self._header['weights']:016x}"
+        norm = run_log.grad_norm(row)
+        if not math.isnan(norm):
+            found["grad_norm"] = norm
+        return found
 
     def _clear(self):
         self._lr = None
@@ -266,7 +315,7 @@ class Recorder:
                 update.before()
             result = inner(*arguments, **options)
             if update:
-                self._operations += update.after()
+                self._operations += update.after(self._expected.get("adamw", {}))
             return result
 
         # A method with the marks of the old one, which schedulers expect.
@@ -373,7 +422,18 @@ def record(model, optimizer, path, **options):
     gradients   "replicated" if all ranks have the same, "sharded" if each has
                 its own part of them
     rank, ranks default: those of torch.distributed
-    name, arm, recipe, seed  stand in the log
+    arm, seed   which side of a comparison the run is on, and which of its runs
+                it is: the gate pairs runs of equal seeds. Default: the recipe's
+                name, and the order in which the gate is given the logs
+    recipe      of number formats; a name
+    name        of this run, default: that of the file
+    experiment  what the runs of all arms and seeds are part of
+    config      text or dictionary of all settings but the recipe and the seed,
+                equal for runs that may be compared
+    expected    attributes of operations as they are configured, in place of what
+                modules and optimizers say of themselves: {"router": {"top_k": 2}}
+    weights     whether digests of all weights before and after are logged,
+                default: of up to 10^8 weights
 
     In it, call step() of what it returns after each optimizer step.
     """
@@ -384,6 +444,14 @@ def observe(kind, module, **values):
     """Recorder.observe of the recording that this is called in, if any."""
     if _active:
         _active[-1].observe(kind, module, **values)
+
+
+def linear(name, function, x, weight, bias=None, dtype=None, operands=None):
+    """Recorder.linear of the recording that this is called in; without one it
+    calls the function."""
+    if not _active:
+        return function(x, weight) if bias is None else function(x, weight, bias)
+    return _active[-1].linear(name, function, x, weight, bias, dtype, operands)
 
 
 def grouped_linear(name, function, x, weight, group_ends, dtype=None, operands=None):

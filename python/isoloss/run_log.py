@@ -12,6 +12,7 @@ import numpy
 from . import journal, tensors, xxh3
 
 SCHEMA_VERSION = 6
+ORIGIN = "isoloss-recorder"  # who trained it: not isoloss itself
 _TEXT = h5py.string_dtype("utf-8")
 _STEP = ("step", "step", "Number of the optimizer step, from 1")
 
@@ -56,6 +57,8 @@ _GROUPS = {
         ("lr", "1", "Learning rate of the update"),
         ("step_seconds", "s", "Wall-clock time of the step"),
         ("tokens_per_second", "token/s", "Tokens of the step over its time"),
+        ("batch_digest", "1",
+         "Digest of the step's tokens and labels: equal data, equal digest"),
         ("expert_load_max_over_mean", "1",
          "Busiest expert's tokens over the mean, in the worst MoE layer"),
         ("dead_experts", "expert", "Experts without a token, summed over MoE layers"))),
@@ -86,7 +89,7 @@ _GROUPS = {
 }
 # Datasets whose columns are neither float64 nor text.
 _WHOLE = {"step", "tokens_seen", "dead_experts", "digest", "tokens_per_expert", "rank", "tensor",
-          "input", "rows", "columns", "groups"}
+          "input", "rows", "columns", "groups", "batch_digest"}
 
 
 class LogError(Exception):
@@ -159,7 +162,8 @@ def read_rows(path):
     return journal.decode(data)
 
 
-def _grad_norm(row):
+def grad_norm(row):
+    """Of a step; NaN if nobody knows."""
     if row["grad_norm"] is not None:
         return row["grad_norm"]
     squares = row["grad_squares"]
@@ -178,12 +182,17 @@ def _step_columns(steps):
         known = [load for load in loads if not math.isnan(load)]
         for field, value in (
                 ("step", row["step"]), ("tokens_seen", tokens), ("loss_nats", row["loss"]),
-                ("grad_norm", _grad_norm(row)), ("lr", row["lr"]),
+                ("grad_norm", grad_norm(row)), ("lr", row["lr"]),
                 ("step_seconds", row["seconds"]),
                 ("tokens_per_second", row["tokens"] / row["seconds"]),
                 ("expert_load_max_over_mean", max(known, default=math.nan)),
                 ("dead_experts", sum(counts.count(0) for counts in row["experts"].values()))):
             columns[field].append(value)
+    columns["batch_digest"] = [tensors.finish_digest(row["batch"]) for row in steps
+                               if row.get("batch") is not None]
+    # A column has a value of every step, or is not there.
+    if len(columns["batch_digest"]) < len(steps):
+        del columns["batch_digest"]
     return columns
 
 
@@ -237,24 +246,32 @@ def _tensor_columns(steps):
     return columns
 
 
+def _hex(digest):
+    return "" if digest is None else f"{digest:016x}"
+
+
 def _attributes(header, steps, events):
     nan = float("nan")
     planned = header["steps_planned"] or max(1, len(steps))
-    finished = any(event["event"] == "finish" for event in events)
+    finished = [event for event in events if event["event"] == "finish"]
+    weights = finished[-1].get("weights") if finished else None
+    config = header.get("config", "")
     return {
         "tool_version": header["tool_version"], "commit": "unknown", "compiler": "",
-        "cpu_target": header["device"], "experiment_name": header["name"], "experiment_text": "",
-        "experiment_digest": "", "config_digest": "", "arm": header["arm"],
-        "baseline_arm": header["arm"], "recipe": header["recipe"], "resolved_recipe": "",
-        "corpus_description": "", "corpus_digest": "", "initial_weights_digest": "",
-        "final_weights_digest": "", "seed": header["seed"], "steps_planned": planned,
+        "cpu_target": header["device"], "experiment_name": header.get("experiment", ""),
+        "experiment_text": "", "experiment_digest": "",
+        "config_digest": _hex(xxh3.hash_bytes(config.encode())) if config else "",
+        "arm": header["arm"], "baseline_arm": "", "recipe": header["recipe"],
+        "resolved_recipe": "", "corpus_description": "", "corpus_digest": "",
+        "initial_weights_digest": _hex(header.get("weights")),
+        "final_weights_digest": _hex(weights), "seed": header["seed"], "steps_planned": planned,
         "tokens_per_step": steps[0]["tokens"] if steps else 1,
         "parameters": header["parameters"], "workers": header["threads"], "transport": "none",
         "processes": header["ranks"], "ranks": header["ranks"], "expert_data_parallel": 1,
         "ranks_per_node": header["ranks"], "exchange": "", "routing": "", "numerics_digest": "",
         "quantized_gemms_per_step": 0, "gemms_per_step": 0, "unigram_entropy_nats": nan,
         "entropy_floor_nats": nan, "bigram_entropy_nats": nan, "deflated_bits": nan,
-        "complete": finished and len(steps) >= planned,
+        "complete": bool(finished) and len(steps) >= planned, "origin": ORIGIN,
     }
 
 
@@ -325,6 +342,16 @@ def _merge_tensors(parts):
     return merged
 
 
+def _sum_of(digests):
+    """Of all ranks, which each have a key of their own."""
+    return None if None in digests else sum(digests) & 0xFFFFFFFFFFFFFFFF
+
+
+def _whole(digests):
+    """Of weights that all ranks have, or of which each has a part."""
+    return digests[0] if len(set(digests)) == 1 else _sum_of(digests)
+
+
 def _merge_step(rows, sharded):
     step = rows[0]["step"]
     squares = [row["grad_squares"] for row in rows]
@@ -341,6 +368,7 @@ def _merge_step(rows, sharded):
                      _same(told, f"step {step}: grad_norm", "Pass the norm of all ranks together."),
         "experts": {layer: [sum(counts) for counts in zip(*(row["experts"][layer] for row in rows))]
                     for layer in layers},
+        "batch": _sum_of([row.get("batch") for row in rows]),
         "tensors": _merge_tensors([row["tensors"] for row in rows]),
         "parameters": rows[0]["parameters"],
     }
@@ -369,18 +397,22 @@ def merge(parts):
     if ranks != expected:
         raise LogError(f"ranks {ranks} were passed, but the run has {expected}. Pass one file of "
                        "each rank.")
-    for key in ("name", "seed", "arm", "steps_planned", "gradients"):
-        _same([header[key] for header in headers], key, "Pass files of one run.")
+    for key in ("name", "seed", "arm", "experiment", "config", "steps_planned", "gradients"):
+        _same([header.get(key) for header in headers], key, "Pass files of one run.")
     sharded = headers[0]["gradients"] == "sharded"
     header = dict(headers[0])
     header["rank"] = 0
+    header["weights"] = _whole([h.get("weights") for h in headers])
     if sharded:
         header["parameter_names"] = []
         header["parameters"] = sum(h["parameters"] for h in headers)
     by_step = [{row["step"]: row for row in steps} for _, steps, _ in split_parts]
     common = [step for step in by_step[0] if all(step in rows for rows in by_step)]
     merged = [header] + [_merge_step([rows[step] for rows in by_step], sharded) for step in common]
-    return merged + [event for event in split_parts[0][2]
-                     if event["event"] != "finish" or
-                     all(any(e["event"] == "finish" for e in events)
-                         for _, _, events in split_parts)]
+    finishes = [[event for event in events if event["event"] == "finish"][-1:]
+                for _, _, events in split_parts]
+    merged += [event for event in split_parts[0][2] if event["event"] != "finish"]
+    if all(finishes):
+        weights = _whole([finish.get("weights") for finish, in finishes])
+        merged.append({**finishes[0][0], "weights": weights})
+    return merged

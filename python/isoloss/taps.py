@@ -200,14 +200,16 @@ class Update:
                     "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
                 self._open.append((operation, parameter))
 
-    def after(self):
-        """The operations, complete."""
+    def after(self, expected):
+        """The operations, complete. `expected` are attributes that count more
+        than the optimizer's own."""
         for operation, parameter in self._open:
             state = self._optimizer.state[parameter]
             operation.keep("parameter_after", parameter)
             for name in ("exp_avg", "exp_avg_sq"):
                 operation.keep(f"{name}_after", _moment(state, name, parameter))
             operation.attributes["step"] = int(state["step"])
+            operation.attributes.update(expected)
         return [operation for operation, _ in self._open]
 
 

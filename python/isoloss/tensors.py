@@ -81,6 +81,27 @@ def digest_sum(values, ends=None, first_row=0):
     return int(_mix(content + key).sum()) & 0xFFFFFFFFFFFFFFFF
 
 
+def weights_digest(named):
+    """Of a model's values and their names, in any order, modulo 2^64."""
+    total = 0
+    for name, values in named:
+        values = values.to_local() if hasattr(values, "to_local") else values
+        text = f"{name} {list(values.shape)} {digest_sum(values):x}" if values.numel() else name
+        total += xxh3.hash_bytes(text.encode())
+    return total & 0xFFFFFFFFFFFFFFFF
+
+
+def batch_digest(batch, rank):
+    """Of a step's tensors, in their order; those of all ranks are added."""
+    total = 0
+    for place, values in enumerate([batch] if isinstance(batch, torch.Tensor) else batch):
+        values = values.detach()
+        held = values.to(torch.float32 if values.is_floating_point() else torch.int64).cpu()
+        digest = xxh3.hash_bytes(held.contiguous().numpy().tobytes())
+        total += xxh3.hash_bytes(f"{rank} {place} {list(values.shape)} {digest:x}".encode())
+    return total & 0xFFFFFFFFFFFFFFFF
+
+
 def finish_digest(total):
     """The digest in a log, an int64 other than 0."""
     sum_ = torch.tensor([xxh3.signed(total)])

@@ -163,7 +163,9 @@ class Checker:
             self.wrong.add("rows")
 
     def combine(self):
-        weighted = self["rows"] * self["weights"][:, None]
+        weighted = self["rows"]
+        if "weights" in self.values:
+            weighted = weighted * self["weights"][:, None]
         expected, size = self["addend"].copy(), np.abs(self["addend"])
         np.add.at(expected, self["source"], weighted)
         np.add.at(size, self["source"], np.abs(weighted))

@@ -58,9 +58,12 @@ class Operations(Case):
         found = []
         with h5py.File(path) as file:
             self.assertEqual({key: file.attrs[key] for key in
-                              ("operations_version", "run", "step", "rank", "ranks")},
+                              ("operations_version", "run", "step", "rank", "ranks", "tokens")},
                              {"operations_version": 1, "run": "run", "step": steps, "rank": 0,
-                              "ranks": 1})
+                              "ranks": 1, "tokens": 1})
+            with h5py.File(self.path) as log:
+                for name in ("loss_nats", "grad_norm"):
+                    self.assertEqual(file.attrs[name], log[f"steps/{name}"][steps - 1])
             for name in sorted(file["operations"]):
                 group = file["operations"][name]
                 values = {key: dataset[()] for key, dataset in group.items()}
@@ -205,9 +208,57 @@ class Operations(Case):
         self.assertEqual(found[0]["group_ends"].tolist(), [0, 5])
         self.assertEqual(found[2]["loss"].shape, (1,))
 
+    def test_a_weight_with_two_uses_and_a_residual_connection(self):
+        torch.manual_seed(4)
+        table = torch.nn.Embedding(6, 8)
+        model = torch.nn.ModuleDict({"table": table})
+
+        def step(_):
+            x = table(torch.tensor([[1, 2, 5]]))
+            y = x.tanh()
+            z = x + y
+            isoloss.observe("combine", "residual", rows=y.flatten(0, 1), addend=x.flatten(0, 1),
+                            output=z.flatten(0, 1))
+            return isoloss.linear("head", functional.linear, z, table.weight).square().sum()
+
+        found = self.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), step)
+
+        self.assertEqual([(op["type"], op["module"]) for op in found],
+                         [("combine", "residual"), ("linear", "head"), ("adamw", "table.weight")])
+        self.assertEqual(found[0]["source"].tolist(), [0, 1, 2])
+        self.assertEqual(found[1]["grad_weight"].shape, (6, 8))
+        # The embedding's use is not part of the head's gradient.
+        self.assertFalse(np.array_equal(found[1]["grad_weight"], found[2]["gradient"]))
+
+    def test_what_is_configured_counts_more_than_what_modules_say(self):
+        model = torch.nn.Linear(4, 4)
+
+        def step(_):
+            scores = model(torch.randn(3, 4)).sigmoid()
+            chosen = scores.topk(1)
+            isoloss.observe("router", "r", scores=scores, expert_ids=chosen.indices, top_k=1)
+            return scores.sum()
+
+        with isoloss.record(model, torch.optim.AdamW(model.parameters(), lr=0.1), self.path,
+                            dump=[1], expected={"router": {"top_k": 2},
+                                                "adamw": {"weight_decay": 0.5}}) as recorder:
+            loss = step(1)
+            loss.backward()
+            recorder._optimizers[0].step()
+            recorder.step(loss, tokens=3)
+        with h5py.File(self.folder / "run.rank-0.operations-000001.h5") as file:
+            found = {group.attrs["type"]: dict(group.attrs)
+                     for group in file["operations"].values()}
+        self.assertEqual(found["router"]["top_k"], 2)
+        self.assertEqual(found["adamw"]["weight_decay"], 0.5)
+        with self.assertRaisesRegex(Exception, "got `topk`, but has"):
+            isoloss.record(model, torch.optim.AdamW(model.parameters()), self.path,
+                           expected={"router": {"topk": 2}})
+
     def test_without_a_recording_nothing_is_in_the_way(self):
         x, w = torch.randn(3, 4), torch.randn(1, 2, 4)
         self.assertIsNone(isoloss.observe("loss", "loss"))
+        self.assertTrue(torch.equal(isoloss.linear("w", functional.linear, x, w[0]), x @ w[0].T))
         self.assertTrue(torch.equal(
             isoloss.grouped_linear("w", lambda x, w, _: x @ w[0].T, x, w, torch.tensor([3])),
             x @ w[0].T))

@@ -100,6 +100,24 @@ INSTANTIATE_TEST_SUITE_P(
                       "mxfp8_cublas", "mxfp8_cublas_rceil", "mxfp6_e3m2",
                       "mxfp6_e2m3", "te_mxfp8", "te_mxfp8_2d"));
 
+TEST(LinearCheck, ResultsMayBeFp16) {
+  const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
+  Operation operation = LinearInputs();
+  Compute(recipe, operation);
+  const formats::Format& fp16 = formats::FormatByName("fp16");
+  Floats& dw = operation.floats["grad_weight"];
+  ASSERT_EQ(dw.type, "float32");
+  dw.type = "float16";
+  for (float& value : dw.values) {
+    value = formats::RoundToFormat(fp16, value, formats::Overflow::kNonFinite);
+  }
+
+  EXPECT_TRUE(Part(Check(operation), "wgrad").is_right());
+
+  dw.values[5] = dw.values[5] * (1 + 0x1p-9f);
+  EXPECT_EQ(Part(Check(operation), "wgrad").comparison.other(), 1);
+}
+
 // Planted by the formats' own code, not by the catalogue's.
 
 TEST(LinearMistakes, AnotherScaleRuleIsNamed) {
@@ -258,75 +276,6 @@ TEST(LinearMistakes, ABiasMayBeAddedToTheRoundedProduct) {
 
   EXPECT_TRUE(Part(Check(operation), "fprop").is_right());
   ExpectNamed(Check(without), "fprop", "bias_missing");
-}
-
-// Every entry of the catalogue: what it makes of a right layer, computed by an
-// FP32 chain from its operands, is explained by it, or by one that makes the
-// same of it.
-TEST(Catalogue, EachMistakeOfOneOperandIsExplained) {
-  std::set<std::string> planted;
-  for (const char* recipe_name : {"mxfp8_rceil", "mxfp8_floor"}) {
-    const precision::Recipe& recipe = RecipeByName(recipe_name);
-    for (const SideMistake& mistake : SideMistakes()) {
-      Operation operation = LinearInputs();
-      // Of so wide a range that elements of a block are subnormal.
-      for (size_t i = 0; i < operation.floats["x"].values.size(); i += 3) {
-        operation.floats["x"].values[i] *= 0x1p-9f;
-      }
-      Compute(recipe, operation);
-      const auto x = operation.Find("x")->Rows();
-      Side side = {.values = x, .quantization = recipe.fprop.left};
-      if (!mistake.alter(side)) continue;
-      Matrix<float> values;
-      if (side.quantization) {
-        const auto tensor = Quantized(side);
-        if (!tensor) continue;
-        values = oracle::ScalarDequantize(*tensor, x.cols());
-      } else {
-        values = testing::OperandValues(side.values, false, std::nullopt);
-      }
-      testing::Multiply(values,
-                        testing::OperandValues(operation.Find("weight")->Rows(),
-                                               false, recipe.fprop.right),
-                        true, operation.floats["output"].values.data());
-
-      const auto findings = Check(operation, recipe_name);
-
-      const Finding& finding = Part(findings, "fprop");
-      if (finding.is_right()) continue;
-      ASSERT_TRUE(finding.explanation) << mistake.name;
-      EXPECT_EQ(finding.explanation->other, 0) << mistake.name;
-      const std::string name = std::string(mistake.name) + ".x";
-      EXPECT_TRUE(finding.explanation->name == name ||
-                  finding.explanation->is_ambiguous)
-          << mistake.name << ": " << finding.explanation->name;
-      if (finding.explanation->name == name) planted.insert(name);
-    }
-  }
-
-  for (const char* name : {"unquantized.x",
-                           "scale_floor.x",
-                           "scale_rceil.x",
-                           "scale_even.x",
-                           "element_e5m2.x",
-                           "element_e3m2.x",
-                           "element_e2m3.x",
-                           "element_e2m1.x",
-                           "block_16.x",
-                           "block_64.x",
-                           "block_32x32.x",
-                           "other_axis.x",
-                           "quantized_twice.x",
-                           "truncated.x",
-                           "decode_scale_plus_1.x",
-                           "decode_scale_minus_1.x",
-                           "scale_minus_1.x",
-                           "transposed_scale.x",
-                           "no_clamp.x",
-                           "clamp_240.x",
-                           "no_subnormals.x"}) {
-    EXPECT_TRUE(planted.contains(name)) << name;
-  }
 }
 
 TEST(Catalogue, NamesEachTrialOnce) {

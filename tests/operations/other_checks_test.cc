@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <numeric>
 #include <string>
 
 #include "isoloss/operations/check.h"
+#include "isoloss/precision/operands.h"
 #include "operations/samples.h"
 
 namespace isoloss::operations {
@@ -60,6 +62,7 @@ struct RouterMistakes {
   bool bias_in_weights = false;
   bool normalize = true;
   float scale = 2.5f;
+  bool over_all = false;
 };
 
 Operation Router(const RouterMistakes& mistakes = {}) {
@@ -104,6 +107,9 @@ Operation Router(const RouterMistakes& mistakes = {}) {
           score[e] + (mistakes.bias_in_weights ? bias.values[e] : 0.0f);
       total += weights.values[t * kSlots + i];
     }
+    if (mistakes.over_all) {
+      total = std::accumulate(score, score + kExperts, 0.0f);
+    }
     for (size_t i = 0; i < kSlots; ++i) {
       float& weight = weights.values[t * kSlots + i];
       if (mistakes.normalize) weight /= total;
@@ -122,9 +128,26 @@ TEST(RouterCheck, NamesEachPlantedMistake) {
   ExpectNamed({Router({.normalize = false})}, "weights", "not_normalized");
   ExpectNamed({Router({.scale = 1.0f})}, "weights", "scale_missing");
   ExpectNamed({Router({.scale = 1 / 2.5f})}, "weights", "scale_divides");
+  ExpectNamed({Router({.normalize = false, .scale = 1.0f})}, "weights",
+              "neither");
+  ExpectNamed({Router({.over_all = true})}, "weights", "normalized_over_all");
   Operation router = Router();
-  router.numbers["top_k"] = 1;
-  ExpectNamed({router}, "choice", "k_off");
+  router.numbers["normalize"] = 0;
+  ExpectNamed({router}, "weights", "normalized");
+  router = Router();
+  router.texts["score_function"] = "softmax";
+  ExpectNamed({router}, "scores", "sigmoid");
+  router = Router();
+  router.floats["scores"] = router.floats["logits"];
+  ExpectNamed({router}, "scores", "logits");
+}
+
+TEST(RouterCheck, HoldsTheNumberOfExpertsToWhatIsConfigured) {
+  for (const double configured : {1.0, 3.0}) {
+    Operation router = Router();
+    router.numbers["top_k"] = configured;
+    ExpectNamed({router}, "choice", "k_off");
+  }
 }
 
 TEST(RouterCheck, TakesEitherOfTwoEqualExperts) {
@@ -171,6 +194,31 @@ TEST(DispatchCheck, NamesEachPlantedMistake) {
                   },
                   0)},
               "rows", "rounded_e4m3");
+  // FP32 values that BF16 does not hold.
+  Operation rounded = Dispatch(same, 0);
+  Floats& tokens = rounded.floats["tokens"];
+  for (float& value : tokens.values) value *= 1.0f + 0x1p-9f;
+  const auto send = [&](const Matrix<float>& values) {
+    const auto& source = rounded.FindIntegers("source")->values;
+    for (size_t m = 0; m < source.size(); ++m) {
+      std::copy_n(values.Row(static_cast<size_t>(source[m])), 32,
+                  rounded.floats["rows"].values.begin() +
+                      static_cast<ptrdiff_t>(m * 32));
+    }
+  };
+  Matrix<float> bf16(16, 32);
+  for (size_t i = 0; i < bf16.size(); ++i) {
+    bf16.data()[i] = RoundToBf16(tokens.values[i]);
+  }
+  send(bf16);
+  ExpectNamed({rounded}, "rows", "rounded_bf16");
+  for (const auto& [name, rule] :
+       {std::pair{"rounded_mx_rceil", formats::ScaleRule::kRceil},
+        {"rounded_mx_floor", formats::ScaleRule::kFloor}}) {
+    send(testing::OperandValues(tokens.Rows(), false,
+                                precision::MxOperand("e4m3", rule)));
+    ExpectNamed({rounded}, "rows", name);
+  }
   Operation other = Dispatch(same, 0);
   std::swap_ranges(other.floats["rows"].values.begin(),
                    other.floats["rows"].values.begin() + 32,
@@ -184,6 +232,8 @@ struct CombineMistakes {
   bool bf16 = false;
   int64_t skip_from = 0;
   int64_t skip_to = 0;
+  bool bf16_products = false;
+  bool addend_last = false;
 };
 
 Operation Combine(const CombineMistakes& mistakes) {
@@ -205,16 +255,21 @@ Operation Combine(const CombineMistakes& mistakes) {
   for (size_t d = 0; d < kWidth; ++d) {
     std::vector<float> sums(kTokens);
     for (size_t t = 0; t < kTokens; ++t) {
-      sums[t] =
-          static_cast<float>(mistakes.addends) * addend.values[t * kWidth + d];
+      sums[t] = mistakes.addend_last ? 0.0f
+                                     : static_cast<float>(mistakes.addends) *
+                                           addend.values[t * kWidth + d];
     }
     for (size_t m = 0; m < kRows; ++m) {
       const auto row = static_cast<int64_t>(m);
       if (row >= mistakes.skip_from && row < mistakes.skip_to) continue;
       float& sum = sums[static_cast<size_t>(source.values[m])];
-      sum += rows.values[m * kWidth + d] *
-             (mistakes.weights ? weights.values[m] : 1.0f);
+      const float product = rows.values[m * kWidth + d] *
+                            (mistakes.weights ? weights.values[m] : 1.0f);
+      sum += mistakes.bf16_products ? RoundToBf16(product) : product;
       if (mistakes.bf16) sum = RoundToBf16(sum);
+    }
+    for (size_t t = 0; mistakes.addend_last && t < kTokens; ++t) {
+      sums[t] += addend.values[t * kWidth + d];
     }
     for (size_t t = 0; t < kTokens; ++t) {
       output.values[t * kWidth + d] = RoundToBf16(sums[t]);
@@ -232,6 +287,16 @@ TEST(CombineCheck, NamesEachPlantedMistake) {
   ExpectNamed({Combine({.bf16 = true})}, "output", "sums_bf16");
   ExpectNamed({Combine({.skip_from = 0, .skip_to = 16})}, "output",
               "slot_missing_first");
+  ExpectNamed({Combine({.skip_from = 48, .skip_to = 64})}, "output",
+              "slot_missing_last");
+  ExpectNamed({Combine({.bf16_products = true})}, "output", "products_bf16");
+  ExpectNamed({Combine({.bf16 = true, .bf16_products = true})}, "output",
+              "sums_and_products_bf16");
+  ExpectNamed({Combine({.bf16 = true, .addend_last = true})}, "output",
+              "sums_bf16_addend_last");
+  ExpectNamed(
+      {Combine({.bf16 = true, .bf16_products = true, .addend_last = true})},
+      "output", "products_and_sums_bf16_addend_last");
   ExpectNamed({experts, Combine({.skip_from = 20, .skip_to = 49})}, "output",
               "expert_missing");
 }
@@ -247,14 +312,22 @@ struct AdamWMistakes {
   float clip = 1.0f;
   double lr = 1e-3;
   bool swap = false;
+  double base_lr = 1e-3;  ///< that is recorded
+  bool eps_uncorrected = false;
+  bool swap_corrections = false;
+  bool decay_after = false;
+  bool decay_without_lr = false;
+  bool old_moments = false;
+  bool zero_moments = false;
 };
 
 /// As torch's single-tensor AdamW in FP32.
 Operation AdamW(const AdamWMistakes& mistakes = {}) {
   Operation adamw = {.type = "adamw", .module = "layers.0.wq.weight"};
   const std::vector<size_t> extent = {16, 24};
-  adamw.numbers = {{"lr", 1e-3},  {"beta1", 0.9},        {"beta2", 0.95},
-                   {"eps", 1e-3}, {"weight_decay", 0.1}, {"step", 7}};
+  adamw.numbers = {{"lr", mistakes.base_lr}, {"beta1", 0.9},
+                   {"beta2", 0.95},          {"eps", 1e-3},
+                   {"weight_decay", 0.1},    {"step", 7}};
   adamw.floats["parameter_before"] = Random(extent, "p", "float32");
   adamw.floats["gradient"] = Random(extent, "g", "float32", 0.1);
   adamw.floats["exp_avg_before"] = Random(extent, "m", "float32", 0.1);
@@ -266,23 +339,34 @@ Operation AdamW(const AdamWMistakes& mistakes = {}) {
   Floats v = squares;
   const double b1 = mistakes.swap ? 0.95 : 0.9;
   const double b2 = mistakes.swap ? 0.9 : 0.95;
-  const double c1 = mistakes.corrects ? 1 - std::pow(b1, mistakes.step) : 1;
-  const double c2 = mistakes.corrects ? 1 - std::pow(b2, mistakes.step) : 1;
+  double c1 = mistakes.corrects ? 1 - std::pow(b1, mistakes.step) : 1;
+  double c2 = mistakes.corrects ? 1 - std::pow(b2, mistakes.step) : 1;
+  if (mistakes.swap_corrections) std::swap(c1, c2);
   const auto eps = static_cast<float>(1e-3);
+  const auto kept = static_cast<float>(
+      1 - (mistakes.decay_without_lr ? 1 : mistakes.lr) * mistakes.decay);
   for (size_t i = 0; i < p.values.size(); ++i) {
     float g = adamw.floats["gradient"].values[i] * mistakes.clip;
     if (mistakes.l2) g += static_cast<float>(mistakes.decay) * p.values[i];
-    if (!mistakes.l2) {
-      p.values[i] *= static_cast<float>(1 - mistakes.lr * mistakes.decay);
-    }
+    if (!mistakes.l2 && !mistakes.decay_after) p.values[i] *= kept;
+    const float old = m.values[i];
+    if (mistakes.zero_moments) m.values[i] = v.values[i] = 0.0f;
+    const float old_square = v.values[i];
     m.values[i] += static_cast<float>(1 - b1) * (g - m.values[i]);
     v.values[i] = v.values[i] * static_cast<float>(b2) +
                   static_cast<float>(1 - b2) * g * g;
-    const float root =
-        mistakes.eps_in_root
-            ? std::sqrt(v.values[i] / static_cast<float>(c2) + eps)
-            : std::sqrt(v.values[i]) / static_cast<float>(std::sqrt(c2)) + eps;
-    p.values[i] -= static_cast<float>(mistakes.lr / c1) * (m.values[i] / root);
+    const float square = mistakes.old_moments ? old_square : v.values[i];
+    const auto correction = static_cast<float>(std::sqrt(c2));
+    float root = std::sqrt(square) / correction + eps;
+    if (mistakes.eps_in_root) {
+      root = std::sqrt(square / static_cast<float>(c2) + eps);
+    }
+    if (mistakes.eps_uncorrected) {
+      root = (std::sqrt(square) + eps) / correction;
+    }
+    p.values[i] -= static_cast<float>(mistakes.lr / c1) *
+                   ((mistakes.old_moments ? old : m.values[i]) / root);
+    if (mistakes.decay_after) p.values[i] *= kept;
   }
   adamw.floats["parameter_after"] = std::move(p);
   adamw.floats["exp_avg_after"] = std::move(m);
@@ -303,11 +387,67 @@ TEST(AdamWCheck, NamesEachPlantedMistake) {
   ExpectNamed({AdamW({.swap = true})}, "exp_avg_after", "betas_swapped");
   ExpectNamed({AdamW({.clip = 0.5f})}, "exp_avg_after", "gradient_scaled");
   ExpectNamed({AdamW({.clip = 0.5f})}, p, "gradient_scaled");
+  ExpectNamed({AdamW({.eps_uncorrected = true})}, p, "eps_uncorrected");
+  ExpectNamed({AdamW({.swap_corrections = true})}, p,
+              "bias_corrections_swapped");
+  // So that a decay of the step itself is no rounding.
+  ExpectNamed({AdamW({.lr = 0.1, .base_lr = 0.1, .decay_after = true})}, p,
+              "decay_after");
+  ExpectNamed({AdamW({.decay_without_lr = true})}, p, "decay_without_lr");
+  ExpectNamed({AdamW({.decay = 0.2})}, p, "decay_twice");
+  ExpectNamed({AdamW({.old_moments = true})}, p, "moments_before");
+  ExpectNamed({AdamW({.zero_moments = true})}, "exp_avg_after", "moments_zero");
+}
+
+TEST(AdamWCheck, NamesMomentsOfTheStepBefore) {
+  const Operation before = AdamW();
+  Operation after = AdamW();
+  for (const char* name : {"exp_avg", "exp_avg_sq"}) {
+    const std::string moment = name;
+    // It reads what the step before had read, not what that had written.
+    after.floats[moment + "_before"] = before.floats.at(moment + "_after");
+  }
+  ThreadTeam team(1);
+  const std::vector<OperationFile> files = {
+      {.path = "1", .step = 1, .operations = {before}},
+      {.path = "2", .step = 2, .operations = {after}}};
+
+  for (const Finding& finding : CheckOperations(
+           files, precision::RecipeByName("mxfp8_rceil"), {}, team)) {
+    if (finding.file == 0 || finding.part != "exp_avg_after") continue;
+    ASSERT_TRUE(finding.explanation);
+    EXPECT_EQ(finding.explanation->name, "moments_stale");
+  }
 }
 
 // ---- loss -------------------------------------------------------------------
 
-enum class LossOf { kAll, kSum, kIgnoredToo, kBf16, kShifted };
+enum class LossOf {
+  kAll,
+  kSum,
+  kIgnoredToo,
+  kBf16,
+  kShifted,
+  kShiftedBack,
+  kRolled,
+  kRolledBack
+};
+
+/// The row whose label row t has; `count` or beyond: none.
+size_t LabelRow(LossOf which, size_t t, size_t count) {
+  switch (which) {
+    case LossOf::kShifted:
+      return t + 1;
+    case LossOf::kShiftedBack:
+      return t == 0 ? count : t - 1;
+    case LossOf::kRolled:
+      return (t + 1) % count;
+    case LossOf::kRolledBack:
+      return (t + count - 1) % count;
+    default:
+      return t;
+  }
+}
 
 Operation Loss(LossOf which) {
   constexpr size_t kTokens = 24;
@@ -325,7 +465,7 @@ Operation Loss(LossOf which) {
   float sum = 0.0f;
   float count = 0.0f;
   for (size_t t = 0; t < kTokens; ++t) {
-    const size_t from = which == LossOf::kShifted ? t + 1 : t;
+    const size_t from = LabelRow(which, t, kTokens);
     if (from >= kTokens || labels.values[from] < 0) continue;
     const float* x = logits.values.data() + t * kWords;
     const float most = *std::max_element(x, x + kWords);
@@ -350,6 +490,9 @@ TEST(LossCheck, NamesEachPlantedMistake) {
   ExpectNamed({Loss(LossOf::kIgnoredToo)}, "loss", "mean_over_ignored");
   ExpectNamed({Loss(LossOf::kBf16)}, "loss", "bf16");
   ExpectNamed({Loss(LossOf::kShifted)}, "loss", "label_shifted");
+  ExpectNamed({Loss(LossOf::kShiftedBack)}, "loss", "label_shifted_back");
+  ExpectNamed({Loss(LossOf::kRolled)}, "loss", "label_rolled");
+  ExpectNamed({Loss(LossOf::kRolledBack)}, "loss", "label_rolled_back");
 }
 
 }  // namespace

@@ -39,6 +39,25 @@ TEST(Boundary, LiesHalfwayToTheNeighbour) {
   EXPECT_EQ(Boundary(Grid::kBf16, 0x1.FEp127f, true), 0x1.FFp127);
 }
 
+TEST(Fp16, HasItsOwnGrid) {
+  constexpr float kInfinite = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(RoundTo(Grid::kFp16, 1 + 0x1p-11), 1.0f);  // a tie, to even
+  EXPECT_EQ(RoundTo(Grid::kFp16, 1 + 0x1.8p-10), 1 + 0x1p-9f);
+  EXPECT_EQ(RoundTo(Grid::kFp16, 65519.9), 65504.0f);
+  EXPECT_EQ(RoundTo(Grid::kFp16, -65520.0), -kInfinite);
+  EXPECT_EQ(RoundTo(Grid::kFp16, 0x1.8p-24), 0x1p-23f);
+  EXPECT_EQ(RoundTo(Grid::kFp16, 0x1p-25), 0.0f);
+  EXPECT_TRUE(std::isnan(RoundTo(Grid::kFp16, std::nan(""))));
+  EXPECT_EQ(Neighbour(Grid::kFp16, 1.0f, true), 1 + 0x1p-10f);
+  EXPECT_EQ(Neighbour(Grid::kFp16, 1.0f, false), 1 - 0x1p-11f);
+  EXPECT_EQ(Neighbour(Grid::kFp16, -1.0f, true), -1 + 0x1p-11f);
+  EXPECT_EQ(Neighbour(Grid::kFp16, 0.0f, false), -0x1p-24f);
+  EXPECT_EQ(Neighbour(Grid::kFp16, 0x1p-24f, false), 0.0f);
+  EXPECT_EQ(Neighbour(Grid::kFp16, 65504.0f, true), kInfinite);
+  EXPECT_EQ(Neighbour(Grid::kFp16, kInfinite, false), 65504.0f);
+  EXPECT_EQ(Boundary(Grid::kFp16, 65504.0f, true), 65520.0);
+}
+
 TEST(Ulp, IsTheSpacingOfFp32) {
   EXPECT_EQ(Ulp(1.0), 0x1p-23);
   EXPECT_EQ(Ulp(-1.75), 0x1p-23);

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <cmath>
 #include <map>
+#include <set>
+#include <utility>
 
 #include "isoloss/base/build_info.h"
 #include "isoloss/base/error.h"
@@ -57,12 +59,50 @@ std::string Capital(std::string sentence) {
 
 /// The loss that a file recorded; NaN: none.
 double LossOf(const OperationFile& file) {
+  if (file.loss_nats) return *file.loss_nats;
+  double loss = std::nan("");
   for (const operations::Operation& operation : file.operations) {
-    if (operation.type == "loss") {
-      return static_cast<double>(operation.Find("loss")->values[0]);
-    }
+    if (operation.type != "loss") continue;
+    // Of several micro-batches none is the step's.
+    if (!std::isnan(loss)) return std::nan("");
+    loss = static_cast<double>(operation.Find("loss")->values[0]);
   }
-  return std::nan("");
+  return loss;
+}
+
+/// Mean loss and gradient norm of a step; NaN where no file tells, or not all
+/// ranks' do.
+void AppendStep(const std::vector<const OperationFile*>& files,
+                runlog::PlainStepColumns& steps) {
+  std::set<int64_t> ranks;
+  double sum = 0.0;
+  double tokens = 0.0;
+  for (const OperationFile* file : files) {
+    ranks.insert(file->rank);
+    sum += LossOf(*file) * static_cast<double>(file->tokens);
+    tokens += static_cast<double>(file->tokens);
+  }
+  const OperationFile& first = *files.front();
+  const bool whole = static_cast<int64_t>(ranks.size()) == first.ranks;
+  steps.step.push_back(first.step);
+  steps.loss_nats.push_back(whole && tokens > 0 ? sum / tokens : std::nan(""));
+  const bool alike = std::ranges::all_of(files, [&](const auto* file) {
+    return file->grad_norm == first.grad_norm;
+  });
+  steps.grad_norm.push_back(alike ? first.grad_norm.value_or(std::nan(""))
+                                  : std::nan(""));
+  steps.bytes_to_self.push_back(0);
+  steps.bytes_within_nodes.push_back(0);
+  steps.bytes_between_nodes.push_back(0);
+}
+
+/// Those of which a result was compared.
+int64_t OperationsOf(const CheckedTensors& checked) {
+  std::set<std::pair<size_t, size_t>> operations;
+  for (const Finding& finding : checked.findings) {
+    operations.emplace(finding.file, finding.operation);
+  }
+  return static_cast<int64_t>(operations.size());
 }
 
 runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
@@ -73,7 +113,9 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   provenance.tool_version = "isoloss " + build.version;
   provenance.commit = build.commit;
   provenance.compiler = build.compiler;
+  provenance.origin.format = "operation files";
   provenance.experiment_name = first.run;
+  provenance.initial_weights_digest = first.initial_weights_digest;
   provenance.arm = first.arm.empty() ? request.arm : first.arm;
   provenance.recipe = checked.recipe.name;
   provenance.seed = first.seed.value_or(request.seed.value_or(0));
@@ -111,13 +153,13 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
                             const CheckTensorsRequest& request) {
   runlog::ProbeLog log;
   log.provenance = ProvenanceOf(checked, request);
+  log.operations = OperationsOf(checked);
   log.cases.emplace_back(oracle::kPlainCase);
   std::map<int64_t, oracle::ReportSink> sinks;
-  std::map<int64_t, double> losses;
+  std::map<int64_t, std::vector<const OperationFile*>> files;
   std::map<std::string, int64_t> places;
   for (const OperationFile& file : checked.files) {
-    losses.try_emplace(file.step, LossOf(file));
-    sinks[file.step];
+    files[file.step].push_back(&file);
   }
   for (const Finding& finding : checked.findings) {
     const std::string tensor = Printable(finding.tensor);
@@ -125,7 +167,9 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
     if (places.try_emplace(tensor, place).second) log.tensors.push_back(tensor);
     sinks[checked.files[finding.file].step].Add(tensor, finding.comparison);
   }
-  for (const auto& [step, sink] : sinks) {
+  for (const auto& [step, of_step] : files) {
+    AppendStep(of_step, log.plain_steps);
+    const oracle::ReportSink& sink = sinks[step];
     for (const auto& [tensor, comparison] : sink.comparisons()) {
       runlog::OracleRow row = comparison.Row();
       row.probe_case = 0;
@@ -133,12 +177,6 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
       row.tensor = places.at(tensor);
       log.oracle.Append(row);
     }
-    log.plain_steps.step.push_back(step);
-    log.plain_steps.loss_nats.push_back(losses.at(step));
-    log.plain_steps.grad_norm.push_back(std::nan(""));
-    log.plain_steps.bytes_to_self.push_back(0);
-    log.plain_steps.bytes_within_nodes.push_back(0);
-    log.plain_steps.bytes_between_nodes.push_back(0);
   }
   return log;
 }
@@ -149,8 +187,12 @@ std::string Sentences(const Finding& finding) {
   if (!finding.explanation) {
     return fmt::format(
         "No known mistake explains it. The worst is row {}, column {}: it is "
-        "{:.9g}, but should be {:.9g}.",
-        row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
+        "{:.9g}, but should be {:.9g}.{}",
+        row.worst_row, row.worst_column, row.worst_value, row.worst_expected,
+        finding.knows_previous
+            ? ""
+            : " No file of the step before has this operation, so that what is "
+              "one step old was not tried: give that file, too.");
   }
   const operations::Explanation& why = *finding.explanation;
   std::string text = fmt::format("{}.", Capital(why.sentence));
@@ -158,6 +200,9 @@ std::string Sentences(const Finding& finding) {
               ? fmt::format(" This explains all elements ({}).", why.name)
               : fmt::format(" This leaves {} others of {} ({}).", why.other,
                             row.other, why.name);
+  if (why.name.starts_with("unquantized.")) {
+    text += " If the module is not to be quantised, name it with --exclude.";
+  }
   if (why.runner_up.empty()) return text;
   text += why.is_ambiguous
               ? fmt::format(

@@ -161,6 +161,10 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
       runlog::Provenance& provenance = runs.back().log.provenance;
       if (!provenance.IsForeign()) RefuseArm(named);
       if (!named.arm.empty()) provenance.arm = named.arm;
+      // Of a recording that was told none.
+      if (provenance.IsForeign() && provenance.seed < 0) {
+        unnamed.push_back(runs.size() - 1);
+      }
     }
   }
   std::vector<compare::Run*> unnamed_runs;

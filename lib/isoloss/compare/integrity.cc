@@ -124,7 +124,8 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
   ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
   ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
   const auto& declared = pairing.candidate[0]->log.provenance;
-  if (question == Question::kPrecision &&
+  // No experiment declared the baseline of another program's runs.
+  if (question == Question::kPrecision && !declared.IsForeign() &&
       pairing.candidate_arm == declared.baseline_arm) {
     Report(findings, Severity::kIncomparable,
            "{}: arm {} is the experiment's baseline, but was given as the "

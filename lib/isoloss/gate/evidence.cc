@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "isoloss/gate/foreign_probes.h"
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::gate {
@@ -205,6 +206,9 @@ Differences Mismatches(const Probe& probe,
     return differences;
   }
   const Provenance& expected = (*run)->log.provenance;
+  if (found.IsForeign() || expected.IsForeign()) {
+    return ForeignMismatches(probe, **run);
+  }
   const std::string label = Label(probe);
   const std::string owner = compare::Label(**run);
   Compare(label, found, owner, expected, kSameExperiment, differences);

@@ -26,7 +26,12 @@ std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
   if (missing(&runlog::Provenance::config_digest)) {
     what.emplace_back("configuration");
   }
-  if (missing(&runlog::Provenance::corpus_digest)) what.emplace_back("data");
+  const bool knows_data =
+      std::ranges::all_of(runs, [](const compare::Run* run) {
+        return !run->log.provenance.corpus_digest.empty() ||
+               !run->log.steps.batch_digest.empty();
+      });
+  if (!knows_data) what.emplace_back("data");
   if (missing(&runlog::Provenance::initial_weights_digest)) {
     what.emplace_back("initial weights");
   }

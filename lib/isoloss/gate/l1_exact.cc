@@ -136,6 +136,23 @@ bool OtherFinalWeights(const compare::Pairing& pairing) {
   });
 }
 
+Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
+  const bool weights = SameFinalWeights(pairing);
+  const size_t pairs = pairing.pairs.size();
+  return {.name = "written_digits",
+          .outcome = Outcome::kPass,
+          .quantity = fmt::format(
+              "what both logs tell of losses and gradient norms is equal in "
+              "every digit, at all {} steps that they have{}",
+              pairing.pairs[0].baseline->log.steps.step.size(),
+              weights ? ", and so are the final weights" : ""),
+          .evidence = fmt::format(
+              "{} seed pair{}, digits finer than {:.2g} % of the loss; {}",
+              pairs, pairs == 1 ? "" : "s", resolution,
+              weights ? "weights by their digests"
+                      : "not all logs hold digests of weights")};
+}
+
 /// What the digits hide must be far below what the margin lets pass.
 constexpr double kFinerThanMargin = 0.1;
 
@@ -166,25 +183,19 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyNotStepByStep(run->log).empty();
       });
-  // Fewer values may be equal by chance, or before anything went wrong.
+  // Fewer values may be equal by chance, or before anything went wrong. No loss
+  // shows what the last update did; digests of weights do.
   const bool enough =
       static_cast<int64_t>(steps.size()) >= judgement.policy.early_steps;
   judgement.written_equal =
       by_step && enough && !OtherFinalWeights(pairing) &&
       resolution <= kFinerThanMargin * judgement.policy.margin_percent;
   if (!judgement.written_equal) return;
-  judgement.checks.push_back(
-      {.name = "written_digits",
-       .outcome = Outcome::kPass,
-       .quantity = fmt::format(
-           "what both logs tell of losses and gradient norms is equal in every "
-           "digit, at all {} steps that they have",
-           steps.size()),
-       .evidence =
-           fmt::format("{} seed pair{}, digits finer than {:.2g} % of "
-                       "the loss",
-                       pairing.pairs.size(),
-                       pairing.pairs.size() == 1 ? "" : "s", resolution)});
+  judgement.checks.push_back(WrittenAlike(pairing, resolution));
+  if (resolution > 0 || !SameFinalWeights(pairing)) return;
+  if (auto check = OtherStatistics(pairing)) {
+    judgement.checks.push_back(std::move(*check));
+  }
 }
 
 /// Asked for regression, equality passes and settles the question; asked for

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/saturating.h"
 #include "isoloss/gate/evidence.h"
+#include "isoloss/gate/foreign_probes.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/oracle_figures.h"
 #include "isoloss/gate/oracle_flips.h"
@@ -18,6 +19,10 @@
 
 namespace isoloss::gate {
 namespace {
+
+constexpr const char* kRecordOperations =
+    "record operations of two steps or more of the run, and give those files "
+    "to `isoloss check-tensors --out`";
 
 using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
@@ -48,6 +53,8 @@ Check CheckProbes(const Evidence& evidence) {
       for (const std::string& gap : ProbeGaps(probe.log)) {
         check.findings.push_back(fmt::format("{}: {}", Label(probe), gap));
       }
+      // Which operations were recorded is up to whom records them.
+      if (probe.log.provenance.IsForeign()) continue;
       ReportUnlike(probe, probes.front(), check.findings);
     }
   };
@@ -60,7 +67,8 @@ Check CheckProbes(const Evidence& evidence) {
   check.outcome = Outcome::kInvalid;
   check.quantity = check.findings[0];
   check.evidence = fmt::format("one of {} findings", check.findings.size());
-  check.next = "probe again: isoloss probe";
+  check.next = evidence.pairing->IsForeign() ? kRecordOperations
+                                             : "probe again: isoloss probe";
   return check;
 }
 
@@ -68,9 +76,10 @@ Check CheckProbes(const Evidence& evidence) {
 void RequireCases(const Evidence& evidence, Judgement& judgement) {
   Check check{.name = "cases",
               .outcome = Outcome::kInconclusive,
-              .next =
-                  "probe every case: isoloss probe without --case and "
-                  "--steps"};
+              .next = evidence.pairing->IsForeign()
+                          ? kRecordOperations
+                          : "probe every case: isoloss probe without --case "
+                            "and --steps"};
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
@@ -196,6 +205,10 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
     const int64_t last = steps.empty() ? 0 : steps.back();
     for (const compare::SeedPair& pair : evidence.pairing->pairs) {
       if (pair.seed != probe.log.provenance.seed) continue;
+      if (probe.log.provenance.IsForeign()) {
+        if (auto check = MissesParting(probe, pair)) return check;
+        continue;
+      }
       const int64_t due =
           PlainStepsDue(pair.baseline->log, pair.candidate->log, policy);
       if (due <= last) continue;
@@ -240,16 +253,25 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
         {.name = "candidate",
          .outcome = Outcome::kInconclusive,
          .quantity = "only the baseline was probed",
-         .next = "probe the candidate, too: isoloss probe"});
+         .next = evidence.pairing->IsForeign()
+                     ? kRecordOperations
+                     : "probe the candidate, too: isoloss probe"});
   }
   RequireCases(evidence, judgement);
   if (auto check = EndsTooEarly(evidence, judgement.policy)) {
     judgement.checks.push_back(std::move(*check));
   }
+  const auto scope = ForeignScope(all);
+  if (scope) judgement.checks.push_back(*scope);
   judgement.checks.push_back(CheckElements(all));
-  for (const auto check : {CheckFlips, CheckBursts, CheckFlipSides, CheckNoise,
-                           CheckRowNoise, CheckSignedError}) {
+  for (const auto check :
+       {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
     judgement.checks.push_back(check(all, judgement.policy));
+  }
+  // Accumulators of GPUs cut off their last bits, rightly.
+  if (!scope) {
+    judgement.checks.push_back(CheckFlipSides(all, judgement.policy));
+    judgement.checks.push_back(CheckSignedError(all, judgement.policy));
   }
   if (auto check = CheckFigures(evidence)) {
     judgement.checks.push_back(std::move(*check));
@@ -277,7 +299,8 @@ extern constinit const Level kLevel_l2_oracle = {
         "make a probe of the candidate with `isoloss probe` and give it with "
         "--probe",
     .foreign_remedy =
-        "record operands and results of some steps with the recorder for "
-        "PyTorch, and look at them with `isoloss check-tensors`"};
+        "record operations of some steps with the recorder for PyTorch, make "
+        "a probe of them with `isoloss check-tensors --out`, and give it with "
+        "--probe"};
 
 }  // namespace isoloss::gate

@@ -134,9 +134,18 @@ void ReportUndecided(Levels levels, Judgement& judgement) {
   }
 }
 
+/// Of another program some operations of some steps were recorded. That they
+/// are right does not make up for what nobody looked at.
+bool OracleSawSome(const Evidence& evidence) {
+  return std::ranges::any_of(evidence.candidate_probes, [](const Probe& probe) {
+    return probe.log.provenance.IsForeign();
+  });
+}
+
 /// Has the oracle looked at every step of every judged run? Then no step is
 /// left to which only statistics could speak.
 bool OracleSawAllSteps(const Evidence& evidence) {
+  if (OracleSawSome(evidence)) return false;
   return std::ranges::all_of(
       evidence.pairing->pairs, [&](const compare::SeedPair& pair) {
         const auto& steps = pair.candidate->log.steps.step;
@@ -168,7 +177,7 @@ void Decide(const Evidence& evidence, Levels levels, Judgement& judgement) {
     Release(LevelName(l2_oracle), judgement);
     Release(LevelName(l4_early_window), judgement);
     Release(LevelName(l5_final_window), judgement);
-  } else if (Passed(l2_oracle, judgement) &&
+  } else if (Passed(l2_oracle, judgement) && !OracleSawSome(evidence) &&
              Passed(l4_early_window, judgement)) {
     Release(LevelName(l5_final_window), judgement);
   } else if (Passed(l2_oracle, judgement) && OracleSawAllSteps(evidence)) {

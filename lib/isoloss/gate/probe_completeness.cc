@@ -12,6 +12,7 @@
 
 #include "isoloss/base/saturating.h"
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/gate/foreign_probes.h"
 
 namespace isoloss::gate {
 namespace {
@@ -242,6 +243,7 @@ bool HasOthers(const ProbeLog& log) {
 }  // namespace
 
 std::vector<std::string> ProbeGaps(const ProbeLog& log) {
+  if (log.provenance.IsForeign()) return ForeignGaps(log);
   Findings findings;
   if (log.oracle.step.empty()) {
     findings.push_back("it holds no comparison with the oracle");
@@ -285,6 +287,8 @@ std::vector<std::string> MissingCases(const ProbeLog& log,
   Findings findings;
   for (const std::string& name : policy.probe_cases) {
     if (name == kExchangeCase && !routes) continue;
+    // Another program has no inputs of ours to compute.
+    if (name != kPlainCase && log.provenance.IsForeign()) continue;
     // An evaluation lies behind training steps, but is one by itself.
     const int64_t due =
         name == kEvaluationCase

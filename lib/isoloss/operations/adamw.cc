@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/operations/check.h"
@@ -26,6 +27,10 @@ struct AdamWRule {
   bool decay_in_gradient = false;
   bool decay_after = false;  ///< of the updated parameter
   bool eps_in_root = false;
+  bool eps_uncorrected = false;    ///< added before the root is corrected
+  bool swaps_corrections = false;  ///< each moment has the other's
+  bool decay_without_lr = false;
+  bool old_moments = false;  ///< the step is by those from before
   double gradient_factor = 1.0;
   bool zero_moments = false;
   const Operation* moments = nullptr;  ///< where they come from; null: here
@@ -37,6 +42,7 @@ struct Corrections {
     if (!rule.corrects_bias) return;
     first = Of(rule.beta1, rule.step);
     second = Of(rule.beta2, rule.step);
+    if (rule.swaps_corrections) std::swap(first, second);
   }
   static double Of(double beta, double step) {
     return beta > 0 ? 1 - portable::Pow(beta, step) : 1.0;
@@ -51,6 +57,14 @@ struct Updated {
   Estimate second;
   Estimate parameter;
 };
+
+double Denominator(const AdamWRule& rule, double second, double correction) {
+  if (rule.eps_in_root) return std::sqrt(second / correction + rule.eps);
+  if (rule.eps_uncorrected) {
+    return (std::sqrt(second) + rule.eps) / std::sqrt(correction);
+  }
+  return std::sqrt(second / correction) + rule.eps;
+}
 
 /// m' = b1 m + (1 - b1) g and v' = b2 v + (1 - b2) g^2, then p (1 - lr wd) - lr
 /// / (1 - b1^t) m' / (sqrt(v' / (1 - b2^t)) + eps).
@@ -78,11 +92,12 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
       5 * oracle::kTiny;
   result.second = Around(second, second, 6);
   const double denominator =
-      rule.eps_in_root ? std::sqrt(second / correction.second + rule.eps)
-                       : std::sqrt(second / correction.second) + rule.eps;
+      Denominator(rule, rule.old_moments ? v : second, correction.second);
   const double factor = rule.lr / correction.first;
-  const double step = factor * first / denominator;
-  const double decay = rule.decay_in_gradient ? 0 : rule.lr * rule.weight_decay;
+  const double step = factor * (rule.old_moments ? m : first) / denominator;
+  const double decay = rule.decay_in_gradient  ? 0
+                       : rule.decay_without_lr ? rule.weight_decay
+                                               : rule.lr * rule.weight_decay;
   const double kept = p * (1 - decay);
   result.parameter.exact =
       rule.decay_after ? (p - step) * (1 - decay) : kept - step;
@@ -226,6 +241,18 @@ constexpr AdamWMistake kAdamWMistakes[] = {
      [](AdamWRule& rule) { rule.decay_after = true; }},
     {"eps_in_root", "eps was added below the root",
      [](AdamWRule& rule) { rule.eps_in_root = true; }},
+    {"eps_uncorrected",
+     "eps was added to the root before its bias was corrected",
+     [](AdamWRule& rule) { rule.eps_uncorrected = true; }},
+    {"bias_corrections_swapped",
+     "each moment was corrected for the bias of the other",
+     [](AdamWRule& rule) { rule.swaps_corrections = true; }},
+    {"decay_without_lr", "the decay was not multiplied by the learning rate",
+     [](AdamWRule& rule) { rule.decay_without_lr = true; }},
+    {"decay_twice", "the parameter decayed twice",
+     [](AdamWRule& rule) { rule.weight_decay *= 2; }},
+    {"moments_before", "the step was by the moments from before their update",
+     [](AdamWRule& rule) { rule.old_moments = true; }},
     {"betas_swapped", "beta1 and beta2 were swapped",
      [](AdamWRule& rule) { std::swap(rule.beta1, rule.beta2); }},
     {"moments_zero", "moments began anew, from zero",

@@ -1,15 +1,16 @@
 #include "isoloss/operations/catalogue.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/formats/rounding_mode.h"
-#include "isoloss/kernels/accumulator.h"
 
 namespace isoloss::operations {
 namespace {
@@ -119,12 +120,24 @@ bool Stale(Side& side) {
   return changed;
 }
 
-bool FromBf16(Side& side) {
+float RoundToTf32(float value) {
+  return formats::RoundToFormat(formats::FormatByName("tf32"), value,
+                                formats::Overflow::kNonFinite);
+}
+
+/// What a tensor core reads of an FP32 number that nobody rounded.
+float CutToTf32(float value) {
+  constexpr uint32_t kUnread = (uint32_t{1} << 13) - 1;
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & ~kUnread);
+}
+
+template <float (*kRound)(float)>
+bool RoundedFirst(Side& side) {
   Matrix<float> rounded(side.values.rows(), side.values.cols());
   bool changed = false;
   for (size_t r = 0; r < rounded.rows(); ++r) {
     for (size_t c = 0; c < rounded.cols(); ++c) {
-      rounded(r, c) = formats::RoundToBf16(side.values(r, c));
+      rounded(r, c) = kRound(side.values(r, c));
       changed = changed || rounded(r, c) != side.values(r, c);
     }
   }
@@ -136,7 +149,7 @@ bool FromBf16(Side& side) {
 
 bool Change(Side& side, ChangeTensor change) {
   if (!IsE8m0(side)) return false;
-  side.change = change;
+  side.change = std::move(change);
   return true;
 }
 
@@ -172,6 +185,57 @@ bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
   return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
     return oracle::ScalarCode(element, scale, quantization, 0);
   });
+}
+
+/// Scales of another tensor of the same size, and the codes that they give.
+bool TakeScales(const std::vector<ScalarScale>& scales,
+                const Quantization& quantization, ScalarTensor& tensor) {
+  if (scales.size() != tensor.scales.size()) return false;
+  tensor.scales = scales;
+  return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
+    return oracle::ScalarCode(element, scale, quantization, 0);
+  });
+}
+
+/// Scales that follow from other elements: keep(element, column).
+template <typename Keep>
+bool ScaleOf(ScalarTensor& tensor, const Quantization& quantization,
+             const Keep& keep) {
+  Matrix<float> kept(tensor.elements.rows(), tensor.elements.cols());
+  for (size_t r = 0; r < kept.rows(); ++r) {
+    for (size_t c = 0; c < kept.cols(); ++c) {
+      const float element = tensor.elements(r, c);
+      kept(r, c) = keep(element, c) ? element : 0.0f;
+    }
+  }
+  return TakeScales(oracle::ScalarQuantize(kept.view(), quantization).scales,
+                    quantization, tensor);
+}
+
+bool ScaleOfLargest(ScalarTensor& tensor, const Quantization& quantization) {
+  return ScaleOf(tensor, quantization,
+                 [](float element, size_t) { return element > 0.0f; });
+}
+
+bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
+  const size_t block = tensor.cell_cols;
+  return ScaleOf(tensor, quantization, [block](float, size_t column) {
+    return 2 * (column % block) < block;
+  });
+}
+
+/// Delayed scaling: the scales are those of the step before.
+bool StaleScale(Side& side) {
+  if (!IsE8m0(side) || !side.previous || side.change != nullptr) return false;
+  Side before = side;
+  if (!Stale(before)) return false;
+  const std::optional<ScalarTensor> tensor = Quantized(before);
+  if (!tensor) return false;
+  side.change = [scales = tensor->scales](ScalarTensor& changed,
+                                          const Quantization& quantization) {
+    return TakeScales(scales, quantization, changed);
+  };
+  return true;
 }
 
 /// The scales are read as if their matrix were stored the other way.
@@ -297,6 +361,15 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, ScaleOff<1>); }},
     {"scale_minus_1", "exponents of the scales of {} were one too small",
      [](Side& side) { return Change(side, ScaleOff<-1>); }},
+    {"scale_of_step_before",
+     "scales of {} were those of the step before, elements those of this one",
+     StaleScale},
+    {"scale_of_largest",
+     "scales of {} followed the largest elements, not the largest magnitudes",
+     [](Side& side) { return Change(side, ScaleOfLargest); }},
+    {"scale_of_first_half",
+     "scales of {} followed the first half of each block",
+     [](Side& side) { return Change(side, ScaleOfFirstHalf); }},
     {"transposed_scale", "the scales of {} were read transposed",
      [](Side& side) { return Change(side, TransposedScales<false>); }},
     {"scale_stored_transposed", "the scales of {} were stored transposed",
@@ -313,161 +386,14 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, Clamp240); }},
     {"no_subnormals", "subnormal elements of {} became zero",
      [](Side& side) { return Change(side, NoSubnormals); }},
-    {"from_bf16", "{} was rounded to BF16 first", FromBf16},
-};
-
-// ---- the product as a whole -------------------------------------------------
-
-template <size_t kInterval>
-bool Accumulator(Product& product, const char* name) {
-  kernels::Accumulation accumulation;
-  accumulation.accumulator = &kernels::AccumulatorByName(name);
-  accumulation.interval = kInterval;
-  if (product.accumulation == accumulation) return false;
-  product.accumulation = accumulation;
-  return true;
-}
-
-template <size_t kInterval>
-bool Bf16Sums(Product& product) {
-  product.accumulation = {.accumulator = nullptr,
-                          .interval = kInterval,
-                          .outer = kernels::Rounding::kBf16};
-  return true;
-}
-
-bool PlainSums(Product& product) {
-  if (product.accumulation == kernels::Accumulation{}) return false;
-  product.accumulation = {};
-  return true;
-}
-
-bool OnBf16Grid(Product& product) {
-  if (product.grid == oracle::Grid::kBf16) return false;
-  product.grid = oracle::Grid::kBf16;
-  return true;
-}
-
-template <int kBits>
-bool CutSums(Product& product) {
-  product.accumulation = {};
-  product.sum_bits = kBits;
-  product.sum_steps = 32;
-  return true;
-}
-
-bool CutOutput(Product& product) {
-  if (product.grid != oracle::Grid::kBf16) return false;
-  product.cuts_output = true;
-  return true;
-}
-
-bool BiasAfter(Product& product) {
-  if (product.bias == nullptr) return false;
-  product.bias_after = true;
-  return true;
-}
-
-bool NoBias(Product& product) {
-  if (product.bias == nullptr) return false;
-  product.bias = nullptr;
-  return true;
-}
-
-/// Group g gets the weight of group g + shift; in wgrad, its operands.
-bool Rotated(Product& product, size_t shift) {
-  const std::vector<ProductGroup> groups = product.groups;
-  const size_t count = groups.size();
-  if (count < 2 || (shift > 1 && count < 3)) return false;
-  for (size_t g = 0; g < count; ++g) {
-    const ProductGroup& from = groups[(g + shift) % count];
-    product.groups[g].right = from.right;
-    if (product.role == precision::GemmRole::kWgrad) {
-      product.groups[g].left = from.left;
-    }
-  }
-  return true;
-}
-
-/// The two groups that the most elements are wrong of have each other's.
-bool Swapped(Product& product) {
-  std::vector<std::pair<int64_t, size_t>> wrong;
-  for (size_t g = 0; g < product.groups.size(); ++g) {
-    Product one = product;
-    one.groups = {product.groups[g]};
-    const auto comparison = Compare(one);
-    if (!comparison) return false;
-    wrong.emplace_back(-comparison->other(), g);
-  }
-  std::ranges::sort(wrong);
-  if (wrong.size() < 2 || wrong[1].first == 0) return false;
-  ProductGroup& a = product.groups[wrong[0].second];
-  ProductGroup& b = product.groups[wrong[1].second];
-  std::swap(a.right, b.right);
-  if (product.role == precision::GemmRole::kWgrad) std::swap(a.left, b.left);
-  return true;
-}
-
-/// Groups whose output is zero throughout have operands of zeros.
-bool MissingGroups(Product& product) {
-  bool found = false;
-  for (size_t g = 0; g < product.groups.size(); ++g) {
-    ProductGroup& group = product.groups[g];
-    const size_t end = g + 1 < product.groups.size()
-                           ? product.groups[g + 1].first_row
-                           : product.output.rows();
-    bool is_zero = end > group.first_row;
-    for (size_t r = group.first_row; r < end; ++r) {
-      const float* row = product.output.Row(r);
-      is_zero = is_zero && std::all_of(row, row + product.output.cols(),
-                                       [](float v) { return v == 0.0f; });
-    }
-    if (!is_zero) continue;
-    found = true;
-    group.left.Own(
-        Matrix<float>(group.left.values.rows(), group.left.values.cols()));
-  }
-  return found;
-}
-
-constexpr ProductMistake kProductMistakes[] = {
-    {"bias_after_rounding", "the bias was added to the rounded product",
-     BiasAfter, /*is_right=*/true},
-    {"bias_missing", "the bias was not added", NoBias},
-    {"experts_swapped", "two experts had each other's weights", Swapped},
-    {"experts_rotated", "each expert had the weight of the next one",
-     [](Product& product) { return Rotated(product, 1); }},
-    {"experts_rotated_back", "each expert had the weight of the one before",
-     [](Product& product) {
-       return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
-     }},
-    {"expert_missing", "an expert was left out: what it gives is zero",
-     MissingGroups},
-    {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",
-     [](Product& product) { return Accumulator<0>(product, "hopper_f13"); }},
-    {"sums_hopper_f13_128",
-     "sums kept 13 bits after the point, promoted every 128 steps",
-     [](Product& product) { return Accumulator<128>(product, "hopper_f13"); }},
-    {"sums_blackwell_f25",
-     "sums were truncated at 25 bits after the point, as Blackwell's are",
-     [](Product& product) { return Accumulator<0>(product, "blackwell_f25"); }},
-    {"sums_fp32", "sums were FP32 chains, not those of the recipe", PlainSums},
-    {"sums_10_bits", "sums kept 10 bits, cut off every 32 steps", CutSums<10>},
-    {"sums_13_bits", "sums kept 13 bits, cut off every 32 steps", CutSums<13>},
-    {"output_truncated", "the result was cut off to BF16, not rounded",
-     CutOutput},
-    {"sums_bf16_16", "sums were rounded to BF16 every 16 steps", Bf16Sums<16>},
-    {"sums_bf16_32", "sums were rounded to BF16 every 32 steps", Bf16Sums<32>},
-    {"sums_bf16_64", "sums were rounded to BF16 every 64 steps", Bf16Sums<64>},
-    {"sums_bf16_128", "sums were rounded to BF16 every 128 steps",
-     Bf16Sums<128>},
-    {"output_bf16", "the result was rounded to BF16 and kept in FP32",
-     OnBf16Grid},
+    {"from_bf16", "{} was rounded to BF16 first",
+     RoundedFirst<formats::RoundToBf16>},
+    {"from_tf32", "{} was rounded to TF32 first", RoundedFirst<RoundToTf32>},
+    {"from_tf32_cut", "{} was cut off to TF32", RoundedFirst<CutToTf32>},
 };
 
 }  // namespace
 
 std::span<const SideMistake> SideMistakes() { return kSideMistakes; }
-std::span<const ProductMistake> ProductMistakes() { return kProductMistakes; }
 
 }  // namespace isoloss::operations

@@ -121,7 +121,8 @@ Finding FindingOf(const OperationCase& given, const std::string& part,
           .module = given.operation.module,
           .part = part,
           .tensor = given.operation.module + "_" + kind,
-          .comparison = std::move(comparison)};
+          .comparison = std::move(comparison),
+          .knows_previous = given.previous != nullptr};
 }
 
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,

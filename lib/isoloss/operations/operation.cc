@@ -243,12 +243,13 @@ std::string OperationFile::Where(size_t operation) const {
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where) {
   if (tensor.type == "bfloat16") return oracle::Grid::kBf16;
+  if (tensor.type == "float16") return oracle::Grid::kFp16;
   if (tensor.type == "float32") return oracle::Grid::kFp32;
   ThrowError(
       ErrorKind::kFormat,
       "{}: {} has dtype `{}`, but results are checked on the grids of "
-      "bfloat16 and float32. Record a step of a trainer that keeps it in "
-      "one of them.",
+      "bfloat16, float16 and float32. Record a step of a trainer that keeps "
+      "it in one of them.",
       where, name, Printable(tensor.type));
 }
 

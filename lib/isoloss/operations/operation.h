@@ -65,6 +65,11 @@ struct OperationFile {
   std::string arm = {};
   std::string recipe = {};
   std::optional<int64_t> seed = {};
+  // Of this rank's step, if the trainer told them.
+  int64_t tokens = 1;
+  std::optional<double> loss_nats = {};
+  std::optional<double> grad_norm = {};
+  std::string initial_weights_digest = {};
   std::vector<Operation> operations = {};
   std::vector<runlog::ReadCharge> charges = {};
 

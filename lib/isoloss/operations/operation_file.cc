@@ -112,6 +112,12 @@ std::string OptionalText(const h5::Object& root, const char* name,
              : Attribute<std::string>(root, name, path);
 }
 
+std::optional<double> OptionalNumber(const h5::Object& root, const char* name,
+                                     const std::string& path) {
+  if (root.Attribute(name) == nullptr) return std::nullopt;
+  return Attribute<double>(root, name, path);
+}
+
 }  // namespace
 
 OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
@@ -130,6 +136,13 @@ OperationFile OperationsOf(const h5::Object& root, const std::string& path) {
   if (root.Attribute("seed") != nullptr) {
     file.seed = Count(root, "seed", 0, path);
   }
+  if (root.Attribute("tokens") != nullptr) {
+    file.tokens = Count(root, "tokens", 0, path);
+  }
+  file.loss_nats = OptionalNumber(root, "loss_nats", path);
+  file.grad_norm = OptionalNumber(root, "grad_norm", path);
+  file.initial_weights_digest =
+      OptionalText(root, "initial_weights_digest", path);
   const h5::Object* operations = root.Member("operations");
   if (operations == nullptr || !operations->is_group) {
     Reject(path, "group /operations is missing", "there");

@@ -76,6 +76,31 @@ Estimate CutToBf16(const Estimate& sum) {
   return {.exact = exact, .bound = std::max(exact - low, high - exact)};
 }
 
+/// Any accumulator that aligns products to the largest of them and of the sum,
+/// and keeps so many bits: each of `depth` products loses a unit of the last
+/// bit at most.
+Estimate LossySum(const Product& product, const oracle::PreparedSide& a,
+                  const oracle::PreparedSide& b,
+                  const oracle::ScalarPieces& pieces, size_t i, size_t j) {
+  double total = 0.0;
+  double largest = 0.0;
+  size_t depth = 0;
+  for (size_t p = 0; p < pieces.pieces.size(); ++p) {
+    const auto factor = static_cast<double>(a.Factor(i, p) * b.Factor(j, p));
+    const auto& piece = pieces.pieces[p];
+    for (size_t k = piece.begin; k < piece.end; ++k) {
+      const double term = static_cast<double>(a.values(i, k)) *
+                          static_cast<double>(b.values(j, k)) * factor;
+      total += term;
+      largest = std::max({largest, std::fabs(term), std::fabs(total)});
+    }
+    depth += piece.end - piece.begin;
+  }
+  return {.exact = total,
+          .bound = static_cast<double>(depth) *
+                   std::ldexp(largest, -product.sum_bits)};
+}
+
 /// Sums that are cut off now and then. Where FP32 errors reach over a cut, one
 /// unit of the last bit more or less comes out.
 void CompareCut(const Product& product, const ProductGroup& group,
@@ -89,6 +114,13 @@ void CompareCut(const Product& product, const ProductGroup& group,
   const oracle::PreparedSide b = PrepareSide(right, pieces, false);
   for (size_t i = 0; i < a.values.rows(); ++i) {
     for (size_t j = 0; j < b.values.rows(); ++j) {
+      const size_t row = group.first_row + i;
+      if (product.loses_bits) {
+        comparison.Add(
+            row, j, product.output(row, j),
+            WithBias(product, depth, LossySum(product, a, b, pieces, i, j), j));
+        continue;
+      }
       float total = 0.0f;
       for (size_t p = 0; p < pieces.pieces.size(); ++p) {
         double sum = 0.0;
@@ -103,7 +135,6 @@ void CompareCut(const Product& product, const ProductGroup& group,
       const Estimate estimate = {
           .exact = exact,
           .bound = std::ldexp(oracle::Ulp(exact), 23 - product.sum_bits)};
-      const size_t row = group.first_row + i;
       comparison.Add(row, j, product.output(row, j),
                      WithBias(product, depth, estimate, j));
     }
@@ -121,7 +152,7 @@ void CompareGroup(const Product& product, const ProductGroup& group,
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;
     const float value = product.output(row, j);
-    Estimate sum = WithBias(product, depth, dot, j);
+    Estimate sum = WithBias(product, depth, dot * product.factor, j);
     if (product.cuts_output) sum = CutToBf16(sum);
     if (sums.has_bits()) {
       comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));

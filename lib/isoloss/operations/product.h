@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,8 @@ namespace isoloss::operations {
 
 /// Changes what quantisation made of a tensor; false: there is nothing to
 /// change.
-using ChangeTensor = bool (*)(oracle::ScalarTensor& tensor,
-                              const formats::Quantization& quantization);
+using ChangeTensor = std::function<bool(
+    oracle::ScalarTensor& tensor, const formats::Quantization& quantization)>;
 
 /// One operand of a product.
 struct Side {
@@ -60,6 +61,10 @@ struct Product {
   /// steps; 0: they are FP32.
   int sum_bits = 0;
   size_t sum_steps = 0;
+  /// Of those bits: nobody knows when they are cut off, so that all that may
+  /// be lost is let pass.
+  bool loses_bits = false;
+  double factor = 1.0;  ///< of the result
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of

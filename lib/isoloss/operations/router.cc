@@ -126,7 +126,8 @@ class Choice {
   /// The i-th largest sum of score and bias among the chosen must be the i-th
   /// largest of all. One addition in FP32 is rounded on either side, so that
   /// sums which differ by less may change places: 2 roundings. A slot that is
-  /// not among the top_k, and an expert that is chosen twice, is other.
+  /// not among the top_k or that lacks, and an expert that is chosen twice, is
+  /// other.
   Comparison CompareChoice(bool bias) const {
     Comparison comparison(Grid::kFp32);
     const size_t experts = scores_.extent[1];
@@ -144,6 +145,9 @@ class Choice {
       std::ranges::sort(chosen, std::greater());
       std::ranges::sort(ids);
       const bool twice = std::ranges::adjacent_find(ids) != ids.end();
+      for (size_t i = slots; i < std::min(Configured(), experts); ++i) {
+        comparison.AddOther(t, i, std::nanf(""), all[i]);
+      }
       for (size_t i = 0; i < slots; ++i) {
         const double wanted = i < experts ? all[i] : HUGE_VAL;
         const auto found = static_cast<float>(chosen[i]);
@@ -212,6 +216,10 @@ class Choice {
     return bias && bias_ != nullptr
                ? score + static_cast<double>(bias_->values[expert])
                : score;
+  }
+  size_t Configured() const {
+    return static_cast<size_t>(
+        std::clamp(top_k_, 0.0, static_cast<double>(scores_.extent[1])));
   }
   double Largest(size_t token, bool bias) const {
     double most = 0.0;

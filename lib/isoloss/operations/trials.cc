@@ -2,12 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/group_blocks.h"
 
 namespace isoloss::operations {
 namespace {
@@ -111,6 +114,37 @@ bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
   return comparison && 2 * comparison->other() > sample->other;
 }
 
+/// What the worst element was multiplied by, if by a small whole number or
+/// its inverse; 1: by none.
+double FactorOf(const oracle::Comparison& found) {
+  const runlog::OracleRow worst = found.Row();
+  const double ratio = worst.worst_value / worst.worst_expected;
+  if (worst.other == 0 || !std::isfinite(ratio) || ratio == 0.0) return 1.0;
+  constexpr double kNear = 0.02;
+  constexpr double kMost = 1024.0;
+  const double whole = std::round(std::fabs(ratio) >= 1 ? ratio : 1 / ratio);
+  const double factor = std::fabs(ratio) >= 1 ? whole : 1 / whole;
+  const bool is_near = std::fabs(ratio / factor - 1) < kNear;
+  return is_near && std::fabs(whole) <= kMost ? factor : 1.0;
+}
+
+/// Sums within what an accumulator of 13 bits behind the point may lose, whose
+/// order and steps nobody knows, if nearly all errors are toward zero.
+std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
+  constexpr double kNearlyAll = 0.9;
+  Product lossy = product;
+  lossy.accumulation = {};
+  lossy.loses_bits = true;
+  lossy.sum_bits = 13;
+  lossy.sum_steps = 32;
+  auto comparison = Compare(lossy);
+  if (!comparison) return std::nullopt;
+  const runlog::OracleRow row = comparison->Row();
+  const bool toward_zero = static_cast<double>(row.flips_toward_zero) >=
+                           kNearlyAll * static_cast<double>(row.flips);
+  return toward_zero ? comparison : std::nullopt;
+}
+
 std::optional<oracle::Comparison> CodesAltered(
     const std::vector<const Side*>& sides, const SideMistake& mistake,
     const Codes& codes, const Codes& scales) {
@@ -140,6 +174,23 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                           },
                       .is_right = mistake.is_right});
   }
+  trials.push_back(
+      {.name = "sums_cut_off",
+       .sentence = "sums lost their last bits toward zero, as accumulators of "
+                   "some 13 bits do",
+       .compare = [&product] { return CompareCutOff(product); }});
+  if (const double factor = FactorOf(found); factor != 1.0) {
+    trials.push_back(
+        {.name = "result_scaled",
+         .sentence = fmt::format("the result was multiplied by {:.6g}", factor),
+         .compare = [&product, factor] {
+           Product scaled = product;
+           scaled.factor = factor;
+           return Compare(scaled);
+         }});
+  }
+  std::ranges::move(TrialsOfJoinedBlocks(product, names.left, names.right),
+                    std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
   const std::pair<Which, std::string> sides[] = {{Which::kBoth, "both"},
                                                  {Which::kLeft, names.left},
@@ -176,6 +227,8 @@ std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                                      }};
          return CodesAltered(sides, turned, codes, scales);
        }}};
+  std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales),
+                    std::back_inserter(trials));
   for (const SideMistake& mistake : SideMistakes()) {
     if (mistake.name == "other_axis") continue;  // codes are those above
     trials.push_back(

@@ -1,5 +1,6 @@
 #include "isoloss/oracle/estimate.h"
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -18,6 +19,47 @@ float Beyond(float value, bool up, int shift) {
   }
   const bool away = up == ((bits & 0x80000000) == 0);
   return std::bit_cast<float>(away ? bits + step : bits - step);
+}
+
+/// FP16: 10 bits after the leading one, exponents from -14 to 15.
+constexpr int kFp16Bits = 10;
+constexpr int kFp16Least = -14;
+constexpr double kFp16Most = 65504.0;
+
+/// Spacing of FP16 numbers from `size` on.
+double Fp16Spacing(double size) {
+  const int exponent = size > 0.0 ? std::ilogb(size) : kFp16Least;
+  return std::ldexp(1.0, std::max(exponent, kFp16Least) - kFp16Bits);
+}
+
+float RoundToFp16(double exact) {
+  // Halfway from the largest number to the next power of two.
+  constexpr double kFirstInfinite = 65520.0;
+  const double size = std::fabs(exact);
+  if (!(size < kFirstInfinite)) {
+    return static_cast<float>(
+        std::isnan(exact) ? exact : std::copysign(HUGE_VAL, exact));
+  }
+  const double spacing = Fp16Spacing(size);
+  return static_cast<float>(std::nearbyint(exact / spacing) * spacing);
+}
+
+/// As Beyond() on FP16's grid.
+float Fp16Beyond(float value, bool up) {
+  const auto here = static_cast<double>(value);
+  const double size = std::fabs(here);
+  if (std::isinf(here)) {
+    const bool away = up == (here > 0.0);
+    return away ? std::nanf("")
+                : static_cast<float>(std::copysign(kFp16Most, here));
+  }
+  const bool away = size == 0.0 || up == (here > 0.0);
+  const double sign =
+      size == 0.0 ? (up ? 1.0 : -1.0) : std::copysign(1.0, here);
+  // Just below a power of two numbers lie half as far apart.
+  const double spacing = Fp16Spacing(away ? size : std::nextafter(size, 0.0));
+  const double beyond = away ? size + spacing : size - spacing;
+  return static_cast<float>(sign * (beyond > kFp16Most ? HUGE_VAL : beyond));
 }
 
 /// The tail beyond is below 1e-15.
@@ -51,6 +93,7 @@ class TailTable {
 }  // namespace
 
 float RoundTo(Grid grid, double exact) {
+  if (grid == Grid::kFp16) return RoundToFp16(exact);
   const auto rounded = static_cast<float>(exact);
   if (grid == Grid::kFp32 || !std::isfinite(rounded)) {
     return grid == Grid::kFp32 ? rounded : formats::RoundToBf16(rounded);
@@ -65,6 +108,7 @@ float RoundTo(Grid grid, double exact) {
 }
 
 float Neighbour(Grid grid, float value, bool up) {
+  if (grid == Grid::kFp16) return Fp16Beyond(value, up);
   return Beyond(value, up, grid == Grid::kBf16 ? 16 : 0);
 }
 

@@ -18,7 +18,7 @@ inline constexpr double kUnitRoundoff = 0x1p-24;
 inline constexpr double kTiny = 0x1p-149;
 
 /// The values that a tensor may hold.
-enum class Grid { kBf16, kFp32 };
+enum class Grid { kBf16, kFp16, kFp32 };
 
 /// Relative error of n roundings in a row, n u / (1 - n u).
 inline double Gamma(size_t n) {

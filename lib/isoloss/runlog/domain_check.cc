@@ -142,6 +142,17 @@ void CheckAscending(const char* group, const char* columns, size_t rows,
   }
 }
 
+/// Of an isoloss' run, whose steps all have been run again.
+void CheckPlainSteps(const ProbeLog& log, std::vector<Violation>& violations) {
+  for (size_t i = 0; i < log.plain_steps.step.size(); ++i) {
+    if (log.plain_steps.step[i] == static_cast<int64_t>(i) + 1) continue;
+    Add(violations, fmt::format("/plain_steps has step {} in row {}, but it "
+                                "must count 1, 2, 3",
+                                log.plain_steps.step[i], i));
+    return;
+  }
+}
+
 /// Rows stand in the order in which the probe met them, so that a step that is
 /// counted twice or for another one shows.
 void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
@@ -190,13 +201,15 @@ void CheckOrder(const ProbeLog& log, std::vector<Violation>& violations) {
                     log.precision.tensor[i], log.precision.step[i], i));
     break;
   }
-  for (size_t i = 0; i < log.plain_steps.step.size(); ++i) {
-    if (log.plain_steps.step[i] == static_cast<int64_t>(i) + 1) continue;
-    Add(violations, fmt::format("/plain_steps has step {} in row {}, but it "
-                                "must count 1, 2, 3",
-                                log.plain_steps.step[i], i));
-    break;
+}
+
+void CheckComparisons(const ProbeLog& log, std::vector<Violation>& violations) {
+  CheckRows("oracle", log.oracle, &WrongOracleRow, violations);
+  if (log.schema_version >= 2) {
+    CheckRows("oracle", log.oracle, &WrongOracleShape, violations);
   }
+  CheckRows("routing", log.routing, &WrongRoutingRow, violations);
+  CheckOrder(log, violations);
 }
 
 /// Where the scores of each router stand in /tensors: a choice of experts reads
@@ -338,19 +351,36 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
   return std::move(visitor.violations);
 }
 
+namespace {
+
+/// Of operations that another program recorded: no graph and no experiment says
+/// what should be there.
+std::vector<Violation> CheckForeign(const ProbeLog& log) {
+  DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
+  VisitOrigin(visitor, log.provenance.origin);
+  visitor.Group("plain_steps", "", 1);
+  VisitForeignSteps(
+      [&](const Field& field, const auto& values) {
+        visitor.RequiredColumn(field, values);
+      },
+      log.plain_steps);
+  VisitComparisons(visitor, log);
+  if (visitor.violations.empty()) CheckComparisons(log, visitor.violations);
+  return std::move(visitor.violations);
+}
+
+}  // namespace
+
 std::vector<Violation> CheckDomains(const ProbeLog& log) {
+  if (log.provenance.IsForeign()) return CheckForeign(log);
   DomainVisitor visitor(kSchemaVersion, [](When) { return true; });
   VisitProbeLog(visitor, log);
   if (!log.provenance.graph.empty()) {
     CheckGraph(log.provenance.graph, visitor.violations);
   }
   if (visitor.violations.empty()) {
-    CheckRows("oracle", log.oracle, &WrongOracleRow, visitor.violations);
-    if (log.schema_version >= 2) {
-      CheckRows("oracle", log.oracle, &WrongOracleShape, visitor.violations);
-    }
-    CheckRows("routing", log.routing, &WrongRoutingRow, visitor.violations);
-    CheckOrder(log, visitor.violations);
+    CheckComparisons(log, visitor.violations);
+    CheckPlainSteps(log, visitor.violations);
     if (visitor.violations.empty()) {
       CheckRoutedTokens(log, visitor.violations);
     }

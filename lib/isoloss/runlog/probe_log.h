@@ -151,6 +151,11 @@ struct ProbeLog {
   std::string reference_recipe;
   PrecisionColumns precision;
   RoutingFlipColumns routing_flips;
+  /// Recorded operations of another program that were compared; 0: isoloss
+  /// probed a run of its own. Such a log has case `plain` only, no graph, and
+  /// in /plain_steps what was recorded of steps, in ascending order; NaN is
+  /// what nobody recorded.
+  int64_t operations = 0;
   ReadCharge charge = {};
 };
 

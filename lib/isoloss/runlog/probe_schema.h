@@ -176,6 +176,17 @@ void VisitPlainSteps(Visit&& visit, Rows&... rows) {
         rows.grad_norm...);
 }
 
+/// Of another program's operations: the values that were recorded.
+template <typename Visit, typename... Rows>
+void VisitForeignSteps(Visit&& visit, Rows&... rows) {
+  visit(Field{"step", "step", "As in VisitPlainSteps", Domain::Step()},
+        rows.step...);
+  visit(Field{"loss_nats", "nat", "Or NaN", Domain::Positive(FLT_MAX).OrNan()},
+        rows.loss_nats...);
+  visit(Field{"grad_norm", "1", "Or NaN", Domain::Norm().OrNan()},
+        rows.grad_norm...);
+}
+
 /// The columns of /plain_steps that layout 2 brought.
 template <typename Visit, typename... Rows>
 void VisitPlainBytes(Visit&& visit, Rows&... rows) {
@@ -191,6 +202,32 @@ void VisitPlainBytes(Visit&& visit, Rows&... rows) {
       Field{"bytes_between_nodes", "byte",
             "Bytes between nodes, as the oracle counts them", Domain::Count()},
       rows.bytes_between_nodes...);
+}
+
+/// The groups of comparisons.
+template <typename Visitor, typename ProbeLogT>
+void VisitComparisons(Visitor& visitor, ProbeLogT& log) {
+  const auto required = [&visitor](const Field& field, auto& values) {
+    visitor.RequiredColumn(field, values);
+  };
+  const auto of_layout_2 = [&](const Field& field, auto& values) {
+    if (log.schema_version >= 2) visitor.RequiredColumn(field, values);
+  };
+  visitor.Group("oracle", "Each tensor of each probed step against the oracle",
+                1);
+  VisitOracle(required, log.oracle);
+  VisitOracleShape(of_layout_2, log.oracle);
+  visitor.Group("routing", "Each MoE layer of each probed step", 1);
+  VisitOracleRouting(required, log.routing);
+  VisitRoutingDigest(of_layout_2, log.routing);
+  visitor.Group("precision",
+                "Each tensor of each teacher-forced step against a reference "
+                "arm",
+                1);
+  VisitPrecision(required, log.precision);
+  visitor.Group("routing_flips", "Each MoE layer of each teacher-forced step",
+                1);
+  VisitRoutingFlips(required, log.routing_flips);
 }
 
 /// Walks the layout in its order on disk. Besides what VisitRunLog asks of a
@@ -226,6 +263,12 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
       Field{"reference_recipe", "",
             "Recipe of the arm that /precision compares with", Domain::Text()},
       log.reference_recipe);
+  visitor.Attribute(Field{"operations", "1",
+                          "Recorded operations of another program that were "
+                          "compared; absent: isoloss probed a run of its own",
+                          Domain::Count()}
+                        .Optional(),
+                    log.operations);
   visitor.Group("cases", "What was probed", 1);
   required(Field{"name", "", "Case of the inputs", Domain::Text()}, log.cases);
   visitor.Group("tensors", "Tensors of a step, in order of computation", 1);
@@ -233,21 +276,7 @@ void VisitProbeLog(Visitor& visitor, ProbeLogT& log) {
   visitor.Group("plain_steps", "Each step of the run of case plain", 1);
   VisitPlainSteps(required, log.plain_steps);
   VisitPlainBytes(of_layout_2, log.plain_steps);
-  visitor.Group("oracle", "Each tensor of each probed step against the oracle",
-                1);
-  VisitOracle(required, log.oracle);
-  VisitOracleShape(of_layout_2, log.oracle);
-  visitor.Group("routing", "Each MoE layer of each probed step", 1);
-  VisitOracleRouting(required, log.routing);
-  VisitRoutingDigest(of_layout_2, log.routing);
-  visitor.Group("precision",
-                "Each tensor of each teacher-forced step against a reference "
-                "arm",
-                1);
-  VisitPrecision(required, log.precision);
-  visitor.Group("routing_flips", "Each MoE layer of each teacher-forced step",
-                1);
-  VisitRoutingFlips(required, log.routing_flips);
+  VisitComparisons(visitor, log);
 }
 
 }  // namespace isoloss::runlog

@@ -1,0 +1,132 @@
+#include "isoloss/operations/group_blocks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace isoloss::operations {
+namespace {
+
+/// One of the two mistakes.
+struct JoinedBlocks {
+  const char* name;
+  const char* sentence;
+  bool turned;  ///< along the other axis than the recipe's
+};
+constexpr JoinedBlocks kJoinedBlocks[] = {
+    {"blocks_across_groups",
+     "blocks of {} ran on over the ends of groups, and did not begin anew",
+     false},
+    {"other_axis_across_groups",
+     "blocks of {} lay along the other axis, over the ends of groups", true},
+};
+
+/// Blocks of rows do not meet the ends of groups.
+bool CanBe(const JoinedBlocks& mistake, const Side& side) {
+  return side.quantization && !side.before && side.down != mistake.turned;
+}
+
+std::vector<const Side*> SidesOf(const Product& product, bool left) {
+  std::vector<const Side*> sides;
+  for (const ProductGroup& group : product.groups) {
+    sides.push_back(left ? &group.left : &group.right);
+  }
+  return sides;
+}
+
+/// Makes it in one operand of all groups.
+bool Join(const JoinedBlocks& mistake, bool left, Product& product) {
+  std::optional<Side> joined = JoinedSide(SidesOf(product, left));
+  if (!joined || !CanBe(mistake, *joined)) return false;
+  if (mistake.turned) joined->down = !joined->down;
+  const std::optional<oracle::ScalarTensor> tensor = Quantized(*joined);
+  if (!tensor) return false;
+  const Matrix<float> values = Transposed(
+      oracle::ScalarDequantize(*tensor, joined->values.rows()).cview());
+  size_t first = 0;
+  for (ProductGroup& group : product.groups) {
+    Side& side = left ? group.left : group.right;
+    const size_t rows = side.values.rows();
+    Matrix<float> part(rows, values.cols());
+    for (size_t r = 0; r < rows; ++r) {
+      std::copy_n(values.Row(first + r), values.cols(), part.Row(r));
+    }
+    side.Own(std::move(part));
+    side.quantization.reset();
+    first += rows;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::optional<Side> JoinedSide(const std::vector<const Side*>& sides) {
+  if (sides.size() < 2) return std::nullopt;
+  const MatrixView<const float>& first = sides[0]->values;
+  size_t rows = 0;
+  for (const Side* side : sides) {
+    const MatrixView<const float>& values = side->values;
+    if (values.cols() != first.cols() || values.stride() != first.stride() ||
+        (values.rows() > 0 &&
+         values.data() != first.data() + rows * first.stride())) {
+      return std::nullopt;
+    }
+    rows += values.rows();
+  }
+  Side joined = *sides[0];
+  joined.values = {first.data(), rows, first.cols(), first.stride()};
+  joined.previous.reset();
+  return joined;
+}
+
+std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
+                                        const std::string& left,
+                                        const std::string& right) {
+  std::vector<Trial> trials;
+  if (product.groups.size() < 2) return trials;
+  for (const JoinedBlocks& mistake : kJoinedBlocks) {
+    const auto add = [&](const std::string& name, const std::string& who,
+                         bool in_left, bool in_right) {
+      trials.push_back(
+          {.name = fmt::format("{}.{}", mistake.name, name),
+           .sentence = fmt::format(fmt::runtime(mistake.sentence), who),
+           .compare = [&product, &mistake, in_left,
+                       in_right]() -> std::optional<oracle::Comparison> {
+             Product altered = product;
+             if (in_left && !Join(mistake, true, altered)) return std::nullopt;
+             if (in_right && !Join(mistake, false, altered)) {
+               return std::nullopt;
+             }
+             return Compare(altered);
+           }});
+    };
+    add("both", "each operand", true, true);
+    add(left, left, true, false);
+    add(right, right, false, true);
+  }
+  return trials;
+}
+
+std::vector<Trial> TrialsOfJoinedBlocks(const std::vector<const Side*>& sides,
+                                        const std::string& name,
+                                        const Codes& codes,
+                                        const Codes& scales) {
+  std::vector<Trial> trials;
+  if (sides.size() < 2) return trials;
+  for (const JoinedBlocks& mistake : kJoinedBlocks) {
+    trials.push_back(
+        {.name = fmt::format("{}.{}", mistake.name, name),
+         .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
+         .compare = [&sides, &mistake, &codes,
+                     &scales]() -> std::optional<oracle::Comparison> {
+           std::optional<Side> joined = JoinedSide(sides);
+           if (!joined || !CanBe(mistake, *joined)) return std::nullopt;
+           if (mistake.turned) joined->down = !joined->down;
+           return CompareCodes({&*joined}, codes, scales);
+         }});
+  }
+  return trials;
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,167 @@
+// Mistakes in products as a whole; catalogue.cc has those in operands.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "isoloss/kernels/accumulator.h"
+#include "isoloss/operations/catalogue.h"
+
+namespace isoloss::operations {
+namespace {
+
+template <size_t kInterval>
+bool Accumulator(Product& product, const char* name) {
+  kernels::Accumulation accumulation;
+  accumulation.accumulator = &kernels::AccumulatorByName(name);
+  accumulation.interval = kInterval;
+  if (product.accumulation == accumulation) return false;
+  product.accumulation = accumulation;
+  return true;
+}
+
+template <size_t kInterval>
+bool Bf16Sums(Product& product) {
+  product.accumulation = {.accumulator = nullptr,
+                          .interval = kInterval,
+                          .outer = kernels::Rounding::kBf16};
+  return true;
+}
+
+bool PlainSums(Product& product) {
+  if (product.accumulation == kernels::Accumulation{}) return false;
+  product.accumulation = {};
+  return true;
+}
+
+bool OnBf16Grid(Product& product) {
+  if (product.grid != oracle::Grid::kFp32) return false;
+  product.grid = oracle::Grid::kBf16;
+  return true;
+}
+
+template <int kBits, size_t kSteps>
+bool CutSums(Product& product) {
+  product.accumulation = {};
+  product.sum_bits = kBits;
+  product.sum_steps = kSteps;
+  return true;
+}
+
+bool CutOutput(Product& product) {
+  if (product.grid != oracle::Grid::kBf16) return false;
+  product.cuts_output = true;
+  return true;
+}
+
+bool BiasAfter(Product& product) {
+  if (product.bias == nullptr) return false;
+  product.bias_after = true;
+  return true;
+}
+
+bool NoBias(Product& product) {
+  if (product.bias == nullptr) return false;
+  product.bias = nullptr;
+  return true;
+}
+
+/// Group g gets the weight of group g + shift; in wgrad, its operands.
+bool Rotated(Product& product, size_t shift) {
+  const std::vector<ProductGroup> groups = product.groups;
+  const size_t count = groups.size();
+  if (count < 2 || (shift > 1 && count < 3)) return false;
+  for (size_t g = 0; g < count; ++g) {
+    const ProductGroup& from = groups[(g + shift) % count];
+    product.groups[g].right = from.right;
+    if (product.role == precision::GemmRole::kWgrad) {
+      product.groups[g].left = from.left;
+    }
+  }
+  return true;
+}
+
+/// The two groups that the most elements are wrong of have each other's.
+bool Swapped(Product& product) {
+  std::vector<std::pair<int64_t, size_t>> wrong;
+  for (size_t g = 0; g < product.groups.size(); ++g) {
+    Product one = product;
+    one.groups = {product.groups[g]};
+    const auto comparison = Compare(one);
+    if (!comparison) return false;
+    wrong.emplace_back(-comparison->other(), g);
+  }
+  std::ranges::sort(wrong);
+  if (wrong.size() < 2 || wrong[1].first == 0) return false;
+  ProductGroup& a = product.groups[wrong[0].second];
+  ProductGroup& b = product.groups[wrong[1].second];
+  std::swap(a.right, b.right);
+  if (product.role == precision::GemmRole::kWgrad) std::swap(a.left, b.left);
+  return true;
+}
+
+/// Groups whose output is zero throughout have operands of zeros.
+bool MissingGroups(Product& product) {
+  bool found = false;
+  for (size_t g = 0; g < product.groups.size(); ++g) {
+    ProductGroup& group = product.groups[g];
+    const size_t end = g + 1 < product.groups.size()
+                           ? product.groups[g + 1].first_row
+                           : product.output.rows();
+    bool is_zero = end > group.first_row;
+    for (size_t r = group.first_row; r < end; ++r) {
+      const float* row = product.output.Row(r);
+      is_zero = is_zero && std::all_of(row, row + product.output.cols(),
+                                       [](float v) { return v == 0.0f; });
+    }
+    if (!is_zero) continue;
+    found = true;
+    group.left.Own(
+        Matrix<float>(group.left.values.rows(), group.left.values.cols()));
+  }
+  return found;
+}
+
+constexpr ProductMistake kProductMistakes[] = {
+    {"bias_after_rounding", "the bias was added to the rounded product",
+     BiasAfter, /*is_right=*/true},
+    {"bias_missing", "the bias was not added", NoBias},
+    {"experts_swapped", "two experts had each other's weights", Swapped},
+    {"experts_rotated", "each expert had the weight of the next one",
+     [](Product& product) { return Rotated(product, 1); }},
+    {"experts_rotated_back", "each expert had the weight of the one before",
+     [](Product& product) {
+       return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
+     }},
+    {"expert_missing", "an expert was left out: what it gives is zero",
+     MissingGroups},
+    {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",
+     [](Product& product) { return Accumulator<0>(product, "hopper_f13"); }},
+    {"sums_hopper_f13_128",
+     "sums kept 13 bits after the point, promoted every 128 steps",
+     [](Product& product) { return Accumulator<128>(product, "hopper_f13"); }},
+    {"sums_blackwell_f25",
+     "sums were truncated at 25 bits after the point, as Blackwell's are",
+     [](Product& product) { return Accumulator<0>(product, "blackwell_f25"); }},
+    {"sums_fp32", "sums were FP32 chains, not those of the recipe", PlainSums},
+    {"sums_10_bits", "sums kept 10 bits, cut off every 32 steps",
+     CutSums<10, 32>},
+    {"sums_13_bits", "sums kept 13 bits, cut off every 32 steps",
+     CutSums<13, 32>},
+    {"sums_13_bits_128", "sums kept 13 bits, cut off every 128 steps",
+     CutSums<13, 128>},
+    {"output_truncated", "the result was cut off to BF16, not rounded",
+     CutOutput},
+    {"sums_bf16_16", "sums were rounded to BF16 every 16 steps", Bf16Sums<16>},
+    {"sums_bf16_32", "sums were rounded to BF16 every 32 steps", Bf16Sums<32>},
+    {"sums_bf16_64", "sums were rounded to BF16 every 64 steps", Bf16Sums<64>},
+    {"sums_bf16_128", "sums were rounded to BF16 every 128 steps",
+     Bf16Sums<128>},
+    {"output_bf16", "the result was rounded to BF16 and kept in FP32",
+     OnBf16Grid},
+};
+
+}  // namespace
+
+std::span<const ProductMistake> ProductMistakes() { return kProductMistakes; }
+
+}  // namespace isoloss::operations

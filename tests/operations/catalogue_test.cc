@@ -1,0 +1,415 @@
+// Every entry of the catalogue of products: what it makes of a right layer is
+// explained by it, or by one that gives the same bits.
+#include "isoloss/operations/catalogue.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "isoloss/operations/check.h"
+#include "isoloss/oracle/scalar_product.h"
+#include "operations/samples.h"
+
+namespace isoloss::operations {
+namespace {
+
+using precision::GemmRole;
+using precision::LinearPrecision;
+using precision::Recipe;
+using precision::RecipeByName;
+using testing::Random;
+
+// Rows of five blocks, so that blocks of 128 are not whole rows.
+constexpr size_t kTokens = 64;
+constexpr size_t kIn = 160;
+constexpr size_t kOut = 64;
+
+/// `type` float32: values that BF16 does not hold. A third of x is so small
+/// that elements of a block are subnormal.
+Operation Inputs(const std::string& stream, const char* type = "bfloat16") {
+  Operation operation = {.type = "linear", .module = "layers.0.wq"};
+  const auto add = [&](const char* name, const std::vector<size_t>& extent) {
+    Floats& floats = operation.floats[name] =
+        Random(extent, (stream + name).c_str(), type);
+    for (size_t i = 0; i < floats.values.size(); ++i) {
+      if (i % 3 == 0) floats.values[i] *= 0x1p-9f;
+      if (floats.type == "float32") floats.values[i] *= 1.0f + 0x1p-9f;
+    }
+  };
+  add("x", {kTokens, kIn});
+  add("weight", {kOut, kIn});
+  add("grad_output", {kTokens, kOut});
+  return operation;
+}
+
+struct Plan {
+  GemmRole role;
+  const char* part;
+  const char* left;
+  const char* right;
+  const char* output;
+  bool left_down;
+  bool right_down;
+};
+constexpr Plan kPlans[] = {
+    {GemmRole::kFprop, "fprop", "x", "weight", "output", false, false},
+    {GemmRole::kDgrad, "dgrad", "grad_output", "weight", "grad_input", false,
+     true},
+    {GemmRole::kWgrad, "wgrad", "grad_output", "x", "grad_weight", true, true}};
+
+Side SideOf(const Operation& operation, const Operation& before,
+            const Plan& plan, bool left, const LinearPrecision& precision) {
+  const auto& rule = precision.For(plan.role);
+  const char* name = left ? plan.left : plan.right;
+  Side side = {.values = operation.Find(name)->Rows(),
+               .down = left ? plan.left_down : plan.right_down,
+               .quantization = left ? rule.left : rule.right,
+               .previous = before.Find(name)->Rows()};
+  if (left && rule.left_again) side.before = precision.dgrad.left;
+  if (!left && rule.right_again) side.before = precision.fprop.left;
+  return side;
+}
+
+/// [operand rows, depth] as the product reads it; nothing if a change has
+/// nothing to change.
+std::optional<Matrix<float>> Read(const Side& side) {
+  if (!side.quantization) {
+    return testing::OperandValues(side.values, side.down, std::nullopt);
+  }
+  const auto tensor = Quantized(side);
+  if (!tensor) return std::nullopt;
+  return oracle::ScalarDequantize(
+      *tensor, side.down ? side.values.rows() : side.values.cols());
+}
+
+std::vector<Finding> Check(const Operation& before, const Operation& operation,
+                           const std::string& recipe) {
+  ThreadTeam team(1);
+  const std::vector<OperationFile> files = {
+      {.path = "1", .step = 1, .operations = {before}},
+      {.path = "2", .step = 2, .operations = {operation}}};
+  std::vector<Finding> findings =
+      CheckOperations(files, RecipeByName(recipe), {}, team);
+  std::erase_if(findings, [](const Finding& f) { return f.file == 0; });
+  return findings;
+}
+
+/// Whether `part` is explained by `name`, if perhaps by another one as well.
+/// Nothing if there is nothing to explain.
+std::optional<bool> IsNamed(const std::vector<Finding>& findings,
+                            const std::string& part, const std::string& name) {
+  for (const Finding& finding : findings) {
+    if (finding.part != part) continue;
+    if (finding.is_right()) return std::nullopt;
+    if (!finding.explanation || finding.explanation->other > 0) return false;
+    return finding.explanation->name == name ||
+           (finding.explanation->is_ambiguous &&
+            finding.explanation->runner_up == name);
+  }
+  return std::nullopt;
+}
+
+/// Plants one mistake in each operand of each product; whether it was named.
+bool IsNamedSomewhere(const SideMistake& mistake, const char* type,
+                      const std::string& recipe_name) {
+  const Recipe& recipe = RecipeByName(recipe_name);
+  Operation before = Inputs("before", type);
+  testing::Compute(recipe, before);
+  for (const Plan& plan : kPlans) {
+    for (const bool left : {true, false}) {
+      Operation operation = Inputs("now", type);
+      testing::Compute(recipe, operation);
+      Side sides[2] = {SideOf(operation, before, plan, true, recipe),
+                       SideOf(operation, before, plan, false, recipe)};
+      if (!mistake.alter(sides[left ? 0 : 1])) continue;
+      const auto a = Read(sides[0]);
+      const auto b = Read(sides[1]);
+      if (!a || !b) continue;
+      Floats& output = operation.floats[plan.output];
+      testing::Multiply(*a, *b, output.type == "bfloat16",
+                        output.values.data());
+      const std::string name =
+          std::string(mistake.name) + "." + (left ? plan.left : plan.right);
+      if (IsNamed(Check(before, operation, recipe_name), plan.part, name)
+              .value_or(false)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+class OperandMistake : public ::testing::TestWithParam<size_t> {};
+
+TEST_P(OperandMistake, IsNamedWhereItIsPlanted) {
+  const SideMistake& mistake = SideMistakes()[GetParam()];
+  bool named = false;
+  for (const char* recipe : {"mxfp8_rceil", "mxfp8_floor", "mxfp6_e3m2",
+                             "te_mxfp8_2d", "deepseek_v3_fp8", "bf16"}) {
+    for (const char* type : {"bfloat16", "float32"}) {
+      named = named || IsNamedSomewhere(mistake, type, recipe);
+    }
+    if (named) break;
+  }
+  EXPECT_TRUE(named) << mistake.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OperandMistake,
+                         ::testing::Range(size_t{0}, SideMistakes().size()),
+                         [](const auto& parameter) {
+                           return std::string(
+                               SideMistakes()[parameter.param].name);
+                         });
+
+// ---- products as a whole ----------------------------------------------------
+
+Operation Grouped() {
+  Operation operation = {.type = "grouped_linear", .module = "moe.experts.w1"};
+  operation.floats["x"] = Random({kTokens, kIn}, "x");
+  operation.floats["weight"] = Random({4, kOut, kIn}, "weight");
+  operation.floats["grad_output"] = Random({kTokens, kOut}, "dy");
+  operation.integers["group_ends"] = {.extent = {4},
+                                      .values = {20, 35, 49, 64}};
+  testing::Compute(RecipeByName("mxfp8_rceil"), operation);
+  return operation;
+}
+
+struct Layer {
+  Matrix<float> x;
+  Matrix<float> w;
+};
+Layer Operands(const Operation& operation, const Recipe& recipe) {
+  return {testing::OperandValues(operation.Find("x")->Rows(), false,
+                                 recipe.fprop.left),
+          testing::OperandValues(operation.Find("weight")->Rows(), false,
+                                 recipe.fprop.right)};
+}
+
+float CutTo(float value, int bits) {
+  const auto word = std::bit_cast<uint32_t>(value);
+  return std::bit_cast<float>(word >> (23 - bits) << (23 - bits));
+}
+
+/// FP32 sums of `steps` products, each added to an outer one and rounded so.
+template <typename Round>
+void SumInSteps(const Layer& layer, size_t steps, const Round& round,
+                Floats& output) {
+  for (size_t i = 0; i < layer.x.rows(); ++i) {
+    for (size_t j = 0; j < layer.w.rows(); ++j) {
+      float outer = 0.0f;
+      for (size_t begin = 0; begin < layer.x.cols(); begin += steps) {
+        float sum = 0.0f;
+        const size_t end = std::min(layer.x.cols(), begin + steps);
+        for (size_t k = begin; k < end; ++k) {
+          sum += layer.x(i, k) * layer.w(j, k);
+        }
+        outer = round(outer + sum);
+      }
+      output.values[i * layer.w.rows() + j] =
+          output.type == "bfloat16" ? formats::RoundToBf16(outer) : outer;
+    }
+  }
+}
+
+/// What a tensor core of the name makes of it.
+void SumByCore(const Operation& inputs, const Recipe& recipe, const char* name,
+               size_t interval, Floats& output) {
+  precision::GemmPrecision rule;
+  rule.accumulation = {.accumulator = &kernels::AccumulatorByName(name),
+                       .interval = interval};
+  const oracle::ScalarOperand x = {.values = inputs.Find("x")->Rows(),
+                                   .quantization = &*recipe.fprop.left};
+  const oracle::ScalarOperand w = {.values = inputs.Find("weight")->Rows(),
+                                   .quantization = &*recipe.fprop.right};
+  const oracle::ScalarProduct product(x, w, rule);
+  product.ForEach([&](size_t i, size_t j, const oracle::Estimate& sum) {
+    output.values[i * kOut + j] =
+        formats::RoundToBf16(static_cast<float>(sum.exact));
+  });
+}
+
+/// Weights of experts in another order.
+void Permute(const std::vector<size_t>& from, Operation& operation) {
+  Operation other = operation;
+  const size_t size = kOut * kIn;
+  for (size_t e = 0; e < from.size(); ++e) {
+    std::copy_n(operation.Find("weight")->values.begin() +
+                    static_cast<ptrdiff_t>(from[e] * size),
+                size,
+                other.floats["weight"].values.begin() +
+                    static_cast<ptrdiff_t>(e * size));
+  }
+  testing::Compute(RecipeByName("mxfp8_rceil"), other);
+  operation.floats["output"] = other.floats["output"];
+}
+
+class ProductMistakeTest : public ::testing::Test {
+ protected:
+  void Plant(const std::string& name, const Operation& operation,
+             const std::string& recipe = "mxfp8_rceil") {
+    const auto named =
+        IsNamed(Check(operation, operation, recipe), "fprop", name);
+    EXPECT_EQ(named, true) << name;
+    planted_.insert(name);
+  }
+  Operation Linear(const std::string& recipe = "mxfp8_rceil") {
+    Operation operation = Inputs("now");
+    testing::Compute(RecipeByName(recipe), operation);
+    return operation;
+  }
+  std::set<std::string> planted_;
+};
+
+TEST_F(ProductMistakeTest, EachIsNamed) {
+  const Recipe& recipe = RecipeByName("mxfp8_rceil");
+  for (const auto& [name, order] : {std::pair<const char*, std::vector<size_t>>{
+                                        "experts_swapped", {0, 2, 1, 3}},
+                                    {"experts_rotated", {1, 2, 3, 0}},
+                                    {"experts_rotated_back", {3, 0, 1, 2}}}) {
+    Operation grouped = Grouped();
+    Permute(order, grouped);
+    Plant(name, grouped);
+  }
+  Operation missing = Grouped();
+  std::fill_n(missing.floats["output"].values.begin() + 20 * kOut, 15 * kOut,
+              0.0f);
+  Plant("expert_missing", missing);
+
+  for (const auto& [name, core, interval] :
+       {std::tuple{"sums_hopper_f13", "hopper_f13", 0},
+        {"sums_hopper_f13_128", "hopper_f13", 128},
+        {"sums_blackwell_f25", "blackwell_f25", 0}}) {
+    Operation linear = Linear();
+    SumByCore(linear, recipe, core, static_cast<size_t>(interval),
+              linear.floats["output"]);
+    // FP32 sums of E4M3 in blocks explain what 25 bits cut off.
+    if (name == std::string("sums_blackwell_f25")) {
+      EXPECT_FALSE(IsNamed(Check(linear, linear, "mxfp8_rceil"), "fprop", name)
+                       .has_value());
+      planted_.insert(name);
+      continue;
+    }
+    Plant(name, linear);
+  }
+  for (const auto& [name, bits, steps] : {std::tuple{"sums_10_bits", 10, 32},
+                                          {"sums_13_bits", 13, 32},
+                                          {"sums_13_bits_128", 13, 128}}) {
+    Operation linear = Linear();
+    SumInSteps(
+        Operands(linear, recipe), static_cast<size_t>(steps),
+        [b = bits](float sum) { return CutTo(sum, b); },
+        linear.floats["output"]);
+    Plant(name, linear);
+  }
+  for (const size_t steps : {16, 32, 64, 128}) {
+    Operation linear = Linear();
+    SumInSteps(Operands(linear, recipe), steps, &formats::RoundToBf16,
+               linear.floats["output"]);
+    Plant("sums_bf16_" + std::to_string(steps), linear);
+  }
+  Operation cut = Linear();
+  cut.floats["output"].type = "float32";  // to have the sums themselves
+  const auto same = [](float sum) { return sum; };
+  SumInSteps(Operands(cut, recipe), kIn, same, cut.floats["output"]);
+  Operation rounded = cut;
+  for (float& y : cut.floats["output"].values) y = CutTo(y, 7);
+  cut.floats["output"].type = "bfloat16";
+  Plant("output_truncated", cut);
+  for (float& y : rounded.floats["output"].values) y = formats::RoundToBf16(y);
+  Plant("output_bf16", rounded);
+
+  Operation biased = Linear();
+  biased.floats["bias"] = Random({kOut}, "bias", "bfloat16", 4.0);
+  Plant("bias_missing", biased);
+  Plant("sums_fp32", Linear("deepseek_v3_fp8"), "deepseek_v3_fp8");
+
+  // ABiasMayBeAddedToTheRoundedProduct: it is no mistake.
+  planted_.insert("bias_after_rounding");
+  for (const ProductMistake& mistake : ProductMistakes()) {
+    EXPECT_TRUE(planted_.contains(std::string(mistake.name))) << mistake.name;
+  }
+}
+
+// Of an accumulator that the catalogue does not have.
+TEST_F(ProductMistakeTest, SumsThatLoseBitsInAnotherWayAreNamedAsSuch) {
+  const Recipe& recipe = RecipeByName("mxfp8_rceil");
+  Operation linear = Linear();
+  SumInSteps(
+      Operands(linear, recipe), 48, [](float sum) { return CutTo(sum, 11); },
+      linear.floats["output"]);
+  Plant("sums_cut_off", linear);
+}
+
+// A scale that was applied twice, or not at all.
+TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
+  for (const float factor : {0.5f, -1.0f, 4.0f, 1.0f / 256}) {
+    Operation linear = Linear();
+    for (float& y : linear.floats["output"].values) {
+      y = formats::RoundToBf16(y * factor);
+    }
+    Plant("result_scaled", linear);
+  }
+}
+
+// ---- blocks across groups ---------------------------------------------------
+
+/// Of each kind: where rows' blocks are due, and where columns' are.
+TEST(GroupBlocks, ThatRunOnOverGroupsAreNamed) {
+  const Recipe& recipe = RecipeByName("mxfp8_rceil");
+  Operation operation = Grouped();
+  const Operation before = operation;
+  const auto joined = [&](const char* name) {
+    const auto values = operation.Find(name)->Rows();
+    return testing::OperandValues(values, true, recipe.wgrad.left);
+  };
+  const Matrix<float> x = joined("x");
+  const Matrix<float> dy = joined("grad_output");
+  const auto& ends = operation.FindIntegers("group_ends")->values;
+  size_t begin = 0;
+  for (size_t e = 0; e < ends.size(); ++e) {
+    const auto end = static_cast<size_t>(ends[e]);
+    Matrix<float> rows(end - begin, kIn);
+    for (size_t r = begin; r < end; ++r) {
+      for (size_t k = 0; k < kIn; ++k) rows(r - begin, k) = x(k, r);
+    }
+    const auto w = operation.Find("weight")->Rows().Rows(e * kOut, kOut);
+    testing::Multiply(
+        rows, testing::OperandValues(w, false, recipe.fprop.right), true,
+        operation.floats["output"].values.data() + begin * kOut);
+    for (size_t n = 0; n < kOut; ++n) {
+      for (size_t k = 0; k < kIn; ++k) {
+        float sum = 0.0f;
+        for (size_t r = begin; r < end; ++r) sum += dy(n, r) * x(k, r);
+        operation.floats["grad_weight"].values[(e * kOut + n) * kIn + k] = sum;
+      }
+    }
+    begin = end;
+  }
+
+  const auto findings = Check(before, operation, "mxfp8_rceil");
+
+  EXPECT_EQ(IsNamed(findings, "fprop", "other_axis_across_groups.x"), true);
+  EXPECT_EQ(IsNamed(findings, "wgrad", "blocks_across_groups.both"), true);
+}
+
+TEST(GroupBlocks, AreNamedByTheirCodesToo) {
+  const Recipe& recipe = RecipeByName("mxfp8_rceil");
+  Operation operation = Grouped();
+  Codes& codes = operation.codes["wgrad_x_codes"];
+  Codes& scales = operation.codes["wgrad_x_scales"];
+  testing::AppendCodes(operation.Find("x")->Rows(), true, *recipe.wgrad.right,
+                       codes, scales);
+  codes.extent = {kTokens, kIn};
+  codes.type = "e4m3";
+  scales.extent = {kTokens / 32, kIn};
+
+  EXPECT_EQ(IsNamed(Check(operation, operation, "mxfp8_rceil"), "wgrad_x codes",
+                    "blocks_across_groups.wgrad_x"),
+            true);
+}
+
+}  // namespace
+}  // namespace isoloss::operations
