@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "isoloss/base/error.h"
@@ -153,7 +154,7 @@ bool IsDownload(const Names& names) {
 /// or, in old versions, behind them.
 bool HasLightningNames(const Names& names) {
   if (!Has(names, "epoch") || !Has(names, "step")) return false;
-  const auto tail = std::ranges::subrange(names.end() - 2, names.end());
+  const auto tail = std::span(names).last(2);
   return std::ranges::is_sorted(names) ||
          (std::ranges::count(tail, "epoch") != 0 &&
           std::ranges::count(tail, "step") != 0);

@@ -212,8 +212,11 @@ void ForeignRun::Finish() {
   }
 }
 
-Spacing SpacingOf(const std::vector<int64_t>& steps) {
+Spacing SpacingOf(std::vector<int64_t> steps) {
   Spacing spacing;
+  std::ranges::sort(steps);
+  const auto copies = std::ranges::unique(steps);
+  steps.erase(copies.begin(), copies.end());
   if (steps.size() < 2) return spacing;
   // The most frequent difference, found among sorted ones.
   std::vector<int64_t> gaps(steps.size() - 1);
