@@ -215,8 +215,7 @@ void ForeignRun::Finish() {
 Spacing SpacingOf(std::vector<int64_t> steps) {
   Spacing spacing;
   std::ranges::sort(steps);
-  const auto copies = std::ranges::unique(steps);
-  steps.erase(copies.begin(), copies.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   if (steps.size() < 2) return spacing;
   // The most frequent difference, found among sorted ones.
   std::vector<int64_t> gaps(steps.size() - 1);
