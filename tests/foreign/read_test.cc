@@ -192,6 +192,15 @@ TEST(Mllog, NumbersValuesAtFractionsOfAnEpoch) {
   EXPECT_THAT(run.notes[0], HasSubstr("fraction of an epoch"));
 }
 
+TEST(Mllog, MayHaveSeveralAccuracies) {
+  const ForeignRun run = Only(
+      R"(:::MLLOG {"key": "eval_accuracy", "value": {"BBOX": 0.25, "SEGM": 0.5}, "metadata": {"epoch_num": 3}})"
+      "\n");
+  EXPECT_THAT(run.Find("eval_accuracy/BBOX")->value, ElementsAre(0.25));
+  EXPECT_THAT(run.Find("eval_accuracy/SEGM")->step, ElementsAre(3));
+  EXPECT_EQ(run.step_unit, "epoch");
+}
+
 TEST(Mllog, SaysWhatItLacks) {
   EXPECT_THAT(ErrorOf(R"(:::MLLOG {"key": "seed", "value": 1})"),
               HasSubstr("1 lines with :::MLLOG hold no eval_accuracy"));
