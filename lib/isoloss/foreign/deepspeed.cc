@@ -52,7 +52,7 @@ class Reader : public LineReader {
     if (!at || *at < 1 || !lr) return false;
     run().Of("lr").Add(*at, lr->value, lr->text);
     if (const auto skipped = NumberAfter(line, "skipped=")) {
-      skipped_ = std::max(skipped_, static_cast<int64_t>(skipped->value));
+      skipped_ = std::max(skipped_, CountOf(*skipped));
     }
     return true;
   }

@@ -114,7 +114,7 @@ class Reader : public LineReader {
 
   void Keep(std::string_view name, const Written& number) {
     if (name == "number of skipped iterations") {
-      skipped_now_ = static_cast<int64_t>(number.value);
+      skipped_now_ = CountOf(number);
     }
     if (IsLoss(name)) {
       loss_ = number.value;
