@@ -84,13 +84,16 @@ TEST(Megatron, MissesALossThatWasNaN) {
       " iteration       15/     100 | number of skipped iterations:   5 |\n"
       " validation loss at iteration 15 | lm loss value: 8.889540E+00 | lm "
       "loss "
-      "PPL: 7.255679E+03 |\n");
+      "PPL: 7.255679E+03 |\n"
+      " validation loss at iteration 15 on test set | lm loss value: "
+      "8.500000E+00 | lm loss PPL: 4.9E+03 |\n");
   EXPECT_EQ(run.format, "megatron");
   EXPECT_THAT(Loss(run).step, ElementsAre(5, 10));
   EXPECT_EQ(Loss(run).value[0], 10.87423);
   EXPECT_TRUE(std::isnan(Loss(run).value[1]));
   EXPECT_EQ(Loss(run).averaging, Averaging::kIntervalMean);
   EXPECT_EQ(run.Main(Quantity::kEvalLoss)->value[0], 8.88954);
+  EXPECT_EQ(run.Find("lm loss test")->value[0], 8.5);
   EXPECT_EQ(run.Find("consumed samples")->value[0], 640);
 }
 

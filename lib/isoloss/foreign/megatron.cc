@@ -91,7 +91,12 @@ class Reader : public LineReader {
     if (!step) return false;
     const auto loss = NumberAfter(rest, "lm loss value:");
     if (!loss) return false;
-    run().Of("lm loss validation").Add(*step, loss->value, loss->text);
+    // "... at iteration 50 on test set | lm loss value: ...".
+    const bool test =
+        rest.substr(0, rest.find('|')).find(" test") != std::string_view::npos;
+    run()
+        .Of(test ? "lm loss test" : "lm loss validation")
+        .Add(*step, loss->value, loss->text);
     return true;
   }
 
