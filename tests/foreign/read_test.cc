@@ -339,6 +339,14 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
   EXPECT_EQ(run.format, "deepspeed");
   EXPECT_THAT(Loss(run).value, ElementsAre(5.1234));
   EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(1e-4));
+  EXPECT_THAT(run.Find("step_seconds")->value, ElementsAre(0.512));
+  EXPECT_THAT(run.Find("samples/sec")->value, ElementsAre(31.25));
+  const ForeignRun mixture = Only(
+      "steps: 20 loss: 5.5000 lm loss: 5.3750 moe loss: 0.1250 iter time (s): "
+      "0.936 samples/sec: 136.5\n");
+  EXPECT_THAT(mixture.Find("loss")->value, ElementsAre(5.5));
+  EXPECT_THAT(Loss(mixture).value, ElementsAre(5.375));
+  EXPECT_THAT(mixture.Find("moe loss")->value, ElementsAre(0.125));
 }
 
 TEST(EventFile, HasASeriesForEachTag) {
