@@ -84,13 +84,16 @@ TEST(Megatron, MissesALossThatWasNaN) {
       " iteration       15/     100 | number of skipped iterations:   5 |\n"
       " validation loss at iteration 15 | lm loss value: 8.889540E+00 | lm "
       "loss "
-      "PPL: 7.255679E+03 |\n");
+      "PPL: 7.255679E+03 |\n"
+      " validation loss at iteration 15 on test set | lm loss value: "
+      "8.500000E+00 | lm loss PPL: 4.9E+03 |\n");
   EXPECT_EQ(run.format, "megatron");
   EXPECT_THAT(Loss(run).step, ElementsAre(5, 10));
   EXPECT_EQ(Loss(run).value[0], 10.87423);
   EXPECT_TRUE(std::isnan(Loss(run).value[1]));
   EXPECT_EQ(Loss(run).averaging, Averaging::kIntervalMean);
   EXPECT_EQ(run.Main(Quantity::kEvalLoss)->value[0], 8.88954);
+  EXPECT_EQ(run.Find("lm loss test")->value[0], 8.5);
   EXPECT_EQ(run.Find("consumed samples")->value[0], 640);
 }
 
@@ -146,7 +149,10 @@ TEST(HuggingFace, SaysNaNWhereTheFilterHidIt) {
   EXPECT_THAT(Loss(run).step, ElementsAre(10, 20));
   EXPECT_EQ(Loss(run).averaging, Averaging::kIntervalMean);
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(2.75));
-  EXPECT_THAT(ErrorOf("{'loss': 8.3, 'grad_norm': nan, 'epoch': 0.01}\n"),
+  const std::string engine =
+      "[2026] [Rank 0] step=1, skipped=0, lr=[0.5], mom=[(0.9, 0.95)]\n";
+  EXPECT_THAT(ErrorOf(engine + engine +
+                      "{'loss': 8.3, 'grad_norm': nan, 'epoch': 0.01}\n"),
               HasSubstr("trainer_state.json"));
 }
 
@@ -187,6 +193,15 @@ TEST(Mllog, NumbersValuesAtFractionsOfAnEpoch) {
   EXPECT_THAT(accuracy.value, ElementsAre(0.75, 0.8));
   EXPECT_EQ(run.step_unit, "value");
   EXPECT_THAT(run.notes[0], HasSubstr("fraction of an epoch"));
+}
+
+TEST(Mllog, MayHaveSeveralAccuracies) {
+  const ForeignRun run = Only(
+      R"(:::MLLOG {"key": "eval_accuracy", "value": {"BBOX": 0.25, "SEGM": 0.5}, "metadata": {"epoch_num": 3}})"
+      "\n");
+  EXPECT_THAT(run.Find("eval_accuracy/BBOX")->value, ElementsAre(0.25));
+  EXPECT_THAT(run.Find("eval_accuracy/SEGM")->step, ElementsAre(3));
+  EXPECT_EQ(run.step_unit, "epoch");
 }
 
 TEST(Mllog, SaysWhatItLacks) {
@@ -324,6 +339,14 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
   EXPECT_EQ(run.format, "deepspeed");
   EXPECT_THAT(Loss(run).value, ElementsAre(5.1234));
   EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(1e-4));
+  EXPECT_THAT(run.Find("step_seconds")->value, ElementsAre(0.512));
+  EXPECT_THAT(run.Find("samples/sec")->value, ElementsAre(31.25));
+  const ForeignRun mixture = Only(
+      "steps: 20 loss: 5.5000 lm loss: 5.3750 moe loss: 0.1250 iter time (s): "
+      "0.936 samples/sec: 136.5\n");
+  EXPECT_THAT(mixture.Find("loss")->value, ElementsAre(5.5));
+  EXPECT_THAT(Loss(mixture).value, ElementsAre(5.375));
+  EXPECT_THAT(mixture.Find("moe loss")->value, ElementsAre(0.125));
 }
 
 TEST(EventFile, HasASeriesForEachTag) {

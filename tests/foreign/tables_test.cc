@@ -106,6 +106,11 @@ TEST(Csv, OfLightningIsKnownInOldVersionsAndByItsSteps) {
   const ForeignRun old = Only("train_loss,step,epoch\n2.5,49,0\n2.25,99,0\n");
   EXPECT_EQ(old.format, "lightning");
   EXPECT_THAT(Loss(old).step, ElementsAre(50, 100));
+  const ForeignRun later =
+      Only("train_loss,epoch,step,val_loss\n2.5,0,49,\n2.25,0,99,\n,0,150,2\n");
+  EXPECT_EQ(later.format, "lightning");
+  EXPECT_THAT(Loss(later).step, ElementsAre(50, 100));
+  EXPECT_THAT(later.Main(Quantity::kEvalLoss)->step, ElementsAre(151));
   // Someone's own table, with steps from 1.
   const ForeignRun own = Only("epoch,loss,step\n0,2.5,50\n0,2.25,100\n");
   EXPECT_EQ(own.format, "csv");

@@ -36,6 +36,13 @@ TEST(Number, IsWholeUpToTheMostThatADoubleTells) {
   EXPECT_FALSE(ParseWhole("1.0"));
 }
 
+TEST(Number, IsACountWithinBounds) {
+  EXPECT_EQ(CountOf(*LeadingNumber("  4 |")), 4);
+  EXPECT_EQ(CountOf(*LeadingNumber("nan")), 0);
+  EXPECT_EQ(CountOf(*LeadingNumber("-3")), 0);
+  EXPECT_EQ(CountOf(*LeadingNumber("9007199254740992")), 1'000'000'000);
+}
+
 TEST(Number, MayHaveAUnitBehindIt) {
   EXPECT_EQ(NumberAfter("time 12.5ms, mfu 3%", "time ")->value, 12.5);
   EXPECT_EQ(NumberAfter("loss 3.25, time", "loss ")->text, "3.25");

@@ -149,24 +149,22 @@ bool IsDownload(const Names& names) {
          names[2] == "Value";
 }
 
-/// Lightning's logger has "epoch" and "step" beside the metrics, sorted as text
-/// or, in old versions, behind them.
-bool HasLightningNames(const Names& names) {
-  if (!Has(names, "epoch") || !Has(names, "step")) return false;
-  const auto tail = std::ranges::subrange(names.end() - 2, names.end());
-  return std::ranges::is_sorted(names) ||
-         (std::ranges::count(tail, "epoch") != 0 &&
-          std::ranges::count(tail, "step") != 0);
+/// Every n-th step counted from 0 is n - 1, 2n - 1, ...
+bool CountsFromZero(const Series& series) {
+  const Spacing spacing = SpacingOf(series.step);
+  return spacing.stride > 1 && (series.step.front() + 1) % spacing.stride == 0;
 }
 
-/// Every n-th step counted from 0 is n - 1, 2n - 1, ...
-bool CountsFromZero(const ForeignRun& run) {
-  return std::ranges::any_of(run.series, [](const Series& series) {
-    if (series.step.empty()) return false;
-    const Spacing spacing = SpacingOf(series.step);
-    if (spacing.stride <= 1) return series.step.front() == 0;
-    return (series.step.front() + 1) % spacing.stride == 0;
-  });
+/// Lightning's logger has "epoch" and "step" beside the metrics. Since 2.0 all
+/// are sorted as text; a row has one kind of metrics, so that cells are empty.
+/// Older ones tell by their steps: someone's own table counts from 1.
+bool IsLightning(const Names& names, bool sparse, const ForeignRun& run) {
+  if (!Has(names, "epoch") || !Has(names, "step")) return false;
+  if (std::ranges::any_of(run.series, CountsFromZero)) return true;
+  if (!std::ranges::is_sorted(names)) return false;
+  return sparse || std::ranges::any_of(run.series, [](const Series& series) {
+           return series.step.front() == 0;
+         });
 }
 
 class Table {
@@ -290,8 +288,8 @@ void Table::DescribeRun(ForeignRun& run) {
       const Spacing spacing = SpacingOf(series.step);
       series.thinned = spacing.gaps > 0;
     }
-  } else if (columns_.step_name() == "step" && HasLightningNames(names_) &&
-             (sparse_ || CountsFromZero(run))) {
+  } else if (columns_.step_name() == "step" &&
+             IsLightning(names_, sparse_, run)) {
     run.format = "lightning";
     run.step_base = 0;
     for (Series& series : run.series) {

@@ -212,8 +212,10 @@ void ForeignRun::Finish() {
   }
 }
 
-Spacing SpacingOf(const std::vector<int64_t>& steps) {
+Spacing SpacingOf(std::vector<int64_t> steps) {
   Spacing spacing;
+  std::ranges::sort(steps);
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   if (steps.size() < 2) return spacing;
   // The most frequent difference, found among sorted ones.
   std::vector<int64_t> gaps(steps.size() - 1);

@@ -118,7 +118,8 @@ struct Spacing {
   int64_t first_gap = 0;  ///< step before the first of them
   int64_t missing = 0;    ///< steps that the stride leads one to expect
 };
-Spacing SpacingOf(const std::vector<int64_t>& steps);
+/// Of steps in any order, also several times.
+Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
 /// other, their mean removed; NaN if fewer than 50 are finite. Independent

@@ -91,7 +91,12 @@ class Reader : public LineReader {
     if (!step) return false;
     const auto loss = NumberAfter(rest, "lm loss value:");
     if (!loss) return false;
-    run().Of("lm loss validation").Add(*step, loss->value, loss->text);
+    // "... at iteration 50 on test set | lm loss value: ...".
+    const bool test =
+        rest.substr(0, rest.find('|')).find(" test") != std::string_view::npos;
+    run()
+        .Of(test ? "lm loss test" : "lm loss validation")
+        .Add(*step, loss->value, loss->text);
     return true;
   }
 
@@ -114,7 +119,7 @@ class Reader : public LineReader {
 
   void Keep(std::string_view name, const Written& number) {
     if (name == "number of skipped iterations") {
-      skipped_now_ = static_cast<int64_t>(number.value);
+      skipped_now_ = CountOf(number);
     }
     if (IsLoss(name)) {
       loss_ = number.value;

@@ -134,7 +134,7 @@ class Reader : public LineReader {
 
   void MakeSeries(const std::string& name, const Points& points, bool is_loss) {
     Series& series = run().Of(name);
-    const bool is_eval = name == "eval_accuracy";
+    const bool is_eval = name.starts_with("eval_accuracy");
     if (is_eval && is_loss) series.quantity = Quantity::kEvalLoss;
     int64_t place = 0;
     double last = -1;
@@ -178,6 +178,12 @@ class Reader : public LineReader {
     } else if (key == "train_loss" || key == "eval_accuracy" ||
                key == "eval_loss" || key == "grad_norm") {
       KeepValue(key, value, metadata);
+      // Of a detector: {"BBOX": 0.25, "SEGM": 0.24}.
+      JsonMembers members(value);
+      while (members.Next()) {
+        KeepValue(fmt::format("{}/{}", key, members.key()), members.value(),
+                  metadata);
+      }
     }
   }
 

@@ -104,7 +104,9 @@ std::vector<ForeignRun> ReadAny(std::string_view content,
     if (runs.empty()) runs = ReadJsonLines(content, step_name);
     if (!runs.empty()) return runs;
   }
-  std::vector<ForeignRun> runs = ReadCsv(content, step_name);
+  std::vector<ForeignRun> runs;
+  // No table begins as an object does.
+  if (content[first] != '{') runs = ReadCsv(content, step_name);
   return runs.empty() ? ReadLines(content) : runs;
 }
 

@@ -200,6 +200,13 @@ std::optional<Written> LeadingNumber(std::string_view text) {
   return std::nullopt;
 }
 
+int64_t CountOf(const Written& number) {
+  constexpr int64_t kMost = 1'000'000'000;
+  std::string_view text = number.text;
+  if (text.ends_with(',')) text.remove_suffix(1);
+  return std::clamp(ParseWhole(text).value_or(0), int64_t{0}, kMost);
+}
+
 std::optional<Written> NumberAfter(std::string_view line,
                                    std::string_view key) {
   const auto rest = After(line, key);

@@ -42,6 +42,9 @@ struct Written {
   double value = 0;
   std::string_view text;
 };
+/// The number as a count: 0 if it is no whole one; at most a billion.
+int64_t CountOf(const Written& number);
+
 std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 
 /// The number at the beginning of `text`; what stands behind it is left alone.
