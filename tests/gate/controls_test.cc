@@ -194,7 +194,7 @@ TEST(Controls, ThatCannotBeJudgedMakeAPassInconclusiveAndSayWhy) {
 
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
   EXPECT_THAT(CheckNamed(judgement, "null_arm").quantity,
-              HasSubstr("null was not judged: L0 seeds: seeds: arm bf16 has"));
+              HasSubstr("null was not judged: L0 seeds: arm bf16 has"));
   EXPECT_THAT(CheckNamed(judgement, "control").quantity,
               HasSubstr("mxfp4 was not judged: L0 "));
   EXPECT_FALSE(judgement.controls->control->SeenWorse());

@@ -55,7 +55,7 @@ std::vector<compare::Run> ReadFolder(const fs::path& folder) {
     ThrowError(ErrorKind::kConfig,
                "{}: the folder holds 0 run logs (NAME.h5) and {} of unfinished "
                "runs (NAME.partial.h5), but at least 1 is needed. Give another "
-               "folder, or the logs.",
+               "folder, or the logs; those of other programs one by one.",
                folder.string(), unfinished);
   }
   return runs;

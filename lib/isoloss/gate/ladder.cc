@@ -257,7 +257,9 @@ std::vector<std::string> WithoutEvidence(Levels levels,
   for (const Level* level : levels) {
     const bool settled =
         judgement.bit_equal && level->needs == Needs::kSoundRuns;
-    if (settled || !CanDecide(*level, judgement) ||
+    // Digits that differ are evidence, though no check says so.
+    const bool differs = level->id == l1_exact && !judgement.origin.empty();
+    if (settled || differs || !CanDecide(*level, judgement) ||
         OutcomeOf(level->name, judgement).has_value()) {
       continue;
     }

@@ -82,13 +82,18 @@ void AddLevelsWithoutChecks(const gate::Judgement& judgement,
   }
 }
 
+/// "" of another program's runs, whose logs know none.
+std::string ExperimentPrefix(const gate::Judgement& judgement) {
+  return judgement.experiment.empty() ? "" : judgement.experiment + ": ";
+}
+
 }  // namespace
 
 CiSuite SuiteOf(const gate::Judgement& judgement, std::string file) {
   Reading reading = ReadingOf(judgement);
   const std::string outcome(gate::OutcomeName(judgement.outcome));
   CiSuite suite{
-      .name = fmt::format("{}: {} against {}", judgement.experiment,
+      .name = fmt::format("{}{} against {}", ExperimentPrefix(judgement),
                           judgement.candidate.arm, judgement.baseline.arm),
       .file = std::move(file),
       .status = StatusOf(judgement.outcome),
@@ -101,8 +106,9 @@ CiSuite SuiteOf(const gate::Judgement& judgement, std::string file) {
       .next = std::move(reading.next),
       .warnings = judgement.warnings};
   if (judgement.policy.question == compare::Question::kRegression) {
-    suite.name = fmt::format("{}: {} against the approved run",
-                             judgement.experiment, judgement.candidate.arm);
+    suite.name =
+        fmt::format("{}{} against the approved run",
+                    ExperimentPrefix(judgement), judgement.candidate.arm);
   }
   suite.facts = {
       {"question", std::string(gate::QuestionName(judgement.policy.question))},
