@@ -86,7 +86,9 @@ TEST(Megatron, MissesALossThatWasNaN) {
       "loss "
       "PPL: 7.255679E+03 |\n"
       " validation loss at iteration 15 on test set | lm loss value: "
-      "8.500000E+00 | lm loss PPL: 4.9E+03 |\n");
+      "8.500000E+00 | lm loss PPL: 4.9E+03 |\n"
+      // What a killed program left of a line says nothing of its loss.
+      " iteration       20/     100 | learning rate: 1.0E-04 | lm lo");
   EXPECT_EQ(run.format, "megatron");
   EXPECT_THAT(Loss(run).step, ElementsAre(5, 10));
   EXPECT_EQ(Loss(run).value[0], 10.87423);

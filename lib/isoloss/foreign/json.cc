@@ -154,7 +154,7 @@ struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 nlohmann::json ParseJson(std::string_view text) {
-  const nlohmann::json discarded(nlohmann::json::value_t::discarded);
+  nlohmann::json discarded(nlohmann::json::value_t::discarded);
   if (text.size() > kMostJsonBytes) return discarded;
   // The parser's own callback would tell the depth too, but looks through all
   // values of a list whenever one is added.

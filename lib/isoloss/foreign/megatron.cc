@@ -120,6 +120,7 @@ class Reader : public LineReader {
   void Keep(std::string_view name, const Written& number) {
     if (name == "number of skipped iterations") {
       skipped_now_ = CountOf(number);
+      whole_ = true;
     }
     if (IsLoss(name)) {
       loss_ = number.value;
@@ -135,7 +136,7 @@ class Reader : public LineReader {
     const bool all_skipped = skipped_now_ > 0 && skipped_now_ >= interval_;
     if (!loss_text_.empty() && !(all_skipped && loss_ == 0)) {
       run().Of(loss_name_).Add(iteration_, loss_, loss_text_);
-    } else if (!all_skipped) {
+    } else if (whole_ && !all_skipped) {
       run().Of(loss_name_).Add(iteration_, std::nan(""));
       if (lost_++ == 0) first_lost_ = iteration_;
     }
@@ -143,6 +144,7 @@ class Reader : public LineReader {
     last_ = iteration_;
     iteration_ = 0;
     skipped_now_ = 0;
+    whole_ = false;
     loss_text_.clear();
   }
 
@@ -151,6 +153,7 @@ class Reader : public LineReader {
   int64_t interval_ = 1;
   bool wraps_ = false;  ///< the line before, which has not all fields
   int64_t skipped_now_ = 0;
+  bool whole_ = false;  ///< a field behind the loss was read: no cut line
   double loss_ = 0;
   std::string loss_text_;
   std::string loss_name_ = "lm loss";
