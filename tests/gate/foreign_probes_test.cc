@@ -134,9 +134,14 @@ TEST_F(ForeignProbes, AreBoundByLossesAndWhatElseIsTold) {
   probes_[0].log.provenance.seed = 9;
   ExpectRefused("seed 9 is none");
   probes_ = {ForeignProbe(runs_[1])};
-  runs_[1].log.provenance.recipe = "bf16";
+  const auto name_recipe = [this](const std::string& recipe) {
+    for (size_t i = 1; i < runs_.size(); i += 2) {
+      runs_[i].log.provenance.recipe = recipe;
+    }
+  };
+  name_recipe("bf16");
   ExpectRefused("recipe is 'mxfp8_rceil'");
-  runs_[1].log.provenance.recipe = "";
+  name_recipe("");
   runs_[1].log.provenance.initial_weights_digest = "a";
   probes_[0].log.provenance.initial_weights_digest = "b";
   ExpectRefused("initial_weights_digest is 'b'");

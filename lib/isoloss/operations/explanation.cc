@@ -1,6 +1,7 @@
 #include "isoloss/operations/explanation.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 
 namespace isoloss::operations {
@@ -11,6 +12,11 @@ struct Result {
   int64_t other;
   int64_t flips;
 };
+
+/// "scale_floor" of "scale_floor.x".
+std::string_view StemOf(const Trial& trial) {
+  return std::string_view(trial.name).substr(0, trial.name.find('.'));
+}
 
 }  // namespace
 
@@ -38,8 +44,16 @@ void Explain(const std::vector<Trial>& trials, Finding& finding) {
                              .sentence = best.trial->sentence,
                              .other = best.other,
                              .flips = best.flips};
-  if (results.size() > 1 && results[1].other < others) {
-    const Result& next = results[1];
+  // The same mistake in the other operand as well makes no difference.
+  const auto competes = [&](const Result& result) {
+    return !result.trial->in_both || best.trial->in_both ||
+           result.other != best.other ||
+           StemOf(*result.trial) != StemOf(*best.trial);
+  };
+  const auto next_best =
+      std::find_if(results.begin() + 1, results.end(), competes);
+  if (next_best != results.end() && next_best->other < others) {
+    const Result& next = *next_best;
     explanation.runner_up = next.trial->name;
     explanation.runner_up_other = next.other;
     // Flips tell two apart if one needs many times more of them.

@@ -153,6 +153,9 @@ void CompareGroup(const Product& product, const ProductGroup& group,
     const size_t row = group.first_row + i;
     const float value = product.output(row, j);
     Estimate sum = WithBias(product, depth, dot * product.factor, j);
+    if (product.through_fp16) {
+      sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
+    }
     if (product.cuts_output) sum = CutToBf16(sum);
     if (sums.has_bits()) {
       comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));

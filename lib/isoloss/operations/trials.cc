@@ -62,6 +62,7 @@ size_t Cut(Side& side, size_t place) {
     return side.down ? values.Cols(first, count) : values.Rows(first, count);
   };
   if (side.previous) side.previous = cut(*side.previous);
+  if (side.previous_call) side.previous_call = cut(*side.previous_call);
   side.values = cut(side.values);
   return first;
 }
@@ -129,9 +130,11 @@ double FactorOf(const oracle::Comparison& found) {
 }
 
 /// Sums within what an accumulator of 13 bits behind the point may lose, whose
-/// order and steps nobody knows, if nearly all errors are toward zero.
+/// order and steps nobody knows, if most errors are toward zero.
 std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
-  constexpr double kNearlyAll = 0.9;
+  // Errors either way would be toward zero as often as not.
+  constexpr double kMostly = 0.75;
+  constexpr int64_t kLeastFlips = 16;
   Product lossy = product;
   lossy.accumulation = {};
   lossy.loses_bits = true;
@@ -141,8 +144,8 @@ std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
   if (!comparison) return std::nullopt;
   const runlog::OracleRow row = comparison->Row();
   const bool toward_zero = static_cast<double>(row.flips_toward_zero) >=
-                           kNearlyAll * static_cast<double>(row.flips);
-  return toward_zero ? comparison : std::nullopt;
+                           kMostly * static_cast<double>(row.flips);
+  return row.flips >= kLeastFlips && toward_zero ? comparison : std::nullopt;
 }
 
 std::optional<oracle::Comparison> CodesAltered(
@@ -192,9 +195,10 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
   std::ranges::move(TrialsOfJoinedBlocks(product, names.left, names.right),
                     std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
-  const std::pair<Which, std::string> sides[] = {{Which::kBoth, "both"},
-                                                 {Which::kLeft, names.left},
-                                                 {Which::kRight, names.right}};
+  // Both last: of what explains as much the first counts.
+  const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
+                                                 {Which::kRight, names.right},
+                                                 {Which::kBoth, "both"}};
   for (const SideMistake& mistake : SideMistakes()) {
     for (const auto& [which, name] : sides) {
       trials.push_back(
@@ -208,7 +212,8 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                return std::nullopt;
              }
              return CompareAltered(product, mistake, side);
-           }});
+           },
+           .in_both = which == Which::kBoth});
     }
   }
   return trials;
