@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <cmath>
 #include <set>
 #include <string>
 #include <vector>
@@ -396,6 +397,34 @@ TEST_F(ProductMistakeTest, SumsThatLoseBitsInAnotherWayAreNamedAsSuch) {
   SumInSteps(
       Operands(linear, recipe), 48, [](float sum) { return CutTo(sum, 11); },
       linear.floats["output"]);
+  Plant("sums_cut_off", linear);
+}
+
+// As tensor cores of GPUs: products of 16 steps and the sum are aligned to the
+// largest of them, and lose what lies below 13 bits.
+TEST_F(ProductMistakeTest, AlignedSumsOfFewBitsAreNamedAsSuch) {
+  Operation linear = Linear();
+  const Layer layer = Operands(linear, RecipeByName("mxfp8_rceil"));
+  for (size_t i = 0; i < layer.x.rows(); ++i) {
+    for (size_t j = 0; j < layer.w.rows(); ++j) {
+      double sum = 0;
+      for (size_t begin = 0; begin < kIn; begin += 16) {
+        std::vector<double> terms = {sum};
+        for (size_t k = begin; k < begin + 16; ++k) {
+          terms.push_back(static_cast<double>(layer.x(i, k) * layer.w(j, k)));
+        }
+        double largest = 0x1p-100;
+        for (const double term : terms) {
+          largest = std::max(largest, std::fabs(term));
+        }
+        const double unit = std::ldexp(1.0, std::ilogb(largest) - 13);
+        sum = 0;
+        for (const double term : terms) sum += std::trunc(term / unit) * unit;
+      }
+      linear.floats["output"].values[i * kOut + j] =
+          formats::RoundToBf16(static_cast<float>(sum));
+    }
+  }
   Plant("sums_cut_off", linear);
 }
 

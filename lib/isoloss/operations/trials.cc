@@ -129,12 +129,11 @@ double FactorOf(const oracle::Comparison& found) {
   return is_near && std::fabs(whole) <= kMost ? factor : 1.0;
 }
 
-/// Sums within what an accumulator of 13 bits behind the point may lose, whose
-/// order and steps nobody knows, if most errors are toward zero.
-std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
-  // Errors either way would be toward zero as often as not.
-  constexpr double kMostly = 0.75;
-  constexpr int64_t kLeastFlips = 16;
+/// Sums within what an accumulator of 13 bits behind the point loses, whose
+/// order and steps nobody knows. It meets all elements alike: what is wrong of
+/// few of them has another reason.
+std::optional<oracle::Comparison> CompareLossy(const Product& product) {
+  constexpr int64_t kFew = 100;  // one of so many
   Product lossy = product;
   lossy.accumulation = {};
   lossy.loses_bits = true;
@@ -143,9 +142,7 @@ std::optional<oracle::Comparison> CompareCutOff(const Product& product) {
   auto comparison = Compare(lossy);
   if (!comparison) return std::nullopt;
   const runlog::OracleRow row = comparison->Row();
-  const bool toward_zero = static_cast<double>(row.flips_toward_zero) >=
-                           kMostly * static_cast<double>(row.flips);
-  return row.flips >= kLeastFlips && toward_zero ? comparison : std::nullopt;
+  return row.flips < row.elements / kFew ? std::nullopt : comparison;
 }
 
 std::optional<oracle::Comparison> CodesAltered(
@@ -177,11 +174,11 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                           },
                       .is_right = mistake.is_right});
   }
-  trials.push_back(
-      {.name = "sums_cut_off",
-       .sentence = "sums lost their last bits toward zero, as accumulators of "
-                   "some 13 bits do",
-       .compare = [&product] { return CompareCutOff(product); }});
+  trials.push_back({.name = "sums_cut_off",
+                    .sentence =
+                        "sums kept some 13 bits, fewer than FP32 does, as "
+                        "accumulators that cut off do",
+                    .compare = [&product] { return CompareLossy(product); }});
   if (const double factor = FactorOf(found); factor != 1.0) {
     trials.push_back(
         {.name = "result_scaled",
