@@ -34,6 +34,13 @@ void Explain(const std::vector<Trial>& trials, Finding& finding) {
     }
     results.push_back({&trial, comparison->other(), comparison->Row().flips});
   }
+  constexpr int64_t kNearlyAll = 30;  // all but one of so many
+  const bool is_known = std::ranges::any_of(results, [&](const Result& result) {
+    return !result.trial->is_vague && result.other <= others / kNearlyAll;
+  });
+  std::erase_if(results, [&](const Result& result) {
+    return is_known && result.trial->is_vague;
+  });
   // Of equal ones the first of the catalogue.
   std::ranges::stable_sort(results, [](const Result& a, const Result& b) {
     return std::tie(a.other, a.flips) < std::tie(b.other, b.flips);

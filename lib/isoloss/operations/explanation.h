@@ -21,6 +21,9 @@ struct Trial {
   bool is_right = false;
   /// The mistake in both operands, whose trials in one of them come first.
   bool in_both = false;
+  /// It explains much that has other reasons: it counts only if none of the
+  /// others explains nearly all.
+  bool is_vague = false;
 };
 
 struct Explanation {

@@ -178,7 +178,8 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                     .sentence =
                         "sums kept some 13 bits, fewer than FP32 does, as "
                         "accumulators that cut off do",
-                    .compare = [&product] { return CompareLossy(product); }});
+                    .compare = [&product] { return CompareLossy(product); },
+                    .is_vague = true});
   if (const double factor = FactorOf(found); factor != 1.0) {
     trials.push_back(
         {.name = "result_scaled",
