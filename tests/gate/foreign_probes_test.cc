@@ -89,8 +89,7 @@ TEST_F(ForeignProbes, PassAndSayWhatWasLookedAt) {
   for (const Check& check : judgement.checks) {
     EXPECT_NE(check.name, "flip_sides");
     EXPECT_NE(check.name, "signed_error");
-    EXPECT_THAT(check.quantity, Not(HasSubstr("each probe is whole and of the "
-                                              "judged runs, every case")));
+    EXPECT_THAT(check.quantity, Not(HasSubstr("whole")));
   }
 }
 
