@@ -75,10 +75,16 @@ class Element:
 
     def round(self, x, ties_away=False):
         magnitude = x.abs()
-        exponent = self.exponent(magnitude)
-        units = torch.ldexp(magnitude, self.mantissa - exponent)
-        units = (units + 0.5).floor() if ties_away else units.round()
-        return torch.ldexp(units, exponent - self.mantissa).clamp(max=self.largest) * x.sign()
+        if ties_away:
+            exponent = self.exponent(magnitude)
+            units = (torch.ldexp(magnitude, self.mantissa - exponent) + 0.5).floor()
+            rounded = torch.ldexp(units, exponent - self.mantissa)
+        else:
+            # An FP32 sum with 1.5 2^23 units is a whole number of units.
+            power = (magnitude.view(torch.int32) & 0x7F800000).view(torch.float32)
+            units = power.clamp(min=2.0 ** (1 - self.bias)) * (1.5 * 2.0 ** (23 - self.mantissa))
+            rounded = (magnitude + units) - units
+        return rounded.clamp(max=self.largest) * x.sign()
 
     def encode(self, x):
         magnitude = x.abs()
@@ -95,11 +101,15 @@ E5M2 = Element("e5m2", 2, 15, 57344.0)
 class Quantised:
     """Values as a product reads them, and what they are made of."""
 
-    def __init__(self, values, codes=None, scales=None, element=E4M3):
-        self.values, self.codes, self.scales, self.element = values, codes, scales, element
+    def __init__(self, values, scaled, scales, element=E4M3):
+        self.values, self.scaled, self.scales, self.element = values, scaled, scales, element
+
+    @property
+    def codes(self):
+        return self.element.encode(self.scaled)
 
     def transposed(self):
-        return Quantised(self.values.T, self.codes.T, self.scales.T, self.element)
+        return Quantised(self.values.T, self.scaled.T, self.scales.T, self.element)
 
 
 def quantise(x, element=E4M3, mistake=None):
@@ -121,9 +131,11 @@ def quantise(x, element=E4M3, mistake=None):
     if mistake == "saturate_at_240" and element is E4M3:
         held = held.clamp(-240.0, 240.0)
     values = torch.ldexp(held, exponent[:, :, None]).reshape(rows, -1)[:, :columns]
-    codes = element.encode(held).reshape(rows, -1)[:, :columns]
-    scales = (exponent + 127).to(torch.uint8).repeat_interleave(block // BLOCK, 1)
-    return Quantised(values, codes, scales[:, :-(-columns // BLOCK)], element)
+    scales = (exponent + 127).to(torch.uint8)
+    if block > BLOCK:
+        scales = scales.repeat_interleave(block // BLOCK, 1)
+    return Quantised(values, held.reshape(rows, -1)[:, :columns],
+                     scales[:, :-(-columns // BLOCK)], element)
 
 
 def quantise_down(x, ends, element=E4M3, mistake=None):
@@ -135,7 +147,7 @@ def quantise_down(x, ends, element=E4M3, mistake=None):
         begin = end
     parts = [part for part in parts if part]
     return Quantised(*(torch.cat([getattr(part, key) for part in parts])
-                       for key in ("values", "codes", "scales")), element)
+                       for key in ("values", "scaled", "scales")), element)
 
 
 def multiply(a, b, mistake=None):
@@ -182,7 +194,14 @@ class Linear(nn.Module):
         self.last_weight = self.weight_before = self.last_x = None
 
     def isoloss_operands(self):
-        return self.operands
+        operands = {}
+        for name, (quantised, shape) in self.operands.items():
+            operands[f"{name}_codes"] = quantised.codes.reshape(shape)
+            operands[f"{name}_scales"] = (
+                quantised.scales if len(shape) == 2 else
+                quantised.scales.reshape(shape[0], -1, quantised.scales.shape[-1]))
+            operands[f"{name}_format"] = quantised.element.name
+        return operands
 
     def forward(self, x, group_ends=None):
         rows = x.to(torch.bfloat16).reshape(-1, x.shape[-1])
@@ -194,11 +213,7 @@ class Linear(nn.Module):
 
     def hold(self, name, quantised, shape):
         """Keeps an operand for isoloss_operands, and returns it as it is read."""
-        self.operands[f"{name}_codes"] = quantised.codes.reshape(shape)
-        self.operands[f"{name}_scales"] = (
-            quantised.scales if len(shape) == 2 else
-            quantised.scales.reshape(shape[0], -1, quantised.scales.shape[-1]))
-        self.operands[f"{name}_format"] = quantised.element.name
+        self.operands[name] = quantised, shape
         return quantised.values.reshape(shape)
 
     def shape_of(self, weight):

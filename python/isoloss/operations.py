@@ -44,6 +44,7 @@ class Operation:
         self.tensors = {}
         self.attributes = {}
         self.formats = {}  # of operands
+        self.read = ()  # of a product: x and weight themselves
 
     def keep(self, name, tensor):
         """A copy, since a trainer may write into its tensors later."""

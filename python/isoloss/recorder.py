@@ -52,6 +52,36 @@ def _squares(norms):
     return sum(int(math.ldexp(norm * norm, 298)) for norm in norms)
 
 
+# Of the tensors of a step, which isoloss lists in this order.
+_PHASES = (("_weight",), ("_activation", "_output"), ("_gradient", "_dgrad"), ("_wgrad",),
+           ("_parameter",), ("_update",))
+
+
+def _in_order_of_computation(rows):
+    """Of rows in the order of the forward pass."""
+    found = {}
+    for endings in _PHASES:
+        names = [name for name in rows if name.endswith(endings)]
+        if "_gradient" in endings:
+            # Backward, but for a layer the gradient of its output comes first.
+            modules = {}
+            for name in names:
+                modules.setdefault(name.rpartition("_")[0], []).append(name)
+            names = [name for module in reversed(modules.values()) for name in module]
+        found.update((name, rows[name]) for name in names)
+    return found
+
+
+def _wgrads(products):
+    """Of each module, of all calls in the step."""
+    found = {}
+    for op in products:
+        own = op.tensors.get("grad_weight")
+        if own is not None:
+            found[op.module] = found[op.module] + own if op.module in found else own
+    return found
+
+
 class Recorder:
     """What `record` returns; see there."""
 
@@ -328,30 +358,52 @@ class Recorder:
                     old["moments"] = tensors.merge_moments(old["moments"], entry["moments"])
 
         products = [op for op in self._operations if op.kind in ("linear", "grouped_linear")]
-        for op in products:
+        dgrads = self._dgrads(products)
+        for place, op in enumerate(products):
             call = calls[op.module] = calls.get(op.module, -1) + 1
             ends = op.tensors.get("group_ends")
             first = (call * self.ranks + self.rank) * len(op.tensors["x"])
             for kind, key, of in (("weight", "weight", "whole"), ("activation", "x", "tokens"),
                                   ("output", "output", "tokens"),
                                   ("gradient", "grad_output", "tokens"),
-                                  ("dgrad", "grad_input", "tokens"),
-                                  ("wgrad", "grad_weight", "part")):
+                                  ("dgrad", "grad_input", "tokens")):
                 if key not in op.tensors:
                     continue
                 of_rows = of == "tokens"
                 # Experts' rows lie in the order of one rank, so only it knows their places.
                 part = "part" if of_rows and ends is not None else of
-                add(f"{op.module}_{kind}", op.tensors[key], part,
+                tensor = dgrads[place] if kind == "dgrad" else op.tensors[key]
+                add(f"{op.module}_{kind}", tensor, part,
                     ends if of_rows else None, first if of_rows else 0)
+        for module, total in _wgrads(products).items():
+            add(f"{module}_wgrad", total, "part")
+        modules = {self._names.get(id(op.read[1])): op.module for op in products}
         for op in self._operations:
             if op.kind != "adamw":
                 continue
-            name = op.module.removesuffix(".weight")
+            # Experts in one module have names of their own for what is no module's `weight`.
+            name = (op.module.removesuffix(".weight") if op.module.endswith(".weight") else
+                    modules.get(op.module, op.module))
             after, before = op.tensors["parameter_after"], op.tensors["parameter_before"]
-            add(f"{name}_update", after - before, "whole")
             add(f"{name}_parameter", after, "whole")
-        return rows
+            add(f"{name}_update", after - before, "whole")
+        return _in_order_of_computation(rows)
+
+    def _dgrads(self, products):
+        """grad_input of each, with what isoloss adds to it: of layers of one
+        module that read one tensor, each has the sum of those up to it, in the
+        order of the model's parameters."""
+        order = {key: place for place, key in enumerate(self._names)}
+        sums, found = {}, {}
+        for place in sorted(range(len(products)),
+                            key=lambda at: order.get(id(products[at].read[1]), len(order))):
+            op = products[place]
+            if "grad_input" not in op.tensors:
+                continue
+            key = (op.module.rpartition(".")[0], id(op.read[0]))
+            own = op.tensors["grad_input"]
+            sums[key] = found[place] = sums[key] + own if key in sums else own
+        return found
 
 
 def record(model, optimizer, path, **options):
@@ -363,8 +415,9 @@ def record(model, optimizer, path, **options):
     dump        steps whose operations are written into a file each
     statistics  steps with statistics of tensors in the log
     digests     steps with digests of tensors in the log
-    parameters  whether each parameter's gradient norm is logged, as the
-                optimizer read it
+    parameters  whether each parameter's gradient norm is logged: as the
+                optimizer read it, or if step() is told the norm from before
+                clipping, as it was then
     first_step  number of the first step, of a run that is resumed
     gradients   "replicated" if all ranks have the same, "sharded" if each has
                 its own part of them

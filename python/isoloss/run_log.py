@@ -207,11 +207,24 @@ def _moe_columns(steps):
     return {"step": [row["step"] for row in steps], "tokens_per_expert": counts}
 
 
+def _clipped(row):
+    """What clipping to a global norm took: the norm before it over that which
+    the optimizer read; 1 if nobody knows."""
+    told, squares = row["grad_norm"], row["grad_squares"]
+    if told is None or squares is None or squares <= 0 or not math.isfinite(told):
+        return 1.0
+    return told / math.sqrt(tensors.ratio(squares, 1 << 298))
+
+
 def _parameter_columns(header, steps):
     if not header["parameter_names"] or not steps:
         return {}
+    # A rank with a part of the gradients does not know the norm of what it read of all.
+    whole = header["gradients"] == "replicated" or header["ranks"] == 1
+    norms = [[norm * (_clipped(row) if whole else 1.0) for norm in row["parameters"]]
+             for row in steps]
     return {"step": [row["step"] for row in steps], "names": header["parameter_names"],
-            "grad_norm": [row["parameters"] for row in steps]}
+            "grad_norm": norms}
 
 
 def _tensor_columns(steps):

@@ -58,6 +58,8 @@ class Product:
     def __init__(self, kind, name, x, weight, bias=None, group_ends=None, dtype=None,
                  operands=None):
         self.operation = operations.Operation(kind, name)
+        # To tell layers that read one tensor, as long as the step lasts.
+        self.operation.read = (x, weight)
         self._dtype = dtype or _autocast_dtype(x.device.type)
         self._operands = operands
         cast = self._dtype if x.dtype.is_floating_point else None

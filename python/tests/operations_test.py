@@ -105,6 +105,22 @@ class Operations(Case):
         self.assertEqual(updates["twice.bias"]["step"], 2)
         self.assertNotIn("weight", layer.__dict__)
 
+    def test_a_weight_of_several_calls_has_one_gradient(self):
+        torch.manual_seed(8)
+        model = torch.nn.ModuleDict({"twice": torch.nn.Linear(8, 8, bias=False)})
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        with isoloss.record(model, optimizer, self.path, statistics=[1]) as recorder:
+            for _ in range(2):
+                model["twice"](torch.randn(4, 8)).square().sum().backward()
+            optimizer.step()
+            recorder.step(1.0, tokens=8)
+
+        with h5py.File(self.path) as log:
+            at = list(log["tensors/names"].asstr()).index("twice_wgrad")
+            self.assertEqual(log["tensors/numel"][0, at], 64)
+            norm = float(model["twice"].weight.grad.double().norm())
+            self.assertAlmostEqual(log["tensors/l2_norm"][0, at], norm, delta=2.0 ** -20 * norm)
+
     def test_a_trainer_may_write_into_what_was_seen(self):
         torch.manual_seed(9)
         model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(inplace=True),

@@ -113,7 +113,28 @@ TEST_F(ForeignLogs, OfOneArmEachAreJudgedAgainstEachOther) {
   std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 1, 0)};
   std::vector<compare::Run> approved = {testing::ForeignRunOf("old", 5, 0)};
   AlignForeignRuns(runs, approved, {});
-  EXPECT_THAT(Names(runs), ElementsAre("old 5"));
+  EXPECT_THAT(Names(runs), ElementsAre("new 5"));
+  EXPECT_THAT(Names(approved), ElementsAre("new 5"));
+  ASSERT_THAT(runs[0].log.events, SizeIs(1));
+  EXPECT_THAT(runs[0].log.events[0].text, HasSubstr("by its place"));
+}
+
+TEST_F(ForeignLogs, OfTheSameSeedsArePairedByThem) {
+  std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 2, 0),
+                                    testing::ForeignRunOf("new", 1, 0)};
+  std::vector<compare::Run> approved = {testing::ForeignRunOf("old", 1, 0),
+                                        testing::ForeignRunOf("old", 2, 0)};
+  AlignForeignRuns(runs, approved, {});
+  EXPECT_THAT(Names(runs), ElementsAre("new 2", "new 1"));
+}
+
+TEST_F(ForeignLogs, WithoutStepsAreRefused) {
+  std::vector<compare::Run> runs = {testing::ForeignRunOf("new", 2, 0)};
+  runs[0].log.steps = {};
+  EXPECT_THROW(AlignForeignRuns(runs, {}, {}), Error);
+  runs = {testing::ForeignRunOf("new", 2, 0)};
+  runs[0].log.steps.grad_norm.pop_back();
+  EXPECT_THROW(AlignForeignRuns(runs, {}, {}), Error);
 }
 
 TEST_F(ForeignLogs, MakeAnEnsembleThatReadsBack) {
@@ -151,21 +172,23 @@ TEST_F(ForeignLogs, OfBadRunsMakeNoEnsemble) {
     }
   };
   const compare::Run good = testing::ForeignRunOf("bf16", 1, 0);
-  EXPECT_THAT(refused({good}), HasSubstr("two at least"));
-  EXPECT_THAT(refused({good, testing::SyntheticRun(false, 1, 0)}),
+  const compare::Run other = testing::ForeignRunOf("bf16", 2, 0);
+  EXPECT_THAT(refused({good, other}), HasSubstr("show no spread"));
+  EXPECT_THAT(refused({good, other, good}), HasSubstr("of their own"));
+  EXPECT_THAT(refused({good, other, testing::SyntheticRun(false, 1, 0)}),
               HasSubstr("isoloss itself"));
   compare::Run nan = testing::ForeignRunOf("bf16", 2, 0);
   nan.log.steps.loss_nats[3] = std::nan("");
-  EXPECT_THAT(refused({good, nan}), HasSubstr("not finite"));
+  EXPECT_THAT(refused({good, other, nan}), HasSubstr("not finite"));
   compare::Run cut = testing::ForeignRunOf("bf16", 3, 0);
   cut.log.steps.step.resize(40);
   cut.log.steps.loss_nats.resize(40);
   cut.log.steps.grad_norm.resize(40);
-  EXPECT_THAT(refused({good, cut}), HasSubstr("--until 40"));
+  EXPECT_THAT(refused({good, other, cut}), HasSubstr("--until 40"));
   compare::Run means = testing::ForeignRunOf("bf16", 4, 0);
   means.log.provenance.origin.loss_values =
       static_cast<int64_t>(runlog::LossValues::kOfInterval);
-  EXPECT_THAT(refused({good, means}), HasSubstr("logged alike"));
+  EXPECT_THAT(refused({good, other, means}), HasSubstr("logged alike"));
 }
 
 }  // namespace

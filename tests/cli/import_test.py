@@ -16,10 +16,10 @@ def torchtitan_line(step, loss, norm):
 
 
 class Import(ProgramTest):
-    def import_json(self, name, text):
+    def import_json(self, name, text, *options):
         path = self.folder / name
         path.write_text(text, encoding="utf-8", newline="")
-        result = self.run_isoloss("import", path, "--json")
+        result = self.run_isoloss("import", path, "--json", *options)
         self.assertEqual(result.returncode, PASS, result.stderr)
         return json.loads(result.stdout)["logs"][0]["runs"]
 
@@ -71,6 +71,43 @@ class Import(ProgramTest):
         self.assertEqual([run["name"] for run in found], list(runs))
         for run in found:
             self.assert_same(self.series(run, "loss"), expected[run["name"]])
+
+    def test_columns_of_any_names_are_read_once_they_are_given(self):
+        numbers = random.Random(3)
+        expected = {step: numbers.gauss(3, 1) for step in range(1, 200)}
+        for separator, name in ((",", "table.csv"), ("\t", "table.tsv")):
+            with self.subTest(name=name):
+                text = "\n".join(
+                    [separator.join(("it", "train_nll", "loss"))]
+                    + [separator.join((str(step), repr(value), "7"))
+                       for step, value in expected.items()])
+
+                run, = self.import_json(name, text, "--step", "it", "--loss", "train_nll")
+
+                self.assert_same(self.series(run, "train_nll"), expected)
+                self.assertEqual([one["name"] for one in run["series"] if one["quantity"] == "loss"],
+                                 ["train_nll"])
+
+        text = "".join(json.dumps({"it": step, "train": {"nll": value}}) + "\n"
+                       for step, value in expected.items())
+        run, = self.import_json("rows.jsonl", text, "--step", "it", "--loss", "train/nll")
+        self.assert_same(self.series(run, "train/nll"), expected)
+
+    def test_names_that_a_log_lacks_are_refused_with_those_it_has(self):
+        table = self.folder / "table.csv"
+        table.write_text("it,train_nll\n1,2.5\n2,2.25\n")
+        log = self.folder / "train.log"
+        log.write_text(torchtitan_line(1, 5, 1) + "\n")
+        for path, options, words in (
+                (table, (), "`it`, `train_nll`"),
+                (table, ("--step", "step"), "not `step`"),
+                (table, ("--step", "it", "--loss", "nll"), "It has `train_nll`"),
+                (log, ("--step", "it"), "torchtitan says itself"),
+                (log, ("--loss", "nll"), "It has `loss`, `grad_norm`")):
+            with self.subTest(options=options):
+                result = self.run_isoloss("import", path, *options)
+
+                self.assert_refused(result, words, path.name)
 
     def test_what_is_found_is_told_in_lines_of_80_columns(self):
         path = self.folder / "resumed.log"

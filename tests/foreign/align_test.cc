@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -89,6 +90,56 @@ TEST(Align, ByTokensCountsTheFirstLogsSteps) {
   EXPECT_THAT(b.steps.step, ElementsAre(1, 2, 3, 4));
   EXPECT_THAT(b.steps.tokens_seen, ElementsAre(200, 400, 600, 800));
   EXPECT_THAT(b.steps.loss_nats, ElementsAre(8, 6, 4, 2));
+}
+
+// By tokens, too, a run that crashed is not cut to where it did.
+TEST(Align, ByTokensMarksALogThatEndsEarly) {
+  runlog::RunLog a = LogAt({1, 2, 3, 4}, 200);
+  runlog::RunLog b = LogAt({2, 4, 6}, 100);
+  AlignBoth(a, b, {.by = AlignBy::kTokens});
+  EXPECT_TRUE(a.provenance.complete);
+  EXPECT_FALSE(b.provenance.complete);
+}
+
+// Steps that meet by chance are no curve.
+TEST(Align, RefusesASliver) {
+  runlog::RunLog a = LogAt({1, 11, 21, 31});
+  runlog::RunLog b = LogAt({1, 10, 20, 30});
+  EXPECT_THROW(AlignBoth(a, b), Error);
+  // Most, but not the end.
+  runlog::RunLog c = LogAt({10, 20, 30, 40, 52});
+  runlog::RunLog d = LogAt({10, 20, 30, 45, 55});
+  EXPECT_THROW(AlignBoth(c, d), Error);
+}
+
+TEST(Align, KeepsInMindWhatWasNoNumber) {
+  runlog::RunLog a = LogAt({1, 2, 3, 4});
+  runlog::RunLog b = LogAt({2, 4});
+  a.steps.loss_nats[2] = std::nan("");
+  a.steps.grad_norm = {1, 1, 1, 1};
+  AlignBoth(a, b);
+  ASSERT_FALSE(a.events.empty());
+  EXPECT_EQ(a.events[0].kind, "nonfinite");
+  EXPECT_THAT(a.events[0].text, HasSubstr("step 3"));
+}
+
+TEST(Align, RefusesMeansOverUnequalIntervals) {
+  runlog::RunLog a = LogAt({10, 20, 30, 40});
+  runlog::RunLog b = LogAt({20, 40});
+  for (runlog::RunLog* log : {&a, &b}) {
+    log->provenance.origin.loss_values =
+        static_cast<int64_t>(runlog::LossValues::kOfInterval);
+  }
+  EXPECT_THROW(AlignBoth(a, b), Error);
+}
+
+TEST(Align, KeepsThatARunWasNotWhole) {
+  runlog::RunLog a = LogAt({1, 2, 3});
+  runlog::RunLog b = LogAt({1, 2, 3});
+  b.provenance.steps_planned = 100;
+  AlignBoth(a, b);
+  EXPECT_TRUE(a.provenance.complete);
+  EXPECT_FALSE(b.provenance.complete);
 }
 
 TEST(Align, DropsColumnsThatOneLogLacks) {

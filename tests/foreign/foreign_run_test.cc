@@ -55,6 +55,9 @@ TEST(Spacing, OfStepOneAndEveryTenth) {
   EXPECT_EQ(spacing.gaps, 1);
   EXPECT_EQ(spacing.first_gap, 30);
   EXPECT_EQ(spacing.missing, 2);
+  // As they stand in a log that was resumed.
+  EXPECT_EQ(SpacingOf({5, 5, 5, 7, 3}).stride, 2);
+  EXPECT_EQ(SpacingOf({5, 5}).stride, 1);
 }
 
 // The correlation of n differences has a standard deviation of at most

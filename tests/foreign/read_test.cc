@@ -66,6 +66,9 @@ TEST(LossTable, IsReadWithComments) {
   EXPECT_EQ(run.format, "loss_table");
   EXPECT_THAT(Loss(run).value, ElementsAre(8.1313037872314453, 7.9));
   EXPECT_TRUE(Loss(run).digits.exact());
+  // Two numbers on a line are found in any text.
+  EXPECT_THAT(ErrorOf("# A document\nwith text\n1 2.5\nand more\n"),
+              HasSubstr("hold no value"));
 }
 
 TEST(Megatron, MissesALossThatWasNaN) {
@@ -81,14 +84,40 @@ TEST(Megatron, MissesALossThatWasNaN) {
       " iteration       15/     100 | number of skipped iterations:   5 |\n"
       " validation loss at iteration 15 | lm loss value: 8.889540E+00 | lm "
       "loss "
-      "PPL: 7.255679E+03 |\n");
+      "PPL: 7.255679E+03 |\n"
+      " validation loss at iteration 15 on test set | lm loss value: "
+      "8.500000E+00 | lm loss PPL: 4.9E+03 |\n");
   EXPECT_EQ(run.format, "megatron");
   EXPECT_THAT(Loss(run).step, ElementsAre(5, 10));
   EXPECT_EQ(Loss(run).value[0], 10.87423);
   EXPECT_TRUE(std::isnan(Loss(run).value[1]));
   EXPECT_EQ(Loss(run).averaging, Averaging::kIntervalMean);
   EXPECT_EQ(run.Main(Quantity::kEvalLoss)->value[0], 8.88954);
+  EXPECT_EQ(run.Find("lm loss test")->value[0], 8.5);
   EXPECT_EQ(run.Find("consumed samples")->value[0], 640);
+}
+
+TEST(Megatron, KnowsTheLossOfItsForksAndNoOtherLineWithBars) {
+  const ForeignRun neox = Only(
+      "[2023-01-01] [INFO] [logging.py:96:log_dist] [Rank 0] step=33, "
+      "skipped=0, lr=[2e-06], mom=[[0.9, 0.95]]\n"
+      "[2023-01-01] [INFO] [logging.py:96:log_dist] [Rank 0] step=34, "
+      "skipped=0, lr=[2e-06], mom=[[0.9, 0.95]]\n"
+      " samples/sec: 7.5 | iteration       34/   10000 | learning rate: "
+      "2.1E-06 "
+      "| approx flops per GPU: 112.9TFLOPS | lm_loss: 1.125000E+01 | number of "
+      "skipped iterations:   0 | number of nan iterations:   0 |\n"
+      "time (ms) | forward: 659.86 | backward: 2164.69\n"
+      "validation loss at the end of training | lm loss value: 8.5E+00 |\n");
+  EXPECT_EQ(neox.format, "megatron");
+  EXPECT_THAT(Loss(neox).value, ElementsAre(11.25));
+  EXPECT_EQ(neox.series.size(), 5u);
+  const ForeignRun wrapped = Only(
+      "[Rank 0 | Local Rank 0] INFO => iteration  1/  100 | consumed samples: "
+      "8 | loss: 1.875000E+00 |\n grad norm: 134.300 |\nmemory | used: 5 |\n");
+  EXPECT_THAT(Loss(wrapped).value, ElementsAre(1.875));
+  EXPECT_THAT(wrapped.Main(Quantity::kGradNorm)->value, ElementsAre(134.3));
+  EXPECT_EQ(wrapped.series.size(), 3u);
 }
 
 TEST(MegatronGolden, IsReadInBothLayouts) {
@@ -120,7 +149,10 @@ TEST(HuggingFace, SaysNaNWhereTheFilterHidIt) {
   EXPECT_THAT(Loss(run).step, ElementsAre(10, 20));
   EXPECT_EQ(Loss(run).averaging, Averaging::kIntervalMean);
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(2.75));
-  EXPECT_THAT(ErrorOf("{'loss': 8.3, 'grad_norm': nan, 'epoch': 0.01}\n"),
+  const std::string engine =
+      "[2026] [Rank 0] step=1, skipped=0, lr=[0.5], mom=[(0.9, 0.95)]\n";
+  EXPECT_THAT(ErrorOf(engine + engine +
+                      "{'loss': 8.3, 'grad_norm': nan, 'epoch': 0.01}\n"),
               HasSubstr("trainer_state.json"));
 }
 
@@ -142,6 +174,41 @@ TEST(Mllog, KnowsLossFromAccuracy) {
   EXPECT_EQ(run.step_unit, "sample");
   EXPECT_THAT(Loss(run).step, ElementsAre(1152));
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->step, ElementsAre(12288));
+}
+
+TEST(Mllog, NumbersValuesAtFractionsOfAnEpoch) {
+  const std::string head =
+      R"(0: :::MLLOG {"key": "submission_benchmark", "value": "dlrm_dcnv2"})"
+      "\n";
+  const std::string first =
+      R"(0: :::MLLOG {"key": "eval_accuracy", "value": 0.75, "metadata": {"lineno": 97, "epoch_num": 0.049980888}})"
+      "\n";
+  const ForeignRun run = Only(
+      head + first + first +
+      R"(:::MLLOG {"key": "eval_accuracy", "value": 0.8, "metadata": {"epoch_num": 1}})"
+      "\n");
+  EXPECT_EQ(run.Main(Quantity::kEvalLoss), nullptr);
+  const Series& accuracy = *run.Find("eval_accuracy");
+  EXPECT_THAT(accuracy.step, ElementsAre(1, 2));
+  EXPECT_THAT(accuracy.value, ElementsAre(0.75, 0.8));
+  EXPECT_EQ(run.step_unit, "value");
+  EXPECT_THAT(run.notes[0], HasSubstr("fraction of an epoch"));
+}
+
+TEST(Mllog, MayHaveSeveralAccuracies) {
+  const ForeignRun run = Only(
+      R"(:::MLLOG {"key": "eval_accuracy", "value": {"BBOX": 0.25, "SEGM": 0.5}, "metadata": {"epoch_num": 3}})"
+      "\n");
+  EXPECT_THAT(run.Find("eval_accuracy/BBOX")->value, ElementsAre(0.25));
+  EXPECT_THAT(run.Find("eval_accuracy/SEGM")->step, ElementsAre(3));
+  EXPECT_EQ(run.step_unit, "epoch");
+}
+
+TEST(Mllog, SaysWhatItLacks) {
+  EXPECT_THAT(ErrorOf(R"(:::MLLOG {"key": "seed", "value": 1})"),
+              HasSubstr("1 lines with :::MLLOG hold no eval_accuracy"));
+  EXPECT_THAT(ErrorOf(":::MLPv0.5.0 ncf 1541635596.9 (ncf.py:1) eval: 1\n"),
+              HasSubstr("round 0.7 or later"));
 }
 
 TEST(WandbChart, HasSeveralRunsAndSaysWhatIsABucket) {
@@ -204,6 +271,66 @@ TEST(NanoGpt, AndItsRelativesCountFromZero) {
   EXPECT_THAT(modded.Main(Quantity::kEvalLoss)->value, ElementsAre(3.2786));
 }
 
+TEST(NanoGpt, HasRelativesThatCountWhatIsDone) {
+  const ForeignRun modded = Only(
+      "step:0/9 val_loss:10.8258 train_time:0ms\n"
+      "step:1/9 train_loss:10.5000 train_time:10ms step_avg:nanms\n");
+  EXPECT_THAT(Loss(modded).step, ElementsAre(1));
+  EXPECT_THAT(modded.Main(Quantity::kEvalLoss)->step, ElementsAre(0));
+  EXPECT_EQ(modded.step_base, 1);
+  const ForeignRun llm_c = Only(
+      "step    1/18865 | loss 11.009594 (+nanz)| norm 15.3366 (+nanz)| lr "
+      "2.86e-07 | 3.50 ms | 50.2% bf16 MFU | 49905 tok/s\n"
+      "step    2/18865 | train loss 10.953327 | norm 15.25\n");
+  EXPECT_THAT(Loss(llm_c).step, ElementsAre(1, 2));
+  EXPECT_THAT(Loss(llm_c).value, ElementsAre(11.009594, 10.953327));
+  EXPECT_THAT(llm_c.Main(Quantity::kGradNorm)->value,
+              ElementsAre(15.3366, 15.25));
+}
+
+TEST(NanoGpt, HasRelativesThatWriteOtherLines) {
+  const ForeignRun llama2_c = Only(
+      "step 0: train loss 10.5000, val loss 10.6250\n"
+      "0 | loss 10.5000 | lr 0.000000e+00 | 2006.12ms | mfu -100.00%\n"
+      "10 | loss nan | lr 5.000000e-07 | 206.12ms | mfu 1.68%\n");
+  EXPECT_EQ(llama2_c.format, "nanogpt");
+  EXPECT_THAT(Loss(llama2_c).step, ElementsAre(1, 11));
+  EXPECT_THAT(llama2_c.Main(Quantity::kLearningRate)->value,
+              ElementsAre(0, 5e-7));
+  EXPECT_TRUE(std::isnan(Loss(llama2_c).value[1]));
+  EXPECT_EQ(llama2_c.step_base, 0);
+  const ForeignRun build = Only(
+      "0 val 10.9375\n0 hella 0.2500\n0 train 10.925000\n"
+      "1 train 10.875000\n");
+  EXPECT_THAT(Loss(build).step, ElementsAre(1, 2));
+  EXPECT_THAT(Loss(build).value, ElementsAre(10.925, 10.875));
+  EXPECT_THAT(build.Main(Quantity::kEvalLoss)->step, ElementsAre(0));
+  EXPECT_THAT(build.Find("hellaswag accuracy")->value, ElementsAre(0.25));
+  const ForeignRun stdout_of_build = Only(
+      "step    0 | loss: 10.925000 | lr 8.4e-07 | norm: 15.25 | dt: 8.00ms\n");
+  EXPECT_THAT(Loss(stdout_of_build).step, ElementsAre(1));
+  EXPECT_THAT(stdout_of_build.Main(Quantity::kGradNorm)->value,
+              ElementsAre(15.25));
+}
+
+TEST(TransformerEngine, HasStatisticsWithoutALoss) {
+  const ForeignRun run = Only(
+      "2026-01-01 10:00:00 INFO - Default logging to file enabled\n"
+      "INFO - decoder.1.mlp.fc1_activation_l1_norm                     \t\t "
+      "iteration=000000 \t\t value=125.5000\n"
+      "INFO - decoder.1.mlp.fc1_gradient_underflows%   iteration=000002   "
+      "value=-0.0000\n"
+      "INFO - decoder.1.mlp.fc1_activation_l1_norm   iteration=000002   "
+      "value=nan\n");
+  EXPECT_EQ(run.format, "transformer_engine");
+  EXPECT_EQ(run.Main(Quantity::kLoss), nullptr);
+  const Series& norm = *run.Find("decoder.1.mlp.fc1_activation_l1_norm");
+  EXPECT_THAT(norm.step, ElementsAre(0, 2));
+  EXPECT_EQ(norm.value[0], 125.5);
+  EXPECT_TRUE(std::isnan(norm.value[1]));
+  EXPECT_EQ(norm.digits.decimals, 4);
+}
+
 TEST(DeepSpeed, HasLossAndLearningRate) {
   const ForeignRun run = Only(
       "steps: 10 loss: 5.1234 iter time (s): 0.512 samples/sec: 31.25\n"
@@ -212,6 +339,14 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
   EXPECT_EQ(run.format, "deepspeed");
   EXPECT_THAT(Loss(run).value, ElementsAre(5.1234));
   EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(1e-4));
+  EXPECT_THAT(run.Find("step_seconds")->value, ElementsAre(0.512));
+  EXPECT_THAT(run.Find("samples/sec")->value, ElementsAre(31.25));
+  const ForeignRun mixture = Only(
+      "steps: 20 loss: 5.5000 lm loss: 5.3750 moe loss: 0.1250 iter time (s): "
+      "0.936 samples/sec: 136.5\n");
+  EXPECT_THAT(mixture.Find("loss")->value, ElementsAre(5.5));
+  EXPECT_THAT(Loss(mixture).value, ElementsAre(5.375));
+  EXPECT_THAT(mixture.Find("moe loss")->value, ElementsAre(0.125));
 }
 
 TEST(EventFile, HasASeriesForEachTag) {

@@ -21,17 +21,36 @@ TEST(Number, IsReadAsProgramsWriteIt) {
   EXPECT_EQ(ParseNumber("-Infinity"), -INFINITY);
   EXPECT_EQ(ParseNumber("inf"), INFINITY);
   EXPECT_TRUE(std::isnan(*ParseNumber("NaN")));
-  for (const char* wrong :
-       {"", "N/A", "1.5x", "1,23", "1,,234", "--1", "1 2"}) {
+  for (const char* wrong : {"", "N/A", "1.5x", "1,23", "1,2345", "1234,567",
+                            "1,,234", ",123", "1.5,000", "--1", "1 2"}) {
     EXPECT_FALSE(ParseNumber(wrong)) << wrong;
   }
+  EXPECT_EQ(ParsePlainNumber("-2.5"), -2.5);
+  EXPECT_FALSE(ParsePlainNumber("1,234"));
+}
+
+TEST(Number, IsWholeUpToTheMostThatADoubleTells) {
+  EXPECT_EQ(ParseWhole("000012"), 12);
+  EXPECT_EQ(ParseWhole("9007199254740992"), kMostWhole);
+  EXPECT_FALSE(ParseWhole("9007199254740993"));
+  EXPECT_FALSE(ParseWhole("1.0"));
+}
+
+TEST(Number, IsACountWithinBounds) {
+  EXPECT_EQ(CountOf(*LeadingNumber("  4 |")), 4);
+  EXPECT_EQ(CountOf(*LeadingNumber("nan")), 0);
+  EXPECT_EQ(CountOf(*LeadingNumber("-3")), 0);
+  EXPECT_EQ(CountOf(*LeadingNumber("9007199254740992")), 1'000'000'000);
 }
 
 TEST(Number, MayHaveAUnitBehindIt) {
   EXPECT_EQ(NumberAfter("time 12.5ms, mfu 3%", "time ")->value, 12.5);
   EXPECT_EQ(NumberAfter("loss 3.25, time", "loss ")->text, "3.25");
   EXPECT_EQ(NumberAfter("tps: 1,234  tflops", "tps:")->value, 1234);
+  EXPECT_EQ(NumberAfter("lr=[0.5,0.25]", "lr=[")->value, 0.5);
   EXPECT_FALSE(NumberAfter("xloss 3.25", "loss "));
+  // Twice as long would take four times as long.
+  EXPECT_FALSE(LeadingNumber(std::string(1000, '1') + std::string(1000, 'x')));
 }
 
 TEST(Lines, EndAsAnywhereAndLoseTheirColours) {

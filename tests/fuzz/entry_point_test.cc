@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "isoloss/base/rng.h"
 
@@ -33,6 +34,21 @@ TEST(EntryPoint, TakesItsSeeds) {
         << seeds[i];
   }
 }
+
+#ifdef ISOLOSS_FUZZ_CORPUS
+TEST(EntryPoint, TakesItsCorpus) {
+  int count = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(ISOLOSS_FUZZ_CORPUS)) {
+    std::ifstream file(entry.path(), std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    RunOne(content.str());
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+#endif
 
 TEST(EntryPoint, TakesFlipsAndCutsOfItsSeeds) {
   std::vector<std::string> seeds = FuzzSeeds();

@@ -140,11 +140,43 @@ TEST(ForeignPairs, WithTwoSchedulesAreInvalid) {
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
   runs[1].log.steps.lr[50] = 3.1e-4;
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
-  // Both were written with one digit.
+  // One digit, 3e-4, is no licence for another rate, and two are for rounding.
   for (compare::Run& run : runs) {
     run.log.provenance.origin.lr_half_unit = 0.5e-4;
   }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+  runs[1].log.steps.lr[50] = 3.01e-4;
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
+}
+
+TEST(ForeignPairs, WithAValueThatIsNoNumberFailWhereverItStood) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.events.push_back({0, "nonfinite", "the loss of step 5 is nan"});
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_THAT(CheckNamed(judgement, "steps").quantity, HasSubstr("step 5"));
+}
+
+TEST(ForeignPairs, OfTheBaselinesOwnRunsAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  runs[1].log.steps = runs[2].log.steps;  // fp8, seed 1, is bf16, seed 2
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+}
+
+// A hostile file.
+TEST(ForeignPairs, WhoseColumnsDoNotFitAreInvalid) {
+  Runs runs = ForeignArms({0.05, 0.05});
+  for (compare::Run& run : runs) run.log.eval.step = {100};
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInvalid);
+}
+
+// One decimal: half a unit of 0.1 nats on either side is 5 % of 2 nats.
+TEST(ForeignPairs, OfTooFewDigitsAreInconclusive) {
+  Runs runs = ForeignArms({0.05, 0.06, 0.07, 0.04});
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_half_unit = 0.05;
+  }
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInconclusive);
 }
 
 // A mean over smoothed values is one of other steps.
@@ -186,6 +218,25 @@ TEST(WrittenDigits, ThatAreEqualPassARegression) {
   EXPECT_TRUE(judgement.written_equal);
   EXPECT_FALSE(judgement.bit_equal);
   EXPECT_EQ(judgement.outcome, Outcome::kPass);
+}
+
+TEST(WrittenDigits, AreThoseOfGradientNormsToo) {
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)};
+  runs[1].log.steps.grad_norm[70] = 7;
+  EXPECT_FALSE(JudgeRegression(runs).written_equal);
+}
+
+TEST(WrittenDigits, OfUnequalRecordedWeightsSettleNothing) {
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0)};
+  runs[0].log.provenance.final_weights_digest = "a";
+  runs[1].log.provenance.final_weights_digest = "b";
+  EXPECT_FALSE(JudgeRegression(runs).written_equal);
+}
+
+TEST(WrittenDigits, OfAFewStepsSettleNothing) {
+  EXPECT_FALSE(JudgeRegression({ForeignRunOf("bf16", 1, 0, 20),
+                                ForeignRunOf("bf16", 1, 0, 20)})
+                   .written_equal);
 }
 
 TEST(WrittenDigits, WidenWhatIsEqual) {
@@ -256,6 +307,41 @@ TEST(GoodRunsOfAnEnsemble, MustCoverTheFinalWindow) {
               HasSubstr("lacks steps"));
 }
 
+// A copy makes the spread smaller, and no run is judged by itself.
+TEST(GoodRunsOfAnEnsemble, AreRunsOfTheirOwn) {
+  const Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.03)};
+  const NullEnsemble copies = GoodRuns({0.02, -0.02, 0.02});
+  EXPECT_EQ(JudgeRegression(runs, &copies).outcome, Outcome::kInvalid);
+  const NullEnsemble itself = GoodRuns({0.02, -0.02, 0.03});
+  EXPECT_EQ(JudgeRegression(runs, &itself).outcome, Outcome::kInvalid);
+}
+
+// Half a unit of 0.01 nats in either log is 0.5 % of 2 nats.
+TEST(GoodRunsOfAnEnsemble, SettleNothingWithTooFewDigits) {
+  NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.01)};
+  for (compare::Run& run : runs) {
+    run.log.provenance.origin.loss_half_unit = 0.005;
+  }
+  const Judgement judgement = JudgeRegression(runs, &good);
+  EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
+  EXPECT_GT(*CheckNamed(judgement, "final_window").upper, 0.5);
+}
+
+// Losses in percent are no tokens.
+TEST(GoodRunsOfAnEnsemble, KnowNoMarginInTokens) {
+  const NullEnsemble good = GoodRuns({0.02, -0.02, 0.04, -0.04});
+  const Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 3)};
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+  policy.margin_tokens_percent = 5;
+  const compare::Pairing pairing =
+      compare::PairBySeed("bf16", {&runs[0]}, "bf16", {&runs[1]});
+  EXPECT_NE(
+      Judge(Evidence{.pairing = &pairing, .benign = &good}, policy).outcome,
+      Outcome::kPass);
+}
+
 TEST(GoodRunsOfAnEnsemble, AreThreeAtLeast) {
   const NullEnsemble good = GoodRuns({0.02});
   EXPECT_EQ(
@@ -268,7 +354,7 @@ TEST(GoodRunsOfAnEnsemble, AreThreeAtLeast) {
 // With so many, L4 judges the first steps as well.
 TEST(GoodRunsOfAnEnsemble, JudgeTheFirstSteps) {
   std::vector<double> percents;
-  for (int i = 0; i < 40; ++i) percents.push_back(0.001 * (i - 20));
+  for (int i = 0; i < 40; ++i) percents.push_back(0.0005 + 0.001 * (i - 20));
   const NullEnsemble good = GoodRuns(percents);
   Runs runs = {ForeignRunOf("bf16", 1, 0), ForeignRunOf("bf16", 1, 0.003)};
   EXPECT_EQ(CheckNamed(JudgeRegression(runs, &good), "early_window").outcome,

@@ -16,6 +16,7 @@
 #include "compare_zoom.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/log_comparison.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/runlog/sealed_file.h"
@@ -75,10 +76,14 @@ ExitCode CompareFolders(const CompareArguments& arguments) {
 
 /// True for two folders, false for two files.
 bool AreFolders(const CompareArguments& arguments) {
-  std::error_code error;
   const std::vector<fs::path>& paths = arguments.files;
-  const bool first = fs::is_directory(paths[0], error);
-  const bool second = fs::is_directory(paths[1], error);
+  // A folder of event files is one log.
+  const auto is_folder = [](const fs::path& path) {
+    std::error_code error;
+    return fs::is_directory(path, error) && !campaign::IsForeignLog(path);
+  };
+  const bool first = is_folder(paths[0]);
+  const bool second = is_folder(paths[1]);
   if (first != second) {
     ThrowError(ErrorKind::kConfig,
                "compare: {} is a folder, {} is none, but both must be files or "

@@ -1,5 +1,9 @@
 #include "foreign_arguments.h"
 
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+
 namespace isoloss::cli {
 
 void ForeignArguments::Declare(CLI::App& app) {
@@ -16,6 +20,16 @@ void ForeignArguments::Declare(CLI::App& app) {
             "Logs of other programs: compare equal steps, or equal numbers of "
             "tokens where batches differ in size")
       .OneOf({"step", "tokens"});
+}
+
+void ForeignArguments::RequireUse(const std::vector<compare::Run>& runs) const {
+  const bool used = std::ranges::any_of(runs, [](const compare::Run& run) {
+    return run.log.provenance.IsForeign();
+  });
+  if (used || (read.loss.empty() && read.step.empty())) return;
+  ThrowError(ErrorKind::kConfig,
+             "--loss or --step is given, but all logs are of isoloss, which "
+             "knows its columns. Leave it out.");
 }
 
 foreign::AlignOptions ForeignArguments::Alignment() const {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "arguments.h"
+#include "isoloss/compare/pair.h"
 #include "isoloss/foreign/align.h"
 #include "isoloss/foreign/read.h"
 
@@ -18,6 +20,8 @@ struct ForeignArguments {
 
   void Declare(CLI::App& app);
   foreign::AlignOptions Alignment() const;
+  /// Errors   ConfigError if names are given, but no run is foreign.
+  void RequireUse(const std::vector<compare::Run>& runs) const;
 };
 
 }  // namespace isoloss::cli

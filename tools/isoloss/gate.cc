@@ -68,6 +68,7 @@ Action Declare(CLI::App& app) {
         .approved =
             campaign::ReadRuns(arguments->against, arguments->foreign.read),
         .evidence = arguments->evidence.Read()};
+    arguments->foreign.RequireUse(judged.runs);
     if (judged.approved.empty() && arguments->baseline.empty()) {
       judged.approved = campaign::ApprovedOf(judged.runs, judged.evidence);
     }

@@ -19,13 +19,14 @@ namespace {
 
 struct ImportArguments {
   std::vector<std::filesystem::path> logs;
+  foreign::ReadOptions names;
   bool json = false;
 };
 
 ExitCode Import(const ImportArguments& arguments) {
   Json json{{"logs", Json::array()}};
   for (const std::filesystem::path& log : arguments.logs) {
-    const auto runs = foreign::ReadLog(log);
+    const auto runs = foreign::ReadLog(log, arguments.names);
     if (arguments.json) {
       json["logs"].push_back(report::ForeignLogJson(log.string(), runs));
       continue;
@@ -45,14 +46,20 @@ Action Declare(CLI::App& app) {
       "TensorBoard or folders of them")
       .Required()
       .TypeName(kAnyFile);
+  AddOption(app, "--step", arguments->names.step,
+            "Column or key that counts the steps, of tables (CSV, TSV, JSON "
+            "lines). Default: step, iteration, global_step and the like");
+  AddOption(app, "--loss", arguments->names.loss,
+            "Series that is the run's loss, of any log. Default: by the names "
+            "that programs use. Of a chart, runs without it are left out");
   DeclareJson(app, arguments->json, "`logs`, each with all values");
   Describe(app,
            "Show what logs of other programs hold: series, steps, digits, and "
            "what one must know before one compares them. The format is told by "
            "the content: torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
            "llm.c, TensorBoard, Hugging Face's trainer_state.json, Lightning, "
-           "W&B, or a "
-           "table with a step");
+           "W&B, or a table with a step. --step and --loss name what a table "
+           "calls otherwise");
   return [arguments] { return Import(*arguments); };
 }
 

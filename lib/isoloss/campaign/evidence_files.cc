@@ -45,7 +45,15 @@ void CheckEnsembles(const std::vector<gate::NullEnsemble>& ensembles,
   std::map<std::string, std::string> files;  // by arm
   for (const gate::NullEnsemble& given : ensembles) {
     const bool foreign = given.ensemble.provenance.IsForeign();
-    if (!foreign && given.ensemble.kind != needed) {
+    if (foreign && !regression) {
+      ThrowError(ErrorKind::kConfig,
+                 "{}: it holds good runs of one arm, but the question is {}, "
+                 "which the seeds of both arms answer. Give the candidate's "
+                 "logs alone, or with --against, to hold them against the good "
+                 "runs.",
+                 given.file, gate::QuestionName(question));
+    }
+    if (given.ensemble.kind != needed) {
       ThrowError(ErrorKind::kConfig,
                  "{}: it is an ensemble of kind {}, but the question is {}, "
                  "which one of kind {} judges. Leave it out, or give the other "

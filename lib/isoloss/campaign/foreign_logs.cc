@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -17,15 +17,29 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/foreign/run_log_of.h"
+#include "isoloss/runlog/schema.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
 
+/// Level L5 needs as many.
+constexpr size_t kFewestGoodRuns = 3;
+
 bool IsThere(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
+}
+
+/// Of the run in a file, or in a folder of event files.
+std::string NameOf(const fs::path& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  const fs::path folder = whole.has_filename() ? whole : whole.parent_path();
+  std::error_code error;
+  return Printable(fs::is_directory(path, error) ? folder.filename().string()
+                                                 : path.stem().string());
 }
 
 bool BeginsAsHdf5(const fs::path& file) {
@@ -76,9 +90,46 @@ std::string OnlyArm(const std::vector<compare::Run*>& runs) {
   return only ? arm : "";
 }
 
-bool IsFinite(const std::vector<double>& values) {
-  return std::ranges::all_of(values,
-                             [](double value) { return std::isfinite(value); });
+/// Numbers the seeds of both sides alike, unless they tell the same ones.
+void PairInOrder(const std::vector<compare::Run*>& against,
+                 const std::vector<compare::Run*>& judged) {
+  const auto seeds = [](const std::vector<compare::Run*>& runs) {
+    std::set<int64_t> all;
+    for (const compare::Run* run : runs) all.insert(run->log.provenance.seed);
+    return all;
+  };
+  if (seeds(against) == seeds(judged) || against.size() != judged.size()) {
+    return;
+  }
+  for (size_t i = 0; i < judged.size(); ++i) {
+    judged[i]->log.provenance.seed = against[i]->log.provenance.seed;
+    judged[i]->log.events.push_back(
+        {0, "import",
+         fmt::format("It is paired by its place with {}, for the seeds that "
+                     "names and logs tell differ.",
+                     compare::Label(*against[i]))});
+  }
+}
+
+/// Files may hold anything.
+void RequireSteps(const compare::Run& run) {
+  const runlog::StepColumns& steps = run.log.steps;
+  bool fit = !steps.step.empty() && steps.step.front() >= 1 &&
+             steps.loss_nats.size() == steps.step.size() &&
+             std::ranges::adjacent_find(steps.step, std::greater_equal<>()) ==
+                 steps.step.end() &&
+             run.log.eval.loss_nats.size() == run.log.eval.step.size();
+  runlog::VisitSteps(
+      [&](const runlog::Field&, const auto& column) {
+        fit = fit && (column.empty() || column.size() == steps.step.size());
+      },
+      steps);
+  if (fit) return;
+  ThrowError(ErrorKind::kFormat,
+             "{}: {} steps with {} losses, but a log must have a loss at each "
+             "of its steps, which ascend from 1. The file is damaged: export "
+             "it again.",
+             compare::Label(run), steps.step.size(), steps.loss_nats.size());
 }
 
 void RequireGoodRun(const compare::Run& run) {
@@ -97,11 +148,40 @@ void RequireGoodRun(const compare::Run& run) {
                compare::Label(run), log.steps.step.back(),
                log.provenance.steps_planned, log.steps.step.back());
   }
-  if (IsFinite(log.steps.loss_nats) && IsFinite(log.steps.grad_norm)) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: it has a loss or gradient norm that is not finite, but an "
-             "ensemble is made of good runs. Leave it out.",
-             compare::Label(run));
+  if (log.provenance.origin.values() == runlog::LossValues::kSmoothed) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: its losses are smoothed, and say nothing of how far good "
+               "runs lie apart. Export them without smoothing.",
+               compare::Label(run));
+  }
+  const bool finite = std::ranges::none_of(
+      log.events, [](const auto& event) { return event.kind == "nonfinite"; });
+  const bool positive = std::ranges::all_of(
+      log.steps.loss_nats, [](double loss) { return loss > 0; });
+  if (finite && positive) return;
+  ThrowError(
+      ErrorKind::kConfig,
+      "{}: it has a loss that is not above 0, or a loss or gradient norm "
+      "that is not finite, but an ensemble is made of good runs. Leave "
+      "it out.",
+      compare::Label(run));
+}
+
+/// A copy would make the spread of good runs smaller than it is.
+void RequireOwnRuns(const std::vector<compare::Run>& runs) {
+  for (size_t i = 1; i < runs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!runlog::EqualBits(runs[i].log.steps.loss_nats,
+                             runs[j].log.steps.loss_nats)) {
+        continue;
+      }
+      ThrowError(ErrorKind::kConfig,
+                 "{}: every loss is that of {}, but good runs must be runs of "
+                 "their own. Remove the copy; a trainer that repeats itself to "
+                 "the bit needs no ensemble.",
+                 compare::Label(runs[i]), compare::Label(runs[j]));
+    }
+  }
 }
 
 /// The first good runs of an ensemble, its reference first.
@@ -167,13 +247,13 @@ std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}: {}", file, error.what()));
     }
-    const auto named = foreign::SplitName(
-        name.empty() ? Printable(given.path.stem().string()) : name);
+    const auto named =
+        foreign::SplitName(name.empty() ? NameOf(given.path) : name);
     runlog::Provenance& provenance = run.log.provenance;
-    provenance.arm = given.arm.empty() ? named.arm : given.arm;
+    provenance.arm = given.arm.empty() ? named.arm : Printable(given.arm);
+    // It becomes part of files' names.
+    std::ranges::replace(provenance.arm, '/', '_');
     provenance.seed = named.seed >= 0 ? named.seed : found.seed.value_or(-1);
-    // Who names an arm gives its runs in the order of the other arm's.
-    if (!given.arm.empty()) provenance.seed = -1;
     runs.push_back(std::move(run));
   }
   return runs;
@@ -192,17 +272,24 @@ void AlignForeignRuns(std::span<compare::Run> runs,
                       const foreign::AlignOptions& options) {
   const std::vector<compare::Run*> judged = ForeignOf(runs);
   const std::vector<compare::Run*> against = ForeignOf(approved);
-  const std::string arm = OnlyArm(against);
-  if (!arm.empty() && !OnlyArm(judged).empty()) {
-    for (size_t i = 0; i < judged.size(); ++i) {
-      judged[i]->log.provenance.arm = arm;
-      if (judged.size() != against.size()) continue;
-      judged[i]->log.provenance.seed = against[i]->log.provenance.seed;
+  if (!OnlyArm(judged).empty() && !OnlyArm(against).empty()) {
+    for (compare::Run* run : against) {
+      run->log.provenance.arm = OnlyArm(judged);
     }
+    PairInOrder(against, judged);
   }
   std::vector<runlog::RunLog*> logs;
   for (const auto* side : {&against, &judged}) {
-    for (compare::Run* run : *side) logs.push_back(&run->log);
+    for (compare::Run* run : *side) {
+      RequireSteps(*run);
+      logs.push_back(&run->log);
+    }
+  }
+  if (logs.empty() &&
+      (options.until || options.by != foreign::AlignBy::kStep)) {
+    ThrowError(ErrorKind::kConfig,
+               "--until or --align is given, but all logs are of isoloss, "
+               "which judges whole runs by step. Leave it out.");
   }
   foreign::Align(logs, options);
 }
@@ -223,14 +310,15 @@ std::vector<compare::Run> ApprovedOf(const std::vector<compare::Run>& runs,
 
 runlog::Ensemble EnsembleOfLogs(std::vector<compare::Run> runs,
                                 const foreign::AlignOptions& options) {
-  if (runs.size() < 2) {
+  if (runs.size() < kFewestGoodRuns) {
     ThrowError(ErrorKind::kConfig,
-               "ensemble build --from: {} run, but the first is what the "
-               "others are held against. Give two at least.",
-               runs.size());
+               "ensemble build --from: {} run{}, but fewer than {} show no "
+               "spread. Give more logs of good runs.",
+               runs.size(), runs.size() == 1 ? "" : "s", kFewestGoodRuns);
   }
   AlignForeignRuns(runs, {}, options);
   for (const compare::Run& run : runs) RequireGoodRun(run);
+  RequireOwnRuns(runs);
   runlog::Ensemble ensemble;
   ensemble.kind = runlog::EnsembleKind::kBenign;
   ensemble.provenance = runs.front().log.provenance;

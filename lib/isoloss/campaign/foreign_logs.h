@@ -27,8 +27,10 @@ ArmPath SplitArm(const std::filesystem::path& given);
 /// and its name, or a folder of event files without any NAME.h5.
 bool IsForeignLog(const std::filesystem::path& path);
 
-/// The runs of a log, of arm `given.arm`; else arm and seed are for NameRuns.
-/// Errors   as foreign::ReadLog and foreign::RunLogOf, with the file's name.
+/// The runs of a log, of arm `given.arm`, or else of the arm that the run's
+/// name tells (foreign::SplitName). A seed that neither name nor log tells is
+/// -1. Errors   as foreign::ReadLog and foreign::RunLogOf, with the file's
+/// name.
 std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
                                           const foreign::ReadOptions& options);
 
@@ -39,8 +41,11 @@ std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
 void NameSeeds(const std::vector<compare::Run*>& runs);
 
 /// foreign::Align of all foreign runs among both. If both sides have foreign
-/// runs of one arm only, `runs` get the arm and, one for one, the seeds of
-/// `approved`.
+/// runs of one arm only, `approved` gets the arm of `runs`; unless both tell
+/// the same seeds, runs of one place in their order are a pair, which an event
+/// says.
+/// Errors   FormatError if a log has no steps, or not as many losses; as
+///          foreign::Align; ConfigError for options if no run is foreign.
 void AlignForeignRuns(std::span<compare::Run> runs,
                       std::span<compare::Run> approved,
                       const foreign::AlignOptions& options);
@@ -53,9 +58,10 @@ std::vector<compare::Run> ApprovedOf(const std::vector<compare::Run>& runs,
                                      const EvidenceFiles& evidence);
 
 /// An ensemble of another program's good runs, against the first of them.
-/// Errors   ConfigError for fewer than two, one of isoloss' own, one that does
-///          not go as far as the others or has a value that is not finite;
-///          as foreign::Align.
+/// Errors   ConfigError for fewer than three, one of isoloss' own, one that
+/// does
+///          not go as far as the others, a copy of another one, smoothed ones,
+///          or a value that is not finite or no loss; as AlignForeignRuns.
 runlog::Ensemble EnsembleOfLogs(std::vector<compare::Run> runs,
                                 const foreign::AlignOptions& options);
 

@@ -14,6 +14,34 @@
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
+bool ColumnsFit(const runlog::RunLog& log) {
+  const auto& eval = log.eval;
+  bool fit = log.steps.loss_nats.size() == log.steps.step.size() &&
+             eval.loss_nats.size() == eval.step.size() && eval.sequences >= 0;
+  const auto fit_or_absent = [&fit](const auto& column, size_t rows) {
+    fit = fit && (column.empty() || column.size() == rows);
+  };
+  runlog::VisitSteps(
+      [&](const runlog::Field&, const auto& column) {
+        fit_or_absent(column, log.steps.step.size());
+      },
+      log.steps);
+  fit_or_absent(eval.per_sequence_loss_nats,
+                eval.step.size() * static_cast<size_t>(eval.sequences));
+  const auto& parameters = log.parameters;
+  const size_t values = parameters.step.size() * parameters.names.size();
+  fit_or_absent(parameters.grad_norm, values);
+  fit_or_absent(parameters.update_ratio, values);
+  return fit;
+}
+
+bool Ascend(const std::vector<int64_t>& values, int64_t least, int64_t most) {
+  return values.empty() ||
+         (values.front() >= least && values.back() <= most &&
+          std::adjacent_find(values.begin(), values.end(),
+                             std::greater_equal<>()) == values.end());
+}
+
 namespace {
 
 // ---- seeds -----------------------------------------------------------------
@@ -47,6 +75,24 @@ void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
            "{}: every loss has the bits of {}, but seeds must be independent "
            "runs. Remove the copy.",
            Label(**run), Label(**original));
+  }
+}
+
+/// A run of the baseline under another seed is no candidate. Equal runs of one
+/// seed are no declared change, which is another rule's.
+void ReportSwapped(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& one : pairing.pairs) {
+    for (const SeedPair& other : pairing.pairs) {
+      if (one.seed == other.seed || !IsCopy(*one.baseline, *other.candidate)) {
+        continue;
+      }
+      Report(findings, Severity::kIncomparable,
+             "{}: every loss has the bits of {}, which is a run of the "
+             "baseline with another seed. Give each log to the arm that made "
+             "it.",
+             Label(*other.candidate), Label(*one.baseline));
+      return;
+    }
   }
 }
 
@@ -88,6 +134,7 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
   }
   ReportCopies(pairing.baseline, findings);
   ReportCopies(pairing.candidate, findings);
+  if (question == Question::kPrecision) ReportSwapped(pairing, findings);
   return findings;
 }
 
@@ -176,35 +223,6 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
 }
 
 // ---- steps -----------------------------------------------------------------
-
-bool ColumnsFit(const runlog::RunLog& log) {
-  const auto& eval = log.eval;
-  bool fit = log.steps.loss_nats.size() == log.steps.step.size() &&
-             eval.loss_nats.size() == eval.step.size() && eval.sequences >= 0;
-  const auto fit_or_absent = [&fit](const auto& column, size_t rows) {
-    fit = fit && (column.empty() || column.size() == rows);
-  };
-  runlog::VisitSteps(
-      [&](const runlog::Field&, const auto& column) {
-        fit_or_absent(column, log.steps.step.size());
-      },
-      log.steps);
-  fit_or_absent(eval.per_sequence_loss_nats,
-                eval.step.size() * static_cast<size_t>(eval.sequences));
-  const auto& parameters = log.parameters;
-  const size_t values = parameters.step.size() * parameters.names.size();
-  fit_or_absent(parameters.grad_norm, values);
-  fit_or_absent(parameters.update_ratio, values);
-  return fit;
-}
-
-/// Whether the values ascend strictly within [least, most].
-bool Ascend(const std::vector<int64_t>& values, int64_t least, int64_t most) {
-  return values.empty() ||
-         (values.front() >= least && values.back() <= most &&
-          std::adjacent_find(values.begin(), values.end(),
-                             std::greater_equal<>()) == values.end());
-}
 
 /// "step 7 is missing" and the like: the first place where `step` is not
 /// 1, 2, 3, ...
@@ -357,20 +375,27 @@ bool AllRuns(const Pairing& pairing, bool (*tells)(const runlog::RunLog&)) {
                              [&](const Run* run) { return tells(run->log); });
 }
 
-bool IsConfigurationTold(const Pairing& pairing) {
-  return AllRuns(pairing, [](const runlog::RunLog& log) {
-    return !log.provenance.config_digest.empty() ||
-           !log.provenance.corpus_digest.empty() ||
-           !log.provenance.initial_weights_digest.empty();
-  });
+bool IsConfigurationTold(const Pairing& pairing, Question) {
+  return AllRuns(pairing,
+                 [](const runlog::RunLog& log) {
+                   return !log.provenance.config_digest.empty();
+                 }) ||
+         AllRuns(pairing, [](const runlog::RunLog& log) {
+           return !log.provenance.corpus_digest.empty();
+         });
 }
 
-bool AreRatesTold(const Pairing& pairing) {
+/// Equal logs of a regression are no fault, and it declares no change.
+bool IsChangeDeclared(const Pairing&, Question question) {
+  return question == Question::kPrecision;
+}
+
+bool AreRatesTold(const Pairing& pairing, Question) {
   return AllRuns(
       pairing, [](const runlog::RunLog& log) { return !log.steps.lr.empty(); });
 }
 
-bool IsRecipeTold(const Pairing& pairing) {
+bool IsRecipeTold(const Pairing& pairing, Question) {
   return AllRuns(pairing, [](const runlog::RunLog& log) {
     return !log.provenance.graph.empty() && !log.steps.quantized_gemms.empty();
   });
@@ -387,11 +412,13 @@ constexpr IntegrityRule kRules[] = {
     {"domains", "every column is there, every value in its domain",
      "every value is in its domain", &CheckDomains},
     {"schedule", "each run had the learning rates of its schedule",
-     "no two learning rates of a step differ", &CheckSchedule, &AreRatesTold},
+     "no two learning rates of a step differ, as far as digits go",
+     &CheckSchedule, &AreRatesTold},
     {"recipe_ran", "each arm ran its recipe in every step",
      "each arm ran its recipe in every step", &CheckRecipeRan, &IsRecipeTold},
     {"declared_change", "the arms differ by what was declared",
-     "the runs are not the same by what their logs tell", &CheckDeclaredChange},
+     "the runs are not the same by what their logs tell", &CheckDeclaredChange,
+     &IsChangeDeclared},
 };
 
 }  // namespace

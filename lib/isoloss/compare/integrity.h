@@ -39,12 +39,13 @@ struct IntegrityRule {
   std::vector<Finding> (*check)(const Pairing& pairing, Question question);
   /// Whether such logs tell what the rule looks at. If not, nothing is promised
   /// of it; a verdict's warnings say so. Null: they do.
-  bool (*is_told)(const Pairing& pairing) = nullptr;
+  bool (*is_told)(const Pairing& pairing, Question question) = nullptr;
 
   /// What holds of this pairing when it finds nothing; "": nothing.
-  std::string_view PromiseFor(const Pairing& pairing) const {
+  std::string_view PromiseFor(const Pairing& pairing, Question question) const {
     if (!pairing.IsForeign()) return promise;
-    return is_told == nullptr || is_told(pairing) ? foreign_promise : "";
+    const bool told = is_told == nullptr || is_told(pairing, question);
+    return told ? foreign_promise : "";
   }
 };
 

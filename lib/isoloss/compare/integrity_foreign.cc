@@ -1,8 +1,9 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <string>
+#include <cstdint>
+#include <limits>
+#include <string_view>
 
 #include "isoloss/compare/integrity_rules.h"
 
@@ -33,15 +34,23 @@ bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
 void ReportForeignSteps(const Run& run, Findings& findings) {
   const runlog::RunLog& log = run.log;
   const auto& step = log.steps.step;
-  const bool ascend =
-      std::ranges::adjacent_find(step, std::greater_equal<>()) == step.end();
-  if (step.empty() || log.steps.loss_nats.size() != step.size() || !ascend ||
-      step.front() < 1) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  if (step.empty() || !ColumnsFit(log) || !Ascend(step, 1, kMost) ||
+      !Ascend(log.steps.tokens_seen, 1, kMost) ||
+      !Ascend(log.eval.step, 0, kMost)) {
     Report(findings, Severity::kIncomparable,
-           "{}: {} steps with {} losses, but each step must have one, and "
-           "steps ascend from 1 at least. The log is damaged: export it again.",
-           Label(run), step.size(), log.steps.loss_nats.size());
+           "{}: {} steps with {} losses and {} held-out ones at {} steps, but "
+           "each step must have a loss, and steps and tokens ascend from 1. "
+           "The log is damaged: export it again.",
+           Label(run), step.size(), log.steps.loss_nats.size(),
+           log.eval.loss_nats.size(), log.eval.step.size());
     return;
+  }
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != "nonfinite") continue;
+    Report(findings, Severity::kBad,
+           "{}: {}. The run diverged or computed garbage.", Label(run),
+           event.text);
   }
   if (log.provenance.complete) return;
   if (!IsFiniteAtEnd(log.steps)) {
@@ -52,9 +61,9 @@ void ReportForeignSteps(const Run& run, Findings& findings) {
     return;
   }
   Report(findings, Severity::kIncomparable,
-         "{}: ends at step {}, but another run goes to step {}, and all must "
-         "go equally far. Train it on, or judge all up to a step that they "
-         "share with --until {}.",
+         "{}: ends at step {} of {}, which another run or its own plan has, "
+         "and all must go equally far. Train it on, or judge all up to a step "
+         "that they share with --until {}.",
          Label(run), step.back(), log.provenance.steps_planned, step.back());
 }
 

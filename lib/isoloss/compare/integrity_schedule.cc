@@ -70,14 +70,18 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
   const auto& baseline = pair.baseline->log.steps;
   const auto& candidate = pair.candidate->log.steps;
   const size_t common = std::min(baseline.lr.size(), candidate.lr.size());
+  // A rate that was written with one digit, 1e-4, may have no more.
+  constexpr double kCoarsest = 0.005;
   const double rounded = pair.baseline->log.provenance.origin.lr_half_unit +
                          pair.candidate->log.provenance.origin.lr_half_unit;
   const bool foreign = pair.baseline->log.provenance.IsForeign() ||
                        pair.candidate->log.provenance.IsForeign();
   for (size_t i = 0; i < common; ++i) {
     // The ends of two roundings are FP64 numbers themselves.
+    const double rate = std::abs(baseline.lr[i]);
     const double allowed =
-        kTolerance * std::abs(baseline.lr[i]) + rounded * (1 + kTolerance);
+        kTolerance * rate +
+        std::min(rounded * (1 + kTolerance), kCoarsest * rate);
     if (std::abs(candidate.lr[i] - baseline.lr[i]) <= allowed) continue;
     if (foreign) {
       Report(findings, Severity::kIncomparable,

@@ -1,6 +1,8 @@
 #include "isoloss/compare/written_digits.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "isoloss/runlog/shared_columns.h"
 
@@ -14,24 +16,58 @@ bool IsWrittenAlike(double a, double b, double resolution) {
          std::fabs(a - b) <= resolution * (1 + kRounding);
 }
 
-}  // namespace
-
-double WrittenResolution(const runlog::RunLog& a, const runlog::RunLog& b) {
+double Resolution(const runlog::RunLog& a, const runlog::RunLog& b) {
   return a.provenance.origin.loss_half_unit +
          b.provenance.origin.loss_half_unit;
 }
 
-std::optional<Divergence> FirstWrittenDivergence(
-    const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
-  const double resolution = WrittenResolution(baseline, candidate);
-  for (const runlog::SharedRow& at :
-       runlog::MatchRows(baseline.steps.step, candidate.steps.step)) {
-    const double a = baseline.steps.loss_nats[at.a];
-    const double b = candidate.steps.loss_nats[at.b];
-    if (IsWrittenAlike(a, b, resolution)) continue;
-    return Divergence{at.step, "loss_nats", a, b};
+struct Columns {
+  const std::vector<int64_t>& step;
+  const std::vector<double>& value;
+};
+
+std::optional<Divergence> FirstOf(const char* quantity, const Columns& a,
+                                  const Columns& b, double resolution) {
+  for (const runlog::SharedRow& at : runlog::MatchRows(a.step, b.step)) {
+    if (IsWrittenAlike(a.value[at.a], b.value[at.b], resolution)) continue;
+    return Divergence{at.step, quantity, a.value[at.a], b.value[at.b]};
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+double WrittenPercent(const Pairing& pairing) {
+  double largest = 0;
+  for (const SeedPair& pair : pairing.pairs) {
+    const double resolution =
+        Resolution(pair.baseline->log, pair.candidate->log);
+    if (resolution == 0) continue;
+    const double least = std::ranges::min(pair.baseline->log.steps.loss_nats);
+    largest = std::max(largest, 100 * resolution / least);
+  }
+  return largest;
+}
+
+std::optional<Divergence> FirstWrittenDivergence(
+    const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
+  const double resolution = Resolution(baseline, candidate);
+  const auto first = FirstOf(
+      "loss_nats", Columns{baseline.steps.step, baseline.steps.loss_nats},
+      {candidate.steps.step, candidate.steps.loss_nats}, resolution);
+  if (first) return first;
+  const bool alike = baseline.provenance.origin.loss_half_unit ==
+                     candidate.provenance.origin.loss_half_unit;
+  if (alike && !baseline.steps.grad_norm.empty() &&
+      !candidate.steps.grad_norm.empty()) {
+    const auto norm = FirstOf(
+        "grad_norm", Columns{baseline.steps.step, baseline.steps.grad_norm},
+        {candidate.steps.step, candidate.steps.grad_norm}, 0);
+    if (norm) return norm;
+  }
+  return FirstOf("held-out loss_nats",
+                 Columns{baseline.eval.step, baseline.eval.loss_nats},
+                 {candidate.eval.step, candidate.eval.loss_nats}, resolution);
 }
 
 std::string WhyNotStepByStep(const runlog::RunLog& log) {

@@ -2,20 +2,26 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "isoloss/compare/first_divergence.h"
+#include "isoloss/compare/pair.h"
 
 namespace isoloss::compare {
 
 /// The first common step at which two losses differ by more than the rounding
-/// of both logs explains (runlog::Origin::loss_half_unit); empty if none does.
+/// of both logs explains (runlog::Origin::loss_half_unit); failing that, the
+/// first at which two gradient norms differ that were written alike; failing
+/// that, the first held-out losses. Empty if none does.
 ///
 /// Special  NaN equals NaN, and an infinity itself.
 std::optional<Divergence> FirstWrittenDivergence(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate);
 
-/// Half a unit of both logs' losses, together: what lies below can't be seen.
-double WrittenResolution(const runlog::RunLog& a, const runlog::RunLog& b);
+/// Half a unit of both logs' losses together, in percent of the smallest loss,
+/// of the pair whose logs have the fewest digits: what lies below can't be
+/// seen. 0 of isoloss' own runs.
+double WrittenPercent(const Pairing& pairing);
 
 /// Why the curve does not say of single steps what they were; "" if it does.
 std::string WhyNotStepByStep(const runlog::RunLog& log);

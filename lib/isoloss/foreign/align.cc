@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -17,6 +18,11 @@ namespace {
 using runlog::RunLog;
 using Logs = std::span<RunLog* const>;
 using Steps = std::vector<int64_t>;
+
+bool AllComplete(Logs logs) {
+  return std::ranges::all_of(
+      logs, [](const RunLog* log) { return log->provenance.complete; });
+}
 
 void Note(RunLog& log, std::string text) {
   log.events.push_back({0, "import", std::move(text)});
@@ -67,36 +73,106 @@ Steps Common(Logs logs, const Member& member) {
              step.front(), step.back());
 }
 
+void KeepSteps(const Steps& kept, RunLog& log) {
+  const Steps step = log.steps.step;
+  runlog::VisitSteps(
+      [&](const runlog::Field&, auto& column) { KeepRows(step, kept, column); },
+      log.steps);
+}
+
+/// Returns how many were left out.
+size_t KeepEvaluations(const Steps& kept, RunLog& log) {
+  const Steps step = log.eval.step;
+  KeepRows(step, kept, log.eval.loss_nats);
+  KeepRows(step, kept, log.eval.step);
+  // Of which rows there are is all that is judged of other programs' runs.
+  log.eval.per_sequence_loss_nats.clear();
+  log.eval.sequences = 0;
+  return step.size() - log.eval.step.size();
+}
+
 void CutAfter(int64_t until, RunLog& log) {
+  const auto is_late = [&](int64_t at) { return at > until; };
   const Steps step = log.steps.step;
   Steps kept = step;
-  std::erase_if(kept, [&](int64_t at) { return at > until; });
+  std::erase_if(kept, is_late);
   if (kept.empty()) {
     ThrowError(ErrorKind::kConfig,
                "--until is {}, but a log begins with step {}, and steps must "
                "be left. Give a later step.",
                until, step.front());
   }
-  runlog::VisitSteps(
-      [&](const runlog::Field&, auto& column) { KeepRows(step, kept, column); },
-      log.steps);
-  const Steps evaluated = log.eval.step;
-  Steps kept_evaluations = evaluated;
-  std::erase_if(kept_evaluations, [&](int64_t at) { return at > until; });
-  KeepRows(evaluated, kept_evaluations, log.eval.loss_nats);
-  log.eval.step = kept_evaluations;
-  log.provenance.steps_planned = log.steps.step.back();
+  Steps evaluated = log.eval.step;
+  std::erase_if(evaluated, is_late);
+  KeepSteps(kept, log);
+  KeepEvaluations(evaluated, log);
+  if (kept.size() == step.size()) return;
+  Note(log, fmt::format("Steps after {} are left out, as --until asks: {} of "
+                        "{}.",
+                        until, step.size() - kept.size(), step.size()));
+  // It went further than it is judged.
+  log.provenance.complete = true;
+  log.provenance.steps_planned = kept.back();
 }
 
-/// Whether each ends where the last one does.
-void MarkShortOnes(Logs logs) {
+/// What a log counts its progress in.
+using Progress = std::vector<int64_t> runlog::StepColumns::*;
+
+int64_t DistanceOf(const Steps& progress) {
+  return std::max<int64_t>(1, SpacingOf(progress).stride);
+}
+
+/// Whether each ends where the last one does, and as it was planned to.
+void MarkShortOnes(Logs logs, Progress progress) {
   int64_t last = 0;
-  for (const RunLog* log : logs) last = std::max(last, log->steps.step.back());
+  int64_t last_step = 0;
+  for (const RunLog* log : logs) {
+    last = std::max(last, (log->steps.*progress).back());
+    last_step = std::max(last_step, log->steps.step.back());
+  }
   for (RunLog* log : logs) {
+    const Steps& own = log->steps.*progress;
     const Steps& step = log->steps.step;
-    const int64_t distance = std::max<int64_t>(1, SpacingOf(step).stride);
-    log->provenance.steps_planned = last;
-    log->provenance.complete = last - step.back() < distance;
+    const bool as_planned =
+        log->provenance.steps_planned - step.back() < DistanceOf(step);
+    if (as_planned && last - own.back() < DistanceOf(own)) continue;
+    log->provenance.complete = false;
+    log->provenance.steps_planned =
+        std::max(log->provenance.steps_planned, last_step);
+  }
+}
+
+/// A value that is no number says how the run went, even where the other logs
+/// have no such step or no such column.
+void NoteNonfinite(RunLog& log) {
+  const auto note = [&](const std::vector<double>& column, const char* name) {
+    const auto bad = std::ranges::find_if_not(
+        column, [](double value) { return std::isfinite(value); });
+    if (bad == column.end()) return;
+    const auto row = static_cast<size_t>(bad - column.begin());
+    log.events.push_back({0, "nonfinite",
+                          fmt::format("the {} of step {} is {}", name,
+                                      log.steps.step[row], *bad)});
+  };
+  note(log.steps.loss_nats, "loss");
+  note(log.steps.grad_norm, "gradient norm");
+}
+
+void RequireAlikeIntervals(Logs logs) {
+  const RunLog& first = *logs.front();
+  for (const RunLog* log : logs) {
+    const auto& origin = log->provenance.origin;
+    const int64_t distance = DistanceOf(log->steps.step);
+    if (origin.values() != runlog::LossValues::kOfInterval ||
+        origin.values() != first.provenance.origin.values() ||
+        distance == DistanceOf(first.steps.step)) {
+      continue;
+    }
+    ThrowError(ErrorKind::kConfig,
+               "a loss is a mean over {} steps in one log and over {} in "
+               "another, but means of unequal length are no pair. Log both at "
+               "equal distances.",
+               DistanceOf(first.steps.step), distance);
   }
 }
 
@@ -117,21 +193,45 @@ void DropUnshared(Logs logs) {
   drop(&runlog::StepColumns::tokens_seen, "number of tokens");
 }
 
+/// The end of all logs must be among what they share, and most of the rest: a
+/// few steps that meet by chance are no curve.
+void RequireMostSteps(Logs logs, const Steps& common) {
+  const auto sparsest = std::ranges::min_element(
+      logs, {}, [](const RunLog* log) { return log->steps.step.size(); });
+  const Steps& fewest = (*sparsest)->steps.step;
+  int64_t distance = 1;
+  int64_t last = 0;  // of whole logs; others are told of by their end
+  for (const RunLog* log : logs) {
+    distance = std::max(distance, DistanceOf(log->steps.step));
+    if (log->provenance.complete) last = std::max(last, log->steps.step.back());
+  }
+  const bool reaches_end = last - common.back() < distance;
+  if (2 * common.size() >= fewest.size() &&
+      (reaches_end || !AllComplete(logs))) {
+    return;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "the logs share {} steps, from {} to {}, of {} that the shortest "
+             "has, up to {}. They must share half of them, and their end. Log "
+             "at equal steps, or align by tokens.",
+             common.size(), common.front(), common.back(), fewest.size(),
+             fewest.back());
+}
+
 void KeepCommonSteps(Logs logs) {
   const Steps common =
       Common(logs, [](const RunLog& log) { return log.steps.step; });
   if (common.empty()) ThrowNoCommonStep(logs);
+  RequireMostSteps(logs, common);
   for (RunLog* log : logs) {
-    const Steps step = log->steps.step;
-    if (step.size() > common.size()) {
-      Note(*log, fmt::format("{} of its {} steps are judged, which all logs "
-                             "have: from {} to {}.",
-                             common.size(), step.size(), common.front(),
-                             common.back()));
+    const size_t all = log->steps.step.size();
+    if (all > common.size()) {
+      Note(*log,
+           fmt::format("{} of its {} steps are judged, which all logs "
+                       "have: from {} to {}.",
+                       common.size(), all, common.front(), common.back()));
     }
-    runlog::VisitSteps([&](const runlog::Field&,
-                           auto& column) { KeepRows(step, common, column); },
-                       log->steps);
+    KeepSteps(common, *log);
     if (log->provenance.complete) log->provenance.steps_planned = common.back();
   }
 }
@@ -140,21 +240,17 @@ void KeepCommonEvaluations(Logs logs) {
   const Steps common =
       Common(logs, [](const RunLog& log) { return log.eval.step; });
   for (RunLog* log : logs) {
-    const Steps step = log->eval.step;
-    KeepRows(step, common, log->eval.loss_nats);
-    KeepRows(step, common, log->eval.step);
+    const size_t all = log->eval.step.size();
+    if (const size_t left_out = KeepEvaluations(common, *log)) {
+      Note(*log, fmt::format("{} of its {} held-out losses are left out, which "
+                             "another log lacks.",
+                             left_out, all));
+    }
   }
 }
 
 /// Gives each the first log's steps at equal tokens.
 void CountByTokens(Logs logs) {
-  for (const RunLog* log : logs) {
-    if (!log->steps.tokens_seen.empty()) continue;
-    ThrowError(ErrorKind::kConfig,
-               "a log of format {} does not tell how many tokens were seen, "
-               "but logs are to be aligned by them. Align by step.",
-               log->provenance.origin.format);
-  }
   const Steps common =
       Common(logs, [](const RunLog& log) { return log.steps.tokens_seen; });
   if (common.empty()) {
@@ -166,14 +262,38 @@ void CountByTokens(Logs logs) {
   KeepRows(Steps(logs.front()->steps.tokens_seen), common, steps);
   for (RunLog* log : logs) {
     const Steps tokens = log->steps.tokens_seen;
+    if (2 * common.size() < tokens.size() && AllComplete(logs)) {
+      ThrowError(
+          ErrorKind::kConfig,
+          "the logs share {} numbers of tokens, but one has {}, and they "
+          "must share half of them. Log at equal numbers of tokens.",
+          common.size(), tokens.size());
+    }
     runlog::VisitSteps([&](const runlog::Field&,
                            auto& column) { KeepRows(tokens, common, column); },
                        log->steps);
     log->steps.step = steps;
-    log->eval = {};
     Note(*log, fmt::format("{} of its {} steps are judged, which all logs have "
                            "at equal tokens; steps are the first log's.",
                            common.size(), tokens.size()));
+    if (!log->eval.step.empty()) {
+      Note(*log,
+           "Its held-out losses are left out, whose tokens it does not "
+           "tell.");
+    }
+    log->eval = {};
+    if (log->provenance.complete) log->provenance.steps_planned = steps.back();
+  }
+}
+
+void RequireTokens(Logs logs) {
+  for (const RunLog* log : logs) {
+    if (!log->steps.tokens_seen.empty()) continue;
+    ThrowError(ErrorKind::kConfig,
+               "a log of format {} does not tell how many tokens were seen, a "
+               "whole number that grows with each step, but logs are to be "
+               "aligned by it. Align by step.",
+               log->provenance.origin.format);
   }
 }
 
@@ -184,10 +304,17 @@ void Align(Logs logs, const AlignOptions& options) {
   if (options.until) {
     for (RunLog* log : logs) CutAfter(*options.until, *log);
   }
-  if (options.by == AlignBy::kTokens) CountByTokens(logs);
-  MarkShortOnes(logs);
-  KeepCommonSteps(logs);
-  KeepCommonEvaluations(logs);
+  for (RunLog* log : logs) NoteNonfinite(*log);
+  RequireAlikeIntervals(logs);
+  if (options.by == AlignBy::kTokens) {
+    RequireTokens(logs);
+    MarkShortOnes(logs, &runlog::StepColumns::tokens_seen);
+    CountByTokens(logs);
+  } else {
+    MarkShortOnes(logs, &runlog::StepColumns::step);
+    KeepCommonSteps(logs);
+    KeepCommonEvaluations(logs);
+  }
   DropUnshared(logs);
 }
 

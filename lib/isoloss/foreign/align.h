@@ -20,11 +20,15 @@ struct AlignOptions {
 };
 
 /// Leaves each log the steps that all have, and the columns of /steps and
-/// evaluations that all have; an event of kind "import" says what was left out.
-/// A log that ends before another one, by more than the distance of its steps,
-/// is no longer complete. Logs are those of other programs, which hold steps.
-/// Errors   ConfigError if they have no step in common, or no tokens to align
-///          by.
+/// evaluations that all have; an event of kind "import" says what was left out,
+/// one of kind "nonfinite" where a loss or gradient norm was no number. A log
+/// that ends before another one, by more than the distance of its steps, is no
+/// longer complete.
+/// Requires logs of other programs, each with steps that ascend, a loss at each
+///          and columns as long.
+/// Errors   ConfigError if they share less than half of the steps of the
+///          sparsest log, or not their end; if means are over intervals of
+///          unequal length; if there are no tokens to align by.
 void Align(std::span<runlog::RunLog* const> logs, const AlignOptions& options);
 
 }  // namespace isoloss::foreign

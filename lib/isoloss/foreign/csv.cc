@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <list>
+#include <array>
 #include <map>
 #include <optional>
-#include <string>
+#include <unordered_map>
 
 #include "isoloss/base/error.h"
-#include "isoloss/foreign/json_logs.h"
+#include "isoloss/foreign/csv_rows.h"
+#include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -18,90 +19,11 @@ namespace {
 constexpr std::string_view kMin = "__MIN";
 constexpr std::string_view kMax = "__MAX";
 constexpr std::string_view kJoint = " - ";  // "<run> - <metric>"
-constexpr size_t kMostColumns = 100'000;
 
-/// Cells of one row after the other.
-class Rows {
- public:
-  Rows(std::string_view text, char separator)
-      : rest_(text), separator_(separator) {}
+using Names = std::vector<std::string>;
 
-  /// False at the end. Cells point into the text or, of those with doubled
-  /// quotes, into copies that live until the next row.
-  bool Next(std::vector<std::string_view>& cells) {
-    cells.clear();
-    copies_.clear();
-    if (rest_.empty()) return false;
-    while (true) {
-      cells.push_back(Cell());
-      if (cells.size() > kMostColumns) {
-        ThrowError(ErrorKind::kFormat,
-                   "a row has more than {} cells, but no log has. Check the "
-                   "file.",
-                   kMostColumns);
-      }
-      if (rest_.empty()) return true;
-      const char end = rest_.front();
-      rest_.remove_prefix(1);
-      if (end == separator_) {
-        if (!rest_.empty()) continue;
-        cells.emplace_back();
-        return true;
-      }
-      if (end == '\r' && rest_.starts_with('\n')) rest_.remove_prefix(1);
-      return true;
-    }
-  }
-
- private:
-  std::string_view Cell() {
-    if (rest_.starts_with('"')) return Quoted();
-    size_t end = 0;
-    while (end < rest_.size() && rest_[end] != separator_ &&
-           rest_[end] != '\n' && rest_[end] != '\r') {
-      ++end;
-    }
-    const std::string_view cell = rest_.substr(0, end);
-    rest_.remove_prefix(end);
-    return cell;
-  }
-
-  std::string_view Quoted() {
-    rest_.remove_prefix(1);
-    std::string cell;
-    while (!rest_.empty()) {
-      const size_t quote = rest_.find('"');
-      cell += rest_.substr(0, quote);
-      if (quote == std::string_view::npos) {
-        rest_ = {};
-        break;
-      }
-      rest_.remove_prefix(quote + 1);
-      if (!rest_.starts_with('"')) break;
-      cell += '"';
-      rest_.remove_prefix(1);
-    }
-    // What stands between a closing quote and the separator is no part of it.
-    while (!rest_.empty() && rest_.front() != separator_ &&
-           rest_.front() != '\n' && rest_.front() != '\r') {
-      rest_.remove_prefix(1);
-    }
-    return copies_.emplace_back(std::move(cell));
-  }
-
-  std::string_view rest_;
-  char separator_;
-  std::list<std::string> copies_;
-};
-
-char SeparatorOf(std::string_view header) {
-  char best = ',';
-  for (const char c : {'\t', ';'}) {
-    if (std::ranges::count(header, c) > std::ranges::count(header, best)) {
-      best = c;
-    }
-  }
-  return best;
+bool Has(const Names& names, std::string_view name) {
+  return std::ranges::count(names, name) != 0;
 }
 
 /// Where the values of one column go.
@@ -112,24 +34,42 @@ struct Target {
   std::optional<size_t> max;
 };
 
-/// A chart of W&B: "<run> - <metric>" and the same with __MIN and __MAX.
+/// A chart of W&B: "<run> - <metric>" and the same with __MIN and __MAX, or,
+/// of runs put together, "<metric>" alone.
 class Columns {
  public:
-  explicit Columns(const std::vector<std::string>& names) : names_(names) {
+  Columns(const Names& names, std::string_view step_name) : names_(names) {
+    for (size_t i = 0; i < names.size(); ++i) index_.emplace(names[i], i);
     is_chart_ = std::ranges::any_of(
         names, [](const std::string& name) { return name.ends_with(kMin); });
-    std::vector<std::string> candidates = names;
-    step_name_ = StepNameAmong(candidates);
+    step_name_ = step_name;
+    if (!step_name.empty()) return;
     // A chart's x axis is its first column, whatever it is called.
-    if (is_chart_) step_name_ = names.front();
+    step_name_ = is_chart_ ? names.front() : StepNameAmong(names);
   }
 
   bool is_chart() const { return is_chart_; }
   const std::string& step_name() const { return step_name_; }
   std::vector<ForeignRun>& runs() { return runs_; }
 
+  /// Of a name that is not empty.
+  std::optional<size_t> Place(const std::string& name) const {
+    const auto found = index_.find(name);
+    if (name.empty() || found == index_.end()) return std::nullopt;
+    return found->second;
+  }
+
+  /// The column that tells rows of training from others.
+  std::optional<size_t> PhasePlace() const {
+    const auto found = std::ranges::find_if(
+        names_, [](const std::string& name) { return IsPhaseName(name); });
+    if (is_chart_ || found == names_.end()) return std::nullopt;
+    return static_cast<size_t>(found - names_.begin());
+  }
+
   std::map<size_t, Target> Targets() {
     std::map<size_t, Target> targets;
+    std::unordered_map<std::string, int> seen;
     for (size_t i = 0; i < names_.size(); ++i) {
       const std::string& name = names_[i];
       if (name == step_name_ || name.empty() || name.ends_with(kMin) ||
@@ -141,13 +81,20 @@ class Columns {
       std::string run_name;
       if (is_chart_) {
         const size_t joint = name.rfind(kJoint);
-        if (joint == std::string::npos) continue;
-        run_name = name.substr(0, joint);
-        target.series = name.substr(joint + kJoint.size());
+        if (joint != std::string::npos) {
+          run_name = name.substr(0, joint);
+          target.series = name.substr(joint + kJoint.size());
+        }
         // The x axis once more, where that is not the number of log calls.
         if (target.series == "_step") continue;
-        target.min = Place(name + std::string(kMin));
-        target.max = Place(name + std::string(kMax));
+        target.min = Beside(i, kMin);
+        target.max = Beside(i, kMax);
+      }
+      // Names may occur twice: runs of one name, or a careless program.
+      const int copy = ++seen[name];
+      if (copy > 1) {
+        std::string& distinct = is_chart_ ? run_name : target.series;
+        distinct += fmt::format(" ({})", copy);
       }
       target.run = RunOf(run_name);
       targets.emplace(i, std::move(target));
@@ -156,10 +103,13 @@ class Columns {
   }
 
  private:
-  std::optional<size_t> Place(const std::string& name) const {
-    const auto found = std::ranges::find(names_, name);
-    if (found == names_.end()) return std::nullopt;
-    return static_cast<size_t>(found - names_.begin());
+  /// The column of the triple of column `place`: W&B puts it next to that.
+  std::optional<size_t> Beside(size_t place, std::string_view ending) const {
+    const std::string name = names_[place] + std::string(ending);
+    for (size_t i = place + 1; i < names_.size() && i < place + 3; ++i) {
+      if (names_[i] == name) return i;
+    }
+    return Place(name);
   }
 
   size_t RunOf(const std::string& name) {
@@ -170,135 +120,255 @@ class Columns {
     return runs_.size() - 1;
   }
 
-  const std::vector<std::string>& names_;
+  const Names& names_;
+  std::unordered_map<std::string, size_t> index_;  ///< of the first, if equal
   bool is_chart_ = false;
   std::string step_name_;
   std::vector<ForeignRun> runs_;
   std::map<std::string, size_t> places_;
 };
 
+/// W&B's table of runs, from its page or its API.
+void RefuseRunsTable(const Names& names) {
+  constexpr std::array<std::string_view, 4> kOfRuns = {"State", "Created",
+                                                       "Runtime", "End Time"};
+  const bool page =
+      names.front() == "Name" &&
+      std::ranges::any_of(kOfRuns, [&names](std::string_view name) {
+        return Has(names, name);
+      });
+  if (!page && !Has(names, "_wandb")) return;
+  ThrowError(ErrorKind::kFormat,
+             "the table has a run in each row (W&B's table of runs), but a "
+             "log has a step in each. Export a chart, or the history.");
+}
+
 /// TensorBoard names the value of a download "Value" and nothing else.
-bool IsDownload(const std::vector<std::string>& names) {
+bool IsDownload(const Names& names) {
   return names.size() == 3 && names[0] == "Wall time" && names[1] == "Step" &&
          names[2] == "Value";
 }
 
-/// Lightning's logger: "epoch" and "step" beside the metrics, sorted as text.
-bool IsLightning(const std::vector<std::string>& names) {
-  return std::ranges::count(names, "epoch") != 0 &&
-         std::ranges::count(names, "step") != 0 &&
-         std::ranges::is_sorted(names);
+/// Every n-th step counted from 0 is n - 1, 2n - 1, ...
+bool CountsFromZero(const Series& series) {
+  const Spacing spacing = SpacingOf(series.step);
+  return spacing.stride > 1 && (series.step.front() + 1) % spacing.stride == 0;
 }
 
-void Describe(const std::vector<std::string>& names, Columns& columns) {
-  for (ForeignRun& run : columns.runs()) {
-    run.format = "csv";
-    if (columns.is_chart()) {
-      run.format = "wandb_chart";
-      run.notes.emplace_back(
-          "W&B exports a sample of long runs: steps may be missing.");
-      DescribeStep(columns.step_name(), run);
-    } else if (IsDownload(names)) {
-      run.format = "tensorboard_csv";
-      run.notes.emplace_back(
-          "TensorBoard keeps about 1,000 points of a series for a download, "
-          "drawn at random. The event file has all.");
-      for (Series& series : run.series) {
-        const Spacing spacing = SpacingOf(series.step);
-        series.thinned = spacing.gaps > 0;
-      }
-    } else if (IsLightning(names)) {
-      run.format = "lightning";
-      run.step_base = 0;
-      for (Series& series : run.series) {
-        for (int64_t& step : series.step) ++step;
-        if (series.name.ends_with("_epoch")) {
-          series.averaging = Averaging::kIntervalMean;
-        }
-      }
-    } else {
-      DescribeStep(columns.step_name(), run);
-    }
-  }
+/// Lightning's logger has "epoch" and "step" beside the metrics. Since 2.0 all
+/// are sorted as text; a row has one kind of metrics, so that cells are empty.
+/// Older ones tell by their steps: someone's own table counts from 1.
+bool IsLightning(const Names& names, bool sparse, const ForeignRun& run) {
+  if (!Has(names, "epoch") || !Has(names, "step")) return false;
+  if (std::ranges::any_of(run.series, CountsFromZero)) return true;
+  if (!std::ranges::is_sorted(names)) return false;
+  return sparse || std::ranges::any_of(run.series, [](const Series& series) {
+           return series.step.front() == 0;
+         });
 }
 
-struct Row {
-  const std::vector<std::string_view>& cells;
-  int64_t step;
+class Table {
+ public:
+  Table(const Names& names, char separator, Columns& columns)
+      : names_(names),
+        separator_(separator),
+        columns_(columns),
+        targets_(columns.Targets()),
+        phase_(columns.PhasePlace()) {}
+
+  void ReadRows(CsvRows& rows, size_t step_column);
+  void Describe();
+
+ private:
+  [[noreturn]] void RefuseOtherCells() const;
+  void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
+  void DescribeRun(ForeignRun& run);
+  std::optional<Written> NumberIn(std::string_view cell);
+
+  const Names& names_;
+  char separator_;
+  Columns& columns_;
+  std::map<size_t, Target> targets_;
+  std::optional<size_t> phase_;
+  std::string with_point_;
+  int64_t rows_ = 0;
+  int64_t cut_ = 0;  ///< line of the first row with other cells
+  int64_t without_step_ = 0;
+  bool sparse_ = false;  ///< a cell was empty
 };
 
-void KeepRow(const Row& row, const std::map<size_t, Target>& targets,
-             std::vector<ForeignRun>& runs) {
-  for (const auto& [column, target] : targets) {
-    const std::string_view cell = Trimmed(row.cells[column]);
-    const auto number = ParseNumber(cell);
+std::optional<Written> Table::NumberIn(std::string_view cell) {
+  cell = Trimmed(cell);
+  if (cell.empty()) sparse_ = true;
+  if (separator_ == ';' && std::ranges::count(cell, ',') == 1) {
+    with_point_ = cell;
+    std::ranges::replace(with_point_, ',', '.');
+    cell = with_point_;
+  }
+  const auto number = ParsePlainNumber(cell);
+  if (!number) return std::nullopt;
+  return Written{*number, cell};
+}
+
+void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
+  const std::string prefix = phase_ ? PhasePrefix(Trimmed(cells[*phase_])) : "";
+  for (const auto& [column, target] : targets_) {
+    const auto number = NumberIn(cells[column]);
     if (!number) continue;
-    Series& series = runs[target.run].Of(target.series);
-    series.Add(row.step, *number, cell);
+    ForeignRun& run = columns_.runs()[target.run];
+    Series& series =
+        run.Of(prefix.empty() ? target.series : prefix + target.series);
+    series.Add(step, number->value, number->text);
     // They differ only where the chart put points or runs together.
-    const bool bucketed =
-        (target.min && Trimmed(row.cells[*target.min]) != cell) ||
-        (target.max && Trimmed(row.cells[*target.max]) != cell);
+    const std::string_view cell = Trimmed(cells[column]);
+    const bool bucketed = (target.min && Trimmed(cells[*target.min]) != cell) ||
+                          (target.max && Trimmed(cells[*target.max]) != cell);
     if (bucketed) series.averaging = Averaging::kBucketMean;
   }
 }
 
-}  // namespace
+void Table::RefuseOtherCells() const {
+  ThrowError(ErrorKind::kFormat,
+             "row {} has another number of cells than the {} columns of the "
+             "first line. Remove the row, or export the table again.",
+             cut_, names_.size());
+}
 
-std::vector<ForeignRun> ReadCsv(std::string_view text) {
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
-  const std::string_view header = text.substr(0, text.find('\n'));
-  Rows rows(text, SeparatorOf(header));
+void Table::ReadRows(CsvRows& rows, size_t step_column) {
   std::vector<std::string_view> cells;
-  if (!rows.Next(cells) || cells.size() < 2) return {};
-  std::vector<std::string> names;
-  for (const std::string_view cell : cells) names.emplace_back(Trimmed(cell));
-  if (names.front() == "Name" && std::ranges::count(names, "State") != 0) {
-    ThrowError(ErrorKind::kFormat,
-               "the table has a run in each row (W&B's table of runs), but a "
-               "log has a step in each. Export a chart, or the history.");
-  }
-  Columns columns(names);
-  const auto step = std::ranges::find(names, columns.step_name());
-  if (step == names.end()) return {};
-  const auto step_column = static_cast<size_t>(step - names.begin());
-  const std::map<size_t, Target> targets = columns.Targets();
   int64_t line = 1;
-  int64_t cut = 0;
-  int64_t without_step = 0;
   while (rows.Next(cells)) {
     ++line;
     if (cells.size() == 1 && Trimmed(cells[0]).empty()) continue;
-    if (cut > 0) {
-      ThrowError(ErrorKind::kFormat,
-                 "row {} has another number of cells than the {} columns of "
-                 "the first line. Remove the row, or export the table again.",
-                 cut, names.size());
-    }
-    if (cells.size() != names.size()) {
-      cut = line;
+    if (cut_ > 0) RefuseOtherCells();
+    if (cells.size() != names_.size()) {
+      cut_ = line;
       continue;
     }
-    const auto number = ParseNumber(cells[step_column]);
-    constexpr double kMost = 9007199254740992;  // 2^53
-    if (!number || !(*number >= 0) || *number > kMost ||
-        *number != static_cast<double>(static_cast<int64_t>(*number))) {
-      ++without_step;
+    ++rows_;
+    const auto number = NumberIn(cells[step_column]);
+    if (!number || !(number->value >= 0) ||
+        number->value > static_cast<double>(kMostWhole) ||
+        number->value !=
+            static_cast<double>(static_cast<int64_t>(number->value))) {
+      ++without_step_;
       continue;
     }
-    KeepRow({cells, static_cast<int64_t>(*number)}, targets, columns.runs());
+    KeepRow(cells, static_cast<int64_t>(number->value));
   }
-  Describe(names, columns);
-  for (ForeignRun& run : columns.runs()) {
-    if (cut > 0)
+  if (rows_ == 0 && cut_ == 0) {
+    ThrowError(ErrorKind::kFormat,
+               "the table has a first line with the columns {}, but no row "
+               "below it. Give the table of a run that logged something.",
+               NamesText(names_));
+  }
+  if (rows_ == 0) RefuseOtherCells();
+  if (without_step_ == rows_) {
+    ThrowError(ErrorKind::kFormat,
+               "none of {} rows has a whole number from 0 on in the column "
+               "`{}`, which counts the steps. Name another of the columns {} "
+               "(--step NAME).",
+               rows_, columns_.step_name(), NamesText(names_));
+  }
+}
+
+void Table::DescribeRun(ForeignRun& run) {
+  run.format = "csv";
+  if (columns_.is_chart()) {
+    run.format = "wandb_chart";
+    run.notes.emplace_back(
+        "W&B exports a sample of long runs: steps may be missing.");
+    DescribeStep(columns_.step_name(), run);
+  } else if (IsDownload(names_)) {
+    run.format = "tensorboard_csv";
+    run.notes.emplace_back(
+        "TensorBoard keeps about 1,000 points of a series for a download, "
+        "drawn at random. The event file has all.");
+    for (Series& series : run.series) {
+      const Spacing spacing = SpacingOf(series.step);
+      series.thinned = spacing.gaps > 0;
+    }
+  } else if (columns_.step_name() == "step" &&
+             IsLightning(names_, sparse_, run)) {
+    run.format = "lightning";
+    run.step_base = 0;
+    for (Series& series : run.series) {
+      for (int64_t& step : series.step) ++step;
+      if (series.name.ends_with("_epoch")) {
+        series.averaging = Averaging::kIntervalMean;
+      }
+    }
+  } else {
+    DescribeStep(columns_.step_name(), run);
+  }
+}
+
+void Table::Describe() {
+  for (ForeignRun& run : columns_.runs()) {
+    DescribeRun(run);
+    if (cut_ > 0) {
       run.notes.emplace_back("The last row is cut and was left out.");
-    if (without_step > 0) {
+    }
+    if (without_step_ > 0) {
       run.notes.push_back(
           fmt::format("{} rows have no whole number as `{}` and were left out.",
-                      without_step, columns.step_name()));
+                      without_step_, columns_.step_name()));
     }
   }
+}
+
+Names NamesOf(const std::vector<std::string_view>& cells) {
+  Names names;
+  for (const std::string_view cell : cells) names.emplace_back(Trimmed(cell));
+  return names;
+}
+
+std::string_view FirstLine(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+bool IsNumber(std::string_view cell) {
+  return ParsePlainNumber(cell).has_value();
+}
+
+}  // namespace
+
+std::vector<ForeignRun> ReadCsv(std::string_view text,
+                                std::string_view step_name) {
+  const char separator = SeparatorOf(FirstLine(text));
+  CsvRows rows(text, separator);
+  std::vector<std::string_view> cells;
+  if (!rows.Next(cells) || cells.size() < 2) return {};
+  const Names names = NamesOf(cells);
+  RefuseRunsTable(names);
+  Columns columns(names, step_name);
+  const auto step_column = columns.Place(columns.step_name());
+  if (!step_column) return {};
+  Table table(names, separator, columns);
+  table.ReadRows(rows, *step_column);
+  table.Describe();
   return std::move(columns.runs());
+}
+
+std::vector<std::string> CsvColumns(std::string_view text) {
+  CsvRows rows(text, SeparatorOf(FirstLine(text)));
+  std::vector<std::string_view> cells;
+  if (!rows.Next(cells) || std::ranges::any_of(cells, IsNumber)) return {};
+  Names names = NamesOf(cells);
+  if (!rows.Next(cells) || cells.size() != names.size() ||
+      std::ranges::none_of(cells, IsNumber)) {
+    return {};
+  }
+  return names;
+}
+
+bool IsNamelessCsv(std::string_view text) {
+  CsvRows rows(text, SeparatorOf(FirstLine(text)));
+  std::vector<std::string_view> cells;
+  if (!rows.Next(cells) || !std::ranges::all_of(cells, IsNumber)) return false;
+  const size_t count = cells.size();
+  return rows.Next(cells) && cells.size() == count &&
+         std::ranges::all_of(cells, IsNumber);
 }
 
 }  // namespace isoloss::foreign

@@ -1,6 +1,7 @@
 // DeepSpeed's stdout: deepspeedai/DeepSpeed, runtime/pipe/engine.py and
 // runtime/engine.py.
 //   steps: 10 loss: 5.1234 iter time (s): 0.512 samples/sec: 31.2
+//   steps: 10 loss: 5.5 lm loss: 5.4 moe loss: 0.1 iter time (s): 0.512 ...
 //   ... [Rank 0] step=10, skipped=4, lr=[0.0001], mom=[(0.9, 0.95)]
 #include <fmt/format.h>
 
@@ -27,19 +28,31 @@ class Reader : public LineReader {
   }
 
  private:
+  /// Between the loss and the time there may be losses of other names.
   bool ReadPipeline(std::string_view line) {
-    const auto step = NumberAfter(line, "steps:");
+    const auto after = After(line, "steps:");
+    const auto step = after ? LeadingNumber(*after) : std::nullopt;
     const auto at = step ? ParseWhole(step->text) : std::nullopt;
-    const auto loss = NumberAfter(line, "loss:");
-    if (!at || *at < 1 || !loss) return false;
-    run().Of("loss").Add(*at, loss->value, loss->text);
-    if (const auto time = NumberAfter(line, "iter time (s):")) {
-      run().Of("step_seconds").Add(*at, time->value, time->text);
+    if (!at || *at < 1) return false;
+    std::string_view rest = Behind(*after, *step);
+    if (!Trimmed(rest).starts_with("loss:")) return false;
+    while (true) {
+      const size_t colon = rest.find(':');
+      if (colon == std::string_view::npos) return true;
+      const std::string_view name = Trimmed(rest.substr(0, colon));
+      rest.remove_prefix(colon + 1);
+      const auto number = LeadingNumber(rest);
+      if (!number || name.empty()) return true;
+      run()
+          .Of(name == "iter time (s)" ? "step_seconds" : name)
+          .Add(*at, number->value, number->text);
+      rest = Behind(rest, *number);
     }
-    if (const auto rate = NumberAfter(line, "samples/sec:")) {
-      run().Of("samples/sec").Add(*at, rate->value, rate->text);
-    }
-    return true;
+  }
+
+  static std::string_view Behind(std::string_view text, const Written& number) {
+    return text.substr(static_cast<size_t>(number.text.data() +
+                                           number.text.size() - text.data()));
   }
 
   bool ReadEngine(std::string_view line) {
@@ -52,7 +65,7 @@ class Reader : public LineReader {
     if (!at || *at < 1 || !lr) return false;
     run().Of("lr").Add(*at, lr->value, lr->text);
     if (const auto skipped = NumberAfter(line, "skipped=")) {
-      skipped_ = std::max(skipped_, static_cast<int64_t>(skipped->value));
+      skipped_ = std::max(skipped_, CountOf(*skipped));
     }
     return true;
   }

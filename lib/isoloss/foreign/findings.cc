@@ -67,6 +67,10 @@ bool LooksSmoothed(const Series& series) {
   return DifferenceCorrelation(series.value) > kSmoothedFrom;
 }
 
+bool CanTellSmoothing(const Series& series) {
+  return !std::isnan(DifferenceCorrelation(series.value));
+}
+
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
   std::vector<std::string> findings = run.notes;
   if (run.step_base != 1 && run.step_unit == "step") {

@@ -16,6 +16,9 @@ inline constexpr double kSmoothedFrom = -0.2;
 /// Does the series move as if it were smoothed? Never of fewer than 50 values.
 bool LooksSmoothed(const Series& series);
 
+/// Whether LooksSmoothed could say so: there are enough values.
+bool CanTellSmoothing(const Series& series);
+
 /// Of the run (ForeignRun::notes) and of each series with a known quantity:
 /// missing and repeated steps, values that are not finite, means, smoothing.
 /// Requires Finish().

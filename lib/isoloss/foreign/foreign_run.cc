@@ -10,6 +10,7 @@
 #include <span>
 #include <utility>
 
+#include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
 
 namespace isoloss::foreign {
@@ -31,6 +32,8 @@ constexpr Named<KnownName> kNames[] = {
     {"train loss", {Quantity::kLoss, 3}},
     {"lm-loss", {Quantity::kLoss, 3}},
     {"training_loss", {Quantity::kLoss, 3}},
+    {"lm_loss", {Quantity::kLoss, 3}},
+    {"Loss/train", {Quantity::kLoss, 3}},
     {"loss_nats", {Quantity::kLoss, 3}},
     {"loss/train", {Quantity::kLoss, 3}},
     {"training loss", {Quantity::kLoss, 3}},
@@ -43,6 +46,12 @@ constexpr Named<KnownName> kNames[] = {
     {"validation_loss", {Quantity::kEvalLoss, 1}},
     {"validation_metrics/loss", {Quantity::kEvalLoss, 0}},
     {"lm loss validation", {Quantity::kEvalLoss, 0}},
+    {"validation/loss", {Quantity::kEvalLoss, 1}},
+    {"valid/loss", {Quantity::kEvalLoss, 1}},
+    {"loss/val", {Quantity::kEvalLoss, 2}},
+    {"Loss/val", {Quantity::kEvalLoss, 2}},
+    {"loss/validation", {Quantity::kEvalLoss, 2}},
+    {"Loss/validation", {Quantity::kEvalLoss, 2}},
     {"valid_loss", {Quantity::kEvalLoss, 2}},
     {"grad_norm", {Quantity::kGradNorm, 0}},
     {"grad norm", {Quantity::kGradNorm, 0}},
@@ -163,6 +172,12 @@ double Digits::HalfUnit(double value) const {
 Series& ForeignRun::Of(std::string_view series_name) {
   const auto found = places_.find(series_name);
   if (found != places_.end()) return series[found->second];
+  if (series.size() == kMostSeries) {
+    ThrowError(ErrorKind::kFormat,
+               "the log has values of more than {} names, but no run has. Give "
+               "the log of a training run.",
+               kMostSeries);
+  }
   places_.emplace(series_name, series.size());
   Series& made = series.emplace_back();
   made.name = series_name;
@@ -197,8 +212,10 @@ void ForeignRun::Finish() {
   }
 }
 
-Spacing SpacingOf(const std::vector<int64_t>& steps) {
+Spacing SpacingOf(std::vector<int64_t> steps) {
   Spacing spacing;
+  std::ranges::sort(steps);
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   if (steps.size() < 2) return spacing;
   // The most frequent difference, found among sorted ones.
   std::vector<int64_t> gaps(steps.size() - 1);

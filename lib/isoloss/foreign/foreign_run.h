@@ -81,6 +81,9 @@ struct Series {
   }
 };
 
+/// Each takes some 300 bytes, even with one value.
+inline constexpr size_t kMostSeries = 100'000;
+
 struct ForeignRun {
   std::string name;    ///< of several in a file; "" if the file is the run
   std::string format;  ///< "torchtitan", "wandb_csv", ...
@@ -92,6 +95,7 @@ struct ForeignRun {
   std::vector<std::string> notes;  ///< whole sentences
 
   /// Made on demand.
+  /// Errors   FormatError if there would be more than kMostSeries.
   Series& Of(std::string_view name);
   const Series* Find(std::string_view name) const;
   /// The series that is the run's `quantity`; null if it has none.
@@ -114,7 +118,8 @@ struct Spacing {
   int64_t first_gap = 0;  ///< step before the first of them
   int64_t missing = 0;    ///< steps that the stride leads one to expect
 };
-Spacing SpacingOf(const std::vector<int64_t>& steps);
+/// Of steps in any order, also several times.
+Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
 /// other, their mean removed; NaN if fewer than 50 are finite. Independent

@@ -20,6 +20,9 @@ class Reader : public LineReader {
             line.find("'eval_loss':") != std::string_view::npos);
   }
 
+  /// The lines have one; so those that DeepSpeed prints between do not count.
+  bool has_loss() const override { return true; }
+
   void Finish() override {
     ThrowError(ErrorKind::kFormat,
                "the lines that Hugging Face's Trainer prints have an epoch, "

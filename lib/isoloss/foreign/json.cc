@@ -1,5 +1,8 @@
 #include "isoloss/foreign/json.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -9,9 +12,46 @@
 namespace isoloss::foreign {
 namespace {
 
+constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
+
+/// What must be known of a text before it is parsed.
+struct Outline {
+  int depth = 0;            ///< of its nesting
+  bool non_finite = false;  ///< it has words that JSON does not know
+};
+
+Outline OutlineOf(std::string_view text) {
+  Outline outline;
+  int depth = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '"':
+        // To the closing quote; a text that ends before is no JSON.
+        for (++i; i < text.size() && text[i] != '"'; ++i) {
+          if (text[i] == '\\') ++i;
+        }
+        break;
+      case '{':
+      case '[':
+        outline.depth = std::max(outline.depth, ++depth);
+        break;
+      case '}':
+      case ']':
+        --depth;
+        break;
+      case 'N':
+      case 'I':
+        outline.non_finite = true;
+        break;
+      default:
+        break;
+    }
+  }
+  return outline;
+}
+
 /// Copies `text`, with quotes around the words that JSON does not know.
 std::string QuoteNonFinite(std::string_view text) {
-  constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
   std::string quoted;
   quoted.reserve(text.size() + text.size() / 16);
   bool in_string = false;
@@ -39,19 +79,163 @@ std::string QuoteNonFinite(std::string_view text) {
   return quoted;
 }
 
+/// Copies `text`, with numbers of the same length in place of those words.
+std::string WithoutNonFinite(std::string_view text) {
+  std::string copy = QuoteNonFinite(text);
+  if (copy.size() == text.size()) return copy;
+  copy = text;
+  for (const std::string_view word : kWords) {
+    for (size_t at = copy.find(word); at != std::string::npos;
+         at = copy.find(word, at + 1)) {
+      copy.replace(at, word.size(), "0" + std::string(word.size() - 1, ' '));
+    }
+  }
+  return copy;
+}
+
+/// Behind the closing quote of the string that begins at `begin`; 0: none.
+size_t StringEnd(std::string_view text, size_t begin) {
+  for (size_t i = begin + 1; i < text.size(); ++i) {
+    if (text[i] == '"') return i + 1;
+    if (text[i] == '\\') ++i;
+  }
+  return 0;
+}
+
+/// Behind the value at the front of `text`; 0 if it does not end.
+size_t ValueEnd(std::string_view text) {
+  int depth = 0;
+  size_t i = 0;
+  while (i < text.size()) {
+    const char c = text[i];
+    if (c == '"') {
+      i = StringEnd(text, i);
+      if (i == 0 || depth == 0) return i;
+      continue;
+    }
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') {
+      if (depth == 0) return i;
+      if (--depth == 0) return i + 1;
+    }
+    if (depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r'))
+      return i;
+    ++i;
+  }
+  return depth == 0 ? i : 0;
+}
+
+/// Takes nothing of a text but the place of its first fault.
+struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
+  size_t at = 0;  ///< counted from 1; 0: none
+
+  bool null() override { return true; }
+  bool boolean(bool /*value*/) override { return true; }
+  bool number_integer(number_integer_t /*value*/) override { return true; }
+  bool number_unsigned(number_unsigned_t /*value*/) override { return true; }
+  bool number_float(number_float_t /*value*/,
+                    const string_t& /*text*/) override {
+    return true;
+  }
+  bool string(string_t& /*value*/) override { return true; }
+  bool binary(binary_t& /*value*/) override { return true; }
+  bool start_object(size_t /*size*/) override { return true; }
+  bool key(string_t& /*value*/) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(size_t /*size*/) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(size_t position, const std::string& /*token*/,
+                   const nlohmann::json::exception& /*fault*/) override {
+    at = position;
+    return false;
+  }
+};
+
 }  // namespace
 
 nlohmann::json ParseJson(std::string_view text) {
-  bool too_deep = false;
-  const auto keep = [&too_deep](int depth, nlohmann::json::parse_event_t,
-                                nlohmann::json&) {
-    too_deep = too_deep || depth > kMaxJsonDepth;
-    return !too_deep;
-  };
-  nlohmann::json json =
-      nlohmann::json::parse(QuoteNonFinite(text), keep, false);
-  if (too_deep) return nlohmann::json(nlohmann::json::value_t::discarded);
-  return json;
+  const nlohmann::json discarded(nlohmann::json::value_t::discarded);
+  if (text.size() > kMostJsonBytes) return discarded;
+  // The parser's own callback would tell the depth too, but looks through all
+  // values of a list whenever one is added.
+  const Outline outline = OutlineOf(text);
+  if (outline.depth > kMaxJsonDepth) return discarded;
+  return outline.non_finite
+             ? nlohmann::json::parse(QuoteNonFinite(text), nullptr, false)
+             : nlohmann::json::parse(text, nullptr, false);
+}
+
+std::string JsonFault(std::string_view text) {
+  if (text.size() > kMostJsonBytes) {
+    return fmt::format("has {} bytes, and {} are read at most", text.size(),
+                       kMostJsonBytes);
+  }
+  const Outline outline = OutlineOf(text);
+  if (outline.depth > kMaxJsonDepth) {
+    return fmt::format("nests {} levels deep, and {} are read at most",
+                       outline.depth, kMaxJsonDepth);
+  }
+  FaultFinder finder;
+  nlohmann::json::sax_parse(WithoutNonFinite(text), &finder);
+  if (finder.at == 0) return "";
+  return finder.at > text.size()
+             ? fmt::format("ends within a value, after {} bytes", text.size())
+             : fmt::format("is none from byte {} of {} on", finder.at,
+                           text.size());
+}
+
+JsonMembers::JsonMembers(std::string_view object) : rest_(object) {
+  open_ = Take('{');
+}
+
+void JsonMembers::SkipBlanks() {
+  const size_t end = rest_.find_first_not_of(" \t\r\n");
+  rest_.remove_prefix(end == std::string_view::npos ? rest_.size() : end);
+}
+
+bool JsonMembers::Take(char c) {
+  SkipBlanks();
+  if (!rest_.starts_with(c)) return false;
+  rest_.remove_prefix(1);
+  return true;
+}
+
+bool JsonMembers::Next() {
+  if (!open_) return false;
+  open_ = false;
+  if (Take('}')) {
+    SkipBlanks();
+    sound_ = rest_.empty();
+    return false;
+  }
+  if (!first_ && !Take(',')) return false;
+  first_ = false;
+  SkipBlanks();
+  const size_t key_end = ValueEnd(rest_);
+  if (key_end < 2 || rest_.front() != '"') return false;
+  key_ = rest_.substr(1, key_end - 2);
+  rest_.remove_prefix(key_end);
+  if (!Take(':')) return false;
+  SkipBlanks();
+  const size_t value_end = ValueEnd(rest_);
+  if (value_end == 0) return false;
+  value_ = rest_.substr(0, value_end);
+  rest_.remove_prefix(value_end);
+  open_ = true;
+  return true;
+}
+
+std::optional<std::string_view> JsonString(std::string_view value) {
+  if (value.size() < 2 || value.front() != '"') return std::nullopt;
+  return value.substr(1, value.size() - 2);
+}
+
+std::optional<double> JsonNumber(std::string_view value) {
+  if (const auto text = JsonString(value)) {
+    const auto number = ParsePlainNumber(*text);
+    return number && !std::isfinite(*number) ? number : std::nullopt;
+  }
+  return ParsePlainNumber(value);
 }
 
 std::optional<double> NumberOf(const nlohmann::json& value) {
@@ -63,11 +247,10 @@ std::optional<double> NumberOf(const nlohmann::json& value) {
 }
 
 std::optional<int64_t> WholeOf(const nlohmann::json& value) {
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (!value.is_number_float()) return std::nullopt;
+  if (!value.is_number()) return std::nullopt;
   const double number = value.get<double>();
-  constexpr double kMost = 9007199254740992;  // 2^53
-  if (number != std::floor(number) || std::abs(number) > kMost) {
+  if (number != std::floor(number) ||
+      std::abs(number) > static_cast<double>(kMostWhole)) {
     return std::nullopt;
   }
   return static_cast<int64_t>(number);

@@ -4,25 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 
 #include "isoloss/base/error.h"
 #include "isoloss/foreign/json.h"
+#include "isoloss/foreign/json_lines.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
 namespace {
 
 using nlohmann::json;
-
-/// In the order of preference.
-constexpr std::string_view kStepNames[] = {
-    "step",          "iteration",
-    "iter",          "global_step",
-    "steps",         "trainer/global_step",
-    "train/step",    "train/global_step",
-    "Iteration",     "Step",
-    "training_step", "_step"};
 
 std::optional<int64_t> StepKey(const std::string& key) {
   const auto step = ParseWhole(key);
@@ -57,6 +48,12 @@ ForeignRun ReadTrainerState(const json& rows) {
       filtered += is_filtered ? 1 : 0;
       AddShortest(run.Of(name), *step, is_filtered ? std::nan("") : *number);
     }
+  }
+  if (run.series.empty()) {
+    ThrowError(ErrorKind::kFormat,
+               "log_history has {} rows, but none with a step and a number. "
+               "Give trainer_state.json of a later checkpoint.",
+               rows.size());
   }
   Series& loss = run.Of("loss");
   if (SpacingOf(loss.step).stride > 1) {
@@ -169,50 +166,12 @@ std::vector<ForeignRun> ReadReferencePoints(const json& root) {
   return runs;
 }
 
-// ---- lines -----------------------------------------------------------------
-
-/// Numbers of an object, those of objects in it as "outer/inner".
-void AddNumbers(const json& object, const std::string& prefix, int64_t step,
-                std::string_view step_name, ForeignRun& run) {
-  for (const auto& [key, value] : object.items()) {
-    if (prefix.empty() && (key == step_name || key.starts_with('_'))) continue;
-    if (value.is_object() && prefix.empty()) {
-      AddNumbers(value, key + "/", step, step_name, run);
-    } else if (const auto number = NumberOf(value)) {
-      AddShortest(run.Of(prefix + key), step, *number);
-    }
-  }
-}
-
-std::vector<std::string> KeysOf(const json& object) {
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : object.items()) {
-    if (WholeOf(value)) keys.push_back(key);
-  }
-  return keys;
-}
-
 }  // namespace
 
-std::string_view StepNameAmong(const std::vector<std::string>& names) {
-  for (const std::string_view known : kStepNames) {
-    if (std::ranges::count(names, known) != 0) return known;
-  }
-  return "";
-}
-
-void DescribeStep(std::string_view name, ForeignRun& run) {
-  if (name != "_step" && name != "Step") return;
-  run.step_unit = "log call";
-  run.step_base = 0;
-  run.notes.push_back(fmt::format(
-      "`{}` may count calls of log, which are no optimizer steps unless the "
-      "trainer logs each step once.",
-      name));
-}
-
-std::vector<ForeignRun> ReadJsonLog(std::string_view text) {
+std::vector<ForeignRun> ReadJsonLog(std::string_view text,
+                                    std::string_view step_name) {
   const json root = ParseJson(text);
+  if (root.is_array()) return ReadJsonRows(root, step_name);
   if (!root.is_object()) return {};
   if (root.contains("log_history") && root["log_history"].is_array()) {
     return {ReadTrainerState(root["log_history"])};
@@ -227,58 +186,6 @@ std::vector<ForeignRun> ReadJsonLog(std::string_view text) {
              "MLPerf's reference convergence points. Give the log of a "
              "training run.",
              root.size());
-}
-
-std::vector<ForeignRun> ReadJsonLines(std::string_view text) {
-  ForeignRun run;
-  run.format = "json_lines";
-  std::string step_name;
-  int64_t line_number = 0;
-  int64_t without_step = 0;
-  int64_t broken_at = 0;
-  ForEachLine(text, [&](std::string_view line) {
-    ++line_number;
-    if (Trimmed(line).empty() || (line_number > 1 && broken_at == 1)) return;
-    if (broken_at > 0) {
-      ThrowError(ErrorKind::kFormat,
-                 "line {} is no JSON object, but each line must be one. Remove "
-                 "the line.",
-                 broken_at);
-    }
-    const json object = ParseJson(line);
-    if (!object.is_object()) {
-      broken_at = line_number;
-      return;
-    }
-    if (step_name.empty()) step_name = StepNameAmong(KeysOf(object));
-    const auto step = !step_name.empty() && object.contains(step_name)
-                          ? WholeOf(object[step_name])
-                          : std::nullopt;
-    if (!step || *step < 0) {
-      ++without_step;
-      return;
-    }
-    AddNumbers(object, "", *step, step_name, run);
-  });
-  if (line_number == 0 || broken_at == 1) return {};
-  if (run.series.empty()) {
-    ThrowError(ErrorKind::kFormat,
-               "{} lines hold JSON objects, but none a number beside a step "
-               "(one of the keys step, iteration, global_step, _step and the "
-               "like). Write the step into each line.",
-               line_number);
-  }
-  DescribeStep(step_name, run);
-  if (broken_at > 0) {
-    run.notes.emplace_back("The last line is cut and was left out.");
-  }
-  if (without_step > 0) {
-    run.notes.push_back(fmt::format("{} lines have no `{}` and were left out.",
-                                    without_step, step_name));
-  }
-  std::vector<ForeignRun> runs;
-  runs.push_back(std::move(run));
-  return runs;
 }
 
 }  // namespace isoloss::foreign

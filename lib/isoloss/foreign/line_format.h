@@ -18,8 +18,11 @@ class LineReader {
   virtual bool Read(std::string_view line) = 0;
   /// After the last line: what can be said of the whole. Called once.
   virtual void Finish() {}
+  /// Whether a loss, of training or an evaluation, has been read so far.
+  virtual bool has_loss() const;
 
   ForeignRun& run() { return run_; }
+  const ForeignRun& run() const { return run_; }
 
  private:
   ForeignRun run_;

@@ -12,6 +12,30 @@ namespace {
 class Reader : public LineReader {
  public:
   bool Read(std::string_view line) override {
+    line = Trimmed(line);
+    if (line.empty() || line.starts_with('#')) return false;
+    ++lines_;
+    if (!ReadRow(line)) return false;
+    ++rows_;
+    return true;
+  }
+
+  void Finish() override {
+    // Two numbers on a line are found in any text.
+    if (rows_ < lines_ - rows_) run().series.clear();
+    // A table that counts from 0 says what was lost before the first update.
+    for (const Series& series : run().series) {
+      if (series.step.empty() || series.step.front() != 0) continue;
+      run().step_base = 0;
+    }
+    if (run().step_base != 0) return;
+    for (Series& series : run().series) {
+      for (int64_t& step : series.step) ++step;
+    }
+  }
+
+ private:
+  bool ReadRow(std::string_view line) {
     const auto step = ParseWhole(TakeWord(line));
     if (!step || *step < 0) return false;
     const std::string_view loss = TakeWord(line);
@@ -25,17 +49,8 @@ class Reader : public LineReader {
     return true;
   }
 
-  void Finish() override {
-    // A table that counts from 0 says what was lost before the first update.
-    for (const Series& series : run().series) {
-      if (series.step.empty() || series.step.front() != 0) continue;
-      run().step_base = 0;
-    }
-    if (run().step_base != 0) return;
-    for (Series& series : run().series) {
-      for (int64_t& step : series.step) ++step;
-    }
-  }
+  int64_t lines_ = 0;  ///< neither empty nor comments
+  int64_t rows_ = 0;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "isoloss/foreign/line_format.h"
 #include "isoloss/foreign/text.h"
@@ -15,13 +16,19 @@
 namespace isoloss::foreign {
 namespace {
 
+/// GPT-NeoX writes lm_loss, MindSpeed loss.
 bool IsLoss(std::string_view name) {
-  return name == "lm loss" || name == "lm-loss";
+  return name == "lm loss" || name == "lm-loss" || name == "lm_loss" ||
+         name == "loss";
 }
+
+/// The last field of a line; some forks have more behind it.
+constexpr std::string_view kLastField = "number of nan iterations";
 
 class Reader : public LineReader {
  public:
   bool Read(std::string_view line) override {
+    const bool wraps = std::exchange(wraps_, false);
     if (line.find('|') == std::string_view::npos) return false;
     if (const auto rest = After(line, "loss at iteration")) {
       return ReadValidation(*rest);
@@ -29,8 +36,7 @@ class Reader : public LineReader {
     const auto rest = After(line, "iteration");
     const auto at = rest ? LeadingNumber(*rest) : std::nullopt;
     const auto step = at ? ParseWhole(at->text) : std::nullopt;
-    // A fork wraps the fields over two lines.
-    if (!step) return iteration_ > 0 && ReadFields(line) > 0;
+    if (!step) return wraps && ReadFields(line) > 0;
     const std::string_view behind = Trimmed(rest->substr(
         static_cast<size_t>(at->text.data() + at->text.size() - rest->data())));
     if (*step < 1 || !behind.starts_with('/')) return false;
@@ -38,7 +44,13 @@ class Reader : public LineReader {
     iteration_ = *step;
     interval_ = last_ > 0 && iteration_ > last_ ? iteration_ - last_ : 1;
     ReadFields(behind);
+    // A fork wraps the fields over two lines; the second follows at once.
+    wraps_ = behind.find(kLastField) == std::string_view::npos;
     return true;
+  }
+
+  bool has_loss() const override {
+    return !loss_text_.empty() || LineReader::has_loss();
   }
 
   void Finish() override {
@@ -79,7 +91,12 @@ class Reader : public LineReader {
     if (!step) return false;
     const auto loss = NumberAfter(rest, "lm loss value:");
     if (!loss) return false;
-    run().Of("lm loss validation").Add(*step, loss->value, loss->text);
+    // "... at iteration 50 on test set | lm loss value: ...".
+    const bool test =
+        rest.substr(0, rest.find('|')).find(" test") != std::string_view::npos;
+    run()
+        .Of(test ? "lm loss test" : "lm loss validation")
+        .Add(*step, loss->value, loss->text);
     return true;
   }
 
@@ -102,7 +119,7 @@ class Reader : public LineReader {
 
   void Keep(std::string_view name, const Written& number) {
     if (name == "number of skipped iterations") {
-      skipped_now_ = static_cast<int64_t>(number.value);
+      skipped_now_ = CountOf(number);
     }
     if (IsLoss(name)) {
       loss_ = number.value;
@@ -132,6 +149,7 @@ class Reader : public LineReader {
   int64_t iteration_ = 0;  ///< whose fields are being read; 0: none
   int64_t last_ = 0;       ///< the one before
   int64_t interval_ = 1;
+  bool wraps_ = false;  ///< the line before, which has not all fields
   int64_t skipped_now_ = 0;
   double loss_ = 0;
   std::string loss_text_;

@@ -1,12 +1,21 @@
 // nanoGPT and its relatives.
 //   karpathy/nanoGPT, train.py:     iter 10: loss 3.1234, time 12.34ms, mfu ..
 //                                   step 250: train loss 3.1, val loss 3.2
-//   karpathy/llm.c, llmc/logger.h:  s:10 trl:3.1234 lr:0.000600 norm:1.23
+//   karpathy/llama2.c, train.py:    10 | loss 3.1234 | lr 3.0e-04 | 12.34ms
+//   karpathy/build-nanogpt:         step   10 | loss: 3.1234 | lr 2.5e-04 | ..
+//     its log.txt:                  10 train 3.1234
+//                                   250 val 3.2345
+//   karpathy/llm.c, stdout:         step   11/74 | loss 3.1234 (+nanz)| norm ..
+//     its main.log:                 s:10 trl:3.1234 lr:0.000600 norm:1.23
 //                                   s:10 tel:3.2345
-//   KellerJordan/modded-nanogpt:    step:125/1480 val_loss:3.2786 ...
-// All count from 0: the loss of iteration N is that of step N + 1, and an
-// evaluation at N has seen N updates.
+//   KellerJordan/modded-nanogpt:    step:11/1480 train_loss:3.1234 ...
+//                                   step:125/1480 val_loss:3.2786 ...
+// What stands before a slash counts updates that are done, so the loss of the
+// first is that of 1. The others count from 0: the loss of N is that of step
+// N + 1. An evaluation at N has seen N updates everywhere.
+#include <algorithm>
 #include <memory>
+#include <string>
 
 #include "isoloss/foreign/line_format.h"
 #include "isoloss/foreign/text.h"
@@ -24,18 +33,41 @@ std::optional<int64_t> TakeStep(std::string_view& rest, char mark) {
   return step;
 }
 
+struct Field {
+  std::string_view name;
+  std::optional<Written> number;
+};
+
+/// "name: 1.5 (+0.1z)" or the same without the colon: words up to the first
+/// number.
+Field FieldOf(std::string_view text) {
+  text = Trimmed(text);
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::string_view name =
+        Trimmed(text.substr(0, static_cast<size_t>(rest.data() - text.data())));
+    const std::string_view word = TakeWord(rest);
+    const auto number = LeadingNumber(word);
+    if (!number) continue;
+    if (name.ends_with(':')) name.remove_suffix(1);
+    return {name, number};
+  }
+  return {text, std::nullopt};
+}
+
 class Reader : public LineReader {
  public:
-  Reader() { run().step_base = 0; }
-
   bool Read(std::string_view line) override {
     line = Trimmed(line);
+    if (ReadBars(line) || ReadThreeWords(line)) return true;
     if (auto rest = After(line, "iter ")) return ReadIteration(*rest);
     if (auto rest = After(line, "step ")) return ReadEvaluation(*rest);
     if (line.starts_with("s:")) return ReadLlmC(line.substr(2));
     if (line.starts_with("step:")) return ReadModded(line.substr(5));
     return false;
   }
+
+  void Finish() override { run().step_base = from_zero_ ? 0 : 1; }
 
  private:
   bool Keep(std::string_view name, int64_t step, std::string_view line,
@@ -46,10 +78,16 @@ class Reader : public LineReader {
     return true;
   }
 
+  /// The update whose loss is told beside `at`, which counts from 0.
+  int64_t Update(int64_t at) {
+    from_zero_ = true;
+    return at + 1;
+  }
+
   bool ReadIteration(std::string_view rest) {
     const auto at = TakeStep(rest, ':');
     if (!at || !Keep("loss", *at + 1, rest, "loss ")) return false;
-    Keep("iteration ms", *at + 1, rest, "time ");
+    Keep("iteration ms", Update(*at), rest, "time ");
     return true;
   }
 
@@ -67,8 +105,9 @@ class Reader : public LineReader {
     if (!Keep("loss", *at + 1, rest, "trl:")) {
       return Keep("hellaswag accuracy", *at, rest, "eval:");
     }
-    Keep("lr", *at + 1, rest, "lr:");
-    Keep("norm", *at + 1, rest, "norm:");
+    const int64_t step = Update(*at);
+    Keep("lr", step, rest, "lr:");
+    Keep("norm", step, rest, "norm:");
     return true;
   }
 
@@ -76,14 +115,71 @@ class Reader : public LineReader {
     const auto at = TakeStep(rest, '/');
     if (!at) return false;
     const bool evaluated = Keep("val loss", *at, rest, "val_loss:");
-    return Keep("loss", *at + 1, rest, "train_loss:") || evaluated;
+    return Keep("loss", *at, rest, "train_loss:") || evaluated;
   }
+
+  /// "[step|iter] N[/TOTAL] | field | field".
+  bool ReadBars(std::string_view line) {
+    const size_t bar = line.find('|');
+    if (bar == std::string_view::npos) return false;
+    std::string_view front = Trimmed(line.substr(0, bar));
+    for (const std::string_view word : {"step ", "iter "}) {
+      if (front.starts_with(word)) front.remove_prefix(word.size());
+    }
+    const size_t slash = front.find('/');
+    const auto at = ParseWhole(front.substr(0, slash));
+    if (!at || *at < 0) return false;
+    const bool counts_done = slash != std::string_view::npos;
+    if (counts_done && !ParseWhole(front.substr(slash + 1))) return false;
+    std::string_view rest = line.substr(bar + 1);
+    if (!HasLossField(rest)) return false;
+    const int64_t step = counts_done ? *at : Update(*at);
+    while (!rest.empty()) {
+      const size_t end = rest.find('|');
+      const Field field = FieldOf(rest.substr(0, end));
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+      if (!field.number || field.name.empty() || field.name == "(") continue;
+      const bool loss = field.name == "train loss";
+      run()
+          .Of(loss ? "loss" : field.name)
+          .Add(step, field.number->value, field.number->text);
+    }
+    return true;
+  }
+
+  static bool HasLossField(std::string_view rest) {
+    const size_t end = rest.find('|');
+    const Field first = FieldOf(rest.substr(0, end));
+    return first.number && (first.name == "loss" || first.name == "train loss");
+  }
+
+  /// "N train 3.1", "N val 3.2", "N hella 0.25".
+  bool ReadThreeWords(std::string_view line) {
+    const auto at = ParseWhole(TakeWord(line));
+    if (!at || *at < 0) return false;
+    const std::string_view word = TakeWord(line);
+    const auto number = ParsePlainNumber(line);
+    if (!number) return false;
+    const std::string_view text = Trimmed(line);
+    if (word == "train") {
+      run().Of("loss").Add(Update(*at), *number, text);
+    } else if (word == "val") {
+      run().Of("val loss").Add(*at, *number, text);
+    } else if (word == "hella") {
+      run().Of("hellaswag accuracy").Add(*at, *number, text);
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  bool from_zero_ = false;
 };
 
 }  // namespace
 
 extern const LineFormat kLineFormat_nanogpt = {
-    "nanogpt", "text as of nanoGPT, llm.c or modded-nanogpt",
+    "nanogpt", "text as of nanoGPT, llama2.c, llm.c or modded-nanogpt",
     [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
 
 }  // namespace isoloss::foreign

@@ -16,8 +16,11 @@
 #include "isoloss/foreign/csv.h"
 #include "isoloss/foreign/event_file.h"
 #include "isoloss/foreign/event_runs.h"
+#include "isoloss/foreign/json_lines.h"
 #include "isoloss/foreign/json_logs.h"
 #include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/refusals.h"
+#include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -25,6 +28,11 @@ namespace isoloss::foreign {
 #define ISOLOSS_LINE_FORMAT(name) extern const LineFormat kLineFormat_##name;
 #include "isoloss/foreign/formats.def"
 #undef ISOLOSS_LINE_FORMAT
+
+bool LineReader::has_loss() const {
+  return run_.Main(Quantity::kLoss) != nullptr ||
+         run_.Main(Quantity::kEvalLoss) != nullptr;
+}
 
 namespace {
 
@@ -34,8 +42,17 @@ constexpr const LineFormat* kLineFormats[] = {
 #undef ISOLOSS_LINE_FORMAT
 };
 
-/// Of a checkout without its large files.
-constexpr std::string_view kPointer = "version https://git-lfs";
+/// Names that are looked at for a message.
+constexpr size_t kMostNamesOfError = 100;
+
+/// Sources and documents show what a log looks like: in comments, strings and
+/// lists. No program prints a line that begins so.
+bool IsQuoted(std::string_view line) {
+  constexpr std::string_view kMarks[] = {"//", "#", "*", "\"", ">", "- ", "`"};
+  line = Trimmed(line);
+  return std::ranges::any_of(
+      kMarks, [line](std::string_view mark) { return line.starts_with(mark); });
+}
 
 /// Empty if no format knows a line.
 std::vector<ForeignRun> ReadLines(std::string_view text) {
@@ -43,15 +60,26 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
     const LineFormat* format;
     std::unique_ptr<LineReader> reader;
     int64_t lines = 0;
+
+    /// DeepSpeed prints beside what trains with it, line by line: a loss goes
+    /// before many lines.
+    std::pair<bool, int64_t> rank() const {
+      return {lines > 0 && reader->has_loss(), lines};
+    }
   };
   std::vector<Candidate> candidates;
   for (const LineFormat* format : kLineFormats) {
     candidates.push_back({format, format->make()});
   }
   ForEachLine(text, [&candidates](std::string_view line) {
-    for (Candidate& one : candidates) one.lines += one.reader->Read(line);
+    if (IsQuoted(line)) return;
+    for (Candidate& one : candidates) {
+      if (!one.reader->Read(line)) continue;
+      ++one.lines;
+      return;
+    }
   });
-  const auto best = std::ranges::max_element(candidates, {}, &Candidate::lines);
+  const auto best = std::ranges::max_element(candidates, {}, &Candidate::rank);
   if (best->lines == 0) return {};
   best->reader->Finish();
   std::vector<ForeignRun> runs;
@@ -60,21 +88,66 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   return runs;
 }
 
-std::vector<ForeignRun> ReadAny(std::string_view content) {
+/// Formats whose steps are in a column or key.
+bool IsTable(const ForeignRun& run) {
+  constexpr std::string_view kTables[] = {"csv", "wandb_chart", "lightning",
+                                          "tensorboard_csv", "json_lines"};
+  return std::ranges::count(kTables, run.format) != 0;
+}
+
+std::vector<ForeignRun> ReadAny(std::string_view content,
+                                std::string_view step_name) {
   const size_t first = content.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
-  if (content.starts_with(kPointer)) {
-    ThrowError(ErrorKind::kFormat,
-               "the file is a pointer of git-lfs, three lines of text in place "
-               "of the log. Fetch the file: git lfs pull.");
-  }
-  if (content[first] == '{') {
-    std::vector<ForeignRun> runs = ReadJsonLog(content);
-    if (runs.empty()) runs = ReadJsonLines(content);
+  if (content[first] == '{' || content[first] == '[') {
+    std::vector<ForeignRun> runs = ReadJsonLog(content, step_name);
+    if (runs.empty()) runs = ReadJsonLines(content, step_name);
     if (!runs.empty()) return runs;
   }
-  std::vector<ForeignRun> runs = ReadCsv(content);
+  std::vector<ForeignRun> runs;
+  // No table begins as an object does.
+  if (content[first] != '{') runs = ReadCsv(content, step_name);
   return runs.empty() ? ReadLines(content) : runs;
+}
+
+void RequireTable(const std::vector<ForeignRun>& runs,
+                  std::string_view step_name) {
+  if (step_name.empty() || runs.empty() || IsTable(runs.front())) return;
+  ThrowError(ErrorKind::kFormat,
+             "`{}` is named to count the steps, but a log of the format {} "
+             "says itself which step a value is of. Leave that name out.",
+             step_name, runs.front().format);
+}
+
+/// Makes the series of that name the loss.
+void ChooseLoss(std::string_view name, std::vector<ForeignRun>& runs) {
+  if (name.empty()) return;
+  std::vector<std::string> names;
+  for (const ForeignRun& run : runs) {
+    for (const Series& series : run.series) {
+      if (std::ranges::count(names, series.name) == 0 &&
+          names.size() < kMostNamesOfError) {
+        names.push_back(series.name);
+      }
+    }
+  }
+  std::erase_if(runs, [name](const ForeignRun& run) {
+    return run.Find(name) == nullptr;
+  });
+  if (runs.empty()) {
+    ThrowError(ErrorKind::kFormat,
+               "`{}` is named as the loss, but the log has no series of that "
+               "name. It has {}. Name one of them.",
+               name, NamesText(names));
+  }
+  for (ForeignRun& run : runs) {
+    for (Series& series : run.series) {
+      if (series.quantity == Quantity::kLoss) {
+        series.quantity = Quantity::kOther;
+      }
+      if (series.name == name) series.quantity = Quantity::kLoss;
+    }
+  }
 }
 
 /// Enough to tell.
@@ -106,38 +179,47 @@ std::vector<ForeignRun> RunsOfEvents(const EventFile& file) {
              file.records);
 }
 
-std::vector<ForeignRun> ReadPath(const std::filesystem::path& path) {
+std::vector<ForeignRun> RunsOfFile(const std::filesystem::path& path,
+                                   const ReadOptions& options) {
   std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return RunsOfEvents(ReadEventFolder(path));
+  const bool folder = std::filesystem::is_directory(path, error);
+  if (!folder && !IsEventFile(path)) {
+    return ParseLog(
+        ReadTextFile(path, "Give a smaller part of the log.", kMostLogBytes),
+        options);
   }
-  if (IsEventFile(path)) return RunsOfEvents(ReadEventFile(path));
-  return ParseLog(
-      ReadTextFile(path, "Give a smaller part of the log.", kMostLogBytes));
+  std::vector<ForeignRun> runs =
+      RunsOfEvents(folder ? ReadEventFolder(path) : ReadEventFile(path));
+  RequireTable(runs, options.step);
+  ChooseLoss(options.loss, runs);
+  return runs;
 }
 
 }  // namespace
 
 std::vector<ForeignRun> ParseLog(std::string_view content,
-                                 const ReadOptions& /*options*/) {
+                                 const ReadOptions& options) {
+  std::vector<ForeignRun> runs;
   if (LooksLikeEventFile(content.substr(0, kEventHead))) {
-    return RunsOfEvents(ParseEventFile(content, "the log"));
+    runs = RunsOfEvents(ParseEventFile(content, "the log"));
+  } else {
+    if (content.starts_with(kByteOrderMark)) {
+      content.remove_prefix(kByteOrderMark.size());
+    }
+    RefuseBinary(content);
+    runs = Finished(ReadAny(content, options.step));
+    if (runs.empty()) RefuseUnknown(content, options.step);
   }
-  std::vector<ForeignRun> runs = Finished(ReadAny(content));
-  if (!runs.empty()) return runs;
-  ThrowError(ErrorKind::kFormat,
-             "{} bytes hold no value of a training log that is known. Give "
-             "what torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
-             "Lightning, Hugging Face's Trainer or W&B wrote, or a table with "
-             "a step and a loss.",
-             content.size());
+  RequireTable(runs, options.step);
+  ChooseLoss(options.loss, runs);
+  return runs;
 }
 
 std::vector<ForeignRun> ReadLog(const std::filesystem::path& path,
-                                const ReadOptions& /*options*/) {
+                                const ReadOptions& options) {
   const std::string name = Printable(path.string());
   try {
-    return ReadPath(path);
+    return RunsOfFile(path, options);
   } catch (const Error& error) {
     // Some have the name in them.
     const std::string message = Printable(error.what());

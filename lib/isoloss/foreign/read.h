@@ -2,11 +2,11 @@
 #pragma once
 
 #include <filesystem>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "isoloss/foreign/foreign_run.h"
+#include "isoloss/foreign/read_options.h"
 
 namespace isoloss::foreign {
 
@@ -14,14 +14,11 @@ namespace isoloss::foreign {
 inline constexpr size_t kMostLogBytes = size_t{1} << 30;
 
 /// The runs of a log, one or, of a chart, several; each has a series with
-/// values. Formats: docs/import.md.
+/// values. Formats: docs/import.md. If `options` name a loss, that series is
+/// the only one of Quantity::kLoss, and runs without it are left out.
 /// Errors   FormatError if it is none of the formats, or one of them without a
-///          value; the message does not name the file.
-struct ReadOptions {
-  std::string step;
-  std::string loss;
-};
-
+///          value, or without a name of `options`; the message does not name
+///          the file.
 std::vector<ForeignRun> ParseLog(std::string_view content,
                                  const ReadOptions& options = {});
 

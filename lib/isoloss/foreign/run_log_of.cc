@@ -78,7 +78,8 @@ runlog::LossValues ValuesOf(const Series& loss) {
     case Averaging::kIntervalMean:
       return runlog::LossValues::kOfInterval;
     case Averaging::kBucketMean:
-      return runlog::LossValues::kOfBucket;
+      return LooksSmoothed(loss) ? runlog::LossValues::kSmoothed
+                                 : runlog::LossValues::kOfBucket;
     case Averaging::kSmoothed:
       return runlog::LossValues::kSmoothed;
     case Averaging::kInstant:
@@ -137,6 +138,22 @@ runlog::EvalColumns EvalOf(const ForeignRun& run) {
   return eval;
 }
 
+/// What becomes of gradient norms that are not there at every loss.
+void AppendNormEvents(const ForeignRun& run, const Series& loss,
+                      std::vector<runlog::Event>& events) {
+  const Series* norm = run.Main(Quantity::kGradNorm);
+  if (norm == nullptr || !ValuesAt(norm, loss.step).empty()) return;
+  events.push_back(
+      {0, "import", "Its gradient norm is left out, which some steps lack."});
+  const auto bad = std::ranges::find_if_not(
+      norm->value, [](double value) { return std::isfinite(value); });
+  if (bad == norm->value.end()) return;
+  const auto place = static_cast<size_t>(bad - norm->value.begin());
+  events.push_back({0, "nonfinite",
+                    fmt::format("the gradient norm of step {} is {}",
+                                norm->step[place], *bad)});
+}
+
 /// What must be known of the losses, and what the log itself says.
 std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   ForeignRun told;
@@ -147,6 +164,12 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   std::vector<runlog::Event> events;
   for (const std::string& finding : FindingsOf(told)) {
     events.push_back({0, "import", Printable(finding)});
+  }
+  AppendNormEvents(run, loss, events);
+  if (!CanTellSmoothing(loss)) {
+    events.push_back({0, "import",
+                      "It has too few losses to tell whether they were "
+                      "smoothed."});
   }
   if (loss.step.front() == 0) {
     events.push_back({0, "import", "Its first step is 0, which counts as 1."});

@@ -51,6 +51,40 @@ std::optional<double> ParseSpelled(std::string_view text) {
   return std::nullopt;
 }
 
+/// Copies a number without its separators of thousands: one to three digits,
+/// then groups of a comma and three. Empty if the commas stand elsewhere.
+std::optional<std::string> WithoutThousands(std::string_view text) {
+  std::string plain;
+  size_t digits = 0;  // since the beginning or the last comma
+  bool grouped = false;
+  size_t i = 0;
+  for (; i < text.size(); ++i) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;
+    if (i == 0 && (text[i] == '-' || text[i] == '+')) {
+      plain += text[i];
+      continue;
+    }
+    if (!digit && text[i] != ',') break;
+    if (digit) {
+      ++digits;
+      plain += text[i];
+      continue;
+    }
+    if (grouped ? digits != 3 : digits == 0 || digits > 3) return std::nullopt;
+    grouped = true;
+    digits = 0;
+  }
+  plain += text.substr(i);
+  if (digits != 3 || text.substr(i).find(',') != std::string_view::npos) {
+    return std::nullopt;
+  }
+  return plain;
+}
+
+/// Digits of the longest number that a program prints, 1.8e308 without an
+/// exponent, and some.
+constexpr size_t kMostNumberLength = 400;
+
 }  // namespace
 
 std::string_view Trimmed(std::string_view text) {
@@ -81,24 +115,15 @@ void ForEachLine(std::string_view text,
 
 std::optional<double> ParseNumber(std::string_view text) {
   text = Trimmed(text);
-  if (text.empty()) return std::nullopt;
+  if (text.find(',') == std::string_view::npos) return ParsePlainNumber(text);
+  const auto plain = WithoutThousands(text);
+  return plain ? ParsePlainNumber(*plain) : std::nullopt;
+}
+
+std::optional<double> ParsePlainNumber(std::string_view text) {
+  text = Trimmed(text);
   if (text.starts_with('+')) text.remove_prefix(1);
-  std::string plain;
-  // Thousands: a comma behind a digit, with three digits behind it.
-  if (text.find(',') != std::string_view::npos) {
-    size_t digits = 3;  // since the last comma
-    for (size_t i = 0; i < text.size(); ++i) {
-      const bool digit = std::isdigit(static_cast<unsigned char>(text[i])) != 0;
-      if (text[i] == ',') {
-        if (i == 0 || i + 3 >= text.size() || digits == 0) return std::nullopt;
-        digits = 0;
-        continue;
-      }
-      digits += digit ? 1 : 0;
-      plain += text[i];
-    }
-    text = plain;
-  }
+  if (text.empty()) return std::nullopt;
   double value = 0;
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
@@ -123,6 +148,7 @@ std::optional<int64_t> ParseWhole(std::string_view text) {
   const char* end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (text.empty() || error != std::errc() || rest != end) return std::nullopt;
+  if (value > kMostWhole || value < -kMostWhole) return std::nullopt;
   return value;
 }
 
@@ -155,17 +181,30 @@ std::optional<Written> LeadingNumber(std::string_view text) {
           text[end] == '.' || text[end] == '+' || text[end] == '-' ||
           (text[end] == ',' && end + 1 < text.size() &&
            std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0))) {
-    ++end;
+    if (++end > kMostNumberLength) return std::nullopt;
   }
   std::string_view word = text.substr(0, end);
   while (!word.empty()) {
     if (const auto value = ParseNumber(word)) return Written{*value, word};
+    // A list without blanks: 0.5,0.25.
+    const size_t comma = word.find(',');
+    if (comma != std::string_view::npos) {
+      word = word.substr(0, comma);
+      continue;
+    }
     // A unit may follow without a blank: 12.5ms, 7.9s.
     const unsigned char last = static_cast<unsigned char>(word.back());
-    if (std::isalpha(last) == 0 && last != ',' && last != '.') break;
+    if (std::isalpha(last) == 0 && last != '.') break;
     word.remove_suffix(1);
   }
   return std::nullopt;
+}
+
+int64_t CountOf(const Written& number) {
+  constexpr int64_t kMost = 1'000'000'000;
+  std::string_view text = number.text;
+  if (text.ends_with(',')) text.remove_suffix(1);
+  return std::clamp(ParseWhole(text).value_or(0), int64_t{0}, kMost);
 }
 
 std::optional<Written> NumberAfter(std::string_view line,

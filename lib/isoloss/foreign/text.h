@@ -16,9 +16,16 @@ std::string_view Trimmed(std::string_view text);
 void ForEachLine(std::string_view text,
                  const std::function<void(std::string_view line)>& use);
 
-/// A number as programs write it: 1,234.5, 1.5e-3, nan, NaN, inf, -Infinity.
+/// A number as programs print it: 1,234.5, 1.5e-3, nan, NaN, inf, -Infinity.
 /// Empty if the text is something else, or has more behind the number.
 std::optional<double> ParseNumber(std::string_view text);
+/// The same without separators of thousands.
+std::optional<double> ParsePlainNumber(std::string_view text);
+
+/// Whole numbers beyond it are not told apart by a double; no run has so many
+/// steps.
+inline constexpr int64_t kMostWhole = int64_t{1} << 53;
+/// Empty also of numbers beyond kMostWhole on either side.
 std::optional<int64_t> ParseWhole(std::string_view text);
 
 /// Removes from the front of `rest`: blanks, then everything up to a blank or
@@ -35,6 +42,9 @@ struct Written {
   double value = 0;
   std::string_view text;
 };
+/// The number as a count: 0 if it is no whole one; at most a billion.
+int64_t CountOf(const Written& number);
+
 std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 
 /// The number at the beginning of `text`; what stands behind it is left alone.

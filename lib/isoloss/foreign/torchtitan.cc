@@ -26,6 +26,8 @@ class Reader : public LineReader {
     if (!fields) return false;
     const std::string_view before =
         line.substr(0, static_cast<size_t>(fields->data() - line.data()) - 5);
+    // Not within a string of a program that reads such lines.
+    if (!before.empty() && before.back() != ' ') return false;
     const bool validation = Trimmed(before).ends_with("validate");
     const auto step = ParseWhole(TakeWord(*fields));
     if (!step || *step < 1) return false;

@@ -101,6 +101,56 @@ void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
   }
 }
 
+bool SameCurve(const runlog::StepColumns& a, const runlog::StepColumns& b) {
+  return !a.loss_nats.empty() && runlog::EqualBits(a.loss_nats, b.loss_nats);
+}
+
+/// Of another program's logs, which tell no more than the curves: these must be
+/// runs of their own, made as the judged ones are.
+void ReportUnlikeGoodRuns(const std::string& label,
+                          const runlog::Ensemble& ensemble,
+                          const compare::Pairing& pairing,
+                          Differences& differences) {
+  const auto& members = ensemble.members;
+  std::vector<const runlog::StepColumns*> good;
+  if (!members.empty()) good.push_back(&members.front().reference_steps);
+  for (const auto& member : members) good.push_back(&member.steps);
+  for (size_t i = 1; i < good.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (!SameCurve(*good[i], *good[j])) continue;
+      differences.push_back(
+          fmt::format("{}: good run {} has the losses of good run {}, but "
+                      "they must be runs of their own",
+                      label, i + 1, j + 1));
+      return;
+    }
+  }
+  const int64_t values = ensemble.provenance.origin.loss_values;
+  for (const compare::Run* run : pairing.candidate) {
+    const runlog::Provenance& provenance = run->log.provenance;
+    const bool is_one =
+        std::ranges::any_of(good, [&](const runlog::StepColumns* steps) {
+          return SameCurve(*steps, run->log.steps);
+        });
+    if (is_one) {
+      differences.push_back(fmt::format(
+          "{}: {} has the losses of one of its good runs, but no run is judged "
+          "by itself",
+          label, compare::Label(*run)));
+    }
+    if (!provenance.IsForeign()) {
+      differences.push_back(fmt::format(
+          "{}: it holds good runs of another program, but {} is isoloss' own",
+          label, compare::Label(*run)));
+    } else if (provenance.origin.loss_values != values) {
+      differences.push_back(fmt::format(
+          "{}: a loss of its runs and one of {} are not made alike (values of "
+          "steps, or means), and they must be",
+          label, compare::Label(*run)));
+    }
+  }
+}
+
 /// The first step in which the probe's plain case is not the run, as far as
 /// both went; "" if there is none.
 std::string UnlikeStep(const runlog::PlainStepColumns& probed,
@@ -202,8 +252,7 @@ Differences Mismatches(const NullEnsemble& ensemble, runlog::EnsembleKind kind,
     return differences;
   }
   if (content.provenance.IsForeign()) {
-    // Their logs tell no more than the losses, which the levels look at.
-    ReportMembers(label, content, differences);
+    ReportUnlikeGoodRuns(label, content, pairing, differences);
     return differences;
   }
   const compare::Run& baseline = *pairing.baseline[0];

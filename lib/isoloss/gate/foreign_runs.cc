@@ -80,17 +80,29 @@ std::string OriginOf(const compare::Pairing& pairing) {
   return fmt::format("{}", fmt::join(formats, ", "));
 }
 
+std::string ComparedSteps(const compare::Pairing& pairing) {
+  if (!pairing.IsForeign() || pairing.pairs.empty()) return "";
+  const auto& step = pairing.pairs[0].baseline->log.steps.step;
+  if (step.empty()) return "";
+  return fmt::format("{} value{} of steps {} to {}", step.size(),
+                     step.size() == 1 ? "" : "s", step.front(), step.back());
+}
+
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   if (!pairing.IsForeign()) return {};
   std::vector<std::string> warnings;
   const auto runs = pairing.All();
   const std::string unrecorded = Unrecorded(runs);
-  if (!unrecorded.empty()) {
-    warnings.push_back(fmt::format(
-        "another program trained these runs ({}), and their logs do not tell: "
-        "{}. That nothing but the declared change differs is not checked.",
-        OriginOf(pairing), unrecorded));
-  }
+  warnings.push_back(
+      unrecorded.empty()
+          ? fmt::format("another program trained these runs ({}), of which "
+                        "isoloss' rules for its own hold no more than both "
+                        "logs tell.",
+                        OriginOf(pairing))
+          : fmt::format("another program trained these runs ({}), and their "
+                        "logs do not tell: {}. That nothing but the declared "
+                        "change differs is not checked.",
+                        OriginOf(pairing), unrecorded));
   for (const compare::Run* run : runs) {
     const std::string why = compare::WhyNotStepByStep(run->log);
     if (why.empty()) continue;

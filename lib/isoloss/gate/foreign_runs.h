@@ -12,6 +12,9 @@ namespace isoloss::gate {
 /// isoloss trained all runs.
 std::string OriginOf(const compare::Pairing& pairing);
 
+/// Judgement::compared_steps.
+std::string ComparedSteps(const compare::Pairing& pairing);
+
 /// What nobody recorded, how the logs' values were made, and what happened to
 /// them as they were read. Empty if isoloss trained all runs.
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing);

@@ -8,7 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "isoloss/compare/written_digits.h"
+#include "isoloss/gate/null_test.h"
 #include "isoloss/runlog/shared_columns.h"
+#include "isoloss/stats/equivalence.h"
 #include "isoloss/stats/student_t.h"
 #include "isoloss/stats/summary.h"
 
@@ -56,32 +59,41 @@ struct Samples {
   stats::Summary good;
   stats::Summary candidate;
   std::string source;
-  std::string where;  ///< to look if they differ
+  double resolution = 0;  ///< of the logs' digits, percent
+
+  /// Of the good runs, or of the candidate's if they lie further apart.
+  double Spread() const {
+    return candidate.count > 1 ? std::max(good.sd, candidate.sd) : good.sd;
+  }
 };
 
 Check Decided(const Samples& samples, const FinalWindow& window,
               const stats::EquivalenceOptions& options) {
-  const auto& [good, candidate, source, where] = samples;
+  const auto& [good, candidate, source, resolution] = samples;
   const auto n = static_cast<double>(candidate.count);
   const auto g = static_cast<double>(good.count);
   const double difference = candidate.mean - good.mean;
   const double half = stats::StudentTQuantile(1 - options.alpha, g - 1) *
-                      good.sd * std::sqrt(1 / n + 1 / g);
+                          samples.Spread() * std::sqrt(1 / n + 1 / g) +
+                      resolution;
   const std::string side = options.one_sided ? "+" : "+-";
-  Check check{.name = "final_window",
-              .quantity = "mean loss difference from the good runs",
-              .value = difference,
-              .limit = options.margin,
-              .lower = difference - half,
-              .upper = difference + half,
-              .interval_level = 1 - 2 * options.alpha,
-              .unit = "%"};
+  Check check{
+      .name = "final_window",
+      .quantity = "mean loss difference from the good runs",
+      .value = difference,
+      .limit = options.margin,
+      .lower = difference - half,
+      .upper = difference + half,
+      .interval_level = 1 - 2 * options.alpha,
+      .pairs = stats::Summary{candidate.count, difference, samples.Spread()},
+      .unit = "%"};
   check.evidence = fmt::format(
       "{:g} % interval [{:+.3f} %, {:+.3f} %], {} run{} against {} good ones "
-      "of {} with a spread of {:.4f} %, steps {} to {}",
+      "of {} with a spread of {:.4f} %, as which the run is taken to spread, "
+      "steps {} to {}",
       100 * (1 - 2 * options.alpha), *check.lower, *check.upper,
       candidate.count, candidate.count == 1 ? "" : "s", good.count, source,
-      good.sd, window.first_step, window.last_step);
+      samples.Spread(), window.first_step, window.last_step);
   switch (stats::WhereIs(*check.lower, *check.upper, options)) {
     case stats::Equivalence::kInside:
       check.outcome = Outcome::kPass;
@@ -90,7 +102,7 @@ Check Decided(const Samples& samples, const FinalWindow& window,
     case stats::Equivalence::kOutside:
       check.outcome = Outcome::kFail;
       check.relation = "outside " + side;
-      check.next = where;
+      check.next = "see where the curves part: isoloss report LOGS --out PAGE";
       break;
     case stats::Equivalence::kUndecided:
       check.outcome = Outcome::kInconclusive;
@@ -107,13 +119,22 @@ Check Decided(const Samples& samples, const FinalWindow& window,
 
 std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
                                      const FinalWindow& window,
-                                     const stats::EquivalenceOptions& options) {
-  if (evidence.benign == nullptr ||
+                                     const Policy& policy, double alpha) {
+  if (evidence.benign == nullptr || !evidence.pairing->IsForeign() ||
       !evidence.benign->ensemble.provenance.IsForeign()) {
     return std::nullopt;
   }
   const NullEnsemble& ensemble = *evidence.benign;
   const std::string label = Label(ensemble);
+  auto findings =
+      Mismatches(ensemble, runlog::EnsembleKind::kBenign, *evidence.pairing);
+  if (!findings.empty()) {
+    return EvidenceCheck("final_window", std::move(findings), label);
+  }
+  if (policy.InTokens()) {
+    return Gap("good runs of another program show no margin in tokens",
+               "judge by margin_percent");
+  }
   const auto& members = ensemble.ensemble.members;
   if (static_cast<int64_t>(members.size()) + 1 < kFewestGoodRuns) {
     return Gap(fmt::format("{}: it holds {} good runs, but {} are the fewest "
@@ -141,13 +162,15 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
                "build it from logs of whole runs: isoloss ensemble build "
                "--from");
   }
-  const compare::SeedPair& first = evidence.pairing->pairs.front();
-  return Decided({stats::Summarize(good), stats::Summarize(candidate), label,
-                  fmt::format("see where the curves part: isoloss compare {} "
-                              "{}",
-                              compare::Label(*first.baseline),
-                              compare::Label(*first.candidate))},
-                 window, options);
+  return Decided({.good = stats::Summarize(good),
+                  .candidate = stats::Summarize(candidate),
+                  .source = label,
+                  .resolution = compare::WrittenPercent(*evidence.pairing)},
+                 window,
+                 {.margin = policy.margin_percent,
+                  .alpha = alpha,
+                  .power = policy.power,
+                  .one_sided = policy.one_sided});
 }
 
 }  // namespace isoloss::gate

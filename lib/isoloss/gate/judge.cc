@@ -170,6 +170,7 @@ Judgement Judge(const Evidence& evidence, const Policy& policy,
   const auto all = pairing.All();
   if (!all.empty()) Describe(all[0]->log.provenance, judgement);
   judgement.origin = OriginOf(pairing);
+  judgement.compared_steps = ComparedSteps(pairing);
   if (!all.empty() && policy.question == compare::Question::kPrecision) {
     judgement.precision = {.trained = compare::ScaleOf(all[0]->log)};
   }

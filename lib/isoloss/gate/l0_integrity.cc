@@ -105,7 +105,8 @@ void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
   const bool foreign = pairing.IsForeign();
   for (const compare::IntegrityRule& rule : compare::IntegrityRules()) {
     const auto findings = rule.check(pairing, judgement.policy.question);
-    const std::string_view promise = rule.PromiseFor(pairing);
+    const std::string_view promise =
+        rule.PromiseFor(pairing, judgement.policy.question);
     if (findings.empty() && promise.empty()) continue;
     judgement.checks.push_back(
         CheckOf(rule.name, promise,

@@ -127,22 +127,7 @@ std::optional<Check> OtherStatistics(const compare::Pairing& pairing) {
   return std::nullopt;
 }
 
-/// Half a unit of the last digits in percent of the smallest loss, of the pair
-/// whose logs have the fewest digits.
-double ResolutionPercent(const compare::Pairing& pairing) {
-  double largest = 0;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const double least = std::ranges::min(pair.baseline->log.steps.loss_nats);
-    largest =
-        std::max(largest, 100 *
-                              compare::WrittenResolution(pair.baseline->log,
-                                                         pair.candidate->log) /
-                              least);
-  }
-  return largest;
-}
-
-/// Of another program's runs that a recorder took digests of.
+/// Weights that both recorded, and that differ.
 bool OtherFinalWeights(const compare::Pairing& pairing) {
   return std::ranges::any_of(pairing.pairs, [](const compare::SeedPair& pair) {
     const auto& a = pair.baseline->log.provenance.final_weights_digest;
@@ -152,20 +137,20 @@ bool OtherFinalWeights(const compare::Pairing& pairing) {
 }
 
 Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
-  const size_t steps = pairing.pairs[0].baseline->log.steps.step.size();
   const bool weights = SameFinalWeights(pairing);
-  return {
-      .name = "written_digits",
-      .outcome = Outcome::kPass,
-      .quantity = fmt::format(
-          "the losses of all {} steps are equal in every digit of both "
-          "logs{}",
-          steps, weights ? ", and so are the final weights" : ""),
-      .evidence = fmt::format(
-          "{} seed pairs, digits finer than {:.2g} % of the "
-          "loss; {}",
-          pairing.pairs.size(), resolution,
-          weights ? "weights by their digests" : "the logs hold no weights")};
+  const size_t pairs = pairing.pairs.size();
+  return {.name = "written_digits",
+          .outcome = Outcome::kPass,
+          .quantity = fmt::format(
+              "what both logs tell of losses and gradient norms is equal in "
+              "every digit, at all {} steps that they have{}",
+              pairing.pairs[0].baseline->log.steps.step.size(),
+              weights ? ", and so are the final weights" : ""),
+          .evidence = fmt::format(
+              "{} seed pair{}, digits finer than {:.2g} % of the loss; {}",
+              pairs, pairs == 1 ? "" : "s", resolution,
+              weights ? "weights by their digests"
+                      : "not all logs hold digests of weights")};
 }
 
 /// What the digits hide must be far below what the margin lets pass.
@@ -192,15 +177,19 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
     }
     return;
   }
-  const double resolution = ResolutionPercent(pairing);
+  const double resolution = compare::WrittenPercent(pairing);
+  const auto& steps = pairing.pairs[0].baseline->log.steps.step;
   const bool by_step =
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyNotStepByStep(run->log).empty();
       });
-  // No loss shows what the last update did; digests of weights do.
+  // Fewer values may be equal by chance, or before anything went wrong. No loss
+  // shows what the last update did; digests of weights do.
+  const bool enough =
+      static_cast<int64_t>(steps.size()) >= judgement.policy.early_steps;
   judgement.written_equal =
-      by_step && !OtherFinalWeights(pairing) &&
-      resolution <= kFinerThanMargin * judgement.policy.Margin();
+      by_step && enough && !OtherFinalWeights(pairing) &&
+      resolution <= kFinerThanMargin * judgement.policy.margin_percent;
   if (!judgement.written_equal) return;
   judgement.checks.push_back(WrittenAlike(pairing, resolution));
   if (resolution > 0 || !SameFinalWeights(pairing)) return;

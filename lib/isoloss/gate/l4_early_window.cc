@@ -230,27 +230,30 @@ EarlyPair AgainstReference(const compare::SeedPair& pair,
           member.reference_parameters, pair.candidate->log.parameters};
 }
 
-/// A unit of the last digit of a loss, relative to the smallest.
-double Written(const compare::Pairing& pairing) {
-  double largest = 0;
-  for (const compare::SeedPair& pair : pairing.pairs) {
-    const auto& losses = pair.baseline->log.steps.loss_nats;
-    largest = std::max(largest, compare::WrittenResolution(
-                                    pair.baseline->log, pair.candidate->log) /
-                                    std::ranges::min(losses));
-  }
-  return largest;
+Check NothingSaid(std::string why, const char* next) {
+  return {.name = "early_window",
+          .outcome = Outcome::kInconclusive,
+          .quantity = std::move(why),
+          .next = next};
 }
 
-/// INCONCLUSIVE if a curve does not say what single steps were.
-std::optional<Check> NotStepByStep(const compare::Pairing& pairing) {
+/// INCONCLUSIVE if the curves of other programs do not say what the steps of
+/// the window were.
+std::optional<Check> Untold(const NullEnsemble& ensemble,
+                            const compare::Pairing& pairing,
+                            const EarlyWindow& window) {
+  if (!pairing.IsForeign()) return std::nullopt;
   for (const compare::Run* run : pairing.All()) {
     const std::string why = compare::WhyNotStepByStep(run->log);
     if (why.empty()) continue;
-    return Check{.name = "early_window",
-                 .outcome = Outcome::kInconclusive,
-                 .quantity = fmt::format("{}: {}", compare::Label(*run), why),
-                 .next = "export every step's own loss"};
+    return NothingSaid(fmt::format("{}: {}", compare::Label(*run), why),
+                       "export every step's own loss");
+  }
+  for (const runlog::EnsembleMember& member : ensemble.ensemble.members) {
+    const std::string gap = Gap(PairOf(member), window);
+    if (gap.empty()) continue;
+    return NothingSaid(fmt::format("{} {}", MemberLabel(ensemble, member), gap),
+                       "log the judged run at the steps of the good ones");
   }
   return std::nullopt;
 }
@@ -263,15 +266,16 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const auto kind =
       regression ? runlog::EnsembleKind::kBenign : runlog::EnsembleKind::kSeeds;
-  if (auto check = NotStepByStep(pairing)) {
+  const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
+  if (auto check = Untold(*ensemble, pairing, window)) {
     judgement.checks.push_back(std::move(*check));
     return;
   }
-  const EarlyWindow window = WindowOf(*ensemble, pairing, policy);
-  const Check whole =
-      EvidenceCheck("ensemble", Obstacles(*ensemble, kind, pairing, window),
-                    fmt::format("{}, digest {}", Label(*ensemble),
-                                ensemble->ensemble.digest));
+  const Check whole = EvidenceCheck(
+      "ensemble", Obstacles(*ensemble, kind, pairing, window),
+      fmt::format("{}, digest {}", Label(*ensemble), ensemble->ensemble.digest),
+      pairing.IsForeign() ? "the good runs are of their own, and logged alike"
+                          : "the evidence is of the judged configuration");
   judgement.checks.push_back(whole);
   if (whole.outcome != Outcome::kPass) return;
 
@@ -300,7 +304,8 @@ void JudgeEarlyWindow(const Evidence& evidence, Judgement& judgement) {
           ? CountFloors()
           : CountFloors(evidence.candidate_probes[0].log);
   JudgeAgainstNull("early_window",
-                   EarlyStatistics(window, counts, policy, Written(pairing)),
+                   EarlyStatistics(window, counts, policy,
+                                   compare::WrittenPercent(pairing) / 100),
                    null, observed, policy.early_headroom, judgement);
 }
 

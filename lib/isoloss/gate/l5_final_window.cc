@@ -6,6 +6,7 @@
 
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/token_difference.h"
+#include "isoloss/compare/written_digits.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/good_runs.h"
 #include "isoloss/gate/level.h"
@@ -194,6 +195,15 @@ struct Tested {
   bool borrowed = false;  ///< the spread is that of other pairs
 };
 
+double SmallestLoss(const compare::Pairing& pairing) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    least =
+        std::min(least, std::ranges::min(pair.baseline->log.steps.loss_nats));
+  }
+  return least;
+}
+
 /// The equivalence tests of one pairing.
 class WindowTests {
  public:
@@ -206,10 +216,15 @@ class WindowTests {
         where_(WhereToLook(*evidence.pairing, window)),
         slope_(compare::FitTokenSlope(*evidence.pairing, window)),
         foreign_(evidence.pairing->IsForeign()),
+        resolution_(compare::WrittenPercent(*evidence.pairing)),
+        hidden_nats_(resolution_ == 0
+                         ? 0
+                         : resolution_ / 100 * SmallestLoss(*evidence.pairing)),
         spread_(SpreadOfEnsemble(evidence, window, policy)) {}
 
   const compare::TokenSlope& slope() const { return slope_; }
   /// Those of figures on the tests: at `alpha` where this look has none left.
+  double resolution() const { return resolution_; }
   stats::EquivalenceOptions options() const {
     return OptionsOf(policy_, alpha_ == 0 ? policy_.alpha : alpha_);
   }
@@ -273,6 +288,7 @@ class WindowTests {
     } else {
       tested.result = stats::TestEquivalence(tested.summary, options());
     }
+    Widen(tested.result);
     return Decided(std::move(check), tested);
   }
 
@@ -296,12 +312,27 @@ class WindowTests {
     if (alpha_ == 0) {
       tested.result = NothingLeft();
     } else {
-      tested.result.lower = tokens.interval.lower;
-      tested.result.upper = tokens.interval.upper;
+      tested.result.lower = Shifted(gaps_nats, -hidden_nats_).interval.lower;
+      tested.result.upper = Shifted(gaps_nats, hidden_nats_).interval.upper;
       tested.result.outcome =
           stats::WhereIs(tested.result.lower, tested.result.upper, options());
     }
     return Decided(std::move(check), tested);
+  }
+
+  /// The tokens of all gaps and so many nats more.
+  compare::TokenDifference Shifted(std::vector<double> gaps_nats,
+                                   double by) const {
+    for (double& gap : gaps_nats) gap += by;
+    return compare::TokensOf(gaps_nats, slope_, options().alpha);
+  }
+
+  /// By what the logs' digits hide: the mean may be off by as much.
+  void Widen(stats::EquivalenceResult& result) const {
+    if (resolution_ == 0) return;
+    result.lower -= resolution_;
+    result.upper += resolution_;
+    result.outcome = stats::WhereIs(result.lower, result.upper, options());
   }
 
   Check Decided(Check check, const Tested& tested) const {
@@ -347,6 +378,8 @@ class WindowTests {
   const std::string where_;
   const compare::TokenSlope slope_;
   const bool foreign_;
+  const double resolution_;   ///< of the logs' digits, percent
+  const double hidden_nats_;  ///< the same of the smallest loss
   const std::optional<KnownSpread> spread_;
 };
 
@@ -439,7 +472,8 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
       compare::CompareFinalWindow(pairing, policy.window_share);
   const FinalWindow& window = *judgement.final_window;
   const WindowTests tests(evidence, window, policy);
-  auto against_good_runs = AgainstGoodRuns(evidence, window, tests.options());
+  auto against_good_runs =
+      AgainstGoodRuns(evidence, window, policy, tests.options().alpha);
   judgement.checks.push_back(against_good_runs ? std::move(*against_good_runs)
                                                : tests.OfWindow());
   if (window.held_out_step.has_value()) {
@@ -451,7 +485,8 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
     const double distance = policy.one_sided ? value : std::fabs(value);
     held_out.gates = !(tests.borrows() && distance < policy.Margin());
   }
-  MeasurePrecision(pairing, tests.slope(), tests.options(), judgement);
+  MeasurePrecision(pairing, tests.slope(), tests.options(), tests.resolution(),
+                   judgement);
   AppendMeasures(window, judgement);
   AppendTrajectoryErrors(pairing, window, judgement);
 }

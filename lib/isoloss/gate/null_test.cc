@@ -118,10 +118,10 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
 }
 
 Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
-                    std::string evidence) {
+                    std::string evidence, std::string_view promise) {
   Check check{.name = std::string(name),
               .outcome = Outcome::kPass,
-              .quantity = "the evidence is of the judged configuration",
+              .quantity = std::string(promise),
               .evidence = std::move(evidence)};
   if (findings.empty()) return check;
   check.outcome = Outcome::kInvalid;

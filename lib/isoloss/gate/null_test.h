@@ -43,9 +43,11 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
                                    double headroom, Judgement& judgement);
 
 /// The check that evidence is what the level needs: INVALID with the first of
-/// `findings`, or a pass.
-Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
-                    std::string evidence);
+/// `findings`, or a pass, which says what `promise` does.
+Check EvidenceCheck(
+    std::string_view name, std::vector<std::string> findings,
+    std::string evidence,
+    std::string_view promise = "the evidence is of the judged configuration");
 
 /// INCONCLUSIVE: fewer members than the policy asks for.
 Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,

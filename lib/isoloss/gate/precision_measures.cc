@@ -14,20 +14,29 @@ namespace {
 
 /// Of a check of L5; empty if there is no spread, as of a single pair.
 std::optional<Sensitivity> SensitivityOf(
-    const Check& check, const stats::EquivalenceOptions& options) {
+    const Check& check, const stats::EquivalenceOptions& options,
+    double resolution) {
   if (!check.pairs || check.pairs->count < 2 ||
       !std::isfinite(check.pairs->sd)) {
     return std::nullopt;
   }
   const auto& [count, mean, sd] = *check.pairs;
+  // The interval is wider by what the digits hide: it passes as within a
+  // narrower margin, and fails as beyond a wider one.
+  stats::EquivalenceOptions passing = options;
+  stats::EquivalenceOptions failing = options;
+  passing.margin -= resolution;
+  failing.margin += resolution;
   return Sensitivity{
       .check = check.name,
       .pairs = count,
       .sd = sd,
       .alpha = options.alpha,
       .margin = options.margin,
-      .power_at_zero = stats::EquivalencePower(0, sd, count, options),
-      .detectable = stats::DetectableDifference(sd, count, options),
+      .power_at_zero = passing.margin > 0
+                           ? stats::EquivalencePower(0, sd, count, passing)
+                           : 0,
+      .detectable = stats::DetectableDifference(sd, count, failing),
       .power = options.power};
 }
 
@@ -52,7 +61,7 @@ std::string BigramWarning(const compare::ArmSummary& arm,
 void MeasurePrecision(const compare::Pairing& pairing,
                       const compare::TokenSlope& slope,
                       const stats::EquivalenceOptions& options,
-                      Judgement& judgement) {
+                      double resolution, Judgement& judgement) {
   if (!judgement.precision.has_value()) return;
   PrecisionMeasures& measures = *judgement.precision;
   const compare::FinalWindow& window = *judgement.final_window;
@@ -61,7 +70,7 @@ void MeasurePrecision(const compare::Pairing& pairing,
   measures.tokens = compare::TokensOf(window.Gaps(), slope, options.alpha);
   measures.along = compare::CompareByTenth(pairing, options.alpha);
   for (const Check& check : judgement.checks) {
-    const auto sensitivity = SensitivityOf(check, options);
+    const auto sensitivity = SensitivityOf(check, options, resolution);
     if (sensitivity) measures.sensitivity.push_back(*sensitivity);
   }
 }

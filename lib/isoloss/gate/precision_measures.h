@@ -50,10 +50,11 @@ std::string BigramWarning(const compare::ArmSummary& arm,
                           const compare::TrainingScale& trained);
 
 /// Fills in what L5 knows; nothing of a regression. `options` are those of the
-/// checks of `judgement`, `slope` is the baseline's.
+/// checks of `judgement`, `slope` is the baseline's, and `resolution` what the
+/// logs' digits hide, in percent.
 void MeasurePrecision(const compare::Pairing& pairing,
                       const compare::TokenSlope& slope,
                       const stats::EquivalenceOptions& options,
-                      Judgement& judgement);
+                      double resolution, Judgement& judgement);
 
 }  // namespace isoloss::gate

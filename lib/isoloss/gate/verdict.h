@@ -106,6 +106,9 @@ struct Judgement {
   /// what their logs do not tell, the fields around are empty, 0 or NaN.
   std::string origin;
   int64_t steps_planned = 0;
+  /// Of another program's runs, whose logs need not have every step: "40 values
+  /// of steps 1 to 400". Empty of isoloss' own.
+  std::string compared_steps;
   int64_t tokens_per_step = 0;
   int64_t parameters = 0;
   double unigram_entropy_nats = 0;  ///< NaN if unknown

@@ -140,10 +140,10 @@ std::string ValidFor(const Judgement& judgement) {
   for (const auto& run : judgement.candidate.runs) seeds.push_back(run.seed);
   if (!judgement.origin.empty()) {
     return fmt::format(
-        "the runs of these logs ({}) alone, {} steps, seed{} {}; no "
+        "the runs of these logs ({}) alone, {}, seed{} {}; no "
         "extrapolation to other models, sizes or longer training",
-        judgement.origin, judgement.steps_planned, seeds.size() == 1 ? "" : "s",
-        fmt::join(seeds, ", "));
+        judgement.origin, judgement.compared_steps,
+        seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
   }
   return fmt::format(
       "this model of {} parameters, {} tokens of this corpus (digest {}), {}, "

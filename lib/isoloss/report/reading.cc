@@ -135,7 +135,7 @@ std::string Passes(const Judgement& judgement) {
         "{}: every loss is equal, as far as the logs' digits go ({}, {}).",
         claim,
         Count(static_cast<int64_t>(judgement.divergences.size()), "seed pair"),
-        Count(judgement.steps_planned, "step"));
+        judgement.compared_steps);
   }
   const std::string figure = DecidingFigure(judgement);
   if (!IsRegression(judgement)) {
@@ -374,7 +374,8 @@ std::vector<std::string> HoldsFor(const Judgement& judgement) {
   return {fmt::format(
       "It holds for these {} of {} with seed{} {}, and for no other recipe, "
       "model or corpus.",
-      Count(judgement.steps_planned, "step"),
+      judgement.origin.empty() ? Count(judgement.steps_planned, "step")
+                               : judgement.compared_steps,
       judgement.origin.empty()
           ? judgement.experiment
           : fmt::format("these logs ({})", judgement.origin),

@@ -42,7 +42,9 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
   text += FieldLine("question",
                     std::string(gate::QuestionName(judgement.policy.question)),
                     style);
-  std::string steps = fmt::to_string(judgement.steps_planned);
+  std::string steps = judgement.origin.empty()
+                          ? fmt::to_string(judgement.steps_planned)
+                          : judgement.compared_steps;
   if (judgement.tokens_per_step > 0) {
     steps += fmt::format(" of {} tokens", judgement.tokens_per_step);
   }

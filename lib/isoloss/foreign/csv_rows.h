@@ -1,0 +1,37 @@
+// Rows of a table as text.
+#pragma once
+
+#include <cstddef>
+#include <list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace isoloss::foreign {
+
+inline constexpr size_t kMostColumns = 100'000;
+
+/// Comma, tab or semicolon, whichever the first line has most of.
+char SeparatorOf(std::string_view header);
+
+/// Cells of one row after the other.
+class CsvRows {
+ public:
+  CsvRows(std::string_view text, char separator)
+      : rest_(text), separator_(separator) {}
+
+  /// False at the end. Cells point into the text or, of those with doubled
+  /// quotes, into copies that live until the next row.
+  /// Errors   FormatError if a row has more than kMostColumns cells.
+  bool Next(std::vector<std::string_view>& cells);
+
+ private:
+  std::string_view Cell();
+  std::string_view Quoted();
+
+  std::string_view rest_;
+  char separator_;
+  std::list<std::string> copies_;
+};
+
+}  // namespace isoloss::foreign

@@ -1,0 +1,21 @@
+// Why a file is no log that is known, as the user must be told.
+#pragma once
+
+#include <string_view>
+
+namespace isoloss::foreign {
+
+/// At the front of text from Windows.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+/// Errors   FormatError if the content is no text: compressed, UTF-16, W&B's
+///          own file, or any with a byte 0 near its front; or if it is a
+///          pointer of git-lfs.
+void RefuseBinary(std::string_view content);
+
+/// For text that no reader knows. `step_name` is that of ReadOptions.
+/// Errors   FormatError always.
+[[noreturn]] void RefuseUnknown(std::string_view content,
+                                std::string_view step_name);
+
+}  // namespace isoloss::foreign

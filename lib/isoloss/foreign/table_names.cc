@@ -1,0 +1,89 @@
+#include "isoloss/foreign/table_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <iterator>
+
+namespace isoloss::foreign {
+namespace {
+
+constexpr std::string_view kStepNames[] = {
+    "step",          "iteration",
+    "iter",          "global_step",
+    "steps",         "trainer/global_step",
+    "train/step",    "train/global_step",
+    "Iteration",     "Step",
+    "training_step", "_step"};
+
+constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
+                                            "mode",  "stage", "set"};
+
+constexpr std::string_view kOtherPhases[] = {
+    "val", "valid", "validation", "dev", "eval", "evaluation", "test"};
+
+constexpr size_t kMostNames = 12;
+constexpr size_t kMostLength = 40;
+
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) {
+    return static_cast<char>(std::tolower(c));
+  });
+  return lower;
+}
+
+}  // namespace
+
+std::vector<std::string_view> StepNames() {
+  return {std::begin(kStepNames), std::end(kStepNames)};
+}
+
+std::string_view StepNameAmong(const std::vector<std::string>& names) {
+  for (const std::string_view known : kStepNames) {
+    if (std::ranges::count(names, known) != 0) return known;
+  }
+  return "";
+}
+
+void DescribeStep(std::string_view name, ForeignRun& run) {
+  if (name != "_step" && name != "Step") return;
+  run.step_unit = "log call";
+  run.step_base = 0;
+  run.notes.push_back(fmt::format(
+      "`{}` may count calls of log, which are no optimizer steps unless the "
+      "trainer logs each step once.",
+      name));
+}
+
+bool IsPhaseName(std::string_view name) {
+  return std::ranges::count(kPhaseNames, Lower(name)) != 0;
+}
+
+std::string PhasePrefix(std::string_view word) {
+  if (word.size() > kMostLength) return "";
+  const std::string lower = Lower(word);
+  if (std::ranges::count(kOtherPhases, lower) == 0) return "";
+  return lower + "/";
+}
+
+std::string NamesText(const std::vector<std::string>& names) {
+  std::string text;
+  size_t shown = 0;
+  size_t left_out = 0;
+  for (const std::string& name : names) {
+    if (name.empty()) continue;  // as of a row's number
+    if (shown == kMostNames) {
+      ++left_out;
+      continue;
+    }
+    text += fmt::format("{}`{}{}`", shown++ == 0 ? "" : ", ",
+                        name.substr(0, kMostLength),
+                        name.size() > kMostLength ? "..." : "");
+  }
+  if (left_out > 0) text += fmt::format(" and {} more", left_out);
+  return text.empty() ? "none" : text;
+}
+
+}  // namespace isoloss::foreign

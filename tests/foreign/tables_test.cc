@@ -1,0 +1,211 @@
+// Tables of other programs: CSV, JSON lines, and names that the caller gives.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "isoloss/base/error.h"
+#include "isoloss/foreign/read.h"
+
+namespace isoloss::foreign {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ForeignRun Only(const std::string& text, const ReadOptions& options = {}) {
+  std::vector<ForeignRun> runs = ParseLog(text, options);
+  EXPECT_EQ(runs.size(), 1u);
+  return runs.front();
+}
+
+std::string ErrorOf(const std::string& text, const ReadOptions& options = {}) {
+  try {
+    ParseLog(text, options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const Series& Loss(const ForeignRun& run) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  EXPECT_NE(loss, nullptr);
+  static const Series kNone;
+  return loss == nullptr ? kNone : *loss;
+}
+
+TEST(Names, ThatAreUnknownAreGiven) {
+  const std::string table = "it,train_nll,other\n1,2.5,7\n2,2.25,8\n";
+  EXPECT_THAT(ErrorOf(table),
+              HasSubstr("`it`, `train_nll`, `other`, but none"));
+  EXPECT_THAT(ErrorOf(table, {.step = "iter", .loss = ""}),
+              HasSubstr("not `iter`"));
+  EXPECT_THAT(ErrorOf(table, {.step = "it", .loss = "nll"}),
+              HasSubstr("It has `train_nll`, `other`."));
+  const ForeignRun run = Only(table, {.step = "it", .loss = "train_nll"});
+  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2));
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2.25));
+  const ForeignRun tabs = Only("it\ttrain_nll\n3\t2.5\n", {"it", "train_nll"});
+  EXPECT_THAT(Loss(tabs).step, ElementsAre(3));
+}
+
+TEST(Names, OfJsonAreGivenToo) {
+  const std::string lines =
+      "{\"it\": 1, \"nll\": 2.5}\n{\"it\": 2, \"nll\": 2.25}\n";
+  EXPECT_THAT(ErrorOf(lines), HasSubstr("`it`, `nll`. Name the one"));
+  EXPECT_THAT(Loss(Only(lines, {"it", "nll"})).value, ElementsAre(2.5, 2.25));
+  const std::string list = "[{\"it\": 1, \"nll\": 2.5},\n {\"it\": 2}]\n";
+  EXPECT_THAT(Loss(Only(list, {"it", "nll"})).step, ElementsAre(1));
+}
+
+TEST(Names, OfALossReplaceTheUsualOne) {
+  const std::string lines =
+      "step:  1  loss:  3.5  aux:  0.5\nstep:  2  loss:  3.25  aux:  0.25\n";
+  const ForeignRun run = Only(lines, {.step = "", .loss = "aux"});
+  EXPECT_EQ(Loss(run).name, "aux");
+  EXPECT_EQ(run.Find("loss")->quantity, Quantity::kOther);
+  EXPECT_THAT(ErrorOf(lines, {.step = "it", .loss = ""}),
+              HasSubstr("torchtitan says itself"));
+  const std::string chart =
+      "\"Step\",\"a - x\",\"a - x__MIN\",\"a - x__MAX\",\"b - y\","
+      "\"b - y__MIN\",\"b - y__MAX\"\n"
+      "\"0\",\"1\",\"1\",\"1\",\"2\",\"2\",\"2\"\n";
+  EXPECT_EQ(Only(chart, {.step = "", .loss = "y"}).name, "b");
+}
+
+TEST(Csv, TellsRowsOfTrainingFromOthers) {
+  const ForeignRun run =
+      Only("step,split,loss\n1,train,2.5\n1,validation,2.75\n2,train,2.25\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2.25));
+  EXPECT_EQ(Loss(run).repeated, 0);
+  EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(2.75));
+}
+
+TEST(Csv, TakesACommaForAPointBetweenSemicolonsOnly) {
+  EXPECT_THAT(Loss(Only("step;loss\n1;2,125\n2;2,5\n")).value,
+              ElementsAre(2.125, 2.5));
+  EXPECT_THAT(ErrorOf("step\tloss\n1\t2,125\n"),
+              HasSubstr("no number beside `step`"));
+}
+
+TEST(Csv, WithoutAStepSaysWhatItHas) {
+  // As pandas writes the number of a row.
+  EXPECT_THAT(ErrorOf(",epoch,loss\n0,0,2.5\n1,1,2.25\n"),
+              HasSubstr("the columns `epoch`, `loss`, but none"));
+  EXPECT_THAT(ErrorOf("loss\n2.5\n2.25\n"), HasSubstr("one column `loss`"));
+  EXPECT_THAT(ErrorOf("1,2.5\n2,2.25\n"), HasSubstr("first line is numbers"));
+  EXPECT_THAT(ErrorOf("step,loss\n"), HasSubstr("no row below"));
+  EXPECT_THAT(ErrorOf("step,loss\n0.5,2.5\n0.75,2.25\n"),
+              HasSubstr("none of 2 rows has a whole number"));
+  EXPECT_THAT(ErrorOf("step,loss\n,,\n"), HasSubstr("row 2 has another"));
+}
+
+TEST(Csv, OfLightningIsKnownInOldVersionsAndByItsSteps) {
+  const ForeignRun old = Only("train_loss,step,epoch\n2.5,49,0\n2.25,99,0\n");
+  EXPECT_EQ(old.format, "lightning");
+  EXPECT_THAT(Loss(old).step, ElementsAre(50, 100));
+  const ForeignRun later =
+      Only("train_loss,epoch,step,val_loss\n2.5,0,49,\n2.25,0,99,\n,0,150,2\n");
+  EXPECT_EQ(later.format, "lightning");
+  EXPECT_THAT(Loss(later).step, ElementsAre(50, 100));
+  EXPECT_THAT(later.Main(Quantity::kEvalLoss)->step, ElementsAre(151));
+  // Someone's own table, with steps from 1.
+  const ForeignRun own = Only("epoch,loss,step\n0,2.5,50\n0,2.25,100\n");
+  EXPECT_EQ(own.format, "csv");
+  EXPECT_THAT(Loss(own).step, ElementsAre(50, 100));
+}
+
+TEST(Csv, KeepsColumnsOfOneNameApart) {
+  const ForeignRun run = Only("step,loss,loss\n1,2.5,3.5\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5));
+  EXPECT_THAT(run.Find("loss (2)")->value, ElementsAre(3.5));
+  const auto runs = ParseLog(
+      "\"Step\",\"a - loss\",\"a - loss__MIN\",\"a - loss__MAX\",\"a - loss\","
+      "\"a - loss__MIN\",\"a - loss__MAX\"\n"
+      "\"0\",\"1\",\"1\",\"1\",\"2\",\"2\",\"2\"\n");
+  ASSERT_EQ(runs.size(), 2u);
+  EXPECT_EQ(runs[1].name, "a (2)");
+  EXPECT_EQ(Loss(runs[1]).averaging, Averaging::kInstant);
+}
+
+TEST(WandbChart, OfRunsPutTogetherHasNoRunInItsNames) {
+  const ForeignRun run = Only(
+      "\"Step\",\"train_loss\",\"train_loss__MIN\",\"train_loss__MAX\"\n"
+      "\"0\",\"2.5\",\"2.25\",\"2.75\"\n\"10\",\"2\",\"2\",\"2\"\n");
+  EXPECT_EQ(run.format, "wandb_chart");
+  EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2));
+  EXPECT_EQ(Loss(run).averaging, Averaging::kBucketMean);
+}
+
+TEST(WandbRuns, AreRefusedInEachShape) {
+  for (const char* text :
+       {"\"Name\",\"Runtime\",\"End Time\",\"step\"\n\"a\",\"3\",\"\",\"1\"\n",
+        "\"Name\",\"Created\",\"train/loss\"\n\"a\",\"2026\",\"1.5\"\n",
+        "lr,_runtime,_step,_wandb,loss\n0.1,2.5,35,{'runtime': 3},1.5\n"}) {
+    EXPECT_THAT(ErrorOf(text), HasSubstr("a run in each row")) << text;
+  }
+}
+
+TEST(JsonLines, TellTheStepByMostLines) {
+  const ForeignRun run = Only(
+      "{\"event\": \"config\", \"steps\": 1000, \"lr\": 0.5}\n"
+      "{\"step\": 1, \"loss\": 2.5, \"mode\": \"train\"}\n"
+      "{\"step\": 1, \"loss\": 2.75, \"mode\": \"eval\"}\n"
+      "{\"step\": 2, \"loss\": 2.25, \"mode\": \"train\", \"picture\": "
+      "{\"_type\": \"image-file\", \"size\": 192147}}\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2));
+  EXPECT_THAT(run.Find("eval/loss")->value, ElementsAre(2.75));
+  EXPECT_EQ(run.series.size(), 2u);
+  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("1 lines have no `step`")));
+}
+
+TEST(JsonLines, PreferAnIterationToALogCall) {
+  const ForeignRun run = Only(
+      "{\"_step\": 0, \"global_step\": 10, \"loss\": 2.5}\n"
+      "{\"_step\": 1, \"global_step\": 20, \"loss\": 2.25}\n");
+  EXPECT_THAT(Loss(run).step, ElementsAre(10, 20));
+  EXPECT_THAT(run.notes, IsEmpty());
+}
+
+TEST(Refusal, SaysWhatAFileIs) {
+  const std::string zero(1, '\0');
+  EXPECT_THAT(ErrorOf("\x89PNG\r\n" + zero), HasSubstr("byte 7 is 0"));
+  EXPECT_THAT(ErrorOf("\x1F\x8B\x08"), HasSubstr("gunzip"));
+  EXPECT_THAT(ErrorOf("\xFF\xFEs" + zero), HasSubstr("iconv"));
+  EXPECT_THAT(ErrorOf(":W&B" + zero), HasSubstr("W&B's own record"));
+  EXPECT_THAT(ErrorOf("{\"log_history\": [{\"step\": 1, \"lo"),
+              HasSubstr("ends within a value, after 32 bytes"));
+  EXPECT_THAT(ErrorOf("{\"log_history\": []}"), HasSubstr("0 rows"));
+  EXPECT_THAT(ErrorOf("[1, 2]"), HasSubstr("hold no value"));
+}
+
+TEST(Refusal, OfSourcesAndDocumentsThatShowALog) {
+  for (const char* mark : {"// ", "# ", "* ", "  \"", "> ", "- `"}) {
+    EXPECT_THAT(ErrorOf(std::string(mark) + "iter 0: loss 4.2, time 28.9ms\n"),
+                HasSubstr("hold no value"))
+        << mark;
+  }
+  EXPECT_THAT(ErrorOf("  text = \"step: 10  loss: 3.5\"\n"),
+              HasSubstr("hold no value"));
+}
+
+TEST(Text, MayBeginWithAByteOrderMark) {
+  EXPECT_THAT(Loss(Only("\xEF\xBB\xBF{\"log_history\": [{\"step\": 5, "
+                        "\"loss\": 2.5}]}\r\n"))
+                  .step,
+              ElementsAre(5));
+}
+
+TEST(Log, HasNamesInBounds) {
+  std::string line = "{\"step\": 1";
+  for (size_t i = 0; i <= kMostSeries; ++i) {
+    line += ", \"k" + std::to_string(i) + "\": 1";
+  }
+  EXPECT_THAT(ErrorOf(line + "}\n{\"step\": 2}\n"),
+              HasSubstr("more than 100000 names"));
+}
+
+}  // namespace
+}  // namespace isoloss::foreign
