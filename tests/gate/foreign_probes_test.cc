@@ -89,8 +89,7 @@ TEST_F(ForeignProbes, PassAndSayWhatWasLookedAt) {
   for (const Check& check : judgement.checks) {
     EXPECT_NE(check.name, "flip_sides");
     EXPECT_NE(check.name, "signed_error");
-    EXPECT_THAT(check.quantity, Not(HasSubstr("each probe is whole and of the "
-                                              "judged runs, every case")));
+    EXPECT_THAT(check.quantity, Not(HasSubstr("whole")));
   }
 }
 
@@ -134,9 +133,14 @@ TEST_F(ForeignProbes, AreBoundByLossesAndWhatElseIsTold) {
   probes_[0].log.provenance.seed = 9;
   ExpectRefused("seed 9 is none");
   probes_ = {ForeignProbe(runs_[1])};
-  runs_[1].log.provenance.recipe = "bf16";
+  const auto name_recipe = [this](const std::string& recipe) {
+    for (size_t i = 1; i < runs_.size(); i += 2) {
+      runs_[i].log.provenance.recipe = recipe;
+    }
+  };
+  name_recipe("bf16");
   ExpectRefused("recipe is 'mxfp8_rceil'");
-  runs_[1].log.provenance.recipe = "";
+  name_recipe("");
   runs_[1].log.provenance.initial_weights_digest = "a";
   probes_[0].log.provenance.initial_weights_digest = "b";
   ExpectRefused("initial_weights_digest is 'b'");

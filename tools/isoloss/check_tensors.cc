@@ -109,9 +109,9 @@ Action Declare(CLI::App& app) {
   AddOption(app, "--out", arguments->out, "Write a probe log for the gate")
       .TypeName(kHdf5File);
   AddOption(app, "--arm", request.arm,
-            "Arm of the probe log, where the files name none");
+            "Arm of the probe log, in place of the files'");
   AddOption(app, "--seed", request.seed,
-            "Seed of the probe log, where the files name none")
+            "Seed of the probe log, in place of the files'")
       .IntegerIn(0, std::numeric_limits<int64_t>::max());
   DeclareJson(app, arguments->json, "with every tensor that was checked");
   Describe(

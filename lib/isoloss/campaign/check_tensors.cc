@@ -116,9 +116,9 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   provenance.origin.format = "operation files";
   provenance.experiment_name = first.run;
   provenance.initial_weights_digest = first.initial_weights_digest;
-  provenance.arm = first.arm.empty() ? request.arm : first.arm;
+  provenance.arm = request.arm.empty() ? first.arm : request.arm;
   provenance.recipe = checked.recipe.name;
-  provenance.seed = first.seed.value_or(request.seed.value_or(0));
+  provenance.seed = request.seed.value_or(first.seed.value_or(0));
   for (const OperationFile& file : checked.files) {
     provenance.steps_planned = std::max(provenance.steps_planned, file.step);
     provenance.ranks = std::max(provenance.ranks, file.ranks);

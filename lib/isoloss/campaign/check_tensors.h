@@ -18,7 +18,7 @@ namespace isoloss::campaign {
 struct CheckTensorsRequest {
   std::vector<std::filesystem::path> dumps;
   std::string recipe;  ///< a name, or a file of one
-  /// Of the probe log, where the files do not say.
+  /// Of the probe log, in place of what the files say.
   std::string arm;
   std::optional<int64_t> seed;
   operations::CheckOptions options;

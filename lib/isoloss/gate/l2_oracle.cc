@@ -41,9 +41,13 @@ void ReportUnlike(const Probe& probe, const Probe& other, Findings& findings) {
 }
 
 Check CheckProbes(const Evidence& evidence) {
-  Check check{.name = "probe",
-              .outcome = Outcome::kPass,
-              .quantity = "each probe is whole and of the judged runs"};
+  Check check{
+      .name = "probe",
+      .outcome = Outcome::kPass,
+      .quantity = evidence.pairing->IsForeign()
+                      ? "losses and what else is told bind each probe to "
+                        "its run"
+                      : "each probe is whole and of the judged runs"};
   const auto report = [&check](std::span<const Probe> probes,
                                const std::vector<const compare::Run*>& runs) {
     for (const Probe& probe : probes) {

@@ -105,18 +105,22 @@ bool OnlyOnce(Side& side) {
   return true;
 }
 
+using Earlier = std::optional<MatrixView<const float>> Side::*;
+
+template <Earlier kEarlier>
 bool Stale(Side& side) {
-  if (!side.previous || side.previous->rows() != side.values.rows() ||
-      side.previous->cols() != side.values.cols()) {
+  const auto& earlier = side.*kEarlier;
+  if (!earlier || earlier->rows() != side.values.rows() ||
+      earlier->cols() != side.values.cols()) {
     return false;
   }
   bool changed = false;
   for (size_t r = 0; r < side.values.rows(); ++r) {
     const float* row = side.values.Row(r);
-    changed = changed ||
-              !std::equal(row, row + side.values.cols(), side.previous->Row(r));
+    changed =
+        changed || !std::equal(row, row + side.values.cols(), earlier->Row(r));
   }
-  side.values = *side.previous;
+  side.values = *earlier;
   return changed;
 }
 
@@ -224,11 +228,12 @@ bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
   });
 }
 
-/// Delayed scaling: the scales are those of the step before.
+/// Delayed scaling: the scales are those of an earlier tensor.
+template <Earlier kEarlier>
 bool StaleScale(Side& side) {
-  if (!IsE8m0(side) || !side.previous || side.change != nullptr) return false;
+  if (!IsE8m0(side) || side.change != nullptr) return false;
   Side before = side;
-  if (!Stale(before)) return false;
+  if (!Stale<kEarlier>(before)) return false;
   const std::optional<ScalarTensor> tensor = Quantized(before);
   if (!tensor) return false;
   side.change = [scales = tensor->scales](ScalarTensor& changed,
@@ -236,6 +241,34 @@ bool StaleScale(Side& side) {
     return TakeScales(scales, quantization, changed);
   };
   return true;
+}
+
+/// Exponents of amax over the largest element, rounded to the nearest power of
+/// two: up from its root of a half on.
+bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
+  const float most = formats::MaxFinite(*quantization.element);
+  const size_t across =
+      (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
+  std::vector<float> largest(tensor.scales.size(), 0.0f);
+  for (size_t r = 0; r < tensor.elements.rows(); ++r) {
+    for (size_t c = 0; c < tensor.elements.cols(); ++c) {
+      float& amax =
+          largest[r / tensor.cell_rows * across + c / tensor.cell_cols];
+      amax = std::max(amax, std::fabs(tensor.elements(r, c)));
+    }
+  }
+  std::vector<ScalarScale> scales = tensor.scales;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (!(largest[i] > 0.0f)) continue;
+    constexpr double kRootOfHalf = 0x1.6a09e667f3bcdp-1;
+    int exponent = 0;
+    const double fraction = std::frexp(
+        static_cast<double>(largest[i]) / static_cast<double>(most), &exponent);
+    if (fraction < kRootOfHalf) --exponent;
+    scales[i].decode = std::ldexp(1.0f, exponent);
+    scales[i].encode = std::ldexp(1.0f, -exponent);
+  }
+  return TakeScales(scales, quantization, tensor);
 }
 
 /// The scales are read as if their matrix were stored the other way.
@@ -313,7 +346,9 @@ bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
 
 constexpr SideMistake kSideMistakes[] = {
     {"unquantized", "{} stayed as it was: it was not quantised", Unquantized},
-    {"stale", "{} was that of the step before", Stale},
+    {"stale", "{} was that of the step before", Stale<&Side::previous>},
+    {"stale_call", "{} was that of the call before",
+     Stale<&Side::previous_call>},
     {"scale_floor", "scales of {} followed the rule floor",
      Rule<ScaleRule::kFloor>},
     {"scale_rceil", "scales of {} followed the rule rceil",
@@ -363,7 +398,12 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, ScaleOff<-1>); }},
     {"scale_of_step_before",
      "scales of {} were those of the step before, elements those of this one",
-     StaleScale},
+     StaleScale<&Side::previous>},
+    {"scale_of_call_before",
+     "scales of {} were those of the call before, elements those of this one",
+     StaleScale<&Side::previous_call>},
+    {"scale_rounded", "scales of {} were rounded to the nearest power of two",
+     [](Side& side) { return Change(side, RoundedScales); }},
     {"scale_of_largest",
      "scales of {} followed the largest elements, not the largest magnitudes",
      [](Side& side) { return Change(side, ScaleOfLargest); }},

@@ -57,6 +57,22 @@ class PreviousSteps {
   }
 
   const Operation* Before(const OperationFile& file, size_t index) const {
+    return At(file, file.step - 1, file.operations[index],
+              NumberOf(file, index));
+  }
+
+  /// Null if it is that of Before.
+  const Operation* CallBefore(const OperationFile& file, size_t index) const {
+    const Operation& operation = file.operations[index];
+    const size_t number = NumberOf(file, index);
+    if (number > 0) return At(file, file.step, operation, number - 1);
+    size_t last = 0;  // of the step before
+    while (At(file, file.step - 1, operation, last + 1) != nullptr) ++last;
+    return last == 0 ? nullptr : At(file, file.step - 1, operation, last);
+  }
+
+ private:
+  static size_t NumberOf(const OperationFile& file, size_t index) {
     const Operation& operation = file.operations[index];
     size_t number = 0;
     for (size_t i = 0; i < index; ++i) {
@@ -65,12 +81,15 @@ class PreviousSteps {
                     ? 1U
                     : 0U;
     }
-    const auto found = places_.find(Key{
-        file.rank, file.step - 1, operation.type, operation.module, number});
+    return number;
+  }
+  const Operation* At(const OperationFile& file, int64_t step,
+                      const Operation& operation, size_t number) const {
+    const auto found = places_.find(
+        Key{file.rank, step, operation.type, operation.module, number});
     return found == places_.end() ? nullptr : found->second;
   }
 
- private:
   using Key = std::tuple<int64_t, int64_t, std::string, std::string, size_t>;
   std::map<Key, const Operation*> places_;
 };
@@ -149,6 +168,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
     const OperationFile& file = files[f];
     const OperationCase given = {.operation = file.operations[i],
                                  .previous = previous.Before(file, i),
+                                 .call_before = previous.CallBefore(file, i),
                                  .where = file.Where(i),
                                  .file = f,
                                  .index = i};

@@ -23,6 +23,8 @@ struct OperationCase {
   const Operation& operation;
   /// The same module's, one step earlier; null if it is not known.
   const Operation* previous;
+  /// The call before of a module that a step calls several times; else null.
+  const Operation* call_before = nullptr;
   std::string where;  ///< for messages
   size_t file;
   size_t index;

@@ -1,6 +1,7 @@
 #include "isoloss/operations/explanation.h"
 
 #include <algorithm>
+#include <string_view>
 #include <tuple>
 
 namespace isoloss::operations {
@@ -11,6 +12,11 @@ struct Result {
   int64_t other;
   int64_t flips;
 };
+
+/// "scale_floor" of "scale_floor.x".
+std::string_view StemOf(const Trial& trial) {
+  return std::string_view(trial.name).substr(0, trial.name.find('.'));
+}
 
 }  // namespace
 
@@ -28,6 +34,13 @@ void Explain(const std::vector<Trial>& trials, Finding& finding) {
     }
     results.push_back({&trial, comparison->other(), comparison->Row().flips});
   }
+  constexpr int64_t kNearlyAll = 30;  // all but one of so many
+  const bool is_known = std::ranges::any_of(results, [&](const Result& result) {
+    return !result.trial->is_vague && result.other <= others / kNearlyAll;
+  });
+  std::erase_if(results, [&](const Result& result) {
+    return is_known && result.trial->is_vague;
+  });
   // Of equal ones the first of the catalogue.
   std::ranges::stable_sort(results, [](const Result& a, const Result& b) {
     return std::tie(a.other, a.flips) < std::tie(b.other, b.flips);
@@ -38,8 +51,16 @@ void Explain(const std::vector<Trial>& trials, Finding& finding) {
                              .sentence = best.trial->sentence,
                              .other = best.other,
                              .flips = best.flips};
-  if (results.size() > 1 && results[1].other < others) {
-    const Result& next = results[1];
+  // The same mistake in the other operand as well makes no difference.
+  const auto competes = [&](const Result& result) {
+    return !result.trial->in_both || best.trial->in_both ||
+           result.other != best.other ||
+           StemOf(*result.trial) != StemOf(*best.trial);
+  };
+  const auto next_best =
+      std::find_if(results.begin() + 1, results.end(), competes);
+  if (next_best != results.end() && next_best->other < others) {
+    const Result& next = *next_best;
     explanation.runner_up = next.trial->name;
     explanation.runner_up_other = next.other;
     // Flips tell two apart if one needs many times more of them.

@@ -19,6 +19,11 @@ struct Trial {
   std::function<std::optional<oracle::Comparison>()> compare;
   /// Another right way to compute it: no mistake.
   bool is_right = false;
+  /// The mistake in both operands, whose trials in one of them come first.
+  bool in_both = false;
+  /// It explains much that has other reasons: it counts only if none of the
+  /// others explains nearly all.
+  bool is_vague = false;
 };
 
 struct Explanation {

@@ -77,6 +77,7 @@ std::optional<Side> JoinedSide(const std::vector<const Side*>& sides) {
   Side joined = *sides[0];
   joined.values = {first.data(), rows, first.cols(), first.stride()};
   joined.previous.reset();
+  joined.previous_call.reset();
   return joined;
 }
 
@@ -99,11 +100,12 @@ std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
                return std::nullopt;
              }
              return Compare(altered);
-           }});
+           },
+           .in_both = in_left && in_right});
     };
-    add("both", "each operand", true, true);
     add(left, left, true, false);
     add(right, right, false, true);
+    add("both", "each operand", true, true);
   }
   return trials;
 }

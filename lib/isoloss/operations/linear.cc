@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <optional>
 
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
@@ -37,17 +38,24 @@ class LinearOperands {
     Side side;
     side.values = Part(*given_.operation.Find(name), name, group, Begin(group),
                        ends_[group]);
-    const Floats* before =
-        given_.previous == nullptr ? nullptr : given_.previous->Find(name);
-    // Rows of groups need not be as many a step before.
-    if (before != nullptr &&
-        before->extent == given_.operation.Find(name)->extent) {
-      side.previous = Part(*before, name, group, Begin(group), ends_[group]);
-    }
+    side.previous = PartOf(given_.previous, name, group);
+    side.previous_call = PartOf(given_.call_before, name, group);
     return side;
   }
 
  private:
+  /// Nothing if it is not known: rows of groups need not be as many before.
+  std::optional<MatrixView<const float>> PartOf(const Operation* operation,
+                                                const char* name,
+                                                size_t group) const {
+    const Floats* tensor =
+        operation == nullptr ? nullptr : operation->Find(name);
+    if (tensor == nullptr ||
+        tensor->extent != given_.operation.Find(name)->extent) {
+      return std::nullopt;
+    }
+    return Part(*tensor, name, group, Begin(group), ends_[group]);
+  }
   MatrixView<const float> Part(const Floats& tensor, std::string_view name,
                                size_t group, size_t begin, size_t end) const {
     return name == "weight" ? tensor.Rows().Rows(group * out_, out_)

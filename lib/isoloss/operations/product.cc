@@ -77,8 +77,10 @@ Estimate CutToBf16(const Estimate& sum) {
 }
 
 /// Any accumulator that aligns products to the largest of them and of the sum,
-/// and keeps so many bits: each of `depth` products loses a unit of the last
-/// bit at most.
+/// and keeps so many bits. Each of `depth` products loses up to a unit of the
+/// last bit, toward zero, those of either sign against each other: four
+/// standard deviations of their sum, and not the most that it can be, which
+/// would explain anything.
 Estimate LossySum(const Product& product, const oracle::PreparedSide& a,
                   const oracle::PreparedSide& b,
                   const oracle::ScalarPieces& pieces, size_t i, size_t j) {
@@ -97,7 +99,7 @@ Estimate LossySum(const Product& product, const oracle::PreparedSide& a,
     depth += piece.end - piece.begin;
   }
   return {.exact = total,
-          .bound = static_cast<double>(depth) *
+          .bound = 4 * std::sqrt(static_cast<double>(depth)) *
                    std::ldexp(largest, -product.sum_bits)};
 }
 
@@ -153,6 +155,9 @@ void CompareGroup(const Product& product, const ProductGroup& group,
     const size_t row = group.first_row + i;
     const float value = product.output(row, j);
     Estimate sum = WithBias(product, depth, dot * product.factor, j);
+    if (product.through_fp16) {
+      sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
+    }
     if (product.cuts_output) sum = CutToBf16(sum);
     if (sums.has_bits()) {
       comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));

@@ -33,6 +33,8 @@ struct Side {
   ChangeTensor change = nullptr;
   /// The same tensor one step earlier; nothing if it is not known.
   std::optional<MatrixView<const float>> previous = {};
+  /// That of the call before, if a step has several.
+  std::optional<MatrixView<const float>> previous_call = {};
   /// What `values` refers to, if it is no tensor of the file.
   std::shared_ptr<const Matrix<float>> owned = {};
 
@@ -55,6 +57,8 @@ struct Product {
   const float* bias = nullptr;  ///< one for each column
   /// The bias is added to the rounded product.
   bool bias_after = false;
+  /// The sum is rounded to FP16 on the way.
+  bool through_fp16 = false;
   /// The output is cut off to BF16, not rounded.
   bool cuts_output = false;
   /// Sums keep so many bits after the leading one, cut off after each so many

@@ -53,6 +53,12 @@ bool CutOutput(Product& product) {
   return true;
 }
 
+bool ThroughFp16(Product& product) {
+  if (product.grid == oracle::Grid::kFp16) return false;
+  product.through_fp16 = true;
+  return true;
+}
+
 bool BiasAfter(Product& product) {
   if (product.bias == nullptr) return false;
   product.bias_after = true;
@@ -156,6 +162,7 @@ constexpr ProductMistake kProductMistakes[] = {
     {"sums_bf16_64", "sums were rounded to BF16 every 64 steps", Bf16Sums<64>},
     {"sums_bf16_128", "sums were rounded to BF16 every 128 steps",
      Bf16Sums<128>},
+    {"output_fp16", "the result was rounded to FP16 on the way", ThroughFp16},
     {"output_bf16", "the result was rounded to BF16 and kept in FP32",
      OnBf16Grid},
 };
