@@ -20,7 +20,7 @@ TYPES = {
     "linear": ((*_PRODUCT, "bias", *_OPERANDS), ()),
     "grouped_linear": ((*_PRODUCT, "group_ends", *_OPERANDS), ()),
     "router": (("logits", "scores", "bias", "expert_ids", "weights"),
-               ("top_k", "score_function", "normalize", "scale")),
+               ("top_k", "score_function", "normalize", "scale", "groups", "limited_groups")),
     "dispatch": (("tokens", "source", "rows"), ()),
     "combine": (("rows", "source", "weights", "addend", "output"), ()),
     "adamw": (("parameter_before", "gradient", "exp_avg_before", "exp_avg_sq_before",
@@ -28,7 +28,8 @@ TYPES = {
               ("lr", "beta1", "beta2", "eps", "weight_decay", "step")),
     "loss": (("logits", "labels", "loss"), ("ignore_index",)),
 }
-_INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "ignore_index"}
+_INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",
+                       "ignore_index"}
 
 
 class OperationError(Exception):

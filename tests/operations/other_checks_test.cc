@@ -7,6 +7,7 @@
 #include <numeric>
 #include <string>
 
+#include "isoloss/base/error.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/operands.h"
 #include "operations/samples.h"
@@ -117,6 +118,43 @@ Operation Router(const RouterMistakes& mistakes = {}) {
     }
   }
   return router;
+}
+
+/// Of four groups of two experts, the two with the largest sums are open; with
+/// `ignored` all are.
+Operation LimitedRouter(bool ignored) {
+  Operation router = Router();
+  router.numbers["groups"] = 4;
+  router.numbers["limited_groups"] = 2;
+  const std::vector<float>& scores = router.floats["scores"].values;
+  const std::vector<float>& bias = router.floats["bias"].values;
+  std::vector<int64_t>& ids = router.integers["expert_ids"].values;
+  for (size_t t = 0; 8 * t < scores.size(); ++t) {
+    const auto key = [&](int64_t e) {
+      const auto place = static_cast<size_t>(e);
+      return scores[8 * t + place] + bias[place];
+    };
+    std::vector<int64_t> groups = {0, 1, 2, 3};
+    std::ranges::sort(groups, std::greater(),
+                      [&](int64_t g) { return key(2 * g) + key(2 * g + 1); });
+    std::vector<int64_t> order;
+    for (size_t g = 0; g < (ignored ? 4u : 2u); ++g) {
+      order.push_back(2 * groups[g]);
+      order.push_back(2 * groups[g] + 1);
+    }
+    std::ranges::sort(order, std::greater(), key);
+    std::copy_n(order.begin(), 2, ids.begin() + static_cast<int64_t>(2 * t));
+  }
+  router.floats.erase("weights");
+  return router;
+}
+
+TEST(RouterCheck, KnowsGroupsOfExperts) {
+  ExpectRight({LimitedRouter(false)});
+  ExpectNamed({LimitedRouter(true)}, "choice", "groups_ignored");
+  Operation router = Router();
+  router.numbers["groups"] = 3;
+  EXPECT_THROW(ExpectRight({router}), Error);
 }
 
 TEST(RouterCheck, NamesEachPlantedMistake) {

@@ -6,6 +6,7 @@
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
+#include "isoloss/operations/expert_groups.h"
 
 namespace isoloss::operations {
 namespace {
@@ -111,12 +112,14 @@ class Choice {
         top_k_(given.operation.Number("top_k",
                                       static_cast<double>(ids_.extent[1]))),
         normalize_(given.operation.Number("normalize", 0) != 0),
-        scale_(given.operation.Number("scale", 1.0)) {}
+        scale_(given.operation.Number("scale", 1.0)),
+        groups_(given) {}
 
   bool has_weights() const { return weights_ != nullptr; }
   bool has_bias() const { return bias_ != nullptr; }
   bool normalizes() const { return normalize_; }
   bool scales() const { return scale_ != 1.0; }
+  bool limits_groups() const { return groups_.limits(); }
   bool has_top_k() const {
     return top_k_ == static_cast<double>(ids_.extent[1]);
   }
@@ -127,8 +130,8 @@ class Choice {
   /// largest of all. One addition in FP32 is rounded on either side, so that
   /// sums which differ by less may change places: 2 roundings. A slot that is
   /// not among the top_k or that lacks, and an expert that is chosen twice, is
-  /// other.
-  Comparison CompareChoice(bool bias) const {
+  /// other. With groups, only experts of open ones count.
+  Comparison CompareChoice(bool bias, bool in_groups = true) const {
     Comparison comparison(Grid::kFp32);
     const size_t experts = scores_.extent[1];
     const size_t slots = ids_.extent[1];
@@ -140,6 +143,12 @@ class Choice {
       for (size_t i = 0; i < slots; ++i) {
         ids[i] = ids_.values[t * slots + i];
         chosen[i] = SumOf(t, static_cast<size_t>(ids[i]), bias);
+      }
+      if (in_groups) {
+        const std::vector<bool> open = groups_.Open(all, ids);
+        for (size_t e = 0; e < experts; ++e) {
+          if (!open[e]) all[e] = -HUGE_VAL;
+        }
       }
       std::ranges::sort(all, std::greater());
       std::ranges::sort(chosen, std::greater());
@@ -241,6 +250,7 @@ class Choice {
   const double top_k_;
   const bool normalize_;
   const double scale_;
+  const ExpertGroups groups_;
 };
 
 Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
@@ -251,6 +261,11 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
     trials.push_back(
         {"bias_ignored", "experts were chosen by their scores without the bias",
          [&] { return std::optional(choice.CompareChoice(false)); }});
+  }
+  if (choice.limits_groups()) {
+    trials.push_back(
+        {"groups_ignored", "experts were chosen from all groups",
+         [&] { return std::optional(choice.CompareChoice(true, false)); }});
   }
   Explain(trials, finding);
   if (!choice.has_top_k() && finding.comparison.other() > 0) {
