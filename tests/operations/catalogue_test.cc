@@ -428,7 +428,6 @@ TEST_F(ProductMistakeTest, AlignedSumsOfFewBitsAreNamedAsSuch) {
   Plant("sums_cut_off", linear);
 }
 
-// A scale that was applied twice, or not at all.
 TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
   for (const float factor : {0.5f, -1.0f, 4.0f, 1.0f / 256}) {
     Operation linear = Linear();
@@ -441,7 +440,6 @@ TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
 
 // ---- blocks across groups ---------------------------------------------------
 
-/// Of each kind: where rows' blocks are due, and where columns' are.
 TEST(GroupBlocks, ThatRunOnOverGroupsAreNamed) {
   const Recipe& recipe = RecipeByName("mxfp8_rceil");
   Operation operation = Grouped();

@@ -183,9 +183,10 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
         return compare::WhyNotStepByStep(run->log).empty();
       });
-  // Fewer values may be equal by chance, or before anything went wrong. No loss
-  // shows what the last update did; digests of weights do.
+  // Fewer values may be equal by chance, or before anything went wrong; weights
+  // are not. No loss shows what the last update did; digests of weights do.
   const bool enough =
+      SameFinalWeights(pairing) ||
       static_cast<int64_t>(steps.size()) >= judgement.policy.early_steps;
   judgement.written_equal =
       by_step && enough && !OtherFinalWeights(pairing) &&
