@@ -53,6 +53,7 @@ class Dumper {
   }
   template <typename T>
   void Attribute(const Field& field, const T& value) {
+    if (field.optional && value == T{}) return;  // nor is it written
     lines.push_back(fmt::format("{} = {}", field.name, Text(value)));
   }
   void Group(const char* name, const char* /*description*/, int64_t /*since*/) {

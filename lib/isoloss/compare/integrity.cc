@@ -114,16 +114,14 @@ Findings CheckSeeds(const Pairing& pairing, Question question) {
                       pairing.pairs.size() == pairing.baseline.size() &&
                       pairing.pairs.size() == pairing.candidate.size();
   if (!paired) {
-    const auto side = [question](const char* role, const std::string& arm) {
-      return question == Question::kRegression
-                 ? fmt::format("the {} runs of arm {} have seeds", role, arm)
-                 : fmt::format("arm {} has seeds", arm);
-    };
+    // Of a regression both have one name.
+    const bool same = pairing.baseline_arm == pairing.candidate_arm;
     Report(findings, Severity::kIncomparable,
-           "{} {}, {} {}, but each seed needs exactly one run on either side. "
-           "Run the missing ones or give one log each.",
-           side("approved", pairing.baseline_arm), SeedList(pairing.baseline),
-           side("judged", pairing.candidate_arm), SeedList(pairing.candidate));
+           "{}arm {} has {}, {}arm {} has {}, but each seed needs exactly one "
+           "run in either arm. Run the missing ones or give one log each.",
+           same ? "approved " : "", pairing.baseline_arm,
+           SeedList(pairing.baseline), same ? "judged " : "",
+           pairing.candidate_arm, SeedList(pairing.candidate));
     return findings;
   }
   ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
