@@ -42,7 +42,7 @@ class BadLog(ProgramTest):
                     self.assert_refused(result, str(cut))
 
     def test_what_is_no_log(self):
-        for path, words in (("tiny.toml", ["HDF5 signature"]),
+        for path, words in (("tiny.toml", ["training log"]),
                             ("missing.h5", ["No such file"]),
                             (".", ["cut.h5", "trailer"]),
                             ("/dev/null", ["device"])):
@@ -107,4 +107,4 @@ class BadLog(ProgramTest):
         same_file = self.gate(*all_logs, all_logs[0])
 
         for result in (missing, twice, same_file):
-            self.assert_invalid(result, "seeds:", "exactly one run")
+            self.assert_invalid(result, "(L0 seeds)", "exactly one run")
