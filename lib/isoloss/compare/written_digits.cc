@@ -52,7 +52,7 @@ double WrittenPercent(const Pairing& pairing) {
 std::optional<Divergence> FirstWrittenDivergence(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
   const double resolution = Resolution(baseline, candidate);
-  const auto first = FirstOf(
+  auto first = FirstOf(
       "loss_nats", Columns{baseline.steps.step, baseline.steps.loss_nats},
       {candidate.steps.step, candidate.steps.loss_nats}, resolution);
   if (first) return first;
@@ -60,9 +60,9 @@ std::optional<Divergence> FirstWrittenDivergence(
                      candidate.provenance.origin.loss_half_unit;
   if (alike && !baseline.steps.grad_norm.empty() &&
       !candidate.steps.grad_norm.empty()) {
-    const auto norm = FirstOf(
-        "grad_norm", Columns{baseline.steps.step, baseline.steps.grad_norm},
-        {candidate.steps.step, candidate.steps.grad_norm}, 0);
+    auto norm = FirstOf("grad_norm",
+                        Columns{baseline.steps.step, baseline.steps.grad_norm},
+                        {candidate.steps.step, candidate.steps.grad_norm}, 0);
     if (norm) return norm;
   }
   return FirstOf("held-out loss_nats",

@@ -19,6 +19,9 @@
 namespace isoloss::foreign {
 namespace {
 
+/// Between the words of a run's name.
+constexpr std::string_view kSeparators = "-_. /=";
+
 /// Of so many series an error names the first ones.
 constexpr size_t kMostNamed = 12;
 
@@ -213,7 +216,6 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
 }
 
 ArmAndSeed SplitName(const std::string& name) {
-  constexpr std::string_view kSeparators = "-_. /=";
   constexpr std::array<std::string_view, 5> kWords = {"seed", "run", "rep", "s",
                                                       "r"};
   size_t digits = name.size();
@@ -225,7 +227,8 @@ ArmAndSeed SplitName(const std::string& name) {
   const auto read =
       std::from_chars(name.data() + digits, name.data() + name.size(), seed);
   if (read.ec != std::errc()) return {name, -1};
-  std::string_view rest = std::string_view(name).substr(0, digits);
+  std::string_view rest = name;
+  rest = rest.substr(0, digits);
   const auto trim = [&rest] {
     const size_t last = rest.find_last_not_of(kSeparators);
     rest = rest.substr(0, last + 1);
