@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -16,17 +15,14 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
+#include "isoloss/compare/integrity.h"
 #include "isoloss/foreign/run_log_of.h"
-#include "isoloss/runlog/schema.h"
-#include "isoloss/runlog/shared_columns.h"
+#include "isoloss/gate/good_runs.h"
 
 namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Level L5 needs as many.
-constexpr size_t kFewestGoodRuns = 3;
 
 bool IsThere(const fs::path& path) {
   std::error_code error;
@@ -114,17 +110,10 @@ void PairInOrder(const std::vector<compare::Run*>& against,
 /// Files may hold anything.
 void RequireSteps(const compare::Run& run) {
   const runlog::StepColumns& steps = run.log.steps;
-  bool fit = !steps.step.empty() && steps.step.front() >= 1 &&
-             steps.loss_nats.size() == steps.step.size() &&
-             std::ranges::adjacent_find(steps.step, std::greater_equal<>()) ==
-                 steps.step.end() &&
-             run.log.eval.loss_nats.size() == run.log.eval.step.size();
-  runlog::VisitSteps(
-      [&](const runlog::Field&, const auto& column) {
-        fit = fit && (column.empty() || column.size() == steps.step.size());
-      },
-      steps);
-  if (fit) return;
+  if (!steps.step.empty() && compare::Ascend(steps.step, 1) &&
+      compare::ColumnsFit(run.log)) {
+    return;
+  }
   ThrowError(ErrorKind::kFormat,
              "{}: {} steps with {} losses, but a log must have a loss at each "
              "of its steps, which ascend from 1. The file is damaged: export "
@@ -171,10 +160,7 @@ void RequireGoodRun(const compare::Run& run) {
 void RequireOwnRuns(const std::vector<compare::Run>& runs) {
   for (size_t i = 1; i < runs.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (!runlog::EqualBits(runs[i].log.steps.loss_nats,
-                             runs[j].log.steps.loss_nats)) {
-        continue;
-      }
+      if (!compare::IsCopy(runs[i].log.steps, runs[j].log.steps)) continue;
       ThrowError(ErrorKind::kConfig,
                  "{}: every loss is that of {}, but good runs must be runs of "
                  "their own. Remove the copy; a trainer that repeats itself to "
@@ -272,10 +258,9 @@ void AlignForeignRuns(std::span<compare::Run> runs,
                       const foreign::AlignOptions& options) {
   const std::vector<compare::Run*> judged = ForeignOf(runs);
   const std::vector<compare::Run*> against = ForeignOf(approved);
-  if (!OnlyArm(judged).empty() && !OnlyArm(against).empty()) {
-    for (compare::Run* run : against) {
-      run->log.provenance.arm = OnlyArm(judged);
-    }
+  if (const std::string arm = OnlyArm(judged);
+      !arm.empty() && !OnlyArm(against).empty()) {
+    for (compare::Run* run : against) run->log.provenance.arm = arm;
     PairInOrder(against, judged);
   }
   std::vector<runlog::RunLog*> logs;
@@ -310,11 +295,11 @@ std::vector<compare::Run> ApprovedOf(const std::vector<compare::Run>& runs,
 
 runlog::Ensemble EnsembleOfLogs(std::vector<compare::Run> runs,
                                 const foreign::AlignOptions& options) {
-  if (runs.size() < kFewestGoodRuns) {
+  if (runs.size() < gate::kFewestGoodRuns) {
     ThrowError(ErrorKind::kConfig,
                "ensemble build --from: {} run{}, but fewer than {} show no "
                "spread. Give more logs of good runs.",
-               runs.size(), runs.size() == 1 ? "" : "s", kFewestGoodRuns);
+               runs.size(), runs.size() == 1 ? "" : "s", gate::kFewestGoodRuns);
   }
   AlignForeignRuns(runs, {}, options);
   for (const compare::Run& run : runs) RequireGoodRun(run);

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
@@ -14,6 +13,12 @@
 #include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
+bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b) {
+  const bool finite = std::ranges::any_of(
+      a.loss_nats, [](double x) { return std::isfinite(x); });
+  return finite && runlog::EqualBits(a.loss_nats, b.loss_nats);
+}
+
 bool ColumnsFit(const runlog::RunLog& log) {
   const auto& eval = log.eval;
   bool fit = log.steps.loss_nats.size() == log.steps.step.size() &&
@@ -55,21 +60,13 @@ std::string SeedList(const std::vector<const Run*>& runs) {
   return list.empty() ? "no run" : list;
 }
 
-bool IsCopy(const Run& a, const Run& b) {
-  const auto& losses = a.log.steps.loss_nats;
-  const auto& others = b.log.steps.loss_nats;
-  // Runs that hold nothing but NaN are alike without being copies.
-  const bool finite = std::any_of(losses.begin(), losses.end(),
-                                  [](double x) { return std::isfinite(x); });
-  return finite && runlog::EqualBits(losses, others);
-}
-
 /// A log copied under another seed would count one experiment twice.
 void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
   for (auto run = runs.begin(); run != runs.end(); ++run) {
     const auto original =
-        std::find_if(runs.begin(), run,
-                     [&](const Run* other) { return IsCopy(*other, **run); });
+        std::find_if(runs.begin(), run, [&](const Run* other) {
+          return IsCopy(other->log.steps, (*run)->log.steps);
+        });
     if (original == run) continue;
     Report(findings, Severity::kIncomparable,
            "{}: every loss has the bits of {}, but seeds must be independent "
@@ -83,7 +80,8 @@ void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
 void ReportSwapped(const Pairing& pairing, Findings& findings) {
   for (const SeedPair& one : pairing.pairs) {
     for (const SeedPair& other : pairing.pairs) {
-      if (one.seed == other.seed || !IsCopy(*one.baseline, *other.candidate)) {
+      if (one.seed == other.seed ||
+          !IsCopy(one.baseline->log.steps, other.candidate->log.steps)) {
         continue;
       }
       Report(findings, Severity::kIncomparable,
@@ -275,8 +273,7 @@ void ReportSteps(const Run& run, Findings& findings) {
            planned);
     return;
   }
-  if (!Ascend(log.steps.tokens_seen, 1, std::numeric_limits<int64_t>::max()) ||
-      !Ascend(log.eval.step, 0, planned)) {
+  if (!Ascend(log.steps.tokens_seen, 1) || !Ascend(log.eval.step, 0, planned)) {
     Report(findings, Severity::kIncomparable,
            "{}: /steps/tokens_seen or /eval/step is out of order, but tokens "
            "must ascend from 1 and evaluations from 0 to {}. The log is "
@@ -314,9 +311,7 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
   if (a.provenance.steps_planned != b.provenance.steps_planned) {
     differ("steps_planned");
   }
-  if (a.provenance.IsForeign() || b.provenance.IsForeign()) {
-    ReportUnlikeCurves(pair, findings);
-  }
+  if (pair.IsForeign()) ReportUnlikeCurves(pair, findings);
   const size_t common = std::min(a.steps.step.size(), b.steps.step.size());
   const auto same_start = [](const auto& x, const auto& y) {
     const auto rows = static_cast<std::ptrdiff_t>(std::min(x.size(), y.size()));

@@ -1,6 +1,8 @@
 // May these runs be compared at all, and is each what it claims to be?
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -50,6 +52,18 @@ struct IntegrityRule {
 };
 
 std::span<const IntegrityRule> IntegrityRules();
+
+/// Whether both hold the same losses to the bit, which independent runs do not.
+/// Curves of nothing but NaN are alike without being copies.
+bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b);
+
+/// Whether the columns of /steps, /eval and /parameters have equal lengths
+/// each.
+bool ColumnsFit(const runlog::RunLog& log);
+
+/// Whether the values ascend strictly within [least, most].
+bool Ascend(const std::vector<int64_t>& values, int64_t least,
+            int64_t most = std::numeric_limits<int64_t>::max());
 
 /// Where the learning rates of a run's first steps are not those of the
 /// schedule in its experiment_text; the message names no run.

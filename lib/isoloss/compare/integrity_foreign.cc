@@ -1,8 +1,5 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <string_view>
 
 #include "isoloss/compare/integrity_rules.h"
@@ -34,10 +31,8 @@ bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
 void ReportForeignSteps(const Run& run, Findings& findings) {
   const runlog::RunLog& log = run.log;
   const auto& step = log.steps.step;
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
-  if (step.empty() || !ColumnsFit(log) || !Ascend(step, 1, kMost) ||
-      !Ascend(log.steps.tokens_seen, 1, kMost) ||
-      !Ascend(log.eval.step, 0, kMost)) {
+  if (step.empty() || !ColumnsFit(log) || !Ascend(step, 1) ||
+      !Ascend(log.steps.tokens_seen, 1) || !Ascend(log.eval.step, 0)) {
     Report(findings, Severity::kIncomparable,
            "{}: {} steps with {} losses and {} held-out ones at {} steps, but "
            "each step must have a loss, and steps and tokens ascend from 1. "

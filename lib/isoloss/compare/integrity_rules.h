@@ -19,11 +19,6 @@ void Report(Findings& findings, Severity severity,
       {severity, fmt::format(format, std::forward<Args>(args)...)});
 }
 
-/// Whether the columns of each group have equal lengths.
-bool ColumnsFit(const runlog::RunLog& log);
-/// Whether the values ascend strictly within [least, most].
-bool Ascend(const std::vector<int64_t>& values, int64_t least, int64_t most);
-
 /// Of a run that another program trained.
 void ReportForeignSteps(const Run& run, Findings& findings);
 /// Of such runs, what both of a pair must share besides.

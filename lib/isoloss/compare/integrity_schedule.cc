@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "isoloss/base/error.h"
 #include "isoloss/compare/integrity_rules.h"
@@ -74,8 +75,15 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
   constexpr double kCoarsest = 0.005;
   const double rounded = pair.baseline->log.provenance.origin.lr_half_unit +
                          pair.candidate->log.provenance.origin.lr_half_unit;
-  const bool foreign = pair.baseline->log.provenance.IsForeign() ||
-                       pair.candidate->log.provenance.IsForeign();
+  // Programs may have been given two schedules; isoloss has one by its text.
+  const auto [severity, why] =
+      pair.IsForeign()
+          ? std::pair(Severity::kIncomparable,
+                      "both runs of a seed must have one schedule. Train both "
+                      "by one.")
+          : std::pair(Severity::kBad,
+                      "it follows from the configuration, which is the same. "
+                      "One of the programs computes the schedule wrongly.");
   for (size_t i = 0; i < common; ++i) {
     // The ends of two roundings are FP64 numbers themselves.
     const double rate = std::abs(baseline.lr[i]);
@@ -83,21 +91,11 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
         kTolerance * rate +
         std::min(rounded * (1 + kTolerance), kCoarsest * rate);
     if (std::abs(candidate.lr[i] - baseline.lr[i]) <= allowed) continue;
-    if (foreign) {
-      Report(findings, Severity::kIncomparable,
-             "{}: the learning rate of step {} is {:.9g}, but {} has {:.9g}, "
-             "and both runs of a seed must have one schedule. Train both by "
-             "one.",
-             Label(*pair.candidate), candidate.step[i], candidate.lr[i],
-             Label(*pair.baseline), baseline.lr[i]);
-      return;
-    }
-    Report(findings, Severity::kBad,
+    Report(findings, severity,
            "{}: the learning rate of step {} is {:.9g}, but {} has {:.9g}, "
-           "and it follows from the configuration, which is the same. One of "
-           "the programs computes the schedule wrongly.",
+           "and {}",
            Label(*pair.candidate), candidate.step[i], candidate.lr[i],
-           Label(*pair.baseline), baseline.lr[i]);
+           Label(*pair.baseline), baseline.lr[i], why);
     return;
   }
 }

@@ -32,6 +32,12 @@ struct SeedPair {
   int64_t seed = 0;
   const Run* baseline = nullptr;
   const Run* candidate = nullptr;
+
+  /// Whether another program trained either.
+  bool IsForeign() const {
+    return baseline->log.provenance.IsForeign() ||
+           candidate->log.provenance.IsForeign();
+  }
 };
 
 /// Two arms, paired by seed. Points into the runs it was made from.

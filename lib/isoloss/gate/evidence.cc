@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "isoloss/compare/integrity.h"
 #include "isoloss/gate/foreign_probes.h"
 #include "isoloss/runlog/shared_columns.h"
 
@@ -101,10 +102,6 @@ void ReportMembers(const std::string& label, const runlog::Ensemble& ensemble,
   }
 }
 
-bool SameCurve(const runlog::StepColumns& a, const runlog::StepColumns& b) {
-  return !a.loss_nats.empty() && runlog::EqualBits(a.loss_nats, b.loss_nats);
-}
-
 /// Of another program's logs, which tell no more than the curves: these must be
 /// runs of their own, made as the judged ones are.
 void ReportUnlikeGoodRuns(const std::string& label,
@@ -117,7 +114,7 @@ void ReportUnlikeGoodRuns(const std::string& label,
   for (const auto& member : members) good.push_back(&member.steps);
   for (size_t i = 1; i < good.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
-      if (!SameCurve(*good[i], *good[j])) continue;
+      if (!compare::IsCopy(*good[i], *good[j])) continue;
       differences.push_back(
           fmt::format("{}: good run {} has the losses of good run {}, but "
                       "they must be runs of their own",
@@ -130,7 +127,7 @@ void ReportUnlikeGoodRuns(const std::string& label,
     const runlog::Provenance& provenance = run->log.provenance;
     const bool is_one =
         std::ranges::any_of(good, [&](const runlog::StepColumns* steps) {
-          return SameCurve(*steps, run->log.steps);
+          return compare::IsCopy(*steps, run->log.steps);
         });
     if (is_one) {
       differences.push_back(fmt::format(

@@ -21,9 +21,6 @@ namespace {
 using compare::FinalWindow;
 using runlog::StepColumns;
 
-/// A spread of fewer is no more than a guess.
-constexpr int64_t kFewestGoodRuns = 3;
-
 /// 100 (L - L_r) / L_r, its mean over the window's steps, of which there are
 /// `steps`; empty if one is missing.
 std::optional<double> PercentOf(const StepColumns& run,
@@ -136,7 +133,7 @@ std::optional<Check> AgainstGoodRuns(const Evidence& evidence,
                "judge by margin_percent");
   }
   const auto& members = ensemble.ensemble.members;
-  if (static_cast<int64_t>(members.size()) + 1 < kFewestGoodRuns) {
+  if (members.size() + 1 < kFewestGoodRuns) {
     return Gap(fmt::format("{}: it holds {} good runs, but {} are the fewest "
                            "that show a spread",
                            label, members.size() + 1, kFewestGoodRuns),

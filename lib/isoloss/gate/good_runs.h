@@ -2,6 +2,7 @@
 // be deterministic.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 
 #include "isoloss/compare/final_window.h"
@@ -10,6 +11,9 @@
 #include "isoloss/gate/verdict.h"
 
 namespace isoloss::gate {
+
+/// A spread of fewer is no more than a guess.
+inline constexpr size_t kFewestGoodRuns = 3;
 
 /// Is the candidate's mean loss over the final window that of the good runs of
 /// evidence.benign within the margin? With n runs of the candidate and g good
