@@ -83,9 +83,11 @@ class GemmWorker {
     panels_.ResizeUninitialized(block, SpreadDistance(depth_ * kTileColumns));
     if (one_strip) {
       PackStrip(rows_);
-      for (ColumnTile& column : columns_) {
-        PackColumn(column, panels_.Row(0));
-        MultiplyColumn(rows_, column);
+      for (size_t j = 0; j < columns_.size(); ++j) {
+        PackColumn(columns_[j], panels_.Row(0));
+        if (j + 1 < columns_.size())
+          FetchMeanwhile(columns_[j + 1], columns_[j]);
+        MultiplyColumn(rows_, columns_[j]);
       }
       return;
     }
@@ -208,18 +210,35 @@ class GemmWorker {
   void PackColumn(ColumnTile& tile, float* to) {
     const GemmProblem& problem = *problems_[tile.problem];
     if (problem.packed_b != nullptr) {  // one segment
-      tile.at = {problem.packed_b->Panel(tile.first / kTileColumns),
-                 kTileColumns};
+      tile.at = TileColumns::Ahead(
+          problem.packed_b->Panel(tile.first / kTileColumns), kTileColumns);
       return;
     }
     const Operand b = Steps(problem.b);
     if (b.quantization == nullptr && b.contraction == Contraction::kRows &&
         tile.count % kLanes == 0 && rows_.size() <= kInPlaceRowTiles) {
-      tile.at = {b.values.data() + tile.first, b.values.stride()};
+      tile.at =
+          TileColumns::Ahead(b.values.data() + tile.first, b.values.stride());
       return;
     }
     PackPanel(b, tile.first, tile.count, block_ends_, to);
-    tile.at = {to, kTileColumns};
+    tile.at = TileColumns::Ahead(to, kTileColumns);
+  }
+
+  /// Has the tiles of a column that was packed fetch what the next one is to be
+  /// packed from.
+  void FetchMeanwhile(const ColumnTile& next, ColumnTile& column) const {
+    const GemmProblem& problem = *problems_[next.problem];
+    if (problem.packed_b != nullptr || column.at.data != panels_.Row(0)) return;
+    const Operand b = Steps(problem.b);
+    if (b.contraction == Contraction::kRows) {
+      column.at.next = b.values.data() + next.first;
+      column.at.next_distance = b.values.stride();
+    } else {
+      // As long as the panel, if rows are close to each other.
+      column.at.next = b.values.Row(next.first);
+      column.at.next_distance = kTileColumns;
+    }
   }
 
   static TileOutput OutputOf(const GemmProblem& problem, const RowTile& row,
@@ -242,6 +261,7 @@ class GemmWorker {
   }
 
   void MultiplyColumn(std::span<const RowTile> rows, const ColumnTile& column) {
+    TileColumns right = column.at;
     for (const RowTile& row : rows) {
       const GemmProblem& problem =
           *problems_[common_ == GemmGroup::Common::kLeft ? column.problem
@@ -250,11 +270,13 @@ class GemmWorker {
       const TileOutput out = OutputOf(problem, row, column);
       const TileKernel kernel = KernelFor(adjacent, row.count, column.count);
       if (ends_.size() == 1) {
-        kernel(row.at, column.at, depth_, out);
+        kernel(row.at, right, depth_, out);
       } else {
-        MultiplySegments(kernel, adjacent, row.at, column.at, out,
+        MultiplySegments(kernel, adjacent, row.at, right, out,
                          StackOf(row, column));
       }
+      // Once is enough for what comes after the column.
+      right = TileColumns::Ahead(right.data, right.distance);
     }
   }
 
@@ -290,6 +312,7 @@ class GemmWorker {
       open = open - folds + 1;
       rows.data += steps * (adjacent == Adjacent::kRows ? rows.distance : 1);
       columns.data += steps * columns.distance;
+      columns.next += steps * columns.next_distance;
       begin += steps;
     }
   }

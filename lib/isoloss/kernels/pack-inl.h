@@ -40,10 +40,13 @@ HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
   }
   for (size_t k = begin; k < end; k += kLanes) {
     const size_t steps = std::min(kLanes, end - k);
+    // What is read next: on the same rows, then at the start of those below.
+    size_t ahead = k + 4 * kLanes;
+    if (ahead >= rows.cols()) ahead += kLanes * rows.stride() - rows.cols();
     VecF v[kLanes];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kLanes; ++i) {
-      hwy::Prefetch(from[i] + k + 4 * kLanes);
+      hwy::Prefetch(from[i] + ahead);
       v[i] = LoadFirst(d, from[i] + k, steps);
     }
     Transpose(v);

@@ -131,24 +131,25 @@ class BlockQuantizer {
   uint32_t magic_;  // exponent field of 2^(23 - m)
 };
 
-/// Blocks that run down columns, one per lane: element k of column i at
-/// from[k * from_stride + i] goes to to[k * to_stride + i]. `count` steps, at
-/// most one block; `columns` at most kVectors vectors. Writes the vectors that
-/// have a column, whole. `to` may be `from`.
-template <size_t kVectors>
-HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
-                                   const float* from, size_t from_stride,
-                                   size_t columns, size_t count, float* to,
-                                   size_t to_stride) {
+/// QuantizeBlocksDown. kWhole: `columns` are whole vectors.
+template <size_t kVectors, bool kWhole>
+HWY_INLINE void QuantizeVectorsDown(const BlockQuantizer& quantizer,
+                                    const float* from, size_t from_stride,
+                                    size_t columns, size_t count, float* to,
+                                    size_t to_stride) {
   const F32 d;
   const U32 du;
   size_t lanes[kVectors];
   VecU amax[kVectors];
+  HWY_UNROLL(4)
   for (size_t v = 0; v < kVectors; ++v) {
-    lanes[v] = std::min(kLanes, columns - std::min(columns, v * kLanes));
+    lanes[v] = kWhole
+                   ? kLanes
+                   : std::min(kLanes, columns - std::min(columns, v * kLanes));
     amax[v] = hn::Zero(du);
   }
   for (size_t k = 0; k < count; ++k) {
+    HWY_UNROLL(4)
     for (size_t v = 0; v < kVectors; ++v) {
       const float* const at = from + k * from_stride + v * kLanes;
       // The next block's: rows far apart are not fetched by themselves.
@@ -172,6 +173,24 @@ HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
       const VecF value = LoadFirst(d, from_lanes + k * from_stride, lanes[v]);
       hn::StoreU(quantizer.Apply(value, bounds), d, to_lanes + k * to_stride);
     }
+  }
+}
+
+/// Blocks that run down columns, one per lane: element k of column i at
+/// from[k * from_stride + i] goes to to[k * to_stride + i]. `count` steps, at
+/// most one block; `columns` at most kVectors vectors. Writes the vectors that
+/// have a column, whole. `to` may be `from`.
+template <size_t kVectors>
+HWY_INLINE void QuantizeBlocksDown(const BlockQuantizer& quantizer,
+                                   const float* from, size_t from_stride,
+                                   size_t columns, size_t count, float* to,
+                                   size_t to_stride) {
+  if (HWY_LIKELY(columns == kVectors * kLanes)) {
+    QuantizeVectorsDown<kVectors, true>(quantizer, from, from_stride, columns,
+                                        count, to, to_stride);
+  } else {
+    QuantizeVectorsDown<kVectors, false>(quantizer, from, from_stride, columns,
+                                         count, to, to_stride);
   }
 }
 
@@ -249,27 +268,20 @@ class RowBlocks {
     constexpr size_t kAhead = 1024;  // floats
     const F32 d;
     const U32 du;
-    VecF magnitudes[kLanes];
+    VecU maxima[kLanes];
     for (size_t b = 0; b < kLanes; ++b) {
-      VecU amax = hn::Zero(du);
+      maxima[b] = hn::Zero(du);
       if (kWhole || b < size_) {
         const float* const from = blocks_[b].from;
         ForEachVectorOf<kWhole>(blocks_[b], [&](size_t k, size_t n) HWY_ATTR {
           hwy::Prefetch(from + k + kAhead);
-          amax = hn::Max(amax,
-                         BlockQuantizer::Magnitude(LoadFirst(d, from + k, n)));
+          maxima[b] = hn::Max(
+              maxima[b], BlockQuantizer::Magnitude(LoadFirst(d, from + k, n)));
         });
       }
-      magnitudes[b] = hn::BitCast(d, amax);
     }
-    // After it, lane b of every vector is of block b.
-    Transpose(magnitudes);
-    VecU amax = hn::BitCast(du, magnitudes[0]);
-    HWY_UNROLL(16)
-    for (size_t i = 1; i < kLanes; ++i) {
-      amax = hn::Max(amax, hn::BitCast(du, magnitudes[i]));
-    }
-    return amax;
+    return FoldEach(maxima,
+                    [](VecU x, VecU y) HWY_ATTR { return hn::Max(x, y); });
   }
 
   template <bool kWhole, class Store>

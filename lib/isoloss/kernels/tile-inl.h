@@ -47,6 +47,15 @@ struct TileRows {
 struct TileColumns {
   const float* data;
   size_t distance;
+  /// What to fetch from memory meanwhile, kTileColumns floats a step.
+  const float* next;
+  size_t next_distance;
+
+  /// Fetches its own steps a while before their turn.
+  static TileColumns Ahead(const float* data, size_t distance) {
+    constexpr size_t kAhead = 24;
+    return {data, distance, data + kAhead * distance, distance};
+  }
 };
 
 /// What becomes of a tile's sums: they are the right child of `folds` nodes of
@@ -136,19 +145,29 @@ void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
     HWY_UNROLL(2)
     for (size_t j = 0; j < kVectors; ++j) acc[i][j] = hn::Zero(d);
   }
-  // Pairs of rows: one pointer and the common distance reach both, so that the
-  // pointers of a tile fit the general registers.
-  constexpr size_t kPairs = kAdjacent == Adjacent::kRows ? 1 : (kRows + 1) / 2;
-  const float* left[kPairs];
-  left[0] = a.data;
-  for (size_t p = 1; p < kPairs; ++p) {
-    left[p] = left[p - 1] + 2 * a.distance;
-    // Hides where it comes from: GCC would multiply vectors of addresses, for
-    // which the loop waits some 50 cycles.
+  // Groups of five rows: a pointer and the distances 1, 2, 4 (which an address
+  // multiplies by) and 3 reach them, so that the addresses of a tile fit the
+  // general registers.
+  constexpr size_t kGroup = 5;
+  constexpr size_t kPointers =
+      kAdjacent == Adjacent::kRows ? 1 : (kRows + kGroup - 1) / kGroup;
+  const size_t distance = a.distance * sizeof(float);
+  size_t distance3 = 3 * distance;
+  asm("" : "+r"(distance3));
+  const char* left[kPointers];
+  left[0] = reinterpret_cast<const char*>(a.data);
+  for (size_t p = 1; p < kPointers; ++p) {
+    left[p] = left[p - 1] + kGroup * distance;
     asm("" : "+r"(left[p]));
   }
+  const auto row_at = [&](size_t i) HWY_ATTR {
+    if (kAdjacent == Adjacent::kRows) return left[0] + i * sizeof(float);
+    const size_t in_group = i % kGroup;
+    return left[i / kGroup] + (in_group == 3 ? distance3 : in_group * distance);
+  };
   const float* HWY_RESTRICT right = b.data;
   const float* next = a.next;
+  const float* next_right = b.next;
   for (size_t k = 0; k < depth; ++k) {
     hwy::Prefetch(next);
     next += a.next_distance;
@@ -156,23 +175,22 @@ void MultiplyTile(const TileRows& a, const TileColumns& b, size_t depth,
     HWY_UNROLL(2)
     for (size_t j = 0; j < kVectors; ++j) {
       columns[j] = hn::LoadU(d, right + j * kLanes);
+      hwy::Prefetch(next_right + j * kLanes);
     }
     HWY_UNROLL(14)
     for (size_t i = 0; i < kRows; ++i) {
-      const float* const at = kAdjacent == Adjacent::kRows
-                                  ? left[0] + i
-                                  : left[i / 2] + i % 2 * a.distance;
-      const VecF row = hn::Set(d, *at);
+      const VecF row = hn::Set(d, *reinterpret_cast<const float*>(row_at(i)));
       HWY_UNROLL(2)
       for (size_t j = 0; j < kVectors; ++j) {
         acc[i][j] = hn::MulAdd(row, columns[j], acc[i][j]);
       }
     }
-    HWY_UNROLL(7)
-    for (size_t p = 0; p < kPairs; ++p) {
-      left[p] += kAdjacent == Adjacent::kRows ? a.distance : 1;
+    HWY_UNROLL(3)
+    for (size_t p = 0; p < kPointers; ++p) {
+      left[p] += kAdjacent == Adjacent::kRows ? distance : sizeof(float);
     }
     right += b.distance;
+    next_right += b.next_distance;
   }
   FoldTiles<kRows, kVectors>(out.open, out.folds, acc);
   if (HWY_LIKELY(out.addend == nullptr && out.columns == kVectors * kLanes)) {

@@ -67,6 +67,42 @@ HWY_INLINE void Transpose(VecF (&v)[kLanes]) {
   }
 }
 
+/// Lane i of the result is op over all lanes of vector i. `op` must be
+/// associative and commutative. Half the shuffles of Transpose.
+template <class V, class Op>
+HWY_INLINE V FoldEach(const V (&v)[kLanes], const Op& op) {
+  const hn::DFromV<V> d;
+  const hn::Repartition<uint64_t, hn::DFromV<V>> d64;
+  constexpr size_t kQuads = kLanes / 4;
+  V quads[kQuads];  // lane 4p + j has what is left of vector 4q + j in block p
+  HWY_UNROLL(4)
+  for (size_t q = 0; q < kQuads; ++q) {
+    const V* of = v + 4 * q;
+    const auto pair = [&](const V& x, const V& y) HWY_ATTR {
+      return hn::BitCast(
+          d64, op(hn::InterleaveLower(d, x, y), hn::InterleaveUpper(d, x, y)));
+    };
+    const auto low = pair(of[0], of[1]);
+    const auto high = pair(of[2], of[3]);
+    quads[q] = op(hn::BitCast(d, hn::InterleaveLower(d64, low, high)),
+                  hn::BitCast(d, hn::InterleaveUpper(d64, low, high)));
+  }
+  const auto halves = [&](const V& x, const V& y) HWY_ATTR {
+    return op(hn::ConcatLowerLower(d, y, x), hn::ConcatUpperUpper(d, y, x));
+  };
+  if constexpr (kLanes == 16) {
+    const auto blocks = [&](const V& x, const V& y) HWY_ATTR {
+      return op(hn::OddEvenBlocks(hn::SwapAdjacentBlocks(y), x),
+                hn::OddEvenBlocks(y, hn::SwapAdjacentBlocks(x)));
+    };
+    return halves(blocks(quads[0], quads[1]), blocks(quads[2], quads[3]));
+  } else if constexpr (kLanes == 8) {
+    return halves(quads[0], quads[1]);
+  } else {
+    return quads[0];
+  }
+}
+
 // NOLINTNEXTLINE(google-readability-namespace-comments)
 }  // namespace isoloss::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
