@@ -78,8 +78,11 @@ void OneProduct(benchmark::State& state, const GemmSize& size) {
   for (const Entrant& entrant : ours) set_of_peak(entrant);
   for (const Entrant& peer : peers) {
     set_of_peak(peer);
-    state.counters["vs_" + peer.name] =
-        contest.TimeRatio(peer.number, ours.front().number);
+    for (const Entrant& entrant : ours) {
+      if (!entrant.name.starts_with("bf16")) continue;
+      state.counters["vs_" + peer.name + entrant.name.substr(4)] =
+          contest.TimeRatio(peer.number, entrant.number);
+    }
   }
 }
 

@@ -31,12 +31,21 @@ def change(before, after):
     return f"{100 * (after / before - 1):+.1f} %"
 
 
-def compare(runs):
-    """The last two runs side by side, as text."""
+def last_two(runs):
+    """The last run and the one before on its processor, older first; the last two of all if it
+    is the first there."""
     if len(runs) < 2:
         raise BenchError(f"the history has {len(runs)} run{'s' * (len(runs) != 1)}, but a "
                          f"comparison needs 2. Run tools/dev/bench first.")
-    before, after = runs[-2:]
+    *earlier, last = runs
+    processor = last["machine"].get("processor")
+    same = [run for run in earlier if run["machine"].get("processor") == processor]
+    return (same or earlier)[-1], last
+
+
+def compare(runs):
+    """The runs of last_two side by side, as text."""
+    before, after = last_two(runs)
     lines = [f"{'':62} {before['commit'][:14]:>14} {after['commit'][:14]:>14}",
              f"{'':62} {before['date'][:10]:>14} {after['date'][:10]:>14}"]
     if before["machine"] != after["machine"]:

@@ -13,7 +13,7 @@ from . import BenchError
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = ROOT / "build" / "bench"
 PROGRAMS = ("gemm_bench", "experts_bench", "threads_bench", "quantize_bench", "rowwise_bench",
-            "step_bench", "exchange_bench")
+            "step_bench", "small_bench", "exchange_bench")
 
 ROUNDS, QUICK_ROUNDS = 15, 3
 # What `--quick` leaves: one M of the grids; of the step, the recipes that have bars.

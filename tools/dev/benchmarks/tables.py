@@ -177,6 +177,25 @@ def bars(results):
          number(result["value"]), word[result["holds"]]] for result in results])
 
 
+def processors(runs):
+    """The bars of the newest run on each processor, side by side; oldest processor first."""
+    newest = {run["machine"]["processor"]: run for run in runs}
+    values = [{bar["name"]: bar["value"] for bar in run["bars"]} for run in newest.values()]
+    names = [bar["name"] for bar in runs[-1]["bars"]]
+    header = ["bar", *(f"{name} ({run['date'][:10]})" for name, run in newest.items())]
+    return table(header, [[name, *(number(of_run.get(name)) for of_run in values)]
+                          for name in names])
+
+
+def small(figures):
+    rows = []
+    for recipe in ("bf16", "mxfp8_rceil"):
+        rows.append([recipe, number(figures[f"small_model/outside_gemms/{recipe}"]["share"]),
+                     number(figures[f"small_model/side_by_side/{recipe}"]["of_sum"])])
+    return table(["recipe", "share of a step outside GEMMs",
+                  "two runs side by side, of twice one alone"], rows)
+
+
 def machine(description):
     return table(["", ""], [[key, str(value)] for key, value in description.items()])
 
@@ -190,13 +209,18 @@ FROM_FIGURES = {
     "quantize": quantize,
     "rowwise": rowwise,
     "step": step,
+    "small": small,
     "exchange": exchange,
     "torch": torch,
 }
-NAMES = ("machine", "bars", *FROM_FIGURES)
+NAMES = ("machine", "bars", "processors", *FROM_FIGURES)
 
 
-def all_tables(figures, bar_results, description):
-    """{name between the document's markers: Markdown}, for each of NAMES."""
+def all_tables(figures, bar_results, description, runs):
+    """{name between the document's markers: Markdown}, for each of NAMES.
+
+    `runs` are those of the history, this one the last.
+    """
     return {"machine": machine(description), "bars": bars(bar_results),
+            "processors": processors(runs),
             **{name: make(figures) for name, make in FROM_FIGURES.items()}}
