@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "isoloss/base/matrix.h"
+#include "isoloss/kernels/blocking.h"
 #include "isoloss/kernels/gemm.h"
 #include "isoloss/kernels/gemm_scalar.h"
 #include "isoloss/kernels/gemm_schedule.h"
@@ -25,11 +26,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace isoloss::kernels::HWY_NAMESPACE {
 
-/// Rows of a that are used with one panel of b after the other, packed or not:
-/// a quarter of a 1 MB L2, as what they are multiplied to lies there as well.
-constexpr size_t kStripBytes = 256 << 10;
-/// Panels of b kept while several strips of a pass: a share of L3.
-constexpr size_t kColumnBlockBytes = 4 << 20;
 /// Steps computed for all tiles before the next ones, if segments allow: longer
 /// columns of a matrix don't stay in L2 from tile to tile.
 constexpr size_t kBlockSteps = 1024;
@@ -73,13 +69,13 @@ class GemmWorker {
     }
     depth_ = block_ends_.back();
     const size_t strip =
-        TilesPerBlock(kStripBytes, depth_ * kTileRows, rows_.size());
+        TilesPerBlock(blocking_.strip_bytes, depth_ * kTileRows, rows_.size());
     const bool one_strip = strip == rows_.size();
     // With one strip of a, a panel of b is packed, used and forgotten.
     const size_t block =
         one_strip ? 1
-                  : TilesPerBlock(kColumnBlockBytes, depth_ * kTileColumns,
-                                  columns_.size());
+                  : TilesPerBlock(blocking_.column_block_bytes,
+                                  depth_ * kTileColumns, columns_.size());
     panels_.ResizeUninitialized(block, SpreadDistance(depth_ * kTileColumns));
     if (one_strip) {
       PackStrip(rows_);
@@ -317,6 +313,7 @@ class GemmWorker {
     }
   }
 
+  const Blocking& blocking_ = ThisMachinesBlocking();
   GemmGroup::Common common_;
   std::span<const GemmProblem* const> problems_;
   std::span<const size_t> ends_;    // of all segments
