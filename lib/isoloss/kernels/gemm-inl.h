@@ -243,17 +243,23 @@ class GemmWorker {
                    .stride = problem.c.stride(),
                    .columns = column.count,
                    .rounding = problem.rounding};
+    FetchTile(out.data, out.stride, row.count, column.count);
     if (!problem.addend.empty()) {
       out.addend = problem.addend.Row(row.first) + column.first;
       out.addend_stride = problem.addend.stride();
-      // It is read when the sums are done; by then it is here.
-      for (size_t i = 0; i < row.count; ++i) {
-        for (size_t j = 0; j < column.count; j += kLanes) {
-          hwy::Prefetch(out.addend + i * out.addend_stride + j);
-        }
-      }
+      FetchTile(out.addend, out.addend_stride, row.count, column.count);
     }
     return out;
+  }
+
+  /// What a tile ends with is here by the time its sums are done.
+  static HWY_INLINE void FetchTile(const float* tile, size_t stride,
+                                   size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t j = 0; j < columns; j += kLanes) {
+        hwy::Prefetch(tile + i * stride + j);
+      }
+    }
   }
 
   void MultiplyColumn(std::span<const RowTile> rows, const ColumnTile& column) {
