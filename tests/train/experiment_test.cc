@@ -473,12 +473,12 @@ TEST(ExperimentError, RefusesSizesThatNoMachineHolds) {
             "--set model.dim=1048577: `model.dim` is 1048577, but must be an "
             "integer from 1 to 1048576. Correct it or leave it out for 96.");
   // 3 * 2^40 weights of each of two dense layers, at 16 bytes each, are 96
-  // TiB; all else is below 0.5 TiB.
+  // TiB; all else is 0.1 TiB.
   EXPECT_EQ(ErrorOf(kText, {"model.dim=1048576", "model.vocab_size=256",
                             "model.n_dense_layers=2",
                             "model.dense_hidden_dim=1048576"}),
             "experiment.toml: the model and a batch of 8 x 128 tokens need at "
-            "least 96 TiB, but a run may use 1 TiB. Lower the sizes of "
+            "least 96.1 TiB, but a run may use 1 TiB. Lower the sizes of "
             "[model], train.sequences_per_batch or data.sequence_length.");
 }
 
