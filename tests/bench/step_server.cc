@@ -1,8 +1,11 @@
-// Runs one training step of dsv3-small for each line read, and answers with a
-// line of JSON: so that another program's step can be timed in turn with it, as
-// torch_step.py does by the same protocol.
+// Runs one training step for each line read, and answers with a line of JSON:
+// so that another program's step can be timed in turn with it, as torch_step.py
+// does by the same protocol.
 //
-// Usage: step_server RECIPE THREADS SEQUENCES
+// Usage: step_server RECIPE THREADS SEQUENCES [PRESET [LAYERS EXPERTS]]
+//
+// PRESET is dsv3-small if it is left out; LAYERS and EXPERTS take the place of
+// its own.
 #include <fmt/format.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,13 +61,14 @@ void Say(fmt::format_string<Args...> format, Args&&... args) {
   std::fflush(stdout);
 }
 
-void Serve(const std::string& recipe, int threads, int sequences) {
+void Serve(const StepSetup& setup) {
   const long before = ResidentBytes();
-  TrainingStep step(recipe, static_cast<size_t>(sequences), threads);
+  TrainingStep step(setup);
   for (int warm_up = 0; warm_up < 2; ++warm_up) step.Run();
   Say("{{\"ready\": \"{}\", \"threads\": {}, \"sequences\": {}, "
-      "\"resident_bytes\": {}}}\n",
-      recipe, threads, sequences, ResidentBytes() - before);
+      "\"parameters\": {}, \"flops\": {}, \"resident_bytes\": {}}}\n",
+      setup.recipe, setup.threads, setup.sequences, step.parameters(),
+      step.flops(), ResidentBytes() - before);
 
   std::string line;
   while (std::getline(std::cin, line)) {
@@ -86,14 +90,24 @@ void Serve(const std::string& recipe, int threads, int sequences) {
 
 int main(int argc, char** argv) {
   using isoloss::bench::NumberFrom1;
-  if (argc != 4) {
-    fmt::print(stderr, "usage: step_server RECIPE THREADS SEQUENCES\n");
+  if (argc != 4 && argc != 5 && argc != 7) {
+    fmt::print(stderr,
+               "usage: step_server RECIPE THREADS SEQUENCES "
+               "[PRESET [LAYERS EXPERTS]]\n");
     return 2;
   }
   try {
     isoloss::kernels::ForceTargetFromEnvironment();
-    isoloss::bench::Serve(argv[1], NumberFrom1("THREADS", argv[2]),
-                          NumberFrom1("SEQUENCES", argv[3]));
+    isoloss::bench::StepSetup setup;
+    setup.recipe = argv[1];
+    setup.threads = NumberFrom1("THREADS", argv[2]);
+    setup.sequences = static_cast<size_t>(NumberFrom1("SEQUENCES", argv[3]));
+    if (argc > 4) setup.preset = argv[4];
+    if (argc > 5) {
+      setup.layers = static_cast<size_t>(NumberFrom1("LAYERS", argv[5]));
+      setup.experts = static_cast<size_t>(NumberFrom1("EXPERTS", argv[6]));
+    }
+    isoloss::bench::Serve(setup);
     return 0;
   } catch (const isoloss::Error& error) {
     fmt::print(stderr, "step_server: {}\n", error.what());

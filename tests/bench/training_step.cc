@@ -51,6 +51,13 @@ std::vector<optim::Tensor> TensorsOf(model::ParameterSet& parameters,
   return tensors;
 }
 
+train::Preset PresetOf(const StepSetup& setup) {
+  train::Preset preset = train::PresetByName(setup.preset);
+  if (setup.layers > 0) preset.model.n_layers = setup.layers;
+  if (setup.experts > 0) preset.model.num_experts = setup.experts;
+  return preset;
+}
+
 expert_parallel::MeshConfig MeshOf(const StepSetup& setup,
                                    const model::ModelConfig& model) {
   return {.topology = {.experts = model.num_experts, .ranks = setup.ranks},
@@ -68,7 +75,7 @@ std::unique_ptr<transport::Transport> TransportOf(
 }  // namespace
 
 TrainingStep::TrainingStep(const StepSetup& setup)
-    : preset_(train::PresetByName(setup.preset)),
+    : preset_(PresetOf(setup)),
       team_(setup.threads),
       mesh_(MeshOf(setup, preset_.model),
             TransportOf(MeshOf(setup, preset_.model), team_), team_),

@@ -25,6 +25,9 @@ struct StepSetup {
   size_t sequences = 8;
   int threads = 1;
   size_t ranks = 1;  ///< virtual ranks, on transport `loop`
+  /// In place of the preset's; 0: the preset's.
+  size_t layers = 0;
+  size_t experts = 0;
   expert_parallel::ExchangeOptions exchange = {};
 };
 
@@ -48,9 +51,10 @@ class TrainingStep {
   /// the causal half of attention's scores and values, forward and twice
   /// backward. 37.6 G + 3.2 G for 8 sequences.
   double flops() const;
+  size_t parameters() const { return parameters_.value_count(); }
 
  private:
-  const train::Preset& preset_;
+  const train::Preset preset_;
   ThreadTeam team_;
   expert_parallel::Mesh mesh_;
   model::ParameterSet parameters_;

@@ -49,7 +49,7 @@ class DryRun(ProgramTest):
                      ["nowhere", "No such file"]),
                     (["files.toml", "--set", "log.eval_sequences=1000"],
                      ["held-out share"]),
-                    # 26e9 parameters of 28 bytes
+                    # 26e9 parameters of 16 bytes
                     (["tiny.toml", "--set", "model.dense_hidden_dim=1048576",
                       "--set", "model.dim=8192"], ["GiB", "this machine has"]),
                     (["tiny.toml", "--set", "parallel.transport=mpi"],

@@ -167,6 +167,106 @@ TEST_P(GemmQuantizedOn, APackedSideAndABatchOfThreadsGiveTheSameBits) {
   }
 }
 
+Matrix<float> RoundedToBf16(const Matrix<float>& values) {
+  Matrix<float> result(values.rows(), values.cols());
+  for (size_t i = 0; i < values.size(); ++i) {
+    result.data()[i] = formats::RoundToBf16(values.data()[i]);
+  }
+  return result;
+}
+
+TEST_P(GemmQuantizedOn, OperandsThatItRoundsGiveTheBitsOfRoundedOnes) {
+  const OperandState left = State(1);
+  const OperandState right = State(2);
+  const Quantization mx = QuantizationByName("e4m3.rceil");
+  std::vector<Case> cases = Cases();
+  cases.push_back({"mx", mx, mx});
+  const Case plain{"plain", {}, {}};
+  cases.push_back(plain);
+  for (const Case& of : cases) {
+    SCOPED_TRACE(of.name);
+    const bool quantised = std::string(of.name) != plain.name;
+    for (const Values kind : {Values::kFp32, Values::kWild}) {
+      for (const auto side : {Contraction::kColumns, Contraction::kRows}) {
+        const bool rows = side == Contraction::kColumns;
+        const size_t m = 90;  // more tiles than read a panel in place
+        const size_t n = 64;
+        const size_t depth = 70;
+        const Matrix<float> a =
+            rows ? Filled(m, depth, kind, 1) : Filled(depth, m, kind, 1);
+        const Matrix<float> b =
+            rows ? Filled(n, depth, kind, 2) : Filled(depth, n, kind, 2);
+        const Matrix<float> rounded_a = RoundedToBf16(a);
+        const Matrix<float> rounded_b = RoundedToBf16(b);
+        Matrix<float> expected(m, n);
+        GemmProblem problem{.a = {rounded_a.view(),
+                                  side,
+                                  quantised ? &of.a : nullptr,
+                                  {},
+                                  &left},
+                            .b = {rounded_b.view(),
+                                  side,
+                                  quantised ? &of.b : nullptr,
+                                  {},
+                                  &right},
+                            .c = expected.view(),
+                            .accumulation = of.accumulation};
+        GemmScalar(problem);
+        Matrix<float> c(m, n);
+        problem.c = c.view();
+        problem.b.values = b.view();
+        problem.b.rounding = Rounding::kBf16;
+        for (const size_t few : {m, size_t{20}}) {
+          GemmProblem some = problem;
+          some.a.values = rows ? rounded_a.view().Rows(0, few)
+                               : rounded_a.view().Cols(0, few);
+          some.c = c.view().Rows(0, few);
+          if (few < m && quantised) continue;  // other scales
+          EXPECT_TRUE(EqualsScalar(some));
+          EXPECT_TRUE(SameResults(some.c, expected.view().Rows(0, few)));
+        }
+        problem.a.values = a.view();
+        problem.a.rounding = Rounding::kBf16;
+        EXPECT_TRUE(EqualsScalar(problem));
+        EXPECT_TRUE(SameResults(c.view(), expected.view()));
+
+        PackedOperand packed;
+        packed.Pack(problem.b, problem.a.quantization, of.accumulation);
+        problem.b = {};
+        problem.packed_b = &packed;
+        EXPECT_THROW(Gemm(problem), Error);
+        problem.a.values = rounded_a.view();
+        problem.a.rounding = Rounding::kFp32;
+        EXPECT_TRUE(EqualsScalar(problem));
+        EXPECT_TRUE(SameResults(c.view(), expected.view()));
+      }
+    }
+  }
+}
+
+TEST_P(GemmQuantizedOn, WhatWasDoneBeforeIsDoneToRoundedValues) {
+  const Quantization mx = QuantizationByName("e4m3.rceil");
+  const Matrix<float> a = Filled(64, 30, Values::kFp32, 1);
+  const Matrix<float> b = Filled(64, 20, Values::kBf16, 2);
+  const Matrix<float> rounded = RoundedToBf16(a);
+  Matrix<float> expected(30, 20);
+  GemmProblem problem{
+      .a = {.values = rounded.view(),
+            .contraction = Contraction::kRows,
+            .quantization = &mx,
+            .before = &mx},
+      .b = {.values = b.view(), .contraction = Contraction::kRows},
+      .c = expected.view()};
+  GemmScalar(problem);
+  Matrix<float> c(30, 20);
+  problem.c = c.view();
+  problem.a.values = a.view();
+  problem.a.rounding = Rounding::kBf16;
+
+  EXPECT_TRUE(EqualsScalar(problem));
+  EXPECT_TRUE(SameResults(c.view(), expected.view()));
+}
+
 /// One row times one row, by the definition.
 float Dot(std::vector<float> a, const Quantization* of_a, std::vector<float> b,
           const Quantization* of_b, const Accumulation& accumulation = {},

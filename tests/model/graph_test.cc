@@ -97,7 +97,7 @@ TEST(Graph, IsWhatAStepAnnouncesInItsOrder) {
     SmallModel model(config, "bf16");
     Listing listing;
 
-    model.transformer.AnnounceWeights(model.weights, listing);
+    model.transformer.AnnounceWeights(model.weights, model.gradients, listing);
     model.Step(SmallBatch(config, {40, 24}), &listing);
     ThreadTeam team(1);
     expert_parallel::Mesh mesh(config.num_experts, team);

@@ -35,17 +35,27 @@ std::vector<float> Flat(MatrixView<const float> m) {
   return {m.data(), m.data() + m.rows() * m.cols()};
 }
 
-/// To be called once the context's layers exist.
-void LoadWeightsInto(LayerContext& context) {
-  ParameterSet master(SmallConfig());
-  InitializeParameters(3, master);
-  context.LoadWeights(master);
+ParameterSet InitialWeights() {
+  ParameterSet weights(SmallConfig());
+  InitializeParameters(3, weights);
+  return weights;
+}
+
+/// What products compute with.
+Matrix<float> RoundedWeight(const ParameterSet& weights, const char* parameter,
+                            kernels::Rounding rounding) {
+  const Matrix<float>& values = weights.ByName(parameter).values;
+  Matrix<float> result(values.rows(), values.cols());
+  for (size_t i = 0; i < result.size(); ++i) {
+    result.data()[i] = kernels::Rounded(values.data()[i], rounding);
+  }
+  return result;
 }
 
 class LinearTest : public ::testing::TestWithParam<const char*> {
  protected:
   /// Gives the layers built so far their weights.
-  void LoadWeights() { LoadWeightsInto(context_); }
+  void LoadWeights() { context_.LoadWeights(weights_); }
 
   /// Weight gradient of `linear` for x and dy, under `groups`.
   std::vector<float> WeightGradient(const Linear& linear, const char* parameter,
@@ -68,6 +78,7 @@ class LinearTest : public ::testing::TestWithParam<const char*> {
   expert_parallel::Mesh mesh_{SmallConfig().num_experts, team_};
   LayerContext context_{SmallConfig(), precision::RecipeByName(GetParam()),
                         team_, mesh_};
+  ParameterSet weights_ = InitialWeights();
   ParameterSet gradients_{SmallConfig()};
   SmallBatch batch_{SmallConfig(), {1}};
 };
@@ -136,8 +147,9 @@ TEST_P(LinearTest, GroupsMeetTheirOwnWeights) {
   context_.gemms.Run();
 
   EXPECT_EQ(context_.gemms.executed(), 18);
-  const MatrixView<const float> weight =
-      context_.weights.ByName(parameter).values.cview();
+  const Matrix<float> rounded =
+      RoundedWeight(weights_, parameter, context_.rounding);
+  const MatrixView<const float> weight = rounded.view();
   const MatrixView<const float> dweight =
       gradients_.ByName(parameter).values.cview();
   const auto sites = GemmSites(SmallConfig());
@@ -196,7 +208,8 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
   LayerContext context(SmallConfig(), recipe, team, mesh);
   const char* parameter = "layers.0.attention.wo.weight";
   const Linear linear(context, "layers.0.attention.wo");
-  LoadWeightsInto(context);
+  const ParameterSet weights = InitialWeights();
+  context.LoadWeights(weights);
   ParameterSet gradients(SmallConfig());
   const SmallBatch batch(SmallConfig(), {45});
   context.Begin(batch.view(), nullptr, &gradients);
@@ -211,7 +224,9 @@ TEST(Linear, GivesEachOperandItsOwnFormat) {
                        dx.view());
   context.gemms.Run();
 
-  const auto weight = context.weights.ByName(parameter).values.cview();
+  const Matrix<float> rounded =
+      RoundedWeight(weights, parameter, kernels::Rounding::kBf16);
+  const MatrixView<const float> weight = rounded.view();
   EXPECT_EQ(Flat(y.cview()),
             Product({x.view(), Contraction::kColumns, &*recipe.fprop.left},
                     {weight, Contraction::kColumns, &*recipe.fprop.right},

@@ -72,7 +72,7 @@ TEST(Tap, NoNameIsAnnouncedTwice) {
   Listing listing;
 
   model.Step(batch, &listing);
-  model.transformer.AnnounceWeights(model.weights, listing);
+  model.transformer.AnnounceWeights(model.weights, model.gradients, listing);
 
   std::set<std::string> names;
   for (const Announced& announced : listing.all) {
@@ -86,7 +86,7 @@ TEST(Tap, OperandsCarryTheFormatsOfTheProductsThatReadThem) {
   Listing listing;
 
   model.Step(batch, &listing);
-  model.transformer.AnnounceWeights(model.weights, listing);
+  model.transformer.AnnounceWeights(model.weights, model.gradients, listing);
 
   const auto expect = [&](const std::string& name, const char* format) {
     SCOPED_TRACE(name);
@@ -119,7 +119,7 @@ TEST(Tap, RowsSayWhoseTheyAre) {
   Listing listing;
 
   model.Step(batch, &listing);
-  model.transformer.AnnounceWeights(model.weights, listing);
+  model.transformer.AnnounceWeights(model.weights, model.gradients, listing);
 
   const Announced& tokens = listing.ByName("layers.1.attention.wo_activation");
   EXPECT_TRUE(tokens.begins.empty());
@@ -151,7 +151,7 @@ TEST(Tap, WeightsAreAnnouncedAsTheyAreComputedWith) {
                    size_t) override {}
   } sink;
 
-  model.transformer.AnnounceWeights(model.weights, sink);
+  model.transformer.AnnounceWeights(model.weights, model.gradients, sink);
 }
 
 }  // namespace

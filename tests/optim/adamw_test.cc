@@ -41,7 +41,7 @@ class AdamWInDouble {
 
 TEST(AdamW, FirstStepMovesByTheLearningRateAgainstTheSign) {
   std::vector<float> parameter = {1.0f, 1.0f, 0.0f};
-  const std::vector<float> gradient = {3.0f, -0.02f, 0.0f};
+  std::vector<float> gradient = {3.0f, -0.02f, 0.0f};
   ThreadTeam team(1);
   AdamW adamw({.eps = 0x1p-40, .weight_decay = 0.5},
               {{.parameter = parameter, .gradient = gradient}});
@@ -99,8 +99,7 @@ TEST(AdamW, FollowsTheFormulaInDouble) {
 
 TEST(AdamW, CarriesNanToTheWeights) {
   std::vector<float> parameter = {1.0f, 1.0f};
-  const std::vector<float> gradient = {std::numeric_limits<float>::quiet_NaN(),
-                                       1.0f};
+  std::vector<float> gradient = {std::numeric_limits<float>::quiet_NaN(), 1.0f};
   ThreadTeam team(1);
   AdamW adamw({}, {{.parameter = parameter, .gradient = gradient}});
 
@@ -154,9 +153,36 @@ TEST(AdamW, SquaresAreThoseOfTheParameterBeforeAndOfItsChange) {
   }
 }
 
+TEST(AdamW, CanLeaveParametersWhereTheirGradientsWere) {
+  constexpr size_t kSizes[] = {20 * kernels::kSquaresLeaf + 7, 5};
+  ThreadTeam team(2);
+  std::vector<std::vector<float>> keeping;
+  std::vector<std::vector<float>> gradients;
+  for (const size_t size : kSizes) {
+    keeping.push_back(Noise(size, 1));
+    gradients.push_back(Noise(size, 2));
+  }
+  std::vector<std::vector<float>> plain = keeping;
+  std::vector<std::vector<float>> kept = gradients;
+  AdamW with({}, {{keeping[0], kept[0]}, {keeping[1], kept[1]}});
+  AdamW without({}, {{plain[0], gradients[0]}, {plain[1], gradients[1]}});
+  std::vector<UpdateSquares> squares(2);
+  for (int step = 0; step < 3; ++step) {
+    const std::vector<std::vector<float>> before = plain;
+    kept[0] = gradients[0];
+    kept[1] = gradients[1];
+
+    with.StepKeepingParameters(1e-2, 0.5, team, squares);
+    without.Step(1e-2, 0.5, team);
+
+    EXPECT_EQ(keeping, plain) << "step " << step;
+    EXPECT_EQ(kept, before) << "step " << step;
+  }
+}
+
 TEST(AdamW, GoesOnToTheBitFromWhatItHandsOut) {
   ThreadTeam team(1);
-  const std::vector<float> gradient = Noise(100, 3);
+  std::vector<float> gradient = Noise(100, 3);
   std::vector<float> straight = Noise(100, 4);
   AdamW first({}, {{straight, gradient}});
   // Enough steps for pow(beta, t) to differ from the product in its last bits.
@@ -178,7 +204,7 @@ TEST(AdamW, GoesOnToTheBitFromWhatItHandsOut) {
 
 TEST(AdamW, RejectsWhatHasNoMeaning) {
   std::vector<float> parameter(3);
-  const std::vector<float> gradient(2);
+  std::vector<float> gradient(2);
 
   EXPECT_THROW(AdamW({}, {{.parameter = parameter, .gradient = gradient}}),
                Error);

@@ -12,10 +12,10 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-double NormOf(const std::vector<std::vector<float>>& gradients) {
+double NormOf(std::vector<std::vector<float>> gradients) {
   ThreadTeam team(2);
   std::vector<Tensor> tensors;
-  for (const auto& gradient : gradients) {
+  for (std::vector<float>& gradient : gradients) {
     tensors.push_back({.parameter = {}, .gradient = gradient});
   }
   return GlobalNorm(tensors, team);

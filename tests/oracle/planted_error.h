@@ -11,7 +11,7 @@
 namespace isoloss::oracle {
 
 /// Computes the quantised products of one role as `edit` makes of them what
-/// they are. Their right operand is not packed, so that it can be changed.
+/// they are.
 inline model::GemmEngine Wrong(
     precision::GemmRole role,
     std::function<void(const model::GemmTask&, kernels::GemmProblem&)> edit) {
@@ -21,8 +21,6 @@ inline model::GemmEngine Wrong(
     for (const model::GemmTask& task : tasks) {
       kernels::GemmProblem& problem = problems.emplace_back(task.problem);
       if (task.role != role || problem.a.quantization == nullptr) continue;
-      problem.packed_b = nullptr;
-      problem.b = task.unpacked_b;
       edit(task, problem);
     }
     kernels::GemmBatch(problems, team);

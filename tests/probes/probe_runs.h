@@ -72,7 +72,8 @@ struct Process {
     transformer.LoadWeights(weights);
     transformer.Forward(share.view(), &sink);
     transformer.Backward(share.view(), gradients, &sink);
-    transformer.AnnounceWeights(weights, sink);
+    model::ParameterSet rounded(ProbedConfig(), mesh.experts());
+    transformer.AnnounceWeights(weights, rounded, sink);
     SumGradients();
     model::AnnounceParameters(model::TensorKind::kWgrad, gradients, mesh, sink);
   }

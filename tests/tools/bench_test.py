@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "dev"))
 
-from benchmarks import BenchError, bars, files, history, machine, programs, steps, tables
+from benchmarks import BenchError, bars, files, history, machine, programs, scaling, steps, tables
 
 GEMM = {counter: 0.9 for _, counter in tables.GEMM_ROWS}
 GEMM.update(vs_openblas=1.1, vs_eigen=1.2, vs_onednn=1.0, vs_onednn_prepacked=1.1)
@@ -45,6 +45,15 @@ def some_figures():
     for preset, costs in (("dsv3-small", {"cost_8": 0.04}),
                           ("dsv3-671b-topology", {"cost_8": 0.04, "cost_256": 0.2})):
         figures[f"exchange/{preset}/threads1"] = {"ms_one_rank": 250.0, **costs}
+    for recipe in ("bf16", "mxfp8_rceil"):
+        for axis in scaling.AXES:
+            figures[f"growth/{recipe}/{axis}"] = {
+                "from": 8, "to": 64, "bytes_per_parameter": 16.1,
+                **{f"{what}_{figure}": value for what in ("time", "memory")
+                   for figure, value in (("exponent", 1.01), ("deviation", 0.02),
+                                         ("last_doubling", 2.02))}}
+        figures[f"layer/{recipe}"] = {"of_peak": 0.75, "cpu_seconds": 10.0, "tera_flop": 2.1,
+                                      "bytes": 12e9, "parameters": 586e6}
     figures["verify/demo"] = {"seconds": 60.0}
     return figures
 
@@ -113,6 +122,18 @@ class Bars(unittest.TestCase):
             figures["verify/demo"]["seconds"] = value
             with self.assertRaisesRegex(BenchError, "a figure is finite"):
                 bars.evaluate(figures)
+
+
+class PowerLaw(unittest.TestCase):
+    def test_is_found_with_what_deviates_from_it(self):
+        exponent, deviation = scaling.power_law([(n, 3 * n ** 1.25) for n in (8, 16, 32, 64)])
+        self.assertAlmostEqual(exponent, 1.25)
+        self.assertAlmostEqual(deviation, 0)
+
+        # Powers of 2: 0, 1, 3, where the line has -1/6, 4/3, 17/6.
+        exponent, deviation = scaling.power_law([(1, 1), (2, 2), (4, 8)])
+        self.assertAlmostEqual(exponent, 1.5)
+        self.assertAlmostEqual(deviation, 1 - 2 ** (-1 / 3))
 
 
 class Tables(unittest.TestCase):

@@ -414,8 +414,8 @@ TEST(ExperimentError, NamesTheOverrideInsteadOfALine) {
   EXPECT_EQ(ErrorOf(kText, {"model.preset=dsv3-nanno"}),
             "--set model.preset=dsv3-nanno: `model.preset` is \"dsv3-nanno\", "
             "but must be one of dsv3-nano, dsv3-small, torchtitan-debug, "
-            "dsv3-671b-topology, dsv3-16b-topology. Did you mean "
-            "`dsv3-nano`?");
+            "dsv3-671b-topology, dsv3-16b-topology, dsv3-16b-layer. Did you "
+            "mean `dsv3-nano`?");
   EXPECT_EQ(ErrorOf(kText, {"train.steps"}),
             "--set train.steps: an override must have the form "
             "section.key=value. For example --set train.steps=100.");
@@ -472,13 +472,13 @@ TEST(ExperimentError, RefusesSizesThatNoMachineHolds) {
   EXPECT_EQ(ErrorOf(kText, {"model.dim=1048577"}),
             "--set model.dim=1048577: `model.dim` is 1048577, but must be an "
             "integer from 1 to 1048576. Correct it or leave it out for 96.");
-  // 3 * 2^40 weights of each of two dense layers, at 28 bytes each, are 168
-  // TiB; all else is below 0.5 TiB.
+  // 3 * 2^40 weights of each of two dense layers, at 16 bytes each, are 96
+  // TiB; all else is 0.1 TiB.
   EXPECT_EQ(ErrorOf(kText, {"model.dim=1048576", "model.vocab_size=256",
                             "model.n_dense_layers=2",
                             "model.dense_hidden_dim=1048576"}),
             "experiment.toml: the model and a batch of 8 x 128 tokens need at "
-            "least 168 TiB, but a run may use 1 TiB. Lower the sizes of "
+            "least 96.1 TiB, but a run may use 1 TiB. Lower the sizes of "
             "[model], train.sequences_per_batch or data.sequence_length.");
 }
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "isoloss/base/error.h"
-#include "isoloss/model/parameters.h"
+#include "isoloss/model/graph.h"
 #include "isoloss/train/experiment.h"
 
 namespace isoloss::train {
@@ -22,9 +22,16 @@ TEST_P(PresetConformance, IsAValidModelWhoseSizeIsEstimatedExactly) {
 
   model::Validate(preset.model, "preset");
 
-  const model::ParameterSet parameters(preset.model);
-  EXPECT_EQ(EstimatedParameters(preset.model),
-            static_cast<double>(parameters.value_count()));
+  double values = 0;  // not all of which this machine needs to hold
+  for (const model::ParameterSpec& parameter :
+       model::ParametersOf(preset.model)) {
+    double product = 1;
+    for (const size_t extent : parameter.shape) {
+      product *= static_cast<double>(extent);
+    }
+    values += product;
+  }
+  EXPECT_EQ(EstimatedParameters(preset.model), values);
 }
 
 TEST_P(PresetConformance, HasAMeshThatFits) {
@@ -58,10 +65,11 @@ TEST(Presets, SuggestTheNearestName) {
     PresetByName("dsv3-smal");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "unknown preset `dsv3-smal`. Known presets: dsv3-nano, "
-                 "dsv3-small, torchtitan-debug, dsv3-671b-topology, "
-                 "dsv3-16b-topology. Did you mean `dsv3-small`?");
+    EXPECT_STREQ(
+        error.what(),
+        "unknown preset `dsv3-smal`. Known presets: dsv3-nano, "
+        "dsv3-small, torchtitan-debug, dsv3-671b-topology, "
+        "dsv3-16b-topology, dsv3-16b-layer. Did you mean `dsv3-small`?");
   }
 }
 
@@ -84,6 +92,16 @@ TEST(Presets, TopologiesAreThoseOfTheRegistry) {
   EXPECT_EQ(small.model.score_function, model::ScoreFunction::kSoftmax);
   EXPECT_FALSE(small.model.route_norm);
   EXPECT_EQ(small.model.route_scale, 1.0);
+  // The layer has the widths of DeepSeek-V2-Lite as well.
+  const model::ModelConfig& layer = PresetByName("dsv3-16b-layer").model;
+  EXPECT_EQ(layer.num_experts, small.model.num_experts);
+  EXPECT_EQ(layer.top_k, small.model.top_k);
+  EXPECT_EQ(layer.num_shared_experts, small.model.num_shared_experts);
+  EXPECT_EQ(layer.score_function, small.model.score_function);
+  EXPECT_FALSE(layer.route_norm);
+  EXPECT_EQ(layer.dim, 2048u);
+  EXPECT_EQ(layer.moe_hidden_dim, 1408u);
+  EXPECT_EQ(layer.n_moe_layers(), 1u);
   for (const size_t ranks : {8, 32}) {
     EXPECT_EQ(small.model.num_experts % ranks, 0u);
   }

@@ -81,7 +81,7 @@ class ReferenceTrainingTest : public ::testing::TestWithParam<const char*> {
     std::vector<optim::Tensor> tensors;
     for (size_t i = 0; i < weights_.parameters().size(); ++i) {
       Matrix<float>& weight = weights_.parameters()[i].values;
-      const Matrix<float>& gradient = gradients_.parameters()[i].values;
+      Matrix<float>& gradient = gradients_.parameters()[i].values;
       tensors.push_back(
           {{weight.data(), weight.size()}, {gradient.data(), gradient.size()}});
     }

@@ -127,7 +127,7 @@ class Part {
     std::vector<optim::Tensor> tensors;
     for (size_t i = 0; i < parameters_.parameters().size(); ++i) {
       Matrix<float>& values = parameters_.parameters()[i].values;
-      const Matrix<float>& gradient = gradients_.parameters()[i].values;
+      Matrix<float>& gradient = gradients_.parameters()[i].values;
       tensors.push_back(
           {{values.data(), values.size()}, {gradient.data(), gradient.size()}});
     }

@@ -211,8 +211,9 @@ class GemmWorker {
       return;
     }
     const Operand b = Steps(problem.b);
-    if (b.quantization == nullptr && b.contraction == Contraction::kRows &&
-        tile.count % kLanes == 0 && rows_.size() <= kInPlaceRowTiles) {
+    if (b.quantization == nullptr && b.rounding == Rounding::kFp32 &&
+        b.contraction == Contraction::kRows && tile.count % kLanes == 0 &&
+        rows_.size() <= kInPlaceRowTiles) {
       tile.at =
           TileColumns::Ahead(b.values.data() + tile.first, b.values.stride());
       return;

@@ -77,7 +77,7 @@ struct GemmProblem {
   /// an empty segment, whose sum is +0. Empty: one segment.
   std::span<const size_t> segment_ends = {};
   /// If set, takes the place of b: its first c.cols() rows. One segment only;
-  /// packed for a's quantisation and this accumulation.
+  /// packed for a's quantisation and this accumulation. a is not rounded then.
   const PackedOperand* packed_b = nullptr;
   /// If not empty, added to the rounded sum with one more rounding:
   /// c = round(addend + round(sum)). May be c itself.
@@ -89,7 +89,10 @@ struct GemmProblem {
   }
   /// Whether operands are quantised as they are packed, and sums are chains.
   bool is_packable() const {
-    return a.is_packable() && accumulation == Accumulation{} &&
+    // Kernels round as they pack the right side; the left one may be read in
+    // place.
+    return a.is_packable() && a.rounding == Rounding::kFp32 &&
+           accumulation == Accumulation{} &&
            (packed_b != nullptr ? packed_b->prepared() == nullptr
                                 : b.is_packable());
   }

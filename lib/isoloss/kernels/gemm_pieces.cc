@@ -24,9 +24,9 @@ bool SameOperand(const Operand& x, const Operand& y) {
          x.values.rows() == y.values.rows() &&
          x.values.cols() == y.values.cols() &&
          x.values.stride() == y.values.stride() &&
-         x.contraction == y.contraction && x.quantization == y.quantization &&
-         x.state == y.state && x.before == y.before &&
-         x.state_before == y.state_before &&
+         x.contraction == y.contraction && x.rounding == y.rounding &&
+         x.quantization == y.quantization && x.state == y.state &&
+         x.before == y.before && x.state_before == y.state_before &&
          SameSpan(x.tensor_ends, y.tensor_ends);
 }
 

@@ -115,6 +115,11 @@ void CheckGemmProblem(const GemmProblem& problem) {
                "itself.",
                ends.size());
   }
+  if (packed != nullptr && a.rounding != Rounding::kFp32) {
+    ThrowError(ErrorKind::kShape,
+               "Gemm: a is to be rounded, but b was packed for an a that is "
+               "read as it is. Pass b itself, or round a before.");
+  }
 }
 
 std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
@@ -126,9 +131,10 @@ std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
 void PackRowScalar(const Operand& operand, size_t row, float* to) {
   const size_t depth = operand.depth();
   for (size_t k = 0; k < depth; ++k) {
-    to[k] = operand.contraction == Contraction::kColumns
-                ? operand.values(row, k)
-                : operand.values(k, row);
+    to[k] = Rounded(operand.contraction == Contraction::kColumns
+                        ? operand.values(row, k)
+                        : operand.values(k, row),
+                    operand.rounding);
   }
   if (operand.quantization == nullptr) return;
   for (size_t k = 0; k < depth; k += formats::kMxBlockSize) {

@@ -31,7 +31,8 @@ bool SameOperand(const Operand& x, const Operand& y) {
          x.values.rows() == y.values.rows() &&
          x.values.cols() == y.values.cols() &&
          x.values.stride() == y.values.stride() &&
-         x.contraction == y.contraction && x.quantization == y.quantization;
+         x.contraction == y.contraction && x.rounding == y.rounding &&
+         x.quantization == y.quantization;
 }
 
 /// MX blocks start anew with every segment.

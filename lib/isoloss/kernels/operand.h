@@ -7,6 +7,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantize.h"
+#include "isoloss/kernels/rounding.h"
 
 namespace isoloss::kernels {
 
@@ -42,6 +43,9 @@ struct Operand {
   /// this makes of each tensor. Null: nothing.
   const formats::Quantization* before = nullptr;
   const OperandState* state_before = nullptr;
+  /// Of the values, before anything else is done to them: products read FP32
+  /// master weights as the BF16 values that they compute with.
+  Rounding rounding = Rounding::kFp32;
 
   /// Number of operand rows (output rows for a, output columns for b).
   size_t extent() const {

@@ -30,9 +30,11 @@ namespace isoloss::kernels::HWY_NAMESPACE {
 /// Steps [begin, end) of a vector of rows that lie along columns, transposed:
 /// row i's step k goes to panel[(k - begin) * kTileColumns + i]. Lanes from
 /// `count` on repeat the last row; nobody reads what they lead to.
+template <Rounding kRounding>
 HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
                                  size_t count, size_t begin, size_t end,
-                                 float* panel) {
+                                 size_t next_rows, float* panel) {
+  constexpr size_t kAhead = 4 * kLanes;
   const F32 d;
   const float* from[kLanes];
   for (size_t i = 0; i < kLanes; ++i) {
@@ -40,14 +42,15 @@ HWY_INLINE void GatherTransposed(MatrixView<const float> rows, size_t first,
   }
   for (size_t k = begin; k < end; k += kLanes) {
     const size_t steps = std::min(kLanes, end - k);
-    // What is read next: on the same rows, then at the start of those below.
-    size_t ahead = k + 4 * kLanes;
-    if (ahead >= rows.cols()) ahead += kLanes * rows.stride() - rows.cols();
+    // What is gathered next: of these rows, or the beginning of the next ones.
+    const size_t next = k + kAhead < rows.cols() ? k + kAhead
+                                                 : next_rows * rows.stride() +
+                                                       k + kAhead - rows.cols();
     VecF v[kLanes];
     HWY_UNROLL(16)
     for (size_t i = 0; i < kLanes; ++i) {
-      hwy::Prefetch(from[i] + ahead);
-      v[i] = LoadFirst(d, from[i] + k, steps);
+      hwy::Prefetch(from[i] + next);
+      v[i] = Round(d, LoadFirst(d, from[i] + k, steps), kRounding);
     }
     Transpose(v);
     if (HWY_LIKELY(steps == kLanes)) {
@@ -70,34 +73,44 @@ constexpr size_t kStepsAhead = 16;
 
 /// Steps [begin, end) of rows that lie along columns already: from
 /// from[k * stride + i] to panel[(k - begin) * kTileColumns + i].
+template <Rounding kRounding>
 HWY_INLINE void GatherRows(MatrixView<const float> steps, size_t first,
                            size_t count, size_t begin, size_t end,
                            float* panel) {
   const F32 d;
   for (size_t k = begin; k < end; ++k) {
     const float* from = steps.Row(k) + first;
+    // What is gathered next: of these columns, or of the next panel's.
+    const size_t ahead = k + kStepsAhead;
+    const float* next = ahead < steps.rows()
+                            ? from + kStepsAhead * steps.stride()
+                            : steps.data() +
+                                  (ahead - steps.rows()) * steps.stride() +
+                                  first + kTileColumns;
     for (size_t i = 0; i < count; i += kLanes) {
-      hwy::Prefetch(from + i + kStepsAhead * steps.stride());
+      hwy::Prefetch(next + i);
       const VecF value = LoadFirst(d, from + i, std::min(kLanes, count - i));
-      hn::StoreU(value, d, panel + i);
+      hn::StoreU(Round(d, value, kRounding), d, panel + i);
     }
     panel += kTileColumns;
   }
 }
 
-/// Packs operand rows [first, first + count), at most a tile's width, into
-/// panel[k * kTileColumns + row].
-inline void PackPanel(const Operand& operand, size_t first, size_t count,
-                      std::span<const size_t> segment_ends, float* panel) {
+template <Rounding kRounding>
+HWY_INLINE void PackPanelRounded(const Operand& operand, size_t first,
+                                 size_t count,
+                                 std::span<const size_t> segment_ends,
+                                 float* panel) {
   const bool transposed = operand.contraction == Contraction::kColumns;
   const auto gather = [&](size_t begin, size_t end, float* to) HWY_ATTR {
     if (!transposed) {
-      GatherRows(operand.values, first, count, begin, end, to);
+      GatherRows<kRounding>(operand.values, first, count, begin, end, to);
       return;
     }
     for (size_t i = 0; i < count; i += kLanes) {
-      GatherTransposed(operand.values, first + i, std::min(kLanes, count - i),
-                       begin, end, to + i);
+      GatherTransposed<kRounding>(
+          operand.values, first + i, std::min(kLanes, count - i), begin, end,
+          operand.quantization == nullptr ? kLanes : kTileColumns, to + i);
     }
   };
   if (operand.quantization == nullptr) return gather(0, operand.depth(), panel);
@@ -105,12 +118,26 @@ inline void PackPanel(const Operand& operand, size_t first, size_t count,
   const BlockQuantizer quantizer(*operand.quantization);
   ForEachMxBlock(segment_ends, [&](size_t k, size_t steps) HWY_ATTR {
     float* const to = panel + k * kTileColumns;
-    if (transposed) gather(k, k + steps, to);
-    const float* from = transposed ? to : operand.values.Row(k) + first;
+    const bool in_place = !transposed && kRounding == Rounding::kFp32;
+    if (!in_place) gather(k, k + steps, to);
+    const float* from = in_place ? operand.values.Row(k) + first : to;
     QuantizeBlocksDown<kTileVectors>(
-        quantizer, from, transposed ? kTileColumns : operand.values.stride(),
+        quantizer, from, in_place ? operand.values.stride() : kTileColumns,
         count, steps, to, kTileColumns);
   });
+}
+
+/// Packs operand rows [first, first + count), at most a tile's width, into
+/// panel[k * kTileColumns + row].
+inline void PackPanel(const Operand& operand, size_t first, size_t count,
+                      std::span<const size_t> segment_ends, float* panel) {
+  if (operand.rounding == Rounding::kBf16) {
+    PackPanelRounded<Rounding::kBf16>(operand, first, count, segment_ends,
+                                      panel);
+  } else {
+    PackPanelRounded<Rounding::kFp32>(operand, first, count, segment_ends,
+                                      panel);
+  }
 }
 
 /// Distance of rows of `length` floats in a buffer: an odd number of cache

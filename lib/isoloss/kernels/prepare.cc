@@ -9,6 +9,7 @@
 #include "isoloss/formats/hadamard.h"
 #include "isoloss/formats/transform.h"
 #include "isoloss/kernels/quantize.h"
+#include "isoloss/kernels/rowwise.h"
 
 // Compiles this file once per target.
 #undef HWY_TARGET_INCLUDE
@@ -217,21 +218,29 @@ class CellRow {
   std::vector<Scale> common_;  // the same, NaN where something is not finite
 };
 
+void CopyRounded(MatrixView<const float> from, Rounding rounding,
+                 MatrixView<float> to) {
+  ThreadTeam alone(1);
+  Cast(from, rounding, to, alone);
+}
+
 /// The tensor's values as operand rows.
 void Gather(const Operand& operand, const TensorCut& cut,
             MatrixView<float> to) {
   const size_t steps = cut.steps.size();
   if (operand.contraction == Contraction::kColumns) {
-    for (size_t i = 0; i < to.rows(); ++i) {
-      std::copy_n(operand.values.Row(cut.rows.begin + i) + cut.steps.begin,
-                  steps, to.Row(i));
-    }
+    CopyRounded(operand.values.Rows(cut.rows.begin, to.rows())
+                    .Cols(cut.steps.begin, steps),
+                operand.rounding, to.Cols(0, steps));
     return;
   }
   HWY_DYNAMIC_DISPATCH(CopyTransposed)
   (operand.values.Rows(cut.steps.begin, steps)
        .Cols(cut.rows.begin, cut.rows.size()),
    to.Cols(0, steps));
+  if (operand.rounding != Rounding::kFp32) {
+    CopyRounded(to, operand.rounding, to);
+  }
 }
 
 /// The stored rows of a tensor after the quantisation before.
@@ -242,9 +251,7 @@ Matrix<float> QuantizedBefore(const Operand& operand, const TensorCut& cut) {
       operand.values.Rows(rows.begin, rows.size());
   Matrix<float> values;
   values.ResizeUninitialized(stored.rows(), stored.cols());
-  for (size_t i = 0; i < stored.rows(); ++i) {
-    std::copy_n(stored.Row(i), stored.cols(), values.Row(i));
-  }
+  CopyRounded(stored, operand.rounding, values.view());
   const OperandState none;
   const OperandState& state =
       operand.state_before == nullptr ? none : *operand.state_before;
@@ -347,6 +354,7 @@ void PrepareTensor(const Operand& operand, const Pieces& pieces,
   if (operand.before != nullptr) {
     before = QuantizedBefore(operand, cut);
     source.values = before.view();
+    source.rounding = Rounding::kFp32;
     const bool stored_rows = operand.contraction == Contraction::kColumns;
     // Stored rows of the tensor are all that is left of them.
     Range& rows = stored_rows ? from.rows : from.steps;

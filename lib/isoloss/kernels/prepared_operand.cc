@@ -53,9 +53,10 @@ Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
     for (size_t k = 0; k < result.cols(); ++k) {
       const size_t row = cut.rows.begin + i;
       const size_t step = cut.steps.begin + k;
-      result(i, k) = operand.contraction == Contraction::kColumns
-                         ? stored(row, step)
-                         : stored(step, row);
+      result(i, k) = Rounded(operand.contraction == Contraction::kColumns
+                                 ? stored(row, step)
+                                 : stored(step, row),
+                             operand.rounding);
     }
   }
   return result;
@@ -115,6 +116,19 @@ void CopyTo(const Matrix<float>& from, const TensorCut& cut,
   }
 }
 
+/// Stored rows.
+Matrix<float> RoundedRows(const Operand& operand, const Range& rows) {
+  Matrix<float> result;
+  result.ResizeUninitialized(rows.size(), operand.values.cols());
+  for (size_t i = 0; i < result.rows(); ++i) {
+    for (size_t k = 0; k < result.cols(); ++k) {
+      result(i, k) =
+          Rounded(operand.values(rows.begin + i, k), operand.rounding);
+    }
+  }
+  return result;
+}
+
 /// What the quantisation before made of the tensor, rows as operand rows.
 Matrix<float> RowsQuantizedBefore(const Operand& operand,
                                   const TensorCut& cut) {
@@ -123,12 +137,13 @@ Matrix<float> RowsQuantizedBefore(const Operand& operand,
   const OperandState& state =
       operand.state_before == nullptr ? none : *operand.state_before;
   const Range rows = stored_rows ? cut.rows : cut.steps;
+  const Matrix<float> rounded = RoundedRows(operand, rows);
   const Matrix<float> values = formats::Dequantize(
-      formats::Quantize(operand.values.Rows(rows.begin, rows.size()),
-                        *operand.before, state.Of(cut.number)),
+      formats::Quantize(rounded.view(), *operand.before, state.Of(cut.number)),
       *operand.before);
   Operand after = operand;
   after.values = values.view();
+  after.rounding = Rounding::kFp32;
   TensorCut all = cut;
   (stored_rows ? all.rows : all.steps) = {0, rows.size()};
   return RowsOf(after, all);

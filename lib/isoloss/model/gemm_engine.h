@@ -20,9 +20,6 @@ struct GemmTask {
   /// Which of the site's stacked weights: expert, counted from this process's
   /// first; 0 elsewhere.
   size_t group = 0;
-  /// The right operand before it was packed and quantised; problem.b where
-  /// nothing was packed.
-  kernels::Operand unpacked_b = {};
 };
 
 /// Computes independent products, as kernels::GemmBatch does by default. What a

@@ -475,6 +475,12 @@ std::vector<precision::Site> Graph::Sites() const {
   return result;
 }
 
+size_t Graph::ParameterIndex(std::string_view name) const {
+  const auto found = std::ranges::find(parameters, name, &ParameterSpec::name);
+  ISOLOSS_ASSERT(found != parameters.end());
+  return static_cast<size_t>(found - parameters.begin());
+}
+
 size_t Graph::SiteIndex(std::string_view name) const {
   for (size_t i = 0; i < sites.size(); ++i) {
     if (sites[i].name == name) return i;

@@ -86,6 +86,8 @@ struct Graph {
 
   /// With their widths, as recipes are resolved on.
   std::vector<precision::Site> Sites() const;
+  /// Place of a parameter, which must be one of the model's.
+  size_t ParameterIndex(std::string_view name) const;
   /// Place of a site. Errors   ConfigError if the model has no such site.
   size_t SiteIndex(std::string_view name) const;
 };

@@ -18,21 +18,14 @@ LayerContext::LayerContext(const ModelConfig& model_config,
       rounding(precision_recipe.activation),
       team(thread_team),
       mesh(rank_mesh),
-      weights(model_config, rank_mesh.experts()),
       rope(model_config),
       gemms(thread_team),
       amax(graph, recipe) {}
 
-void LayerContext::LoadWeights(const ParameterSet& master) {
-  const std::span<Parameter> copies = weights.parameters();
-  for (size_t i = 0; i < copies.size(); ++i) {
-    const Parameter& source = master.parameters()[i];
-    ISOLOSS_ASSERT(source.shape == copies[i].shape);
-    if (packed_weights.Find(i) != nullptr) continue;
-    kernels::Cast(source.values.view(), rounding, copies[i].values.view(),
-                  team);
-  }
-  packed_weights.Load(master, rounding, key, weights, amax, team);
+void LayerContext::LoadWeights(const ParameterSet& weights) {
+  ISOLOSS_ASSERT(weights.parameters().size() == graph.parameters.size());
+  master = &weights;
+  gemm_weights.NoteAmax(weights, rounding, amax, team);
 }
 
 void LayerContext::Begin(const TokenBatch& token_batch, TapSink* tap_sink,

@@ -12,10 +12,10 @@
 #include "isoloss/kernels/rounding.h"
 #include "isoloss/model/amax_history.h"
 #include "isoloss/model/config.h"
+#include "isoloss/model/gemm_weights.h"
 #include "isoloss/model/graph.h"
 #include "isoloss/model/linear.h"
 #include "isoloss/model/operand_states.h"
-#include "isoloss/model/packed_weights.h"
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/rope.h"
 #include "isoloss/model/routing_source.h"
@@ -29,8 +29,7 @@ struct LayerContext {
   LayerContext(const ModelConfig& config, const precision::Recipe& recipe,
                ThreadTeam& team, expert_parallel::Mesh& mesh);
 
-  /// Makes the compute copies of `master` and packs the GEMM weights among
-  /// them.
+  /// See Transformer::LoadWeights.
   void LoadWeights(const ParameterSet& master);
 
   /// Points the context at the batch of the running call.
@@ -41,8 +40,10 @@ struct LayerContext {
   /// One group of all tokens; leaves of kernels::kTokenLeaf tokens.
   RowGroups TokenLeaves() const;
 
+  /// Of the FP32 master weights: who computes with it rounds it as `rounding`
+  /// says.
   MatrixView<const float> Weight(size_t parameter) const {
-    return weights.parameters()[parameter].values.view();
+    return master->parameters()[parameter].values.view();
   }
   MatrixView<float> Gradient(size_t parameter) const {
     return gradients->parameters()[parameter].values.view();
@@ -61,11 +62,12 @@ struct LayerContext {
   const ModelConfig config;
   const Graph graph;
   const precision::ResolvedRecipe recipe;
-  const kernels::Rounding rounding;  ///< of activations and their gradients
+  /// Of weights, of activations and of their gradients.
+  const kernels::Rounding rounding;
   ThreadTeam& team;
   expert_parallel::Mesh& mesh;
-  ParameterSet weights;  ///< compute copies
-  PackedWeights packed_weights;
+  const ParameterSet* master = nullptr;
+  GemmWeights gemm_weights;
   RopeTable rope;
   GemmQueue gemms;
   /// What one Forward + Backward adds to gemms, counted as layers are built.
@@ -75,8 +77,7 @@ struct LayerContext {
   AmaxHistory amax;
   /// Of the running step, for random bits.
   StepKey key;
-  /// Of the operands of the running call and of the packed weights: products
-  /// refer to them.
+  /// Of the operands of the running call: products refer to them.
   std::deque<kernels::OperandState> operand_states;
 
   // Of the running call.

@@ -59,8 +59,9 @@ Linear::Linear(LayerContext& context, std::string site)
     : context_(context), site_(std::move(site)) {
   const size_t index = context.graph.SiteIndex(site_);
   parameter_ = context.graph.sites[index].parameter;
-  const Parameter& weight = context.weights.parameters()[parameter_];
-  groups_ = weight.groups();
+  const ParameterSpec& weight = context.graph.parameters[parameter_];
+  const expert_parallel::ExpertShard experts = context.mesh.experts();
+  groups_ = weight.of_experts ? experts.count : 1;
   out_ = weight.rows();
   fprop_ = &context.recipe.For(index, GemmRole::kFprop);
   dgrad_ = &context.recipe.For(index, GemmRole::kDgrad);
@@ -70,9 +71,9 @@ Linear::Linear(LayerContext& context, std::string site)
     context.gemms_per_step += count;
     if (precision->quantized()) context.quantized_gemms_per_step += count;
   }
-  weight_ = &context.packed_weights.Add(
-      parameter_, site_, weight.of_experts ? context.mesh.experts().first : 0,
-      groups_, *fprop_, *dgrad_);
+  weight_ = &context.gemm_weights.Add({parameter_, site_,
+                                       weight.of_experts ? experts.first : 0,
+                                       groups_, fprop_, dgrad_});
 }
 
 void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
@@ -85,15 +86,13 @@ void Linear::QueueForward(MatrixView<const float> x, const RowGroups& groups,
   NoteAmax(SiteTensor::kActivation, x, groups);
   for (size_t g = 0; g < groups_; ++g) {
     context_.gemms.Add({.problem = {.a = Rows(GemmRole::kFprop, x, groups, g),
+                                    .b = WeightOperand(GemmRole::kFprop, g),
                                     .c = RowsOf(y, groups, g),
                                     .rounding = rounding,
-                                    .accumulation = fprop_->accumulation,
-                                    .packed_b = &weight_->forward[g]},
+                                    .accumulation = fprop_->accumulation},
                         .site = site_,
                         .role = GemmRole::kFprop,
-                        .group = g,
-                        .unpacked_b = {GroupWeight(g), Contraction::kColumns,
-                                       fprop_->right_operand()}});
+                        .group = g});
   }
 }
 
@@ -129,16 +128,14 @@ void Linear::QueueInputGradient(size_t group, MatrixView<const float> dy,
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   context_.gemms.Add(
       {.problem = {.a = Rows(GemmRole::kDgrad, dy, groups, group),
+                   .b = WeightOperand(GemmRole::kDgrad, group),
                    .c = RowsOf(dx, groups, group),
                    .rounding = context_.rounding,
                    .accumulation = dgrad_->accumulation,
-                   .packed_b = &weight_->backward[group],
                    .addend = RowsOf(addend, groups, group)},
        .site = site_,
        .role = GemmRole::kDgrad,
-       .group = group,
-       .unpacked_b = {GroupWeight(group), Contraction::kRows,
-                      dgrad_->right_operand()}});
+       .group = group});
 }
 
 void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
@@ -146,17 +143,15 @@ void Linear::QueueWeightGradient(size_t group, MatrixView<const float> x,
                                  const RowGroups& groups) const {
   ISOLOSS_ASSERT(groups.begins.size() == groups_ + 1);
   const MatrixView<float> dweight = context_.Gradient(parameter_);
-  const kernels::Operand right = Columns(OperandSide::kRight, x, groups, group);
   context_.gemms.Add(
       {.problem = {.a = Columns(OperandSide::kLeft, dy, groups, group),
-                   .b = right,
+                   .b = Columns(OperandSide::kRight, x, groups, group),
                    .c = dweight.Rows(group * out_, out_),
                    .accumulation = wgrad_->accumulation,
                    .segment_ends = LeavesOf(groups, group)},
        .site = site_,
        .role = GemmRole::kWgrad,
-       .group = group,
-       .unpacked_b = right});
+       .group = group});
 }
 
 kernels::Operand Linear::Rows(GemmRole role, MatrixView<const float> rows,
@@ -237,8 +232,16 @@ std::vector<kernels::OperandState> Linear::StatesOf(
   return states;
 }
 
-MatrixView<const float> Linear::GroupWeight(size_t group) const {
-  return context_.Weight(parameter_).Rows(group * out_, out_);
+kernels::Operand Linear::WeightOperand(GemmRole role, size_t group) const {
+  const auto state =
+      weight_->StateFor(role, group, context_.key, context_.amax);
+  return {
+      .values = context_.Weight(parameter_).Rows(group * out_, out_),
+      .contraction =
+          role == GemmRole::kFprop ? Contraction::kColumns : Contraction::kRows,
+      .quantization = weight_->QuantizationFor(role),
+      .state = state ? &context_.operand_states.emplace_back(*state) : nullptr,
+      .rounding = context_.rounding};
 }
 
 void Linear::AnnounceInputGradient(MatrixView<const float> dy,

@@ -21,7 +21,7 @@
 namespace isoloss::model {
 
 struct LayerContext;
-struct PackedWeight;
+struct GemmWeight;
 
 /// Products that wait to be computed together, and how many were.
 class GemmQueue {
@@ -146,15 +146,16 @@ class Linear {
       const formats::Quantization* quantization, precision::GemmRole role,
       OperandSide side, const RowGroups& groups, size_t group) const;
 
-  /// Of the compute copies, [out, in].
-  MatrixView<const float> GroupWeight(size_t group) const;
+  /// The weight of group `group` as a right operand: of fprop, which contracts
+  /// its columns, or of dgrad, which contracts its rows.
+  kernels::Operand WeightOperand(precision::GemmRole role, size_t group) const;
 
   LayerContext& context_;
   std::string site_;
   size_t parameter_;  // place in a ParameterSet
   size_t groups_;
   size_t out_;
-  const PackedWeight* weight_;
+  const GemmWeight* weight_;
   const precision::GemmPrecision* fprop_;
   const precision::GemmPrecision* dgrad_;
   const precision::GemmPrecision* wgrad_;

@@ -9,8 +9,9 @@ namespace isoloss::model {
 RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
     : context_(context),
       name_(parameter.substr(0, parameter.rfind('.'))),
-      parameter_(context.weights.IndexOf(parameter)) {
-  if (!context.recipe.recipe().norm_gains) return;
+      parameter_(context.graph.ParameterIndex(parameter)),
+      quantizes_gain_(context.recipe.recipe().norm_gains.has_value()) {
+  if (!quantizes_gain_) return;
   // As a product with a diagonal matrix: y, dx and the gradient.
   context.gemms_per_step += 3;
   context.quantized_gemms_per_step += 2;
@@ -19,38 +20,39 @@ RmsNorm::RmsNorm(LayerContext& context, std::string_view parameter)
 /// Both passes of a step read the same values.
 void RmsNorm::ReadGain() {
   const MatrixView<const float> gain = context_.Weight(parameter_);
-  const auto& quantization = context_.recipe.recipe().norm_gains;
-  gain_ = {gain.data(), gain.cols()};
-  if (!quantization) return;
+  gain_.ResizeUninitialized(1, gain.cols());
+  kernels::Cast(gain, context_.rounding, gain_.view(), context_.team);
+  if (!quantizes_gain_) return;
+  const formats::Quantization& quantization =
+      *context_.recipe.recipe().norm_gains;
   const kernels::OperandState state =
       StateOf(context_.key, name_, precision::GemmRole::kFprop,
               OperandSide::kRight, /*group=*/0, /*first_tensor=*/0);
-  quantized_gain_ = formats::Dequantize(
-      formats::Quantize(gain, *quantization, state.Of(0)), *quantization);
-  gain_ = {quantized_gain_.data(), quantized_gain_.cols()};
+  gain_ = formats::Dequantize(
+      formats::Quantize(gain_.view(), quantization, state.Of(0)), quantization);
   context_.gemms.CountOthers(1, 1);
 }
 
 void RmsNorm::Forward(MatrixView<const float> x, MatrixView<float> y) {
   ReadGain();
   rstd_.resize(x.rows());
-  kernels::RmsNormForward(x, gain_,
+  kernels::RmsNormForward(x, Gain(),
                           static_cast<float>(context_.config.norm_eps),
                           context_.rounding, y, rstd_, context_.team);
 }
 
 void RmsNorm::Backward(MatrixView<const float> x, MatrixView<const float> dy,
                        MatrixView<float> dx) {
-  if (quantized_gain_.size() > 0) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackward(x, gain_, rstd_, dy, context_.rounding, dx,
+  if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
+  kernels::RmsNormBackward(x, Gain(), rstd_, dy, context_.rounding, dx,
                            {context_.Gradient(parameter_).data(), x.cols()},
                            context_.team);
 }
 
 void RmsNorm::BackwardAdd(MatrixView<const float> x, MatrixView<const float> dy,
                           MatrixView<float> dx) {
-  if (quantized_gain_.size() > 0) context_.gemms.CountOthers(1, 2);
-  kernels::RmsNormBackwardAdd(x, gain_, rstd_, dy, context_.rounding, dx,
+  if (quantizes_gain_) context_.gemms.CountOthers(1, 2);
+  kernels::RmsNormBackwardAdd(x, Gain(), rstd_, dy, context_.rounding, dx,
                               {context_.Gradient(parameter_).data(), x.cols()},
                               context_.team);
 }

@@ -28,15 +28,16 @@ class RmsNorm {
                    MatrixView<float> dx);
 
  private:
-  /// Points gain_ at what multiplies.
+  /// Makes gain_ what multiplies.
   void ReadGain();
+  std::span<const float> Gain() const { return {gain_.data(), gain_.cols()}; }
 
   LayerContext& context_;
   std::string name_;
   size_t parameter_;
+  bool quantizes_gain_;
   std::vector<float> rstd_;
-  Matrix<float> quantized_gain_;  // [1, D] if the recipe quantises gains
-  std::span<const float> gain_;   // of the last Forward, [D]
+  Matrix<float> gain_;  // of the last Forward, rounded and quantised, [1, D]
 };
 
 }  // namespace isoloss::model

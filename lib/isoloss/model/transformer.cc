@@ -23,6 +23,8 @@
 namespace isoloss::model {
 namespace {
 
+using precision::GemmRole;
+
 void CheckEnds(std::span<const size_t> ends, size_t tokens, const char* what) {
   const bool ascending =
       std::adjacent_find(ends.begin(), ends.end(), std::greater_equal<>()) ==
@@ -76,7 +78,7 @@ struct Transformer::Impl {
                                  : std::make_unique<expert_parallel::Mesh>(
                                        config.num_experts, team)),
         context(config, recipe, team, mesh != nullptr ? *mesh : *own_mesh),
-        embedding(context.weights.IndexOf("tok_embeddings.weight")),
+        embedding(context.graph.ParameterIndex("tok_embeddings.weight")),
         norm(context, "norm.weight"),
         head(context, "lm_head"),
         tokens_per_expert(config.n_moe_layers(), config.num_experts) {
@@ -132,6 +134,8 @@ double Transformer::Impl::Forward() {
   embedded.ResizeUninitialized(tokens, config.dim);
   GatherEmbedding(context.Weight(embedding), batch.tokens, embedded.view(),
                   context.team);
+  kernels::Cast(embedded.view(), context.rounding, embedded.view(),
+                context.team);
   context.TapOutput("tok_embeddings", "", embedded.view());
   block_outputs.clear();
   for (size_t layer = 0; layer < blocks.size(); ++layer) {
@@ -230,31 +234,27 @@ void Transformer::LoadWeights(const ParameterSet& master) {
 }
 
 void Transformer::AnnounceWeights(const ParameterSet& master,
-                                  TapSink& sink) const {
+                                  ParameterSet& rounded, TapSink& sink) const {
   const LayerContext& context = impl_->context;
-  Matrix<float> rounded;
   for (size_t i = 0; i < master.parameters().size(); ++i) {
     const Parameter& parameter = master.parameters()[i];
-    rounded.ResizeUninitialized(parameter.values.rows(),
-                                parameter.values.cols());
-    kernels::Cast(parameter.values.view(), context.rounding, rounded.view(),
+    const MatrixView<float> values = rounded.parameters()[i].values.view();
+    kernels::Cast(parameter.values.view(), context.rounding, values,
                   context.team);
-    const PackedWeight* packed = context.packed_weights.Find(i);
+    const GemmWeight* weight = context.gemm_weights.Find(i);
     Tensor tensor;
     std::vector<kernels::OperandState> forward;
     std::vector<kernels::OperandState> backward;
-    if (packed != nullptr) {
-      forward = packed->StatesOf(precision::GemmRole::kFprop, context.key,
-                                 context.amax);
-      backward = packed->StatesOf(precision::GemmRole::kDgrad, context.key,
-                                  context.amax);
-      tensor = {.rowwise = packed->fprop->right_operand(),
-                .columnwise = packed->dgrad->right_operand(),
+    if (weight != nullptr) {
+      forward = weight->StatesFor(GemmRole::kFprop, context.key, context.amax);
+      backward = weight->StatesFor(GemmRole::kDgrad, context.key, context.amax);
+      tensor = {.rowwise = weight->QuantizationFor(GemmRole::kFprop),
+                .columnwise = weight->QuantizationFor(GemmRole::kDgrad),
                 .rowwise_states = forward,
                 .columnwise_states = backward};
     }
-    AnnounceParameter(TensorKind::kWeight, parameter, rounded.view(),
-                      context.mesh, sink, tensor);
+    AnnounceParameter(TensorKind::kWeight, parameter, values, context.mesh,
+                      sink, tensor);
   }
 }
 

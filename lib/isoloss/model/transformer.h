@@ -44,13 +44,16 @@ class Transformer {
 
   /// Which step's random bits quantisations draw from, from the next call on.
   void SetStep(const StepKey& key);
-  /// Makes the compute copies (rounded to BF16 unless the recipe is FP32) of
-  /// the FP32 master weights. Call after every change of them.
+  /// Computes with these FP32 master weights, rounded to BF16 where it reads
+  /// them unless the recipe is FP32. They must live, and not change between a
+  /// Forward and its Backward. Call after every change of them.
   void LoadWeights(const ParameterSet& master);
   /// Tells `sink` the weights of all GEMM sites as GEMMs read them before
-  /// quantisation (rounded like the compute copies of `master`), and all other
-  /// parameters, in the order of parameters. A tied table is "tok_embeddings".
-  void AnnounceWeights(const ParameterSet& master, TapSink& sink) const;
+  /// quantisation (rounded), and all other parameters, in the order of
+  /// parameters. A tied table is "tok_embeddings".
+  /// `rounded` receives them.
+  void AnnounceWeights(const ParameterSet& master, ParameterSet& rounded,
+                       TapSink& sink) const;
   /// Selection biases, [MoE layers, experts], FP32.
   void LoadExpertBias(MatrixView<const float> expert_bias);
 

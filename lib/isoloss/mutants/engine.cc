@@ -117,7 +117,6 @@ class Engine {
     GemmProblem problem = prepared.task->problem;
     problem.a = {prepared.a.view(), Contraction::kColumns, nullptr};
     problem.b = {prepared.b.view(), Contraction::kColumns, nullptr};
-    problem.packed_b = nullptr;
     problem.segment_ends = prepared.segment_ends;
     return problem;
   }
@@ -172,7 +171,7 @@ std::vector<Block> BlocksOf(std::span<const size_t> segment_ends) {
 
 bool IsQuantized(const GemmTask& task) {
   return task.problem.a.quantization != nullptr ||
-         task.unpacked_b.quantization != nullptr;
+         task.problem.b.quantization != nullptr;
 }
 
 bool AtSite(const GemmTask& task, std::string_view part) {
@@ -185,7 +184,9 @@ Matrix<float> RowsOf(const Operand& operand) {
   const bool along_columns = operand.contraction == Contraction::kColumns;
   for (size_t i = 0; i < rows.rows(); ++i) {
     for (size_t k = 0; k < rows.cols(); ++k) {
-      rows(i, k) = along_columns ? operand.values(i, k) : operand.values(k, i);
+      rows(i, k) =
+          Rounded(along_columns ? operand.values(i, k) : operand.values(k, i),
+                  operand.rounding);
     }
   }
   return rows;

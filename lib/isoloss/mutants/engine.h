@@ -25,7 +25,7 @@ struct Place {
   std::span<const model::GemmTask> batch;  ///< computed together
 
   const kernels::Operand& operand() const {
-    return side == Side::kLeft ? task.problem.a : task.unpacked_b;
+    return side == Side::kLeft ? task.problem.a : task.problem.b;
   }
   const formats::Quantization& spec() const { return *operand().quantization; }
   bool Is(precision::GemmRole role, Side which) const {
@@ -93,7 +93,7 @@ model::GemmEngine MakeEngine(EngineEdits edits);
 bool IsQuantized(const model::GemmTask& task);
 /// Does `part` occur in the task's site?
 bool AtSite(const model::GemmTask& task, std::string_view part);
-/// Operand rows before quantisation.
+/// Operand rows, rounded, before quantisation.
 Matrix<float> RowsOf(const kernels::Operand& operand);
 /// What quantise-dequantise means, block by block.
 void QuantizeRows(const formats::Quantization& spec,

@@ -218,7 +218,7 @@ void ScalesLeakBetweenExperts(MutantContext& context) {
                       const Matrix<float>& /*rows*/, Matrix<uint8_t>& scales) {
                      const GemmTask* previous = PreviousExpert(place);
                      if (!place.IsWeight() || previous == nullptr) return;
-                     const Matrix<float> others = RowsOf(previous->unpacked_b);
+                     const Matrix<float> others = RowsOf(previous->problem.b);
                      for (size_t n = 0; n < blocks.size(); ++n) {
                        scales(0, n) = formats::MxScale(
                            {others.Row(others.rows() - 1) + blocks[n].begin,

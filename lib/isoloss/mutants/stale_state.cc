@@ -87,7 +87,7 @@ void ReduceAmaxOverExperts(MutantContext& context) {
              for (const GemmTask& task : place.batch) {
                if (task.site != place.task.site || task.role != place.task.role)
                  continue;
-               const Matrix<float> others = RowsOf(task.unpacked_b);
+               const Matrix<float> others = RowsOf(task.problem.b);
                for (size_t i = 0; i < scales.rows(); ++i) {
                  for (size_t n = 0; n < blocks.size(); ++n) {
                    scales(i, n) = std::max(

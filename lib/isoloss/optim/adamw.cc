@@ -39,14 +39,18 @@ struct Update {
   std::span<float> parameter;
   std::span<float> first_moment;
   std::span<float> second_moment;
-  std::span<const float> gradient;
+  std::span<float> gradient;
   const kernels::AdamWScalars& scalars;
+  bool keep_parameter;  ///< where the gradient was
 
   /// Elements [first, first + count).
   Update Part(size_t first, size_t count) const {
-    return {parameter.subspan(first, count), first_moment.subspan(first, count),
-            second_moment.subspan(first, count), gradient.subspan(first, count),
-            scalars};
+    return {parameter.subspan(first, count),
+            first_moment.subspan(first, count),
+            second_moment.subspan(first, count),
+            gradient.subspan(first, count),
+            scalars,
+            keep_parameter};
   }
   void Run(ThreadTeam& team) const {
     kernels::AdamWUpdate(parameter, first_moment, second_moment, gradient,
@@ -63,6 +67,9 @@ void RunLeaf(const Update& leaf, double& parameter_squares,
   kernels::SumOfSquaresLeaves(leaf.parameter, {&parameter_squares, 1}, alone);
   std::copy(leaf.parameter.begin(), leaf.parameter.end(), change.begin());
   leaf.Run(alone);
+  if (leaf.keep_parameter) {
+    std::copy_n(change.begin(), size, leaf.gradient.begin());
+  }
   for (size_t i = 0; i < size; ++i) change[i] = leaf.parameter[i] - change[i];
   kernels::SumOfSquaresLeaves(std::span(change).first(size),
                               {&update_squares, 1}, alone);
@@ -128,6 +135,18 @@ void AdamW::Restore(int64_t steps) {
 
 void AdamW::Step(double lr, double grad_scale, ThreadTeam& team,
                  std::span<UpdateSquares> squares) {
+  Run(lr, grad_scale, team, squares, /*keep_parameters=*/false);
+}
+
+void AdamW::StepKeepingParameters(double lr, double grad_scale,
+                                  ThreadTeam& team,
+                                  std::span<UpdateSquares> squares) {
+  ISOLOSS_ASSERT(!squares.empty() || tensors_.empty());
+  Run(lr, grad_scale, team, squares, /*keep_parameters=*/true);
+}
+
+void AdamW::Run(double lr, double grad_scale, ThreadTeam& team,
+                std::span<UpdateSquares> squares, bool keep_parameters) {
   if (!squares.empty() && squares.size() != tensors_.size()) {
     ThrowError(ErrorKind::kShape,
                "AdamW: {} sums of squares are wanted, but there are {} "
@@ -149,9 +168,12 @@ void AdamW::Step(double lr, double grad_scale, ThreadTeam& team,
       .grad_scale = static_cast<float>(grad_scale),
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
-    const Update update = {tensors_[i].parameter, All(first_moments_[i]),
-                           All(second_moments_[i]), tensors_[i].gradient,
-                           scalars};
+    const Update update = {tensors_[i].parameter,
+                           All(first_moments_[i]),
+                           All(second_moments_[i]),
+                           tensors_[i].gradient,
+                           scalars,
+                           keep_parameters};
     if (squares.empty()) {
       update.Run(team);
     } else {

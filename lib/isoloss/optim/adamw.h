@@ -47,6 +47,10 @@ class AdamW {
   /// is filled while the values are in cache; it changes no bit of the update.
   void Step(double lr, double grad_scale, ThreadTeam& team,
             std::span<UpdateSquares> squares = {});
+  /// The same, after which each gradient's memory holds its parameter as it was
+  /// before: nobody reads the gradient any more.
+  void StepKeepingParameters(double lr, double grad_scale, ThreadTeam& team,
+                             std::span<UpdateSquares> squares);
 
   std::span<const Tensor> tensors() const { return tensors_; }
 
@@ -64,6 +68,9 @@ class AdamW {
   static constexpr int64_t kMaxSteps = int64_t{1} << 32;
 
  private:
+  void Run(double lr, double grad_scale, ThreadTeam& team,
+           std::span<UpdateSquares> squares, bool keep_parameters);
+
   AdamWConfig config_;
   std::vector<Tensor> tensors_;
   std::vector<Matrix<float>> first_moments_;

@@ -9,7 +9,7 @@ namespace isoloss::optim {
 /// memory belongs to the model.
 struct Tensor {
   std::span<float> parameter;
-  std::span<const float> gradient;
+  std::span<float> gradient;
 };
 
 }  // namespace isoloss::optim

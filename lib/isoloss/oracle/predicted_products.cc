@@ -24,11 +24,12 @@ formats::TensorState SharedState(const kernels::OperandState* state) {
   return state == nullptr ? formats::TensorState{} : state->common;
 }
 
-ScalarOperand OperandFor(const Operand& operand,
+/// `values`: the operand's, rounded.
+ScalarOperand OperandFor(const Operand& operand, MatrixView<const float> values,
                          const formats::Quantization* quantization,
                          const formats::Quantization* before) {
   ScalarOperand result = {
-      .values = operand.values,
+      .values = values,
       .down = operand.contraction == kernels::Contraction::kRows,
       .quantization = quantization,
       .state = SharedState(operand.state),
@@ -43,6 +44,16 @@ ScalarOperand OperandFor(const Operand& operand,
 float RoundedAs(kernels::Rounding rounding, double value) {
   return RoundTo(
       rounding == kernels::Rounding::kBf16 ? Grid::kBf16 : Grid::kFp32, value);
+}
+
+Matrix<float> RoundedValues(const Operand& operand) {
+  Matrix<float> result(operand.values.rows(), operand.values.cols());
+  for (size_t i = 0; i < result.rows(); ++i) {
+    for (size_t k = 0; k < result.cols(); ++k) {
+      result(i, k) = RoundedAs(operand.rounding, double{operand.values(i, k)});
+    }
+  }
+  return result;
 }
 
 class Predictor {
@@ -89,12 +100,13 @@ class Predictor {
   void Predict(const GemmTask& task) const {
     const GemmPrecision& wanted = For(task, task.role);
     const GemmProblem& problem = task.problem;
+    const Matrix<float> b = RoundedValues(problem.b);
     const ScalarProduct product(
         OperandFor(
-            problem.a, wanted.left_operand(),
+            problem.a, problem.a.values, wanted.left_operand(),
             Before(task, wanted.left_again, precision::GemmRole::kDgrad)),
         OperandFor(
-            task.unpacked_b, wanted.right_operand(),
+            problem.b, b.view(), wanted.right_operand(),
             Before(task, wanted.right_again, precision::GemmRole::kFprop)),
         wanted, problem.segment_ends);
     product.ForEach([&](size_t i, size_t j, const Estimate& sum) {

@@ -23,11 +23,11 @@ optim::Schedule MakeSchedule(const TrainConfig& train) {
 }
 
 std::vector<optim::Tensor> Pair(std::span<model::Parameter> parameters,
-                                std::span<const model::Parameter> gradients) {
+                                std::span<model::Parameter> gradients) {
   std::vector<optim::Tensor> tensors;
   for (size_t i = 0; i < parameters.size(); ++i) {
     Matrix<float>& values = parameters[i].values;
-    const Matrix<float>& gradient = gradients[i].values;
+    Matrix<float>& gradient = gradients[i].values;
     tensors.push_back(
         {{values.data(), values.size()}, {gradient.data(), gradient.size()}});
   }
@@ -96,7 +96,10 @@ double Learner::Differentiate(int64_t step, const model::TokenBatch& tokens,
                               model::TapSink* tap) {
   if (seams_.before_step) seams_.before_step(step);
   mesh_.BeginStep(step);
-  if (tap != nullptr) transformer_.AnnounceWeights(parameters_, *tap);
+  if (tap != nullptr) {
+    // Backward overwrites the gradients: until then they have room for that.
+    transformer_.AnnounceWeights(parameters_, gradients_, *tap);
+  }
   const double loss = transformer_.Forward(tokens, tap);
   transformer_.Backward(tokens, gradients_, tap);
   if (seams_.after_backward) seams_.after_backward(step, gradients_);
@@ -125,10 +128,11 @@ StepFigures Learner::Step(int64_t step, const model::TokenBatch& tokens,
   figures.update_ratios.resize(figures.gradient_squares.size());
   if (tap != nullptr) {
     // Every step has the same tensors: weights as they were, and no change.
-    const model::ParameterSet change(config_, mesh_.experts());
+    gradients_.SetZero();
     model::AnnounceParameters(model::TensorKind::kParameter, parameters_, mesh_,
                               *tap);
-    model::AnnounceParameters(model::TensorKind::kUpdate, change, mesh_, *tap);
+    model::AnnounceParameters(model::TensorKind::kUpdate, gradients_, mesh_,
+                              *tap);
   }
   return figures;
 }
@@ -144,22 +148,30 @@ std::vector<double> Learner::Update(int64_t step, double lr, double norm,
                             static_cast<float>(train_.load_balance_coeff),
                             {expert_bias_.Row(layer), expert_bias_.cols()});
   }
-  std::optional<model::ParameterSet> change;
-  if (tap != nullptr)
-    Copy(parameters_, change.emplace(config_, mesh_.experts()));
+  // A seam may change parameters as well; else the optimizer keeps them.
+  std::optional<model::ParameterSet> copy;
+  if (tap != nullptr && seams_.before_optimizer) {
+    Copy(parameters_, copy.emplace(config_, mesh_.experts()));
+  }
   update_squares_.resize(parameters_.parameters().size());
   OptimizerInputs inputs = {lr, optim::ClipCoefficient(norm, train_.clip_norm),
                             adamw_};
   if (seams_.before_optimizer) seams_.before_optimizer(step, inputs);
-  adamw_.Step(inputs.lr, inputs.clip_coefficient, team_, update_squares_);
+  if (tap != nullptr && !copy) {
+    adamw_.StepKeepingParameters(inputs.lr, inputs.clip_coefficient, team_,
+                                 update_squares_);
+  } else {
+    adamw_.Step(inputs.lr, inputs.clip_coefficient, team_, update_squares_);
+  }
   if (seams_.after_update) {
     seams_.after_update(step, parameters_, expert_bias_.view());
   }
   if (tap != nullptr) {
     model::AnnounceParameters(model::TensorKind::kParameter, parameters_, mesh_,
                               *tap);
-    SubtractFrom(parameters_, *change);
-    model::AnnounceParameters(model::TensorKind::kUpdate, *change, mesh_, *tap);
+    model::ParameterSet& change = copy ? *copy : gradients_;
+    SubtractFrom(parameters_, change);
+    model::AnnounceParameters(model::TensorKind::kUpdate, change, mesh_, *tap);
   }
   constexpr int64_t kReplicaCheckEvery = 10;
   if (step % kReplicaCheckEvery == 0 || step == train_.steps) {

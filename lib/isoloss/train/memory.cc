@@ -138,9 +138,9 @@ double FlopsPerToken(const Experiment& experiment) {
 
 double EstimatedBytes(const Experiment& experiment) {
   const Sizes s(experiment.model);
-  // Weights, gradients, two moments, the compute copy, and for nearly all of
-  // them two packed ones.
-  const double values_per_parameter = 7;
+  // Weights, gradients, two moments. Products round and quantise weights as
+  // they read them.
+  const double values_per_parameter = 4;
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);
   const double values =

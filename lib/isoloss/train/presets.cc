@@ -195,11 +195,51 @@ Preset Dsv3TopologyOf16b() {
   return preset;
 }
 
+/// One layer with experts of torchtitan's 16B (DeepSeek-V2-Lite), as wide as it
+/// is. True: every width, attention, the experts, their routing, YaRN. Cut: the
+/// vocabulary (bytes instead of 102,400 tokens), 26 of 27 layers, among them
+/// the dense one, sequences (512 of 4,096 tokens). For memory and speed at true
+/// widths; the learning rate is that of the original at its batch.
+Preset Dsv3LayerOf16b() {
+  return {
+      .name = "dsv3-16b-layer",
+      .summary = "586 M parameters: one layer of the 16B at its true widths",
+      .model = {.vocab_size = 256,
+                .dim = 2048,
+                .n_layers = 1,
+                .n_dense_layers = 0,
+                .n_heads = 16,
+                .q_lora_rank = 0,
+                .kv_lora_rank = 512,
+                .qk_nope_head_dim = 128,
+                .qk_rope_head_dim = 64,
+                .v_head_dim = 128,
+                .dense_hidden_dim = 10944,
+                .moe_hidden_dim = 1408,
+                .num_experts = 64,
+                .num_shared_experts = 2,
+                .top_k = 6,
+                .score_function = ScoreFunction::kSoftmax,
+                .route_norm = false,
+                .route_scale = 1.0,
+                .yarn = true,
+                .rope_factor = 40.0,
+                .mscale = 0.7},
+      .sequence_length = 512,
+      .train = {.steps = 10,
+                .sequences_per_batch = 8,
+                .lr = 4.2e-4,
+                .warmup_steps = 5,
+                .load_balance_coeff = 0.001},
+  };
+}
+
 }  // namespace
 
 std::span<const Preset> AllPresets() {
-  static const Preset kPresets[] = {Dsv3Nano(), Dsv3Small(), TorchtitanDebug(),
-                                    Dsv3TopologyOf671b(), Dsv3TopologyOf16b()};
+  static const Preset kPresets[] = {Dsv3Nano(),          Dsv3Small(),
+                                    TorchtitanDebug(),   Dsv3TopologyOf671b(),
+                                    Dsv3TopologyOf16b(), Dsv3LayerOf16b()};
   return kPresets;
 }
 

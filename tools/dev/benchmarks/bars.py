@@ -84,6 +84,20 @@ BARS = (
                  ("step/tokens4/mxfp8_rceil", "time_ratio"))),
     Bar("memory of 16 to 32 sequences over twice that of 8 to 16", "<=", 1.1,
         worst_of(max, ("memory/bf16", "growth"), ("memory/mxfp8_rceil", "growth"))),
+    Bar("memory for each parameter, MXFP8, bytes", "<=", 20,
+        single("growth/mxfp8_rceil/experts", "bytes_per_parameter")),
+    Bar("exponent of a step's time in tokens, experts, depth", "<=", 1.05,
+        worst_of(max, *((f"growth/{recipe}/{axis}", "time_exponent")
+                        for recipe in ("bf16", "mxfp8_rceil")
+                        for axis in ("tokens", "experts", "layers")))),
+    Bar("exponent of a step's memory in tokens, experts, depth", "<=", 1.05,
+        worst_of(max, *((f"growth/{recipe}/{axis}", "memory_exponent")
+                        for recipe in ("bf16", "mxfp8_rceil")
+                        for axis in ("tokens", "experts", "layers")))),
+    Bar("step MXFP8 of one layer of the 16B, of FMA peak", ">=", 0.70,
+        single("layer/mxfp8_rceil", "of_peak")),
+    Bar("memory of one layer of the 16B, GB", "<=", 16,
+        lambda figures: figures["layer/mxfp8_rceil"]["bytes"] / 2**30),
     Bar("flat exchange of 8 ranks, of the step with one rank", "<=", 0.05,
         single("exchange/dsv3-small/threads1", "cost_8")),
     Bar("flat exchange of 256 ranks, of the step with one rank", "<=", 0.25,

@@ -76,8 +76,9 @@ class Server:
         self.close()
 
 
-def ours(recipe, threads, sequences=SEQUENCES, processors=None):
-    return Server([BUILD / "tests" / "bench" / "step_server", recipe, threads, sequences],
+def ours(recipe, threads, sequences=SEQUENCES, processors=None, more=()):
+    """`more`: the preset, if it is not dsv3-small; and its layers and experts."""
+    return Server([BUILD / "tests" / "bench" / "step_server", recipe, threads, sequences, *more],
                   processors)
 
 

@@ -136,6 +136,37 @@ def step(figures):
                   "KB a token"], rows)
 
 
+def growth(figures):
+    rows = []
+    for name, counters in figures.items():
+        if name.startswith("growth/"):
+            _, recipe, axis = name.split("/")
+            row = [recipe, f"{axis}, {counters['from']:.0f} to {counters['to']:.0f}"
+                   .replace("tokens", "sequences of 256 tokens")]
+            for what in ("time", "memory"):
+                row += [number(counters[f"{what}_exponent"]),
+                        f"{number(100 * counters[f'{what}_deviation'], 1)} %",
+                        number(counters[f"{what}_last_doubling"])]
+            rows.append(row)
+    return table(["recipe", "what grows", "time: exponent", "deviates by at most",
+                  "last doubling", "memory: exponent", "deviates by at most", "last doubling"],
+                 rows)
+
+
+def layer(figures):
+    rows = []
+    for name, counters in figures.items():
+        if name.startswith("layer/"):
+            recipe = name.split("/")[1]
+            small = figures[f"growth/{recipe}/experts"]
+            rows.append([recipe, number(counters["of_peak"]), number(counters["cpu_seconds"], 1),
+                         number(counters["tera_flop"]), number(counters["parameters"] / 1e6, 0),
+                         number(counters["bytes"] / 2**30, 1),
+                         number(small["bytes_per_parameter"])])
+    return table(["recipe", "of FMA peak", "s of a processor", "TFLOP", "10⁶ parameters", "GB",
+                  "bytes for each further parameter (dsv3-small)"], rows)
+
+
 def exchange(figures):
     rows = []
     for name, counters in figures.items():
@@ -210,6 +241,8 @@ FROM_FIGURES = {
     "rowwise": rowwise,
     "step": step,
     "small": small,
+    "growth": growth,
+    "layer": layer,
     "exchange": exchange,
     "torch": torch,
 }
