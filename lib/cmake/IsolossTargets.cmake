@@ -68,13 +68,13 @@ function(isoloss_batches target)
     UNITY_BUILD ${ISOLOSS_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# isoloss_library(<name> [JUDGES] [ALONE] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
+# isoloss_library(<name> [COLD] [ALONE] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
 # Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
-# the target all_verify_interface_header_sets. JUDGES: nothing in it is computed
+# the target all_verify_interface_header_sets. COLD: next to nothing in it is computed
 # for each element, so that the compiler's time counts for more than its own.
 # ALONE: its files are not compiled in batches.
 function(isoloss_library name)
-  cmake_parse_arguments(ARG "JUDGES;ALONE" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;ALONE" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(isoloss_${name} STATIC ${ARG_SOURCES})
   add_library(isoloss::${name} ALIAS isoloss_${name})
   target_sources(isoloss_${name} PUBLIC FILE_SET HEADERS
@@ -83,7 +83,7 @@ function(isoloss_library name)
   target_link_libraries(isoloss_${name}
     PUBLIC ${ARG_DEPENDS} isoloss_numerics
     PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:isoloss_warnings>)
-  if(ARG_JUDGES)
+  if(ARG_COLD)
     target_compile_options(isoloss_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   target_precompile_headers(isoloss_${name} REUSE_FROM isoloss_headers)
