@@ -51,12 +51,30 @@ function(isoloss_precompiled name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# isoloss_library(<name> [JUDGES] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
+# Names without linkage are unique within a module, so that its files can be compiled
+# together. Presets whose folders are built from nothing do so: the compiler reads what
+# files share once for each batch. The other presets compile each file by itself.
+option(ISOLOSS_UNITY_BUILD "Compile a module's files in batches" OFF)
+if(ISOLOSS_UNITY_BUILD)
+  # Of files that are no headers of each other, which these warnings take them for.
+  target_compile_options(isoloss_warnings INTERFACE -Wno-shadow
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endif()
+
+# isoloss_batches(<target>): compiles its files in batches, if this build does. The
+# size is such that one batch takes no longer than the slowest single files.
+function(isoloss_batches target)
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ${ISOLOSS_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
+# isoloss_library(<name> [COLD] [ALONE] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])
 # Declares lib/isoloss/<name> as isoloss::<name>. Headers are compiled alone by
-# the target all_verify_interface_header_sets. JUDGES: nothing in it is computed
+# the target all_verify_interface_header_sets. COLD: next to nothing in it is computed
 # for each element, so that the compiler's time counts for more than its own.
+# ALONE: its files are not compiled in batches.
 function(isoloss_library name)
-  cmake_parse_arguments(ARG "JUDGES" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;ALONE" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(isoloss_${name} STATIC ${ARG_SOURCES})
   add_library(isoloss::${name} ALIAS isoloss_${name})
   target_sources(isoloss_${name} PUBLIC FILE_SET HEADERS
@@ -65,10 +83,13 @@ function(isoloss_library name)
   target_link_libraries(isoloss_${name}
     PUBLIC ${ARG_DEPENDS} isoloss_numerics
     PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:isoloss_warnings>)
-  if(ARG_JUDGES)
+  if(ARG_COLD)
     target_compile_options(isoloss_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   endif()
   target_precompile_headers(isoloss_${name} REUSE_FROM isoloss_headers)
+  if(NOT ARG_ALONE)
+    isoloss_batches(isoloss_${name})
+  endif()
   set_target_properties(isoloss_${name} PROPERTIES
     VERIFY_INTERFACE_HEADER_SETS ON)
   isoloss_export(${name})

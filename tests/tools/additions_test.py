@@ -79,6 +79,14 @@ extern constinit const TransportKind kTransport_added = {
 """
 
 
+def sources_of(file):
+    """The sources that are compiled with this one: those of a batch, or itself."""
+    if file.parent.name != "Unity" or not file.exists():
+        return [file]
+    return [pathlib.Path(path) for path in
+            re.findall(r'^#include "(.+)"$', file.read_text(encoding="utf-8"), re.M)]
+
+
 class Scratch:
     """A copy of the tree, and which of its files were changed."""
 
@@ -90,8 +98,8 @@ class Scratch:
             shutil.copytree(ROOT / part, self.root / part)
         self.places = []
         with open(BUILD / "compile_commands.json", encoding="utf-8") as file:
-            self.commands = {pathlib.Path(entry["file"]): entry["command"]
-                             for entry in json.load(file)}
+            self.commands = {source: entry["command"] for entry in json.load(file)
+                             for source in sources_of(pathlib.Path(entry["file"]))}
 
     def create(self, path, text):
         assert not (self.root / path).exists()
@@ -122,18 +130,14 @@ class Scratch:
         return target
 
     def link(self, objects):
-        """The build's program, with these objects in place of, or before, its own."""
+        """The build's program, with these objects before its own: a batch holds the file of the
+        object and others, and the linker takes what it finds first."""
         lines = run("ninja", "-t", "commands", "bin/isoloss", folder=BUILD).splitlines()
         # ": && LINK && what is made with the linked program".
         words = shlex.split(lines[-1].split(" && ")[1])
         program = self.objects / "isoloss"
         words[words.index("-o") + 1] = str(program)
-        for compiled in objects:
-            stem = compiled.name.removesuffix(".cc.o").rpartition("_")[2]
-            words = [word for word in words
-                     if not word.endswith(f"isoloss.dir/{stem}.cc.o")]
-        place = words.index("-o")
-        run(*words[:place], *objects, *words[place:], folder=BUILD)
+        run(words[0], "-Wl,--allow-multiple-definition", *objects, *words[1:], folder=BUILD)
         return program
 
 

@@ -20,7 +20,7 @@
 namespace isoloss::cli {
 namespace {
 
-struct Arguments {
+struct CheckTensorsArguments {
   campaign::CheckTensorsRequest request;
   std::filesystem::path out;
   bool json = false;
@@ -54,7 +54,7 @@ Json FindingJson(const campaign::CheckedTensors& checked,
   return json;
 }
 
-ExitCode CheckTensors(const Arguments& arguments) {
+ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   ThreadTeam team(AvailableProcessors());
   const campaign::CheckedTensors checked =
       campaign::CheckTensors(arguments.request, team);
@@ -83,8 +83,8 @@ ExitCode CheckTensors(const Arguments& arguments) {
   return code;
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareCheckTensors(CLI::App& app) {
+  auto arguments = std::make_shared<CheckTensorsArguments>();
   campaign::CheckTensorsRequest& request = arguments->request;
   AddOption(app, "dumps", request.dumps,
             "Files of recorded operations (HDF5), or mappings (TOML) that name "
@@ -129,6 +129,6 @@ Action Declare(CLI::App& app) {
 extern constinit const Command kCommand_check_tensors = {
     "check-tensors", "Compare a trainer's recorded tensors with the oracle",
     "isoloss check-tensors run.rank-0.operations-1.h5 --recipe mxfp8_rceil",
-    &Declare};
+    &DeclareCheckTensors};
 
 }  // namespace isoloss::cli

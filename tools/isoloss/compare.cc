@@ -125,7 +125,7 @@ ExitCode Compare(const CompareArguments& arguments) {
   return comparison.Equal() ? ExitCode::kPass : ExitCode::kFail;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareCompare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   AddOption(app, "logs", arguments->files,
             "Two run logs (HDF5 or journals), two dumps of tensors, or two "
@@ -159,6 +159,6 @@ extern constinit const Command kCommand_compare = {
     "compare", "Compare two run logs; names the first step that differs",
     "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
     "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
-    &Declare};
+    &DeclareCompare};
 
 }  // namespace isoloss::cli

@@ -19,7 +19,7 @@ ExitCode Print(const std::string& shell) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareCompletion(CLI::App& app) {
   auto shell = std::make_shared<std::string>();
   AddOption(app, "shell", *shell, "bash, zsh or fish")
       .Required()
@@ -37,6 +37,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_completion = {
     "completion", "Print the script that completes command lines in a shell",
-    "isoloss completion bash", &Declare};
+    "isoloss completion bash", &DeclareCompletion};
 
 }  // namespace isoloss::cli

@@ -11,13 +11,13 @@
 namespace isoloss::cli {
 namespace {
 
-constexpr const char* kHead =
+constexpr const char* kBashHead =
     R"(# Completion of isoloss for bash, as `isoloss completion bash` prints it.
 )";
 
 // bash splits at "=", so that --option=value are three words; what follows a
 // setting's "=" (--set train.steps=5) is nobody's word.
-constexpr const char* kTail = R"(
+constexpr const char* kBashTail = R"(
 # Folders, and files that match one of the patterns.
 _isoloss_files() {
   local pattern
@@ -167,7 +167,7 @@ std::string BashCompletion(const CommandEntry& program) {
       "# How many values option $1 of `command` takes, and of which kind.\n"
       "_isoloss_option() {{\n  left=0 value=\n  case \"$command $1\" in\n{}"
       "  esac\n}}\n{}",
-      kHead, commands, options, kTail);
+      kBashHead, commands, options, kBashTail);
 }
 
 }  // namespace isoloss::cli

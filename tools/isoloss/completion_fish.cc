@@ -12,7 +12,7 @@ namespace {
 
 // Which command a line has so far: options and what follows them are left out,
 // as no option stands before a command's name.
-constexpr const char* kHead =
+constexpr const char* kFishHead =
     R"(# Completion of isoloss for fish, as `isoloss completion fish` prints it.
 
 function __isoloss_at
@@ -107,7 +107,8 @@ std::string FishCompletion(const CommandEntry& program) {
     if (command != &program) names += " " + Quoted(command->Name());
     lines += LinesOf(*command);
   }
-  return fmt::format("{}set -g __isoloss_commands{}\n{}", kHead, names, lines);
+  return fmt::format("{}set -g __isoloss_commands{}\n{}", kFishHead, names,
+                     lines);
 }
 
 }  // namespace isoloss::cli

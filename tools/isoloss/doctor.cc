@@ -111,7 +111,7 @@ ExitCode Doctor(const DoctorArguments& arguments) {
   return code;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareDoctor(CLI::App& app) {
   auto arguments = std::make_shared<DoctorArguments>();
   AddOption(app, "--out", arguments->out, "Folder that results would go to")
       .TypeName(kFolder)
@@ -130,6 +130,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_doctor = {
     "doctor", "Say whether this machine is fit, with a self-test",
-    "isoloss doctor --json", &Declare};
+    "isoloss doctor --json", &DeclareDoctor};
 
 }  // namespace isoloss::cli

@@ -157,7 +157,7 @@ Action DeclareBuild(CLI::App& app) {
   };
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareEnsemble(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"build", "Train the members of an ensemble, side by side",
        "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
@@ -173,6 +173,6 @@ extern constinit const Command kCommand_ensemble = {
     "ensemble", "Make a null ensemble: good runs, whose spread sets limits",
     "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
     "--out benign.h5",
-    &Declare};
+    &DeclareEnsemble};
 
 }  // namespace isoloss::cli

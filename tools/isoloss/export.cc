@@ -16,12 +16,12 @@ namespace isoloss::cli {
 
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   campaign::ExportPlan plan;
   std::string format = "csv";
 };
 
-void Export(const Arguments& arguments) {
+void Export(const ExportArguments& arguments) {
   using foreign::RunForm;
   static const std::map<std::string, RunForm> kForms = {
       {"tensorboard", RunForm::kTensorBoard},
@@ -45,8 +45,8 @@ void Export(const Arguments& arguments) {
   campaign::ExportRun({plan.log, form->second, plan.out});
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareExport(CLI::App& app) {
+  auto arguments = std::make_shared<ExportArguments>();
   AddOption(app, "log", arguments->plan.log,
             "Run log or probe log (HDF5), journal, or a folder of run logs")
       .Required()
@@ -90,6 +90,6 @@ extern constinit const Command kCommand_export = {
     "export", "Write a run log as a table or for other programs",
     "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
     "--group parameters",
-    &Declare};
+    &DeclareExport};
 
 }  // namespace isoloss::cli

@@ -46,7 +46,7 @@ ExitCode Formats(const FormatsArguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareFormats(CLI::App& app) {
   auto arguments = std::make_shared<FormatsArguments>();
   AddOption(app, "name", arguments->name,
             "A number format; without it, all are listed")
@@ -61,6 +61,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_formats = {
     "formats", "Show number formats: ranges, errors, where their values lie",
-    "isoloss formats e4m3", &Declare};
+    "isoloss formats e4m3", &DeclareFormats};
 
 }  // namespace isoloss::cli

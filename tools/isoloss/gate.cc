@@ -18,7 +18,7 @@ namespace isoloss::cli {
 
 namespace {
 
-Action Declare(CLI::App& app) {
+Action DeclareGate(CLI::App& app) {
   struct Arguments {
     std::vector<std::filesystem::path> logs;
     std::vector<std::filesystem::path> against;
@@ -101,6 +101,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_gate = {
     "gate", "Judge run logs: pass, fail, inconclusive or invalid",
-    "isoloss gate runs/mxfp8_vs_bf16/*.h5", &Declare};
+    "isoloss gate runs/mxfp8_vs_bf16/*.h5", &DeclareGate};
 
 }  // namespace isoloss::cli

@@ -213,7 +213,7 @@ Action DeclareGoldenUpdate(CLI::App& app) {
   return [arguments] { return Update(*arguments); };
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareGolden(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"check", "Run the experiments of goldens again and compare",
        "isoloss golden check --exact", DeclareGoldenCheck},
@@ -231,6 +231,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_golden = {
     "golden", "Check or replace golden runs, whose every bit is kept",
-    "isoloss golden check --exact", &Declare};
+    "isoloss golden check --exact", &DeclareGolden};
 
 }  // namespace isoloss::cli

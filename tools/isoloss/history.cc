@@ -72,14 +72,14 @@ Action DeclareRecord(CLI::App& app) {
   return [arguments] { return Record(*arguments); };
 }
 
-struct ShowArguments {
+struct ShowHistoryArguments {
   campaign::HistoryView view;
   fs::path svg;
   bool ascii = false;
   bool json = false;
 };
 
-ExitCode Show(const ShowArguments& arguments) {
+ExitCode ShowHistory(const ShowHistoryArguments& arguments) {
   const campaign::HistoryView& view = arguments.view;
   if (!arguments.svg.empty()) {
     campaign::CheckOutput(
@@ -101,8 +101,8 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action DeclareShow(CLI::App& app) {
-  auto arguments = std::make_shared<ShowArguments>();
+Action DeclareHistoryShow(CLI::App& app) {
+  auto arguments = std::make_shared<ShowHistoryArguments>();
   campaign::HistoryView& view = arguments->view;
   AddOption(app, "file", view.file, "The history")
       .Required()
@@ -130,7 +130,7 @@ Action DeclareShow(CLI::App& app) {
   Describe(app,
            "Show how figures went over commits, and name the commits at which "
            "one moved");
-  return [arguments] { return Show(*arguments); };
+  return [arguments] { return ShowHistory(*arguments); };
 }
 
 struct BisectArguments {
@@ -257,13 +257,13 @@ Action DeclareBisect(CLI::App& app) {
   return [arguments] { return BisectHistory(*arguments); };
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareHistory(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"record", "Add the figures of a commit's runs to a history",
        "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
        DeclareRecord},
       {"show", "Show figures over commits, and where one moved",
-       "isoloss history show history.jsonl --figure loss", DeclareShow},
+       "isoloss history show history.jsonl --figure loss", DeclareHistoryShow},
       {"bisect", "Find the commit that made a command fail",
        "isoloss history bisect --good HEAD~16 --bad HEAD --build 'cmake -B b "
        "&& cmake --build b' -- b/bin/isoloss golden check --exact",
@@ -278,6 +278,7 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_history = {
     "history", "Keep figures over commits, and find the one that moved them",
-    "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl", &Declare};
+    "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
+    &DeclareHistory};
 
 }  // namespace isoloss::cli

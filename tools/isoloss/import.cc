@@ -38,7 +38,7 @@ ExitCode Import(const ImportArguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareImport(CLI::App& app) {
   auto arguments = std::make_shared<ImportArguments>();
   AddOption(
       app, "logs", arguments->logs,
@@ -67,6 +67,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_import = {
     "import", "Show what logs of other programs hold",
-    "isoloss import train.log metrics.csv", &Declare};
+    "isoloss import train.log metrics.csv", &DeclareImport};
 
 }  // namespace isoloss::cli

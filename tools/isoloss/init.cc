@@ -100,7 +100,7 @@ void PrintAsJson(const campaign::WrittenExperiment& written) {
              {"next", NextCommands(written)}});
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareInit(CLI::App& app) {
   auto arguments = std::make_shared<InitArguments>();
   campaign::NewExperiment& request = arguments->request;
   AddOption(app, "paths", request.paths,
@@ -144,6 +144,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_init = {
     "init", "Write an experiment file for your text, with its cost",
-    "isoloss init experiments --name trial --budget 5", &Declare};
+    "isoloss init experiments --name trial --budget 5", &DeclareInit};
 
 }  // namespace isoloss::cli

@@ -23,13 +23,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Arguments {
+struct ManualArguments {
   std::vector<std::string> command;
   fs::path out;
 };
 
-const CommandEntry& Named(const CommandEntry& program,
-                          const std::vector<std::string>& words) {
+const CommandEntry& NamedCommand(const CommandEntry& program,
+                                 const std::vector<std::string>& words) {
   const std::string name = fmt::format("{}", fmt::join(words, " "));
   std::vector<std::string> known;
   for (const CommandEntry* command : AllCommands(program)) {
@@ -51,10 +51,11 @@ void MakeFolder(const fs::path& folder) {
   }
 }
 
-ExitCode Manual(const Arguments& arguments) {
+ExitCode Manual(const ManualArguments& arguments) {
   const CommandEntry program = ProgramTree();
   if (arguments.out.empty()) {
-    fmt::print("{}", ManPage(program, Named(program, arguments.command)));
+    fmt::print("{}",
+               ManPage(program, NamedCommand(program, arguments.command)));
     return ExitCode::kPass;
   }
   MakeFolder(arguments.out);
@@ -68,8 +69,8 @@ ExitCode Manual(const Arguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareManual(CLI::App& app) {
+  auto arguments = std::make_shared<ManualArguments>();
   AddOption(app, "command", arguments->command,
             "The command whose page is printed, such as `golden check`; "
             "without it the program's")
@@ -89,6 +90,7 @@ Action Declare(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_manual = {
-    "manual", "Print or write manual pages", "isoloss manual verify", &Declare};
+    "manual", "Print or write manual pages", "isoloss manual verify",
+    &DeclareManual};
 
 }  // namespace isoloss::cli

@@ -122,7 +122,7 @@ Action DeclareMutantsRun(CLI::App& app) {
   return [arguments] { return Run(*arguments); };
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareMutants(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"list", "Print name, class, what it is and who reported it",
        "isoloss mutants list --group scale", DeclareMutantsList},
@@ -142,6 +142,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_mutants = {
     "mutants", "List the known bugs that can be planted in a run",
-    "isoloss mutants list --group scale", &Declare};
+    "isoloss mutants list --group scale", &DeclareMutants};
 
 }  // namespace isoloss::cli

@@ -24,7 +24,7 @@
 namespace isoloss::cli {
 namespace {
 
-struct Arguments {
+struct ParityArguments {
   campaign::ExperimentSource source;
   std::string arm;
   int64_t steps = 2;
@@ -38,7 +38,7 @@ int Workers(const train::Experiment& experiment) {
                   AvailableProcessors() / transport::DetectLaunch().processes);
 }
 
-ExitCode Parity(const Arguments& arguments) {
+ExitCode Parity(const ParityArguments& arguments) {
   const train::Experiment experiment = arguments.source.Load();
   const std::vector<const train::Arm*> arms =
       campaign::ArmsNamed(experiment, arguments.arm);
@@ -85,8 +85,8 @@ ExitCode Parity(const Arguments& arguments) {
   return code;
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareParity(CLI::App& app) {
+  auto arguments = std::make_shared<ParityArguments>();
   DeclareExperiment(app, arguments->source).Required();
   AddOption(app, "--arm", arguments->arm,
             std::string("Train this arm") + kAllArmsHelp);
@@ -109,6 +109,6 @@ extern constinit const Command kCommand_parity = {
     "parity", "Compare a run on many ranks with that on one, to the bit",
     "isoloss parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
     "--set parallel.ranks=8",
-    &Declare};
+    &DeclareParity};
 
 }  // namespace isoloss::cli

@@ -29,12 +29,12 @@
 namespace isoloss::cli {
 namespace {
 
-struct Arguments {
+struct ProbeArguments {
   campaign::ProbeRequest request;
   bool json = false;
 };
 
-ExitCode Probe(const Arguments& arguments) {
+ExitCode Probe(const ProbeArguments& arguments) {
   const campaign::ProbeRequest& request = arguments.request;
   const train::Experiment experiment = request.source.Load();
   campaign::CheckProbe(request, experiment);
@@ -98,8 +98,8 @@ ExitCode Probe(const Arguments& arguments) {
   return code;
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareProbe(CLI::App& app) {
+  auto arguments = std::make_shared<ProbeArguments>();
   DeclareExperiment(app, arguments->request.source).Required();
   AddOption(app, "--arm", arguments->request.arm,
             std::string("Probe this arm") + kAllArmsHelp);
@@ -146,6 +146,6 @@ Action Declare(CLI::App& app) {
 extern constinit const Command kCommand_probe = {
     "probe", "Compare every tensor of an arm's first steps with an oracle",
     "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
-    &Declare};
+    &DeclareProbe};
 
 }  // namespace isoloss::cli

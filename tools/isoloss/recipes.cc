@@ -17,12 +17,12 @@
 namespace isoloss::cli {
 namespace {
 
-struct Arguments {
+struct RecipesArguments {
   std::string name;
   bool json = false;
 };
 
-ExitCode Recipes(const Arguments& arguments) {
+ExitCode Recipes(const RecipesArguments& arguments) {
   std::vector<const precision::Recipe*> chosen = precision::AllRecipes();
   if (!arguments.name.empty()) {
     chosen = {&precision::RecipeByName(arguments.name)};
@@ -44,8 +44,8 @@ ExitCode Recipes(const Arguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
-  auto arguments = std::make_shared<Arguments>();
+Action DeclareRecipes(CLI::App& app) {
+  auto arguments = std::make_shared<RecipesArguments>();
   AddOption(app, "name", arguments->name,
             "Print this recipe as TOML; without it all are listed")
       .TypeName(kRecipeName);
@@ -61,6 +61,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_recipes = {
     "recipes", "List built-in recipes, or print one as TOML",
-    "isoloss recipes deepseek_v3_fp8", &Declare};
+    "isoloss recipes deepseek_v3_fp8", &DeclareRecipes};
 
 }  // namespace isoloss::cli

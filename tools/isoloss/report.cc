@@ -95,7 +95,7 @@ ExitCode Report(const ReportPageArguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareReport(CLI::App& app) {
   auto arguments = std::make_shared<ReportPageArguments>();
   campaign::ReportPlan& plan = arguments->plan;
   AddOption(app, "paths", plan.paths,
@@ -145,6 +145,7 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_report = {
     "report", "Write an HTML page of runs and verdicts",
-    "isoloss report runs/mxfp8_vs_bf16 --out mxfp8_vs_bf16.html", &Declare};
+    "isoloss report runs/mxfp8_vs_bf16 --out mxfp8_vs_bf16.html",
+    &DeclareReport};
 
 }  // namespace isoloss::cli

@@ -50,7 +50,7 @@ Json RunJson(const campaign::ExecutedRuns& executed,
   return json;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareRun(CLI::App& app) {
   struct Arguments : ExperimentArguments {
     std::string arm;
     bool print_steps = false;
@@ -158,6 +158,6 @@ Action Declare(CLI::App& app) {
 extern constinit const Command kCommand_run = {
     "run", "Run arms of an experiment and write their logs; no verdict",
     "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
-    &Declare};
+    &DeclareRun};
 
 }  // namespace isoloss::cli

@@ -210,7 +210,7 @@ ExitCode Show(const ShowArguments& arguments) {
   return ExitCode::kPass;
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareShow(CLI::App& app) {
   auto arguments = std::make_shared<ShowArguments>();
   AddOption(app, "logs", arguments->logs,
             "Run logs, probe logs or null ensembles (HDF5), the journal "
@@ -245,6 +245,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_show = {
     "show", "Summarise run logs, probe logs and null ensembles",
-    "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", &Declare};
+    "isoloss show runs/mxfp8_vs_bf16/mxfp8-seed1.h5", &DeclareShow};
 
 }  // namespace isoloss::cli

@@ -16,7 +16,7 @@ namespace {
 
 using Kind = ValueWords::Kind;
 
-ValueWords Words(std::vector<std::string> words) {
+ValueWords WordsOf(std::vector<std::string> words) {
   return {.kind = Kind::kWords, .words = std::move(words)};
 }
 
@@ -60,7 +60,7 @@ std::vector<std::string> Settings() {
 }  // namespace
 
 ValueWords WordsFor(const OptionEntry& option) {
-  if (!option.choices.empty()) return Words(option.choices);
+  if (!option.choices.empty()) return WordsOf(option.choices);
   const std::string& type = option.value;
   if (type == kFolder) return {.kind = Kind::kFolders};
   if (type == kAnyFile) return Files({});
@@ -68,11 +68,11 @@ ValueWords WordsFor(const OptionEntry& option) {
   if (type == kHdf5File) return Files({"*.h5"});
   if (type == kLogFile) return Files({"*.h5", "*.journal"});
   if (type == kJsonFile) return Files({"*.json"});
-  if (type == kRecipeName) return Words(RecipeNames());
-  if (type == kFormatName) return Words(FormatNames());
-  if (type == kMutantName) return Words(MutantNames());
-  if (type == kPresetName) return Words(train::PresetNames());
-  if (type == kCommandName) return Words(CommandNames());
+  if (type == kRecipeName) return WordsOf(RecipeNames());
+  if (type == kFormatName) return WordsOf(FormatNames());
+  if (type == kMutantName) return WordsOf(MutantNames());
+  if (type == kPresetName) return WordsOf(train::PresetNames());
+  if (type == kCommandName) return WordsOf(CommandNames());
   if (type == kSetting) {
     return {.kind = Kind::kWords, .words = Settings(), .unfinished = true};
   }

@@ -54,7 +54,7 @@ ExitCode Verify(VerifyArguments& arguments) {
                         folder, file);
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareVerify(CLI::App& app) {
   auto arguments = std::make_shared<VerifyArguments>();
   arguments->experiment.Declare(app);
   arguments->report.Declare(app, "verify").Excludes("--dry-run");
@@ -97,6 +97,6 @@ extern constinit const Command kCommand_verify = {
     "verify", "Run all arms of an experiment, compare, judge, report",
     "isoloss verify experiments/mxfp8_vs_bf16/experiment.toml "
     "--set train.steps=600",
-    &Declare};
+    &DeclareVerify};
 
 }  // namespace isoloss::cli

@@ -94,7 +94,7 @@ ExitCode Watch(const WatchArguments& arguments) {
                         : WatchLive(watched, arguments);
 }
 
-Action Declare(CLI::App& app) {
+Action DeclareWatch(CLI::App& app) {
   auto arguments = std::make_shared<WatchArguments>();
   AddOption(app, "path", arguments->path,
             "Folder of runs, or the journal or log of one")
@@ -119,6 +119,6 @@ Action Declare(CLI::App& app) {
 
 extern constinit const Command kCommand_watch = {
     "watch", "Watch runs while they are made",
-    "isoloss watch runs/mxfp8_vs_bf16", &Declare};
+    "isoloss watch runs/mxfp8_vs_bf16", &DeclareWatch};
 
 }  // namespace isoloss::cli

@@ -86,7 +86,7 @@ void RequireFolder(const fs::path& folder, const fs::path& output,
 }
 
 /// --gitlab may make its own folder, but none above it.
-void MakeFolder(const fs::path& folder) {
+void MakeReportFolder(const fs::path& folder) {
   if (folder.empty()) return;
   std::error_code error;
   fs::create_directory(folder, error);
@@ -178,7 +178,7 @@ void CheckCiTargets(const CiTargets& targets) {
 }
 
 void WriteCiFiles(const CiTargets& targets, const report::CiReport& report) {
-  MakeFolder(targets.gitlab);
+  MakeReportFolder(targets.gitlab);
   for (const Output& output : OutputsOf(targets)) {
     WriteFileAtomically(output.path, output.render(report));
   }

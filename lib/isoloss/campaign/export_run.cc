@@ -30,7 +30,7 @@ struct Export {
   std::string text;
 };
 
-void MakeFolder(const fs::path& folder) {
+void MakeExportFolder(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (!error) return;
@@ -103,7 +103,7 @@ void ExportOne(const runlog::RunLog& log, const RunExportPlan& plan) {
     return;
   }
   const Export made = MakeExport(log, plan, plan.out);
-  if (events) MakeFolder(plan.out);
+  if (events) MakeExportFolder(plan.out);
   Write(made, events);
 }
 
@@ -126,7 +126,7 @@ void ExportFolder(const RunExportPlan& plan) {
     all.push_back(MakeExport(run.log, plan, file));
   }
   for (const Export& one : all) {
-    MakeFolder(one.file.parent_path());
+    MakeExportFolder(one.file.parent_path());
     Write(one, true);
   }
 }

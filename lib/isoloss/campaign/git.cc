@@ -20,7 +20,7 @@ constexpr size_t kMostOutput = size_t{64} << 20;
 constexpr std::chrono::hours kLongest{1};
 
 /// Without the marks of lines, as an error quotes it.
-std::string Quoted(std::string text) {
+std::string InQuotes(std::string text) {
   while (text.ends_with('\n')) text.pop_back();
   return Printable(text);
 }
@@ -90,7 +90,7 @@ std::string Git::Do(const std::vector<std::string>& arguments,
         "{}: git can't {} (exit code {}): {}. Mend that and start "
         "again.",
         folder_.string(), action, answer->exit_code,
-        Quoted(answer->errors.empty() ? answer->output : answer->errors));
+        InQuotes(answer->errors.empty() ? answer->output : answer->errors));
   }
   if (answer->output.ends_with('\n')) answer->output.pop_back();
   return answer->output;

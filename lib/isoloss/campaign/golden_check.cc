@@ -82,10 +82,10 @@ fs::path FolderOf(const Case& one, const Lane& lane) {
 }
 
 /// What jobs do side by side, each on a thread of its own.
-using Job = std::function<void(ThreadTeam& team)>;
+using LaneJob = std::function<void(ThreadTeam& team)>;
 
 /// False if a signal ended it.
-bool RunSideBySide(const char* title, const std::vector<Job>& jobs) {
+bool RunSideBySide(const char* title, const std::vector<LaneJob>& jobs) {
   const bool done = RunJobs(title, jobs.size(), 0, InterruptFlag(),
                             [&](size_t i, ThreadTeam& team) { jobs[i](team); });
   return done && !InterruptFlag().load();
@@ -128,9 +128,9 @@ void FinishTraining(Case& one) {
   if (one.unfinished.fetch_sub(1) == 1) CompareLanes(one);
 }
 
-std::vector<Job> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                              const mutants::Mutant* planted) {
-  std::vector<Job> jobs;
+std::vector<LaneJob> TrainingJobs(std::vector<std::unique_ptr<Case>>& cases,
+                                  const mutants::Mutant* planted) {
+  std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
     jobs.push_back([one, planted](ThreadTeam&) {
@@ -178,9 +178,9 @@ std::vector<std::string> ProbedArms(const Case& one) {
   return arms;
 }
 
-std::vector<Job> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
-                             const mutants::Mutant* planted) {
-  std::vector<Job> jobs;
+std::vector<LaneJob> ProbingJobs(std::vector<std::unique_ptr<Case>>& cases,
+                                 const mutants::Mutant* planted) {
+  std::vector<LaneJob> jobs;
   for (const auto& owned : cases) {
     Case* const one = owned.get();
     const train::Experiment& experiment = one->folder.experiment;

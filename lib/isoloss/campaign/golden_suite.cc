@@ -40,19 +40,19 @@ const std::vector<std::string> kLosses = {kCheckpointLoss, kRecordLoss,
                                           kRowLoss, kJournalLoss, kPartialLoss};
 
 /// Where an MPI library's launcher and this build's module for it are.
-struct Launcher {
+struct LaneLauncher {
   const char* module;
   const char* program;
   std::vector<std::string> options;
 };
 
-std::optional<Launcher> FindLauncher() {
+std::optional<LaneLauncher> FindLauncher() {
   const std::vector<std::string> modules = transport::MpiModules();
-  const Launcher launchers[] = {
+  const LaneLauncher launchers[] = {
       {"openmpi", "mpirun.openmpi", {"--oversubscribe", "--bind-to", "none"}},
       {"mpich", "mpirun.mpich", {}},
   };
-  for (const Launcher& launcher : launchers) {
+  for (const LaneLauncher& launcher : launchers) {
     if (std::ranges::count(modules, launcher.module) > 0 &&
         !FindProgram(launcher.program).empty()) {
       return launcher;
@@ -119,7 +119,7 @@ class LaneCommand {
   LaneCommand(const GoldenFolder& folder, const Lane& lane,
               const fs::path& out) {
     if (lane.processes > 1) {
-      const Launcher launcher = *FindLauncher();
+      const LaneLauncher launcher = *FindLauncher();
       command_.push_back(FindProgram(launcher.program).string());
       command_.insert(command_.end(), launcher.options.begin(),
                       launcher.options.end());

@@ -37,7 +37,7 @@ constexpr size_t kMlperfReferences = 8;
 constexpr uint64_t kFirstMlperfSeed = 1'000'001;
 
 /// One cell: something planted, or nothing (the unchanged run), with one seed.
-struct Job {
+struct CellJob {
   const mutants::Mutant* mutant = nullptr;
   uint64_t seed = 0;
 
@@ -72,11 +72,11 @@ class KillMatrixRunner {
   }
 
  private:
-  std::vector<Job> Jobs() const;
+  std::vector<CellJob> Jobs() const;
   uint64_t BenignSeed(size_t variant) const {
     return plan_.seeds[variant % plan_.seeds.size()];
   }
-  fs::path CellPath(const Job& job) const {
+  fs::path CellPath(const CellJob& job) const {
     return plan_.folder / "cells" / (job.Name() + ".json");
   }
 
@@ -85,11 +85,11 @@ class KillMatrixRunner {
   bool MakeMlperfReferences();
   void RequireSoundEvidence() const;
   bool MakeCells();
-  int64_t PartingStep(const Job& job, const runlog::RunLog& log) const;
-  int64_t PlainSteps(const Job& job, const runlog::RunLog& log) const;
-  Traces Make(const Job& job, ThreadTeam& team) const;
-  gate::KillCell JudgeJob(const Job& job, ThreadTeam& team) const;
-  gate::KillCell JudgeTraces(const Job& job, const Traces& traces) const;
+  int64_t PartingStep(const CellJob& job, const runlog::RunLog& log) const;
+  int64_t PlainSteps(const CellJob& job, const runlog::RunLog& log) const;
+  Traces Make(const CellJob& job, ThreadTeam& team) const;
+  gate::KillCell JudgeJob(const CellJob& job, ThreadTeam& team) const;
+  gate::KillCell JudgeTraces(const CellJob& job, const Traces& traces) const;
   const compare::Run& BaselineOf(uint64_t seed) const;
   const Traces& UnchangedOf(uint64_t seed) const;
   /// Keeps pointers to `run` and the baseline.
@@ -98,7 +98,7 @@ class KillMatrixRunner {
     return compare::PairBySeed(plan_.BaselineArm().name, {&BaselineOf(seed)},
                                plan_.arm.name, {&run});
   }
-  gate::KillCell ReadCell(const Job& job) const;
+  gate::KillCell ReadCell(const CellJob& job) const;
   gate::KillMatrix Assemble() const;
   gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
   bool MlperfAccepts(const gate::KillRow& row) const;
@@ -119,8 +119,8 @@ double SecondsSince(Clock::time_point start) {
 
 // ---- One cell ---------------------------------------------------------------
 
-std::vector<Job> KillMatrixRunner::Jobs() const {
-  std::vector<Job> jobs;
+std::vector<CellJob> KillMatrixRunner::Jobs() const {
+  std::vector<CellJob> jobs;
   for (const mutants::Mutant& mutant : plan_.mutants) {
     for (const uint64_t seed : plan_.seeds) jobs.push_back({&mutant, seed});
   }
@@ -131,7 +131,7 @@ std::vector<Job> KillMatrixRunner::Jobs() const {
 }
 
 /// The first step that differs from the unchanged run; 0: none.
-int64_t KillMatrixRunner::PartingStep(const Job& job,
+int64_t KillMatrixRunner::PartingStep(const CellJob& job,
                                       const runlog::RunLog& log) const {
   if (job.mutant == nullptr) return 0;
   const auto first =
@@ -140,7 +140,7 @@ int64_t KillMatrixRunner::PartingStep(const Job& job,
 }
 
 /// As in the gate that is measured; that of precision asks for no more.
-int64_t KillMatrixRunner::PlainSteps(const Job& job,
+int64_t KillMatrixRunner::PlainSteps(const CellJob& job,
                                      const runlog::RunLog& log) const {
   if (job.mutant == nullptr || plan_.reference) return 0;
   return gate::PlainStepsDue(UnchangedOf(job.seed).run.log, log, plan_.policy);
@@ -152,7 +152,7 @@ Traces Read(const fs::path& run, const fs::path& probe) {
 }
 
 /// Trains, probes, and reads back what was written.
-Traces KillMatrixRunner::Make(const Job& job, ThreadTeam& team) const {
+Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
   const auto hooks = [&](const train::Experiment& experiment,
                          const train::Arm& arm, uint64_t seed) {
     return job.mutant == nullptr || !job.mutant->plant
@@ -242,7 +242,7 @@ bool BitEqual(const compare::Run& a, const compare::Run& b) {
       .bit_equal;
 }
 
-gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
+gate::KillCell KillMatrixRunner::JudgeTraces(const CellJob& job,
                                              const Traces& traces) const {
   const compare::Pairing pairing = PairWithBaseline(job.seed, traces.run);
   gate::Evidence evidence{.pairing = &pairing,
@@ -270,7 +270,7 @@ gate::KillCell KillMatrixRunner::JudgeTraces(const Job& job,
   return cell;
 }
 
-gate::KillCell KillMatrixRunner::JudgeJob(const Job& job,
+gate::KillCell KillMatrixRunner::JudgeJob(const CellJob& job,
                                           ThreadTeam& team) const {
   const auto start = Clock::now();
   gate::KillCell cell;
@@ -355,9 +355,9 @@ void KillMatrixRunner::RequireSoundEvidence() const {
 }
 
 bool KillMatrixRunner::MakeCells() {
-  std::vector<Job> missing = Jobs();
+  std::vector<CellJob> missing = Jobs();
   std::erase_if(missing,
-                [&](const Job& job) { return fs::exists(CellPath(job)); });
+                [&](const CellJob& job) { return fs::exists(CellPath(job)); });
   return RunJobs("changed runs", missing.size(), plan_.workers, stop_,
                  [&](size_t i, ThreadTeam& team) {
                    WriteFileAtomically(
@@ -367,7 +367,7 @@ bool KillMatrixRunner::MakeCells() {
                  });
 }
 
-gate::KillCell KillMatrixRunner::ReadCell(const Job& job) const {
+gate::KillCell KillMatrixRunner::ReadCell(const CellJob& job) const {
   const fs::path path = CellPath(job);
   return report::ParseKillCell(
       ReadTextFile(path, "Run the same command again."), job.Name(),

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string FromEnvironment(const char* name) {
+std::string EnvironmentText(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
@@ -61,9 +61,9 @@ std::vector<Launcher> FindMpiLaunchers() {
 
 Slurm ExamineSlurm() {
   Slurm slurm;
-  slurm.job = FromEnvironment("SLURM_JOB_ID");
-  slurm.tasks = FromEnvironment("SLURM_NTASKS");
-  slurm.nodes = FromEnvironment("SLURM_JOB_NUM_NODES");
+  slurm.job = EnvironmentText("SLURM_JOB_ID");
+  slurm.tasks = EnvironmentText("SLURM_NTASKS");
+  slurm.nodes = EnvironmentText("SLURM_JOB_NUM_NODES");
   const fs::path srun = FindProgram("srun");
   slurm.found = !srun.empty();
   if (slurm.found) {

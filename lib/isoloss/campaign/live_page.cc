@@ -70,7 +70,7 @@ class LivePage {
 };
 
 /// Says at once what is wrong with a single run's file.
-void CheckPath(const fs::path& path) {
+void CheckPagePath(const fs::path& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) return;
   if (fs::exists(runlog::RunPaths::Of(path).Journal(), error)) return;
@@ -81,7 +81,7 @@ void CheckPath(const fs::path& path) {
 
 LivePageEnd ServeLivePage(const LivePagePlan& plan,
                           const std::function<void(const std::string&)>& at) {
-  CheckPath(plan.path);
+  CheckPagePath(plan.path);
   LivePage page(plan);
   page.Update();
   PageServer server(plan.port, page.Content());

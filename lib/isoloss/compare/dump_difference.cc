@@ -17,7 +17,7 @@ using runlog::TensorDump;
 
 constexpr int64_t kBlock = 32;
 constexpr size_t kElements = 8;
-constexpr size_t kNeighbours = 3;
+constexpr size_t kAgreeingBlocks = 3;
 constexpr int64_t kOperandBlocks = 2;
 
 bool SameBits(float a, float b) {
@@ -410,7 +410,7 @@ DumpDifference CompareDumps(const TensorDump& a, const TensorDump& b) {
     if (!result.tensors.empty()) continue;
     auto& agreeing = result.agreeing_before_first;
     agreeing.push_back(difference.name);
-    if (agreeing.size() > kNeighbours) agreeing.erase(agreeing.begin());
+    if (agreeing.size() > kAgreeingBlocks) agreeing.erase(agreeing.begin());
   }
   if (!result.tensors.empty()) {
     result.operands = OperandsOf(a, b, result.tensors.front());

@@ -15,7 +15,8 @@
 namespace isoloss::compare {
 namespace {
 
-bool SameBits(const std::optional<double>& a, const std::optional<double>& b) {
+bool SameFigure(const std::optional<double>& a,
+                const std::optional<double>& b) {
   if (!a || !b) return a.has_value() == b.has_value();
   return std::bit_cast<uint64_t>(*a) == std::bit_cast<uint64_t>(*b);
 }
@@ -99,7 +100,7 @@ std::vector<std::pair<double, double>> Shared(const BySeed& earlier,
 
 bool AllSameBits(const std::vector<std::pair<double, double>>& shared) {
   return std::ranges::all_of(shared, [](const auto& pair) {
-    return SameBits(pair.first, pair.second);
+    return SameFigure(pair.first, pair.second);
   });
 }
 
@@ -203,7 +204,7 @@ bool FigureRecord::operator==(const FigureRecord& other) const {
          numerics == other.numerics && content == other.content &&
          steps == other.steps && window == other.window &&
          outcome == other.outcome &&
-         std::ranges::equal(figures, other.figures, SameBits);
+         std::ranges::equal(figures, other.figures, SameFigure);
 }
 
 std::vector<FigureRecord> FiguresOf(std::span<const Run> runs,

@@ -12,7 +12,7 @@ namespace {
 using runlog::SharedColumns;
 using runlog::SharedValue;
 
-constexpr double kTolerance = 1e-9;
+constexpr double kRecordedTolerance = 1e-9;
 // Of the expert biases, which are sums of FP32 steps that cancel: 64 last
 // places of the largest.
 constexpr double kBiasTolerance = 0x1p-18;
@@ -108,7 +108,8 @@ std::optional<Divergence> FirstRecordedDifference(
     for (const runlog::SharedRow& row : column->rows) {
       if (row.step >= end) break;
       const auto found = FirstDifferent(
-          *column, row, {.tolerance = bias ? kBiasTolerance : kTolerance});
+          *column, row,
+          {.tolerance = bias ? kBiasTolerance : kRecordedTolerance});
       if (found) return DivergenceAt(*found);
     }
   }

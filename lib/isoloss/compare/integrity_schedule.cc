@@ -17,7 +17,7 @@ namespace isoloss::compare {
 namespace {
 
 /// A rate is a handful of FP64 operations on the configuration alone.
-constexpr double kTolerance = 1e-12;
+constexpr double kRateTolerance = 1e-12;
 
 using Keys = std::map<std::string, std::string>;
 
@@ -88,8 +88,8 @@ void ReportUnequalRates(const SeedPair& pair, Findings& findings) {
     // The ends of two roundings are FP64 numbers themselves.
     const double rate = std::abs(baseline.lr[i]);
     const double allowed =
-        kTolerance * rate +
-        std::min(rounded * (1 + kTolerance), kCoarsest * rate);
+        kRateTolerance * rate +
+        std::min(rounded * (1 + kRateTolerance), kCoarsest * rate);
     if (std::abs(candidate.lr[i] - baseline.lr[i]) <= allowed) continue;
     Report(findings, severity,
            "{}: the learning rate of step {} is {:.9g}, but {} has {:.9g}, "
@@ -117,7 +117,7 @@ std::optional<Finding> WrongRate(const runlog::Provenance& provenance,
   }
   for (size_t i = 0; i < steps.lr.size(); ++i) {
     const double expected = schedule->LearningRate(static_cast<int64_t>(i));
-    if (std::abs(steps.lr[i] - expected) <= kTolerance * expected) continue;
+    if (std::abs(steps.lr[i] - expected) <= kRateTolerance * expected) continue;
     return Finding{
         Severity::kBad,
         fmt::format("the learning rate of step {} is {:.9g}, but the schedule "

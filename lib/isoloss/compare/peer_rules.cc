@@ -136,7 +136,7 @@ bool TorchtitanClose(const PeerPair& pair) {
       });
 }
 
-constexpr PeerRule kRules[] = {
+constexpr PeerRule kPeerRules[] = {
     {"megatron_exact", "every step equal after rounding to 5 decimals",
      "NVIDIA/Megatron-LM d98e8a6, tests/functional_tests, deterministic lane",
      &MegatronExact},
@@ -185,7 +185,7 @@ std::vector<double> AllStepsToTarget(
 
 }  // namespace
 
-std::span<const PeerRule> PeerRules() { return kRules; }
+std::span<const PeerRule> PeerRules() { return kPeerRules; }
 
 bool MlperfRcpAccepts(std::span<const std::span<const double>> references,
                       std::span<const std::span<const double>> submission,

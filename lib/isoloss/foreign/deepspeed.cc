@@ -14,7 +14,7 @@
 namespace isoloss::foreign {
 namespace {
 
-class Reader : public LineReader {
+class DeepSpeedReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     return ReadPipeline(line) || ReadEngine(line);
@@ -76,7 +76,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_deepspeed = {
-    "deepspeed", "DeepSpeed's stdout",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "deepspeed", "DeepSpeed's stdout", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<DeepSpeedReader>());
+    }};
 
 }  // namespace isoloss::foreign

@@ -10,7 +10,7 @@
 namespace isoloss::foreign {
 namespace {
 
-class Reader : public LineReader {
+class HuggingFaceReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     line = Trimmed(line);
@@ -34,7 +34,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_hugging_face_stdout = {
-    "hugging_face_stdout", "stdout of Hugging Face's Trainer",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "hugging_face_stdout", "stdout of Hugging Face's Trainer", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<HuggingFaceReader>());
+    }};
 
 }  // namespace isoloss::foreign

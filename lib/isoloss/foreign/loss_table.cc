@@ -9,7 +9,7 @@
 namespace isoloss::foreign {
 namespace {
 
-class Reader : public LineReader {
+class LossTableReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     line = Trimmed(line);
@@ -56,7 +56,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_loss_table = {
-    "loss_table", "a table of step, loss and gradient norm",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "loss_table", "a table of step, loss and gradient norm", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<LossTableReader>());
+    }};
 
 }  // namespace isoloss::foreign

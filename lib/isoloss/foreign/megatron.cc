@@ -25,7 +25,7 @@ bool IsLoss(std::string_view name) {
 /// The last field of a line; some forks have more behind it.
 constexpr std::string_view kLastField = "number of nan iterations";
 
-class Reader : public LineReader {
+class MegatronReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     const bool wraps = std::exchange(wraps_, false);
@@ -165,7 +165,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_megatron = {
-    "megatron", "Megatron-LM's stdout",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "megatron", "Megatron-LM's stdout", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<MegatronReader>());
+    }};
 
 }  // namespace isoloss::foreign

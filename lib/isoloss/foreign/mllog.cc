@@ -59,7 +59,7 @@ struct Points {
   std::vector<std::pair<double, double>> values;
 };
 
-class Reader : public LineReader {
+class MlLogReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     const size_t at = line.find(kToken);
@@ -217,7 +217,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_mllog = {
-    "mllog", "an MLPerf log",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "mllog", "an MLPerf log", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<MlLogReader>());
+    }};
 
 }  // namespace isoloss::foreign

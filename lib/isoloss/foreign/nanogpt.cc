@@ -55,7 +55,7 @@ Field FieldOf(std::string_view text) {
   return {text, std::nullopt};
 }
 
-class Reader : public LineReader {
+class NanoGptReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     line = Trimmed(line);
@@ -179,7 +179,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_nanogpt = {
-    "nanogpt", "text as of nanoGPT, llama2.c, llm.c or modded-nanogpt",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "nanogpt", "text as of nanoGPT, llama2.c, llm.c or modded-nanogpt", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<NanoGptReader>());
+    }};
 
 }  // namespace isoloss::foreign

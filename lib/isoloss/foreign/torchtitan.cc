@@ -19,7 +19,7 @@ std::string_view TakeName(std::string_view& rest) {
   return word;
 }
 
-class Reader : public LineReader {
+class TorchTitanReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     auto fields = After(line, "step:");
@@ -64,7 +64,8 @@ class Reader : public LineReader {
 }  // namespace
 
 extern const LineFormat kLineFormat_torchtitan = {
-    "torchtitan", "torchtitan's stdout",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    "torchtitan", "torchtitan's stdout", [] {
+      return std::unique_ptr<LineReader>(std::make_unique<TorchTitanReader>());
+    }};
 
 }  // namespace isoloss::foreign

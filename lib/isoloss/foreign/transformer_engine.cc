@@ -11,7 +11,7 @@
 namespace isoloss::foreign {
 namespace {
 
-class Reader : public LineReader {
+class TransformerEngineReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     auto fields = After(line, "INFO - ");
@@ -43,6 +43,9 @@ class Reader : public LineReader {
 
 extern const LineFormat kLineFormat_transformer_engine = {
     "transformer_engine", "statistics of Transformer Engine's debug features",
-    [] { return std::unique_ptr<LineReader>(std::make_unique<Reader>()); }};
+    [] {
+      return std::unique_ptr<LineReader>(
+          std::make_unique<TransformerEngineReader>());
+    }};
 
 }  // namespace isoloss::foreign

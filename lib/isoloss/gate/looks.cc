@@ -15,7 +15,7 @@ namespace isoloss::gate {
 namespace {
 
 constexpr size_t kMostBytes = size_t{1} << 20;
-constexpr const char* kRule =
+constexpr const char* kLooksRule =
     "It is the memory of `isoloss verify` of how often the seeds of this "
     "folder were tested. Restore it, or begin in another folder with --out.";
 // A look takes a tenth of a second while alpha is left.
@@ -31,7 +31,7 @@ void VisitLook(const Visit& visit, LookType& look) {
   visit("outcomes", look.outcomes);
 }
 template <typename Visit, typename Record>
-void VisitRecord(const Visit& visit, Record& record) {
+void VisitLooks(const Visit& visit, Record& record) {
   visit("experiment", record.experiment);
   visit("config_digest", record.config_digest);
   visit("corpus_digest", record.corpus_digest);
@@ -47,7 +47,7 @@ SealedJson ContentOf(const LookRecord& record) {
     return
         [&object](const char* key, const auto& value) { object[key] = value; };
   };
-  VisitRecord(put(json), record);
+  VisitLooks(put(json), record);
   json["looks"] = SealedJson::array();
   for (const Look& look : record.looks) {
     SealedJson entry;
@@ -66,7 +66,7 @@ void CheckAscends(const SealedFile& file, const char* key,
                           least));
 }
 
-void Check(const SealedFile& file, const LookRecord& record) {
+void CheckLooks(const SealedFile& file, const LookRecord& record) {
   CheckAscends(file, "planned", record.planned, 1);
   if (record.planned.size() > kMostPlanned ||
       record.looks.size() > kMostLooks) {
@@ -221,19 +221,19 @@ void WriteLooks(const LookRecord& record, const std::filesystem::path& path) {
 }
 
 LookRecord ReadLooks(const std::filesystem::path& path) {
-  const SealedFile file(path, kRule, kMostBytes);
+  const SealedFile file(path, kLooksRule, kMostBytes);
   file.CheckVersion(kLooksSchemaVersion);
   const auto read = [&file](const SealedJson& object) {
     return [&](const char* key, auto& value) { file.Read(object, key, value); };
   };
   LookRecord record;
-  VisitRecord(read(file.content()), record);
+  VisitLooks(read(file.content()), record);
   SealedJson looks;
   file.Read(file.content(), "looks", looks);
   for (const SealedJson& look : looks) {
     VisitLook(read(look), record.looks.emplace_back());
   }
-  Check(file, record);
+  CheckLooks(file, record);
   file.CheckSeal(record.Digest());
   return record;
 }

@@ -13,12 +13,12 @@ namespace isoloss::gate {
 namespace {
 
 constexpr double kConfidence = 0.95;
-constexpr const char* kRule =
+constexpr const char* kPowerRule =
     "A power record is what `isoloss mutants run` writes. Measure again.";
 
 /// Parts of a power record by their keys: visit(key, part of record).
 template <typename Visit, typename Record>
-void VisitRecord(const Visit& visit, Record& record) {
+void VisitPower(const Visit& visit, Record& record) {
   visit("tool_version", record.tool_version);
   visit("commit", record.commit);
   visit("policy_digest", record.policy_digest);
@@ -38,9 +38,8 @@ void VisitRecord(const Visit& visit, Record& record) {
 /// All but the digest.
 SealedJson ContentOf(const PowerRecord& record) {
   SealedJson json{{"schema_version", kPowerSchemaVersion}};
-  VisitRecord(
-      [&json](const char* key, const auto& value) { json[key] = value; },
-      record);
+  VisitPower([&json](const char* key, const auto& value) { json[key] = value; },
+             record);
   return json;
 }
 
@@ -111,12 +110,12 @@ void WritePowerRecord(const PowerRecord& record,
 }
 
 PowerRecord ReadPowerRecord(const std::filesystem::path& path) {
-  const SealedFile file(path, kRule);
+  const SealedFile file(path, kPowerRule);
   file.CheckVersion(kPowerSchemaVersion);
   PowerRecord record;
-  VisitRecord([&file](const char* key,
-                      auto& value) { file.Read(file.content(), key, value); },
-              record);
+  VisitPower([&file](const char* key,
+                     auto& value) { file.Read(file.content(), key, value); },
+             record);
   CheckCounts(file, record);
   file.CheckSeal(record.Digest());
   return record;

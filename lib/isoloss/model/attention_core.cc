@@ -12,7 +12,7 @@ using kernels::Contraction;
 using kernels::Rounding;
 
 /// Buffers of the thread that runs a task, kept from task to task.
-struct Scratch {
+struct CoreScratch {
   kernels::PackedOperand keys;    // of the task, for scores
   kernels::PackedOperand values;  // of the task, for their gradients
   Matrix<float> probabilities;    // [block, keys]
@@ -22,15 +22,15 @@ struct Scratch {
   ThreadTeam serial{1};
 };
 
-Scratch& ThisThreadsScratch() {
-  static thread_local Scratch scratch;
+CoreScratch& ThisThreadsCoreScratch() {
+  static thread_local CoreScratch scratch;
   return scratch;
 }
 
 /// Rows of scratch.probabilities become those of queries [first, first + rows)
 /// of the task's document over its keys [0, first + rows), which are packed.
 void Probabilities(const AttentionInputs& in, const AttentionTask& task,
-                   size_t first, size_t rows, Scratch& scratch) {
+                   size_t first, size_t rows, CoreScratch& scratch) {
   Matrix<float>& probabilities = scratch.probabilities;
   probabilities.ResizeUninitialized(rows, first + rows);
   kernels::Gemm({.a = {in.queries.Of(task.head, task.begin + first, rows)},
@@ -61,7 +61,7 @@ void AttentionForward(const AttentionInputs& in, Rounding rounding,
                       const HeadColumns<float>& out, ThreadTeam& team) {
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const AttentionTask task = TaskAt(in, index);
-    Scratch& scratch = ThisThreadsScratch();
+    CoreScratch& scratch = ThisThreadsCoreScratch();
     scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
     for (size_t first = 0; first < task.length; first += kQueryBlock) {
       const size_t rows = std::min(kQueryBlock, task.length - first);
@@ -82,7 +82,7 @@ void AttentionBackward(const AttentionInputs& in,
                        const HeadColumns<float>& dvalues, ThreadTeam& team) {
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const AttentionTask task = TaskAt(in, index);
-    Scratch& scratch = ThisThreadsScratch();
+    CoreScratch& scratch = ThisThreadsCoreScratch();
     scratch.keys.Pack({in.keys.Of(task.head, task.begin, task.length)});
     scratch.values.Pack({in.values.Of(task.head, task.begin, task.length)});
     scratch.dkeys.Resize(task.length, in.keys.width);

@@ -61,15 +61,15 @@ class Site {
 };
 
 /// Buffers of the thread that runs a task, kept from task to task.
-struct Scratch {
+struct QuantizedScratch {
   Matrix<float> probabilities;  // [length, length]
   Matrix<float> dscores;        // [length, length]
   Matrix<float> sum;            // [length, width]
   ThreadTeam serial{1};
 };
 
-Scratch& ThisThreadsScratch() {
-  static thread_local Scratch scratch;
+QuantizedScratch& ThisThreadsQuantizedScratch() {
+  static thread_local QuantizedScratch scratch;
   return scratch;
 }
 
@@ -112,7 +112,7 @@ void ScoreGradients(const Matrix<float>& p, const Matrix<float>& read,
 /// to = round(left^T right) over the queries; of what is not quantised by
 /// blocks of them, as AttentionBackward.
 void MultiplyDown(const Operand& left, const Operand& right, Rounding rounding,
-                  MatrixView<float> to, Scratch& scratch) {
+                  MatrixView<float> to, QuantizedScratch& scratch) {
   if (left.quantization != nullptr || right.quantization != nullptr) {
     kernels::Gemm({.a = left, .b = right, .c = to, .rounding = rounding});
     return;
@@ -162,7 +162,7 @@ void QuantizedAttention::Forward(const AttentionInputs& in, const StepKey& key,
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const AttentionTask task = TaskAt(in, index);
     const size_t tensor = (first_token + task.begin) * in.heads + task.head;
-    Matrix<float>& p = ThisThreadsScratch().probabilities;
+    Matrix<float>& p = ThisThreadsQuantizedScratch().probabilities;
     Probabilities(in, task, scores.For(GemmRole::kFprop, tensor), p);
     const ProductOperands product = values.For(GemmRole::kFprop, tensor);
     kernels::Gemm({.a = product.Left(p.cview(), Contraction::kColumns),
@@ -182,7 +182,7 @@ void QuantizedAttention::Backward(
   team.ParallelFor(in.document_ends.size() * in.heads, [&](size_t index) {
     const AttentionTask task = TaskAt(in, index);
     const size_t tensor = (first_token + task.begin) * in.heads + task.head;
-    Scratch& scratch = ThisThreadsScratch();
+    QuantizedScratch& scratch = ThisThreadsQuantizedScratch();
     Matrix<float>& p = scratch.probabilities;
     Matrix<float>& ds = scratch.dscores;
     Probabilities(in, task, scores.For(GemmRole::kFprop, tensor), p);

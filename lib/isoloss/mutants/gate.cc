@@ -60,7 +60,7 @@ void LossInflated(RunLog& log) {
 }
 
 /// The log says that it is whole, but its last third is missing.
-void Truncated(RunLog& log) {
+void TruncatedLog(RunLog& log) {
   const size_t count = log.steps.step.size();
   ForEachColumn(log.steps, [&](auto& column) {
     Erase(column, count - count / 3, count / 3);
@@ -155,7 +155,7 @@ std::vector<Mutant> GateMutants() {
        .what = "The last third of the steps is missing from a log that calls "
                "itself whole",
        .link = "",
-       .edit_log = Truncated},
+       .edit_log = TruncatedLog},
       {.name = "step_missing",
        .catalogue = 62,
        .group = group,

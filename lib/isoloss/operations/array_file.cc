@@ -16,8 +16,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-[[noreturn]] void Reject(const std::string& where, const std::string& found,
-                         const std::string& rule) {
+[[noreturn]] void RejectArrays(const std::string& where,
+                               const std::string& found,
+                               const std::string& rule) {
   ThrowError(ErrorKind::kFormat, "{}: {}, but {}. Write the file again.", where,
              found, rule);
 }
@@ -68,14 +69,14 @@ std::string_view Text(std::span<const std::byte> bytes) {
 std::vector<size_t> ExtentOf(const Json& shape, const std::string& where) {
   constexpr size_t kMaxAxes = 8;
   if (!shape.is_array() || shape.size() > kMaxAxes) {
-    Reject(where, "its shape is no list",
-           "it is one of at most 8 whole numbers");
+    RejectArrays(where, "its shape is no list",
+                 "it is one of at most 8 whole numbers");
   }
   std::vector<size_t> extent;
   for (const Json& size : shape) {
     if (!size.is_number_unsigned() || size.get<uint64_t>() >> 40 != 0) {
-      Reject(where, "its shape has an axis that is none",
-             "axes are from 0 to 2^40");
+      RejectArrays(where, "its shape has an axis that is none",
+                   "axes are from 0 to 2^40");
     }
     extent.push_back(size.get<uint64_t>());
   }
@@ -89,8 +90,8 @@ StoredArray EntryOf(const Json& entry, std::span<const std::byte> data,
   };
   if (!has("dtype") || !has("shape") || !has("data_offsets") ||
       !entry["dtype"].is_string()) {
-    Reject(where, "its entry is incomplete",
-           "it has dtype, shape and data_offsets");
+    RejectArrays(where, "its entry is incomplete",
+                 "it has dtype, shape and data_offsets");
   }
   StoredArray array;
   array.type = entry["dtype"].get<std::string>();
@@ -100,17 +101,18 @@ StoredArray EntryOf(const Json& entry, std::span<const std::byte> data,
   if (type == nullptr) return array;  // refused if somebody asks for it
   if (!offsets.is_array() || offsets.size() != 2 ||
       !offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
-    Reject(where, "its data_offsets are none", "they are two whole numbers");
+    RejectArrays(where, "its data_offsets are none",
+                 "they are two whole numbers");
   }
   const auto begin = offsets[0].get<uint64_t>();
   const auto end = offsets[1].get<uint64_t>();
   if (begin > end || end > data.size()) {
-    Reject(where, fmt::format("it lies from {} to {}", begin, end),
-           fmt::format("the file has {} bytes of data", data.size()));
+    RejectArrays(where, fmt::format("it lies from {} to {}", begin, end),
+                 fmt::format("the file has {} bytes of data", data.size()));
   }
   if (BytesOf(array.extent, type->bytes, data.size()) != end - begin) {
-    Reject(where, fmt::format("it has {} bytes", end - begin),
-           "its shape and dtype need another number");
+    RejectArrays(where, fmt::format("it has {} bytes", end - begin),
+                 "its shape and dtype need another number");
   }
   array.bytes = data.subspan(begin, end - begin);
   return array;
@@ -121,8 +123,8 @@ std::string_view AfterKey(std::string_view header, std::string_view key,
                           const std::string& file) {
   const size_t at = header.find(fmt::format("'{}':", key));
   if (at == std::string_view::npos) {
-    Reject(file, fmt::format("its header has no {}", key),
-           "an .npy file has descr, fortran_order and shape");
+    RejectArrays(file, fmt::format("its header has no {}", key),
+                 "an .npy file has descr, fortran_order and shape");
   }
   header.remove_prefix(at + key.size() + 3);
   while (header.starts_with(' ')) header.remove_prefix(1);
@@ -132,7 +134,7 @@ std::string_view AfterKey(std::string_view header, std::string_view key,
 std::vector<size_t> NpyExtent(std::string_view shape, const std::string& file) {
   const size_t end = shape.find(')');
   if (!shape.starts_with('(') || end == std::string_view::npos) {
-    Reject(file, "its shape is no tuple", "it is one of whole numbers");
+    RejectArrays(file, "its shape is no tuple", "it is one of whole numbers");
   }
   std::string list = "[" + std::string(shape.substr(1, end - 1));
   while (list.ends_with(',') || list.ends_with(' ')) list.pop_back();
@@ -151,8 +153,8 @@ Array<Wide> Prepared(const StoredArray& stored, size_t of_one) {
 const StoredType& Known(const StoredArray& stored, const std::string& where) {
   const StoredType* type = TypeNamed(stored.type, &StoredType::name);
   if (type == nullptr) {
-    Reject(where, fmt::format("it is of type {}", Printable(stored.type)),
-           "F32, BF16, F16, F8_E4M3, F8_E5M2, I64, I32 and U8 are read");
+    RejectArrays(where, fmt::format("it is of type {}", Printable(stored.type)),
+                 "F32, BF16, F16, F8_E4M3, F8_E5M2, I64, I32 and U8 are read");
   }
   return *type;
 }
@@ -164,13 +166,15 @@ std::map<std::string, StoredArray> ParseSafetensors(
   const uint64_t length = bytes.size() < 8 ? 0 : LittleEndian(bytes.first(8));
   if (bytes.size() < 8 ||
       length > std::min(kMaxHeaderBytes, bytes.size() - 8)) {
-    Reject(file, fmt::format("its header has {} bytes", length),
-           "a safetensors file begins with the length of one of at most 2^20");
+    RejectArrays(
+        file, fmt::format("its header has {} bytes", length),
+        "a safetensors file begins with the length of one of at most 2^20");
   }
   const Json header = Json::parse(Text(bytes.subspan(8, length)), nullptr,
                                   /*allow_exceptions=*/false);
   if (!header.is_object()) {
-    Reject(file, "its header is no JSON object", "that of safetensors is one");
+    RejectArrays(file, "its header is no JSON object",
+                 "that of safetensors is one");
   }
   std::map<std::string, StoredArray> tensors;
   for (const auto& [name, entry] : header.items()) {
@@ -185,35 +189,36 @@ StoredArray ParseNpy(std::span<const std::byte> bytes,
                      const std::string& file) {
   constexpr std::string_view kMagic("\x93NUMPY", 6);
   if (bytes.size() < 12 || Text(bytes.first(6)) != kMagic) {
-    Reject(file, "it does not begin with \\x93NUMPY", "an .npy file does");
+    RejectArrays(file, "it does not begin with \\x93NUMPY",
+                 "an .npy file does");
   }
   const size_t field = bytes[6] == std::byte{1} ? 2 : 4;
   const uint64_t length = LittleEndian(bytes.subspan(8, field));
   if (length > std::min(kMaxHeaderBytes, bytes.size() - 8 - field)) {
-    Reject(file, fmt::format("its header has {} bytes", length),
-           "it must end within the file and have at most 2^20");
+    RejectArrays(file, fmt::format("its header has {} bytes", length),
+                 "it must end within the file and have at most 2^20");
   }
   const std::string_view header = Text(bytes.subspan(8 + field, length));
   const std::span<const std::byte> data = bytes.subspan(8 + field + length);
   if (!AfterKey(header, "fortran_order", file).starts_with("False")) {
-    Reject(file, "its elements stand column by column",
-           "row-major ones are read: numpy.ascontiguousarray");
+    RejectArrays(file, "its elements stand column by column",
+                 "row-major ones are read: numpy.ascontiguousarray");
   }
   std::string_view descr = AfterKey(header, "descr", file);
   descr = descr.substr(0, descr.find('\'', 1));
   if (!descr.empty()) descr.remove_prefix(1);
   const StoredType* type = TypeNamed(descr, &StoredType::npy);
   if (type == nullptr) {
-    Reject(file, fmt::format("its type is {}", Printable(descr)),
-           "<f4, <f2, <i8, <i4 and |u1 are read");
+    RejectArrays(file, fmt::format("its type is {}", Printable(descr)),
+                 "<f4, <f2, <i8, <i4 and |u1 are read");
   }
   StoredArray array = {
       .type = std::string(type->name),
       .extent = NpyExtent(AfterKey(header, "shape", file), file),
       .bytes = data};
   if (BytesOf(array.extent, type->bytes, data.size()) != data.size()) {
-    Reject(file, fmt::format("it has {} bytes of data", data.size()),
-           "its shape and type need another number");
+    RejectArrays(file, fmt::format("it has {} bytes of data", data.size()),
+                 "its shape and type need another number");
   }
   return array;
 }
@@ -221,8 +226,8 @@ StoredArray ParseNpy(std::span<const std::byte> bytes,
 Floats FloatsOf(const StoredArray& stored, const std::string& where) {
   const StoredType& type = Known(stored, where);
   if (type.dtype.empty()) {
-    Reject(where, fmt::format("it is of type {}", type.name),
-           "this tensor has floats");
+    RejectArrays(where, fmt::format("it is of type {}", type.name),
+                 "this tensor has floats");
   }
   Floats floats = Prepared<float>(stored, type.bytes);
   floats.type = type.dtype;
@@ -248,8 +253,8 @@ Floats FloatsOf(const StoredArray& stored, const std::string& where) {
 Integers IntegersOf(const StoredArray& stored, const std::string& where) {
   const StoredType& type = Known(stored, where);
   if (type.name != "I64" && type.name != "I32") {
-    Reject(where, fmt::format("it is of type {}", type.name),
-           "this tensor has integers, I64 or I32");
+    RejectArrays(where, fmt::format("it is of type {}", type.name),
+                 "this tensor has integers, I64 or I32");
   }
   Integers integers = Prepared<int64_t>(stored, type.bytes);
   for (size_t i = 0; i < integers.values.size(); ++i) {
@@ -265,8 +270,8 @@ Integers IntegersOf(const StoredArray& stored, const std::string& where) {
 Codes CodesOf(const StoredArray& stored, const std::string& where) {
   const StoredType& type = Known(stored, where);
   if (type.bytes != 1) {
-    Reject(where, fmt::format("it is of type {}", type.name),
-           "codes and scales are bytes: U8, F8_E4M3 or F8_E5M2");
+    RejectArrays(where, fmt::format("it is of type {}", type.name),
+                 "codes and scales are bytes: U8, F8_E4M3 or F8_E5M2");
   }
   Codes codes = Prepared<uint8_t>(stored, 1);
   codes.type = type.dtype;

@@ -119,7 +119,7 @@ class Exchange {
   const Topology& mesh_;
 };
 
-std::string Named(const char* column) {
+std::string ExchangeColumn(const char* column) {
   return std::string(kLogPrefix) + "/exchange/" + column;
 }
 
@@ -158,14 +158,14 @@ void CheckBytes(const StepInputs& inputs, const Exchange& exchange,
     sent[link.first] += count;
     received[link.second] += count;
   }
-  FigureComparison of_sent(Named("bytes_sent"), sink);
-  FigureComparison of_received(Named("bytes_received"), sink);
+  FigureComparison of_sent(ExchangeColumn("bytes_sent"), sink);
+  FigureComparison of_received(ExchangeColumn("bytes_received"), sink);
   for (size_t rank = 0; rank < mesh.ranks; ++rank) {
     of_sent.AddCount(x.bytes_sent[rank], sent[rank]);
     of_received.AddCount(x.bytes_received[rank], received[rank]);
   }
   const ExchangeBytes kinds = ByKind(bytes, mesh);
-  FigureComparison of_kinds(Named("bytes_by_kind"), sink);
+  FigureComparison of_kinds(ExchangeColumn("bytes_by_kind"), sink);
   of_kinds.AddCount(x.bytes_to_self.back(), kinds.to_self);
   of_kinds.AddCount(x.bytes_within_nodes.back(), kinds.within_nodes);
   of_kinds.AddCount(x.bytes_between_nodes.back(), kinds.between_nodes);
@@ -180,7 +180,7 @@ int64_t Largest(const std::map<size_t, int64_t>& counts) {
 void CheckRows(const StepInputs& inputs, const Exchange& exchange,
                const runlog::ExchangeColumns& x, ReportSink& sink) {
   const Topology& mesh = exchange.mesh();
-  FigureComparison counts(Named("rows"), sink);
+  FigureComparison counts(ExchangeColumn("rows"), sink);
   for (size_t layer = 0; layer < inputs.expert_rows.size(); ++layer) {
     const auto assignments = exchange.Assignments(layer);
     std::set<Link> by_rank;

@@ -35,7 +35,7 @@ void ReportMisdeclared(const RecordedTensor& tensor, ReportSink& sink) {
 
 /// Groups of rows of a site and the ends of their segments, from the batch and
 /// the routing.
-struct Groups {
+struct SiteGroups {
   std::vector<size_t> begins;
   std::vector<size_t> ends;  // [groups * segments]
 
@@ -50,17 +50,17 @@ struct Groups {
   }
 };
 
-Groups GroupsOf(const StepInputs& inputs, const LinearSite& site) {
+SiteGroups GroupsOf(const StepInputs& inputs, const LinearSite& site) {
   if (site.of_experts) {
     const ExpertRows& rows = inputs.expert_rows[site.moe_layer];
-    Groups groups = {rows.begins, rows.unit_ends};
+    SiteGroups groups = {rows.begins, rows.unit_ends};
     if (!groups.ends.empty()) return groups;
     for (size_t e = 0; e < groups.count(); ++e) {
       groups.ends.push_back(rows.begins[e + 1] - rows.begins[e]);
     }
     return groups;
   }
-  Groups groups = {{0, inputs.tokens()}, inputs.batch.sequence_ends};
+  SiteGroups groups = {{0, inputs.tokens()}, inputs.batch.sequence_ends};
   if (site.token_leaves) {
     groups.ends.clear();
     for (size_t end = 0; end < inputs.tokens();) {
@@ -73,7 +73,7 @@ Groups GroupsOf(const StepInputs& inputs, const LinearSite& site) {
 
 /// Which rows belong to which group. Segments need not agree: where they matter
 /// to MX blocks the values show it, and to sums any order is right.
-void RequireRows(const RecordedTensor& tensor, const Groups& groups,
+void RequireRows(const RecordedTensor& tensor, const SiteGroups& groups,
                  ReportSink& sink) {
   const bool same = tensor.begins.empty() ? groups.count() == 1
                                           : tensor.begins == groups.begins;
@@ -93,7 +93,7 @@ class SiteOperands {
   SiteOperands(const StepInputs& inputs, const LinearSite& site)
       : inputs_(inputs), site_(site), groups_(GroupsOf(inputs, site)) {}
 
-  const Groups& groups() const { return groups_; }
+  const SiteGroups& groups() const { return groups_; }
   const GemmPrecision& For(GemmRole role) const {
     return inputs_.recipe.For(site_.index, role);
   }
@@ -165,7 +165,7 @@ class SiteOperands {
 
   const StepInputs& inputs_;
   const LinearSite& site_;
-  const Groups groups_;
+  const SiteGroups groups_;
 };
 
 /// An estimate of a rounded sum; or its bits, if the product has them.
@@ -242,7 +242,7 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& x = inputs.record.At(site.name + "_activation");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& y = inputs.record.At(site.name + "_output");
-  const Groups& groups = operands.groups();
+  const SiteGroups& groups = operands.groups();
   operands.Require(x, GemmRole::kFprop, Side::kLeft, GemmRole::kWgrad,
                    Side::kRight, sink);
   // The whole weight matrix is quantised both ways by the forward and the
@@ -272,7 +272,7 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& dy = inputs.record.At(site.name + "_gradient");
   const RecordedTensor& w = inputs.record.At(site.weight);
   const RecordedTensor& dx = inputs.record.At(site.name + "_dgrad");
-  const Groups& groups = operands.groups();
+  const SiteGroups& groups = operands.groups();
   operands.Require(dy, GemmRole::kDgrad, Side::kLeft, GemmRole::kWgrad,
                    Side::kLeft, sink);
   RequireRows(dy, groups, sink);
@@ -306,7 +306,7 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
   const RecordedTensor& dy = inputs.record.At(site.name + "_gradient");
   const RecordedTensor& x = inputs.record.At(site.name + "_activation");
   const RecordedTensor& dw = inputs.record.At(site.name + "_wgrad");
-  const Groups& groups = operands.groups();
+  const SiteGroups& groups = operands.groups();
   const size_t out = dw.values.rows() / site.groups;
   const Grid grid = WgradGrid(inputs);
   Comparison comparison(grid);

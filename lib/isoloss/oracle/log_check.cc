@@ -16,7 +16,7 @@
 namespace isoloss::oracle {
 namespace {
 
-std::string Named(const char* dataset) {
+std::string LoggedDataset(const char* dataset) {
   return std::string(kLogPrefix) + dataset;
 }
 
@@ -40,13 +40,13 @@ std::string RouterOf(const StepInputs& inputs, size_t moe_layer) {
 void CheckSteps(const StepInputs& inputs, const runlog::StepColumns& steps,
                 ReportSink& sink) {
   const auto tokens = static_cast<int64_t>(inputs.tokens());
-  FigureComparison(Named("/steps/tokens_seen"), sink)
+  FigureComparison(LoggedDataset("/steps/tokens_seen"), sink)
       .AddCount(steps.tokens_seen.back(), steps.step.back() * tokens);
   if (!steps.batch_digest.empty()) {
     std::vector<int32_t> ids = inputs.batch.tokens;
     ids.insert(ids.end(), inputs.batch.labels.begin(),
                inputs.batch.labels.end());
-    FigureComparison(Named("/steps/batch_digest"), sink)
+    FigureComparison(LoggedDataset("/steps/batch_digest"), sink)
         .AddDigest(steps.batch_digest.back(),
                    DigestOf(ids.data(), ids.size() * sizeof(int32_t)));
   }
@@ -64,9 +64,9 @@ void CheckSteps(const StepInputs& inputs, const runlog::StepColumns& steps,
     worst = std::fmax(
         worst, static_cast<double>(*std::ranges::max_element(load)) / mean);
   }
-  FigureComparison(Named("/steps/dead_experts"), sink)
+  FigureComparison(LoggedDataset("/steps/dead_experts"), sink)
       .AddCount(steps.dead_experts.back(), dead);
-  FigureComparison(Named("/steps/expert_load_max_over_mean"), sink)
+  FigureComparison(LoggedDataset("/steps/expert_load_max_over_mean"), sink)
       .AddReal(steps.expert_load_max_over_mean.back(), worst);
   int64_t nonfinite = 0;
   for (const RecordedTensor* tensor : inputs.record.tensors()) {
@@ -75,7 +75,7 @@ void CheckSteps(const StepInputs& inputs, const runlog::StepColumns& steps,
         tensor->values.data(), tensor->values.data() + tensor->values.size(),
         [](float value) { return !std::isfinite(value); });
   }
-  FigureComparison(Named("/steps/nonfinite_gradients"), sink)
+  FigureComparison(LoggedDataset("/steps/nonfinite_gradients"), sink)
       .AddCount(steps.nonfinite_gradients.back(), nonfinite);
 }
 
@@ -99,12 +99,12 @@ double EntropyOf(MatrixView<const float> scores) {
 void CheckMoeColumns(const StepInputs& inputs, const runlog::MoeColumns& moe,
                      ReportSink& sink) {
   if (moe.step.empty()) return;
-  FigureComparison counts(Named("/moe/tokens_per_expert"), sink);
-  FigureComparison dropped(Named("/moe/dropped_tokens"), sink);
-  FigureComparison padding(Named("/moe/padding_rows"), sink);
-  FigureComparison chosen(Named("/moe/expert_ids"), sink);
-  FigureComparison entropy(Named("/moe/router_entropy"), sink);
-  FigureComparison digest(Named("/moe/routing_digest"), sink);
+  FigureComparison counts(LoggedDataset("/moe/tokens_per_expert"), sink);
+  FigureComparison dropped(LoggedDataset("/moe/dropped_tokens"), sink);
+  FigureComparison padding(LoggedDataset("/moe/padding_rows"), sink);
+  FigureComparison chosen(LoggedDataset("/moe/expert_ids"), sink);
+  FigureComparison entropy(LoggedDataset("/moe/router_entropy"), sink);
+  FigureComparison digest(LoggedDataset("/moe/routing_digest"), sink);
   size_t next_count = 0;
   size_t next_id = 0;
   for (size_t layer = 0; layer < inputs.expert_rows.size(); ++layer) {
@@ -160,8 +160,8 @@ double NormBefore(MatrixView<const float> after,
 void CheckParameters(const StepInputs& inputs,
                      const runlog::ParameterColumns& parameters,
                      ReportSink& sink) {
-  FigureComparison norms(Named("/parameters/grad_norm"), sink);
-  FigureComparison ratios(Named("/parameters/update_ratio"), sink);
+  FigureComparison norms(LoggedDataset("/parameters/grad_norm"), sink);
+  FigureComparison ratios(LoggedDataset("/parameters/update_ratio"), sink);
   std::map<std::string, std::string> modules;
   for (const auto& parameter : model::ParametersOf(inputs.config)) {
     modules.emplace(parameter.name, parameter.module);

@@ -17,7 +17,7 @@
 namespace isoloss::oracle {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
 /// Inner products of two tensors, or of a part of them.
 struct Products {
@@ -227,7 +227,8 @@ class Findings {
 runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
                                     const RecordedTensor& reference) {
   RequireSameExtent(candidate, reference);
-  runlog::PrecisionRow row = {.saturated = kNan, .underflows = kNan};
+  runlog::PrecisionRow row = {.saturated = kNotMeasured,
+                              .underflows = kNotMeasured};
   const size_t width = reference.values.cols();
   Products all;
   size_t begin = 0;
@@ -246,7 +247,7 @@ runlog::PrecisionRow CompareTensors(const RecordedTensor& candidate,
     begin = end;
   }
   row.relative_error = all.RelativeError();
-  row.gain = all.squares == 0.0 ? kNan : all.mixed / all.squares - 1.0;
+  row.gain = all.squares == 0.0 ? kNotMeasured : all.mixed / all.squares - 1.0;
   if (!candidate.quantized_rowwise && !candidate.quantized_columnwise) {
     return row;
   }

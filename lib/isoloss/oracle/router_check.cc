@@ -15,8 +15,8 @@ namespace isoloss::oracle {
 namespace {
 
 /// Errors of the model's Exp (2 ulp) and Sigmoid (3 ulp), relative.
-constexpr double kExpError = 4 * kUnitRoundoff;
-constexpr double kSigmoidError = 6 * kUnitRoundoff;
+constexpr double kScoreExpError = 4 * kUnitRoundoff;
+constexpr double kScoreSigmoidError = 6 * kUnitRoundoff;
 /// torchtitan's constant below the sum of scores.
 constexpr float kNormFloor = 1e-20f;
 
@@ -68,8 +68,8 @@ std::vector<Candidate> Experts(std::span<const float> scores,
 }
 
 /// A group counts the sum of its two best experts.
-std::vector<Candidate> Groups(const std::vector<Candidate>& experts,
-                              size_t count) {
+std::vector<Candidate> ChosenGroups(const std::vector<Candidate>& experts,
+                                    size_t count) {
   const size_t size = experts.size() / count;
   std::vector<Candidate> groups;
   for (size_t g = 0; g < count; ++g) {
@@ -96,7 +96,7 @@ class Choice {
          std::span<const float> bias)
       : config_(config), experts_(Experts(scores, bias)) {
     if (config.num_expert_groups > 0) {
-      groups_ = Groups(experts_, config.num_expert_groups);
+      groups_ = ChosenGroups(experts_, config.num_expert_groups);
     }
   }
 
@@ -168,8 +168,9 @@ class Choice {
 
 Estimate Sigmoid(float logit) {
   const double s = 1.0 / (1.0 + portable::Exp(-static_cast<double>(logit)));
-  return {
-      .exact = s, .bound = kSigmoidError * s + kTiny, .noise = 0.3 * Ulp(s)};
+  return {.exact = s,
+          .bound = kScoreSigmoidError * s + kTiny,
+          .noise = 0.3 * Ulp(s)};
 }
 
 /// softmax of a token's logits.
@@ -181,7 +182,7 @@ std::vector<Estimate> Softmax(std::span<const float> logits) {
   for (const float logit : logits) {
     const double x = static_cast<double>(logit) - max;
     const double e = portable::Exp(x);
-    const double error = Gamma(1) * std::fabs(x) + kExpError;
+    const double error = Gamma(1) * std::fabs(x) + kScoreExpError;
     scores.push_back(
         {.exact = e, .bound = e * error + kTiny, .noise = 0.3 * Ulp(e)});
     sum.Add(scores.back());

@@ -17,7 +17,7 @@ using formats::Quantization;
 using formats::ScaleFormat;
 using formats::ScaleRule;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNanScale = std::numeric_limits<float>::quiet_NaN();
 constexpr float kFloatMax = std::numeric_limits<float>::max();
 /// Of E4M3.
 constexpr float kLargestE4m3 = 448.0f;
@@ -58,7 +58,7 @@ ScalarScale E8m0Scale(const Quantization& quantization, float amax) {
       const int m = element.twos_complement ? 6 : element.mantissa_bits;
       const int exponent = std::max(std::ilogb(size), -126);
       const int rounded = std::ilogb(size + std::ldexp(1.0, exponent - m - 1));
-      if (rounded > 127) return {kNan, kNan};
+      if (rounded > 127) return {kNanScale, kNanScale};
       return PowerOfTwo(rounded - element.emax);
     }
     case ScaleRule::kRceil: {
@@ -160,7 +160,7 @@ ScalarScale TwoLevelScale(const Quantization& quantization, float amax,
 /// Of a cell in which an infinity or a NaN decides.
 ScalarScale NonFiniteScale(const Quantization& quantization) {
   if (quantization.non_finite == NonFinitePolicy::kBlockNan) {
-    return {kNan, kNan};
+    return {kNanScale, kNanScale};
   }
   if (quantization.scale_format == ScaleFormat::kE8m0) return PowerOfTwo(127);
   if (quantization.scale_format == ScaleFormat::kE4m3) {

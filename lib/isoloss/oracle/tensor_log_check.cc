@@ -16,8 +16,8 @@
 namespace isoloss::oracle {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUndefinedStatistic = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUnboundedStatistic = std::numeric_limits<double>::infinity();
 
 // ---- digests ---------------------------------------------------------------
 
@@ -58,7 +58,8 @@ uint64_t DigestOfTensor(const RecordedTensor& tensor,
 
 struct Moments {
   double numel = 0, nonfinite = 0, zeros = 0;
-  double min = kInfinity, max = -kInfinity, smallest = kInfinity;
+  double min = kUnboundedStatistic, max = -kUnboundedStatistic,
+         smallest = kUnboundedStatistic;
   double sum = 0, magnitudes = 0, squares = 0;
 
   void Add(double x) {
@@ -93,7 +94,7 @@ class Range {
 
  private:
   double largest_ = 0;
-  double smallest_ = kInfinity;
+  double smallest_ = kUnboundedStatistic;
 };
 
 /// Of the worst block; 0: there is no block.
@@ -141,7 +142,7 @@ class StatisticsCheck {
     const double amax = std::max(std::fabs(m.min), std::fabs(m.max));
     Check(runlog::kStat_cur_amax, amax);
     Check(runlog::kStat_dynamic_range,
-          amax > 0 ? portable::Log2(amax / m.smallest) : kNan);
+          amax > 0 ? portable::Log2(amax / m.smallest) : kUndefinedStatistic);
     if (finite < 2) return;
     const double variance =
         std::max(0.0, m.squares - m.sum * m.sum / finite) / (finite - 1);
@@ -153,7 +154,8 @@ class StatisticsCheck {
   }
 
   void CheckRange(double worst, size_t statistic) {
-    Check(statistic, worst > 0 ? portable::Log2(worst) : kNan, 1.0);
+    Check(statistic, worst > 0 ? portable::Log2(worst) : kUndefinedStatistic,
+          1.0);
   }
 
   /// `offset`: between the statistics of the two directions.
@@ -179,11 +181,11 @@ class StatisticsCheck {
     Check(runlog::kStat_sqnr + offset,
           figures.squares > 0
               ? 10 * portable::Log10(figures.squares / figures.errors)
-              : kNan,
+              : kUndefinedStatistic,
           1.0);
     const double norms = std::sqrt(figures.squares * figures.quantized);
     Check(runlog::kStat_cosine + offset,
-          norms > 0 ? figures.products / norms : kNan);
+          norms > 0 ? figures.products / norms : kUndefinedStatistic);
   }
 
  private:

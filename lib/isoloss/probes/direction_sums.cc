@@ -14,7 +14,7 @@ using formats::Cell;
 using formats::Quantization;
 using formats::ScaleFormat;
 
-constexpr size_t kRun = 1024;
+constexpr size_t kDirectionRun = 1024;
 
 /// `counts`: pairs and underflows, too.
 void AddRowErrors(std::span<const float> elements,
@@ -132,7 +132,7 @@ void AddOperandTensor(const model::Tensor& tensor, Direction direction,
     for (size_t j = 0; j < values.cols();) {
       const bool counts = j < counted;
       const size_t end = counts ? counted : values.cols();
-      const size_t count = std::min(kRun, end - j);
+      const size_t count = std::min(kDirectionRun, end - j);
       AddRowErrors({elements.Row(i) + j, count}, {values.Row(i) + j, count},
                    counts, sums);
       j += count;

@@ -211,7 +211,7 @@ Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
 
 /// As many whole sentences of the first as fit, and how many there are: a
 /// warning that is cut off may say the contrary of what it says.
-Lines Warnings(const Judgement& judgement, const TextStyle& style) {
+Lines BriefWarnings(const Judgement& judgement, const TextStyle& style) {
   const size_t count = judgement.warnings.size();
   if (count == 0) return {};
   const char* name = count == 1 ? "warning" : "warnings";
@@ -263,7 +263,7 @@ Lines Difference(const Judgement& judgement, size_t most,
 
 /// "PASS  mxfp8 against bf16: REASONS (exit code 0)", with what fits of the
 /// reasons and, if need be, of the names.
-std::string VerdictLine(const Judgement& judgement, const TextStyle& style) {
+std::string BriefVerdict(const Judgement& judgement, const TextStyle& style) {
   const std::string outcome(gate::OutcomeName(judgement.outcome));
   const std::string code =
       fmt::format(" (exit code {})", gate::ExitCode(judgement.outcome));
@@ -297,10 +297,10 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
     return lines;
   };
   // What must be there, then what fits, in the order of its weight.
-  const Lines verdict = take({VerdictLine(judgement, style)});
+  const Lines verdict = take({BriefVerdict(judgement, style)});
   const Lines headline = take(Headline(judgement, reading, style));
   const Lines passed = take(Passed(judgement, style));
-  const Lines warnings = take(Warnings(judgement, style));
+  const Lines warnings = take(BriefWarnings(judgement, style));
   const Lines holds = take(HoldsFor(reading, style));
   const Lines checks = take(Checks(NotPassed(judgement), left, style));
   constexpr size_t kOfChart = 9;  // in favour of which sentences are left out

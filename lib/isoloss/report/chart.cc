@@ -107,7 +107,7 @@ std::vector<double> Resample(const std::vector<double>& y, int width) {
   return columns;
 }
 
-struct Range {
+struct ValueRange {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
@@ -124,7 +124,7 @@ struct Range {
   }
 };
 
-void DrawLine(const std::vector<double>& columns, const Range& range,
+void DrawLine(const std::vector<double>& columns, const ValueRange& range,
               Canvas& canvas) {
   int previous = -1;  // none
   for (int x = 0; x < canvas.width(); ++x) {
@@ -144,7 +144,7 @@ void DrawLine(const std::vector<double>& columns, const Range& range,
   }
 }
 
-void DrawDots(const std::vector<double>& columns, const Range& range,
+void DrawDots(const std::vector<double>& columns, const ValueRange& range,
               bool ascii, Canvas& canvas) {
   for (int x = 0; x < canvas.width(); x += ascii ? 1 : 2) {
     const double value = columns[static_cast<size_t>(x)];
@@ -153,7 +153,8 @@ void DrawDots(const std::vector<double>& columns, const Range& range,
   }
 }
 
-void DrawGuide(double value, const Range& range, bool ascii, Canvas& canvas) {
+void DrawGuide(double value, const ValueRange& range, bool ascii,
+               Canvas& canvas) {
   for (int x = 0; x < canvas.width(); x += ascii ? 2 : 4) {
     canvas.Dot(x, range.Place(value, canvas.height()), kGuide);
   }
@@ -210,7 +211,7 @@ std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style) {
   const int columns = std::max(style.width - kLabelWidth, 20);
   Canvas canvas(columns, chart.rows, style.ascii);
   std::vector<std::vector<double>> resampled;
-  Range range;
+  ValueRange range;
   for (const Curve& curve : chart.curves) {
     resampled.push_back(Resample(curve.y, canvas.width()));
     for (const double value : resampled.back()) range.Include(value);

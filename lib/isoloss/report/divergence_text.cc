@@ -17,7 +17,7 @@ using compare::TensorDivergence;
 constexpr size_t kListed = 8;
 
 template <typename T>
-std::string ListText(const std::vector<T>& values) {
+std::string OneByOneText(const std::vector<T>& values) {
   if (values.size() <= kListed)
     return fmt::format("{}", fmt::join(values, ", "));
   const std::span<const T> all(values);
@@ -54,14 +54,14 @@ std::string LoggedText(const DivergenceReport& report) {
       "  Tensors were logged at {} {}; `--zoom` looks at what "
       "was not.\n",
       report.tensor_steps.size() == 1 ? "step" : "steps",
-      ListText(report.tensor_steps));
+      OneByOneText(report.tensor_steps));
 }
 
 void AppendOnly(const char* what, const char* log,
                 const std::vector<std::string>& names, std::string& text) {
   if (names.empty()) return;
   text += fmt::format("Only {} has {} {}: not compared\n", log, what,
-                      ListText(names));
+                      OneByOneText(names));
 }
 
 }  // namespace
@@ -93,11 +93,11 @@ std::string RenderDivergence(const DivergenceReport& report,
             ? "  No tensors were compared: no common step has them.\n"
             : fmt::format("  Tensors were compared at {} {}.\n",
                           report.tensor_steps.size() == 1 ? "step" : "steps",
-                          ListText(report.tensor_steps));
+                          OneByOneText(report.tensor_steps));
   }
   if (!report.other_extents.empty()) {
     text += fmt::format("Not compared, because extents differ: {}\n",
-                        ListText(report.other_extents));
+                        OneByOneText(report.other_extents));
   }
   AppendOnly("tensors", "A", report.tensors_only_a, text);
   AppendOnly("tensors", "B", report.tensors_only_b, text);

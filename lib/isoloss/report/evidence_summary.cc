@@ -15,7 +15,7 @@ namespace {
 
 /// Names of a list, on one line.
 template <typename T>
-std::string ListText(const std::vector<T>& values) {
+std::string NumbersText(const std::vector<T>& values) {
   constexpr size_t kListed = 6;
   if (values.size() <= kListed)
     return fmt::format("{}", fmt::join(values, " "));
@@ -178,19 +178,19 @@ EnsembleSummary SummarizeEnsemble(const runlog::Ensemble& ensemble) {
 }
 
 std::string RenderEnsemble(const EnsembleSummary& summary) {
-  std::string text = fmt::format("  members     {} of {} steps, {} seeds: {}\n",
-                                 summary.members, summary.steps,
-                                 summary.seeds.size(), ListText(summary.seeds));
+  std::string text = fmt::format(
+      "  members     {} of {} steps, {} seeds: {}\n", summary.members,
+      summary.steps, summary.seeds.size(), NumbersText(summary.seeds));
   if (!summary.perturbations.empty()) {
     text += fmt::format("  perturbed   in {} ways: {}\n",
                         summary.perturbations.size(),
-                        ListText(summary.perturbations));
+                        NumbersText(summary.perturbations));
   }
   text +=
       fmt::format("  recorded    norms of {} parameters\n", summary.parameters);
   if (summary.tensors > 0) {
     text += fmt::format("  precision   {} tensors at steps {}\n",
-                        summary.tensors, ListText(summary.probe_steps));
+                        summary.tensors, NumbersText(summary.probe_steps));
   }
   text += fmt::format("\n{:<12} {:>14} {:>14}  {}\n", "quantity", "mean, %",
                       "largest, %", "where");

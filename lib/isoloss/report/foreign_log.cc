@@ -29,7 +29,7 @@ std::string DigitsText(const foreign::Digits& digits) {
   return fmt::format("{} decimals", digits.decimals);
 }
 
-std::string Row(const Series& series) {
+std::string SeriesRow(const Series& series) {
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
   return fmt::format("  {:<24} {:>8} {:>9} {:>9} {:>6}  {}\n",
                      Clipped(series.name), series.step.size(),
@@ -49,7 +49,7 @@ std::string RenderForeignLog(const std::string& file,
     if (run.seed) text += fmt::format("seed {}\n", *run.seed);
     text += fmt::format("  {:<24} {:>8} {:>9} {:>9} {:>6}  {}\n", "series",
                         "values", "first", "last", "every", "written with");
-    for (const Series& series : run.series) text += Row(series);
+    for (const Series& series : run.series) text += SeriesRow(series);
     for (const std::string& finding : foreign::FindingsOf(run)) {
       text += fmt::format("- {}\n", Printable(finding));
     }

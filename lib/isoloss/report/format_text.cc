@@ -97,8 +97,8 @@ std::string Bars(const std::vector<int64_t>& counts, int64_t most, bool ascii) {
 }
 
 /// The number of values in each of `columns` equal parts of log2.
-std::vector<int64_t> Spread(const Format& format, const Binade& binade,
-                            int columns) {
+std::vector<int64_t> SpreadOver(const Format& format, const Binade& binade,
+                                int columns) {
   std::vector<int64_t> counts(static_cast<size_t>(columns));
   for (uint32_t i = 0; i < binade.values; ++i) {
     const double value =
@@ -124,7 +124,7 @@ std::string AxisText(const Format& format, const FormatRange& range,
   std::vector<int64_t> counts;
   for (int i = 0; i < binades; ++i) {
     const std::vector<int64_t> of_binade =
-        Spread(format, range.binades[static_cast<size_t>(i)], columns);
+        SpreadOver(format, range.binades[static_cast<size_t>(i)], columns);
     if (i > 0 && (i + skipped) % together != 0) {
       counts.back() += of_binade.front();
     } else {
@@ -156,10 +156,10 @@ std::string AxisText(const Format& format, const FormatRange& range,
 
 std::string BinadeLine(const Format& format, const Binade& binade, int64_t most,
                        bool ascii) {
-  return fmt::format("2^{:<5}{:>7}  {:<7}  {:>9.4g} %  {}\n", binade.exponent,
-                     binade.values, PowerText(binade.spacing),
-                     100 * binade.worst_error,
-                     Bars(Spread(format, binade, kBinadeColumns), most, ascii));
+  return fmt::format(
+      "2^{:<5}{:>7}  {:<7}  {:>9.4g} %  {}\n", binade.exponent, binade.values,
+      PowerText(binade.spacing), 100 * binade.worst_error,
+      Bars(SpreadOver(format, binade, kBinadeColumns), most, ascii));
 }
 
 /// A line for each binade, upwards; of many that are alike the first and last.
@@ -167,7 +167,7 @@ std::string BinadesText(const Format& format, const FormatRange& range,
                         const TextStyle& style) {
   int64_t most = 1;
   for (const Binade& binade : range.binades) {
-    most = std::max(most, Most(Spread(format, binade, kBinadeColumns)));
+    most = std::max(most, Most(SpreadOver(format, binade, kBinadeColumns)));
   }
   const auto like = [&](size_t i, size_t j) {
     return range.binades[i].values == range.binades[j].values;

@@ -11,7 +11,7 @@ namespace isoloss::report {
 namespace {
 
 /// Of one annotation: 64 KiB are what the runner takes.
-constexpr size_t kMostBytes = 4000;
+constexpr size_t kMostAnnotationBytes = 4000;
 
 /// Line ends stay, escaped; `property` is what ends at a comma or colon.
 std::string Data(std::string_view text, bool property) {
@@ -35,11 +35,11 @@ std::string Annotation(const CiSuite& suite, const CiCase& one) {
   if (!one.next.empty()) message += "\nnext: " + one.next;
   return fmt::format(
       "::{} title={}{}::{}\n", IsRed(one.status) ? "error" : "warning",
-      Data(Shortened(title, kMostBytes), true),
+      Data(Shortened(title, kMostAnnotationBytes), true),
       suite.file.empty()
           ? ""
           : fmt::format(",file={},line=1", Data(suite.file, true)),
-      Data(Shortened(std::move(message), kMostBytes), false));
+      Data(Shortened(std::move(message), kMostAnnotationBytes), false));
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 namespace isoloss::report {
 namespace {
 
-constexpr size_t kMostBytes = 4000;
+constexpr size_t kMostDescriptionBytes = 4000;
 
 const char* Severity(CiStatus status) {
   switch (status) {
@@ -38,7 +38,7 @@ std::string Description(const CiSuite& suite, const CiCase& one) {
       fmt::format("{}: {}: {}", suite.name,
                   one.title.empty() ? one.name : one.title, one.statement);
   if (!one.next.empty()) text += fmt::format(" Next: {}", one.next);
-  return Printable(Shortened(std::move(text), kMostBytes));
+  return Printable(Shortened(std::move(text), kMostDescriptionBytes));
 }
 
 /// One label with its value.

@@ -151,9 +151,9 @@ std::string AllMoves(const History& history, const TextStyle& style) {
 }
 
 /// One row of a series; all rows fit into 80 columns.
-std::string Row(std::string_view commit, std::string_view day,
-                std::string_view mean, std::string_view what,
-                std::string_view change) {
+std::string HistoryRow(std::string_view commit, std::string_view day,
+                       std::string_view mean, std::string_view what,
+                       std::string_view change) {
   std::string row = fmt::format("{:<{}} {:<{}} {:>11} {:<9} {}", commit, kHash,
                                 day, kDay, mean, what, change);
   return row.substr(0, row.find_last_not_of(' ') + 1);
@@ -164,18 +164,18 @@ std::string PointRow(const FigurePoint& point, const Figure& figure) {
   if (const size_t unit = change.find(" %"); unit != change.npos) {
     change.erase(unit, 2);  // the head of the column has it
   }
-  return Row(Short(point.commit), Day(point.date),
-             fmt::format("{:.6g}", point.mean),
-             compare::MovementName(point.movement), change);
+  return HistoryRow(Short(point.commit), Day(point.date),
+                    fmt::format("{:.6g}", point.mean),
+                    compare::MovementName(point.movement), change);
 }
 
 std::string SeriesTable(const FigureSeries& series, const TextStyle& style) {
   const Figure& figure = compare::kFigures[series.figure];
   std::string text =
       Heading(fmt::format("{}, {}", series.arm, FigureTitle(figure)), style) +
-      Paint(Row("commit", "date", "mean", "",
-                fmt::format("change since the last move{}",
-                            figure.relative ? ", %" : "")),
+      Paint(HistoryRow("commit", "date", "mean", "",
+                       fmt::format("change since the last move{}",
+                                   figure.relative ? ", %" : "")),
             kDim, style) +
       "\n";
   size_t equal = 0;

@@ -57,7 +57,7 @@ Json LevelsJson(const std::vector<gate::LevelOutcome>& levels) {
   return list;
 }
 
-Json TensorsJson(const std::vector<gate::TensorFinding>& tensors) {
+Json FindingsJson(const std::vector<gate::TensorFinding>& tensors) {
   Json list = Json::array();
   for (const gate::TensorFinding& finding : tensors) {
     Json json{{"tensor", finding.tensor},
@@ -261,7 +261,7 @@ Json VerdictJson(const gate::Judgement& judgement) {
     entry["evidence"] = measure.evidence;
     json["measures"].push_back(std::move(entry));
   }
-  json["tensors"] = TensorsJson(judgement.tensors);
+  json["tensors"] = FindingsJson(judgement.tensors);
   json["controls"] = ControlsJson(judgement);
   json["final_window"] = FinalWindowJson(judgement.final_window);
   json["precision"] = PrecisionJson(judgement);

@@ -12,7 +12,7 @@ namespace {
 
 /// Of one check: a bug can have as many findings as a run has elements.
 constexpr size_t kMostFindings = 20;
-constexpr size_t kMostBytes = 10000;
+constexpr size_t kMostFailureBytes = 10000;
 
 /// Printable text as XML. Of what is printable, XML 1.0 lacks U+FFFE and
 /// U+FFFF.
@@ -70,7 +70,7 @@ std::string Details(const CiCase& one) {
     text += fmt::format("- and {} more\n", one.findings.size() - shown);
   }
   if (!one.next.empty()) text += fmt::format("next: {}\n", one.next);
-  return Xml(PrintableLines(Shortened(std::move(text), kMostBytes)));
+  return Xml(PrintableLines(Shortened(std::move(text), kMostFailureBytes)));
 }
 
 /// Which element says it; "" of a pass.
@@ -105,7 +105,7 @@ std::string TestCase(const CiSuite& suite, const CiCase& one) {
                     Value(Shortened(fmt::format("{}{}{}", one.title,
                                                 one.title.empty() ? "" : ": ",
                                                 one.statement),
-                                    kMostBytes)),
+                                    kMostFailureBytes)),
                     Details(one));
   }
   return text + "    </testcase>\n";

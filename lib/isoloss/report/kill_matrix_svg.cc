@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kCell = 18;
 constexpr int kNames = 300;
-constexpr int kTop = 180;
+constexpr int kTableTop = 180;
 constexpr int kMargin = 16;
 constexpr int kFindings = 560;
 constexpr int kFooter = 92;
@@ -42,9 +42,9 @@ std::string Headings(const KillTable& table) {
   for (size_t i = 0; i < table.columns.size(); ++i) {
     const KillTable::Column& column = table.columns[i];
     const int x = ColumnX(table, i) + kCell - 5;
-    svg +=
-        SvgText(x, kTop - 6, column.rule.empty() ? column.title : column.rule,
-                fmt::format("transform=\"rotate(-60 {} {})\"", x, kTop - 6));
+    svg += SvgText(
+        x, kTableTop - 6, column.rule.empty() ? column.title : column.rule,
+        fmt::format("transform=\"rotate(-60 {} {})\"", x, kTableTop - 6));
   }
   return svg;
 }
@@ -90,7 +90,7 @@ std::string RenderKillMatrixSvg(const gate::KillMatrix& matrix) {
   const KillTable table = MakeKillTable(matrix);
   const int width = ColumnX(table, table.columns.size()) + kFindings + kMargin;
   std::string body = Headings(table);
-  int y = kTop;
+  int y = kTableTop;
   std::string section;
   for (const KillTable::Row& row : table.rows) {
     const std::string of = fmt::format(

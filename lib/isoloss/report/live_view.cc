@@ -27,7 +27,7 @@ constexpr int kBarHead = 8;
 constexpr double kQuietSteps = 10;
 constexpr double kQuietSeconds = 30;
 
-const char* StateName(RunState state) {
+const char* StateWord(RunState state) {
   switch (state) {
     case RunState::kStarting:
       return "starting";
@@ -192,7 +192,7 @@ void AppendRun(const LiveRun& run, int chart_rows, const TextStyle& style,
 
 std::string EndedLine(const LiveRun& run, size_t name_width,
                       const TextStyle& style) {
-  const std::string state = fmt::format("{:<11}", StateName(run.state));
+  const std::string state = fmt::format("{:<11}", StateWord(run.state));
   const int room =
       std::max(10, style.width - static_cast<int>(name_width) - 15);
   const std::string rest = run.note.empty() ? NumbersText(run, room) : run.note;
@@ -358,7 +358,7 @@ std::string LiveLine(const std::vector<LiveRun>& runs,
   std::vector<std::string> texts;
   for (const LiveRun& run : runs) {
     texts.push_back(
-        fmt::format("{}: {}, {}", run.name, StateName(run.state),
+        fmt::format("{}: {}, {}", run.name, StateWord(run.state),
                     run.note.empty() ? NumbersText(run) : run.note));
   }
   if (job) {

@@ -72,7 +72,7 @@ Json LayersJson(const std::vector<LayerSummary>& layers) {
   return list;
 }
 
-Json TensorsJson(const std::vector<TensorSummary>& tensors) {
+Json SummariesJson(const std::vector<TensorSummary>& tensors) {
   Json list = Json::array();
   for (const TensorSummary& tensor : tensors) {
     Json entry{{"name", tensor.name}, {"digest", tensor.digest}};
@@ -158,7 +158,7 @@ Json RunLogJson(const ShownRun& run) {
   PutInteger(json, "moe_step", summary.moe_step);
   json["layers"] = LayersJson(summary.layers);
   PutInteger(json, "tensor_step", summary.tensor_step);
-  json["tensors"] = TensorsJson(summary.tensors);
+  json["tensors"] = SummariesJson(summary.tensors);
   json["events"] = Json::array();
   for (const runlog::Event& event : log.events) {
     Json entry{{"kind", event.kind}, {"text", event.text}};

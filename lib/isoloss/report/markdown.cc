@@ -12,7 +12,7 @@ namespace isoloss::report {
 namespace {
 
 /// Of one cell or line, before it is escaped.
-constexpr size_t kMostBytes = 600;
+constexpr size_t kMostCellBytes = 600;
 /// Of one list.
 constexpr size_t kMostItems = 10;
 
@@ -45,7 +45,8 @@ bool StartsReference(std::string_view text, size_t at) {
 /// Markdown's or HTML's syntax.
 std::string Escaped(std::string_view text) {
   constexpr std::string_view kMarks = "&<>|`*~[]\\$";
-  const std::string shown = Printable(Shortened(std::string(text), kMostBytes));
+  const std::string shown =
+      Printable(Shortened(std::string(text), kMostCellBytes));
   std::string markdown;
   for (size_t i = 0; i < shown.size(); ++i) {
     const char c = shown[i];
@@ -137,7 +138,7 @@ std::string Interval(const CiCase& one) {
   return fmt::format("{} to {}", lower, upper);
 }
 
-std::string Row(const CiCase& one) {
+std::string CaseRow(const CiCase& one) {
   std::string said = Escaped(one.statement);
   if (!one.next.empty()) said += fmt::format("; next: {}", Escaped(one.next));
   const std::string name =
@@ -160,7 +161,8 @@ void AddTables(const CiSuite& suite, Pieces& pieces) {
   const auto rest = std::ranges::find_if(
       cases, [](const CiCase& one) { return one.status < CiStatus::kNoticed; });
   if (rest != cases.begin() && pieces.Add(kTableHead)) {
-    for (auto one = cases.begin(); one != rest; ++one) pieces.Add(Row(*one));
+    for (auto one = cases.begin(); one != rest; ++one)
+      pieces.Add(CaseRow(*one));
     pieces.End("\n");
   }
   if (rest == cases.end()) return;
@@ -172,7 +174,7 @@ void AddTables(const CiSuite& suite, Pieces& pieces) {
           cases.end() - rest - passes, kTableHead))) {
     return;
   }
-  for (auto one = rest; one != cases.end(); ++one) pieces.Add(Row(*one));
+  for (auto one = rest; one != cases.end(); ++one) pieces.Add(CaseRow(*one));
   pieces.End("\n</details>\n\n");
 }
 

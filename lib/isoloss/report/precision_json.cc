@@ -82,7 +82,7 @@ Json SensitivityJson(const gate::Sensitivity& of) {
 }
 
 /// Mean loss of an arm, in bits; null if it has none.
-Json ArmJson(const compare::ArmSummary& arm) {
+Json LearntArmJson(const compare::ArmSummary& arm) {
   const auto bits = [](const std::optional<double>& nats) {
     return nats.has_value() ? std::optional(compare::BitsOf(*nats))
                             : std::nullopt;
@@ -100,7 +100,8 @@ Json PrecisionJson(const gate::Judgement& judgement) {
   const gate::PrecisionMeasures& measures = *judgement.precision;
   Json json{
       {"trained", TrainedJson(measures.trained)},
-      {"learnt", {ArmJson(judgement.baseline), ArmJson(judgement.candidate)}},
+      {"learnt",
+       {LearntArmJson(judgement.baseline), LearntArmJson(judgement.candidate)}},
       {"sensitivity", Json::array()}};
   for (const gate::Sensitivity& of : measures.sensitivity) {
     json["sensitivity"].push_back(SensitivityJson(of));

@@ -15,7 +15,7 @@ namespace {
 
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
 constexpr size_t kWidestBar = 30;
-constexpr size_t kNarrowestBar = 4;
+constexpr size_t kNarrowestStepBar = 4;
 constexpr size_t kWidestName = 32;
 constexpr size_t kNarrowestName = 4;
 
@@ -145,7 +145,7 @@ std::string Progress::BarLine(const Bar& bar, size_t columns) const {
   const std::string numbers = fmt::format("{:>{}}/{}  loss {:.4f}", bar.step,
                                           steps.size(), steps, bar.loss_nats);
   const size_t taken = name.size() + numbers.size() + 4;
-  if (columns < taken + kNarrowestBar) {
+  if (columns < taken + kNarrowestStepBar) {
     // Numbers rather than the whole of a long name.
     const size_t room = columns - std::min(columns, numbers.size() + 2);
     return Clip(Clip(name, std::max(room, kNarrowestName)) + "  " + numbers,

@@ -68,7 +68,7 @@ std::string Percent(double value, double margin) {
 
 /// "final loss +0.020 % (-0.050 % to +0.090 %, 8 seed pairs)"; of a margin in
 /// tokens they are tokens. "" if the check measured nothing.
-std::string Figure(const Check* check, const gate::Policy& policy) {
+std::string FigureText(const Check* check, const gate::Policy& policy) {
   if (check == nullptr || !check->value || !check->pairs) return "";
   const double margin = policy.Margin();
   std::string spread = Count(check->pairs->count, "seed pair");
@@ -84,10 +84,10 @@ std::string Figure(const Check* check, const gate::Policy& policy) {
 /// The figure of the check of L5 that decided, or of the final loss.
 std::string DecidingFigure(const Judgement& judgement) {
   for (const Check* check : Deciding(judgement)) {
-    std::string figure = Figure(check, judgement.policy);
+    std::string figure = FigureText(check, judgement.policy);
     if (!figure.empty()) return figure;
   }
-  return Figure(GatingCheck(judgement, kFinalWindow), judgement.policy);
+  return FigureText(GatingCheck(judgement, kFinalWindow), judgement.policy);
 }
 
 std::string Margin(const gate::Policy& policy) {
@@ -175,7 +175,7 @@ std::string Fails(const Judgement& judgement) {
                : fmt::format("{} fails against {}: {} failed.", candidate,
                              baseline, Named(deciding));
   }
-  const std::string figure = Figure(*measured, policy);
+  const std::string figure = FigureText(*measured, policy);
   if (IsRegression(judgement)) {
     return fmt::format(
         "{} is no longer the run that was approved: {} is beyond {}.",

@@ -20,7 +20,7 @@ namespace {
 using runlog::RunLog;
 
 /// What the tensor table shows; all of it is in JSON.
-constexpr size_t kShown[] = {
+constexpr size_t kShownStatistics[] = {
     runlog::kStat_l2_norm,       runlog::kStat_mean,
     runlog::kStat_std,           runlog::kStat_cur_amax,
     runlog::kStat_nonfinite_num, runlog::kStat_underflows,
@@ -33,7 +33,8 @@ std::optional<T> Last(const std::vector<T>& values) {
 }
 
 template <typename T>
-std::span<const T> Row(const std::vector<T>& values, size_t row, size_t width) {
+std::span<const T> RowOf(const std::vector<T>& values, size_t row,
+                         size_t width) {
   if (values.size() < (row + 1) * width) return {};
   return {values.data() + row * width, width};
 }
@@ -87,9 +88,9 @@ void SummarizeParameters(const RunLog& log, const RunSummaryOptions& options,
   summary.parameter_step = p.step[*row];
   const size_t count = p.names.size();
   summary.top_grad_norms =
-      Largest(p.names, Row(p.grad_norm, *row, count), options.top);
+      Largest(p.names, RowOf(p.grad_norm, *row, count), options.top);
   summary.top_update_ratios =
-      Largest(p.names, Row(p.update_ratio, *row, count), options.top);
+      Largest(p.names, RowOf(p.update_ratio, *row, count), options.top);
 }
 
 void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
@@ -101,11 +102,11 @@ void SummarizeLayers(const RunLog& log, const RunSummaryOptions& options,
   const auto layers = static_cast<size_t>(moe.layers);
   const auto experts = static_cast<size_t>(moe.experts);
   const auto value = [&](const auto& values, size_t layer) {
-    const auto of_step = Row(values, *row, layers);
+    const auto of_step = RowOf(values, *row, layers);
     using Value = typename std::decay_t<decltype(values)>::value_type;
     return of_step.empty() ? std::optional<Value>() : of_step[layer];
   };
-  const auto tokens = Row(moe.tokens_per_expert, *row, layers * experts);
+  const auto tokens = RowOf(moe.tokens_per_expert, *row, layers * experts);
   for (size_t layer = 0; layer < layers; ++layer) {
     LayerSummary& of = summary.layers.emplace_back();
     of.layer = static_cast<int64_t>(layer);
@@ -166,12 +167,12 @@ void SummarizeTensors(const RunLog& log, const RunSummaryOptions& options,
     if (!options.wants_tensor(t.names[i])) continue;
     TensorSummary& of = summary.tensors.emplace_back();
     of.name = t.names[i];
-    const auto digests = Row(t.digest, *row, count);
+    const auto digests = RowOf(t.digest, *row, count);
     if (!digests.empty() && digests[i] != 0) {
       of.digest = fmt::format("{:016x}", static_cast<uint64_t>(digests[i]));
     }
     for (const auto& statistic : t.statistics) {
-      const auto values = Row(statistic, *row, count);
+      const auto values = RowOf(statistic, *row, count);
       of.statistics.push_back(values.empty() ? std::nan("") : values[i]);
     }
   }
@@ -232,13 +233,13 @@ void AppendTensors(const RunSummary& summary, std::string& text) {
       "\ntensors at step {}, in the order of computation\n"
       "  {:<{}}",
       *summary.tensor_step, "", width);
-  for (const size_t s : kShown) {
+  for (const size_t s : kShownStatistics) {
     text += fmt::format(" {:>13}", runlog::kTensorStatistics[s].name);
   }
   text += "  digest\n";
   for (const TensorSummary& tensor : summary.tensors) {
     text += fmt::format("  {:<{}}", tensor.name, width);
-    for (const size_t s : kShown) {
+    for (const size_t s : kShownStatistics) {
       const double value = tensor.statistics[s];
       text += std::isnan(value) ? fmt::format(" {:>13}", "-")
                                 : fmt::format(" {:>13.6g}", value);

@@ -88,7 +88,7 @@ std::string Header(const Judgement& judgement, const TextStyle& style) {
 
 // ---- table -----------------------------------------------------------------
 
-struct Row {
+struct ArmRow {
   const char* name;
   const char* unit;
   std::function<std::string(const ArmSummary&)> cell;
@@ -100,7 +100,7 @@ std::string Number(const std::optional<double>& value, int decimals) {
   return fmt::format("{:.{}f}", *value, decimals);
 }
 
-std::vector<Row> TableRows() {
+std::vector<ArmRow> TableRows() {
   return {
       {"", "", [](const ArmSummary& a) { return a.arm; }},
       {"recipe", "", [](const ArmSummary& a) { return a.recipe; }},
@@ -128,9 +128,9 @@ std::vector<Row> TableRows() {
 
 std::string Table(const Judgement& judgement) {
   const ArmSummary* arms[] = {&judgement.baseline, &judgement.candidate};
-  const std::vector<Row> rows = TableRows();
+  const std::vector<ArmRow> rows = TableRows();
   size_t width[2] = {0, 0};
-  for (const Row& row : rows) {
+  for (const ArmRow& row : rows) {
     for (int i = 0; i < 2; ++i) {
       width[i] = std::max(width[i], row.cell(*arms[i]).size());
     }
@@ -139,7 +139,7 @@ std::string Table(const Judgement& judgement) {
   const auto is_unknown = [](const std::string& cell) {
     return cell.empty() || cell == "-" || cell == "0 of 0";
   };
-  for (const Row& row : rows) {
+  for (const ArmRow& row : rows) {
     // Of what other programs' logs do not tell.
     if (!judgement.origin.empty() && is_unknown(row.cell(*arms[0])) &&
         is_unknown(row.cell(*arms[1]))) {

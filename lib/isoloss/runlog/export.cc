@@ -60,7 +60,7 @@ void Append(std::string& line, double value, ExportFormat format) {
 }
 
 /// One axis of an array: its extent and what its places are called.
-struct Places {
+struct AxisPlaces {
   size_t size = 0;
   const std::vector<std::string>* names = nullptr;
 
@@ -74,12 +74,12 @@ struct Places {
 struct Dataset {
   std::string name;
   std::string unit;
-  std::vector<Places> axes;
+  std::vector<AxisPlaces> axes;
   std::function<void(std::string& line, size_t index)> append;
 
   size_t Width() const {
     size_t width = 1;
-    for (const Places& axis : axes) width *= axis.size;
+    for (const AxisPlaces& axis : axes) width *= axis.size;
     return width;
   }
 };
@@ -116,7 +116,7 @@ class Collector {
   template <typename T>
   void Array(const Field& field, const std::vector<T>& values,
              std::initializer_list<Axis<const int64_t>> axes) {
-    std::vector<Places> places;
+    std::vector<AxisPlaces> places;
     for (const auto& axis : axes) {
       const auto names = labels_.find(axis.name);
       places.push_back({static_cast<size_t>(axis.size),
@@ -166,7 +166,7 @@ class Collector {
 
   template <typename T>
   void Add(const Field& field, const std::vector<T>& values,
-           std::vector<Places> axes) {
+           std::vector<AxisPlaces> axes) {
     if (!inside_) return;
     // An empty column of a group with rows is one that the log lacks.
     if (values.empty() && known_.back().rows > 0) return;
@@ -190,7 +190,7 @@ class Collector {
 std::string ColumnName(const Dataset& dataset, size_t index) {
   std::string suffix;
   for (size_t i = dataset.axes.size(); i-- > 0;) {
-    const Places& axis = dataset.axes[i];
+    const AxisPlaces& axis = dataset.axes[i];
     suffix = fmt::format(".{}{}", axis.Label(index % axis.size), suffix);
     index /= axis.size;
   }
@@ -201,7 +201,7 @@ std::string ColumnName(const Dataset& dataset, size_t index) {
 
 /// The places that get a line each in CSV: those of the first axis, if the
 /// schema names them. Null: a row is one line.
-const Places* NamedPlaces(const std::vector<Dataset>& datasets) {
+const AxisPlaces* NamedPlaces(const std::vector<Dataset>& datasets) {
   for (const Dataset& dataset : datasets) {
     if (!dataset.axes.empty() && dataset.axes[0].names != nullptr) {
       return &dataset.axes[0];
@@ -248,7 +248,7 @@ void AppendCells(const Dataset& dataset, size_t row,
 /// Passes the lines of a row on; returns how many.
 size_t WriteCsvRow(const std::vector<Dataset>& datasets, size_t row,
                    const std::function<void(std::string_view line)>& write) {
-  const Places* places = NamedPlaces(datasets);
+  const AxisPlaces* places = NamedPlaces(datasets);
   const size_t lines = places == nullptr ? 1 : places->size;
   for (size_t i = 0; i < lines; ++i) {
     std::optional<size_t> place;
@@ -273,7 +273,7 @@ size_t AppendNested(const Dataset& dataset, size_t depth, size_t index,
     dataset.append(line, index);
     return index + 1;
   }
-  const Places& axis = dataset.axes[depth];
+  const AxisPlaces& axis = dataset.axes[depth];
   const bool named = axis.names != nullptr;
   line += named ? '{' : '[';
   for (size_t place = 0; place < axis.size; ++place) {

@@ -21,11 +21,11 @@
 namespace isoloss::runlog::h5 {
 namespace {
 
-constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kMebibyte = size_t{1} << 20;
 /// Deflate's best: 258 bytes for 2 bits.
 constexpr uint64_t kMaxDeflateRatio = 1032;
 /// Largest chunk of a small dataset; we write 64 KiB, h5py up to 1 MiB.
-constexpr uint64_t kSmallChunk = 4 * kMiB;
+constexpr uint64_t kSmallChunk = 4 * kMebibyte;
 /// Objects and attributes. The largest tensor dump has some thousands.
 constexpr size_t kMaxObjects = size_t{1} << 17;
 /// Of one object: HDF5 takes the square of their number in time. A null
@@ -354,7 +354,7 @@ class Walker {
       Refuse(
           "with {} its values take more than {} MiB, but those of a file may "
           "take so many. If you trust it, set ISOLOSS_MEMORY_MIB to more",
-          path, budget_.values / kMiB);
+          path, budget_.values / kMebibyte);
     }
     values_left_ -= count * value_bytes;
   }
@@ -466,10 +466,10 @@ Budget::Budget(size_t file_bytes)
     : texts(std::min(file_bytes, kMaxTextBytes)),
       values(ReadLimit()),
       // Names, types and extents take up to 16 times what they take in a file.
-      stream(values + texts + 16 * file_bytes + 16 * kMiB),
+      stream(values + texts + 16 * file_bytes + 16 * kMebibyte),
       // Strings, a chunk in several states, and HDF5's tables of what it knows.
-      memory(file_bytes + texts + values / 2 + 128 * kMiB),
-      seconds(4 + static_cast<int>(file_bytes / (32 * kMiB))) {}
+      memory(file_bytes + texts + values / 2 + 128 * kMebibyte),
+      seconds(4 + static_cast<int>(file_bytes / (32 * kMebibyte))) {}
 
 void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
               std::span<std::byte> memory) noexcept {
@@ -482,7 +482,7 @@ void WalkFile(std::span<const std::byte> file, const Budget& budget, Part part,
     LeaveReason(fmt::format("HDF5 can't read it: {}", failure.what()), memory);
   } catch (const std::bad_alloc&) {
     LeaveReason(fmt::format("reading it takes more than {} MiB of memory",
-                            budget.memory / kMiB),
+                            budget.memory / kMebibyte),
                 memory);
   } catch (const std::exception& error) {
     LeaveReason(error.what(), memory);

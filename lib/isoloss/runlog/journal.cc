@@ -39,7 +39,7 @@ constexpr size_t kHeadBytes =
 /// Far above that of any run, whose log must be readable too.
 constexpr uint64_t kMaxBytes = uint64_t{8} << 30;
 
-enum Kind : uint32_t { kProvenance = 1, kRows = 2 };
+enum RecordKind : uint32_t { kProvenance = 1, kRows = 2 };
 
 struct RecordHead {
   uint32_t payload_bytes;

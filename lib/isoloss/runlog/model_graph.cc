@@ -18,7 +18,7 @@ namespace isoloss::runlog {
 namespace {
 
 /// What holds for all tensors of a kind.
-struct Kind {
+struct TensorKind {
   std::string_view name;
   std::string_view phase;
   bool of_parameter;  ///< whether its rows are a parameter's
@@ -26,7 +26,7 @@ struct Kind {
   size_t most_inputs;
 };
 constexpr size_t kAny = std::numeric_limits<size_t>::max();
-constexpr Kind kKinds[] = {
+constexpr TensorKind kTensorKinds[] = {
     {"weight", "forward", true, 0, 0},
     {"activation", "forward", false, 1, kAny},
     {"output", "forward", false, 1, kAny},
@@ -57,9 +57,9 @@ constexpr Part kParameterParts[] = {
     {"weight"}, {"wgrad"}, {"update", {"wgrad"}}, {"parameter", {"update"}}};
 
 /// Null if there is none of this name.
-const Kind* KindOf(std::string_view name) {
-  const auto* kind = std::ranges::find(kKinds, name, &Kind::name);
-  return kind == std::end(kKinds) ? nullptr : kind;
+const TensorKind* KindOf(std::string_view name) {
+  const auto* kind = std::ranges::find(kTensorKinds, name, &TensorKind::name);
+  return kind == std::end(kTensorKinds) ? nullptr : kind;
 }
 
 /// Visitor of the schema: whether columns of a group are equally long.
@@ -91,7 +91,7 @@ bool IsPlace(int64_t place, size_t size) {
 
 std::string WrongTensor(const GraphColumns& tensors, size_t i) {
   const std::string where = fmt::format("/graph has in row {}", i);
-  const Kind* kind = KindOf(tensors.kind[i]);
+  const TensorKind* kind = KindOf(tensors.kind[i]);
   if (kind == nullptr || tensors.phase[i] != kind->phase ||
       tensors.name[i] != tensors.module[i] + "_" + tensors.kind[i]) {
     return fmt::format(
@@ -212,7 +212,7 @@ std::string WrongReaders(const ModelGraph& graph) {
   }
   size_t losses = 0;
   for (size_t i = 0; i < tensors.name.size(); ++i) {
-    const Kind& kind = *KindOf(tensors.kind[i]);
+    const TensorKind& kind = *KindOf(tensors.kind[i]);
     const size_t found = begins[i + 1] - begins[i];
     if (found < kind.least_inputs || found > kind.most_inputs) {
       return fmt::format(
@@ -347,7 +347,7 @@ GemmCounts CountGemms(const RecipeColumns& recipe) {
 }
 
 std::string_view PhaseOfKind(std::string_view kind) {
-  const Kind* known = KindOf(kind);
+  const TensorKind* known = KindOf(kind);
   return known == nullptr ? "" : known->phase;
 }
 

@@ -18,7 +18,7 @@ namespace {
 constexpr int64_t kMostPairs = 1 << 20;
 
 /// Standard deviations beyond which a normal tail, 1e-12, is left out.
-constexpr double kTail = 7;
+constexpr double kNormalTail = 7;
 
 double NormalCdf(double x) { return std::erfc(-x / std::numbers::sqrt2) / 2; }
 
@@ -95,10 +95,10 @@ double TwoOneSidedPower(double mean, double standard_error,
   // u is within `spread` of 1 but for a negligible rest: it is a Lipschitz
   // function, constant 1 / sqrt(nu), of nu normal variables, and its mean is
   // above 1 - 1 / (2 nu).
-  const double spread = (kTail + 1 / std::sqrt(degrees_of_freedom)) /
+  const double spread = (kNormalTail + 1 / std::sqrt(degrees_of_freedom)) /
                         std::sqrt(degrees_of_freedom);
   const double low = std::max(0.0, 1 - spread);
-  double high = std::min(1 + spread, (above + kTail) / t);
+  double high = std::min(1 + spread, (above + kNormalTail) / t);
   if (!options.one_sided) high = std::min(high, (above - below) / (2 * t));
   if (!(high > low)) return 0;
   const double power =
