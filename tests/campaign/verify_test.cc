@@ -8,6 +8,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/gate/looks.h"
+#include "isoloss/runlog/probe_log.h"
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
@@ -21,10 +22,18 @@ using testing::ExpectRefused;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
+/// Asks the oracle for the experiment as it is, a tenth of its work.
+gate::Policy Plain() {
+  gate::Policy policy;
+  policy.probe_cases = {"plain"};
+  return policy;
+}
+
 class Verifying : public ::testing::Test {
  protected:
   VerifyPlan Plan(const std::vector<std::string>& overrides = {}) const {
-    VerifyPlan plan{.experiment = TinyExperiment(folder_.path(), overrides)};
+    VerifyPlan plan{.experiment = TinyExperiment(folder_.path(), overrides),
+                    .policy = Plain()};
     plan.folder = out_;
     return plan;
   }
@@ -41,7 +50,9 @@ class Verifying : public ::testing::Test {
 };
 
 TEST_F(Verifying, JudgesEveryOtherArmAgainstTheFirst) {
-  const Verification found = Verify(Plan());
+  VerifyPlan plan = Plan();
+  plan.policy = {};  // all cases of the oracle
+  const Verification found = Verify(std::move(plan));
   EXPECT_FALSE(found.interrupted);
   ASSERT_TRUE(found.judgements);
   ASSERT_THAT(*found.judgements, SizeIs(1));
@@ -114,7 +125,7 @@ TEST_F(Verifying, ADryRunTrainsNothing) {
 /// So little alpha that no interval of these runs is short of the margin, and
 /// so small a margin that all hold it.
 gate::Policy Undecided() {
-  gate::Policy policy;
+  gate::Policy policy = Plain();
   policy.margin_percent = 1e-3;
   policy.alpha = 1e-6;
   return policy;
@@ -122,7 +133,7 @@ gate::Policy Undecided() {
 
 /// Anything short of a doubled loss is within the margin.
 gate::Policy Generous() {
-  gate::Policy policy;
+  gate::Policy policy = Plain();
   policy.margin_percent = 99;
   return policy;
 }
@@ -139,8 +150,9 @@ TEST_F(Verifying, FinishedRunsAreKeptAndThoseOfOtherSeedsJudgedToo) {
 }
 
 TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
-  Verify(Plan());
   VerifyPlan plan = Plan();
+  Verify(plan);
+  plan.policy = {};  // all cases of the oracle
   plan.approved = ReadRuns({out_});
   plan.folder = folder_.path() / "again";
   const Verification found = Verify(std::move(plan));
@@ -151,6 +163,15 @@ TEST_F(Verifying, ArmsThatAreWhatTheyWerePassAgainstApprovedRuns) {
   }
   EXPECT_TRUE(std::filesystem::exists(folder_.path() / "again" / kProbeFolder /
                                       "mxfp8-seed1.probe.h5"));
+}
+
+TEST_F(Verifying, AsksTheOracleForWhatThePolicyAsksForAndThePlainCase) {
+  VerifyPlan plan = Plan({"train.seeds=[1]"});
+  plan.policy.probe_cases = {"router_ties"};
+  Verify(std::move(plan));
+  EXPECT_THAT(
+      runlog::ReadProbeLog(out_ / kProbeFolder / "mxfp8-seed1.probe.h5").cases,
+      ElementsAre("plain", "router_ties"));
 }
 
 TEST_F(Verifying, WhatIsDecidedGetsNoMoreSeeds) {

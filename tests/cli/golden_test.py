@@ -107,7 +107,7 @@ class Check(GoldenTest):
         for result in (self.check("golden"), self.update("golden", reason=REASON + " again")):
             self.assert_refused(result, "gate.toml", "margin_percent")
 
-        (self.golden / "gate.toml").write_text("margin_percent = 1\n")
+        (self.golden / "gate.toml").write_text('margin_percent = 1\nprobe_cases = ["plain"]\n')
         self.assertEqual(self.check("golden").returncode, PASS)
 
     def test_a_changed_value_is_drift_with_a_verdict_of_its_own(self):

@@ -6,7 +6,7 @@ import signal
 import h5py
 
 from program import (ProgramTest, FAIL, INCONCLUSIVE, INTERRUPTED, INVALID, PASS,
-                     same_bits)
+                     PLAIN_POLICY, same_bits)
 from terminal import TerminalProgram
 
 
@@ -124,7 +124,7 @@ class Interrupt(ProgramTest):
         self.assertEqual(self.contents("columns"), before)
 
     def test_a_refused_resume_begins_no_run_and_keeps_the_verdict(self):
-        one = ("verify", "tiny.toml", "--out", "judged",
+        one = ("verify", "tiny.toml", "--out", "judged", *PLAIN_POLICY,
                "--set=train.seeds=[1]")
         first = self.run_isoloss(*one)
         (self.folder / "judged/mxfp8-seed1.h5").unlink()
@@ -191,7 +191,7 @@ class Interrupt(ProgramTest):
                 if path.is_file()}
 
     def test_a_later_run_discards_nothing_unasked(self):
-        arguments = ("verify", "tiny.toml", "--out", "again")
+        arguments = ("verify", "tiny.toml", "--out", "again", *PLAIN_POLICY)
         self.interrupt(signal.SIGINT, "again", "train.steps=40000")
         before = self.contents("again")
 

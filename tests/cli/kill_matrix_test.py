@@ -2,7 +2,7 @@
 
 import json
 
-from program import ProgramTest, TINY, INVALID, PASS, USAGE
+from program import ProgramTest, TINY, INVALID, PASS, PLAIN_POLICY, USAGE
 
 
 class KillMatrix(ProgramTest):
@@ -20,7 +20,8 @@ class KillMatrix(ProgramTest):
 
     def measure(self, *options):
         return self.run_isoloss("mutants", "run", "short.toml", "--out", "matrix",
-                                "--seeds", 1, "--mutants", "truncation", *options)
+                                "--seeds", 1, "--mutants", "truncation", *PLAIN_POLICY,
+                                *options)
 
     def test_catches_a_bug_and_lets_a_benign_run_pass(self):
         options = ("--ensemble", self.ensemble("mxfp8"), "--benign", 1, "--json")

@@ -14,7 +14,7 @@ import h5py
 
 from live_run import Background
 from program import (ProgramTest, FAIL, INTERRUPTED, INVALID, PASS,
-                     same_bits)
+                     PLAIN_POLICY, same_bits)
 from terminal import PATIENCE
 
 def seeds_of(verdict):
@@ -203,7 +203,7 @@ class Results(ProgramTest):
         for log in other.values():
             shutil.copy(log, self.folder / "partly")
 
-        result = self.passed(self.command("verify", "partly"), PASS, 4)
+        result = self.passed(self.command("verify", "partly", *PLAIN_POLICY), PASS, 4)
 
         self.assertIn("seed 7 is not judged: mxfp8-seed7 is not finished",
                       result.stderr)
@@ -223,7 +223,7 @@ class Results(ProgramTest):
     # ---- verdicts ------------------------------------------------------------
 
     def test_a_verdict_goes_when_logs_change_and_only_then(self):
-        self.passed(self.command("verify", "verdict"), PASS, 4)
+        self.passed(self.command("verify", "verdict", *PLAIN_POLICY), PASS, 4)
         verdict = self.folder / "verdict/verdict.json"
         page = self.folder / "verdict/report.html"
         before = self.files("verdict")
@@ -239,7 +239,7 @@ class Results(ProgramTest):
         self.assertFalse(page.exists())
 
     def test_an_interrupted_verify_leaves_no_verdict(self):
-        long = ("--set=train.steps=200", "--set=train.seeds=[1]")
+        long = ("--set=train.steps=200", "--set=train.seeds=[1]", *PLAIN_POLICY)
         self.passed(self.command("verify", "broken", *long), PASS, 1, 4)
         self.assertTrue((self.folder / "broken/verdict.json").exists())
         with Background(self.folder, "verify", "tiny.toml", "--out", "broken",

@@ -11,7 +11,7 @@ SOURCE = pathlib.Path(__file__).parent.parent.parent
 sys.path.append(str(SOURCE / "tests/runlog"))
 from read_with_h5py import seal
 
-from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, TINY)
+from program import (ProgramTest, FAIL, INCONCLUSIVE, INVALID, PASS, PLAIN_POLICY, TINY)
 
 # A divergence within a few steps: no warm-up, no clipping, and experts' outputs
 # scaled beyond what the update can follow.
@@ -104,7 +104,7 @@ class Verdict(ProgramTest):
         self.assertIn("L0 recipe_ran", full.stdout)
 
     def test_one_seed_is_inconclusive(self):
-        result = self.verify("one_seed", "train.seeds=[1]")
+        result = self.verify("one_seed", "train.seeds=[1]", options=PLAIN_POLICY)
 
         self.assert_verdict(result, INCONCLUSIVE, "INCONCLUSIVE")
         self.assertEqual(self.verdict("one_seed")["exit_code"], INCONCLUSIVE)
@@ -152,7 +152,7 @@ class Verdict(ProgramTest):
                 self.assertIn(result.returncode, (FAIL, INVALID))
 
     def test_arms_that_are_identical_never_pass(self):
-        same = self.verify("same", "arms.mxfp8.recipe=bf16")
+        same = self.verify("same", "arms.mxfp8.recipe=bf16", options=PLAIN_POLICY)
 
         self.assert_verdict(same, FAIL, "FAIL")
         self.assertIn("identical", same.stdout)
@@ -172,8 +172,9 @@ class Verdict(ProgramTest):
                                  "eval/per_sequence_loss_nats"):
                         log[path][...] = good[path][...]
 
+        # Logs only: `gate` judges them.
         self.verify("controlled", "arms.mxfp4.recipe=mxfp4_floor",
-                    "gate.control=mxfp4")
+                    "gate.control=mxfp4", options=["--no-oracle"])
         self.assertFalse((self.folder / "controlled/verdict-mxfp4.json").exists())
         logs = {log.stem: log
                 for log in (self.folder / "controlled").glob("*.h5")}
@@ -276,7 +277,7 @@ class ApprovedFolder(ProgramTest):
         result = cls.run_isoloss("ensemble", "build", cls.tiny, "--arm", "mxfp8", "--runs", 40,
                                  "--out", "approved/benign.h5")
         assert result.returncode == PASS, result.stderr
-        cls.run_isoloss("probe", cls.tiny, "--arm", "mxfp8", "--out", "approved")
+        cls.run_isoloss("probe", cls.tiny, "--arm", "mxfp8", "--case", "plain", "--out", "approved")
 
     def verify(self, *options):
         return self.run_isoloss("verify", self.tiny, "--out", "now", "--restart", *options)
@@ -285,7 +286,7 @@ class ApprovedFolder(ProgramTest):
         # Under a name of the user's, too.
         shutil.copy(self.folder / "approved/mxfp8-seed1.probe.h5",
                     self.folder / "approved/oracle.h5")
-        options = ("--against", "approved", "--ensemble", "approved/benign.h5")
+        options = ("--against", "approved", "--ensemble", "approved/benign.h5", *PLAIN_POLICY)
 
         verified = self.verify(*options)
         gated = self.run_isoloss("gate", *sorted((self.folder / "now").glob("*-seed?.h5")),
@@ -305,7 +306,8 @@ class ApprovedFolder(ProgramTest):
                 "one_step": ("train.steps=1", "train.warmup_steps=0"),
                 "forced": ("routing.mode=forced_balance",)}.items():
             settings = [word for change in changes for word in ("--set", change)]
-            settings += ["--set", "train.seeds=[1]"]
+            # All cases of the oracle, of few tokens: parts are there in each.
+            settings += ["--set", "train.seeds=[1]", "--set", "train.sequences_per_batch=1"]
             run = self.run_isoloss("run", self.tiny, "--out", name, *settings)
             self.assertEqual(run.returncode, PASS, run.stderr)
 
@@ -431,7 +433,7 @@ class Looks(ProgramTest):
 
     def test_looks_share_alpha_and_are_counted_once(self):
         # So little alpha that no look at these runs decides.
-        self.write("strict.toml", "alpha = 1e-6\nmargin_percent = 1e-3\n")
+        self.write("strict.toml", 'alpha = 1e-6\nmargin_percent = 1e-3\nprobe_cases = ["plain"]\n')
         dry = self.verify("--dry-run")
         self.assertIn("after 2, 3, 4 seed pairs, alpha 1e-06 in all", dry.stderr)
         self.assertFalse((self.folder / "out").exists())
@@ -473,7 +475,7 @@ class SeveralArms(ProgramTest):
         for experiment, arms in (("tiny.toml", ["mxfp8"]),
                                  ("three.toml", ["mxfp8", "floor"])):
             with self.subTest(experiment=experiment):
-                result = self.run_isoloss("verify", experiment, "--json",
+                result = self.run_isoloss("verify", experiment, "--json", *PLAIN_POLICY,
                                           "--out", experiment + ".out")
 
                 printed = json.loads(result.stdout)

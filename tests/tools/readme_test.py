@@ -29,8 +29,8 @@ SHORT_RUN = " ".join(f"--set {key.replace(' ', '')}" for key in (
     *(f"model.{key}" for key in TINY), "data.sequence_length=16", "train.steps=20",
     "train.warmup_steps=4", "train.seeds=[1,2]", "log.eval_every=20", "log.eval_sequences=4"))
 
-# Of the oracle's cases one, and few steps of it.
-FAST_POLICY = "../isoloss/fast.toml"
+# Of the oracle's cases one, and few steps of it. `isoloss probe` of docs/usage.md tries all of them.
+FAST_POLICY = "fast.toml"
 
 # What is tried elsewhere.
 ELSEWHERE = {
@@ -155,8 +155,11 @@ class Documents(unittest.TestCase):
     def test_readme_and_usage_work_in_their_order(self):
         self.go_through(("README.md", "docs/usage.md"), (
             SMALL_MODEL,
+            # However busy this machine is, the budget suffices.
+            ("--candidate mxfp8_floor", "--candidate mxfp8_floor --budget 1000"),
             ('source = "files"', 'source = "files"\nsequence_length = 16'),
-            ("steps = 300", "steps = 20"),
+            ("steps = 300", "steps = 20\nsequences_per_batch = 4"),
+            ("[arms.bf16]\n", f'[gate]\npolicy = "{FAST_POLICY}"\n\n[arms.bf16]\n'),
             # Any number of runs of any of the mutants: one of one.
             ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),
         ), ELSEWHERE)
@@ -181,7 +184,7 @@ class Documents(unittest.TestCase):
                 ("verify first.toml --dry", f"verify first.toml {SHORT_RUN} --dry"),
                 ("run first.toml --seeds", f"run first.toml {SHORT_RUN} --seeds"),
                 ("verify blocks_vs_bf16.toml\n", "verify blocks_vs_bf16.toml --no-oracle"),
-                ("[log]\n", f'[gate]\npolicy = "../../../{FAST_POLICY}"\n\n[log]\n'),
+                ("[log]\n", f'[gate]\npolicy = "../../../../isoloss/{FAST_POLICY}"\n\n[log]\n'),
                 ("--arm blocks", "--arm blocks --case plain"),
                 ("--experiment first.toml", f"--experiment first.toml {SHORT_RUN}"),
                 *drafts), {"isoloss doctor": "tests/cli/doctor_test.py"})

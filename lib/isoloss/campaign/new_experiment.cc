@@ -17,6 +17,7 @@
 #include "isoloss/campaign/experiment_size.h"
 #include "isoloss/campaign/experiment_text.h"
 #include "isoloss/campaign/train_arms.h"
+#include "isoloss/oracle/probe_cases.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/live_view.h"
 #include "isoloss/train/presets.h"
@@ -181,8 +182,9 @@ double OracleSeconds(const train::Experiment& experiment, const ArmRates& rates,
                      const std::string& candidate) {
   const double flops = train::FlopsPerToken(experiment) *
                        static_cast<double>(TokensPerStep(experiment));
-  const double steps = static_cast<double>(OracleSteps(1)) *
-                       static_cast<double>(kOracleStepCost);
+  const double steps =
+      static_cast<double>(OracleSteps(1, oracle::ProbeCases().size())) *
+      static_cast<double>(kOracleStepCost);
   const int workers = train::CrewFor(experiment, 1).workers;
   return steps * flops / rates.at(candidate).flops_per_second / workers;
 }

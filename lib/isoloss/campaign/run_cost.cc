@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "isoloss/oracle/probe_cases.h"
-
 namespace isoloss::campaign {
 
 std::string SizeText(double bytes) {
@@ -54,9 +52,8 @@ double TrainingSeconds(const train::Experiment& experiment,
   return train::EstimatedSeconds(experiment, runs, speeds);
 }
 
-size_t OracleSteps(size_t candidates) {
-  return candidates * oracle::ProbeCases().size() *
-         static_cast<size_t>(kProbedSteps);
+size_t OracleSteps(size_t candidates, size_t cases) {
+  return candidates * cases * static_cast<size_t>(kProbedSteps);
 }
 
 std::string MemoryText(const train::Experiment& experiment,

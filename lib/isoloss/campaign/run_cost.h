@@ -42,9 +42,9 @@ inline constexpr int64_t kProbedSteps = 2;
 /// One of them takes about so many times a step of training.
 inline constexpr int64_t kOracleStepCost = 100;
 
-/// Steps that it takes for so many candidates. Roughly: a few cases take other
-/// numbers of steps, of which less is checked.
-size_t OracleSteps(size_t candidates);
+/// Steps that it takes for so many candidates and cases. Roughly: a few cases
+/// take other numbers of steps, of which less is checked.
+size_t OracleSteps(size_t candidates, size_t cases);
 
 // What `runs` take, all of which are trained.
 
