@@ -1,5 +1,4 @@
-// One training step: forward, backward, clipping, expert bias, AdamW, compute
-// copies.
+// One training step: forward, backward, clipping, expert bias, AdamW.
 #pragma once
 
 #include <cstddef>

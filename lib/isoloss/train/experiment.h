@@ -97,9 +97,9 @@ double EstimatedParameters(const model::ModelConfig& config);
 /// about; 0 if patterns choose the tensors.
 double EstimatedTensorRows(const Experiment& experiment);
 
-/// Memory that one run needs at least, in bytes: weights, gradients, moments
-/// and compute copies, and the activations kept for the backward pass, FP32;
-/// rows between ranks; the log's widest columns.
+/// Memory that one run needs at least, in bytes: weights, gradients and
+/// moments, and the activations kept for the backward pass, FP32; rows between
+/// ranks; the log's widest columns.
 double EstimatedBytes(const Experiment& experiment);
 
 /// The tokens that [data] names. Errors   as corpus::LoadCorpus.
