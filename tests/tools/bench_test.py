@@ -42,6 +42,9 @@ def some_figures():
     for preset, costs in (("dsv3-small", {"cost_8": 0.04}),
                           ("dsv3-671b-topology", {"cost_8": 0.04, "cost_256": 0.2})):
         figures[f"exchange/{preset}/threads1"] = {"ms_one_rank": 250.0, **costs}
+    for preset in ("dsv3-nano", "dsv3-small"):
+        for recipe in ("bf16", "mxfp8_rceil"):
+            figures[f"probe/{preset}/{recipe}"] = {"of_training": 3.5, "ms": 500.0}
     figures["verify/demo"] = {"seconds": 60.0}
     return figures
 

@@ -1,8 +1,6 @@
 // How elements of one tensor compare with exact values: equal, flip or other.
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -16,20 +14,9 @@ namespace isoloss::oracle {
 /// Whether it is clear at first sight that `value` is `expected` rounded to
 /// BF16 and that nothing can flip it: its probability is 0.
 inline bool IsFarFromFlips(float value, const Estimate& expected) {
-  constexpr uint64_t kExponent = 0x7FF0'0000'0000'0000;
-  const auto center = static_cast<double>(value);
-  const double size = std::fabs(center);
-  const auto power =
-      std::bit_cast<double>(std::bit_cast<uint64_t>(size) & kExponent);
-  // Half a spacing, which is half as large below a power of two, less what sums
-  // here may be rounded.
-  const double room =
-      (size == power ? 0x1p-9 : 0x1p-8) * (1.0 - 0x1p-20) * power;
-  const double reach = std::fabs(expected.exact - center) +
-                       internal::kFarthestTail * expected.noise;
-  return reach <= room && expected.jump_probability == 0.0 &&
-         (std::bit_cast<uint32_t>(value) & 0xFFFF) == 0 && size >= 0x1p-120 &&
-         size <= 0x1p120;
+  return expected.jump_probability == 0.0 &&
+         SurelyRoundsToBf16(expected.exact,
+                            internal::kFarthestTail * expected.noise, value);
 }
 
 /// Counts the elements of one tensor.

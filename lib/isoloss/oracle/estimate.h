@@ -89,6 +89,23 @@ inline double Boundary(Grid grid, float value, bool up) {
   return here + 0.5 * (here - static_cast<double>(Neighbour(grid, value, !up)));
 }
 
+/// Whether it is clear at first sight that all numbers within `reach` of
+/// `exact` round to `value` in BF16. Never where that is subnormal or next to
+/// overflow.
+inline bool SurelyRoundsToBf16(double exact, double reach, float value) {
+  constexpr uint64_t kExponent = 0x7FF0'0000'0000'0000;
+  const auto center = static_cast<double>(value);
+  const double size = std::fabs(center);
+  const auto power =
+      std::bit_cast<double>(std::bit_cast<uint64_t>(size) & kExponent);
+  // Half a spacing, which is half as large below a power of two, less what the
+  // sum may be rounded.
+  const double room =
+      (size == power ? 0x1p-9 : 0x1p-8) * (1.0 - 0x1p-20) * power;
+  return std::fabs(exact - center) + reach <= room &&
+         (std::bit_cast<uint32_t>(value) & 0xFFFF) == 0 && size >= 0x1p-120 &&
+         size <= 0x1p120;
+}
 /// Spacing of FP32 numbers at `value`; that of the largest for infinity.
 inline double Ulp(double value) {
   const double size = std::fabs(value);
@@ -199,6 +216,9 @@ inline Estimate RoundedOnTheWay(Grid grid, const Estimate& a) {
   const float want = RoundTo(grid, a.exact);
   const auto center = static_cast<double>(want);
   Estimate result = {.exact = center};
+  if (grid == Grid::kBf16 && SurelyRoundsToBf16(a.exact, a.bound, want)) {
+    return result;
+  }
   if (!std::isfinite(center)) return result;
   const auto low = static_cast<double>(RoundTo(grid, a.exact - a.bound));
   const auto high = static_cast<double>(RoundTo(grid, a.exact + a.bound));
