@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <boost/math/special_functions/erf.hpp>
 #include <boost/multiprecision/cpp_bin_float.hpp>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "isoloss/base/rng.h"
@@ -112,6 +114,25 @@ TEST(PortableMath, ExponentialsAreRoundedToNearest) {
   EXPECT_EQ(Expm1(-kInfinity), -1.0);
   EXPECT_EQ(Expm1(kInfinity), kInfinity);
   EXPECT_TRUE(std::isnan(Exp(kNan)) && std::isnan(Expm1(kNan)));
+}
+
+// Nearly all of these are decided in fewer bits.
+TEST(PortableMath, ExponentialsAreThoseOfTheLongWay) {
+  const auto bits = [](double value) { return std::bit_cast<uint64_t>(value); };
+  const CounterRng rng(11, 0);
+  for (const double largest :
+       {1e-300, 1e-9, 1e-5, 0x1p-7, 0.1, 1.0, 30.0, 700.0, 750.0}) {
+    for (uint64_t i = 0; i < 4000; ++i) {
+      const double x = largest * (2 * rng.Uniform(i) - 1);
+      ASSERT_EQ(bits(Exp(x)), bits(ExpLongWay(x))) << x;
+      ASSERT_EQ(bits(Expm1(x)), bits(Expm1LongWay(x))) << x;
+    }
+  }
+  for (const double x : {0.0, -0.0, 0x1p-1074, -0x1p-1074, 0x1p-7, -0x1p-7,
+                         0x1p-400, std::numbers::ln2, -std::numbers::ln2}) {
+    EXPECT_EQ(bits(Exp(x)), bits(ExpLongWay(x))) << x;
+    EXPECT_EQ(bits(Expm1(x)), bits(Expm1LongWay(x))) << x;
+  }
 }
 
 TEST(PortableMath, PowersAreRoundedToNearest) {

@@ -206,46 +206,5 @@ TEST(Dot, OfNothingIsZero) {
   EXPECT_EQ(dot.bound, 0.0);
 }
 
-TEST(DotRows, EqualsDot) {
-  const std::vector<Row> rows = RandomRows(3, Grid::kFp32);
-  std::vector<const float*> others;
-  for (size_t j = 0; j < kDotLanes; ++j) others.push_back(rows[j + 1].data());
-  for (const size_t count : {size_t{1}, size_t{3}, kDotLanes}) {
-    std::vector<Estimate> out(count);
-
-    DotRows(rows[0].data(), others.data(), count, kDepth, out.data());
-
-    for (size_t j = 0; j < count; ++j) {
-      const Estimate one = Dot(rows[0].data(), others[j], kDepth);
-      EXPECT_EQ(out[j].exact, one.exact);
-      EXPECT_EQ(out[j].bound, one.bound);
-      EXPECT_EQ(out[j].noise, one.noise);
-    }
-  }
-}
-
-TEST(DotPanel, EqualsDot) {
-  const std::vector<Row> rows = RandomRows(3, Grid::kFp32);
-  // Two rows more than a panel has.
-  Matrix<float> b(kDotLanes + 2, kDepth);
-  for (size_t j = 0; j < b.rows(); ++j) {
-    std::copy(rows[j + 1].begin(), rows[j + 1].end(), b.Row(j));
-  }
-  for (size_t first = 0; first < b.rows(); first += kDotLanes) {
-    Matrix<float> panel;
-    std::vector<Estimate> out(kDotLanes);
-
-    PackPanel(b.view(), first, panel);
-    DotPanel(rows[0].data(), panel, out.data());
-
-    for (size_t j = 0; first + j < b.rows() && j < kDotLanes; ++j) {
-      const Estimate one = Dot(rows[0].data(), b.Row(first + j), kDepth);
-      EXPECT_EQ(out[j].exact, one.exact);
-      EXPECT_EQ(out[j].bound, one.bound);
-      EXPECT_EQ(out[j].noise, one.noise);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace isoloss::oracle

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -57,6 +60,31 @@ size_t TensorRows(const runlog::ProbeLog& log, size_t probe_case) {
     if (of == probe_case && !IsOfLog(log, row)) ++rows;
   }
   return rows;
+}
+
+std::string BytesOf(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+/// As it is written, but for the number of threads.
+std::string BytesOf(runlog::ProbeLog log) {
+  log.provenance.workers = 0;
+  const testing::TemporaryFolder folder;
+  runlog::WriteProbeLog(log, folder.path() / "log.probe.h5");
+  return BytesOf(folder.path() / "log.probe.h5");
+}
+
+TEST(Probe, DoesNotDependOnTheThreads) {
+  const ProbeOptions options = {.steps = 2, .cases = {"plain", "branches"}};
+  const std::vector<std::string> layers = {"model.n_layers=4"};
+  const std::string one = BytesOf(Probe(options, "mxfp8_rceil", 1, layers));
+  for (const int threads : {2, 3}) {
+    EXPECT_TRUE(BytesOf(Probe(options, "mxfp8_rceil", threads, layers)) == one)
+        << threads;
+  }
+  // Another run's log has other bytes.
+  EXPECT_FALSE(BytesOf(Probe(options, "mxfp8_floor", 1, layers)) == one);
 }
 
 TEST(Probe, FindsNothingInACorrectArm) {

@@ -54,6 +54,9 @@ def some_figures():
                                          ("last_doubling", 2.02))}}
         figures[f"layer/{recipe}"] = {"of_peak": 0.75, "cpu_seconds": 10.0, "tera_flop": 2.1,
                                       "bytes": 12e9, "parameters": 586e6}
+    for preset in ("dsv3-nano", "dsv3-small"):
+        for recipe in ("bf16", "mxfp8_rceil"):
+            figures[f"probe/{preset}/{recipe}"] = {"of_training": 3.5, "ms": 500.0}
     figures["verify/demo"] = {"seconds": 60.0}
     return figures
 

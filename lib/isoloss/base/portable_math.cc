@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <numbers>
 
@@ -122,6 +124,95 @@ double Rounded(DoubleDouble x) {
   return std::ldexp(power.significand.high, power.exponent);
 }
 
+// ---- the quick way
+// A sum of two doubles that is off by less than a known error usually tells how
+// the number behind it rounds, and then the long way, which is more accurate
+// still, rounds to the same.
+
+/// Sets `result` to the double nearest to all numbers within `error` of
+/// high + low, if there is one; |low| <= |high|.
+bool RoundsTo(double high, double low, double error, double& result) {
+  result = high + (low - error);
+  return result == high + (low + error);
+}
+
+/// 2^(i / 32) to some 100 bits. Products of `high` and 26 bits are exact.
+struct Root {
+  double high;
+  double low;
+};
+constexpr int kRoots = 32;
+
+const std::array<Root, kRoots>& Roots() {
+  static const auto roots = [] {
+    std::array<Root, kRoots> result;
+    for (int i = 0; i < kRoots; ++i) {
+      const Power power =
+          ExpOf(Twofold(static_cast<double>(i) / kRoots) * kLn2);
+      const DoubleDouble root = {
+          std::ldexp(power.significand.high, power.exponent),
+          std::ldexp(power.significand.low, power.exponent)};
+      const auto high = static_cast<double>(static_cast<float>(root.high));
+      result[static_cast<size_t>(i)] = {high, (root - DoubleDouble{high}).high};
+    }
+    return result;
+  }();
+  return roots;
+}
+
+/// e^x for |x| < 700, whose result is normal.
+bool QuickExp(double x, double& result) {
+  // 1.5 2^52: what is added to it is rounded to an integer.
+  constexpr double kToInteger = 0x1.8p52;
+  // ln(2) / 32 as three numbers, of which multiples of the first below 2^15 are
+  // exact, and so is what they leave of x.
+  constexpr double kStep = std::numbers::ln2 / kRoots;
+  constexpr double kStepHigh = 0x1.62e42fefap-6;
+  constexpr double kStepLow = 0x1.cf79abc9e3b3ap-45;
+  const double n = x * (1 / kStep) + kToInteger - kToInteger;
+  const double high = x - n * kStepHigh;
+  const double low = -(n * kStepLow);
+  const DoubleDouble r = TwoSum(high, low);  // |r| < 0.011
+  // e^r - 1 - r
+  const double z = r.high;
+  const double rest =
+      z * z *
+      (0.5 + z * (1.0 / 6 + z * (1.0 / 24 + z * (1.0 / 120 +
+                                                 z * (1.0 / 720 + z / 5040)))));
+  const auto whole = static_cast<int>(n);
+  const Root& root = Roots()[static_cast<size_t>(whole & (kRoots - 1))];
+  // root.high has 24 bits, the first part of r 26.
+  constexpr double kSplit = 0x1p27 + 1;
+  const double scaled = z * kSplit;
+  const double front = scaled - (scaled - z);
+  const double back = z - front;
+  const double product = root.high * front;  // exact
+  const DoubleDouble sum = TwoSum(root.high, product);
+  const double beyond = rest + r.low;
+  const double all = sum.low + (root.high * (back + beyond) +
+                                (root.low + root.low * (z + beyond)));
+  double rounded = 0;
+  // Parts below 2^-12 were rounded, a few times each.
+  if (!RoundsTo(sum.high, all, 0x1p-62, rounded)) return false;
+  const int exponent = (whole - (whole & (kRoots - 1))) / kRoots;
+  result = rounded *
+           std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+  return true;
+}
+
+/// e^x - 1 for |x| < 2^-7.
+bool QuickExpm1(double x, double& result) {
+  const double rest =
+      x * x *
+      (0.5 +
+       x * (1.0 / 6 +
+            x * (1.0 / 24 +
+                 x * (1.0 / 120 +
+                      x * (1.0 / 720 + x * (1.0 / 5040 + x * (1.0 / 40320 +
+                                                              x / 362880)))))));
+  return RoundsTo(x, rest, x * x * 0x1p-50, result);
+}
+
 struct Rotation {
   DoubleDouble sin;
   DoubleDouble cos;
@@ -210,11 +301,30 @@ double Log10(double x) {
   return IsSpecial(x, result) ? result : (LogOf(x) * kLog10E).high;
 }
 
-double Exp(double x) { return std::isnan(x) ? kNan : Rounded(Twofold(x)); }
+double Exp(double x) {
+  double result = 0;
+  if (std::fabs(x) < 700 && QuickExp(x, result)) return result;
+  return ExpLongWay(x);
+}
 
 double Expm1(double x) {
+  double result = 0;
+  if (x == 0) return 0;
+  // So small that its square may be subnormal, x is the result itself.
+  if (std::fabs(x) < 0x1p-7 && std::fabs(x) > 0x1p-400 &&
+      QuickExpm1(x, result)) {
+    return result;
+  }
+  return Expm1LongWay(x);
+}
+
+double ExpLongWay(double x) {
+  return std::isnan(x) ? kNan : Rounded(Twofold(x));
+}
+
+double Expm1LongWay(double x) {
   if (std::isnan(x)) return kNan;
-  if (x > 100) return Exp(x);  // so large that 1 is nothing to it
+  if (x > 100) return ExpLongWay(x);  // so large that 1 is nothing to it
   if (x < -100) return -1;
   if (std::fabs(x) <= 0.25) return Expm1OfRest(Twofold(x)).high;
   const Power power = ExpOf(Twofold(x));

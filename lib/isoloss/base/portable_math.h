@@ -23,6 +23,11 @@ double Log10(double x);
 double Exp(double x);
 double Expm1(double x);
 
+/// The same to the bit, always in twice 53 bits: what a call of Exp or Expm1
+/// falls back on where fewer bits leave the rounding open.
+double ExpLongWay(double x);
+double Expm1LongWay(double x);
+
 /// base^exponent for a finite base > 0, off by less than 0.5 + 2^-30 units in
 /// the last place where |exponent| <= 1100.
 /// Special  an exponent of NaN -> NaN; overflow -> +inf; underflow -> +0.

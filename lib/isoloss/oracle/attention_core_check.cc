@@ -8,8 +8,9 @@
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/dot_panel.h"
 #include "isoloss/oracle/estimate_math.h"
-#include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/factor_sums.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/oracle/uncertain.h"
 
@@ -22,57 +23,43 @@ constexpr size_t kOfScales = 6;
 /// Error of the model's Exp, 2 ulp, relative.
 constexpr double kExpError = 4 * kUnitRoundoff;
 
-/// sum over terms of factor * values[column], for each column: an FP32 chain.
-class RowSums {
- public:
-  explicit RowSums(size_t width) : columns_(width) {}
+/// Queries whose probabilities are kept at a time.
+constexpr size_t kQueries = 64;
 
-  void Clear() {
-    std::fill(columns_.begin(), columns_.end(), Column{});
-    terms_ = 0;
-  }
-  template <typename Value>
-  void Add(const Uncertain& factor, const Value* values) {
-    ++terms_;
-    for (size_t c = 0; c < columns_.size(); ++c) {
-      Column& column = columns_[c];
-      const auto value = static_cast<double>(values[c]);
-      const double term = factor.exact * value;
-      column.exact += term;
-      column.size += std::fabs(term);
-      column.input += factor.bound * std::fabs(value);
-      column.variance += factor.variance * value * value +
-                         kRoundingVariance * column.exact * column.exact;
-    }
-  }
-  /// `more`: roundings that a term may take part in besides.
-  Estimate At(size_t column, size_t more = 0) const {
-    const Column& c = columns_[column];
-    return {.exact = c.exact,
-            .bound = c.input + Gamma(terms_ + 1 + more) * (c.size + c.input) +
-                     static_cast<double>(terms_) * kTiny,
-            .noise = std::sqrt(c.variance)};
-  }
+size_t Padded(size_t width) {
+  return (width + kFactorLanes - 1) / kFactorLanes * kFactorLanes;
+}
 
- private:
-  struct Column {
-    double exact = 0.0;
-    double size = 0.0;
-    double input = 0.0;  // what errors of the factors may add
-    double variance = 0.0;
+/// An FP32 chain of the terms. `more`: roundings that a term may take part in
+/// besides.
+Estimate SumAt(const FactorSums& sums, size_t column, size_t more) {
+  const auto at = [&](FactorSums::Figure figure) {
+    return sums.sums(figure, column);
   };
-  std::vector<Column> columns_;
-  size_t terms_ = 0;
-};
+  const double input = at(FactorSums::kInput);
+  return {
+      .exact = at(FactorSums::kExact),
+      .bound = input +
+               Gamma(sums.terms + 1 + more) * (at(FactorSums::kSize) + input) +
+               static_cast<double>(sums.terms) * kTiny,
+      .noise = std::sqrt(at(FactorSums::kVariance))};
+}
 
-/// As DotsWith of exact values, for the first dots.size() rows.
-void QuantizedDots(const double* left, const Matrix<double>& rows,
+std::vector<FactorSums> NoSums(size_t tokens, size_t width) {
+  std::vector<FactorSums> sums;
+  for (size_t t = 0; t < tokens; ++t) sums.emplace_back(Padded(width));
+  return sums;
+}
+
+/// As CausalDots of values that are known exactly, for the first dots.size()
+/// rows.
+void QuantizedDots(const double* left, const Matrix<double>& rows, size_t width,
                    std::vector<Estimate>& dots) {
   for (size_t j = 0; j < dots.size(); ++j) {
     double sum = 0.0;
     double size = 0.0;
     double variance = 0.0;
-    for (size_t c = 0; c < rows.cols(); ++c) {
+    for (size_t c = 0; c < width; ++c) {
       const double term = left[c] * rows(j, c);
       sum += term;
       size += std::fabs(term);
@@ -80,8 +67,8 @@ void QuantizedDots(const double* left, const Matrix<double>& rows,
     }
     const double tiny = size == 0.0 ? 0.0 : kTiny;
     dots[j] = Overflowed32({.exact = sum,
-                            .bound = Gamma(rows.cols() + kOfScales) * size +
-                                     static_cast<double>(rows.cols()) * tiny,
+                            .bound = Gamma(width + kOfScales) * size +
+                                     static_cast<double>(width) * tiny,
                             .noise = std::sqrt(variance)});
   }
 }
@@ -89,15 +76,58 @@ void QuantizedDots(const double* left, const Matrix<double>& rows,
 /// What the core gives for one head of a document, by its tokens.
 struct HeadSums {
   HeadSums(size_t tokens, size_t width, size_t value_width)
-      : out(tokens, RowSums(value_width)),
-        dq(tokens, RowSums(width)),
-        dk(tokens, RowSums(width)),
-        dv(tokens, RowSums(value_width)) {}
+      : out(NoSums(tokens, value_width)),
+        dq(NoSums(tokens, width)),
+        dk(NoSums(tokens, width)),
+        dv(NoSums(tokens, value_width)) {}
 
-  std::vector<RowSums> out;
-  std::vector<RowSums> dq;
-  std::vector<RowSums> dk;
-  std::vector<RowSums> dv;
+  std::vector<FactorSums> out;
+  std::vector<FactorSums> dq;
+  std::vector<FactorSums> dk;
+  std::vector<FactorSums> dv;
+};
+
+/// Columns that are added are zero.
+Matrix<double> Widened(MatrixView<const float> values) {
+  Matrix<double> wide(values.rows(), Padded(values.cols()));
+  for (size_t i = 0; i < values.rows(); ++i) {
+    std::copy_n(values.Row(i), values.cols(), wide.Row(i));
+  }
+  return wide;
+}
+
+/// Dot products of queries with the keys that they see.
+class CausalDots {
+ public:
+  CausalDots(MatrixView<const float> left, MatrixView<const float> right)
+      : left_(left), right_(right) {
+    for (size_t first = 0; first < right.rows(); first += kDotLanes) {
+      panels_.emplace_back().Pack(right_, first);
+    }
+  }
+  CausalDots(const CausalDots&) = delete;
+  CausalDots& operator=(const CausalDots&) = delete;
+
+  /// Of one row with rows [0, row]; rows must ascend one by one.
+  void At(size_t row, std::vector<Estimate>& dots) {
+    if (row % kDotRows == 0) {
+      tiles_.resize(row / kDotLanes + 1);
+      for (size_t n = 0; n < tiles_.size(); ++n) {
+        panels_[n].Dots(left_, row, tiles_[n]);
+      }
+    }
+    dots.resize(row + 1);
+    for (size_t j = 0; j <= row; ++j) {
+      dots[j] =
+          Overflowed32(tiles_[j / kDotLanes][row % kDotRows][j % kDotLanes]);
+    }
+  }
+
+ private:
+  const DotSide left_;
+  const DotSide right_;
+  std::vector<DotPanel> panels_;
+  std::vector<DotEstimates> tiles_;
 };
 
 /// What the products of one head of a document read. A tensor is the head;
@@ -109,22 +139,18 @@ class HeadOperands {
 
   /// `place`: "scores/fprop/left". Nothing is done to an operand without a
   /// description.
+  /// As Widened.
   Matrix<double> Read(const std::optional<formats::Quantization>& quantization,
                       MatrixView<const float> values, bool down,
                       const char* place) const {
-    Matrix<double> result(values.rows(), values.cols());
+    if (!quantization) return Widened(values);
+    Matrix<double> result(values.rows(), Padded(values.cols()));
     const auto copy = [&](const auto& value_at) {
       for (size_t i = 0; i < values.rows(); ++i) {
         for (size_t j = 0; j < values.cols(); ++j)
           result(i, j) = value_at(i, j);
       }
     };
-    if (!quantization) {
-      copy([&](size_t i, size_t j) {
-        return static_cast<double>(values(i, j));
-      });
-      return result;
-    }
     const Matrix<float> turned = down ? Transposed(values) : Matrix<float>();
     const ScalarTensor tensor = ScalarQuantize(down ? turned.view() : values,
                                                *quantization, StateAt(place));
@@ -182,6 +208,14 @@ class CoreOracle {
   }
   size_t value_stride() const { return c_.qk_nope_head_dim + c_.v_head_dim; }
 
+  /// What a document has under one head.
+  struct HeadViews {
+    MatrixView<const float> q;
+    MatrixView<const float> k;
+    MatrixView<const float> v;
+    MatrixView<const float> dout;
+  };
+
   void Assemble();
   void CheckCore();
   void CheckHead(size_t begin, size_t end, size_t head);
@@ -190,9 +224,7 @@ class CoreOracle {
                    size_t more);
   void Probabilities();
   void ScoreGradients(const Uncertain* p_row, const Uncertain* read);
-  void DotsWith(const float* left, size_t width, size_t keys,
-                const std::vector<const float*>& rows,
-                std::vector<Estimate>& dots) const;
+  HeadViews ViewsOf(size_t begin, size_t end, size_t head) const;
 
   const AttentionFormats& formats_;
   const StepRecord& record_;
@@ -214,8 +246,6 @@ class CoreOracle {
   Comparison dvalues_{grid_};
 
   // Of the query at hand, over the keys that it sees.
-  std::vector<const float*> key_rows_;
-  std::vector<const float*> value_rows_;
   std::vector<Estimate> dots_;
   std::vector<Uncertain> p_;
   std::vector<Uncertain> ds_;
@@ -263,47 +293,59 @@ void CoreOracle::CheckHead(size_t begin, size_t end, size_t head) {
   if (formats_.precision.quantizes()) {
     return CheckQuantizedHead(begin, end, head);
   }
-  const size_t width = c_.qk_head_dim();
-  const size_t v_width = c_.v_head_dim;
-  const size_t v_first = head * value_stride() + c_.qk_nope_head_dim;
-  key_rows_.clear();
-  value_rows_.clear();
-  HeadSums sums(end - begin, width, v_width);
-  for (size_t i = begin; i < end; ++i) {
-    key_rows_.push_back(keys_.Row(i) + head * width);
-    value_rows_.push_back(expanded_.Row(i) + v_first);
-    const size_t keys = i - begin + 1;
-    const float* query = queries_.Row(i) + head * width;
-    const float* dout = dout_.Row(i) + head * v_width;
-    DotsWith(query, width, keys, key_rows_, dots_);
-    Probabilities();
-    DotsWith(dout, v_width, keys, value_rows_, dots_);
-    ScoreGradients(p_.data(), p_.data());
-    for (size_t j = 0; j < keys; ++j) {
-      sums.out[i - begin].Add(p_[j], value_rows_[j]);
-      sums.dq[i - begin].Add(ds_[j], key_rows_[j]);
-      sums.dv[j].Add(p_[j], dout);
-      sums.dk[j].Add(ds_[j], query);
+  const size_t tokens = end - begin;
+  const HeadViews views = ViewsOf(begin, end, head);
+  CausalDots scores(views.q, views.k);
+  CausalDots dp(views.dout, views.v);
+  const Matrix<double> q = Widened(views.q);
+  const Matrix<double> k = Widened(views.k);
+  const Matrix<double> v = Widened(views.v);
+  const Matrix<double> dout = Widened(views.dout);
+  HeadSums sums(tokens, views.q.cols(), views.v.cols());
+  Matrix<Uncertain> p(std::min(kQueries, tokens), tokens);
+  Matrix<Uncertain> ds(p.rows(), tokens);
+  for (size_t first = 0; first < tokens; first += kQueries) {
+    const size_t last = std::min(first + kQueries, tokens);
+    for (size_t i = first; i < last; ++i) {
+      scores.At(i, dots_);
+      Probabilities();
+      dp.At(i, dots_);
+      ScoreGradients(p_.data(), p_.data());
+      std::copy_n(p_.data(), i + 1, p.Row(i - first));
+      std::copy_n(ds_.data(), i + 1, ds.Row(i - first));
+      AddFactors(p_.data(), 1, v.view().Rows(0, i + 1), sums.out[i]);
+      AddFactors(ds_.data(), 1, k.view().Rows(0, i + 1), sums.dq[i]);
+    }
+    for (size_t j = 0; j < last; ++j) {
+      const size_t i = std::max(first, j);
+      AddFactors(&p(i - first, j), tokens, dout.view().Rows(i, last - i),
+                 sums.dv[j]);
+      AddFactors(&ds(i - first, j), tokens, q.view().Rows(i, last - i),
+                 sums.dk[j]);
     }
   }
   CompareHead(begin, head, sums, 0);
+}
+
+CoreOracle::HeadViews CoreOracle::ViewsOf(size_t begin, size_t end,
+                                          size_t head) const {
+  const auto of_head = [&](MatrixView<const float> x, size_t first,
+                           size_t width) {
+    return x.Rows(begin, end - begin).Cols(first, width);
+  };
+  const size_t width = c_.qk_head_dim();
+  return {.q = of_head(queries_.view(), head * width, width),
+          .k = of_head(keys_.view(), head * width, width),
+          .v = of_head(expanded_, head * value_stride() + c_.qk_nope_head_dim,
+                       c_.v_head_dim),
+          .dout = of_head(dout_, head * c_.v_head_dim, c_.v_head_dim)};
 }
 
 /// The same where the recipe quantises. Every key counts: what a scale that is
 /// NaN makes of a masked score is no zero.
 void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   const size_t tokens = end - begin;
-  const auto of_head = [&](MatrixView<const float> x, size_t first,
-                           size_t width) {
-    return x.Rows(begin, tokens).Cols(first, width);
-  };
-  const size_t width = c_.qk_head_dim();
-  const size_t v_width = c_.v_head_dim;
-  const auto q = of_head(queries_.view(), head * width, width);
-  const auto k = of_head(keys_.view(), head * width, width);
-  const auto v =
-      of_head(expanded_, head * value_stride() + c_.qk_nope_head_dim, v_width);
-  const auto dout = of_head(dout_, head * v_width, v_width);
+  const auto [q, k, v, dout] = ViewsOf(begin, end, head);
   const precision::AttentionPrecision& f = formats_.precision;
   const HeadOperands operands(formats_, name_ + "inner_attention.",
                               begin * c_.n_heads + head);
@@ -314,7 +356,7 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   Matrix<Uncertain> p(tokens, tokens);
   for (size_t i = 0; i < tokens; ++i) {
     dots_.resize(i + 1);
-    QuantizedDots(q_of_s.Row(i), k_of_s, dots_);
+    QuantizedDots(q_of_s.Row(i), k_of_s, q.cols(), dots_);
     Probabilities();
     std::copy_n(p_.data(), i + 1, p.Row(i));
   }
@@ -333,7 +375,7 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   Matrix<Uncertain> ds(tokens, tokens);
   for (size_t i = 0; i < tokens; ++i) {
     dots_.resize(i + 1);
-    QuantizedDots(do_of_dp.Row(i), v_of_dp, dots_);
+    QuantizedDots(do_of_dp.Row(i), v_of_dp, v.cols(), dots_);
     ScoreGradients(p.Row(i), p_of_o.Row(i));
     std::copy_n(ds_.data(), i + 1, ds.Row(i));
   }
@@ -343,14 +385,12 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
   const auto ds_of_dk =
       operands.Read(f.d_scores, ds, true, "scores/wgrad/left");
   const auto q_of_dk = operands.Read(dk_q, q, true, "scores/wgrad/right");
-  HeadSums sums(tokens, width, v_width);
-  for (size_t i = 0; i < tokens; ++i) {
-    for (size_t j = 0; j < tokens; ++j) {
-      sums.out[i].Add(p_of_o(i, j), v_of_o.Row(j));
-      sums.dq[i].Add(ds_of_dq(i, j), k_of_dq.Row(j));
-      sums.dv[j].Add(p_of_dv(i, j), do_of_dv.Row(i));
-      sums.dk[j].Add(ds_of_dk(i, j), q_of_dk.Row(i));
-    }
+  HeadSums sums(tokens, q.cols(), v.cols());
+  for (size_t t = 0; t < tokens; ++t) {
+    AddFactors(p_of_o.Row(t), 1, v_of_o.view(), sums.out[t]);
+    AddFactors(ds_of_dq.Row(t), 1, k_of_dq.view(), sums.dq[t]);
+    AddFactors(&p_of_dv(0, t), tokens, do_of_dv.view(), sums.dv[t]);
+    AddFactors(&ds_of_dk(0, t), tokens, q_of_dk.view(), sums.dk[t]);
   }
   CompareHead(begin, head, sums, kOfScales);
 }
@@ -358,12 +398,12 @@ void CoreOracle::CheckQuantizedHead(size_t begin, size_t end, size_t head) {
 void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
                              size_t more) {
   const auto compare = [&](MatrixView<const float> values, size_t first,
-                           size_t width, const std::vector<RowSums>& rows,
+                           size_t width, const std::vector<FactorSums>& rows,
                            Comparison& comparison) {
     for (size_t t = 0; t < rows.size(); ++t) {
       for (size_t c = 0; c < width; ++c) {
         comparison.Add(begin + t, first + c, values(begin + t, first + c),
-                       rows[t].At(c, more));
+                       SumAt(rows[t], c, more));
       }
     }
   };
@@ -377,17 +417,6 @@ void CoreOracle::CompareHead(size_t begin, size_t head, const HeadSums& sums,
           dkeys_);
   compare(Of("wkv_b_gradient"), head * value_stride() + c_.qk_nope_head_dim,
           v_width, sums.dv, dvalues_);
-}
-
-/// dots[j] = left . rows[j] for the first `keys` rows.
-void CoreOracle::DotsWith(const float* left, size_t width, size_t keys,
-                          const std::vector<const float*>& rows,
-                          std::vector<Estimate>& dots) const {
-  dots.resize(keys);
-  for (size_t j = 0; j < keys; j += kDotLanes) {
-    DotRows(left, &rows[j], std::min(kDotLanes, keys - j), width, &dots[j]);
-  }
-  for (Estimate& dot : dots) dot = Overflowed32(dot);
 }
 
 /// p_ of one query, from dots_. That all exponents are shifted alike cancels;

@@ -33,7 +33,7 @@ struct AttentionFormats {
 /// (QuantizedUncertain).
 /// Errors   FormatError if the step did not announce one of them.
 /// Cost     O(sum over documents of length^2 * heads * width); memory of
-///          O(length^2) where the recipe quantises.
+///          O(length * width), of O(length^2) where the recipe quantises.
 void CheckAttentionCore(const StepRecord& record,
                         const model::ModelConfig& config,
                         const std::string& attention,

@@ -2,7 +2,10 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
+
+#include "isoloss/base/error.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -43,8 +46,8 @@ double FlipProbability(Grid grid, float want, const Estimate& expected) {
 
 }  // namespace
 
-void Comparison::Add(size_t row, size_t column, float value,
-                     const Estimate& expected) {
+void Comparison::AddAny(size_t row, size_t column, float value,
+                        const Estimate& expected) {
   ++row_.elements;
   const float want = RoundTo(grid_, expected.exact);
   const double probability = FlipProbability(grid_, want, expected);
@@ -98,6 +101,24 @@ void Comparison::AddExact(size_t row, size_t column, float value,
     return;
   }
   AddOther(row, column, value, static_cast<double>(expected), 0);
+}
+
+void Comparison::AddExactRow(size_t row, const float* values,
+                             const float* expected, size_t columns) {
+  if (std::memcmp(values, expected, columns * sizeof(float)) == 0) {
+    row_.elements += static_cast<int64_t>(columns);
+    row_.equal += static_cast<int64_t>(columns);
+    return;
+  }
+  for (size_t i = 0; i < columns; ++i) {
+    AddExact(row, i, values[i], expected[i]);
+  }
+}
+
+void Comparison::AddEqual(size_t elements) {
+  ISOLOSS_ASSERT(grid_ != Grid::kFp32);
+  row_.elements += static_cast<int64_t>(elements);
+  row_.equal += static_cast<int64_t>(elements);
 }
 
 void Comparison::AddOther(size_t row, size_t column, float value,

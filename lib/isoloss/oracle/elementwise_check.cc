@@ -22,19 +22,26 @@ Estimate WithinUlps(double value, double ulps) {
 
 constexpr double kSigmoidUlps = 3.0;
 
-/// Without overflow, and with all of its digits at both ends.
-double ExactSigmoid(double z) {
-  return z >= 0.0 ? 1.0 / (1.0 + portable::Exp(-z))
-                  : portable::Exp(z) / (1.0 + portable::Exp(z));
-}
+/// 1 / (1 + e^-z) of z and of -z, without overflow, and with all of their
+/// digits at both ends.
+struct Sigmoids {
+  explicit Sigmoids(double z) {
+    const double power = portable::Exp(-std::fabs(z));
+    const double high = 1.0 / (1.0 + power);
+    const double low = power / (1.0 + power);
+    of_z = z >= 0.0 ? high : low;
+    of_minus_z = z >= 0.0 ? low : high;
+  }
+  double of_z;
+  double of_minus_z;
+};
 
 Estimate Input(float value) { return Exactly(static_cast<double>(value)); }
 
 /// round(z sigmoid(z)) on its way to a product.
-Estimate Silu(Grid grid, float z) {
-  const Estimate q =
-      WithinUlps(ExactSigmoid(static_cast<double>(z)), kSigmoidUlps);
-  return RoundedOnTheWay(grid, Rounded32(q * static_cast<double>(z)));
+Estimate Silu(Grid grid, double z, const Sigmoids& sigmoids) {
+  const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
+  return RoundedOnTheWay(grid, Rounded32(q * z));
 }
 
 /// Of the rows of a feed-forward's tensors, where w2's operand was multiplied
@@ -103,9 +110,7 @@ void CheckCopy(const StepInputs& inputs, const CopyPlace& place,
   const MatrixView<const float> original = inputs.Values(place.of);
   Comparison comparison(inputs.activations);
   for (size_t i = 0; i < copy.rows(); ++i) {
-    for (size_t j = 0; j < copy.cols(); ++j) {
-      comparison.AddExact(i, j, copy(i, j), original(i, j));
-    }
+    comparison.AddExactRow(i, copy.Row(i), original.Row(i), copy.cols());
   }
   sink.Add(place.name, comparison);
 }
@@ -176,7 +181,9 @@ void CheckSwigluForward(const StepInputs& inputs, const std::string& name,
   Comparison comparison(grid);
   for (size_t i = 0; i < hidden.rows(); ++i) {
     for (size_t j = 0; j < hidden.cols(); ++j) {
-      Estimate product = Silu(grid, gate(i, j)) * static_cast<double>(up(i, j));
+      const auto z = static_cast<double>(gate(i, j));
+      Estimate product =
+          Silu(grid, z, Sigmoids(z)) * static_cast<double>(up(i, j));
       if (!weights.empty()) {
         product = RoundedOnTheWay(grid, Rounded32(product)) *
                   static_cast<double>(weights[i]);
@@ -201,11 +208,11 @@ void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
   for (size_t i = 0; i < dh.rows(); ++i) {
     for (size_t j = 0; j < dh.cols(); ++j) {
       const auto z = static_cast<double>(gate(i, j));
-      const double sigmoid = ExactSigmoid(z);
-      const Estimate q = WithinUlps(sigmoid, kSigmoidUlps);
+      const Sigmoids sigmoids(z);
+      const Estimate q = WithinUlps(sigmoids.of_z, kSigmoidUlps);
       Estimate rest = Rounded32(Exactly(1.0) + q * -1.0);
       // Exact where 1 - sigmoid(z) cancels all digits.
-      rest.exact = ExactSigmoid(-z);
+      rest.exact = sigmoids.of_minus_z;
       const Estimate slope =
           Rounded32(Product(q, Rounded32(Rounded32(rest * z) + Exactly(1.0))));
       Estimate dhidden = Input(dh(i, j));
@@ -217,7 +224,7 @@ void CheckSwigluBackward(const StepInputs& inputs, const std::string& name,
           grid, Rounded32(dhidden * static_cast<double>(up(i, j))));
       of_gate.Add(i, j, dgate(i, j), BeforeGrid(grid, Product(ds, slope)));
       of_up.Add(i, j, dup(i, j),
-                BeforeGrid(grid, Product(Silu(grid, gate(i, j)), dhidden)));
+                BeforeGrid(grid, Product(Silu(grid, z, sigmoids), dhidden)));
     }
   }
   sink.Add(name + ".w1_gradient", of_gate);
@@ -230,9 +237,7 @@ void CheckEmbedding(const StepInputs& inputs, ReportSink& sink) {
   Comparison comparison(inputs.activations);
   for (size_t t = 0; t < rows.rows(); ++t) {
     const auto id = static_cast<size_t>(inputs.batch.tokens[t]);
-    for (size_t j = 0; j < rows.cols(); ++j) {
-      comparison.AddExact(t, j, rows(t, j), table(id, j));
-    }
+    comparison.AddExactRow(t, rows.Row(t), table.Row(id), rows.cols());
   }
   sink.Add("tok_embeddings_output", comparison);
 }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 
-#include "isoloss/base/matrix.h"
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/precision/recipe.h"
 
@@ -12,7 +11,8 @@ namespace isoloss::oracle {
 /// Of a recipe's activations and their gradients.
 Grid ActivationGrid(const precision::Recipe& recipe);
 
-/// Sum of a[k] b[k] over `size` terms. Products and partial sums are exact in
+/// Sum of a[k] b[k] over `size` terms, which defines what oracle/dot_panel.h
+/// computes of many at once. Products and partial sums are exact in
 /// double up to 2^-53 relative, far below FP32's noise.
 ///
 /// bound: gamma_K * sum |a b|, K = size. Whatever the order (reversed, split,
@@ -24,24 +24,6 @@ Grid ActivationGrid(const precision::Recipe& recipe);
 /// as those of MX products often do.
 Estimate Dot(const float* a, const float* b, size_t size, size_t a_stride = 1,
              size_t b_stride = 1);
-
-/// Dot products computed at once: enough to hide how long each step of a chain
-/// takes.
-inline constexpr size_t kDotLanes = 16;
-
-/// As Dot for a and each of `count` <= kDotLanes rows of b.
-void DotRows(const float* a, const float* const* b, size_t count, size_t size,
-             Estimate* out);
-
-/// Rows [first, first + kDotLanes) of `values` side by side: element k of row
-/// first + j at [k, j]. Missing rows are zero.
-/// Shapes   panel [values.cols(), kDotLanes].
-void PackPanel(MatrixView<const float> values, size_t first,
-               Matrix<float>& panel);
-
-/// As DotRows for the rows of a panel: faster if it meets many a.
-/// Shapes   a [panel.rows()]; out [kDotLanes].
-void DotPanel(const float* a, const Matrix<float>& panel, Estimate* out);
 
 /// As Dot with all b[k] = 1.
 Estimate Sum(const float* values, size_t size, size_t stride = 1);

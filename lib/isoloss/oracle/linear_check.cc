@@ -178,6 +178,18 @@ void Compare(const ScalarProduct& product, Grid grid, size_t row, size_t column,
   }
 }
 
+/// All elements of a product: rows of `values` from `begin` on.
+void CompareAll(const ScalarProduct& product, Grid grid,
+                const Matrix<float>& values, size_t begin,
+                Comparison& comparison) {
+  const auto compare = [&](size_t i, size_t j, const Estimate& sum) {
+    Compare(product, grid, begin + i, j, values(begin + i, j), sum, comparison);
+  };
+  if (grid != Grid::kBf16) return product.ForEach(compare);
+  comparison.AddEqual(product.ForEachUncertain(
+      values.view().Rows(begin, product.rows()), compare));
+}
+
 /// addend + the rounded sum, in FP32, before it is rounded again.
 Estimate Added(const ScalarProduct& product, Grid grid, float addend,
                const Estimate& sum) {
@@ -258,10 +270,7 @@ void CheckFprop(const StepInputs& inputs, const LinearSite& site,
     const ScalarProduct product(operands.Rows(GemmRole::kFprop, x.values, g),
                                 operands.Weight(GemmRole::kFprop, w.values, g),
                                 operands.For(GemmRole::kFprop));
-    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
-      Compare(product, site.output, begin + i, j, y.values(begin + i, j), dot,
-              comparison);
-    });
+    CompareAll(product, site.output, y.values, begin, comparison);
   }
   sink.Add(y.name, comparison);
 }
@@ -287,15 +296,21 @@ void CheckDgrad(const StepInputs& inputs, const LinearSite& site,
     const ScalarProduct product(operands.Rows(GemmRole::kDgrad, dy.values, g),
                                 operands.Weight(GemmRole::kDgrad, w.values, g),
                                 operands.For(GemmRole::kDgrad));
-    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
+    if (addend == nullptr) {
+      CompareAll(product, inputs.activations, dx.values, begin, comparison);
+      continue;
+    }
+    const auto compare = [&](size_t i, size_t j, const Estimate& dot) {
       const size_t row = begin + i;
-      const Estimate sum =
-          addend == nullptr
-              ? dot
-              : Added(product, inputs.activations, (*addend)(row, j), dot);
-      Compare(product, inputs.activations, row, j, dx.values(row, j), sum,
+      Compare(product, inputs.activations, row, j, dx.values(row, j),
+              Added(product, inputs.activations, (*addend)(row, j), dot),
               comparison);
-    });
+    };
+    if (inputs.activations == Grid::kBf16) {
+      product.ForEachRounded(compare);
+    } else {
+      product.ForEach(compare);
+    }
   }
   sink.Add(dx.name, comparison);
 }
@@ -315,10 +330,7 @@ void CheckWgrad(const StepInputs& inputs, const LinearSite& site,
                                 operands.Columns(Side::kRight, x.values, g),
                                 operands.For(GemmRole::kWgrad),
                                 groups.SegmentsOf(g));
-    product.ForEach([&](size_t i, size_t j, const Estimate& dot) {
-      const size_t row = g * out + i;
-      Compare(product, grid, row, j, dw.values(row, j), dot, comparison);
-    });
+    CompareAll(product, grid, dw.values, g * out, comparison);
   }
   sink.Add(dw.name, comparison);
 }

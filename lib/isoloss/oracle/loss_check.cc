@@ -40,9 +40,13 @@ class LossRow {
     return of_log + gap;
   }
 
+  /// What exponentials are multiplied by to become scale * softmax.
+  Estimate Factor(double scale) const {
+    return Rounded32(Quotient(Exactly(scale), sum_));
+  }
   /// scale (softmax_j - [j = label]).
-  Estimate Gradient(size_t j, size_t label, double scale) const {
-    const Estimate factor = Rounded32(Quotient(Exactly(scale), sum_));
+  Estimate Gradient(size_t j, size_t label, double scale,
+                    const Estimate& factor) const {
     const Estimate product = Rounded32(Product(exponentials_[j], factor));
     return j == label ? Rounded32(product + Exactly(-scale)) : product;
   }
@@ -94,8 +98,10 @@ void CheckLoss(const StepInputs& inputs, ReportSink& sink) {
     const auto label = static_cast<size_t>(labels[t]);
     const LossRow row(logits.Row(t), logits.cols());
     of_losses.Add(t, 0, losses(t, 0), row.Loss(label));
+    const Estimate factor = row.Factor(scale);
     for (size_t j = 0; j < logits.cols(); ++j) {
-      of_gradient.Add(t, j, gradient(t, j), row.Gradient(j, label, scale));
+      of_gradient.Add(t, j, gradient(t, j),
+                      row.Gradient(j, label, scale, factor));
     }
   }
   sink.Add("loss_output", of_losses);

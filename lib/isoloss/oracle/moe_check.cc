@@ -256,14 +256,13 @@ void MoeOracle::CheckDispatch(const std::string& tensor) {
   const MatrixView<const float> values = Of(tensor);
   const Matrix<float> sent = AfterPayload(Of(layer_ + ".ffn_norm_output"),
                                           mesh_.options.payload, grid_);
+  const std::vector<float> padding(values.cols());
   Comparison comparison(grid_);
   for (size_t r = 0; r < rows_.rows(); ++r) {
     const int32_t token = rows_.token_of_row[r];
-    for (size_t i = 0; i < values.cols(); ++i) {
-      const float expected =
-          token < 0 ? 0.0f : sent(static_cast<size_t>(token), i);
-      comparison.AddExact(r, i, values(r, i), expected);
-    }
+    const float* expected =
+        token < 0 ? padding.data() : sent.Row(static_cast<size_t>(token));
+    comparison.AddExactRow(r, values.Row(r), expected, values.cols());
   }
   sink_.Add(tensor, comparison);
 }

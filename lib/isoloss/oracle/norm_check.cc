@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "isoloss/oracle/estimate_math.h"
 #include "isoloss/oracle/exact_dot.h"
@@ -46,9 +47,14 @@ class RowBackward {
  public:
   RowBackward(const float* x, const float* dy, const float* weight,
               size_t width, float eps)
-      : x_(x), dy_(dy), weight_(weight), r_(InverseRoot(x, width, eps)) {
+      : x_(x), dy_(dy), r_(InverseRoot(x, width, eps)) {
+    g_.reserve(width);
     Sum32 dot;
-    for (size_t i = 0; i < width; ++i) dot.Add(Product(G(i), X(i)));
+    for (size_t i = 0; i < width; ++i) {
+      g_.push_back(Rounded32(Exactly(static_cast<double>(dy[i]) *
+                                     static_cast<double>(weight[i]))));
+      dot.Add(Product(g_[i], X(i)));
+    }
     const Estimate factor =
         Rounded32(Product(r_, r_), 2) * (1.0 / static_cast<double>(width));
     // The terms' own products are rounded unless they are fused.
@@ -56,13 +62,9 @@ class RowBackward {
   }
 
   Estimate X(size_t i) const { return Exactly(static_cast<double>(x_[i])); }
-  Estimate G(size_t i) const {
-    return Rounded32(
-        Exactly(static_cast<double>(dy_[i]) * static_cast<double>(weight_[i])));
-  }
   /// Before it is rounded to the grid.
   Estimate Dx(size_t i) const {
-    const Estimate inner = Difference(G(i), Rounded32(Product(c_, X(i))));
+    const Estimate inner = Difference(g_[i], Rounded32(Product(c_, X(i))));
     return Rounded32(Product(r_, Rounded32(inner)));
   }
   /// This token's part of the weight's gradient.
@@ -75,7 +77,7 @@ class RowBackward {
  private:
   const float* x_;
   const float* dy_;
-  const float* weight_;
+  std::vector<Estimate> g_;  // dy * weight
   Estimate r_;
   Estimate c_;
 };

@@ -109,14 +109,19 @@ class Predictor {
             problem.b, b.view(), wanted.right_operand(),
             Before(task, wanted.right_again, precision::GemmRole::kFprop)),
         wanted, problem.segment_ends);
-    product.ForEach([&](size_t i, size_t j, const Estimate& sum) {
+    const auto store = [&](size_t i, size_t j, const Estimate& sum) {
       float value = RoundedAs(problem.rounding, sum.exact);
       if (!problem.addend.empty()) {
         value = RoundedAs(problem.rounding,
                           static_cast<double>(problem.addend(i, j) + value));
       }
       problem.c(i, j) = value;
-    });
+    };
+    if (problem.rounding == kernels::Rounding::kBf16) {
+      product.ForEachRounded(store);
+    } else {
+      product.ForEach(store);
+    }
   }
 
   /// What an operand of wgrad was quantised by before, in that product.

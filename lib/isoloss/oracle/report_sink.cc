@@ -13,6 +13,13 @@ void ReportSink::AddRouting(const runlog::OracleRoutingRow& row) {
   routing_.push_back(row);
 }
 
+void ReportSink::Merge(const ReportSink& part) {
+  for (const auto& [tensor, comparison] : part.comparisons_) {
+    Add(tensor, comparison);
+  }
+  for (const runlog::OracleRoutingRow& row : part.routing_) AddRouting(row);
+}
+
 bool ReportSink::Has(const std::string& tensor) const {
   const std::lock_guard lock(mutex_);
   return comparisons_.contains(tensor);

@@ -29,6 +29,10 @@ class ReportSink {
   /// Of a router; case and step are the caller's.
   void AddRouting(const runlog::OracleRoutingRow& row);
 
+  /// Adds what `part` has of comparisons and routings. Nobody may use `part`
+  /// meanwhile.
+  void Merge(const ReportSink& part);
+
   /// Of the step; not while checks still run.
   void SetBytes(const ExchangeBytes& bytes) { bytes_ = bytes; }
 

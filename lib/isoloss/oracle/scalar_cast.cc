@@ -1,7 +1,9 @@
 #include "isoloss/oracle/scalar_cast.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string_view>
 
@@ -10,16 +12,26 @@
 namespace isoloss::oracle {
 namespace {
 
+/// 2^exponent, a normal number.
+double PowerOfTwo(int exponent) {
+  return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52);
+}
+
+/// Floor of the logarithm to base 2 of a normal number above 0.
+int FloorLog2(double size) {
+  return static_cast<int>(std::bit_cast<uint64_t>(size) >> 52) - 1023;
+}
+
 /// Does a number go up that lies `part` of a step above `steps` whole ones?
-bool GoesUp(std::string_view rounding, double steps, double part,
+bool GoesUp(std::string_view rounding, int64_t steps, double part,
             uint32_t random, int bits) {
   if (rounding == "nearest_even") {
-    return part > 0.5 || (part == 0.5 && std::fmod(steps, 2.0) == 1.0);
+    return part > 0.5 || (part == 0.5 && steps % 2 == 1);
   }
   if (rounding == "half_away") return part >= 0.5;
   if (rounding == "toward_zero") return false;
   if (rounding == "stochastic") {
-    const double all = std::ldexp(1.0, bits);
+    const double all = PowerOfTwo(bits);
     return std::floor(part * all) + static_cast<double>(random) >= all;
   }
   ThrowError(ErrorKind::kConfig,
@@ -35,10 +47,10 @@ double LargestOf(const formats::Format& format) {
   const int m = format.mantissa_bits;
   const auto code = static_cast<int>(format.max_code);
   if (format.exponent_bits == 0) {
-    return std::ldexp(code, LeastExponent(format) - m);
+    return code * PowerOfTwo(LeastExponent(format) - m);
   }
   const int significand = (1 << m) + code % (1 << m);
-  return std::ldexp(significand, (code >> m) - format.bias - m);
+  return significand * PowerOfTwo((code >> m) - format.bias - m);
 }
 
 int LeastExponent(const formats::Format& format) { return 1 - format.bias; }
@@ -53,15 +65,16 @@ float CastTo(const formats::Format& format,
   const double largest = LargestOf(format);
   double result = HUGE_VAL;
   if (std::isfinite(size)) {
-    const int exponent =
-        size == 0.0 ? LeastExponent(format)
-                    : std::max(std::ilogb(size), LeastExponent(format));
-    const double step = std::ldexp(1.0, exponent - format.mantissa_bits);
-    const double steps = std::floor(size / step);
-    const double part = size / step - steps;
+    const int exponent = size == 0.0
+                             ? LeastExponent(format)
+                             : std::max(FloorLog2(size), LeastExponent(format));
+    const double step = PowerOfTwo(exponent - format.mantissa_bits);
+    const double in_steps = size / step;
+    const auto steps = static_cast<int64_t>(in_steps);
+    const double part = in_steps - static_cast<double>(steps);
     const bool up =
         part > 0.0 && GoesUp(rounding.name, steps, part, random, bits);
-    result = (steps + (up ? 1.0 : 0.0)) * step;
+    result = static_cast<double>(steps + (up ? 1 : 0)) * step;
   }
   if (result > largest) result = overflows ? HUGE_VAL : largest;
   if (format.twos_complement && result == 0.0) return 0.0f;

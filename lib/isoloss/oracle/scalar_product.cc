@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "isoloss/base/error.h"
-#include "isoloss/oracle/exact_dot.h"
+#include "isoloss/oracle/dot_panel.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -159,9 +159,7 @@ bool ScalarProduct::IsPlain() const {
          a_.factors.size() == 0 && b_.factors.size() == 0;
 }
 
-void ScalarProduct::ForEach(
-    const std::function<void(size_t i, size_t j, const Estimate& sum)>& use)
-    const {
+void ScalarProduct::ForEach(const Use& use) const {
   if (has_bits()) {
     for (size_t i = 0; i < rows(); ++i) {
       for (size_t j = 0; j < cols(); ++j) {
@@ -175,39 +173,89 @@ void ScalarProduct::ForEach(
   }
 }
 
-template <typename Use>
 void ScalarProduct::ForEachPlain(const Use& use) const {
-  Matrix<float> panel;
-  std::array<Estimate, kDotLanes> dots;
+  const DotSide a(a_.values.view());
+  const DotSide b(b_.values.view());
+  DotPanel panel;
+  DotEstimates dots;
   for (size_t first = 0; first < cols(); first += kDotLanes) {
-    PackPanel(b_.values.view(), first, panel);
-    const size_t count = std::min(kDotLanes, cols() - first);
-    for (size_t i = 0; i < rows(); ++i) {
-      DotPanel(a_.values.Row(i), panel, dots.data());
-      for (size_t j = 0; j < count; ++j) use(i, first + j, dots[j]);
+    panel.Pack(b, first);
+    for (size_t i = 0; i < rows(); i += kDotRows) {
+      panel.Dots(a, i, dots);
+      for (size_t n = i; n < std::min(i + kDotRows, rows()); ++n) {
+        for (size_t j = 0; j < panel.count(); ++j) {
+          use(n, first + j, dots[n - i][j]);
+        }
+      }
     }
   }
 }
 
-template <typename Use>
+void ScalarProduct::ForEachRounded(const Use& use) const {
+  if (has_bits() || !IsPlain()) return ForEach(use);
+  constexpr size_t kRows = 64;  // whose sums stay in a cache
+  const DotSide a(a_.values.view());
+  const DotSide b(b_.values.view());
+  DotPanel panel;
+  std::vector<Estimate> dots;
+  for (size_t first = 0; first < cols(); first += kDotLanes) {
+    panel.Pack(b, first);
+    for (size_t i = 0; i < rows(); i += kRows) {
+      const size_t end = std::min(i + kRows, rows());
+      panel.RoundedDots(a, i, end, dots);
+      for (size_t n = i; n < end; ++n) {
+        for (size_t j = 0; j < panel.count(); ++j) {
+          use(n, first + j, dots[(n - i) * kDotLanes + j]);
+        }
+      }
+    }
+  }
+}
+
+size_t ScalarProduct::ForEachUncertain(MatrixView<const float> values,
+                                       const Use& use) const {
+  if (has_bits() || !IsPlain()) {
+    ForEach(use);
+    return 0;
+  }
+  const DotSide a(a_.values.view());
+  const DotSide b(b_.values.view());
+  DotPanel panel;
+  std::vector<DotPanel::Pair> pairs;
+  std::vector<Estimate> dots;
+  size_t certain = rows() * cols();
+  for (size_t first = 0; first < cols(); first += kDotLanes) {
+    panel.Pack(b, first);
+    panel.FindUncertain(a, values, first, pairs);
+    panel.DotsOf(a, pairs, dots);
+    for (size_t n = 0; n < pairs.size(); ++n) {
+      use(pairs[n].first, first + pairs[n].second, dots[n]);
+    }
+    certain -= pairs.size();
+  }
+  return certain;
+}
+
 void ScalarProduct::ForEachScaled(const Use& use) const {
   const size_t factors = (a_.factors.size() > 0 ? size_t{1} : 0) +
                          (b_.factors.size() > 0 ? size_t{1} : 0);
   const PieceSum none(OuterGrid(precision_), pieces_.pieces.size());
-  Matrix<float> panel;
-  std::array<Estimate, kDotLanes> dots;
+  const DotSide a(a_.values.view());
+  const DotSide b(b_.values.view());
+  DotPanel panel;
+  DotEstimates dots;
   for (size_t first = 0; first < cols(); first += kDotLanes) {
     const size_t count = std::min(kDotLanes, cols() - first);
     std::vector<PieceSum> sums(rows() * count, none);
     for (size_t p = 0; p < pieces_.pieces.size(); ++p) {
       const auto [segment, begin, end] = pieces_.pieces[p];
-      PackPanel(b_.values.view().Cols(begin, end - begin), first, panel);
+      panel.Pack(b, first, begin, end);
       for (size_t i = 0; i < rows(); ++i) {
-        DotPanel(a_.values.Row(i) + begin, panel, dots.data());
+        if (i % kDotRows == 0) panel.Dots(a, i, dots);
         for (size_t j = 0; j < count; ++j) {
-          sums[i * count + j].Add(begin == pieces_.begins[segment], dots[j],
-                                  a_.Factor(i, p) * b_.Factor(first + j, p),
-                                  factors);
+          sums[i * count + j].Add(
+              begin == pieces_.begins[segment], dots[i % kDotRows][j],
+              a_.Factor(i, p) * b_.Factor(first + j, p), factors);
         }
       }
     }

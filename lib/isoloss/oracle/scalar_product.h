@@ -21,6 +21,8 @@ class ScalarProduct {
                 const precision::GemmPrecision& precision,
                 std::span<const size_t> segment_ends = {});
 
+  using Use = std::function<void(size_t i, size_t j, const Estimate& sum)>;
+
   size_t rows() const { return a_.values.rows(); }
   size_t cols() const { return b_.values.rows(); }
   /// Estimates are the sums themselves, to the bit.
@@ -44,8 +46,16 @@ class ScalarProduct {
   ///          FP32 and then to BF16 (2^-8 of itself at most), which moves it
   ///          only where the error reaches a boundary (RoundedOnTheWay).
   ///          Each operation may be 2^-149 off besides.
-  void ForEach(const std::function<void(size_t i, size_t j,
-                                        const Estimate& sum)>& use) const;
+  void ForEach(const Use& use) const;
+  /// As ForEach, but where rounding an estimate to BF16 can give one number
+  /// alone, it may be that number, without any error.
+  void ForEachRounded(const Use& use) const;
+  /// As ForEach of sums that are rounded to BF16, but without those whose
+  /// element of `values` is known to be the sum rounded, whatever FP32 makes of
+  /// it: neither now nor in another run can one of them be a flip. Returns how
+  /// many are left out.
+  /// Shapes   values [rows(), cols()].
+  size_t ForEachUncertain(MatrixView<const float> values, const Use& use) const;
 
  private:
   /// What the oracle knows of an accumulator.
@@ -58,9 +68,7 @@ class ScalarProduct {
   static const TensorCore* CoreOf(const precision::GemmPrecision& precision);
 
   bool IsPlain() const;
-  template <typename Use>
   void ForEachPlain(const Use& use) const;
-  template <typename Use>
   void ForEachScaled(const Use& use) const;
   float Bits(size_t i, size_t j) const;
   float PieceBits(size_t i, size_t j, const ScalarPieces::Piece& piece) const;

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/model/graph.h"
@@ -30,16 +31,19 @@ void ReportFault(const std::string& tensor, ReportSink& sink) {
   sink.Add(tensor, comparison);
 }
 
-/// Parts take very different times, so whoever is free takes the next one.
+/// Parts take very different times, so whoever is free takes the next one. What
+/// they found is put together in their order, whoever was first.
 void RunParts(const std::vector<CheckPart>& parts, const StepInputs& inputs,
               ThreadTeam& team, ReportSink& sink) {
+  std::vector<ReportSink> found(parts.size());
   std::atomic<size_t> next{0};
   team.ParallelFor(static_cast<size_t>(team.size()), [&](size_t) {
     for (size_t i = next.fetch_add(1); i < parts.size();
          i = next.fetch_add(1)) {
-      parts[i](inputs, sink);
+      parts[i](inputs, found[i]);
     }
   });
+  for (const ReportSink& part : found) sink.Merge(part);
 }
 
 std::string RouterOf(size_t layer) {

@@ -1,0 +1,36 @@
+// Sums of uncertain factors times exact values, in vectors of doubles. Each is
+// computed as if it were alone, term after term; vectors change no bit.
+#pragma once
+
+#include <cstddef>
+
+#include "isoloss/base/matrix.h"
+#include "isoloss/oracle/uncertain.h"
+
+namespace isoloss::oracle {
+
+/// Widths of values are multiples of this.
+inline constexpr size_t kFactorLanes = 8;
+
+/// Running sums of a row of columns.
+struct FactorSums {
+  explicit FactorSums(size_t columns) : sums(kFigures, columns) {}
+
+  enum Figure : size_t {
+    kExact,     ///< sum of factor * value
+    kSize,      ///< sum of |factor * value|
+    kInput,     ///< what errors of the factors may add: of bound * |value|
+    kVariance,  ///< of factors' errors and an FP32 chain's roundings
+    kFigures
+  };
+  Matrix<double> sums;  ///< [kFigures, columns]
+  size_t terms = 0;
+};
+
+/// Adds factors[k * stride] * values(k, c) for ascending k to each column c.
+/// Shapes   values [terms, columns of sums], columns of which kFactorLanes is a
+///          divisor.
+void AddFactors(const Uncertain* factors, size_t stride,
+                MatrixView<const double> values, FactorSums& sums);
+
+}  // namespace isoloss::oracle

@@ -1,0 +1,222 @@
+// Many dot products at once are those that Dot() defines, to the bit, and what
+// is left out of a comparison changes nothing of it.
+#include "isoloss/oracle/dot_panel.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "isoloss/base/rng.h"
+#include "isoloss/oracle/comparison.h"
+#include "isoloss/oracle/exact_dot.h"
+
+namespace isoloss::oracle {
+namespace {
+
+constexpr size_t kDepth = 45;  // no multiple of a vector or a block
+
+/// What rows are made of.
+struct Numbers {
+  const char* name;
+  Grid grid;
+  int least_binade;
+  int binades;
+  std::vector<float> some;  ///< one in eight elements is one of these
+};
+
+std::vector<Numbers> AllNumbers() {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kMost = std::numeric_limits<float>::max();
+  constexpr float kTiniest = std::numeric_limits<float>::denorm_min();
+  return {
+      {"bf16", Grid::kBf16, -2, 5, {}},
+      {"fp32", Grid::kFp32, -2, 5, {}},
+      {"wide", Grid::kBf16, -40, 80, {0.0f}},
+      {"one binade, whose sums tie", Grid::kBf16, 0, 1, {0x1p24f, -0x1p24f}},
+      {"few bits", Grid::kBf16, 0, 1, {1.0f, -1.0f, 0.0f}},
+      {"zero", Grid::kBf16, -200, 1, {0.0f, -0.0f}},
+      {"products are subnormal", Grid::kFp32, -70, 9, {0x1p-75f}},
+      {"subnormal", Grid::kFp32, -148, 20, {kTiniest, -kTiniest}},
+      {"sums overflow", Grid::kFp32, 60, 4, {kMost, -kMost}},
+      {"next to overflow", Grid::kFp32, 59, 2, {0x1p63f}},
+      {"infinite", Grid::kFp32, -2, 5, {kInfinity, -kInfinity}},
+      {"nan", Grid::kFp32, -2, 5, {std::nanf("")}},
+  };
+}
+
+Matrix<float> Rows(size_t rows, const Numbers& numbers, uint64_t stream) {
+  const CounterRng rng(5, stream);
+  Matrix<float> result(rows, kDepth);
+  for (size_t i = 0; i < result.size(); ++i) {
+    const auto bits = rng.Block(i);
+    const double uniform = static_cast<double>(bits[0]) * 0x1p-31 - 1.0;
+    const int binade =
+        numbers.least_binade +
+        static_cast<int>(bits[1] % static_cast<uint32_t>(numbers.binades));
+    result.data()[i] = RoundTo(numbers.grid, std::ldexp(uniform, binade));
+    if (!numbers.some.empty() && bits[2] % 8 == 0) {
+      result.data()[i] = numbers.some[bits[3] % numbers.some.size()];
+    }
+  }
+  return result;
+}
+
+void ExpectSameBits(double a, double b, const std::string& what) {
+  if (std::isnan(a) && std::isnan(b)) return;
+  EXPECT_EQ(std::bit_cast<uint64_t>(a), std::bit_cast<uint64_t>(b))
+      << what << ": " << a << " and " << b;
+}
+
+void ExpectSame(const Estimate& a, const Estimate& b, const std::string& what) {
+  ExpectSameBits(a.exact, b.exact, what + ", exact");
+  ExpectSameBits(a.bound, b.bound, what + ", bound");
+  ExpectSameBits(a.noise, b.noise, what + ", noise");
+}
+
+/// Two rows more than tiles and panels have.
+constexpr size_t kLeft = 3 * kDotRows + 2;
+constexpr size_t kRight = kDotLanes + 2;
+
+class DotPanelOf : public testing::TestWithParam<Numbers> {
+ protected:
+  const Matrix<float> left_ = Rows(kLeft, GetParam(), 1);
+  const Matrix<float> right_ = Rows(kRight, GetParam(), 2);
+  const DotSide a_{left_.view()};
+  const DotSide b_{right_.view()};
+  DotPanel panel_;
+
+  Estimate DotOf(size_t i, size_t j) const {
+    return Dot(left_.Row(i), right_.Row(j), kDepth);
+  }
+};
+
+TEST_P(DotPanelOf, DotsAreThoseOfDot) {
+  DotEstimates out;
+  for (size_t first = 0; first < kRight; first += kDotLanes) {
+    panel_.Pack(b_, first);
+    for (size_t i = 0; i < kLeft; ++i) {
+      if (i % kDotRows == 0) panel_.Dots(a_, i, out);
+      for (size_t j = 0; j < panel_.count(); ++j) {
+        ExpectSame(out[i % kDotRows][j], DotOf(i, first + j), GetParam().name);
+      }
+    }
+  }
+}
+
+TEST_P(DotPanelOf, DotsOfSomeStepsAreThoseOfDot) {
+  constexpr size_t kBegin = 3;
+  constexpr size_t kEnd = 24;
+  DotEstimates out;
+  panel_.Pack(b_, 0, kBegin, kEnd);
+  panel_.Dots(a_, 0, out);
+  for (size_t i = 0; i < kDotRows; ++i) {
+    for (size_t j = 0; j < panel_.count(); ++j) {
+      ExpectSame(
+          out[i][j],
+          Dot(left_.Row(i) + kBegin, right_.Row(j) + kBegin, kEnd - kBegin),
+          GetParam().name);
+    }
+  }
+}
+
+TEST_P(DotPanelOf, RoundedDotsRoundToTheSame) {
+  std::vector<Estimate> out;
+  for (size_t first = 0; first < kRight; first += kDotLanes) {
+    panel_.Pack(b_, first);
+    panel_.RoundedDots(a_, 1, kLeft, out);
+    for (size_t i = 1; i < kLeft; ++i) {
+      for (size_t j = 0; j < panel_.count(); ++j) {
+        const Estimate& got = out[(i - 1) * kDotLanes + j];
+        const Estimate rounded = RoundedOnTheWay(Grid::kBf16, got);
+        const Estimate want = RoundedOnTheWay(Grid::kBf16, DotOf(i, first + j));
+        ExpectSame(rounded, want, GetParam().name);
+        ExpectSameBits(rounded.jump, want.jump, "jump");
+        ExpectSameBits(rounded.jump_probability, want.jump_probability,
+                       "its probability");
+      }
+    }
+  }
+}
+
+/// Flips, a wrong value and right ones.
+TEST_P(DotPanelOf, WhatIsNotUncertainIsEqualWithoutAFlip) {
+  Matrix<float> values(kLeft, kRight);
+  for (size_t i = 0; i < kLeft; ++i) {
+    for (size_t j = 0; j < kRight; ++j) {
+      values(i, j) = RoundTo(Grid::kBf16, DotOf(i, j).exact);
+      const size_t kind = (i * kRight + j) % 5;
+      if (kind == 0) values(i, j) = Neighbour(Grid::kBf16, values(i, j), true);
+      if (kind == 1) values(i, j) += 0x1p-20f * values(i, j);
+    }
+  }
+  Comparison all(Grid::kBf16);
+  Comparison uncertain(Grid::kBf16);
+  size_t certain = kLeft * kRight;
+  std::vector<DotPanel::Pair> pairs;
+  std::vector<Estimate> dots;
+  for (size_t first = 0; first < kRight; first += kDotLanes) {
+    panel_.Pack(b_, first);
+    panel_.FindUncertain(a_, values.view(), first, pairs);
+    panel_.DotsOf(a_, pairs, dots);
+    for (size_t n = 0; n < pairs.size(); ++n) {
+      const auto [i, lane] = pairs[n];
+      ExpectSame(dots[n], DotOf(i, first + lane), GetParam().name);
+      uncertain.Add(i, first + lane, values(i, first + lane), dots[n]);
+    }
+    certain -= pairs.size();
+    for (size_t i = 0; i < kLeft; ++i) {
+      for (size_t j = first; j < first + panel_.count(); ++j) {
+        all.Add(i, j, values(i, j), DotOf(i, j));
+      }
+    }
+  }
+  uncertain.AddEqual(certain);
+
+  const runlog::OracleRow one = all.Row();
+  const runlog::OracleRow other = uncertain.Row();
+  EXPECT_EQ(one.elements, other.elements);
+  EXPECT_EQ(one.equal, other.equal);
+  EXPECT_EQ(one.flips, other.flips);
+  EXPECT_EQ(one.other, other.other);
+  EXPECT_EQ(one.worst_row, other.worst_row);
+  EXPECT_EQ(one.worst_column, other.worst_column);
+  ExpectSameBits(one.worst_ratio, other.worst_ratio, "worst ratio");
+  ExpectSameBits(one.expected_flips, other.expected_flips, "expected flips");
+  EXPECT_EQ(one.repeated_flips, other.repeated_flips);
+}
+
+INSTANTIATE_TEST_SUITE_P(, DotPanelOf, testing::ValuesIn(AllNumbers()),
+                         [](const auto& numbers) {
+                           return "Numbers" + std::to_string(numbers.index);
+                         });
+
+// Otherwise the tests above would say nothing of what is left out.
+TEST(FindUncertain, LeavesOutMostOfAnOrdinaryProduct) {
+  const Numbers numbers = AllNumbers()[0];
+  const Matrix<float> left = Rows(64, numbers, 3);
+  const Matrix<float> right = Rows(kDotLanes, numbers, 4);
+  Matrix<float> values(64, kDotLanes);
+  for (size_t i = 0; i < 64; ++i) {
+    for (size_t j = 0; j < kDotLanes; ++j) {
+      values(i, j) =
+          RoundTo(Grid::kBf16, Dot(left.Row(i), right.Row(j), kDepth).exact);
+    }
+  }
+  const DotSide a(left.view());
+  const DotSide b(right.view());
+  DotPanel panel;
+  std::vector<DotPanel::Pair> uncertain;
+
+  panel.Pack(b, 0);
+  panel.FindUncertain(a, values.view(), 0, uncertain);
+
+  EXPECT_LT(uncertain.size(), values.size() / 8);
+}
+
+}  // namespace
+}  // namespace isoloss::oracle
