@@ -12,7 +12,7 @@ from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
 from browser import DESKTOP, PHONE, Browser
-from program import PASS, TINY, ProgramTest
+from program import PASS, PLAIN_POLICY, TINY, ProgramTest
 from read_with_h5py import seal
 
 # Statistics at several steps, a null arm and a control: every part of the page
@@ -51,10 +51,9 @@ class PageTest(ProgramTest):
             unittest.addModuleCleanup(PageTest._made.clear)
             unittest.addModuleCleanup(folder.cleanup)
             cls.folder = pathlib.Path(folder.name)
-            # The page shows no case of the oracle, so that one is enough.
-            cls.write("gate.toml", 'probe_cases = ["plain"]\n')
+            # The page shows no case of the oracle.
             result = cls.run_isoloss("verify", cls.write("page.toml", EXPERIMENT), "--out", "runs",
-                                     "--policy", "gate.toml")
+                                     *PLAIN_POLICY)
             if not (cls.folder / "runs/report.html").is_file():
                 raise AssertionError(f"verify wrote no page: {result.stderr}")
             PageTest._made["runs"] = cls.folder / "runs"

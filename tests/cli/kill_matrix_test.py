@@ -48,8 +48,8 @@ class KillMatrix(ProgramTest):
         # Bit-equal unchanged runs do not need it, so that only runs with bugs
         # would find it wrong, and those would count as caught.
         result = self.run_isoloss("mutants", "run", "short.toml", "--out", "other",
-                                  "--seeds", 1, "--mutants", "truncation", "--ensemble",
-                                  self.ensemble("bf16"))
+                                  "--seeds", 1, "--mutants", "truncation", *PLAIN_POLICY,
+                                  "--ensemble", self.ensemble("bf16"))
 
         self.assertEqual(result.returncode, INVALID, result.stderr)
         self.assertIn("recipe is 'bf16'", result.stderr)

@@ -51,9 +51,9 @@ eval_every = 7
 eval_sequences = 4
 """
 
-# A policy that asks the oracle for the experiment as it is, a tenth of its work. For tests of what
-# a verdict comes from and goes to; what each case shows, probe_test.py and tests/oracle say.
-PLAIN_POLICY = ("--policy", "plain_policy.toml")
+# Options for a policy that asks the oracle for the experiment as it is, a tenth of its work. For tests
+# of what a verdict comes from and goes to.
+PLAIN_POLICY = ("--policy", pathlib.Path(__file__).resolve().parent / "plain_policy.toml")
 
 # Pictures are drawn as on a terminal of today, whatever started the tests.
 ENVIRONMENT = {**os.environ, "LC_ALL": "C.UTF-8", "TERM": "xterm"}
@@ -75,7 +75,6 @@ class ProgramTest(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
         cls.tiny = cls.write("tiny.toml", TINY)
-        cls.write("plain_policy.toml", 'probe_cases = ["plain"]\n')
 
     @classmethod
     def write(cls, name, text):

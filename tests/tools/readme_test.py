@@ -158,7 +158,7 @@ class Documents(unittest.TestCase):
             # However busy this machine is, the budget suffices.
             ("--candidate mxfp8_floor", "--candidate mxfp8_floor --budget 1000"),
             ('source = "files"', 'source = "files"\nsequence_length = 16'),
-            ("steps = 300", "steps = 20\nsequences_per_batch = 4"),
+            ("steps = 300", "steps = 20"),
             ("[arms.bf16]\n", f'[gate]\npolicy = "{FAST_POLICY}"\n\n[arms.bf16]\n'),
             # Any number of runs of any of the mutants: one of one.
             ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),

@@ -12,6 +12,7 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/kill_matrix_folder.h"
+#include "isoloss/campaign/probe_runs.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
@@ -173,6 +174,7 @@ Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
       oracle::ProbeArm(
           plan_.experiment, plan_.arm, job.seed, corpus_, team,
           {.plain_steps = PlainSteps(job, log),
+           .cases = ProbedCases(plan_.policy),
            .make_hooks = hooks,
            .reference = plan_.reference ? &*plan_.reference : nullptr}),
       probe);

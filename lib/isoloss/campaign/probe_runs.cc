@@ -57,6 +57,14 @@ void CheckProbeOutput(const fs::path& file, runlog::Provenance planned) {
              file.string(), difference);
 }
 
+std::vector<std::string> ProbedCases(const gate::Policy& policy) {
+  std::vector<std::string> cases = policy.probe_cases;
+  if (std::ranges::count(cases, gate::kPlainCase) == 0) {
+    cases.emplace(cases.begin(), gate::kPlainCase);
+  }
+  return cases;
+}
+
 fs::path ProbeFile(const fs::path& folder, const std::string& arm,
                    uint64_t seed) {
   return folder / fmt::format("{}-seed{}.probe.h5", arm, seed);

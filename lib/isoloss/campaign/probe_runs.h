@@ -28,6 +28,10 @@ PlainSteps PlainStepsDue(const std::vector<compare::Run>& runs,
                          const std::vector<compare::Run>& approved,
                          const gate::Policy& policy);
 
+/// Cases of the oracle that a verdict by `policy` needs: its own, and the
+/// experiment as it is, which levels L2 and L3 follow to where runs part.
+std::vector<std::string> ProbedCases(const gate::Policy& policy);
+
 struct ProbeSettings {
   PlainSteps plain_steps = {};
   /// Arms but this one are compared with it too (level L3); "": none.

@@ -21,7 +21,6 @@
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/oracle/known_recipes.h"
-#include "isoloss/oracle/probe_cases.h"
 #include "isoloss/train/arm_recipes.h"
 #include "isoloss/transport/launch.h"
 
@@ -214,7 +213,8 @@ class Verifier {
   /// What the oracle will take, beside the training that is planned.
   void AnnounceProbes(const TrainingPlan& training) {
     if (!Probes() || IsRegression()) return;
-    const size_t steps = OracleSteps(ProbedArms().size(), ProbedCases().size());
+    const size_t steps =
+        OracleSteps(ProbedArms().size(), ProbedCases(plan_.policy).size());
     PrintCostLine(
         "oracle",
         fmt::format("about {} steps, each as long as {} of training: {} beside "
@@ -319,16 +319,6 @@ class Verifier {
     return arms;
   }
 
-  /// Those of the policy, and the experiment as it is: it is what levels L2 and
-  /// L3 follow to where runs part.
-  std::vector<std::string> ProbedCases() const {
-    std::vector<std::string> cases = plan_.policy.probe_cases;
-    if (std::ranges::count(cases, oracle::kPlainCase) == 0) {
-      cases.emplace(cases.begin(), oracle::kPlainCase);
-    }
-    return cases;
-  }
-
   /// The experiment with trained seeds only: a plan of looks may have ended
   /// before the others, and a probe needs a run to speak of.
   train::Experiment WithTrainedSeeds(
@@ -348,7 +338,7 @@ class Verifier {
   ProbedRuns Probe(const std::vector<compare::Run>& runs,
                    const corpus::Corpus& corpus) {
     ProbeSettings settings;
-    settings.cases = ProbedCases();
+    settings.cases = ProbedCases(plan_.policy);
     const train::Arm& baseline = plan_.experiment.arms.front();
     if (!IsRegression()) {
       settings.steps = kProbedSteps;
