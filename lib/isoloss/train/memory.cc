@@ -69,6 +69,15 @@ double ActivationsPerToken(const Sizes& s) {
          s.dense_layers * 3 * s.dense_hidden + s.moe_layers * moe;
 }
 
+/// Values per token of gradients that all layers share: of the residual stream
+/// and its branches, of what experts read and of their insides.
+double GradientsPerToken(const Sizes& s) {
+  const double moe = s.moe_layers > 0
+                         ? 2 * s.dim + s.top_k * (s.dim + s.moe_hidden)
+                         : s.dense_hidden;
+  return 2 * s.dim + moe;
+}
+
 /// Bytes of rows between ranks in one direction of one layer, the busiest
 /// moment: all that were sent and all that came back, as BF16.
 double ExchangeBytes(const Sizes& s, double tokens) {
@@ -144,7 +153,8 @@ double EstimatedBytes(const Experiment& experiment) {
   const double tokens = Sizes::Real(experiment.train.sequences_per_batch) *
                         Sizes::Real(experiment.data.sequence_length);
   const double values =
-      Parameters(s) * values_per_parameter + tokens * ActivationsPerToken(s);
+      Parameters(s) * values_per_parameter +
+      tokens * (ActivationsPerToken(s) + GradientsPerToken(s));
   return values * sizeof(float) + ExchangeBytes(s, tokens) +
          LogBytes(s, experiment, tokens);
 }
