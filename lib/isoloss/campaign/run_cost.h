@@ -39,8 +39,9 @@ double TrainingSeconds(const train::Experiment& experiment,
 
 /// Of each of its cases, the fewest that a verdict takes.
 inline constexpr int64_t kProbedSteps = 2;
-/// One of them takes about so many times a step of training.
-inline constexpr int64_t kOracleStepCost = 100;
+/// One of them takes about so many times a step of training
+/// (docs/performance.md).
+inline constexpr int64_t kOracleStepCost = 36;
 
 /// Steps that it takes for so many candidates and cases. Roughly: a few cases
 /// take other numbers of steps, of which less is checked.
