@@ -21,7 +21,9 @@ isoloss_export(numerics)
 
 add_library(isoloss_warnings INTERFACE)
 target_compile_options(isoloss_warnings INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Wall -Wextra -Wpedantic -Wnon-virtual-dtor
+  # A name of one file of a batch may be that of another's.
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow> -Wold-style-cast
   -Woverloaded-virtual -Wconversion -Wno-sign-conversion -Wdouble-promotion
   -Wformat=2)
 
@@ -51,21 +53,20 @@ function(isoloss_precompiled name)
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# Names without linkage are unique within a module, so that its files can be compiled
-# together. Presets whose folders are built from nothing do so: the compiler reads what
-# files share once for each batch. The other presets compile each file by itself.
+# The preset whose folder is built from nothing, `release`, compiles the files of a module in
+# batches: the compiler reads what they share once for each. All others compile file by file.
 option(ISOLOSS_UNITY_BUILD "Compile a module's files in batches" OFF)
-if(ISOLOSS_UNITY_BUILD)
-  # Of files that are no headers of each other, which these warnings take them for.
-  target_compile_options(isoloss_warnings INTERFACE -Wno-shadow
-    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
-endif()
 
 # isoloss_batches(<target>): compiles its files in batches, if this build does. The
-# size is such that one batch takes no longer than the slowest single files.
+# size is such that most batches take no longer than the slowest single files.
 function(isoloss_batches target)
-  set_target_properties(${target} PROPERTIES
-    UNITY_BUILD ${ISOLOSS_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 8)
+  if(NOT ISOLOSS_UNITY_BUILD)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  # Files of a batch are no headers of each other, which this warning takes them for.
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # isoloss_library(<name> [COLD] [ALONE] SOURCES ... HEADERS ... DEPENDS ... [PRIVATE_DEPENDS ...])

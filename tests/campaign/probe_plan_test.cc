@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/policy.h"
+#include "isoloss/oracle/probe_cases.h"
 #include "support/expect_refused.h"
 #include "support/temporary_folder.h"
 #include "tiny_experiment.h"
@@ -65,6 +70,16 @@ TEST_F(ProbePlanTest, LogsGoBesideTheRunsUnlessTold) {
   EXPECT_EQ(request_.Folder(experiment_), "runs/tiny/probes");
   request_.out = "elsewhere";
   EXPECT_EQ(request_.Folder(experiment_), "elsewhere");
+}
+
+// Verdicts ask for the cases that the gate knows: none of the oracle's may be
+// missing among them.
+TEST(ProbeCases, AreTheSameForTheOracleAndTheGate) {
+  std::vector<std::string> names;
+  for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
+    names.push_back(probe_case.name);
+  }
+  EXPECT_THAT(names, testing::UnorderedElementsAreArray(gate::kProbeCases));
 }
 
 }  // namespace

@@ -168,8 +168,12 @@ TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
   const auto oracle = probes_[0].log.oracle;
   policy_.probe_cases = {"plain", "tails"};
   EXPECT_EQ(Judged().outcome, Outcome::kPass);
+  EXPECT_THAT(CheckNamed(Judged(), "elements").evidence,
+              HasSubstr(" elements of cases plain, tails"));
 
   policy_ = Regression();
+  EXPECT_THAT(CheckNamed(Judged(), "elements").evidence,
+              testing::Not(HasSubstr("of cases")));
   probes_[0].log.cases[6] = "sizes";
   EXPECT_EQ(Judged().outcome, Outcome::kInconclusive);
   const Check check = CheckNamed(Judged(), "cases");

@@ -2,6 +2,7 @@
 // is left out of a comparison changes nothing of it.
 #include "isoloss/oracle/dot_panel.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -9,9 +10,11 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "isoloss/base/rng.h"
+#include "isoloss/kernels/targets.h"
 #include "isoloss/oracle/comparison.h"
 #include "isoloss/oracle/exact_dot.h"
 
@@ -82,10 +85,23 @@ void ExpectSame(const Estimate& a, const Estimate& b, const std::string& what) {
 constexpr size_t kLeft = 3 * kDotRows + 2;
 constexpr size_t kRight = kDotLanes + 2;
 
-class DotPanelOf : public testing::TestWithParam<Numbers> {
+/// On one instruction set, for the time that it exists.
+class ForcedTarget {
+ public:
+  explicit ForcedTarget(const std::string& name) { kernels::ForceTarget(name); }
+  ~ForcedTarget() { kernels::ForceTarget(""); }
+  ForcedTarget(const ForcedTarget&) = delete;
+  ForcedTarget& operator=(const ForcedTarget&) = delete;
+};
+
+class DotPanelOf
+    : public testing::TestWithParam<std::tuple<std::string, Numbers>> {
  protected:
-  const Matrix<float> left_ = Rows(kLeft, GetParam(), 1);
-  const Matrix<float> right_ = Rows(kRight, GetParam(), 2);
+  static const Numbers& Param() { return std::get<1>(GetParam()); }
+
+  const ForcedTarget target_{std::get<0>(GetParam())};
+  const Matrix<float> left_ = Rows(kLeft, Param(), 1);
+  const Matrix<float> right_ = Rows(kRight, Param(), 2);
   const DotSide a_{left_.view()};
   const DotSide b_{right_.view()};
   DotPanel panel_;
@@ -102,7 +118,7 @@ TEST_P(DotPanelOf, DotsAreThoseOfDot) {
     for (size_t i = 0; i < kLeft; ++i) {
       if (i % kDotRows == 0) panel_.Dots(a_, i, out);
       for (size_t j = 0; j < panel_.count(); ++j) {
-        ExpectSame(out[i % kDotRows][j], DotOf(i, first + j), GetParam().name);
+        ExpectSame(out[i % kDotRows][j], DotOf(i, first + j), Param().name);
       }
     }
   }
@@ -119,7 +135,7 @@ TEST_P(DotPanelOf, DotsOfSomeStepsAreThoseOfDot) {
       ExpectSame(
           out[i][j],
           Dot(left_.Row(i) + kBegin, right_.Row(j) + kBegin, kEnd - kBegin),
-          GetParam().name);
+          Param().name);
     }
   }
 }
@@ -134,7 +150,7 @@ TEST_P(DotPanelOf, RoundedDotsRoundToTheSame) {
         const Estimate& got = out[(i - 1) * kDotLanes + j];
         const Estimate rounded = RoundedOnTheWay(Grid::kBf16, got);
         const Estimate want = RoundedOnTheWay(Grid::kBf16, DotOf(i, first + j));
-        ExpectSame(rounded, want, GetParam().name);
+        ExpectSame(rounded, want, Param().name);
         ExpectSameBits(rounded.jump, want.jump, "jump");
         ExpectSameBits(rounded.jump_probability, want.jump_probability,
                        "its probability");
@@ -165,7 +181,7 @@ TEST_P(DotPanelOf, WhatIsNotUncertainIsEqualWithoutAFlip) {
     panel_.DotsOf(a_, pairs, dots);
     for (size_t n = 0; n < pairs.size(); ++n) {
       const auto [i, lane] = pairs[n];
-      ExpectSame(dots[n], DotOf(i, first + lane), GetParam().name);
+      ExpectSame(dots[n], DotOf(i, first + lane), Param().name);
       uncertain.Add(i, first + lane, values(i, first + lane), dots[n]);
     }
     certain -= pairs.size();
@@ -190,10 +206,13 @@ TEST_P(DotPanelOf, WhatIsNotUncertainIsEqualWithoutAFlip) {
   EXPECT_EQ(one.repeated_flips, other.repeated_flips);
 }
 
-INSTANTIATE_TEST_SUITE_P(, DotPanelOf, testing::ValuesIn(AllNumbers()),
-                         [](const auto& numbers) {
-                           return "Numbers" + std::to_string(numbers.index);
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Targets, DotPanelOf,
+    testing::Combine(testing::ValuesIn(kernels::SupportedTargets()),
+                     testing::ValuesIn(AllNumbers())),
+    [](const auto& param) {
+      return fmt::format("{}_{}", std::get<0>(param.param), param.index);
+    });
 
 // Otherwise the tests above would say nothing of what is left out.
 TEST(FindUncertain, LeavesOutMostOfAnOrdinaryProduct) {

@@ -136,7 +136,7 @@ bool RoundsTo(double high, double low, double error, double& result) {
   return result == high + (low + error);
 }
 
-/// 2^(i / 32) to some 100 bits. Products of `high` and 26 bits are exact.
+/// 2^(i / 32) to 24 + 53 bits. Products of `high` and 26 bits are exact.
 struct Root {
   double high;
   double low;
@@ -164,8 +164,8 @@ const std::array<Root, kRoots>& Roots() {
 bool QuickExp(double x, double& result) {
   // 1.5 2^52: what is added to it is rounded to an integer.
   constexpr double kToInteger = 0x1.8p52;
-  // ln(2) / 32 as three numbers, of which multiples of the first below 2^15 are
-  // exact, and so is what they leave of x.
+  // ln(2) / 32 in two parts: multiples of the first below 2^15 are exact, and
+  // so is what they leave of x.
   constexpr double kStep = std::numbers::ln2 / kRoots;
   constexpr double kStepHigh = 0x1.62e42fefap-6;
   constexpr double kStepLow = 0x1.cf79abc9e3b3ap-45;

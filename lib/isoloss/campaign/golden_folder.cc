@@ -180,7 +180,7 @@ ProbeSettings SettingsOf(const train::Experiment& experiment,
                          const mutants::Mutant* planted) {
   ProbeSettings settings;
   settings.plain_steps = plain_steps;
-  settings.cases = policy.probe_cases;
+  settings.cases = ProbedCases(policy);
   if (planted != nullptr && planted->plant) {
     settings.hooks = [&experiment, planted](const train::Experiment& of_case,
                                             const train::Arm& arm,

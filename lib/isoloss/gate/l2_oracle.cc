@@ -119,7 +119,13 @@ std::string WhereToLook(const std::vector<ProbeRow>& wrong) {
                      PlaceOf(*first));
 }
 
-Check CheckElements(const Probes& probes) {
+/// " of cases plain, tails": what a policy that asks for fewer than all leaves.
+std::string OfFewerCases(const Policy& policy) {
+  if (policy.probe_cases.size() >= kProbeCases.size()) return {};
+  return fmt::format(" of cases {}", fmt::join(policy.probe_cases, ", "));
+}
+
+Check CheckElements(const Probes& probes, const Policy& policy) {
   std::vector<ProbeRow> wrong;
   int64_t elements = 0;
   int64_t others = 0;
@@ -131,13 +137,14 @@ Check CheckElements(const Probes& probes) {
       if (oracle.other[i] > 0) wrong.push_back({probe, i});
     }
   }
-  Check check{.name = "elements",
-              .outcome = wrong.empty() ? Outcome::kPass : Outcome::kFail,
-              .quantity = "elements that no order of summation explains:",
-              .value = static_cast<double>(others),
-              .relation = "at most ",
-              .limit = 0,
-              .evidence = fmt::format("{} elements", elements)};
+  Check check{
+      .name = "elements",
+      .outcome = wrong.empty() ? Outcome::kPass : Outcome::kFail,
+      .quantity = "elements that no order of summation explains:",
+      .value = static_cast<double>(others),
+      .relation = "at most ",
+      .limit = 0,
+      .evidence = fmt::format("{} elements{}", elements, OfFewerCases(policy))};
   if (wrong.empty()) return check;
   const auto ratio = [](const ProbeRow& w) {
     return w.oracle().worst_ratio[w.row];
@@ -267,7 +274,7 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
   }
   const auto scope = ForeignScope(all);
   if (scope) judgement.checks.push_back(*scope);
-  judgement.checks.push_back(CheckElements(all));
+  judgement.checks.push_back(CheckElements(all, judgement.policy));
   for (const auto check :
        {CheckFlips, CheckBursts, CheckNoise, CheckRowNoise}) {
     judgement.checks.push_back(check(all, judgement.policy));

@@ -30,6 +30,10 @@ class AmaxHistory {
   /// alone. `group`: in the whole model.
   void Note(std::string_view site, SiteTensor tensor, size_t group,
             MatrixView<const float> values);
+  /// Whether Note keeps anything of it.
+  bool Notes(std::string_view site, SiteTensor tensor) const {
+    return Find(site, tensor) != nullptr;
+  }
   /// The largest of up to `length` steps before; none before the first step or
   /// of no steps.
   std::optional<float> Of(std::string_view site, SiteTensor tensor,

@@ -43,17 +43,18 @@ void GemmWeights::NoteAmax(const ParameterSet& master,
                            kernels::Rounding rounding, AmaxHistory& amax,
                            ThreadTeam& team) const {
   if (amax.empty()) return;
-  Matrix<float> rounded;  // of one group
   for (const GemmWeight& weight : weights_) {
+    if (!amax.Notes(weight.site, SiteTensor::kWeight)) continue;
     const Matrix<float>& values = master.parameters()[weight.parameter].values;
     const size_t out = values.rows() / weight.groups;
-    rounded.ResizeUninitialized(out, values.cols());
-    for (size_t group = 0; group < weight.groups; ++group) {
+    team.ParallelFor(weight.groups, [&](size_t group) {
+      ThreadTeam serial(1);
+      Matrix<float> rounded(out, values.cols());
       kernels::Cast(values.view().Rows(group * out, out), rounding,
-                    rounded.view(), team);
+                    rounded.view(), serial);
       amax.Note(weight.site, SiteTensor::kWeight, weight.first_group + group,
                 rounded.view());
-    }
+    });
   }
 }
 

@@ -137,9 +137,8 @@ class HeadOperands {
   HeadOperands(const AttentionFormats& formats, std::string core, size_t number)
       : formats_(formats), core_(std::move(core)), number_(number) {}
 
-  /// `place`: "scores/fprop/left". Nothing is done to an operand without a
-  /// description.
-  /// As Widened.
+  /// The operand as its product reads it, laid out as Widened does. `place`:
+  /// "scores/fprop/left". Nothing is done to an operand without a description.
   Matrix<double> Read(const std::optional<formats::Quantization>& quantization,
                       MatrixView<const float> values, bool down,
                       const char* place) const {

@@ -92,6 +92,8 @@ void DotPanel::Dots(const DotSide& a, size_t first, DotEstimates& out) {
 
 void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
                            std::vector<Estimate>& out) {
+  // Bounds on partial sums are of runs that begin where the row does.
+  ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   out.resize((end - first) * kDotLanes);
   std::vector<Pair> unsure;
   for (size_t begin = first; begin < end; begin += kDotRows) {
@@ -117,6 +119,8 @@ void DotPanel::RoundedDots(const DotSide& a, size_t first, size_t end,
 
 void DotPanel::FindUncertain(const DotSide& a, MatrixView<const float> values,
                              size_t column, std::vector<Pair>& uncertain) {
+  // Bounds on partial sums are of runs that begin where the row does.
+  ISOLOSS_ASSERT(begin_ % kPrefixTerms == 0);
   uncertain.clear();
   const unsigned all = (1u << count_) - 1;
   for (size_t first = 0; first < a.rows.rows(); first += kDotRows) {

@@ -20,9 +20,4 @@ void ReportSink::Merge(const ReportSink& part) {
   for (const runlog::OracleRoutingRow& row : part.routing_) AddRouting(row);
 }
 
-bool ReportSink::Has(const std::string& tensor) const {
-  const std::lock_guard lock(mutex_);
-  return comparisons_.contains(tensor);
-}
-
 }  // namespace isoloss::oracle

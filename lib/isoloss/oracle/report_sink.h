@@ -36,7 +36,6 @@ class ReportSink {
   /// Of the step; not while checks still run.
   void SetBytes(const ExchangeBytes& bytes) { bytes_ = bytes; }
 
-  bool Has(const std::string& tensor) const;
   /// Not while checks still run.
   const std::map<std::string, Comparison>& comparisons() const {
     return comparisons_;

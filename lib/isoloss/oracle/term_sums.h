@@ -1,7 +1,8 @@
 // Sums over the terms of many dot products at once, in vectors of doubles. What
 // each sum is follows from its terms alone: a product of two FP32 numbers is
-// exact in double, and terms are added one after the other, so that neither the
-// instruction set nor fused operations change a bit.
+// exact in double, and terms are added one after the other, so that the
+// instruction set changes no bit. Squares of errors are not exact: this is
+// compiled without contraction, as all of isoloss.
 #pragma once
 
 #include <cstddef>

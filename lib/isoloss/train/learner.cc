@@ -85,7 +85,7 @@ void Learner::EditInitialWeights(
   LoadWeights();
 }
 
-/// The model computes with copies.
+/// The model rounds and quantises them in each product.
 void Learner::LoadWeights() {
   transformer_.SetStep({seed_, static_cast<uint64_t>(adamw_.steps()) + 1});
   transformer_.LoadWeights(parameters_);

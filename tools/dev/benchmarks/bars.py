@@ -96,7 +96,7 @@ BARS = (
                         for axis in ("tokens", "experts", "layers")))),
     Bar("step MXFP8 of one layer of the 16B, of FMA peak", ">=", 0.70,
         single("layer/mxfp8_rceil", "of_peak")),
-    Bar("memory of one layer of the 16B, GB", "<=", 16,
+    Bar("memory of one layer of the 16B, GiB", "<=", 16,
         lambda figures: figures["layer/mxfp8_rceil"]["bytes"] / 2**30),
     Bar("flat exchange of 8 ranks, of the step with one rank", "<=", 0.05,
         single("exchange/dsv3-small/threads1", "cost_8")),

@@ -163,7 +163,7 @@ def layer(figures):
                          number(counters["tera_flop"]), number(counters["parameters"] / 1e6, 0),
                          number(counters["bytes"] / 2**30, 1),
                          number(small["bytes_per_parameter"])])
-    return table(["recipe", "of FMA peak", "s of a processor", "TFLOP", "10⁶ parameters", "GB",
+    return table(["recipe", "of FMA peak", "s of a processor", "TFLOP", "10⁶ parameters", "GiB",
                   "bytes for each further parameter (dsv3-small)"], rows)
 
 
