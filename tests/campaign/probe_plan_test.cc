@@ -79,7 +79,7 @@ TEST(ProbeCases, AreTheSameForTheOracleAndTheGate) {
   for (const oracle::ProbeCase& probe_case : oracle::ProbeCases()) {
     names.push_back(probe_case.name);
   }
-  EXPECT_THAT(names, testing::UnorderedElementsAreArray(gate::kProbeCases));
+  EXPECT_THAT(names, ::testing::UnorderedElementsAreArray(gate::kProbeCases));
 }
 
 }  // namespace

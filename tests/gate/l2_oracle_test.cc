@@ -173,7 +173,7 @@ TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
 
   policy_ = Regression();
   EXPECT_THAT(CheckNamed(Judged(), "elements").evidence,
-              testing::Not(HasSubstr("of cases")));
+              ::testing::Not(HasSubstr("of cases")));
   probes_[0].log.cases[6] = "sizes";
   EXPECT_EQ(Judged().outcome, Outcome::kInconclusive);
   const Check check = CheckNamed(Judged(), "cases");
