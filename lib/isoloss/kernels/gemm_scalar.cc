@@ -131,10 +131,7 @@ std::span<const size_t> SegmentEnds(const GemmProblem& problem, size_t* whole) {
 void PackRowScalar(const Operand& operand, size_t row, float* to) {
   const size_t depth = operand.depth();
   for (size_t k = 0; k < depth; ++k) {
-    to[k] = Rounded(operand.contraction == Contraction::kColumns
-                        ? operand.values(row, k)
-                        : operand.values(k, row),
-                    operand.rounding);
+    to[k] = operand.At(row, k);
   }
   if (operand.quantization == nullptr) return;
   for (size_t k = 0; k < depth; k += formats::kMxBlockSize) {

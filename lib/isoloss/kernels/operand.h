@@ -47,6 +47,12 @@ struct Operand {
   /// master weights as the BF16 values that they compute with.
   Rounding rounding = Rounding::kFp32;
 
+  /// Element `step` of operand row `row`, rounded but not quantised.
+  float At(size_t row, size_t step) const {
+    return Rounded(contraction == Contraction::kColumns ? values(row, step)
+                                                        : values(step, row),
+                   rounding);
+  }
   /// Number of operand rows (output rows for a, output columns for b).
   size_t extent() const {
     return contraction == Contraction::kColumns ? values.rows() : values.cols();

@@ -46,17 +46,11 @@ std::vector<Range> RangesOf(std::span<const size_t> ends, size_t whole) {
 
 /// A tensor with rows as operand rows.
 Matrix<float> RowsOf(const Operand& operand, const TensorCut& cut) {
-  const MatrixView<const float>& stored = operand.values;
   Matrix<float> result;
   result.ResizeUninitialized(cut.rows.size(), cut.steps.size());
   for (size_t i = 0; i < result.rows(); ++i) {
     for (size_t k = 0; k < result.cols(); ++k) {
-      const size_t row = cut.rows.begin + i;
-      const size_t step = cut.steps.begin + k;
-      result(i, k) = Rounded(operand.contraction == Contraction::kColumns
-                                 ? stored(row, step)
-                                 : stored(step, row),
-                             operand.rounding);
+      result(i, k) = operand.At(cut.rows.begin + i, cut.steps.begin + k);
     }
   }
   return result;

@@ -181,13 +181,8 @@ bool AtSite(const GemmTask& task, std::string_view part) {
 Matrix<float> RowsOf(const Operand& operand) {
   Matrix<float> rows;
   rows.ResizeUninitialized(operand.extent(), operand.depth());
-  const bool along_columns = operand.contraction == Contraction::kColumns;
   for (size_t i = 0; i < rows.rows(); ++i) {
-    for (size_t k = 0; k < rows.cols(); ++k) {
-      rows(i, k) =
-          Rounded(along_columns ? operand.values(i, k) : operand.values(k, i),
-                  operand.rounding);
-    }
+    for (size_t k = 0; k < rows.cols(); ++k) rows(i, k) = operand.At(i, k);
   }
   return rows;
 }
