@@ -46,7 +46,6 @@ void PassMx(const float* row, size_t width, Grid grid, float* out) {
 /// One run of values that share a scale.
 void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
                    float* out) {
-  const formats::Format& e4m3 = formats::FormatByName("e4m3");
   constexpr float kMax = 448.0f;
   float amax = 1e-4f;
   for (const float value : run) {
@@ -67,8 +66,7 @@ void PassScaledRun(std::span<const float> run, bool power_of_two, Grid grid,
     encode = 1.0f / decode;
   }
   for (size_t i = 0; i < run.size(); ++i) {
-    const float code = CastTo(e4m3, formats::kRoundingMode_nearest_even,
-                              run[i] * encode, false, 0, 0);
+    const float code = NearestE4m3(run[i] * encode);
     out[i] = RoundedValue(code * decode, grid);
   }
 }

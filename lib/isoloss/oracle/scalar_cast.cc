@@ -22,23 +22,37 @@ int FloorLog2(double size) {
   return static_cast<int>(std::bit_cast<uint64_t>(size) >> 52) - 1023;
 }
 
-/// Does a number go up that lies `part` of a step above `steps` whole ones?
-bool GoesUp(std::string_view rounding, int64_t steps, double part,
-            uint32_t random, int bits) {
-  if (rounding == "nearest_even") {
-    return part > 0.5 || (part == 0.5 && steps % 2 == 1);
-  }
-  if (rounding == "half_away") return part >= 0.5;
-  if (rounding == "toward_zero") return false;
-  if (rounding == "stochastic") {
-    const double all = PowerOfTwo(bits);
-    return std::floor(part * all) + static_cast<double>(random) >= all;
-  }
+GridRounding RoundingByName(std::string_view name) {
+  if (name == "nearest_even") return GridRounding::kNearestEven;
+  if (name == "half_away") return GridRounding::kHalfAway;
+  if (name == "toward_zero") return GridRounding::kTowardZero;
+  if (name == "stochastic") return GridRounding::kStochastic;
   ThrowError(ErrorKind::kConfig,
              "oracle: rounding {} was given, but it knows nearest_even, "
              "half_away, toward_zero and stochastic. State the new one in "
              "oracle/scalar_cast.cc.",
-             rounding);
+             name);
+}
+
+/// Does a number go up that lies `part` of a step above `steps` whole ones?
+bool GoesUp(GridRounding rounding, int64_t steps, double part, uint32_t random,
+            int bits) {
+  switch (rounding) {
+    case GridRounding::kNearestEven: {
+      // Without jumps, which no processor could predict.
+      const int beyond = part > 0.5 ? 1 : 0;
+      const int tie = part == 0.5 ? 1 : 0;
+      return (beyond | (tie & static_cast<int>(steps % 2))) != 0;
+    }
+    case GridRounding::kHalfAway:
+      return part >= 0.5;
+    case GridRounding::kTowardZero:
+      return false;
+    case GridRounding::kStochastic:
+      break;
+  }
+  const double all = PowerOfTwo(bits);
+  return std::floor(part * all) + static_cast<double>(random) >= all;
 }
 
 }  // namespace
@@ -55,30 +69,41 @@ double LargestOf(const formats::Format& format) {
 
 int LeastExponent(const formats::Format& format) { return 1 - format.bias; }
 
-float CastTo(const formats::Format& format,
-             const formats::RoundingMode& rounding, float value, bool overflows,
-             uint32_t random, int bits) {
+ElementCast::ElementCast(const formats::Format& format,
+                         const formats::RoundingMode& rounding)
+    : format_(format),
+      rounding_(RoundingByName(rounding.name)),
+      largest_(LargestOf(format)),
+      least_exponent_(LeastExponent(format)) {}
+
+float ElementCast::Cast(float value, bool overflows, uint32_t random,
+                        int bits) const {
   if (std::isnan(value)) {
-    return format.has_nan() ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
+    return format_.has_nan() ? std::numeric_limits<float>::quiet_NaN() : 0.0f;
   }
   const double size = std::fabs(static_cast<double>(value));
-  const double largest = LargestOf(format);
   double result = HUGE_VAL;
   if (std::isfinite(size)) {
     const int exponent = size == 0.0
-                             ? LeastExponent(format)
-                             : std::max(FloorLog2(size), LeastExponent(format));
-    const double step = PowerOfTwo(exponent - format.mantissa_bits);
-    const double in_steps = size / step;
+                             ? least_exponent_
+                             : std::max(FloorLog2(size), least_exponent_);
+    const int step_exponent = exponent - format_.mantissa_bits;
+    // A power of two and its reciprocal are exact.
+    const double in_steps = size * PowerOfTwo(-step_exponent);
     const auto steps = static_cast<int64_t>(in_steps);
     const double part = in_steps - static_cast<double>(steps);
-    const bool up =
-        part > 0.0 && GoesUp(rounding.name, steps, part, random, bits);
-    result = static_cast<double>(steps + (up ? 1 : 0)) * step;
+    const int up = GoesUp(rounding_, steps, part, random, bits) ? 1 : 0;
+    result = static_cast<double>(steps + up) * PowerOfTwo(step_exponent);
   }
-  if (result > largest) result = overflows ? HUGE_VAL : largest;
-  if (format.twos_complement && result == 0.0) return 0.0f;
-  return static_cast<float>(std::signbit(value) ? -result : result);
+  if (result > largest_) result = overflows ? HUGE_VAL : largest_;
+  if (format_.twos_complement && result == 0.0) return 0.0f;
+  return static_cast<float>(std::copysign(result, value));
+}
+
+float NearestE4m3(float value) {
+  static const ElementCast cast(formats::FormatByName("e4m3"),
+                                formats::kRoundingMode_nearest_even);
+  return cast.Cast(value, /*overflows=*/false, /*random=*/0, /*bits=*/0);
 }
 
 }  // namespace isoloss::oracle

@@ -15,18 +15,36 @@ double LargestOf(const formats::Format& format);
 /// Exponent of the smallest normal number.
 int LeastExponent(const formats::Format& format);
 
-/// `value` on the format's grid: neighbours are 2^(e - mantissa_bits) apart, e
-/// the value's exponent or, if that is more, the smallest normal's. The sign is
-/// kept, that of zero only where the format has a sign bit.
-///
-/// `random`: of stochastic rounding, `bits` bits for this element.
-/// Special  beyond the largest value: infinity if `overflows`, else the largest
-///          value. NaN becomes NaN, or +0 where the format has none.
-/// Errors   ConfigError for a rounding that the oracle does not know.
-/// Source   docs/numerics.md, section 2; docs/background/number-formats.md,
-///          section 5.
-float CastTo(const formats::Format& format,
-             const formats::RoundingMode& rounding, float value, bool overflows,
-             uint32_t random, int bits);
+/// How a number between two neighbours of a grid is rounded.
+enum class GridRounding { kNearestEven, kHalfAway, kTowardZero, kStochastic };
+
+/// The cast to one format under one rounding; what depends on them alone is
+/// found once, since tensors have many elements.
+class ElementCast {
+ public:
+  /// Errors   ConfigError for a rounding that the oracle does not know.
+  ElementCast(const formats::Format& format,
+              const formats::RoundingMode& rounding);
+
+  /// `value` on the format's grid: neighbours are 2^(e - mantissa_bits) apart,
+  /// e the value's exponent or, if that is more, the smallest normal's. The
+  /// sign is kept, that of zero only where the format has a sign bit.
+  ///
+  /// `random`: of stochastic rounding, `bits` bits for this element.
+  /// Special  beyond the largest value: infinity if `overflows`, else the
+  ///          largest value. NaN becomes NaN, or +0 where the format has none.
+  /// Source   docs/numerics.md, section 2; docs/background/number-formats.md,
+  ///          section 5.
+  float Cast(float value, bool overflows, uint32_t random, int bits) const;
+
+ private:
+  const formats::Format& format_;
+  GridRounding rounding_;
+  double largest_;
+  int least_exponent_;
+};
+
+/// To nearest, ties to even, saturating.
+float NearestE4m3(float value);
 
 }  // namespace isoloss::oracle

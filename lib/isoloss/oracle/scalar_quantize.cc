@@ -115,6 +115,21 @@ void ForEachCell(const Matrix<float>& x, const ScalarTensor& tensor,
   }
 }
 
+/// `cast`: to the quantisation's elements.
+float CodeOf(float value, const ScalarScale& scale,
+             const Quantization& quantization, const ElementCast& cast,
+             uint32_t random) {
+  const formats::Format& element = *quantization.element;
+  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
+  if (std::isnan(value) && !element.has_nan()) {
+    return static_cast<float>(LargestOf(element));
+  }
+  const bool overflows =
+      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
+  return cast.Cast(value * scale.encode, overflows, random,
+                   quantization.random_bits);
+}
+
 size_t Extent(size_t of_cell, size_t whole) {
   return std::max<size_t>(1, of_cell == 0 ? whole : of_cell);
 }
@@ -133,15 +148,8 @@ uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
 
 float ScalarCode(float value, const ScalarScale& scale,
                  const Quantization& quantization, uint32_t random) {
-  const formats::Format& element = *quantization.element;
-  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
-  if (std::isnan(value) && !element.has_nan()) {
-    return static_cast<float>(LargestOf(element));
-  }
-  const bool overflows =
-      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
-  return CastTo(element, *quantization.rounding, value * scale.encode,
-                overflows, random, quantization.random_bits);
+  return CodeOf(value, scale, quantization,
+                {*quantization.element, *quantization.rounding}, random);
 }
 
 formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
@@ -179,6 +187,7 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
   tensor.tensor_scale = ScaleOfTensor(quantization, magnitudes);
   tensor.codes.ResizeUninitialized(x.rows(), x.cols());
   const bool skip_nan = quantization.non_finite == NonFinitePolicy::kTe;
+  const ElementCast cast(*quantization.element, *quantization.rounding);
   ForEachCell(
       x, tensor, [&](size_t row, size_t col, MatrixView<const float> cell) {
         const ScalarScale scale =
@@ -192,7 +201,7 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
                     : ScalarRandom(state, row + i, col + j,
                                    quantization.random_bits);
             tensor.codes(row + i, col + j) =
-                ScalarCode(cell(i, j), scale, quantization, random);
+                CodeOf(cell(i, j), scale, quantization, cast, random);
           }
         }
       });

@@ -28,12 +28,6 @@ float Largest(const Quantization& quantization) {
   return static_cast<float>(LargestOf(*quantization.element));
 }
 
-/// To nearest, saturating.
-float ToE4m3(float value) {
-  static const formats::Format& e4m3 = formats::FormatByName("e4m3");
-  return CastTo(e4m3, formats::kRoundingMode_nearest_even, value, false, 0, 0);
-}
-
 ScalarScale PowerOfTwo(int exponent) {
   // E8M0 has 2^-127 to 2^127.
   const int clamped = std::clamp(exponent, -127, 127);
@@ -81,7 +75,7 @@ ScalarScale E4m3Scale(const Quantization& quantization, float amax) {
   const float wanted = quantization.scale_rule == ScaleRule::kTorchao
                            ? std::fmax(amax / largest, kLeastNormalE4m3)
                            : amax * (1.0f / largest);
-  const float decode = ToE4m3(wanted);
+  const float decode = NearestE4m3(wanted);
   return {std::fmin(1.0f / decode, kFloatMax), decode};
 }
 
@@ -149,11 +143,11 @@ ScalarScale TwoLevelScale(const Quantization& quantization, float amax,
   if (quantization.scale_rule == ScaleRule::kTorchao) {
     const float outer = OuterDecode(quantization, of_tensor);
     const float decode =
-        ToE4m3(std::fmax(amax / largest / outer, kLeastNormalE4m3));
+        NearestE4m3(std::fmax(amax / largest / outer, kLeastNormalE4m3));
     return {1.0f / outer / decode, decode};
   }
   const float outer = OuterEncode(quantization, of_tensor);
-  const float decode = ToE4m3(amax * (outer * (1.0f / largest)));
+  const float decode = NearestE4m3(amax * (outer * (1.0f / largest)));
   return {std::fmin(1.0f / (decode * (1.0f / outer)), kFloatMax), decode};
 }
 
