@@ -403,7 +403,7 @@ class Machine(unittest.TestCase):
 
 class CommandLine(unittest.TestCase):
     def run_bench(self, *arguments):
-        return subprocess.run([sys.executable, ROOT / "tools" / "dev" / "bench", *arguments],
+        return subprocess.run([sys.executable, ROOT / "tools" / "dev" / "bench.py", *arguments],
                               capture_output=True, encoding="utf-8", check=False)
 
     def test_help_has_examples(self):

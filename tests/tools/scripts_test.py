@@ -43,8 +43,9 @@ class Copy:
         for tool in ("awk", "basename", "bash", "cat", "dirname", "env", "find", "grep", "id",
                      "nproc", "sed", "sort", "xargs"):
             (self.path / tool).symlink_to(shutil.which(tool))
-        # Not what PATH has, which may be a script that needs more tools.
-        (self.path / "python3").symlink_to(os.path.realpath(sys.executable))
+        if "python3" not in without:
+            # Not what PATH has, which may be a script that needs more tools.
+            (self.path / "python3").symlink_to(os.path.realpath(sys.executable))
         for tool in set(RECORDED) - set(without):
             self.executable(self.path / tool, RECORDER)
         self.executable(self.root / "build/release/bin/isoloss", RECORDER)
@@ -157,6 +158,13 @@ class Scripts(CopyTest):
             self.assertRegex(calls[-1], "^ctest --preset quick --parallel [0-9]+ "
                              + re.escape(" ".join(arguments)) + "$")
         self.assertTrue(self.copy.run("tools/test", "--", "--debug")[3][-1].endswith(" --debug"))
+
+    def test_programs_in_python_install_it_where_it_is_missing(self):
+        copy = self.copy_without("python3")
+        for script in ("tools/dev/bench", "tools/dev/coverage"):
+            calls = copy.run(script, ISOLOSS_TEST_INSTALLED="")[3]
+            self.assertRegex("\n".join(calls), "apt-get .*install .* python3( |$)", script)
+            self.assertEqual(self.copy.run(script, "--help")[3], [], script)
 
     def test_demo_and_test_share_one_build(self):
         built = {script: [call for call in self.copy.run(script)[3] if call.startswith("cmake")]

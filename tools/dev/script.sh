@@ -74,3 +74,12 @@ check_ctest_options() {
      --output-junit --output-log --parallel --repeat --repeat-until-fail --test-load
      --tests-information --tests-regex --timeout" "${arguments[@]}"
 }
+
+# start_python SECTION ARGUMENT...: goes on as the program in Python that lies beside the script.
+# Bare Debian has no Python, so that the packages of SECTION may have to come first.
+start_python() {
+  local section=$1
+  shift
+  command -v python3 >/dev/null || "$root/tools/dev/install_packages" "$section"
+  exec python3 "$script.py" "$@"
+}
