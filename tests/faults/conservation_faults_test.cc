@@ -2,6 +2,7 @@
 // transport's checks (docs/faults.md).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 

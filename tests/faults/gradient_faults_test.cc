@@ -2,6 +2,7 @@
 // them (docs/faults.md).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -2,6 +2,7 @@
 // and one training step of it with everything recorded.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>

@@ -1,6 +1,7 @@
 // A small experiment to probe, and its first step.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>

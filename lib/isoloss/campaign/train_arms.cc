@@ -114,7 +114,8 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                        const TrainingPlan& plan,
                        const std::filesystem::path& folder,
                        const TrainArmsOptions& options) {
-  const auto& [runs, corpus] = plan;
+  const std::vector<train::Run>& runs = plan.runs;
+  const corpus::Corpus& corpus = plan.corpus;
   if (SpeaksForTheJob()) CheckVerdicts(experiment, folder);
   if (options.dry_run) {
     DryRun(experiment, runs, corpus, folder, options.run_hooks,

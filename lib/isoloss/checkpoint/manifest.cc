@@ -1,5 +1,6 @@
 #include "isoloss/checkpoint/manifest.h"
 
+#include <algorithm>
 #include <bit>
 #include <charconv>
 #include <cstring>

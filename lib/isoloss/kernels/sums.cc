@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "isoloss/kernels/row_tasks.h"

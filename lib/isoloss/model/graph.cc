@@ -1,5 +1,6 @@
 #include "isoloss/model/graph.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>

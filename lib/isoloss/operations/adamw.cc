@@ -319,11 +319,11 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
         FindingOf(given, part.tensor, part.tensor, Compare(given, part, rule));
     if (finding.comparison.other() > 0) {
       std::vector<Trial> trials;
-      for (auto& [trial, altered] : Mistakes(given, rule)) {
-        trial.compare = [&given, &part, altered] {
+      for (auto& mistake : Mistakes(given, rule)) {
+        mistake.first.compare = [&given, &part, altered = mistake.second] {
           return std::optional(Compare(given, part, altered));
         };
-        trials.push_back(std::move(trial));
+        trials.push_back(std::move(mistake.first));
       }
       Explain(trials, finding);
     }

@@ -1,4 +1,5 @@
 // The loss: mean cross entropy, log-sum-exp in FP32.
+#include <algorithm>
 #include <cmath>
 
 #include "isoloss/kernels/elementary.h"

@@ -1,5 +1,6 @@
 #include "isoloss/oracle/comparison.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
