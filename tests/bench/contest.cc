@@ -47,7 +47,7 @@ void Contest::Round() {
 }
 
 void Contest::Run(benchmark::State& state) {
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     Round();
     state.SetIterationTime(contenders_.front().seconds.back());
   }

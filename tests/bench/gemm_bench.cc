@@ -42,8 +42,8 @@ bool Agrees(const Matrix<float>& ours, const Matrix<float>& other) {
   double largest = 0.0;
   double worst = 0.0;
   for (size_t i = 0; i < ours.size(); ++i) {
-    const double value = ours.data()[i];
-    const double other_value = other.data()[i];
+    const auto value = static_cast<double>(ours.data()[i]);
+    const auto other_value = static_cast<double>(other.data()[i]);
     largest = std::max(largest, std::fabs(value));
     worst = std::max(worst, std::fabs(value - other_value));
   }

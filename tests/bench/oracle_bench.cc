@@ -70,7 +70,7 @@ void ProbedStep(benchmark::State& state, const std::string& preset,
   ThreadTeam team(1);
   std::vector<double> ratios;
   std::vector<double> seconds;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     StepTimer training;
     train::TrainRun(experiment, arm, 1, corpus, team, training.Hooks());
     StepTimer probing;

@@ -1,6 +1,7 @@
 // Small models, of which ladders and maps train hundreds: how much of a step is
 // not in products, and whether runs side by side disturb each other.
 #include <benchmark/benchmark.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <thread>
@@ -25,7 +26,7 @@ void OutsideGemms(benchmark::State& state, const std::string& recipe) {
   TrainingStep step(Nano(recipe));
   step.Run();
   std::vector<double> shares;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     const double start = WallSeconds();
     const double in_gemms_before = SecondsInGemms();
     for (int i = 0; i < kSteps; ++i) step.Run();
@@ -59,7 +60,7 @@ void RegisterAll(int rounds) {
   const auto add = [&](const std::string& name, const auto& run) {
     for (const std::string recipe : {"bf16", "mxfp8_rceil"}) {
       benchmark::RegisterBenchmark(
-          ("small_model/" + name + "/" + recipe).c_str(),
+          fmt::format("small_model/{}/{}", name, recipe).c_str(),
           [=](benchmark::State& state) { run(state, recipe); })
           ->UseManualTime()
           ->Iterations(rounds)

@@ -227,7 +227,8 @@ Rotation RotationOf(double x) {
   const DoubleDouble square = -(rest * rest);
   DoubleDouble sin = {1};
   DoubleDouble cos = {1};
-  for (double k = 28; k >= 2; k -= 2) {
+  for (int n = 28; n >= 2; n -= 2) {
+    const auto k = static_cast<double>(n);
     sin = Twofold(1) + sin * square / Twofold(k * (k + 1));
     cos = Twofold(1) + cos * square / Twofold(k * (k - 1));
   }

@@ -40,8 +40,8 @@ Figures FiguresOf(std::span<const float> values) {
       continue;
     }
     if (value == 0) ++figures.zeros;
-    figures.min = std::min<double>(figures.min, value);
-    figures.max = std::max<double>(figures.max, value);
+    figures.min = std::min(figures.min, static_cast<double>(value));
+    figures.max = std::max(figures.max, static_cast<double>(value));
   }
   return figures;
 }
@@ -100,7 +100,8 @@ class Operand {
         format_(formats::FormatByName(format)),
         power_(std::ldexp(1.0, format_.emax)) {
     for (unsigned code = 0; code < 1U << format_.bits(); ++code) {
-      const double value = formats::Decode(format_, static_cast<uint8_t>(code));
+      const auto value = static_cast<double>(
+          formats::Decode(format_, static_cast<uint8_t>(code)));
       if (std::isfinite(value)) representable_.push_back(value);
     }
     std::ranges::sort(representable_);
@@ -130,7 +131,7 @@ class Operand {
     // Bytes at the ends are where scales saturate or stand for NaN.
     constexpr uint8_t kLargest = 253;
     if (scale == 0 || scale > kLargest) return;
-    const double scaled = std::ldexp(amax, 127 - scale);
+    const auto scaled = static_cast<double>(std::ldexp(amax, 127 - scale));
     if (scaled >= 2 * power_ || scaled < power_ / 2) {
       fault_ = fmt::format("a block {} with largest magnitude {} has scale {}",
                            where_, amax, scale);
@@ -145,7 +146,7 @@ class Operand {
     const double scaled =
         std::clamp(std::ldexp(static_cast<double>(values_[i]), 127 - scale),
                    representable_.front(), representable_.back());
-    const double value = formats::Decode(format_, codes_[i]);
+    const auto value = static_cast<double>(formats::Decode(format_, codes_[i]));
     const auto above = std::ranges::lower_bound(representable_, scaled);
     const double up = *above - scaled;
     const double down =

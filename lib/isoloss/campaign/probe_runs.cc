@@ -100,7 +100,7 @@ fs::path ProbeOneArm(const train::Experiment& experiment,
     std::erase_if(options.reference_steps,
                   [&](int64_t step) { return step > experiment.train.steps; });
   }
-  const fs::path file = ProbeFile(folder, arm, seed);
+  fs::path file = ProbeFile(folder, arm, seed);
   runlog::WriteProbeLog(
       oracle::ProbeArm(experiment, train::ArmNamed(experiment, arm), seed,
                        corpus, team, options),

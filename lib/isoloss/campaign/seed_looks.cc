@@ -167,8 +167,9 @@ SeedLooks::SeedLooks(train::Experiment& experiment, TrainingPlan& training,
   size_t begin = 0;
   const auto end_part = [&](size_t end) {
     if (end <= begin) return;
-    parts_.emplace_back(training.runs.begin() + begin * arms,
-                        training.runs.begin() + end * arms);
+    const auto runs = training.runs.begin();
+    parts_.emplace_back(runs + static_cast<ptrdiff_t>(begin * arms),
+                        runs + static_cast<ptrdiff_t>(end * arms));
     pairs_.push_back(static_cast<int64_t>(end) + others);
     begin = end;
   };

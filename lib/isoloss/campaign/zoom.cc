@@ -23,7 +23,7 @@ fs::path DumpFolder(const LogComparison& comparison, const fs::path& out,
                     const char* side) {
   const fs::path base =
       out.empty() ? fs::path(comparison.a->file).parent_path() / "zoom" : out;
-  const fs::path folder = base / side;
+  fs::path folder = base / side;
   for (const compare::Run* run : {comparison.a, comparison.b}) {
     const fs::path of_log = fs::absolute(run->file).parent_path();
     std::error_code error;

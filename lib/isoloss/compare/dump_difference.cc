@@ -366,7 +366,7 @@ double RelativeL2(const std::vector<float>& a, const std::vector<float>& b) {
   double difference = 0;
   double norm = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const double x = a[i];
+    const auto x = static_cast<double>(a[i]);
     if (std::isfinite(x)) norm += x * x;
     if (SameBits(a[i], b[i])) continue;
     const double apart = x - static_cast<double>(b[i]);

@@ -128,10 +128,10 @@ Tensor ParseTensor(std::string_view message) {
     if (content.size() == bytes) elements = {1, LittleEndian(content, bytes)};
   }
   if (elements.count > 1) tensor.one_element = false;
-  tensor.value =
-      type == kTypeFloat
-          ? double{std::bit_cast<float>(static_cast<uint32_t>(elements.bits))}
-          : std::bit_cast<double>(elements.bits);
+  const auto single =
+      std::bit_cast<float>(static_cast<uint32_t>(elements.bits));
+  tensor.value = type == kTypeFloat ? static_cast<double>(single)
+                                    : std::bit_cast<double>(elements.bits);
   return tensor;
 }
 
@@ -241,7 +241,7 @@ void Decoder::Add(std::string_view tag, const EventScalar& point) {
 
 void Decoder::TakeValue(const SummaryValue& value, EventScalar point) {
   if (value.simple) {
-    point.value = *value.simple;
+    point.value = static_cast<double>(*value.simple);
     Add(value.tag, point);
     return;
   }
@@ -439,11 +439,11 @@ uint64_t KeepLastOfEachStep(std::vector<EventScalar>& points) {
 
 }  // namespace
 
-EventFile MergeEventFiles(std::vector<EventFile> files) {
+EventFile MergeEventFiles(const std::vector<EventFile>& files) {
   EventFile run;
   const size_t count = files.size();
-  for (EventFile& file : files) {
-    for (auto& [tag, points] : file.series) {
+  for (const EventFile& file : files) {
+    for (const auto& [tag, points] : file.series) {
       std::vector<EventScalar>& all = run.series[tag];
       all.insert(all.end(), points.begin(), points.end());
     }

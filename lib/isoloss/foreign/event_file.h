@@ -70,6 +70,6 @@ EventFile ReadEventFile(const std::filesystem::path& file);
 /// sorted by step; of a step that occurs several times the value of the later
 /// file counts, and within a file the last one. `repeated_steps` counts such
 /// steps, once for each value that went, and `note` has a sentence on them.
-EventFile MergeEventFiles(std::vector<EventFile> files);
+EventFile MergeEventFiles(const std::vector<EventFile>& files);
 
 }  // namespace isoloss::foreign

@@ -90,8 +90,7 @@ EventFile ReadEventFolder(const fs::path& folder) {
   }
   std::vector<EventFile> files;
   for (const fs::path& path : paths) files.push_back(ReadEventFile(path));
-  return files.size() == 1 ? std::move(files.front())
-                           : MergeEventFiles(std::move(files));
+  return files.size() == 1 ? std::move(files.front()) : MergeEventFiles(files);
 }
 
 }  // namespace isoloss::foreign

@@ -78,7 +78,8 @@ Scale WideScale(const Quantization& quantization, float amax) {
       return DeepgemmScale(quantization, amax);
     case ScaleRule::kTorchao: {
       constexpr double kLeast = 1e-12;
-      const double quotient = double{largest} / std::max(double{amax}, kLeast);
+      const double quotient = static_cast<double>(largest) /
+                              std::max(static_cast<double>(amax), kLeast);
       return ScaleOfQuotient(quantization, static_cast<float>(quotient));
     }
     default:

@@ -24,7 +24,6 @@ constexpr const char* kRecordOperations =
     "record operations of two steps or more of the run, and give those files "
     "to `isoloss check-tensors --out`";
 
-using runlog::ProbeLog;
 using Findings = std::vector<std::string>;
 
 /// Probes of two arms must have asked the same.

@@ -88,7 +88,10 @@ class StripTree {
     copy.CopyFrom(leaf);
     tree_.Push(std::move(copy));
   }
-  Matrix<float> Finish() { return tree_.Finish({}); }
+  /// `empty` if there is no segment.
+  Matrix<float> Finish(Matrix<float> empty) {
+    return tree_.Finish(std::move(empty));
+  }
 
  private:
   static Matrix<float> Add(Matrix<float> left, Matrix<float> right) {
@@ -219,9 +222,8 @@ void PieceGemm::Compute(const Strip& strip,
              sums);
     if (end == product.pieces.segment_ends[segment]) tree.Push(sums);
   });
-  Matrix<float> result = tree.Finish();
-  if (result.size() == 0) result.Resize(strip.count, cols);
-  WriteResult(*product.problem, strip.first, result);
+  // Without a segment the sums are still zero.
+  WriteResult(*product.problem, strip.first, tree.Finish(std::move(sums)));
 }
 
 }  // namespace isoloss::kernels

@@ -16,7 +16,7 @@ int ExponentOf(float value) {
 
 /// A product of two elements of at most 8 significant bits.
 double Exact(const Elements& a, const Elements& b, size_t k) {
-  return double{a.values[k]} * double{b.values[k]};
+  return static_cast<double>(a.values[k]) * static_cast<double>(b.values[k]);
 }
 
 /// Toward zero, to so many significant bits and to FP32.
@@ -28,7 +28,7 @@ float CutOff(double value, int significand_bits) {
       std::ldexp(std::trunc(std::ldexp(significand, significand_bits)),
                  exponent - significand_bits);
   const auto nearest = static_cast<float>(cut);
-  return std::fabs(double{nearest}) > std::fabs(cut)
+  return std::fabs(static_cast<double>(nearest)) > std::fabs(cut)
              ? std::nextafter(nearest, 0.0f)
              : nearest;
 }
@@ -56,7 +56,7 @@ float TruncatingSum(float sum, const Elements& a, const Elements& b,
   const auto units = [unit](double term) {
     return static_cast<int64_t>(std::trunc(std::ldexp(term, -unit)));
   };
-  int64_t total = units(sum);
+  int64_t total = units(static_cast<double>(sum));
   for (size_t k = 0; k < count; ++k) total += units(Exact(a, b, k));
   return CutOff(std::ldexp(static_cast<double>(total), unit), significand_bits);
 }

@@ -13,7 +13,6 @@ namespace {
 
 using oracle::Comparison;
 using oracle::Estimate;
-using oracle::Grid;
 
 /// The numbers of one update, and what of it may be otherwise.
 struct AdamWRule {

@@ -15,7 +15,8 @@ struct Result {
 
 /// "scale_floor" of "scale_floor.x".
 std::string_view StemOf(const Trial& trial) {
-  return std::string_view(trial.name).substr(0, trial.name.find('.'));
+  const std::string_view name = trial.name;
+  return name.substr(0, name.find('.'));
 }
 
 }  // namespace

@@ -71,8 +71,10 @@ constexpr int kBf16Bits = 7;
 Estimate CutToBf16(const Estimate& sum) {
   const float want = CutOff(sum.exact, kBf16Bits);
   const auto exact = static_cast<double>(want);
-  const double low = CutOff(sum.exact - sum.bound, kBf16Bits);
-  const double high = CutOff(sum.exact + sum.bound, kBf16Bits);
+  const auto low =
+      static_cast<double>(CutOff(sum.exact - sum.bound, kBf16Bits));
+  const auto high =
+      static_cast<double>(CutOff(sum.exact + sum.bound, kBf16Bits));
   return {.exact = exact, .bound = std::max(exact - low, high - exact)};
 }
 

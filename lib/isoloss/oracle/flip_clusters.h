@@ -28,7 +28,9 @@ class FlipClusters {
   struct Element {
     uint64_t significand_and_flip = 0;
     double probability = 0.0;
-    auto operator<=>(const Element&) const = default;
+    // clang-tidy 14 takes the comparison with 0 within for a null pointer.
+    auto operator<=>(const Element&) const =
+        default;  // NOLINT(modernize-use-nullptr)
   };
   std::vector<Element> elements_;
 };

@@ -81,7 +81,6 @@ struct Row {
   std::optional<float> history = {};
 };
 
-using formats::Cell;
 using formats::Quantization;
 using formats::ScaleFormat;
 

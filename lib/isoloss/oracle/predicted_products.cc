@@ -50,7 +50,8 @@ Matrix<float> RoundedValues(const Operand& operand) {
   Matrix<float> result(operand.values.rows(), operand.values.cols());
   for (size_t i = 0; i < result.rows(); ++i) {
     for (size_t k = 0; k < result.cols(); ++k) {
-      result(i, k) = RoundedAs(operand.rounding, double{operand.values(i, k)});
+      result(i, k) = RoundedAs(operand.rounding,
+                               static_cast<double>(operand.values(i, k)));
     }
   }
   return result;

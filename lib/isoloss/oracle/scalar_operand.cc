@@ -115,7 +115,7 @@ ScalarPieces PiecesOf(const Quantization* a, const Quantization* b,
   }
   bool fits = run == RunOf(b);
   for (const size_t steps : {ScaledSteps(a), ScaledSteps(b), interval}) {
-    fits = fits && (steps == 0 || steps % length == 0);
+    fits = fits && (length == 0 || steps % length == 0);
   }
   if (!fits) {
     ThrowError(ErrorKind::kShape,

@@ -110,7 +110,8 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
     const double room =
         static_cast<double>(tensor.most) / static_cast<double>(tensor.least);
     const auto widen = [room](Interval& range) {
-      constexpr double kLargest = std::numeric_limits<float>::max();
+      constexpr auto kLargest =
+          static_cast<double>(std::numeric_limits<float>::max());
       range = {range.least / room, std::min(range.most * room, kLargest)};
     };
     widen(scale.encode);

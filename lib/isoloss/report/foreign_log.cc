@@ -18,7 +18,7 @@ using foreign::Series;
 constexpr size_t kNameWidth = 24;
 
 std::string Clipped(const std::string& name) {
-  const std::string shown = Printable(name);
+  std::string shown = Printable(name);
   if (shown.size() <= kNameWidth) return shown;
   return shown.substr(0, kNameWidth - 3) + "...";
 }

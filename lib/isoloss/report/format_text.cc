@@ -101,9 +101,9 @@ std::vector<int64_t> SpreadOver(const Format& format, const Binade& binade,
                                 int columns) {
   std::vector<int64_t> counts(static_cast<size_t>(columns));
   for (uint32_t i = 0; i < binade.values; ++i) {
-    const double value =
-        std::ldexp(double{formats::Decode(format, binade.first_code + i)},
-                   -binade.exponent);
+    const double value = std::ldexp(
+        static_cast<double>(formats::Decode(format, binade.first_code + i)),
+        -binade.exponent);
     ++counts[static_cast<size_t>(columns * std::log2(value))];
   }
   return counts;
@@ -134,8 +134,9 @@ std::string AxisText(const Format& format, const FormatRange& range,
   std::string labels;
   const int lowest = range.binades.front().exponent;
   const auto label = [&](int exponent) {
-    const auto column =
-        static_cast<size_t>((exponent - lowest + skipped) / together * columns);
+    const int group = (exponent - lowest + skipped) / together;
+    const size_t column =
+        static_cast<size_t>(group) * static_cast<size_t>(columns);
     std::string text = fmt::format("|2^{}", exponent);
     size_t place = column;
     if (place + text.size() > static_cast<size_t>(style.width)) {

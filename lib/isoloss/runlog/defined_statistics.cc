@@ -164,7 +164,7 @@ std::string WrongStatisticSteps(const RunLog& log) {
 }  // namespace
 
 std::string UndefinedStatistic(const RunLog& log) {
-  const std::string wrong = WrongStatisticSteps(log);
+  std::string wrong = WrongStatisticSteps(log);
   if (!wrong.empty()) return wrong;
   const std::vector<bool> of_experts = MayBeOfExperts(log);
   return ForEachEntry(log, [&](const TensorEntry& entry) -> std::string {

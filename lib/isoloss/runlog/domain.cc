@@ -11,7 +11,7 @@ namespace {
 
 /// A bound as people write it.
 std::string Bound(double value) {
-  if (std::fabs(value) == static_cast<double>(FLT_MAX)) {
+  if (std::fabs(value) == kMostFp32) {
     return value < 0 ? "-FLT_MAX" : "FLT_MAX";
   }
   int exponent = 0;

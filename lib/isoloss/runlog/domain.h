@@ -45,6 +45,9 @@ enum class Relation : uint32_t {
   kErrors,
 };
 
+/// FP32's largest finite number.
+constexpr double kMostFp32 = static_cast<double>(FLT_MAX);
+
 /// Values that a column may hold. Sets of relations are bits by Relation.
 class Domain {
  public:
@@ -93,10 +96,7 @@ class Domain {
     return domain;
   }
   /// A finite number that FP32 can hold.
-  static constexpr Domain Fp32() {
-    constexpr double kMost = FLT_MAX;
-    return Real(-kMost, kMost);
-  }
+  static constexpr Domain Fp32() { return Real(-kMostFp32, kMostFp32); }
   /// An L2 norm of FP32 numbers, below 2^128 each, at most 2^53 of them.
   static constexpr Domain Norm() { return Real(0, 0x1p155); }
   /// A norm, or an inner product over one, over a norm other than 0, which is

@@ -106,8 +106,10 @@ class DomainVisitor {
  private:
   template <typename T>
   static std::string Shown(T value) {
-    // NaN is the one value that differs from itself.
-    return value == value ? fmt::to_string(value) : "NaN";
+    if constexpr (std::is_floating_point_v<T>) {
+      if (std::isnan(value)) return "NaN";
+    }
+    return fmt::to_string(value);
   }
 
   template <typename T>

@@ -297,7 +297,9 @@ void CheckLabels(const std::string& path, const Tables& tables) {
   size_t bytes = sizeof(EnsembleMember);
   for (const auto* names : {&tables.parameters.columns.names,
                             &tables.reference_parameters.columns.names}) {
-    for (const std::string& name : *names) bytes += sizeof(name) + name.size();
+    for (const std::string& name : *names) {
+      bytes += sizeof(std::string) + name.size();
+    }
   }
   const size_t members = tables.seeds.size();
   if (members <= kMaxMemberBytes / bytes) return;

@@ -164,7 +164,7 @@ class Walker {
     }
     out_.Put(static_cast<uint32_t>(names.size()));
     for (const std::string& name : names) {
-      const std::string member_path = path + "/" + name;
+      const std::string member_path = fmt::format("{}/{}", path, name);
       // HDF5 would take it for a path, whose links nobody has looked at.
       if (name.empty() || name == "." || name.find('/') != std::string::npos) {
         Refuse("{} is no name of a member", member_path);

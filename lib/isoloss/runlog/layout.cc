@@ -1,5 +1,7 @@
 #include "isoloss/runlog/layout.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "isoloss/runlog/sealed_file.h"
@@ -11,10 +13,10 @@ void AddPaths(const std::string& path, const h5::Object& object,
               std::vector<std::string>& paths) {
   if (!object.is_group) paths.push_back(path);
   for (const auto& [name, values] : object.attributes) {
-    paths.push_back(path + "@" + name);
+    paths.push_back(fmt::format("{}@{}", path, name));
   }
   for (const auto& [name, member] : object.members) {
-    AddPaths(path + "/" + name, member, paths);
+    AddPaths(fmt::format("{}/{}", path, name), member, paths);
   }
 }
 

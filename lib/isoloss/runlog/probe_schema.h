@@ -169,7 +169,7 @@ void VisitPlainSteps(Visit&& visit, Rows&... rows) {
               Domain::Step()},
         rows.step...);
   visit(Field{"loss_nats", "nat", "Mean training loss, as in the run log",
-              Domain::Positive(FLT_MAX)},
+              Domain::Positive(kMostFp32)},
         rows.loss_nats...);
   visit(Field{"grad_norm", "1", "Global gradient norm, as in the run log",
               Domain::Norm()},
@@ -181,8 +181,9 @@ template <typename Visit, typename... Rows>
 void VisitForeignSteps(Visit&& visit, Rows&... rows) {
   visit(Field{"step", "step", "As in VisitPlainSteps", Domain::Step()},
         rows.step...);
-  visit(Field{"loss_nats", "nat", "Or NaN", Domain::Positive(FLT_MAX).OrNan()},
-        rows.loss_nats...);
+  visit(
+      Field{"loss_nats", "nat", "Or NaN", Domain::Positive(kMostFp32).OrNan()},
+      rows.loss_nats...);
   visit(Field{"grad_norm", "1", "Or NaN", Domain::Norm().OrNan()},
         rows.grad_norm...);
 }

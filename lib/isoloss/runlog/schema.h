@@ -25,7 +25,7 @@ void VisitSteps(Visit&& visit, Steps&... steps) {
         steps.tokens_seen...);
   visit(Field{"loss_nats", "nat",
               "Mean training loss over the step's labels, before its update",
-              Domain::Positive(FLT_MAX)}
+              Domain::Positive(kMostFp32)}
             .At(Turn::kLoss),
         steps.loss_nats...);
   visit(
@@ -91,7 +91,7 @@ void VisitOrigin(Visitor& visitor, OriginT& origin) {
   const auto half_unit = [&](const char* name, const char* unit,
                              const char* description, auto& value) {
     visitor.Attribute(
-        Field{name, unit, description, Domain::Real(0, FLT_MAX)}.Optional(),
+        Field{name, unit, description, Domain::Real(0, kMostFp32)}.Optional(),
         value);
   };
   half_unit("loss_half_unit", "nat",
@@ -431,16 +431,16 @@ void VisitGroups(Visitor& visitor, RunLogT& log) {
             Domain::Step(0).With(Relation::kEvaluations)},
       log.eval.step);
   column(Field{"loss_nats", "nat", "Mean over sequences of equal length",
-               Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)}
+               Domain::Positive(kMostFp32).With(Relation::kEvaluationMean)}
              .At(Turn::kLoss)
              .Shown("held-out loss_nats"),
          log.eval.loss_nats);
-  visitor.Array(Field{"per_sequence_loss_nats", "nat",
-                      "Mean loss of each held-out sequence",
-                      Domain::Positive(FLT_MAX).With(Relation::kEvaluationMean)}
-                    .Shown("loss_nats"),
-                log.eval.per_sequence_loss_nats,
-                {{"sequences", log.eval.sequences}});
+  visitor.Array(
+      Field{"per_sequence_loss_nats", "nat",
+            "Mean loss of each held-out sequence",
+            Domain::Positive(kMostFp32).With(Relation::kEvaluationMean)}
+          .Shown("loss_nats"),
+      log.eval.per_sequence_loss_nats, {{"sequences", log.eval.sequences}});
 
   visitor.Group("parameters", "Each parameter in each optimizer step", 3);
   VisitParameters(visitor, column, log.parameters);

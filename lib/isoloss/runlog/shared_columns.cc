@@ -381,7 +381,7 @@ void SharedColumns::Add(const SharedGroup& group, const LogDataset& a,
                       static_cast<int64_t>(column.inner),
                       static_cast<int64_t>(inner_b)};
   }
-  columns_.push_back(std::move(column));
+  columns_.push_back(column);
 }
 
 Band SharedColumns::OfSharedScope(bool other_extents) const {

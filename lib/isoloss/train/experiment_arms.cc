@@ -45,7 +45,7 @@ precision::Recipe ReadOwnRecipe(const std::string& name, Reader& fields,
   fields.RejectUnknown();
   const std::filesystem::path path =
       (experiment.parent_path() / file).lexically_normal();
-  const precision::Recipe recipe = precision::ParseRecipe(
+  precision::Recipe recipe = precision::ParseRecipe(
       ReadTextFile(path, "Give the path of a recipe's file."), path.string());
   if (recipe.name != name) {
     fields.Fail("file",
