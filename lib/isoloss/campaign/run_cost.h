@@ -41,7 +41,7 @@ double TrainingSeconds(const train::Experiment& experiment,
 inline constexpr int64_t kProbedSteps = 2;
 /// One of them takes about so many times a step of training
 /// (docs/performance.md).
-inline constexpr int64_t kOracleStepCost = 45;
+inline constexpr int64_t kOracleStepCost = 35;
 
 /// Steps that it takes for so many candidates and cases. Roughly: a few cases
 /// take other numbers of steps, of which less is checked.
