@@ -160,11 +160,29 @@ class Scripts(CopyTest):
         self.assertTrue(self.copy.run("tools/test", "--", "--debug")[3][-1].endswith(" --debug"))
 
     def test_programs_in_python_install_it_where_it_is_missing(self):
-        copy = self.copy_without("python3")
-        for script in ("tools/dev/bench", "tools/dev/coverage"):
-            calls = copy.run(script, ISOLOSS_TEST_INSTALLED="")[3]
+        for script, arguments in (("tools/dev/bench", ("--stepz",)),
+                                  ("tools/dev/coverage", ("--stepz",))):
+            copy = self.copy_without("python3")
+            # What apt-get brings.
+            copy.executable(copy.path / "apt-get", RECORDER.replace(
+                "exit 0\n", f'{shutil.which("ln")} -sf "{os.path.realpath(sys.executable)}" "{copy.path}/python3"\n'
+                "exit 0\n"))
+            code, _, errors, calls = copy.run(script, *arguments, ISOLOSS_TEST_INSTALLED="")
             self.assertRegex("\n".join(calls), "apt-get .*install .* python3( |$)", script)
-            self.assertEqual(self.copy.run(script, "--help")[3], [], script)
+            # Then the program itself refuses the option.
+            self.assertEqual(code, 2, errors)
+            self.assertIn("unrecognized arguments: --stepz", errors)
+
+    def test_programs_in_python_say_what_is_missing(self):
+        copy = self.copy_without("python3")
+        for script, arguments, environment in (
+                ("tools/dev/bench", ("--help",), {}), ("tools/dev/bench", ("--no-install",), {}),
+                ("tools/dev/coverage", ("-h",), {}),
+                ("tools/dev/bench", (), {"ISOLOSS_NO_INSTALL": "1"})):
+            code, _, errors, calls = copy.run(script, *arguments, ISOLOSS_TEST_INSTALLED="",
+                                              **environment)
+            self.assertEqual((code, calls), (2, []), script)
+            self.assertIn("python3 is not installed.", errors)
 
     def test_demo_and_test_share_one_build(self):
         built = {script: [call for call in self.copy.run(script)[3] if call.startswith("cmake")]

@@ -1,4 +1,5 @@
-# Sourced by the scripts of tools: their help is the comment at their head, and
+# Sourced by the scripts of tools: their help is the comment at their head (of those in Python,
+# that of the program), and
 # what they refuse, they refuse before anything is installed or built.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -76,10 +77,19 @@ check_ctest_options() {
 }
 
 # start_python SECTION ARGUMENT...: goes on as the program in Python that lies beside the script.
-# Bare Debian has no Python, so that the packages of SECTION may have to come first.
+# Bare Debian has no Python: the packages of SECTION come first there, unless the arguments ask for
+# help only or for no installation.
 start_python() {
   local section=$1
   shift
-  command -v python3 >/dev/null || "$root/tools/dev/install_packages" "$section"
+  if ! command -v python3 >/dev/null; then
+    if is_one_of --help "$@" || is_one_of -h "$@" || is_one_of --no-install "$@"; then
+      refuse "python3 is not installed. tools/dev/install_packages $section installs it."
+    fi
+    "$root/tools/dev/install_packages" "$section"
+    hash -r
+    command -v python3 >/dev/null ||
+      refuse "python3 is not installed. Install it, or unset ISOLOSS_NO_INSTALL."
+  fi
   exec python3 "$script.py" "$@"
 }

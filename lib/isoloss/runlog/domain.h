@@ -46,7 +46,7 @@ enum class Relation : uint32_t {
 };
 
 /// FP32's largest finite number.
-constexpr double kMostFp32 = static_cast<double>(FLT_MAX);
+inline constexpr double kMostFp32 = static_cast<double>(FLT_MAX);
 
 /// Values that a column may hold. Sets of relations are bits by Relation.
 class Domain {
