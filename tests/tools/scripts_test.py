@@ -160,14 +160,12 @@ class Scripts(CopyTest):
         self.assertTrue(self.copy.run("tools/test", "--", "--debug")[3][-1].endswith(" --debug"))
 
     def test_programs_in_python_install_it_where_it_is_missing(self):
-        for script, arguments in (("tools/dev/bench", ("--stepz",)),
-                                  ("tools/dev/coverage", ("--stepz",))):
+        python = os.path.realpath(sys.executable)
+        for script in ("tools/dev/bench", "tools/dev/coverage"):
             copy = self.copy_without("python3")
-            # What apt-get brings.
-            copy.executable(copy.path / "apt-get", RECORDER.replace(
-                "exit 0\n", f'{shutil.which("ln")} -sf "{os.path.realpath(sys.executable)}" "{copy.path}/python3"\n'
-                "exit 0\n"))
-            code, _, errors, calls = copy.run(script, *arguments, ISOLOSS_TEST_INSTALLED="")
+            brings = f'{shutil.which("ln")} -sf "{python}" "{copy.path}/python3"\nexit 0\n'
+            copy.executable(copy.path / "apt-get", RECORDER.replace("exit 0\n", brings))
+            code, _, errors, calls = copy.run(script, "--stepz", ISOLOSS_TEST_INSTALLED="")
             self.assertRegex("\n".join(calls), "apt-get .*install .* python3( |$)", script)
             # Then the program itself refuses the option.
             self.assertEqual(code, 2, errors)

@@ -186,8 +186,9 @@ bool ScaleOff(ScalarTensor& tensor, const Quantization& quantization) {
     scale.decode = std::ldexp(scale.decode, kExponent);
     scale.encode = std::ldexp(scale.encode, -kExponent);
   }
+  const oracle::ScalarCoder coder(quantization);
   return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
-    return oracle::ScalarCode(element, scale, quantization, 0);
+    return coder.Code(element, scale, 0);
   });
 }
 
@@ -196,8 +197,9 @@ bool TakeScales(const std::vector<ScalarScale>& scales,
                 const Quantization& quantization, ScalarTensor& tensor) {
   if (scales.size() != tensor.scales.size()) return false;
   tensor.scales = scales;
+  const oracle::ScalarCoder coder(quantization);
   return Recast(tensor, [&](float element, const ScalarScale& scale, float) {
-    return oracle::ScalarCode(element, scale, quantization, 0);
+    return coder.Code(element, scale, 0);
   });
 }
 

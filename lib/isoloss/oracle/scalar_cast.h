@@ -30,9 +30,10 @@ class ElementCast {
   /// e the value's exponent or, if that is more, the smallest normal's. The
   /// sign is kept, that of zero only where the format has a sign bit.
   ///
-  /// `random`: of stochastic rounding, less than 2^bits, the bits for this
-  /// element. Special  beyond the largest value: infinity if `overflows`, else
-  /// the
+  /// `random`: of stochastic rounding, `bits` bits for this element: less than
+  /// 2^bits.
+  ///
+  /// Special  beyond the largest value: infinity if `overflows`, else the
   ///          largest value. NaN becomes NaN, or +0 where the format has none.
   /// Source   docs/numerics.md, section 2; docs/background/number-formats.md,
   ///          section 5.

@@ -9,7 +9,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
-#include "isoloss/oracle/scalar_cast.h"
 
 namespace isoloss::oracle {
 namespace {
@@ -115,21 +114,6 @@ void ForEachCell(const Matrix<float>& x, const ScalarTensor& tensor,
   }
 }
 
-/// `cast`: to the quantisation's elements.
-float CodeOf(float value, const ScalarScale& scale,
-             const Quantization& quantization, const ElementCast& cast,
-             uint32_t random) {
-  const formats::Format& element = *quantization.element;
-  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
-  if (std::isnan(value) && !element.has_nan()) {
-    return static_cast<float>(LargestOf(element));
-  }
-  const bool overflows =
-      quantization.scale_format == ScaleFormat::kNone && element.has_infinity;
-  return cast.Cast(value * scale.encode, overflows, random,
-                   quantization.random_bits);
-}
-
 size_t Extent(size_t of_cell, size_t whole) {
   return std::max<size_t>(1, of_cell == 0 ? whole : of_cell);
 }
@@ -146,10 +130,21 @@ uint32_t ScalarRandom(const formats::TensorState& state, size_t row, size_t col,
   return half / (uint32_t{1} << (16 - bits));
 }
 
-float ScalarCode(float value, const ScalarScale& scale,
-                 const Quantization& quantization, uint32_t random) {
-  return CodeOf(value, scale, quantization,
-                {*quantization.element, *quantization.rounding}, random);
+ScalarCoder::ScalarCoder(const Quantization& quantization)
+    : quantization_(quantization),
+      cast_(*quantization.element, *quantization.rounding) {}
+
+float ScalarCoder::Code(float value, const ScalarScale& scale,
+                        uint32_t random) const {
+  const formats::Format& element = *quantization_.element;
+  if (std::isnan(scale.decode)) return element.has_nan() ? kNan : 0.0f;
+  if (std::isnan(value) && !element.has_nan()) {
+    return static_cast<float>(LargestOf(element));
+  }
+  const bool overflows =
+      quantization_.scale_format == ScaleFormat::kNone && element.has_infinity;
+  return cast_.Cast(value * scale.encode, overflows, random,
+                    quantization_.random_bits);
 }
 
 formats::TensorState StateOfTensor(uint64_t seed, uint64_t step,
@@ -187,7 +182,7 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
   tensor.tensor_scale = ScaleOfTensor(quantization, magnitudes);
   tensor.codes.ResizeUninitialized(x.rows(), x.cols());
   const bool skip_nan = quantization.non_finite == NonFinitePolicy::kTe;
-  const ElementCast cast(*quantization.element, *quantization.rounding);
+  const ScalarCoder coder(quantization);
   ForEachCell(
       x, tensor, [&](size_t row, size_t col, MatrixView<const float> cell) {
         const ScalarScale scale =
@@ -201,7 +196,7 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
                     : ScalarRandom(state, row + i, col + j,
                                    quantization.random_bits);
             tensor.codes(row + i, col + j) =
-                CodeOf(cell(i, j), scale, quantization, cast, random);
+                coder.Code(cell(i, j), scale, random);
           }
         }
       });

@@ -9,6 +9,7 @@
 
 #include "isoloss/base/matrix.h"
 #include "isoloss/formats/quantize.h"
+#include "isoloss/oracle/scalar_cast.h"
 #include "isoloss/oracle/scalar_scale.h"
 
 namespace isoloss::oracle {
@@ -46,9 +47,20 @@ ScalarTensor ScalarQuantize(MatrixView<const float> values,
 /// What became of the tensor, scales and all, without what a transform added.
 Matrix<float> ScalarDequantize(const ScalarTensor& tensor, size_t cols);
 
-/// The code, as a number, of one element under its cell's scale.
-float ScalarCode(float value, const ScalarScale& scale,
-                 const formats::Quantization& quantization, uint32_t random);
+/// The codes of elements under the scales of their cells. Keeps a reference to
+/// the description.
+class ScalarCoder {
+ public:
+  /// Errors   as ElementCast.
+  explicit ScalarCoder(const formats::Quantization& quantization);
+
+  /// The code as a number. `random`: as ScalarRandom gives it.
+  float Code(float value, const ScalarScale& scale, uint32_t random) const;
+
+ private:
+  const formats::Quantization& quantization_;
+  ElementCast cast_;
+};
 
 /// The random bits of an element: every one has 16 bits of the tensor's stream,
 /// eight elements of a row a Philox block, from the low half of its first word

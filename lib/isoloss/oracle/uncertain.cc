@@ -122,12 +122,12 @@ UncertainScale ScaleOf(const Quantization& quantization, const Magnitude& cell,
 
 /// One element.
 Uncertain ValueOf(const Uncertain& x, const UncertainScale& scale, double noise,
-                  const Quantization& quantization, uint32_t random) {
+                  const Quantization& quantization, const ScalarCoder& coder,
+                  uint32_t random) {
   const auto code = [&](double value, double encode) {
     return static_cast<double>(
-        ScalarCode(static_cast<float>(value),
-                   {static_cast<float>(encode), scale.exact.decode},
-                   quantization, random));
+        coder.Code(static_cast<float>(value),
+                   {static_cast<float>(encode), scale.exact.decode}, random));
   };
   const double decode = static_cast<double>(scale.exact.decode) * scale.tensor;
   const auto encode = static_cast<double>(scale.exact.encode);
@@ -193,6 +193,7 @@ Matrix<Uncertain> QuantizedUncertain(const Matrix<Uncertain>& values,
     tensor.most = std::max(tensor.most, of_cell.most);
   });
   Matrix<Uncertain> result(values.rows(), values.cols());
+  const ScalarCoder coder(quantization);
   for_each_cell([&](size_t row, size_t col, MatrixView<const Uncertain> cell) {
     const Magnitude magnitude = MagnitudeOf(cell, takes_all);
     const UncertainScale scale = ScaleOf(quantization, magnitude, tensor);
@@ -202,8 +203,8 @@ Matrix<Uncertain> QuantizedUncertain(const Matrix<Uncertain>& values,
                                     ? 0
                                     : ScalarRandom(state, row + i, col + j,
                                                    quantization.random_bits);
-        result(row + i, col + j) =
-            ValueOf(cell(i, j), scale, magnitude.noise, quantization, random);
+        result(row + i, col + j) = ValueOf(cell(i, j), scale, magnitude.noise,
+                                           quantization, coder, random);
       }
     }
   });
