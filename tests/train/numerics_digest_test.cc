@@ -119,5 +119,17 @@ TEST(NumericsDigest, NameAndPatternsOfTheArmAreNoNumerics) {
   EXPECT_THROW(DigestOfArm(ArmOf("no_such_recipe")), Error);
 }
 
+// The head is no site of the run of the digest.
+TEST(NumericsDigest, TakesRecipesWithOverridesForOtherSitesThanItsOwn) {
+  precision::Recipe recipe = precision::RecipeByName("mxfp8_rceil");
+  recipe.name = "with_head";
+  recipe.overrides.push_back(
+      {{"lm_head"}, precision::RecipeByName("mxfp4_floor")});
+  Arm arm;
+  arm.Use(recipe);
+
+  EXPECT_EQ(DigestOfArm(arm), DigestOfArm(ArmOf("mxfp8_rceil")));
+}
+
 }  // namespace
 }  // namespace isoloss::train

@@ -182,7 +182,12 @@ bool LoggedLearner::Step(int64_t step, runlog::RunLog& rows) {
   const int64_t quantized_before = transformer.quantized_gemms();
   StepTap tap(step, hooks_, probe_.Wants(step) ? &probe_ : nullptr);
   if (probe_.Wants(step)) probe_.BeginStep(step);
-  const StepFigures figures = learner_.Step(step, Begin(step), tap.IfHeard());
+  const model::TokenBatch batch = Begin(step);
+  if (hooks_.on_inputs) {
+    hooks_.on_inputs(step,
+                     {batch, learner_.parameters(), learner_.expert_bias()});
+  }
+  const StepFigures figures = learner_.Step(step, batch, tap.IfHeard());
   if (probe_.Wants(step)) probe_.EndStep(rows);
 
   const double seconds =

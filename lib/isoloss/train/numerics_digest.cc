@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -74,6 +75,12 @@ precision::Recipe RecipeFor(const Arm& arm) {
   if (recipe.chooses_sites()) {
     recipe.include = {"layers"};
     recipe.exclude = {"router.gate", "lm_head"};
+    // An override may be for sites that are not chosen here.
+    for (precision::SiteOverride& item : recipe.overrides) {
+      for (std::string& pattern : item.sites) {
+        if (!pattern.ends_with('?')) pattern += '?';
+      }
+    }
   }
   return recipe;
 }

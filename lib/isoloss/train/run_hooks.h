@@ -13,14 +13,24 @@
 #include "isoloss/model/parameters.h"
 #include "isoloss/model/routing_source.h"
 #include "isoloss/model/tap.h"
+#include "isoloss/model/tokens.h"
 #include "isoloss/optim/adamw.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/mesh_setup.h"
 
 namespace isoloss::train {
 
+/// What a process computes a training step from. Valid until the step's update.
+struct StepInputs {
+  const model::TokenBatch& tokens;
+  const model::ParameterSet& parameters;
+  MatrixView<const float> expert_bias;  ///< [MoE layers, E]
+};
+
 /// How a caller watches a run and ends it early. It changes no bit.
 struct Observer {
+  /// Before the forward pass of every training step.
+  std::function<void(int64_t step, const StepInputs& inputs)> on_inputs = {};
   /// After every step, on the training thread, once the step is on disk (if the
   /// run has files). A resumed run may compute steps again.
   std::function<void(const runlog::StepRow&)> on_step = {};
@@ -29,6 +39,9 @@ struct Observer {
   std::function<void(const runlog::RunLog& rows)> on_rows = {};
   /// What happened besides: resumed, checkpoint, damage that was found, …
   std::function<void(const runlog::Event&)> on_event = {};
+  /// Whether on_tensor and on_routing hear a step; empty: they hear all.
+  /// Announcing the tensors of a step takes time.
+  std::function<bool(int64_t step)> hears = {};
   /// Hears every tensor of a training step before anything else does.
   std::function<void(int64_t step, const model::Tensor& tensor)> on_tensor = {};
   std::function<void(int64_t step, std::string_view module,

@@ -14,27 +14,31 @@ class StepTap : public model::TapSink {
  public:
   /// `probe` may be null.
   StepTap(int64_t step, const Observer& observer, model::TapSink* probe)
-      : step_(step), observer_(observer), probe_(probe) {}
+      : step_(step),
+        observer_(observer),
+        observed_((observer.on_tensor || observer.on_routing) &&
+                  (!observer.hears || observer.hears(step))),
+        probe_(probe) {}
 
   /// This, or null if nobody listens.
-  model::TapSink* IfHeard() {
-    return probe_ || observer_.on_tensor || observer_.on_routing ? this
-                                                                 : nullptr;
-  }
+  model::TapSink* IfHeard() { return probe_ || observed_ ? this : nullptr; }
 
   void OnTensor(const model::Tensor& tensor) override {
-    if (observer_.on_tensor) observer_.on_tensor(step_, tensor);
+    if (observed_ && observer_.on_tensor) observer_.on_tensor(step_, tensor);
     if (probe_ != nullptr) probe_->OnTensor(tensor);
   }
   void OnRouting(std::string_view module, MatrixView<const int32_t> expert_ids,
                  size_t first_token) override {
-    if (observer_.on_routing) observer_.on_routing(step_, module, expert_ids);
+    if (observed_ && observer_.on_routing) {
+      observer_.on_routing(step_, module, expert_ids);
+    }
     if (probe_ != nullptr) probe_->OnRouting(module, expert_ids, first_token);
   }
 
  private:
   int64_t step_;
   const Observer& observer_;
+  const bool observed_;
   model::TapSink* probe_;
 };
 
