@@ -12,7 +12,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARIES = pathlib.Path(os.environ["LIBRARIES"])
 
 # Judges of logs, which write verdicts and reports.
-JUDGES = {"stats", "foreign", "compare", "gate", "report"}
+JUDGES = {"stats", "scaling", "stress", "sites", "indicators", "claims", "foreign", "compare", "gate",
+          "report"}
 
 # IEEE 754 defines their results to the last bit.
 EXACT = {name + suffix for suffix in ("", "f") for name in (

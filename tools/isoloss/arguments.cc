@@ -147,6 +147,7 @@ template Option AddOption(CLI::App&, Text, std::optional<double>&, Text);
 template Option AddOption(CLI::App&, Text, std::string&, Text);
 template Option AddOption(CLI::App&, Text, Path&, Text);
 template Option AddOption(CLI::App&, Text, std::vector<int64_t>&, Text);
+template Option AddOption(CLI::App&, Text, std::vector<double>&, Text);
 template Option AddOption(CLI::App&, Text, std::vector<uint64_t>&, Text);
 template Option AddOption(CLI::App&, Text, std::vector<std::string>&, Text);
 template Option AddOption(CLI::App&, Text, std::vector<Path>&, Text);

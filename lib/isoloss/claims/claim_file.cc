@@ -1,0 +1,244 @@
+#include "isoloss/claims/claim_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "isoloss/config/document.h"
+#include "isoloss/config/reader.h"
+
+namespace isoloss::claims {
+namespace {
+
+using config::Reader;
+
+constexpr size_t kMaxTextBytes = 2000;
+constexpr size_t kMaxOverrides = 32;
+constexpr double kLargestBound = 1e6;
+
+void NeedText(Reader& fields, std::string_view key, std::string& value) {
+  fields.Require(key, "Write a sentence.");
+  fields.Text(key, value);
+  if (value.empty() || value.size() > kMaxTextBytes) {
+    fields.Fail(key, fmt::format("has {} bytes, but must have 1 to {}. "
+                                 "Correct it.",
+                                 value.size(), kMaxTextBytes));
+  }
+}
+
+/// What may be a folder's or a file's name here.
+bool IsPlainName(std::string_view name) {
+  constexpr size_t kLongest = 60;
+  const auto fits = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
+           (c >= 'a' && c <= 'z') || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= kLongest && name.front() != '.' &&
+         std::ranges::all_of(name, fits);
+}
+
+void NeedName(Reader& fields, std::string_view key, std::string& value) {
+  fields.Text(key, value);
+  if (IsPlainName(value)) return;
+  fields.Fail(key,
+              "must be a name of 1 to 60 letters, digits, '.', '_' and '-' "
+              "that does not begin with '.'. Correct it.");
+}
+
+Student ReadStudent(Reader& fields) {
+  Student student;
+  fields.Integer("width", student.width, 8, 512);
+  fields.Integer("depth", student.depth, 1, 32, "layers");
+  fields.Integer("hidden", student.hidden, 8, 2048);
+  fields.Integer("batch", student.batch, 1, 4096);
+  fields.Integer("steps", student.steps, 10, 100'000);
+  if (student.steps % 10 != 0) {
+    fields.Fail("steps",
+                "must be a multiple of 10: losses are measured after "
+                "each tenth. Correct it.");
+  }
+  fields.Real("lr", student.lr, config::Interval{0, 100, true});
+  fields.Real("label_noise", student.label_noise, config::Closed(0, 100));
+  fields.Text("format", student.format);
+  fields.Integer("seeds", student.seeds, 2, 1000);
+  fields.RejectUnknown();
+  return student;
+}
+
+Cell ReadCell(Reader& fields) {
+  Cell cell;
+  fields.Require("name", "Write name = \"plain\".");
+  NeedName(fields, "name", cell.name);
+  Reader student = fields.Section("student");
+  if (fields.Has("student")) {
+    cell.student = ReadStudent(student);
+    fields.RejectUnknown();
+    return cell;
+  }
+  NeedName(fields, "experiment", cell.experiment);
+  fields.Texts("set", cell.overrides);
+  if (cell.overrides.size() > kMaxOverrides) {
+    fields.Fail("set", fmt::format("has {} entries, but may have {}. Write "
+                                   "them into the experiment.",
+                                   cell.overrides.size(), kMaxOverrides));
+  }
+  fields.Text("stress", cell.stress);
+  fields.RejectUnknown();
+  return cell;
+}
+
+/// Rules that join several keys.
+void CheckContrast(const Reader& fields, const Contrast& contrast) {
+  const bool within = contrast.relation == Relation::kWithin;
+  if ((within || contrast.measure == Measure::kParameterFactor) &&
+      contrast.bound <= 0) {
+    fields.Fail("bound",
+                fmt::format("is {:g}, but must be above 0 {}. Correct it.",
+                            contrast.bound,
+                            within ? "with relation \"within\""
+                                   : "for a factor of parameters"));
+  }
+  if (within && contrast.equivalence) {
+    fields.Fail("equivalence",
+                "has no meaning with relation \"within\", whose bound is one. "
+                "Leave it out.");
+  }
+  if (contrast.measure == Measure::kDivergence && !within &&
+      contrast.bound != 0) {
+    fields.Fail("bound",
+                "must be 0 for measure \"divergence\": Fisher's test compares "
+                "two rates. Correct it.");
+  }
+  if (contrast.measure == Measure::kGapChange && contrast.from >= contrast.at) {
+    fields.Fail("from", fmt::format("is {:g}, but must be below `at`, {:g}. "
+                                    "Correct it.",
+                                    contrast.from, contrast.at));
+  }
+  if (contrast.measure == Measure::kInteraction &&
+      contrast.cell == contrast.other_cell &&
+      contrast.arm == contrast.other_arm &&
+      contrast.reference == contrast.other_reference) {
+    fields.Fail("other_arm",
+                "is missing: an interaction compares two gaps, and both are "
+                "the same. Give other_cell, or other_arm and "
+                "other_reference.");
+  }
+}
+
+void ReadCellOf(Reader& fields, std::string_view key, const Claim& claim,
+                std::string& value) {
+  std::vector<std::string> names;
+  for (const Cell& cell : claim.cells) names.push_back(cell.name);
+  fields.OneOf(key, value, names);
+}
+
+Contrast ReadContrast(Reader& fields, const Claim& claim) {
+  Contrast contrast;
+  fields.Require("name", "Write name = \"floor\".");
+  NeedName(fields, "name", contrast.name);
+  NeedText(fields, "says", contrast.says);
+  fields.Require("measure", "Write measure = \"gap\".");
+  fields.Choice("measure", contrast.measure, kMeasures);
+  fields.Require("relation", "Write relation = \"above\".");
+  fields.Choice("relation", contrast.relation, kRelations);
+  fields.Require("bound", "Write bound = 0.");
+  fields.Real("bound", contrast.bound,
+              config::Closed(-kLargestBound, kLargestBound));
+  fields.Real("equivalence", contrast.equivalence,
+              config::Interval{0, kLargestBound, true});
+  fields.Flag("decides", contrast.decides);
+  for (const auto& [key, value] :
+       {std::pair("arm", &contrast.arm),
+        std::pair("reference", &contrast.reference)}) {
+    fields.Require(key, "Write the name of an arm.");
+    fields.Text(key, *value);
+  }
+  contrast.cell = claim.cells.front().name;
+  if (contrast.measure != Measure::kParameterFactor) {
+    ReadCellOf(fields, "cell", claim, contrast.cell);
+  }
+  contrast.other_cell = contrast.cell;
+  contrast.other_arm = contrast.arm;
+  contrast.other_reference = contrast.reference;
+  if (contrast.measure == Measure::kInteraction) {
+    ReadCellOf(fields, "other_cell", claim, contrast.other_cell);
+    fields.Text("other_arm", contrast.other_arm);
+    fields.Text("other_reference", contrast.other_reference);
+  }
+  constexpr config::Interval kShares{0, 1, true};
+  if (contrast.measure != Measure::kDivergence) {
+    fields.Real("at", contrast.at, kShares, "of the steps");
+  }
+  if (contrast.measure == Measure::kGapChange) {
+    fields.Require("from", "Write from = 0.8.");
+    fields.Real("from", contrast.from, kShares, "of the steps");
+  }
+  fields.RejectUnknown();
+  CheckContrast(fields, contrast);
+  const bool has_students = std::ranges::any_of(
+      claim.cells, [](const Cell& cell) { return cell.student.has_value(); });
+  if (contrast.measure == Measure::kParameterFactor && has_students) {
+    fields.Fail("measure",
+                "takes experiments of several sizes, but a cell is a student. "
+                "Make two claims of it.");
+  }
+  return contrast;
+}
+
+void CheckCount(Reader& fields, std::string_view key, size_t count,
+                size_t most) {
+  if (count <= most) return;
+  fields.Fail(key, fmt::format("has {} tables, but may have {}. Make two "
+                               "claims of it.",
+                               count, most));
+}
+
+template <typename T>
+void RefuseTwice(const Reader& fields, const std::vector<T>& known,
+                 const T& item) {
+  if (std::ranges::count(known, item.name, &T::name) == 0) return;
+  fields.Fail("name", fmt::format("is {}, as another one's is. Rename one.",
+                                  item.name));
+}
+
+}  // namespace
+
+Claim ParseClaim(std::string_view text, std::string_view file) {
+  const config::Document document(text, std::string(file));
+  Reader fields(document);
+  Claim claim;
+  NeedText(fields, "title", claim.title);
+  NeedText(fields, "statement", claim.statement);
+  Reader source = fields.Section("source");
+  NeedText(source, "paper", claim.paper);
+  NeedText(source, "section", claim.section);
+  source.Text("arxiv", claim.arxiv);
+  NeedText(source, "published", claim.published);
+  NeedText(source, "here", claim.here);
+  source.RejectUnknown();
+  std::vector<Reader> cells = fields.TableList("cells");
+  CheckCount(fields, "cells", cells.size(), kMaxCells);
+  for (Reader& cell : cells) {
+    Cell read = ReadCell(cell);
+    RefuseTwice(cell, claim.cells, read);
+    claim.cells.push_back(std::move(read));
+  }
+  if (claim.cells.empty()) claim.cells.emplace_back();
+  std::vector<Reader> contrasts = fields.TableList("contrasts");
+  CheckCount(fields, "contrasts", contrasts.size(), kMaxContrasts);
+  for (Reader& contrast : contrasts) {
+    Contrast read = ReadContrast(contrast, claim);
+    RefuseTwice(contrast, claim.contrasts, read);
+    claim.contrasts.push_back(std::move(read));
+  }
+  fields.RejectUnknown();
+  if (claim.Deciding() == 0) {
+    fields.Fail("contrasts",
+                "has none that decides, but a verdict needs one. Write "
+                "[[contrasts]].");
+  }
+  return claim;
+}
+
+}  // namespace isoloss::claims

@@ -1,0 +1,318 @@
+#include "isoloss/claims/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "isoloss/base/error.h"
+#include "isoloss/scaling/gap_cell.h"
+#include "isoloss/scaling/prediction.h"
+#include "isoloss/stats/binomial_interval.h"
+#include "isoloss/stats/fisher_exact.h"
+#include "isoloss/stats/mean_interval.h"
+
+namespace isoloss::claims {
+namespace {
+
+constexpr double kPercent = 100;
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const CellCurves& CellOfName(std::span<const CellCurves> cells,
+                             const std::string& name) {
+  const auto found = std::ranges::find(cells, name, &CellCurves::name);
+  if (found != cells.end()) return *found;
+  ThrowError(ErrorKind::kConfig,
+             "claim: cell {} has no runs, but a contrast needs them. Train it.",
+             name);
+}
+
+const ArmCurves& ArmOfName(const CellCurves& cell, const std::string& name) {
+  const auto found = std::ranges::find(cell.arms, name, &ArmCurves::arm);
+  if (found != cell.arms.end() && !found->runs.empty()) return *found;
+  ThrowError(ErrorKind::kConfig,
+             "claim: arm {} of cell {} has no runs, but a contrast needs them. "
+             "Train it.",
+             name, cell.name);
+}
+
+/// Losses of an arm at a share of the run, by seed; NaN where a run ended
+/// before, by its own numbers.
+std::map<int64_t, double> LossesAt(const CellCurves& cell,
+                                   const std::string& arm, double at) {
+  const int64_t step = std::llround(at * static_cast<double>(cell.steps));
+  std::map<int64_t, double> losses;
+  for (const RunCurve& run : ArmOfName(cell, arm).runs) {
+    const auto found =
+        std::ranges::find(run.losses, step, &std::pair<int64_t, double>::first);
+    if (found == run.losses.end() && !run.diverged) {
+      ThrowError(ErrorKind::kConfig,
+                 "claim: arm {} of cell {}, seed {}, has no held-out loss at "
+                 "step {}, but a contrast reads it. Set log.eval_every to a "
+                 "divisor of it.",
+                 arm, cell.name, run.seed, step);
+    }
+    losses[run.seed] = found == run.losses.end()
+                           ? std::numeric_limits<double>::quiet_NaN()
+                           : found->second;
+  }
+  return losses;
+}
+
+/// Percent of the reference's loss, by seed.
+using Gaps = std::map<int64_t, double>;
+
+Gaps GapsOf(const CellCurves& cell, const std::string& arm,
+            const std::string& reference, double at) {
+  const auto of_arm = LossesAt(cell, arm, at);
+  const auto of_reference = LossesAt(cell, reference, at);
+  Gaps gaps;
+  for (const auto& entry : of_arm) {
+    const auto other = of_reference.find(entry.first);
+    if (other == of_reference.end()) continue;
+    gaps[entry.first] =
+        kPercent * (entry.second - other->second) / other->second;
+  }
+  return gaps;
+}
+
+/// Of seeds that both have.
+Gaps Minus(const Gaps& a, const Gaps& b) {
+  Gaps result;
+  for (const auto& entry : a) {
+    const auto other = b.find(entry.first);
+    if (other != b.end()) result[entry.first] = entry.second - other->second;
+  }
+  return result;
+}
+
+Gaps ValuesOf(const Contrast& contrast, std::span<const CellCurves> cells) {
+  const CellCurves& cell = CellOfName(cells, contrast.cell);
+  Gaps gaps = GapsOf(cell, contrast.arm, contrast.reference, contrast.at);
+  if (contrast.measure == Measure::kGapChange) {
+    return Minus(gaps,
+                 GapsOf(cell, contrast.arm, contrast.reference, contrast.from));
+  }
+  if (contrast.measure == Measure::kInteraction) {
+    return Minus(
+        gaps, GapsOf(CellOfName(cells, contrast.other_cell), contrast.other_arm,
+                     contrast.other_reference, contrast.at));
+  }
+  return gaps;
+}
+
+void JudgeGaps(std::span<const CellCurves> cells, double alpha,
+               ContrastResult& result) {
+  const Gaps gaps = ValuesOf(result.contrast, cells);
+  std::vector<double> values;
+  for (const auto& entry : gaps) {
+    if (std::isfinite(entry.second)) values.push_back(entry.second);
+  }
+  result.seeds = values.size();
+  const stats::MeanInterval interval =
+      stats::IntervalOfMean(stats::Summarize(values), alpha / 2);
+  result.estimate = interval.mean;
+  result.lower = interval.lower;
+  result.upper = interval.upper;
+  if (values.size() < gaps.size()) {
+    result.note = fmt::format(
+        "{} of {} seeds have a loss that is not finite, and are left out, so "
+        "that nothing is decided by it",
+        gaps.size() - values.size(), gaps.size());
+    return;
+  }
+  if (values.size() < 2) {
+    result.note = "Fewer than two seeds have all runs";
+    return;
+  }
+  result.side = SideOf(result.contrast, result.lower, result.upper);
+}
+
+int64_t DivergedRuns(const ArmCurves& arm) {
+  return std::ranges::count(arm.runs, true, &RunCurve::diverged);
+}
+
+/// The interval of the difference of two rates is Zou and Donner's (MOVER,
+/// Statistics in Medicine 27 (2008), 1693-1702), of Clopper and Pearson's.
+/// Whether one rate is the larger, Fisher's exact test decides.
+void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
+                     ContrastResult& result) {
+  const Contrast& contrast = result.contrast;
+  const CellCurves& cell = CellOfName(cells, contrast.cell);
+  const ArmCurves& arm = ArmOfName(cell, contrast.arm);
+  const ArmCurves& reference = ArmOfName(cell, contrast.reference);
+  result.diverged = DivergedRuns(arm);
+  result.runs = static_cast<int64_t>(arm.runs.size());
+  result.reference_diverged = DivergedRuns(reference);
+  result.reference_runs = static_cast<int64_t>(reference.runs.size());
+  result.seeds = std::min(arm.runs.size(), reference.runs.size());
+  const double a =
+      static_cast<double>(result.diverged) / static_cast<double>(result.runs);
+  const double b = static_cast<double>(result.reference_diverged) /
+                   static_cast<double>(result.reference_runs);
+  const stats::BinomialInterval of_a =
+      stats::ClopperPearson(result.diverged, result.runs, 1 - alpha);
+  const stats::BinomialInterval of_b = stats::ClopperPearson(
+      result.reference_diverged, result.reference_runs, 1 - alpha);
+  result.estimate = kPercent * (a - b);
+  result.lower =
+      result.estimate - kPercent * std::hypot(a - of_a.lower, of_b.upper - b);
+  result.upper =
+      result.estimate + kPercent * std::hypot(of_a.upper - a, b - of_b.lower);
+  if (contrast.relation == Relation::kWithin) {
+    result.side = SideOf(contrast, result.lower, result.upper);
+    return;
+  }
+  const bool above = contrast.relation == Relation::kAbove;
+  const double p_more = stats::FisherExactGreater(result.diverged, result.runs,
+                                                  result.reference_diverged,
+                                                  result.reference_runs);
+  const double p_less = stats::FisherExactGreater(result.reference_diverged,
+                                                  result.reference_runs,
+                                                  result.diverged, result.runs);
+  result.p = above ? p_more : p_less;
+  const double p_other = above ? p_less : p_more;
+  const double reach = contrast.equivalence.value_or(0);
+  if (*result.p < alpha / 2) {
+    result.side = Side::kClaimed;
+  } else if (p_other < alpha / 2 ||
+             (-reach < result.lower && result.upper < reach)) {
+    result.side = Side::kOther;
+  }
+}
+
+/// Gaps in nats of each cell, and the reference's losses.
+scaling::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
+                        bool& finite) {
+  const auto of_arm = LossesAt(cell, contrast.arm, contrast.at);
+  const auto of_reference = LossesAt(cell, contrast.reference, contrast.at);
+  scaling::GapCell size{.name = cell.name,
+                        .size = {cell.parameters, cell.tokens},
+                        .gaps = {},
+                        .baseline = {}};
+  for (const auto& entry : of_arm) {
+    const auto other = of_reference.find(entry.first);
+    if (other == of_reference.end()) continue;
+    finite = finite && std::isfinite(entry.second - other->second);
+    size.gaps.push_back(entry.second - other->second);
+    size.baseline.push_back(other->second);
+  }
+  return size;
+}
+
+void JudgeFactor(std::span<const CellCurves> cells, double alpha,
+                 ContrastResult& result) {
+  result.lower = 0;
+  result.upper = kInfinity;
+  result.estimate = std::numeric_limits<double>::quiet_NaN();
+  std::vector<scaling::GapCell> sizes;
+  bool finite = true;
+  for (const CellCurves& cell : cells) {
+    sizes.push_back(SizeOf(cell, result.contrast, finite));
+    result.seeds = sizes.size() == 1
+                       ? sizes.back().gaps.size()
+                       : std::min(result.seeds, sizes.back().gaps.size());
+  }
+  if (result.seeds < 2 || !finite) {
+    result.note = finite ? "Fewer than two seeds of a size have all runs"
+                         : "A loss is not finite";
+    return;
+  }
+  scaling::PredictionOptions options;
+  options.confidence = 1 - alpha;
+  options.resamples = 1999;
+  const auto factor = scaling::ParameterFactor(sizes, options);
+  if (!factor) {
+    result.note =
+        "The losses of these sizes determine no law: it takes 6 sizes with 3 "
+        "numbers of parameters and of tokens, and losses that fall with both";
+    return;
+  }
+  result.estimate = factor->estimate;
+  result.lower = factor->lower;
+  result.upper = factor->upper;
+  result.side = SideOf(result.contrast, result.lower, result.upper);
+}
+
+/// Runs that a contrast reads and that are not there yet.
+size_t MissingRuns(const Contrast& contrast,
+                   std::span<const CellCurves> cells) {
+  size_t missing = 0;
+  for (const CellCurves& cell : cells) {
+    const bool all = contrast.measure == Measure::kParameterFactor;
+    for (const ArmCurves& arm : cell.arms) {
+      const bool read =
+          ((all || cell.name == contrast.cell) &&
+           (arm.arm == contrast.arm || arm.arm == contrast.reference)) ||
+          (cell.name == contrast.other_cell &&
+           (arm.arm == contrast.other_arm ||
+            arm.arm == contrast.other_reference));
+      if (read && arm.runs.size() < cell.seeds) {
+        missing += cell.seeds - arm.runs.size();
+      }
+    }
+  }
+  return missing;
+}
+
+Verdict VerdictOf(std::span<const ContrastResult> contrasts) {
+  Verdict verdict = Verdict::kReproduced;
+  for (const ContrastResult& result : contrasts) {
+    if (!result.contrast.decides) continue;
+    if (result.side == Side::kOther) return Verdict::kContradicted;
+    if (result.side == Side::kUndecided) verdict = Verdict::kNotAtThisSize;
+  }
+  return verdict;
+}
+
+}  // namespace
+
+Side SideOf(const Contrast& contrast, double lower, double upper) {
+  const double bound = contrast.bound;
+  if (contrast.relation == Relation::kWithin) {
+    if (-bound < lower && upper < bound) return Side::kClaimed;
+    return lower > bound || upper < -bound ? Side::kOther : Side::kUndecided;
+  }
+  const bool above = lower > bound;
+  const bool below = upper < bound;
+  if (contrast.relation == Relation::kAbove ? above : below) {
+    return Side::kClaimed;
+  }
+  const double reach = contrast.equivalence.value_or(0);
+  const bool equal = bound - reach < lower && upper < bound + reach;
+  return above || below || equal ? Side::kOther : Side::kUndecided;
+}
+
+ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells) {
+  ClaimResult result{.claim = claim};
+  const double alpha =
+      (1 - kClaimConfidence) / static_cast<double>(claim.Deciding());
+  result.confidence = 1 - alpha;
+  for (const Contrast& contrast : claim.contrasts) {
+    ContrastResult of_contrast{.contrast = contrast};
+    switch (contrast.measure) {
+      case Measure::kDivergence:
+        JudgeDivergence(cells, alpha, of_contrast);
+        break;
+      case Measure::kParameterFactor:
+        JudgeFactor(cells, alpha, of_contrast);
+        break;
+      default:
+        JudgeGaps(cells, alpha, of_contrast);
+    }
+    if (const size_t missing = MissingRuns(contrast, cells); missing > 0) {
+      of_contrast.side = Side::kUndecided;
+      of_contrast.note = fmt::format(
+          "{} of its runs are not trained yet, so that nothing is decided by "
+          "it",
+          missing);
+    }
+    result.contrasts.push_back(std::move(of_contrast));
+  }
+  result.verdict = VerdictOf(result.contrasts);
+  return result;
+}
+
+}  // namespace isoloss::claims

@@ -1,0 +1,148 @@
+#include "isoloss/scaling/ladder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "isoloss/base/error.h"
+#include "isoloss/scaling/size_text.h"
+#include "isoloss/stats/mean_interval.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::scaling {
+namespace {
+
+constexpr Form kBothForms[] = {Form::kPowerLaw, Form::kEffectiveSize};
+
+const GapCell& LargestCell(const std::vector<GapCell>& cells) {
+  return *std::max_element(cells.begin(), cells.end(),
+                           [](const GapCell& a, const GapCell& b) {
+                             return a.size.Flops() < b.size.Flops();
+                           });
+}
+
+void AddDoubts(double margin_nats, ArmStatement& statement) {
+  const LadderArm& arm = statement.arm;
+  const GapCell& top = LargestCell(arm.cells);
+  const double mean = stats::Mean(top.gaps);
+  if (mean >= margin_nats) {
+    statement.doubts.push_back(fmt::format(
+        "Arm {}: its mean gap at size {} is {:+.4f} nats, above the margin.",
+        arm.name, top.name, mean));
+  }
+  for (const HeldOutRung& rung : statement.held_out) {
+    if (rung.inside) continue;
+    statement.doubts.push_back(fmt::format(
+        "Arm {}: size {} lies outside what the {} predicts from the others.",
+        arm.name, rung.cell,
+        rung.form == Form::kPowerLaw ? "power law" : "effective size"));
+  }
+}
+
+ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
+                      double margin_nats, std::vector<std::string>& notes) {
+  ArmStatement statement{
+      .arm = arm, .held_out = {}, .slope = std::nullopt, .sizes = {}};
+  statement.doubts = arm.doubts;
+  if (arm.cells.size() >= 2) {
+    statement.slope = GapSlope(arm.cells, question.prediction);
+  }
+  if (arm.cells.size() < kCellsOfALaw) {
+    notes.push_back(fmt::format(
+        "Arm {} has {} sizes, but a law takes {}: nothing is predicted of it.",
+        arm.name, arm.cells.size(), kCellsOfALaw));
+    return statement;
+  }
+  for (const Form form : kBothForms) {
+    if (const auto rung =
+            PredictTopRung(arm.cells, form, question.prediction)) {
+      statement.held_out.push_back(*rung);
+    }
+  }
+  for (const Size& size : question.sizes) {
+    statement.sizes.push_back(StateSize(arm.cells, SizeText(size), size,
+                                        margin_nats, question.prediction));
+  }
+  AddDoubts(margin_nats, statement);
+  return statement;
+}
+
+/// Whether the control's gap lies above 0 in its largest cell. A ladder that
+/// does not see it sees nothing.
+bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
+  if (control.cells.empty()) return false;
+  const stats::MeanInterval gap =
+      stats::IntervalOfMean(stats::Summarize(LargestCell(control.cells).gaps),
+                            (1 - question.prediction.confidence) / 2);
+  return gap.lower > 0;
+}
+
+/// What leaves a doubt is not safe.
+void Withdraw(ArmStatement& arm) {
+  if (arm.doubts.empty()) return;
+  for (SizeStatement& size : arm.sizes) {
+    if (size.verdict == ScaleVerdict::kSafe) {
+      size.verdict = ScaleVerdict::kInconclusive;
+    }
+  }
+}
+
+}  // namespace
+
+const char* ArmRoleName(ArmRole role) {
+  switch (role) {
+    case ArmRole::kCandidate:
+      return "candidate";
+    case ArmRole::kNull:
+      return "null";
+    case ArmRole::kControl:
+      break;
+  }
+  return "control";
+}
+
+LadderStatement StateLadder(const std::string& experiment,
+                            const std::string& baseline,
+                            const std::vector<LadderArm>& arms,
+                            const LadderQuestion& question) {
+  if (!(question.margin_percent > 0 && question.margin_percent < 100)) {
+    ThrowError(ErrorKind::kConfig,
+               "ladder: the margin is {} %, but it must be above 0 and below "
+               "100.",
+               question.margin_percent);
+  }
+  LadderStatement statement{.experiment = experiment,
+                            .baseline = baseline,
+                            .question = question,
+                            .arms = {},
+                            .notes = {}};
+  double most = 0;
+  for (const LadderArm& arm : arms) {
+    if (arm.cells.empty()) continue;
+    const GapCell& top = LargestCell(arm.cells);
+    if (top.size.Flops() <= most) continue;
+    most = top.size.Flops();
+    statement.margin_nats =
+        question.margin_percent / 100 * stats::Mean(top.baseline);
+  }
+  std::vector<std::string> unseen;
+  for (const LadderArm& arm : arms) {
+    statement.arms.push_back(
+        StateArm(arm, question, statement.margin_nats, statement.notes));
+    if (arm.role == ArmRole::kControl && !SeesControl(arm, question)) {
+      unseen.push_back(fmt::format(
+          "The control {} is not told from {} at the largest size: this "
+          "ladder may see nothing.",
+          arm.name, baseline));
+    }
+  }
+  for (ArmStatement& arm : statement.arms) {
+    if (arm.arm.role == ArmRole::kCandidate) {
+      arm.doubts.insert(arm.doubts.end(), unseen.begin(), unseen.end());
+    }
+    Withdraw(arm);
+  }
+  return statement;
+}
+
+}  // namespace isoloss::scaling

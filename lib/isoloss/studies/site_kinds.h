@@ -1,0 +1,66 @@
+// The GEMM sites of a model by kind, and recipes that quantise some products of
+// some kinds.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "isoloss/model/config.h"
+#include "isoloss/precision/recipe.h"
+#include "isoloss/sites/speed_model.h"
+
+namespace isoloss::studies {
+
+/// A site's name without its layer: "routed_experts.w1", "lm_head". Queries are
+/// one kind, "attention.wq", whether one matrix makes them or two. As a pattern
+/// it matches the sites of the kind and no others.
+std::string KindOf(std::string_view site);
+
+/// What a candidate recipe quantises, at every site of a model, whatever its
+/// own patterns choose: pieces, of which each is a product of a kind.
+class SitePieces {
+ public:
+  struct Piece {
+    std::string kind;
+    precision::GemmRole role;
+  };
+
+  /// Errors   as precision::ResolvedRecipe; ConfigError if the candidate
+  ///          quantises no product, or not alike in all layers of a kind.
+  SitePieces(const precision::Recipe& candidate,
+             const model::ModelConfig& model);
+
+  std::span<const Piece> pieces() const { return pieces_; }
+  /// All of them, but those of `without`.
+  std::vector<size_t> AllBut(std::span<const size_t> without) const;
+  /// As the speed model takes it.
+  sites::QuantizedProduct Quantized(size_t piece) const;
+  /// Those that another recipe quantises, in whatever format.
+  std::vector<size_t> PiecesOf(const precision::Recipe& recipe) const;
+  /// Those of the sites that patterns choose.
+  std::vector<size_t> PiecesAt(std::span<const std::string> include,
+                               std::span<const std::string> exclude) const;
+
+  /// The candidate with only these pieces quantised. What it does besides, to
+  /// attention's own products and norm gains, is left out; operands of wgrad
+  /// that it quantises again are quantised anew if they are not there to be.
+  precision::Recipe RecipeOf(std::span<const size_t> pieces,
+                             const std::string& name) const;
+
+ private:
+  struct Kind {
+    std::string name;
+    precision::LinearPrecision precision;
+  };
+  const precision::LinearPrecision& PrecisionOf(const std::string& kind) const;
+
+  precision::Recipe candidate_;
+  std::vector<precision::Site> sites_;
+  std::vector<Kind> kinds_;  ///< that the candidate quantises
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace isoloss::studies

@@ -1,0 +1,176 @@
+#include "isoloss/claims/claim_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "isoloss/base/error.h"
+
+namespace isoloss::claims {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kHead = R"(title = "Floor"
+statement = "Rounded down, the loss is higher."
+[source]
+paper = "Recipes"
+arxiv = "2506.08027"
+section = "3"
+published = "8B parameters"
+here = "0.3 M parameters"
+)";
+constexpr const char* kContrast = R"([[contrasts]]
+name = "floor"
+says = "Rounded down, the loss is higher."
+measure = "gap"
+relation = "above"
+bound = 0
+arm = "floor"
+reference = "rceil"
+)";
+
+std::string Head() { return kHead; }
+
+/// The message that `text` is refused with, or "".
+std::string Refusal(const std::string& text) {
+  try {
+    ParseClaim(text, "claim.toml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ClaimFile, ReadsAClaimWithoutCells) {
+  const Claim claim = ParseClaim(Head() + kContrast, "claim.toml");
+
+  EXPECT_EQ(claim.title, "Floor");
+  EXPECT_EQ(claim.arxiv, "2506.08027");
+  ASSERT_EQ(claim.cells.size(), 1u);
+  EXPECT_EQ(claim.cells[0].experiment, "experiment.toml");
+  ASSERT_EQ(claim.contrasts.size(), 1u);
+  const Contrast& contrast = claim.contrasts[0];
+  EXPECT_EQ(contrast.measure, Measure::kGap);
+  EXPECT_EQ(contrast.relation, Relation::kAbove);
+  EXPECT_EQ(contrast.cell, claim.cells[0].name);
+  EXPECT_EQ(contrast.at, 1);
+  EXPECT_TRUE(contrast.decides);
+  EXPECT_EQ(ClaimedText(contrast), "above 0 %");
+}
+
+TEST(ClaimFile, ReadsCellsAndInteractions) {
+  const Claim claim = ParseClaim(Head() + R"([[cells]]
+name = "forced"
+set = ["routing.mode=forced_balance"]
+[[cells]]
+name = "learned"
+experiment = "other.toml"
+stress = "lr_10"
+[[contrasts]]
+name = "same"
+says = "The gaps are the same."
+measure = "interaction"
+relation = "within"
+bound = 0.25
+arm = "mxfp8"
+reference = "bf16"
+cell = "learned"
+other_cell = "forced"
+at = 0.5
+)",
+                                 "claim.toml");
+
+  ASSERT_EQ(claim.cells.size(), 2u);
+  EXPECT_EQ(claim.cells[0].overrides.size(), 1u);
+  EXPECT_EQ(claim.cells[1].stress, "lr_10");
+  const Contrast& contrast = claim.contrasts.at(0);
+  EXPECT_EQ(contrast.other_cell, "forced");
+  EXPECT_EQ(contrast.other_arm, "mxfp8");
+  EXPECT_EQ(contrast.at, 0.5);
+  EXPECT_EQ(ClaimedText(contrast), "within +-0.25 points");
+}
+
+TEST(ClaimFile, ReadsStudents) {
+  const std::string cell = "[[cells]]\nname = \"s\"\n[cells.student]\n";
+
+  const Claim claim =
+      ParseClaim(Head() + cell + "lr = 0.01\nsteps = 50\n" + kContrast, "c");
+
+  ASSERT_TRUE(claim.cells.at(0).student.has_value());
+  EXPECT_EQ(claim.cells[0].student->lr, 0.01);
+  EXPECT_EQ(claim.cells[0].student->steps, 50);
+  EXPECT_THAT(Refusal(Head() + cell + "steps = 55\n" + kContrast),
+              HasSubstr("multiple of 10"));
+  EXPECT_THAT(Refusal(Head() + cell + "width = 100000\n" + kContrast),
+              HasSubstr("from 8 to 512"));
+  EXPECT_THAT(Refusal(Head() +
+                      "[[cells]]\nname = \"s\"\nstress = \"x\"\n"
+                      "[cells.student]\n" +
+                      kContrast),
+              HasSubstr("stress"));
+  std::string factor = Head() + cell + kContrast;
+  factor.replace(factor.find("\"gap\""), 5, "\"parameter_factor\"");
+  factor.replace(factor.find("bound = 0"), 9, "bound = 1");
+  EXPECT_THAT(Refusal(factor), HasSubstr("a cell is a student"));
+}
+
+TEST(ClaimFile, NamesUnknownKeysAndTheKnownOnes) {
+  const std::string message = Refusal(Head() + kContrast + "boundd = 1\n");
+
+  EXPECT_THAT(message, HasSubstr("claim.toml:17"));
+  EXPECT_THAT(message, HasSubstr("boundd"));
+  EXPECT_THAT(message, HasSubstr("relation"));
+  EXPECT_THAT(Refusal(Head() + "paperr = \"x\"\n" + kContrast),
+              HasSubstr("paperr"));
+  // Shares of steps are nothing that a rate of divergence has.
+  std::string text = Head() + kContrast + "at = 0.5\n";
+  text.replace(text.find("\"gap\""), 5, "\"divergence\"");
+  EXPECT_THAT(Refusal(text), HasSubstr("`contrasts.at`"));
+}
+
+TEST(ClaimFile, RefusesWhatMeansNothing) {
+  const auto with = [](const std::string& key, const std::string& line) {
+    std::string text = Head() + kContrast;
+    const size_t place = text.rfind("\n" + key + " = ") + 1;
+    return text.replace(place, text.find('\n', place) - place, line);
+  };
+
+  EXPECT_THAT(Refusal(with("relation", "relation = \"within\"")),
+              HasSubstr("must be above 0"));
+  EXPECT_THAT(Refusal(with("measure", "measure = \"gaps\"")),
+              HasSubstr("parameter_factor"));
+  EXPECT_THAT(Refusal(with("measure", "measure = \"interaction\"")),
+              HasSubstr("both are the same"));
+  EXPECT_THAT(Refusal(with("measure", "measure = \"gap_change\"\nfrom = 1")),
+              HasSubstr("must be below `at`"));
+  EXPECT_THAT(Refusal(with("bound", "bound = nan")), HasSubstr("bound"));
+  EXPECT_THAT(
+      Refusal(with("measure", "measure = \"divergence\"\nequivalence = -1")),
+      HasSubstr("equivalence"));
+  EXPECT_THAT(Refusal(with("reference", "reference = \"a\"\ncell = \"none\"")),
+              HasSubstr("cell"));
+  EXPECT_THAT(Refusal(with("bound", "bound = 0\ndecides = false")),
+              HasSubstr("none that decides"));
+  EXPECT_THAT(Refusal(Head()), HasSubstr("none that decides"));
+  EXPECT_THAT(Refusal(Head() + kContrast + kContrast), HasSubstr("Rename"));
+}
+
+TEST(ClaimFile, BoundsHostileFiles) {
+  std::string many = Head();
+  for (int i = 0; i < 17; ++i) many += "[[cells]]\nname = \"x\"\n";
+  EXPECT_THAT(Refusal(many), HasSubstr("17 tables, but may have 16"));
+  // No file outside of the claim's folder.
+  for (const char* path : {"../up.toml", "/etc/passwd", ".hidden", ""}) {
+    EXPECT_THAT(Refusal(Head() + "[[cells]]\nname = \"x\"\nexperiment = \"" +
+                        path + "\"\n" + kContrast),
+                HasSubstr("must be a name"));
+  }
+  EXPECT_THAT(Refusal("title = \"" + std::string(2001, 'x') + "\"\n"),
+              HasSubstr("2001 bytes"));
+}
+
+}  // namespace
+}  // namespace isoloss::claims

@@ -1,0 +1,64 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "isoloss/report/widths.h"
+
+namespace isoloss::report {
+namespace {
+
+using ::testing::HasSubstr;
+
+compare::WidthTransfer Transfer() {
+  compare::WidthTransfer transfer;
+  transfer.arm = "mx<fp8>";
+  transfer.width = 2048;
+  transfer.small_widths = {128, 256, 512};
+  transfer.steps = {1, 10};
+  transfer.operands = {{.operand = "moe.w1_weight",
+                        .measured = 27,
+                        .nearest = 26,
+                        .predicted = 25,
+                        .lower = 24.5,
+                        .upper = 25.5},
+                       {.operand = "attention.wo_activation",
+                        .measured = 30,
+                        .nearest = 30,
+                        .predicted = 30,
+                        .lower = 29,
+                        .upper = 31}};
+  return transfer;
+}
+
+TEST(RenderWidths, NamesWhatIsOutside) {
+  const std::string text = RenderWidths(Transfer());
+  EXPECT_THAT(text, HasSubstr("25.00 [24.50, 25.50]  OUTSIDE\n"));
+  EXPECT_THAT(text, HasSubstr("30.00 [29.00, 31.00]\n"));
+  // sqrt((2^2 + 0) / 2) and sqrt((1 + 0) / 2).
+  EXPECT_THAT(text, HasSubstr("1 of 2 operands lie inside"));
+  EXPECT_THAT(text, HasSubstr("1.41 dB from the line, 0.71 dB from width 512"));
+}
+
+TEST(RenderWidthsJson, HoldsEveryNumber) {
+  const auto json = nlohmann::json::parse(RenderWidthsJson(Transfer()));
+  EXPECT_EQ(json.at("inside"), 1);
+  EXPECT_EQ(json.at("operands").at(0).at("measured_db"), 27);
+  EXPECT_EQ(json.at("operands").at(0).at("inside"), false);
+  EXPECT_EQ(json.at("small_widths").at(2), 512);
+}
+
+TEST(RenderWidthsSvg, DrawsAPointForEachOperand) {
+  const std::string svg = RenderWidthsSvg(Transfer());
+  EXPECT_THAT(svg, HasSubstr("mx&lt;fp8&gt;"));
+  size_t points = 0;
+  for (size_t at = svg.find("<circle"); at != std::string::npos;
+       at = svg.find("<circle", at + 1)) {
+    ++points;
+  }
+  EXPECT_EQ(points, 2u);
+}
+
+}  // namespace
+}  // namespace isoloss::report

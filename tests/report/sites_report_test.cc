@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+
+#include "isoloss/report/sites.h"
+
+namespace isoloss::report {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// Two products, of which one is harmful and one unstable, and a recipe of the
+/// third.
+sites::Statement SomeStatement() {
+  sites::ModelWork work{
+      .name = "671B",
+      .kinds = {{"attention.wo", {{{8e10, 1e5, 1e5}, {4e10, 1e5, 1e5}, {}}}},
+                {"lm_head", {{{8e10, 1e5, 1e5}, {}, {}}}}},
+      .moe_layers = 58,
+      .dim = 7168,
+      .experts = 256,
+      .top_k = 8};
+  sites::Statement statement{
+      .experiment = "e",
+      .baseline = "bf16",
+      .arm = "mxfp8",
+      .candidate = "mxfp8_rceil",
+      .steps = 70,
+      .runs = 20,
+      .pieces = {},
+      .findings = {},
+      .speed = sites::SpeedModel(work, sites::kB200, sites::Assumptions()),
+      .recipe_text = "name = \"chosen_sites\"\n",
+      .notes = {"A note."}};
+  for (const auto& [kind, product] :
+       {std::pair("attention.wo", 0), std::pair("attention.wo", 1),
+        std::pair("lm_head", 0)}) {
+    statement.pieces.push_back({.kind = kind,
+                                .product = static_cast<size_t>(product),
+                                .shares = {{"671B", 0.25, 0.125}},
+                                .saved_seconds = 2e-6,
+                                .first_error = 0.001,
+                                .last_error = 0.002});
+  }
+  sites::Findings& findings = statement.findings;
+  findings.seeds = 4;
+  findings.baseline_loss = 2;
+  findings.margin_nats = 0.005;
+  findings.ranked = {
+      {.piece = 2, .unstable = true, .p = 0, .adjusted = 0},
+      {.piece = 0, .harm = {0.02, 0.01, 0.03}, .p = 1e-4, .adjusted = 2e-4},
+      {.piece = 1, .harm = {0.001, -0.001, 0.003}, .p = 0.2, .adjusted = 0.3}};
+  const sites::SetFinding nothing{.set = {.name = "nothing"}};
+  sites::SetFinding one{
+      .set = {.name = "+ attention.wo dgrad", .pieces = {1}},
+      .speed_up = 1.01,
+      .predicted = {0.001, -0.001, 0.003},
+      .measured = stats::MeanInterval{0.002, 0, 0.004},
+      .difference = stats::MeanInterval{0.001, -0.001, 0.003}};
+  findings.frontier = {nothing, one};
+  findings.sets = {one};
+  findings.sets.front().set.name = "llama4_scout";
+  findings.recipe = one;
+  return statement;
+}
+
+TEST(SitesReport, SaysWhatThereIs) {
+  const std::string text = RenderSites(SomeStatement());
+
+  EXPECT_THAT(text, HasSubstr("lm_head fprop *"));
+  EXPECT_THAT(text, HasSubstr("no finite loss"));
+  // 0.02 of 2 nats.
+  EXPECT_THAT(text, HasSubstr("+1.000 [ +0.500,  +1.500]"));
+  EXPECT_THAT(text, HasSubstr("25.0/12.5"));
+  EXPECT_THAT(text, HasSubstr("published  651 tokens/s, model  651: the rest"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "Recipe (+ attention.wo dgrad): 1 of 3 products, 1.0100 times"));
+  EXPECT_THAT(text, HasSubstr("0 is inside the interval"));
+  EXPECT_THAT(text, HasSubstr("A note.\n"));
+}
+
+TEST(SitesReport, SaysThatARecipeIsNotWhatWasPredicted) {
+  sites::Statement statement = SomeStatement();
+  statement.findings.recipe->difference = {0.002, 0.001, 0.003};
+
+  EXPECT_THAT(RenderSites(statement), HasSubstr("0 is outside the interval"));
+  EXPECT_FALSE(
+      nlohmann::json::parse(RenderSitesJson(statement))["recipe"]["inside"]);
+}
+
+TEST(SitesReport, SaysThatThereIsNoRecipe) {
+  sites::Statement statement = SomeStatement();
+  statement.findings.recipe.reset();
+
+  EXPECT_THAT(RenderSites(statement), HasSubstr("there is no recipe"));
+  EXPECT_TRUE(
+      nlohmann::json::parse(RenderSitesJson(statement))["recipe"].is_null());
+  EXPECT_THAT(RenderSitesSvg(statement), Not(HasSubstr(">recipe</text>\n<c")));
+}
+
+TEST(SitesReport, HasTheseKeys) {
+  const auto json = nlohmann::json::parse(RenderSitesJson(SomeStatement()));
+
+  std::set<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.insert(key);
+  EXPECT_EQ(keys,
+            (std::set<std::string>{"schema_version", "experiment", "baseline",
+                                   "arm", "candidate", "steps", "seeds", "runs",
+                                   "baseline_loss_nats", "margin_percent",
+                                   "margin_nats", "products", "speed_model",
+                                   "sets", "frontier", "recipe", "notes"}));
+  const auto& product = json["products"][1];
+  EXPECT_EQ(product["site"], "attention.wo");
+  EXPECT_EQ(product["product"], "fprop");
+  EXPECT_EQ(product["harm_nats"]["lower_95"], 0.01);
+  EXPECT_EQ(product["gradient_error_last"], 0.002);
+  EXPECT_EQ(product["shares"][0]["flops"], 0.25);
+  EXPECT_EQ(json["recipe"]["products"][0], "attention.wo dgrad");
+  EXPECT_EQ(json["recipe"]["inside"], true);
+  EXPECT_EQ(json["speed_model"]["tries"].size(), 3U);
+  EXPECT_TRUE(json["frontier"][0]["measured_nats"].is_null());
+}
+
+TEST(SitesReport, DrawsWhatItSays) {
+  const std::string svg = RenderSitesSvg(SomeStatement());
+
+  for (const char* word : {"llama4_scout", ">recipe<", "lm_head fprop",
+                           "attention.wo dgrad", "margin 0.25 %"}) {
+    EXPECT_THAT(svg, HasSubstr(word));
+  }
+  EXPECT_THAT(svg, Not(HasSubstr("nan")));
+  EXPECT_THAT(svg, Not(HasSubstr("inf\"")));
+}
+
+}  // namespace
+}  // namespace isoloss::report

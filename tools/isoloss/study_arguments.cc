@@ -1,0 +1,74 @@
+#include "study_arguments.h"
+
+#include <fmt/format.h>
+
+#include "json_output.h"
+
+namespace isoloss::cli {
+
+void StudyArguments::DeclareWithoutParts(CLI::App& app, const std::string& kind,
+                                         const std::string& folder) {
+  AddOption(app, "--out", out,
+            fmt::format("Folder for runs and results (default: {})", folder))
+      .TypeName("FOLDER");
+  AddFlag(app, "--dry-run", dry_run, "Only print what is trained and its cost");
+  AddFlag(app, "--no-train", no_train, "Only judge the runs that are there")
+      .Excludes("--dry-run");
+  DeclareJson(app, json, fmt::format("the content of {}.json", kind))
+      .Excludes("--dry-run");
+}
+
+void StudyArguments::Declare(CLI::App& app, const std::string& kind) {
+  DeclareWithoutParts(app, kind, fmt::format("runs/<name>-{}", kind));
+  AddOption(app, "--part", part,
+            "Train the K-th of N shares of the seeds and judge nothing: for N "
+            "machines that share the folder")
+      .TypeName("K/N")
+      .Excludes("--dry-run")
+      .Excludes("--no-train")
+      .Excludes("--json");
+}
+
+void PrintResult(const studies::Study& study, const std::string& text,
+                 const std::string& json, bool as_json) {
+  if (as_json) return PrintJsonText(json);
+  fmt::print("{}Wrote {}/{}.json, {}.svg\n", text, study.folder.string(),
+             study.kind, study.kind);
+}
+
+ExitCode Interrupted(const studies::Study& study) {
+  fmt::print(stderr,
+             "isoloss: interrupted by a signal. Finished runs are in {}; the "
+             "same command goes on, and --no-train judges what is there.\n",
+             study.folder.string());
+  return ExitCode::kInterrupted;
+}
+
+std::optional<ExitCode> TrainAsAsked(
+    const studies::Study& study, const std::string& description,
+    const StudyArguments& arguments,
+    const std::function<bool(const studies::StudyPart&)>& train) {
+  if (arguments.dry_run) {
+    fmt::print("{}", description);
+    return ExitCode::kPass;
+  }
+  const bool in_parts = !arguments.part.empty();
+  const studies::StudyPart part =
+      in_parts ? studies::ParseStudyPart(arguments.part) : studies::StudyPart();
+  if (arguments.no_train) {
+    studies::RequireStudy(study);
+    return std::nullopt;
+  }
+  studies::PrepareStudy(study, part);
+  fmt::print(stderr, "{}", description);
+  const bool trained = train ? train(part) : studies::TrainStudy(study, part);
+  if (!trained) return Interrupted(study);
+  if (!in_parts) return std::nullopt;
+  fmt::print(stderr,
+             "Part {} is trained. Once all parts are, the same command without "
+             "--part judges them.\n",
+             arguments.part);
+  return ExitCode::kPass;
+}
+
+}  // namespace isoloss::cli

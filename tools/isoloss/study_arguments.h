@@ -1,0 +1,44 @@
+// Arguments of commands that train many experiments in one folder.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "arguments.h"
+#include "isoloss/campaign/exit_code.h"
+#include "isoloss/studies/study.h"
+
+namespace isoloss::cli {
+
+struct StudyArguments {
+  std::string out;
+  std::string part;  ///< "K/N"
+  bool dry_run = false;
+  bool no_train = false;
+  bool json = false;
+
+  /// `kind`: "ladder", of which the folder and the files are named.
+  void Declare(CLI::App& app, const std::string& kind);
+  /// The same without --part; `folder` is what --out stands for by default.
+  void DeclareWithoutParts(CLI::App& app, const std::string& kind,
+                           const std::string& folder);
+};
+
+/// Shows what the study costs, and trains it as far as it is asked to. Returns
+/// a code if the command ends with that: a dry run, a part, or a signal.
+/// `train` is in place of studies::TrainStudy.
+/// Errors   as studies::PrepareStudy, ParseStudyPart and TrainStudy.
+std::optional<ExitCode> TrainAsAsked(
+    const studies::Study& study, const std::string& description,
+    const StudyArguments& arguments,
+    const std::function<bool(const studies::StudyPart&)>& train = {});
+
+/// Says how to go on, and returns the code of a command that a signal ended.
+ExitCode Interrupted(const studies::Study& study);
+
+/// Prints one of both, and where both and the picture have been written.
+void PrintResult(const studies::Study& study, const std::string& text,
+                 const std::string& json, bool as_json);
+
+}  // namespace isoloss::cli
