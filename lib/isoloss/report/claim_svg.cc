@@ -47,14 +47,6 @@ std::string ClaimBox(double x1, double x2, double y, double height,
       std::min(x1, x2), y, std::fabs(x2 - x1), height, colour);
 }
 
-std::string ClaimLine(double x1, double y1, double x2, double y2,
-                      std::string_view colour, std::string_view attributes) {
-  return fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-      "stroke=\"{}\" {}/>\n",
-      x1, y1, x2, y2, colour, attributes);
-}
-
 /// 1, 2 or 5 times a power of ten, about a sixth of `span`.
 double TickStep(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 6)));
@@ -127,7 +119,7 @@ std::string TicksSvg(const ContrastAxis& axis, double y) {
   for (int64_t tick = first; tick <= last; ++tick) {
     const double value = static_cast<double>(tick) * step;
     const double x = axis.X(value);
-    svg += ClaimLine(x, y, x, y + 4, kGrey, "");
+    svg += SvgLine(x, y, x, y + 4, kGrey, "");
     svg += SvgText(x, y + 16, fmt::format("{:g}", value),
                    fmt::format("text-anchor=\"middle\" font-size=\"10\" "
                                "fill=\"{}\"",
@@ -152,12 +144,12 @@ std::string ClaimRow(const claims::ContrastResult& result, double top) {
   const double middle = y + kStripHeight / 2.0;
   svg += SidesSvg(axis, contrast.relation, y);
   for (const double bound : axis.bounds()) {
-    svg += ClaimLine(axis.X(bound), y - 3, axis.X(bound), y + kStripHeight + 3,
-                     "#202124", "stroke-dasharray=\"4 3\"");
+    svg += SvgLine(axis.X(bound), y - 3, axis.X(bound), y + kStripHeight + 3,
+                   "#202124", "stroke-dasharray=\"4 3\"");
   }
   if (std::isfinite(result.estimate)) {
-    svg += ClaimLine(axis.X(result.lower), middle, axis.X(result.upper), middle,
-                     SideColour(result.side), "stroke-width=\"3\"");
+    svg += SvgLine(axis.X(result.lower), middle, axis.X(result.upper), middle,
+                   SideColour(result.side), "stroke-width=\"3\"");
     svg += fmt::format(
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"5\" fill=\"{}\"/>\n",
         axis.X(result.estimate), middle, SideColour(result.side));

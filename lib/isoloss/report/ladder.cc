@@ -8,7 +8,6 @@
 
 #include "isoloss/report/json_numbers.h"
 #include "isoloss/scaling/size_text.h"
-#include "isoloss/stats/mean_interval.h"
 
 namespace isoloss::report {
 namespace {
@@ -35,13 +34,6 @@ std::string GapNumber(double nats) {
 std::string IntervalText(const GapInterval& interval) {
   return fmt::format("{} [{}, {}]", GapNumber(interval.estimate),
                      GapNumber(interval.lower), GapNumber(interval.upper));
-}
-
-/// Of a cell's gaps, by Student's t.
-GapInterval MeasuredInterval(const scaling::GapCell& cell, double confidence) {
-  const stats::MeanInterval found =
-      stats::IntervalOfMean(stats::Summarize(cell.gaps), (1 - confidence) / 2);
-  return {found.mean, found.lower, found.upper};
 }
 
 std::string LadderFormText(scaling::Form form) {
@@ -86,7 +78,7 @@ std::string ArmLines(const ArmStatement& arm, double confidence) {
   for (const scaling::GapCell& cell : arm.arm.cells) {
     text +=
         fmt::format("  {:<12} {:>3} seeds  {}\n", cell.name, cell.gaps.size(),
-                    IntervalText(MeasuredInterval(cell, confidence)));
+                    IntervalText(scaling::MeasuredGap(cell, confidence)));
   }
   if (arm.slope) {
     text += fmt::format(

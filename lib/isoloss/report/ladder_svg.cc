@@ -9,7 +9,6 @@
 #include "isoloss/report/ladder.h"
 #include "isoloss/report/svg.h"
 #include "isoloss/scaling/size_text.h"
-#include "isoloss/stats/mean_interval.h"
 
 namespace isoloss::report {
 namespace {
@@ -52,7 +51,7 @@ class LadderAxes {
       }
     };
     for (const scaling::GapCell& cell : arm.arm.cells) {
-      extend(cell.size, Measured(cell, confidence));
+      extend(cell.size, scaling::MeasuredGap(cell, confidence));
     }
     for (const scaling::SizeStatement& size : arm.sizes) {
       for (const scaling::GapFit& fit : size.fits) {
@@ -62,12 +61,6 @@ class LadderAxes {
     reach_ = std::min(reach_, std::asinh(kFurthest));
     least_x_ -= 0.5;
     most_x_ += 0.5;
-  }
-
-  static GapInterval Measured(const scaling::GapCell& cell, double confidence) {
-    const stats::MeanInterval found = stats::IntervalOfMean(
-        stats::Summarize(cell.gaps), (1 - confidence) / 2);
-    return {found.mean, found.lower, found.upper};
   }
 
   double X(double flops) const {
@@ -97,15 +90,6 @@ class LadderAxes {
   double reach_ = 1.5;
 };
 
-std::string LadderLine(double x1, double y1, double x2, double y2,
-                       std::string_view colour,
-                       std::string_view attributes = "") {
-  return fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-      "stroke=\"{}\" {}/>\n",
-      x1, y1, x2, y2, colour, attributes);
-}
-
 /// A dot; at the end of the axis an arrow, if the gap lies beyond it.
 std::string Mark(const LadderAxes& axes, double x, double gap,
                  std::string_view colour) {
@@ -125,8 +109,8 @@ std::string Mark(const LadderAxes& axes, double x, double gap,
 /// A point with its interval.
 std::string Whisker(const LadderAxes& axes, double x, const GapInterval& gap,
                     std::string_view colour) {
-  return LadderLine(x, axes.Y(gap.lower), x, axes.Y(gap.upper), colour,
-                    "stroke-width=\"2\" ") +
+  return SvgLine(x, axes.Y(gap.lower), x, axes.Y(gap.upper), colour,
+                 "stroke-width=\"2\" ") +
          Mark(axes, x, gap.estimate, colour);
 }
 
@@ -144,15 +128,13 @@ std::string AxesSvg(const LadderAxes& axes) {
       if (margins == 0 && sign < 0) continue;
       const double gap = sign * margins * axes.margin();
       const double y = axes.Y(gap);
-      svg +=
-          LadderLine(kLeft, y, kEnd, y, margins == 0 ? "#80868b" : "#e8eaed");
+      svg += SvgLine(kLeft, y, kEnd, y, margins == 0 ? "#80868b" : "#e8eaed");
       svg += SvgText(kLeft - 8, y + 4, fmt::format("{:+.2g}", gap),
                      "text-anchor=\"end\" fill=\"#5f6368\"");
     }
   }
   const double y = axes.Y(axes.margin());
-  svg +=
-      LadderLine(kLeft, y, kEnd, y, kMarginColour, "stroke-dasharray=\"5 4\"");
+  svg += SvgLine(kLeft, y, kEnd, y, kMarginColour, "stroke-dasharray=\"5 4\"");
   for (double x = std::ceil(axes.least_x()); x <= axes.most_x(); x += 1) {
     const double place = axes.X(std::pow(10, x));
     if (std::fmod(x, 2) != 0) continue;
@@ -181,7 +163,7 @@ std::string PanelSvg(const ArmStatement& arm, const LadderStatement& statement,
   svg += AxesSvg(axes);
   for (const scaling::GapCell& cell : arm.arm.cells) {
     svg += Whisker(axes, axes.X(cell.size.Flops()),
-                   LadderAxes::Measured(cell, confidence), kMeasured);
+                   scaling::MeasuredGap(cell, confidence), kMeasured);
   }
   for (const scaling::SizeStatement& size : arm.sizes) {
     double shift = -4;

@@ -32,15 +32,6 @@ constexpr std::string_view kGrey = "#5f6368";
 /// Ticks of an axis, about.
 constexpr double kTicks = 8;
 
-std::string SitesLine(double x1, double y1, double x2, double y2,
-                      std::string_view colour,
-                      std::string_view attributes = "") {
-  return fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-      "stroke=\"{}\" {}/>\n",
-      x1, y1, x2, y2, colour, attributes);
-}
-
 std::string Dot(double x, double y, std::string_view colour,
                 std::string_view fill) {
   return fmt::format(
@@ -134,8 +125,8 @@ class FrontierPanel {
     for (const double tick : y_.Ticks()) {
       const double y = y_.At(tick);
       const bool zero = std::fabs(tick) < 1e-12;
-      svg += SitesLine(kSitesLeft, y, kSitesWidth - kSitesRight, y,
-                       zero ? "#80868b" : "#e8eaed");
+      svg += SvgLine(kSitesLeft, y, kSitesWidth - kSitesRight, y,
+                     zero ? "#80868b" : "#e8eaed");
       svg += SvgText(kSitesLeft - 8, y + 4,
                      zero ? "0" : fmt::format("{:+.2g}", tick),
                      "text-anchor=\"end\" fill=\"#5f6368\"");
@@ -146,8 +137,8 @@ class FrontierPanel {
                      "text-anchor=\"middle\" fill=\"#5f6368\"");
     }
     const double y = y_.At(statement_.margin_percent);
-    svg += SitesLine(kSitesLeft, y, kSitesWidth - kSitesRight, y, kMarginLine,
-                     "stroke-dasharray=\"5 4\"");
+    svg += SvgLine(kSitesLeft, y, kSitesWidth - kSitesRight, y, kMarginLine,
+                   "stroke-dasharray=\"5 4\"");
     return svg +
            SvgText(kSitesWidth / 2, kFrontierBottom + 38,
                    fmt::format("times as fast as BF16 + DeepEP, {} on {}, "
@@ -199,8 +190,8 @@ class FrontierPanel {
     double top = Y(set.predicted.mean);
     double anchor = top;
     if (set.measured) {
-      svg += SitesLine(x, Y(set.measured->lower), x, Y(set.measured->upper),
-                       colour, "stroke-width=\"2\"");
+      svg += SvgLine(x, Y(set.measured->lower), x, Y(set.measured->upper),
+                     colour, "stroke-width=\"2\"");
       svg += Dot(x, Y(set.measured->mean), colour, colour);
       anchor = Y(set.measured->upper);
       top = std::min(top, anchor);
@@ -211,7 +202,7 @@ class FrontierPanel {
     const double y = PlaceLabel(left, width, top - 8);
     // A label that had to move is joined to its point.
     if (y < top - 9)
-      svg += SitesLine(x, top, x, y + 3, colour, "stroke-width=\"0.5\"");
+      svg += SvgLine(x, top, x, y + 3, colour, "stroke-width=\"0.5\"");
     return svg + SvgText(left, y, name, fmt::format("fill=\"{}\"", colour));
   }
 
@@ -247,8 +238,8 @@ std::string RankingPanel(const Statement& statement) {
   std::string svg;
   for (const double tick : x.Ticks()) {
     const bool zero = std::fabs(tick) < 1e-12;
-    svg += SitesLine(x.At(tick), kRankingTop - 8, x.At(tick), bottom - 8,
-                     zero ? "#80868b" : "#e8eaed");
+    svg += SvgLine(x.At(tick), kRankingTop - 8, x.At(tick), bottom - 8,
+                   zero ? "#80868b" : "#e8eaed");
     svg += SvgText(x.At(tick), bottom + 8,
                    zero ? "0" : fmt::format("{:+.2g}", tick),
                    "text-anchor=\"middle\" fill=\"#5f6368\"");
@@ -264,9 +255,9 @@ std::string RankingPanel(const Statement& statement) {
       svg += SvgText(kRankingLeft + 10, y + 4, "no finite loss",
                      fmt::format("fill=\"{}\"", colour));
     } else {
-      svg += SitesLine(x.At(statement.Percent(finding.harm.lower)), y,
-                       x.At(statement.Percent(finding.harm.upper)), y, colour,
-                       "stroke-width=\"2\"");
+      svg += SvgLine(x.At(statement.Percent(finding.harm.lower)), y,
+                     x.At(statement.Percent(finding.harm.upper)), y, colour,
+                     "stroke-width=\"2\"");
       svg +=
           fmt::format("<circle cx=\"{:.1f}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n",
                       x.At(statement.Percent(finding.harm.mean)), y, colour);

@@ -12,6 +12,14 @@ std::string SvgText(double x, double y, std::string_view text,
                      EscapedMarkup(text));
 }
 
+std::string SvgLine(double x1, double y1, double x2, double y2,
+                    std::string_view colour, std::string_view attributes) {
+  return fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
+      "stroke=\"{}\" {}/>\n",
+      x1, y1, x2, y2, colour, attributes);
+}
+
 std::string SvgPicture(int width, int height, std::string_view body) {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "

@@ -67,11 +67,9 @@ class DecibelAxes {
 };
 
 std::string WidthsGrid(const DecibelAxes& axes) {
-  std::string svg = fmt::format(
-      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-      "stroke=\"#80868b\"/>\n",
-      axes.X(axes.least()), axes.Y(axes.least()), axes.X(axes.most()),
-      axes.Y(axes.most()));
+  std::string svg =
+      SvgLine(axes.X(axes.least()), axes.Y(axes.least()), axes.X(axes.most()),
+              axes.Y(axes.most()), "#80868b");
   const double step =
       std::max(1.0, std::ceil((axes.most() - axes.least()) / 8));
   for (double at = axes.least(); at <= axes.most(); at += step) {
@@ -146,11 +144,10 @@ std::string RenderWidthsSvg(const WidthTransfer& transfer) {
   for (const OperandTransfer& operand : transfer.operands) {
     const std::string_view colour = operand.inside() ? "#1a73e8" : "#d93025";
     const double y = axes.Y(operand.measured);
+    body += SvgLine(axes.X(operand.lower), y, axes.X(operand.upper), y, colour,
+                    "stroke-opacity=\"0.35\"");
     body += fmt::format(
-        "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" "
-        "stroke=\"{}\" stroke-opacity=\"0.35\"/>\n"
         "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n",
-        axes.X(operand.lower), y, axes.X(operand.upper), y, colour,
         axes.X(operand.predicted), y, colour);
   }
   body += SvgText(kWidthsSide / 2.0, kWidthsSide - kWidthsEdge + 40,

@@ -6,7 +6,6 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/scaling/size_text.h"
-#include "isoloss/stats/mean_interval.h"
 #include "isoloss/stats/summary.h"
 
 namespace isoloss::scaling {
@@ -71,9 +70,8 @@ ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
 /// does not see it sees nothing.
 bool SeesControl(const LadderArm& control, const LadderQuestion& question) {
   if (control.cells.empty()) return false;
-  const stats::MeanInterval gap =
-      stats::IntervalOfMean(stats::Summarize(LargestCell(control.cells).gaps),
-                            (1 - question.prediction.confidence) / 2);
+  const GapInterval gap =
+      MeasuredGap(LargestCell(control.cells), question.prediction.confidence);
   return gap.lower > 0;
 }
 

@@ -8,6 +8,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/rng.h"
+#include "isoloss/stats/mean_interval.h"
+#include "isoloss/stats/summary.h"
 
 namespace isoloss::scaling {
 namespace {
@@ -246,6 +248,12 @@ class Predictor {
 constexpr std::array kForms = {Form::kPowerLaw, Form::kEffectiveSize};
 
 }  // namespace
+
+GapInterval MeasuredGap(const GapCell& cell, double confidence) {
+  const stats::MeanInterval found =
+      stats::IntervalOfMean(stats::Summarize(cell.gaps), (1 - confidence) / 2);
+  return {found.mean, found.lower, found.upper};
+}
 
 GapFit PredictGap(std::span<const GapCell> cells, const Size& size, Form form,
                   const PredictionOptions& options) {

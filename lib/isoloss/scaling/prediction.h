@@ -27,6 +27,9 @@ struct GapInterval {
   double upper = 0;
 };
 
+/// A cell's mean gap with its interval, by Student's t.
+GapInterval MeasuredGap(const GapCell& cell, double confidence);
+
 /// What one form makes of the cells.
 struct GapFit {
   Form form = Form::kPowerLaw;

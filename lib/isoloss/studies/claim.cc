@@ -94,32 +94,19 @@ void CheckShares(const claims::Claim& claim, const std::string& cell,
 }
 
 StudyCell StudyCellOf(const ClaimRequest& request, const claims::Claim& claim,
-                      const claims::Cell& cell) {
-  StudyCell result{.name = cell.name, .experiment = {}};
+                      const claims::Cell& cell,
+                      const train::Experiment& loaded) {
+  StudyCell result{.name = cell.name, .experiment = loaded};
   train::Experiment& experiment = result.experiment;
-  experiment =
-      campaign::ExperimentSource{
-          .file = (request.folder / cell.experiment).string(),
-          .overrides = cell.overrides}
-          .Load();
   experiment.name = NameOf(request.folder) + "-" + cell.name;
   KeepArms(ArmsOf(claim, cell.name), experiment);
   if (request.seeds) {
     experiment.train.seeds = ConsecutiveSeeds(experiment, *request.seeds);
   }
   if (!cell.stress.empty()) {
-    const StressMode& mode = StressModeByName(cell.stress);
-    if (mode.change != nullptr) mode.change(experiment);
-    if (mode.hooks != nullptr) {
-      train::RunHooks hooks = mode.hooks(experiment);
-      result.hooks = [hooks](const train::Run&) { return hooks; };
-    }
+    ApplyStress(StressModeByName(cell.stress), result);
   }
-  // Nothing that a claim reads.
-  experiment.log.statistics_first = 0;
-  experiment.log.statistics_every = 0;
-  experiment.log.digests_first = 0;
-  experiment.log.digests_every = 0;
+  LogNoTensors(experiment);  // A claim reads losses only.
   CheckShares(claim, cell.name, experiment.path.string(),
               experiment.train.steps, experiment.log.eval_every);
   return result;
@@ -226,14 +213,13 @@ ClaimPlan ReadClaimPlan(const ClaimRequest& request) {
       own_seeds = std::max(own_seeds, cell.student->seeds);
       continue;
     }
-    plan.study.cells.push_back(StudyCellOf(request, plan.claim, cell));
-    own_seeds =
-        std::max(own_seeds,
-                 campaign::ExperimentSource{
-                     .file = (request.folder / cell.experiment).string(),
-                     .overrides = cell.overrides}
-                     .Load()
-                     .train.seeds.size());
+    const train::Experiment loaded =
+        campaign::ExperimentSource{
+            .file = (request.folder / cell.experiment).string(),
+            .overrides = cell.overrides}
+            .Load();
+    own_seeds = std::max(own_seeds, loaded.train.seeds.size());
+    plan.study.cells.push_back(StudyCellOf(request, plan.claim, cell, loaded));
   }
   if (request.seeds && *request.seeds >= 2 && *request.seeds < own_seeds) {
     plan.notes.push_back(FewerSeedsNote(plan.claim, own_seeds, *request.seeds));

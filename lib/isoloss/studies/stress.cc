@@ -47,13 +47,7 @@ std::string ArmOfRecipe(train::Experiment& experiment,
 StudyCell CellOf(const StressMode& mode, const train::Experiment& base) {
   StudyCell cell{.name = std::string(mode.name), .experiment = base};
   cell.experiment.name += "-" + cell.name;
-  if (mode.change != nullptr) mode.change(cell.experiment);
-  if (mode.hooks != nullptr) {
-    // Moves with the cell: hooks keep what they need of the experiment.
-    const train::Experiment& experiment = cell.experiment;
-    const train::RunHooks hooks = mode.hooks(experiment);
-    cell.hooks = [hooks](const train::Run&) { return hooks; };
-  }
+  ApplyStress(mode, cell);
   return cell;
 }
 

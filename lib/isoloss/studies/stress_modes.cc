@@ -156,6 +156,14 @@ constexpr std::array kModes = {
 
 }  // namespace
 
+void ApplyStress(const StressMode& mode, StudyCell& cell) {
+  if (mode.change != nullptr) mode.change(cell.experiment);
+  if (mode.hooks == nullptr) return;
+  // Hooks keep what they need of the experiment, which moves with the cell.
+  const train::RunHooks hooks = mode.hooks(cell.experiment);
+  cell.hooks = [hooks](const train::Run&) { return hooks; };
+}
+
 std::span<const StressMode> AllStressModes() { return kModes; }
 
 const StressMode& StressModeByName(std::string_view name) {

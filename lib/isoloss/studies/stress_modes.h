@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/studies/study.h"
 #include "isoloss/train/experiment.h"
 #include "isoloss/train/run_hooks.h"
 #include "isoloss/train/runner.h"
@@ -23,6 +24,9 @@ struct StressMode {
   /// Hooks of a run of the changed experiment; may be null.
   train::RunHooks (*hooks)(const train::Experiment& experiment);
 };
+
+/// Puts a cell's runs under a mode.
+void ApplyStress(const StressMode& mode, StudyCell& cell);
 
 /// All modes, the unstressed one first.
 std::span<const StressMode> AllStressModes();

@@ -162,12 +162,17 @@ std::vector<uint64_t> ConsecutiveSeeds(const train::Experiment& experiment,
   return seeds;
 }
 
+void LogNoTensors(train::Experiment& experiment) {
+  train::LogConfig& log = experiment.log;
+  log.statistics_first = log.statistics_every = 0;
+  log.digests_first = log.digests_every = 0;
+}
+
 void LogLossesOnly(train::Experiment& experiment) {
   train::LogConfig& log = experiment.log;
   log.eval_every = experiment.train.steps;
   log.routing = false;
-  log.statistics_first = log.statistics_every = 0;
-  log.digests_first = log.digests_every = 0;
+  LogNoTensors(experiment);
 }
 
 void EstimateStudy(std::vector<StudyCell>& cells) {

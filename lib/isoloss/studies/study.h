@@ -54,6 +54,8 @@ void CheckSeeds(const std::string& kind, size_t seeds);
 std::vector<uint64_t> ConsecutiveSeeds(const train::Experiment& experiment,
                                        size_t count);
 
+/// Leaves statistics and digests of tensors out of the log.
+void LogNoTensors(train::Experiment& experiment);
 /// Leaves the losses, and the held-out one after the last step, in the log.
 void LogLossesOnly(train::Experiment& experiment);
 
