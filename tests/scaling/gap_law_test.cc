@@ -78,17 +78,33 @@ TEST(LossLawFit, FindsNothingWhereLossesGrow) {
   EXPECT_FALSE(LossLawFit(SmallSizes(), kErrors).Fit(ValuesOf(grows)));
 }
 
-TEST(FitEffectiveSize, FindsLostParametersAndData) {
+// The design is as in FindsALawWithoutNoise, of two terms.
+TEST(FitTwoTerms, FindsLostParametersAndData) {
   const auto law = [](const Size& size) {
     return 0.5 * std::pow(size.parameters, -0.3) +
            2 * std::pow(size.tokens, -0.28);
   };
 
-  const EffectiveSize found =
-      FitEffectiveSize(SmallSizes(), kErrors, ValuesOf(law), 0.3, 0.28);
+  const TwoTermLaw found = FitTwoTerms(Form::kEffectiveSize, SmallSizes(),
+                                       kErrors, ValuesOf(law), 0.3, 0.28);
 
   EXPECT_NEAR(found.u, 0.5, 1e-9);
   EXPECT_NEAR(found.v, 2, 1e-9);
+  EXPECT_NEAR(found.At({1e9, 1e9}), law({1e9, 1e9}), 1e-9);
+}
+
+TEST(FitTwoTerms, FindsAPenaltyOfEachToken) {
+  const auto law = [](const Size& size) {
+    return std::pow(size.parameters, -0.3) *
+           (0.5 + 0.02 * std::pow(size.tokens, 0.28));
+  };
+
+  const TwoTermLaw found = FitTwoTerms(Form::kDataPenalty, SmallSizes(),
+                                       kErrors, ValuesOf(law), 0.3, 0.28);
+
+  EXPECT_NEAR(found.u, 0.5, 1e-9);
+  EXPECT_NEAR(found.v, 0.02, 1e-9);
+  EXPECT_NEAR(found.At({1e9, 1e12}), law({1e9, 1e12}), 1e-9);
 }
 
 TEST(DeterminesLossLaw, TakesSixCellsWithThreeSizesOfEachKind) {

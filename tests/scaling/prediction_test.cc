@@ -32,15 +32,21 @@ TEST(StateSize, CallsALossThatFadesSafe) {
 }
 
 TEST(StateSize, CallsALossThatStaysUnsafe) {
+  // A power law, and a data penalty with the exponents of UsualLoss. No
+  // effective size grows with data, so that this form does not fit.
   const Law stays = [](const Size& size) {
-    return 20 * std::pow(size.parameters, -0.1) +
-           40 * std::pow(size.tokens, -0.1);
+    return 0.02 * std::pow(size.parameters, -0.34) * std::pow(size.tokens, 0.3);
   };
 
   const SizeStatement found =
       StateSize(LadderOf(stays, 1e-4), "16B", k16B, 0.005, {});
 
   EXPECT_EQ(found.verdict, ScaleVerdict::kUnsafe);
+  ASSERT_EQ(found.fits.size(), 3u);
+  EXPECT_TRUE(found.fits[0].Fits());
+  EXPECT_FALSE(found.fits[1].Fits());
+  EXPECT_LT(found.fits[1].predicted.upper, 0.005);
+  EXPECT_TRUE(found.fits[2].Fits());
 }
 
 TEST(StateSize, SaysOfNoiseThatItIsInconclusive) {
@@ -50,7 +56,40 @@ TEST(StateSize, SaysOfNoiseThatItIsInconclusive) {
   EXPECT_EQ(found.verdict, ScaleVerdict::kInconclusive);
 }
 
-// A margin between the means and the upper ends: wider data would settle it.
+TEST(StateSize, IsInconclusiveWhereOneFormReachesTheMargin) {
+  // 5e-4 nats that grow by each token, and a noise in which an effective size
+  // fits as well.
+  const Law grows = [](const Size& size) {
+    return 5e-4 * std::pow(size.parameters / 1e6, -0.34) *
+           std::pow(size.tokens / 1e6, 0.3);
+  };
+
+  const SizeStatement found =
+      StateSize(LadderOf(grows, 1e-3), "16B", k16B, 0.002, {});
+
+  ASSERT_TRUE(found.fits[1].Fits());
+  EXPECT_LT(found.fits[1].predicted.upper, 0.002);
+  EXPECT_EQ(found.verdict, ScaleVerdict::kInconclusive);
+}
+
+/// The cells as so many times the seeds would make them, if means stay.
+std::vector<GapCell> WithMoreSeeds(std::vector<GapCell> cells, double factor) {
+  for (GapCell& cell : cells) {
+    for (std::vector<double>* values : {&cell.gaps, &cell.baseline}) {
+      double mean = 0;
+      for (const double value : *values) {
+        mean += value / static_cast<double>(values->size());
+      }
+      for (double& value : *values) {
+        value = mean + (value - mean) / std::sqrt(factor);
+      }
+    }
+  }
+  return cells;
+}
+
+// A margin between the means and the upper ends: more seeds settle it, and half
+// as many do not.
 TEST(StateSize, SaysHowManySeedsWouldDo) {
   const Law fades = [](const Size& size) {
     return 3 * std::pow(size.parameters, -0.34) +
@@ -59,19 +98,25 @@ TEST(StateSize, SaysHowManySeedsWouldDo) {
   const std::vector<GapCell> cells = LadderOf(fades, 0.003);
   double mean = 0;
   double upper = 0;
-  for (const Form form : {Form::kPowerLaw, Form::kEffectiveSize}) {
+  for (const Form form : kForms) {
     const GapInterval found = PredictGap(cells, k16B, form, {}).predicted;
     mean = std::max(mean, found.estimate);
     upper = std::max(upper, found.upper);
   }
   ASSERT_LT(mean, upper);
+  const double margin = mean + 0.5 * (upper - mean);
 
-  const SizeStatement found =
-      StateSize(cells, "16B", k16B, mean + 0.5 * (upper - mean), {});
+  const SizeStatement found = StateSize(cells, "16B", k16B, margin, {});
 
   EXPECT_EQ(found.verdict, ScaleVerdict::kInconclusive);
   ASSERT_TRUE(found.seeds_factor);
-  EXPECT_GE(*found.seeds_factor, 2);
+  const double factor = *found.seeds_factor;
+  EXPECT_EQ(
+      StateSize(WithMoreSeeds(cells, factor), "16B", k16B, margin, {}).verdict,
+      ScaleVerdict::kSafe);
+  EXPECT_EQ(StateSize(WithMoreSeeds(cells, factor / 2), "16B", k16B, margin, {})
+                .verdict,
+            ScaleVerdict::kInconclusive);
 }
 
 TEST(StateSize, RefusesTooLittle) {

@@ -41,7 +41,7 @@ TEST(StateLadder, IsSafeWhereBothFormsStayBelowTheMargin) {
   ASSERT_EQ(statement.arms.size(), 1u);
   ASSERT_EQ(statement.arms[0].sizes.size(), 1u);
   EXPECT_EQ(statement.arms[0].sizes[0].verdict, ScaleVerdict::kSafe);
-  EXPECT_EQ(statement.arms[0].held_out.size(), 2u);
+  EXPECT_EQ(statement.arms[0].held_out.size(), 3u);
 }
 
 TEST(StateLadder, IsInconclusiveWhereNoiseMayGrow) {
@@ -83,6 +83,29 @@ TEST(StateLadder, IsNotSafeIfTheLargestSizeIsNotAsTheOthersPredict) {
   const LadderStatement statement = NearStatement({arm});
   EXPECT_EQ(statement.arms[0].sizes[0].verdict, ScaleVerdict::kInconclusive);
   EXPECT_FALSE(statement.arms[0].doubts.empty());
+}
+
+TEST(StateLadder, IsNotSafeWhereAFormDoesNotFit) {
+  // The smallest size alone has a gap, of 1e-4 nats: a fiftieth of the
+  // margin, but a hundred times the noise.
+  LadderArm arm = Arm("a", 0, 1e-6);
+  for (double& gap : arm.cells.front().gaps) gap += 1e-4;
+  const LadderStatement statement = NearStatement({arm});
+  EXPECT_EQ(statement.arms[0].sizes[0].verdict, ScaleVerdict::kInconclusive);
+  const std::vector<std::string>& doubts = statement.arms[0].doubts;
+  EXPECT_TRUE(std::ranges::any_of(doubts, [](const std::string& doubt) {
+    return doubt.find("effective size does not fit") != std::string::npos;
+  }));
+}
+
+TEST(StateLadder, TakesTheMarginOfTheLossThatASizeMayExpect) {
+  // UsualLoss falls to 1.25 nats at 16B; losses scatter by 1e-4, and the law
+  // is extrapolated over four decades. A tenth of a nat is a wide bound.
+  const LadderStatement statement =
+      StateLadder("name", "bf16", {Arm("a", 0)}, Question());
+  EXPECT_NEAR(statement.arms[0].sizes[0].margin_nats,
+              0.0025 * UsualLoss({16e9, 50e9}), 0.0025 * 0.1);
+  EXPECT_LT(statement.arms[0].sizes[0].margin_nats, statement.margin_nats);
 }
 
 TEST(StateLadder, ACellOfEqualBitsDoesNotDecideAlone) {

@@ -36,10 +36,6 @@ std::string IntervalText(const GapInterval& interval) {
                      GapNumber(interval.lower), GapNumber(interval.upper));
 }
 
-std::string LadderFormText(scaling::Form form) {
-  return form == scaling::Form::kPowerLaw ? "power law" : "effective size";
-}
-
 /// What to do about a size that is not settled.
 std::string RemedyText(const SizeStatement& size) {
   if (size.verdict != scaling::ScaleVerdict::kInconclusive) return "";
@@ -60,12 +56,12 @@ std::string SizeLines(const SizeStatement& size) {
           : (size.verdict == scaling::ScaleVerdict::kSafe ? "safe" : "unsafe"),
       size.margin_nats);
   for (const GapFit& fit : size.fits) {
-    text += fmt::format(
-        "    {:<15} {}{}\n", LadderFormText(fit.form),
-        IntervalText(fit.predicted),
-        fit.form == scaling::Form::kEffectiveSize && !fit.exponents_fitted
-            ? "  (exponents drawn from 0.2 to 0.5)"
-            : "");
+    text += fmt::format("    {:<15} {}{}{}\n", scaling::FormText(fit.form),
+                        IntervalText(fit.predicted),
+                        fit.two_terms && !fit.exponents_fitted
+                            ? "  (exponents drawn from 0.2 to 0.5)"
+                            : "",
+                        fit.Fits() ? "" : "  (does not fit)");
   }
   const std::string remedy = RemedyText(size);
   return remedy.empty() ? text : text + "    " + remedy + "\n";
@@ -89,7 +85,7 @@ std::string ArmLines(const ArmStatement& arm, double confidence) {
   for (const scaling::HeldOutRung& rung : arm.held_out) {
     text += fmt::format(
         "  {} held out, by the {}: measured {:+.4f}, predicted {}: {}\n",
-        rung.cell, LadderFormText(rung.form), rung.measured,
+        rung.cell, scaling::FormText(rung.form), rung.measured,
         IntervalText(rung.interval), rung.inside ? "inside" : "OUTSIDE");
   }
   for (const SizeStatement& size : arm.sizes) text += SizeLines(size);
@@ -109,15 +105,18 @@ Json IntervalJson(const GapInterval& interval) {
 
 Json FitJson(const GapFit& fit) {
   Json json{{"form", scaling::FormName(fit.form)},
-            {"gap_nats", IntervalJson(fit.predicted)}};
+            {"gap_nats", IntervalJson(fit.predicted)},
+            {"fit_p", fit.fit_p}};
   if (fit.power_law) {
     json["of_parameters"] = fit.power_law->of_parameters;
     json["of_tokens"] = fit.power_law->of_tokens;
   }
-  if (fit.effective_size) {
-    json["alpha"] = fit.effective_size->alpha;
-    json["beta"] = fit.effective_size->beta;
+  if (fit.two_terms) {
+    json["alpha"] = fit.two_terms->alpha;
+    json["beta"] = fit.two_terms->beta;
     json["exponents_fitted"] = fit.exponents_fitted;
+  }
+  if (fit.form == scaling::Form::kEffectiveSize) {
     PutNumber(json, "parameter_factor", fit.parameter_factor);
     PutNumber(json, "data_factor", fit.data_factor);
   }

@@ -14,7 +14,7 @@ std::string RenderLadder(const scaling::LadderStatement& statement);
 std::string RenderLadderJson(const scaling::LadderStatement& statement);
 
 /// The gap of each arm over the operations of a training, with the measured
-/// cells, both laws and their predictions at the sizes that were asked for.
+/// cells, all forms and their predictions at the sizes that were asked for.
 std::string RenderLadderSvg(const scaling::LadderStatement& statement);
 
 }  // namespace isoloss::report

@@ -27,10 +27,19 @@ constexpr double kLabelHeight = 14;
 constexpr std::string_view kMeasured = "#202124";
 constexpr std::string_view kPowerColour = "#1a73e8";
 constexpr std::string_view kEffectiveColour = "#e8710a";
+constexpr std::string_view kPenaltyColour = "#188038";
 constexpr std::string_view kMarginColour = "#d93025";
 
 std::string_view ColourOf(scaling::Form form) {
-  return form == scaling::Form::kPowerLaw ? kPowerColour : kEffectiveColour;
+  switch (form) {
+    case scaling::Form::kPowerLaw:
+      return kPowerColour;
+    case scaling::Form::kEffectiveSize:
+      return kEffectiveColour;
+    case scaling::Form::kDataPenalty:
+      break;
+  }
+  return kPenaltyColour;
 }
 
 /// Gaps span orders of magnitude on both sides of 0, so that the axis is

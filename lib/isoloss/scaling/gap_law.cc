@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "isoloss/base/error.h"
 
@@ -55,8 +56,30 @@ void RequireErrors(std::span<const Size> sizes,
 }  // namespace
 
 const char* FormName(Form form) {
-  return form == Form::kPowerLaw ? "power_law" : "effective_size";
+  switch (form) {
+    case Form::kPowerLaw:
+      return "power_law";
+    case Form::kEffectiveSize:
+      return "effective_size";
+    case Form::kDataPenalty:
+      break;
+  }
+  return "data_penalty";
 }
+
+const char* FormText(Form form) {
+  switch (form) {
+    case Form::kPowerLaw:
+      return "power law";
+    case Form::kEffectiveSize:
+      return "effective size";
+    case Form::kDataPenalty:
+      break;
+  }
+  return "data penalty";
+}
+
+size_t CoefficientsOf(Form form) { return form == Form::kPowerLaw ? 3 : 2; }
 
 double PowerLaw::At(const Size& size) const {
   return coefficient *
@@ -225,32 +248,46 @@ std::optional<LossLaw> LossLawFit::Fit(std::span<const double> losses) const {
   return best;
 }
 
-double EffectiveSize::At(const Size& size) const {
-  return u * std::pow(size.parameters, -alpha) +
-         v * std::pow(size.tokens, -beta);
+namespace {
+
+/// Both terms, 1 at N = D = 1.
+std::pair<double, double> TermsOf(Form form, const Size& size, double alpha,
+                                  double beta) {
+  const double of_parameters = std::pow(size.parameters, -alpha);
+  return {of_parameters, form == Form::kEffectiveSize
+                             ? std::pow(size.tokens, -beta)
+                             : of_parameters * std::pow(size.tokens, beta)};
 }
 
-EffectiveSize FitEffectiveSize(std::span<const Size> sizes,
-                               std::span<const double> errors,
-                               std::span<const double> gaps, double alpha,
-                               double beta) {
+}  // namespace
+
+double TwoTermLaw::At(const Size& size) const {
+  const auto [first, second] = TermsOf(form, size, alpha, beta);
+  return u * first + v * second;
+}
+
+TwoTermLaw FitTwoTerms(Form form, std::span<const Size> sizes,
+                       std::span<const double> errors,
+                       std::span<const double> gaps, double alpha,
+                       double beta) {
   RequireErrors(sizes, errors);
-  const Size centre = CentreOf(sizes);
+  ISOLOSS_ASSERT(form != Form::kPowerLaw);
+  const auto [first, second] = TermsOf(form, CentreOf(sizes), alpha, beta);
   Eigen::MatrixXd design(static_cast<Eigen::Index>(sizes.size()), 2);
   Eigen::VectorXd values(static_cast<Eigen::Index>(sizes.size()));
   for (size_t cell = 0; cell < sizes.size(); ++cell) {
     const auto row = static_cast<Eigen::Index>(cell);
     const double weight = 1 / errors[cell];
-    design(row, 0) =
-        weight * std::pow(sizes[cell].parameters / centre.parameters, -alpha);
-    design(row, 1) =
-        weight * std::pow(sizes[cell].tokens / centre.tokens, -beta);
+    const auto terms = TermsOf(form, sizes[cell], alpha, beta);
+    design(row, 0) = weight * terms.first / first;
+    design(row, 1) = weight * terms.second / second;
     values(row) = weight * gaps[cell];
   }
   const Eigen::VectorXd solution =
       design.completeOrthogonalDecomposition().solve(values);
-  return {.u = solution(0) * std::pow(centre.parameters, alpha),
-          .v = solution(1) * std::pow(centre.tokens, beta),
+  return {.form = form,
+          .u = solution(0) / first,
+          .v = solution(1) / second,
           .alpha = alpha,
           .beta = beta};
 }

@@ -1,5 +1,5 @@
-// How a gap depends on model size and data: two laws that can be fitted and
-// asked for sizes that nobody trained.
+// How a gap depends on model size and data: laws that can be fitted and asked
+// for sizes that nobody trained.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,27 @@
 
 namespace isoloss::scaling {
 
-/// Forms of a law.
+/// Forms of a law. The baseline's loss is E + A N^-alpha + B D^-beta.
 enum class Form {
   /// gap = c N^a D^b, with a and b in [-1, 1].
   kPowerLaw,
   /// The arm learns as a model of fewer parameters from less data would:
-  /// gap = u N^-alpha + v D^-beta, where the baseline's loss is
-  /// E + A N^-alpha + B D^-beta.
+  /// gap = u N^-alpha + v D^-beta (arXiv 2411.04330, 2505.14669). Whatever the
+  /// data say, it fades towards large sizes.
   kEffectiveSize,
+  /// Each token adds to the harm that a model's weights carry:
+  /// gap = u N^-alpha + v N^-alpha D^beta (after arXiv 2501.02423, whose
+  /// penalty has the second term). It may grow with data without bound.
+  kDataPenalty,
 };
-/// "power_law", "effective_size".
+inline constexpr Form kForms[] = {Form::kPowerLaw, Form::kEffectiveSize,
+                                  Form::kDataPenalty};
+/// "power_law", "effective_size", "data_penalty".
 const char* FormName(Form form);
+/// For people: "power law", "effective size", "data penalty".
+const char* FormText(Form form);
+/// Numbers that the gaps determine: 3, 2, 2.
+size_t CoefficientsOf(Form form);
 
 /// Exponents of a power law. This is a choice: without bounds, small gaps of
 /// small models fit any exponent.
@@ -100,10 +110,12 @@ class LossLawFit {
 /// sizes of each kind.
 bool DeterminesLossLaw(std::span<const Size> sizes);
 
-/// The gap as lost parameters and lost data.
-struct EffectiveSize {
-  double u = 0;  ///< at N = 1
-  double v = 0;  ///< at D = 1
+/// kEffectiveSize or kDataPenalty: a sum of two terms, whose exponents are the
+/// baseline's.
+struct TwoTermLaw {
+  Form form = Form::kEffectiveSize;
+  double u = 0;  ///< of the first term at N = 1
+  double v = 0;  ///< of the second one at N = D = 1
   double alpha = 0;
   double beta = 0;
 
@@ -111,10 +123,9 @@ struct EffectiveSize {
 };
 
 /// Least squares for u and v, given the exponents; the smallest of several
-/// equal solutions.
-EffectiveSize FitEffectiveSize(std::span<const Size> sizes,
-                               std::span<const double> errors,
-                               std::span<const double> gaps, double alpha,
-                               double beta);
+/// equal solutions. `form` is not kPowerLaw.
+TwoTermLaw FitTwoTerms(Form form, std::span<const Size> sizes,
+                       std::span<const double> errors,
+                       std::span<const double> gaps, double alpha, double beta);
 
 }  // namespace isoloss::scaling

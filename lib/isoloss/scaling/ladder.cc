@@ -5,13 +5,12 @@
 #include <algorithm>
 
 #include "isoloss/base/error.h"
+#include "isoloss/scaling/predictor.h"
 #include "isoloss/scaling/size_text.h"
 #include "isoloss/stats/summary.h"
 
 namespace isoloss::scaling {
 namespace {
-
-constexpr Form kBothForms[] = {Form::kPowerLaw, Form::kEffectiveSize};
 
 const GapCell& LargestCell(const std::vector<GapCell>& cells) {
   return *std::max_element(cells.begin(), cells.end(),
@@ -33,9 +32,24 @@ void AddDoubts(double margin_nats, ArmStatement& statement) {
     if (rung.inside) continue;
     statement.doubts.push_back(fmt::format(
         "Arm {}: size {} lies outside what the {} predicts from the others.",
-        arm.name, rung.cell,
-        rung.form == Form::kPowerLaw ? "power law" : "effective size"));
+        arm.name, rung.cell, FormText(rung.form)));
   }
+  if (statement.sizes.empty()) return;
+  for (const GapFit& fit : statement.sizes.front().fits) {
+    if (fit.Fits()) continue;
+    statement.doubts.push_back(fmt::format(
+        "Arm {}: the {} does not fit its measured gaps (p = {:.2g}).", arm.name,
+        FormText(fit.form), fit.fit_p));
+  }
+}
+
+/// Of a size, in nats: percent of the baseline's loss in the largest cell, or
+/// of its law there, if that is less.
+double MarginOf(const LadderArm& arm, const Size& size,
+                const LadderQuestion& question, double largest_cell) {
+  const std::optional<LossLaw> law = BaselineLaw(arm.cells);
+  if (!law || !(law->At(size) > 0)) return largest_cell;
+  return std::min(largest_cell, question.margin_percent / 100 * law->At(size));
 }
 
 ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
@@ -52,15 +66,16 @@ ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
         arm.name, arm.cells.size(), kCellsOfALaw));
     return statement;
   }
-  for (const Form form : kBothForms) {
+  for (const Form form : kForms) {
     if (const auto rung =
             PredictTopRung(arm.cells, form, question.prediction)) {
       statement.held_out.push_back(*rung);
     }
   }
   for (const Size& size : question.sizes) {
-    statement.sizes.push_back(StateSize(arm.cells, SizeText(size), size,
-                                        margin_nats, question.prediction));
+    statement.sizes.push_back(StateSize(
+        arm.cells, SizeText(size), size,
+        MarginOf(arm, size, question, margin_nats), question.prediction));
   }
   AddDoubts(margin_nats, statement);
   return statement;

@@ -46,8 +46,8 @@ struct ArmStatement {
   std::optional<GapInterval> slope;   ///< nats a tenfold
   std::vector<SizeStatement> sizes;   ///< empty: too few cells
   /// Those of the arm, and what else keeps a size from being safe: the largest
-  /// rung's mean gap lies above the margin, or outside its prediction, or the
-  /// control is not told from the baseline there.
+  /// rung's mean gap lies above the margin, or outside its prediction, a form
+  /// does not fit, or the control is not told from the baseline.
   std::vector<std::string> doubts = {};
 };
 
@@ -56,8 +56,9 @@ struct LadderStatement {
   std::string baseline;
   LadderQuestion question;
   /// In nats: percent of the baseline's mean loss in the cell of most
-  /// operations. A larger model has less loss, so that this margin is wider
-  /// than the same percentage there.
+  /// operations. A larger model has less loss: the margin of a size is that
+  /// percentage of the loss that the baseline's law expects there, if its cells
+  /// determine one; otherwise this one, which is wider.
   double margin_nats = 0;
   std::vector<ArmStatement> arms;
   /// What limits the answer, a sentence each.

@@ -30,29 +30,38 @@ struct GapInterval {
 /// A cell's mean gap with its interval, by Student's t.
 GapInterval MeasuredGap(const GapCell& cell, double confidence);
 
+/// A form of which fewer ladders lie so far from their fit is not the law.
+inline constexpr double kLeastFitP = 0.01;
+
 /// What one form makes of the cells.
 struct GapFit {
   Form form = Form::kPowerLaw;
   /// kPowerLaw, of the means.
   std::optional<PowerLaw> power_law = std::nullopt;
-  /// kEffectiveSize, of the means.
-  std::optional<EffectiveSize> effective_size = std::nullopt;
-  /// kEffectiveSize: the baseline's losses determine alpha and beta; else each
-  /// resample draws them from [0.2, 0.5], where published ones lie.
+  /// kEffectiveSize and kDataPenalty, of the means.
+  std::optional<TwoTermLaw> two_terms = std::nullopt;
+  /// kEffectiveSize and kDataPenalty: the baseline's losses determine alpha and
+  /// beta; else each resample draws them from [0.2, 0.5], where published ones
+  /// lie.
   bool exponents_fitted = false;
   /// kEffectiveSize: factors of parameters and of data that the arm's losses
   /// are worth; empty where no factor gives such a gap.
   std::optional<double> parameter_factor = std::nullopt;
   std::optional<double> data_factor = std::nullopt;
   GapInterval predicted = {};
+  /// Of StateSize: share of ladders of this very law that lie farther from
+  /// their fit. 1 where there are no more cells than coefficients.
+  double fit_p = 1;
+
+  bool Fits() const { return fit_p >= kLeastFitP; }
 };
 
 /// The gap that `cells` make expect at `size`, by one form. The interval is
 /// that of the law: of the mean over endlessly many seeds.
 ///
-/// Bounds   of 90 % intervals 87 to 92 % cover the truth where the form is the
-///          true one (prediction_coverage_test). It says nothing of laws that
-///          change beyond the largest size.
+/// Bounds   docs/ladder.md says how many intervals cover the truth where the
+///          form is the true one (prediction_coverage_test). It says nothing of
+///          laws that change beyond the largest size.
 /// Errors   ConfigError for fewer than 3 cells, or as MeanOfCell; for options
 ///          out of range.
 /// Exact    a function of its arguments.
@@ -87,8 +96,8 @@ GapInterval GapSlope(std::span<const GapCell> cells,
 
 /// What may be said of a size.
 enum class ScaleVerdict {
-  kSafe,          ///< both upper ends lie below the margin
-  kUnsafe,        ///< both lower ends lie above it
+  kSafe,          ///< the upper ends of all forms lie below the margin
+  kUnsafe,        ///< the lower ends of all forms that fit lie above it
   kInconclusive,  ///< neither
 };
 /// "safe", "unsafe", "inconclusive".
@@ -98,10 +107,10 @@ struct SizeStatement {
   std::string name;  ///< "16B at 50B tokens"
   Size size;
   double margin_nats = 0;
-  std::vector<GapFit> fits = {};  ///< of both forms
+  std::vector<GapFit> fits = {};  ///< of kForms
   ScaleVerdict verdict = ScaleVerdict::kInconclusive;
   /// kInconclusive: so many times the seeds, in the same sizes, would bring
-  /// both upper ends below the margin if the means stayed as they are. Empty if
+  /// all upper ends below the margin if the means stayed as they are. Empty if
   /// no number up to 2^20 would: a mean itself lies above it.
   std::optional<double> seeds_factor = std::nullopt;
 };

@@ -1,0 +1,90 @@
+// One form of a law, fitted to the draws of a ladder's cells.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "isoloss/scaling/gap_cell.h"
+#include "isoloss/scaling/gap_law.h"
+#include "isoloss/scaling/prediction.h"
+
+namespace isoloss::scaling {
+
+/// Cells as fits take them.
+struct FittedCells {
+  std::vector<Size> sizes;
+  std::vector<CellMean> cells;
+  std::vector<double> means;
+  std::vector<double> errors;
+
+  void Add(const Size& size, const CellMean& cell);
+};
+
+/// Gaps of the cells. A cell whose seeds agree by chance, or to the bit, must
+/// not decide alone: no error counts for less than a quarter of the median one.
+/// Of 8 normal values one in 1000 has so small an error.
+FittedCells FittedGaps(std::span<const GapCell> cells);
+
+/// Order statistics number (count + 1) (1 -+ confidence) / 2.
+GapInterval IntervalOfDraws(std::vector<double> values, double estimate,
+                            double confidence);
+
+/// Errors   ConfigError for options out of range.
+void CheckOptions(const PredictionOptions& options);
+
+/// The loss of the baseline that its cells determine (DeterminesLossLaw), if
+/// any.
+std::optional<LossLaw> BaselineLaw(std::span<const GapCell> cells);
+
+/// Predicts sizes from draws of the cells' means, by one form. Made once, asked
+/// for several sizes and widths of the noise. Exact: a function of its
+/// arguments.
+class Predictor {
+ public:
+  /// Errors   as MeanOfCell and CheckOptions.
+  Predictor(std::span<const GapCell> cells, Form form,
+            const PredictionOptions& options);
+
+  /// `noise`: standard errors count so many times.
+  GapFit At(const Size& size, double noise = 1) const;
+
+  /// One prediction for each resample.
+  std::vector<double> Values(const Size& size, double noise = 1) const;
+
+  /// Share of ladders whose true law is the fitted one that lie farther from
+  /// their fit, by the weighted sum of squares. 1 if no more cells are there
+  /// than coefficients.
+  double FitP() const;
+
+  /// Not kPowerLaw: the factor of parameters of each resample. A resample
+  /// without a factor could have any: half of them count as 0, the others as
+  /// infinite.
+  std::optional<GapInterval> ParameterFactor() const;
+
+ private:
+  /// A fitted law of any form.
+  struct Law {
+    PowerLaw power = {};
+    TwoTermLaw terms = {};
+  };
+  /// Of resample `i` from 1 on, 0 the measured means. `gaps` as in Drawn.
+  Law LawOf(std::span<const double> gaps, size_t i, double noise) const;
+  double AtSize(const Law& law, const Size& size) const;
+  double SquaresOf(std::span<const double> gaps, size_t i) const;
+  /// Only alpha and beta count.
+  LossLaw ExponentsOf(size_t i, double noise) const;
+
+  Form form_;
+  PredictionOptions options_;
+  FittedCells gaps_;
+  std::vector<double> draws_;
+  std::optional<PowerLawFit> power_;
+  FittedCells losses_;
+  std::vector<double> loss_draws_;
+  std::optional<LossLawFit> loss_fit_;
+  std::optional<LossLaw> baseline_;  // if its exponents are determined
+};
+
+}  // namespace isoloss::scaling
