@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -155,7 +154,7 @@ SizeStatement StateSize(std::span<const GapCell> cells, const std::string& name,
       ++fitting;
       above = above && fit.predicted.lower > margin_nats;
     }
-    statement.fits.push_back(std::move(fit));
+    statement.fits.push_back(fit);
   }
   if (below || (above && fitting > 0)) {
     statement.verdict = below ? ScaleVerdict::kSafe : ScaleVerdict::kUnsafe;
