@@ -40,6 +40,16 @@ TEST(SvgAxis, TicksAreRoundAndHaveRoom) {
   EXPECT_THAT(Linear().Ticks(60), ElementsAre(0, 2));
 }
 
+TEST(SvgAxis, OfOneValueHasRoomAroundIt) {
+  for (const double value : {0.0, 1e6}) {
+    SvgAxis axis = SvgAxis::Horizontal(0, 100);
+    axis.Hold(value);
+    axis.Widen(0.1);
+    EXPECT_DOUBLE_EQ(axis.At(value), 50);
+    EXPECT_THAT(axis.Ticks(40), ::testing::Not(::testing::IsEmpty()));
+  }
+}
+
 TEST(SvgAxis, ALogAxisHasATickForEachDecadeWhileTheyFit) {
   SvgAxis axis = SvgAxis::Horizontal(0, 400, SvgAxis::Scale::kLog);
   axis.Hold(1e10);

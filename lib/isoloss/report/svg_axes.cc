@@ -92,7 +92,8 @@ void SvgAxis::Hold(double value) {
 
 void SvgAxis::Widen(double share) {
   if (least_ > most_) least_ = most_ = 0;
-  const double by = std::max(share * (most_ - least_), 1e-9);
+  const double by = most_ > least_ ? share * (most_ - least_)
+                                   : std::max(std::fabs(least_) / 100, 1e-6);
   least_ -= by;
   most_ += by;
 }

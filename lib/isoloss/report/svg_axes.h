@@ -59,7 +59,8 @@ class SvgAxis {
 
   /// Special  values that have no place in the scale are left out.
   void Hold(double value);
-  /// Adds so much of the range at both ends.
+  /// Adds so much of the range at both ends; something if there is but one
+  /// value.
   void Widen(double share);
 
   double At(double value) const;
