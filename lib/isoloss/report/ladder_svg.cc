@@ -137,11 +137,12 @@ std::string RenderLadderSvg(const LadderStatement& statement) {
        {colour::kRed, fmt::format("margin, {:.4f} nats", statement.margin_nats),
         "--"}}};
   body += SvgLegend(16, 46, keys);
-  body += SvgText(16, 66,
-                  "Beyond the margin the axis is logarithmic. An arrow shows "
-                  "that an interval goes on beyond the axis; without a dot, "
-                  "its estimate lies there, too.",
-                  fmt::format("fill=\"{}\"", colour::kGrey));
+  body +=
+      SvgText(16, 66,
+              "The axis is logarithmic beyond the margin. Intervals with an "
+              "arrow go on; without a dot, their estimate lies beyond, "
+              "too.",
+              fmt::format("fill=\"{}\"", colour::kGrey));
   int top = kHead;
   for (const ArmStatement& arm : statement.arms) {
     body += PanelSvg(arm, statement, top);
