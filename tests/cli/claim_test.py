@@ -56,6 +56,7 @@ class Claim(ProgramTest):
         self.assertIn("4 seeds of bf16, mxfp4", result.stderr)
         self.assertIn("Verdict: reproduced", result.stdout)
         written = json.loads((self.folder / "runs/claim-worse/claim.json").read_text())
+        self.assert_documented("claim.json", written)
         self.assertEqual(written["verdict"], "reproduced")
         contrast = written["contrasts"][0]
         self.assertLess(0, contrast["lower"])

@@ -4,7 +4,7 @@ import json
 import unittest
 import xml.etree.ElementTree
 
-from program import INCONCLUSIVE, INVALID, PASS, TINY, ProgramTest
+from program import INCONCLUSIVE, INVALID, PASS, TINY, ProgramTest, in_one_line
 
 SMALL = TINY.replace("[train]\n", "[train]\nlr = 3e-3\n")
 # 30 times this rate, which rises until the last step, makes the tiny model diverge half-way.
@@ -30,6 +30,7 @@ class Indicators(ProgramTest):
         self.assertIn(result.returncode, (PASS, INCONCLUSIVE), result.stderr)
         written = (self.folder / folder / "indicators.json").read_text()
         self.assertEqual(json.loads(result.stdout), json.loads(written))
+        self.assert_documented("indicators.json", json.loads(written))
         return result.returncode, json.loads(written)
 
     def test_what_a_study_recorded_is_judged(self):
@@ -63,7 +64,7 @@ class Indicators(ProgramTest):
         result = self.run_isoloss("indicators", "small")
 
         self.assertEqual(result.returncode, INCONCLUSIVE, result.stderr)
-        self.assertIn("nothing can be said of announcements", result.stdout)
+        self.assertIn("nothing can be said of announcements", in_one_line(result.stdout))
         runs = sorted(path.name for path in (self.folder / "small" / "indicators" / "plain").iterdir())
         self.assertEqual(len(runs), 12)
         self.assertIn("bf16-seed1.csv", runs)
@@ -83,7 +84,7 @@ class Indicators(ProgramTest):
 
         file.unlink()
         self.assertIn("bf16-seed1 of plain has recorded nothing",
-                      self.run_isoloss("indicators", "damaged").stdout)
+                      in_one_line(self.run_isoloss("indicators", "damaged").stdout))
 
     def test_a_study_goes_on_with_the_same_records_only(self):
         self.run_isoloss("stress", "small.toml", "--mode", "plain", "--seeds", "2", "--out", "plain")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -64,6 +65,28 @@ FORBIDDEN = (
     "AddressSanitizer", "ThreadSanitizer", "runtime error", "internal error",
     "what():", "basic_string", "std::",
 )
+
+
+STUDIES_JSON = pathlib.Path(__file__).resolve().parents[2] / "docs" / "studies-json.md"
+INTERVAL = {"estimate", "lower", "upper"}
+
+
+def documented_keys(name):
+    """Keys in the first column of the table of docs/studies-json.md on file `name`: "arms[].name"."""
+    text = STUDIES_JSON.read_text(encoding="utf-8")
+    section = re.search(rf"(?ms)^## {re.escape(name)}$(.*?)(?=^## |\Z)", text)[1]
+    return {key for row in re.findall(r"(?m)^\|([^|]*)\|", section) for key in re.findall("`([^`]+)`", row)}
+
+
+def written_keys(value, path=""):
+    """The same of a JSON value, without the ends of intervals and what says that a number is not finite."""
+    if isinstance(value, list) and value:
+        return set.union(*(written_keys(entry, path + "[]") for entry in value))
+    if isinstance(value, dict) and {key.removesuffix("_text") for key in value} != INTERVAL:
+        keys = {key: f"{path}.{key}".lstrip(".") for key in value
+                if not (key.endswith("_text") and key.removesuffix("_text") in value)}
+        return set.union({path} - {""}, *(written_keys(value[key], whole) for key, whole in keys.items()))
+    return {path}
 
 
 class ProgramTest(unittest.TestCase):
@@ -131,11 +154,27 @@ class ProgramTest(unittest.TestCase):
         if isinstance(result.stdout, str):
             self.assertEqual(result.stdout, "")
 
+    def assert_documented(self, name, content):
+        """docs/studies-json.md has every key of a study's file."""
+        known = documented_keys(name)
+        # Sets of products have the same keys wherever they are.
+        written = {re.sub(r"^(frontier\[\]|recipe)\.", "sets[].", key) for key in written_keys(content)}
+        # "x[]" names the list x as well, and "x.y" the object x.
+        names = known | {key[:place.start()] for key in known for place in re.finditer(r"\[|\.", key)}
+        names |= {key.removesuffix("[]") for key in names} | {key + "[]" for key in known}
+        names |= {key[:place.end()] for key in known for place in re.finditer(r"\[\]", key)}
+        self.assertEqual(sorted(written - names), [], f"keys that {STUDIES_JSON.name} lacks")
+
     def assert_no_files(self, *folders):
         for folder in folders:
             path = self.folder / folder
             if path.is_dir():
                 self.assertEqual(sorted(path.iterdir()), [])
+
+
+def in_one_line(text):
+    """Sentences are wrapped at the terminal's width."""
+    return " ".join(text.split())
 
 
 # Attributes that say who executed a run and how.

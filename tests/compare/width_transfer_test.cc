@@ -93,6 +93,48 @@ TEST(CompareWidths, TakesStepsAndOperandsThatAllHave) {
   EXPECT_THAT(transfer.steps, ElementsAre(1));
   ASSERT_EQ(transfer.operands.size(), 1u);
   EXPECT_EQ(transfer.operands[0].operand, "a_weight");
+  ASSERT_EQ(transfer.left_out.size(), 2u);
+  EXPECT_EQ(transfer.left_out[0].operand, "a_activation");
+  EXPECT_EQ(transfer.left_out[0].missing, 1u);
+  EXPECT_EQ(transfer.left_out[1].operand, "other_activation");
+  EXPECT_EQ(transfer.left_out[1].missing, 6u);
+}
+
+TEST(CompareWidths, NamesOperandsThatAreInfinite) {
+  std::vector<compare::Run> runs = Runs(26);
+  EXPECT_TRUE(CompareWidths(runs).left_out.empty());
+  for (const size_t run : {0, 6}) {
+    runs[run].log.tensors.statistics[runlog::kStat_sqnr][3] =
+        std::numeric_limits<double>::infinity();
+  }
+
+  const WidthTransfer transfer = CompareWidths(runs);
+
+  EXPECT_EQ(transfer.operands.size(), 1u);
+  ASSERT_EQ(transfer.left_out.size(), 1u);
+  EXPECT_EQ(transfer.left_out[0].operand, "a_activation");
+  EXPECT_EQ(transfer.left_out[0].infinite, 2u);
+  EXPECT_EQ(transfer.left_out[0].missing, 0u);
+}
+
+TEST(CompareWidths, PredictsTheMeanOfSeveralWideRuns) {
+  std::vector<compare::Run> runs = Runs(26);
+  for (const double more : {25.9, 26.1, 26.4}) {
+    runs.push_back(RunOfWidth(2048, more));
+  }
+
+  const WidthTransfer transfer = CompareWidths(runs);
+
+  EXPECT_EQ(transfer.logs, 10u);
+  EXPECT_EQ(transfer.wide_logs, 4u);
+  const OperandTransfer& weight = Of(transfer, "a_weight");
+  EXPECT_NEAR(weight.measured, 26.1, 1e-12);
+  EXPECT_NEAR(weight.predicted, 25.5, 1e-12);
+  // As for one run, but the spread of a mean of 4.
+  const double reach =
+      2.776445 * std::sqrt(0.06 / 4 * (1.0 / 4 + 1.0 / 6 + 9.0 / 4));
+  EXPECT_NEAR(weight.upper, 25.5 + reach, 1e-6);
+  EXPECT_FALSE(weight.inside()) << "0.6 dB off, 0.5553 are allowed";
 }
 
 TEST(CompareWidths, CountsEqualOperandsOnce) {

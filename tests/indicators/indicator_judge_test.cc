@@ -16,7 +16,7 @@ IndicatorRun RunWith(const std::string& arm, int64_t seed,
                      const std::vector<double>& values,
                      std::optional<int64_t> diverged_at = std::nullopt,
                      Indicator indicator = Indicator::kSwigluKurtosis) {
-  IndicatorRun run{.stress = "lr_30",
+  IndicatorRun run{.mode = "lr_30",
                    .arm = arm,
                    .seed = seed,
                    .steps = {},
@@ -120,16 +120,16 @@ TEST(Indicators, TakeZeroForTheLeastAlarmingValue) {
   EXPECT_EQ(rule.false_alarms.of, 2);
 }
 
-TEST(Indicators, KnowWhetherOneStressHasRunsOfBothFates) {
+TEST(Indicators, KnowWhetherOneModeHasRunsOfBothFates) {
   IndicatorRun other = RunWith("a", 4, {1});
-  other.stress = "plain";
+  other.mode = "plain";
   // The healthy run of lr_30 calibrates, and is not judged.
   EXPECT_FALSE(
       JudgeIndicators({RunWith("a", 1, {1}), RunWith("a", 2, {1}, 5), other})
-          .ComparesWithinAStress());
+          .ComparesWithinAMode());
   EXPECT_TRUE(
       JudgeIndicators({RunWith("a", 2, {1}, 5), RunWith("b", 4, {1}), other})
-          .ComparesWithinAStress());
+          .ComparesWithinAMode());
 }
 
 TEST(Indicators, RefuseNoRun) { EXPECT_THROW(JudgeIndicators({}), Error); }

@@ -14,26 +14,28 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 StressMap Map() {
-  StressMap map{.baseline = "bf16",
+  StressMap map{.experiment = "e",
+                .baseline = "bf16",
                 .reference = "rceil",
-                .stresses = {"plain", "lr_10"},
+                .modes = {"plain", "lr_10"},
                 .arms = {"floor"},
-                .cells = {},
+                .results = {},
                 .separations = {}};
-  map.cells = {{.stress = "plain", .arm = "floor", .seeds = 8},
-               {.stress = "lr_10", .arm = "floor", .seeds = 8, .diverged = 8}};
-  map.cells[0].gap = 0.0123;
-  map.cells[0].gap_lower = 0.01;
-  map.cells[0].gap_upper = 0.0145;
-  map.separations = {
-      {.arm = "floor", .stress = "plain", .by = "loss", .p = 0.2}};
+  map.results = {{.mode = "plain", .arm = "floor", .seeds = 8},
+                 {.mode = "lr_10", .arm = "floor", .seeds = 8, .diverged = 8}};
+  map.results[0].gap = 0.0123;
+  map.results[0].gap_lower = 0.01;
+  map.results[0].gap_upper = 0.0145;
+  map.separations = {{.arm = "floor", .mode = "plain", .by = "loss", .p = 0.2}};
   return map;
 }
 
 TEST(RenderStress, SaysThatNothingIsSeparated) {
   const std::string text = RenderStress(Map());
-  EXPECT_THAT(text, HasSubstr("floor is not told from rceil anywhere"));
-  EXPECT_THAT(text, HasSubstr("This suite does not separate"));
+  EXPECT_THAT(text,
+              HasSubstr("floor is not told apart from rceil in any mode"));
+  EXPECT_THAT(text,
+              HasSubstr("do not tell the recipes that are known to be bad"));
   EXPECT_THAT(text, HasSubstr("+0.0123 [+0.0100, +0.0145]"));
   EXPECT_THAT(text, HasSubstr("8/8"));
 }
@@ -43,17 +45,21 @@ TEST(RenderStress, SaysWhatSeparates) {
   map.separations[0].separated = true;
   map.separations[0].p = 0.001;
   const std::string text = RenderStress(map);
-  EXPECT_THAT(text, HasSubstr("floor is told from rceil by its loss under "
-                              "plain (p 0.001)."));
-  EXPECT_THAT(text, Not(HasSubstr("does not separate")));
+  EXPECT_THAT(text, HasSubstr("floor is told apart from rceil by its loss in "
+                              "mode plain (p 0.001)."));
+  EXPECT_THAT(text, Not(HasSubstr("do not tell")));
 }
 
 TEST(RenderStressJson, GapsThatAreNotThereAreNull) {
   const auto json = nlohmann::json::parse(RenderStressJson(Map()));
   EXPECT_EQ(json.at("separates_any"), false);
-  EXPECT_EQ(json.at("cells").at(0).at("gap_nats"), 0.0123);
-  EXPECT_TRUE(json.at("cells").at(1).at("gap_nats").is_null());
-  EXPECT_EQ(json.at("cells").at(1).at("diverged"), 8);
+  EXPECT_EQ(json.at("experiment"), "e");
+  EXPECT_EQ(json.at("confidence"), 0.95);
+  const auto& results = json.at("results");
+  EXPECT_EQ(results.at(0).at("gap_nats").at("estimate"), 0.0123);
+  EXPECT_EQ(results.at(0).at("gap_nats").at("upper"), 0.0145);
+  EXPECT_TRUE(results.at(1).at("gap_nats").is_null());
+  EXPECT_EQ(results.at(1).at("diverged_share").at("estimate"), 1);
 }
 
 TEST(RenderStressSvg, HasACellForEachArmUnderEachStress) {

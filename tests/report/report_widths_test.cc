@@ -29,6 +29,11 @@ compare::WidthTransfer Transfer() {
                         .predicted = 30,
                         .lower = 29,
                         .upper = 31}};
+  transfer.logs = 8;
+  transfer.wide_logs = 2;
+  transfer.left_out = {
+      {.operand = "moe.w2_weight", .missing = 1, .infinite = 2},
+      {.operand = "moe.w3_weight", .infinite = 1}};
   return transfer;
 }
 
@@ -41,15 +46,29 @@ TEST(RenderWidths, NamesWhatIsOutside) {
   EXPECT_THAT(text, HasSubstr("1.41 dB from the line, 0.71 dB from width 512"));
 }
 
+TEST(RenderWidths, NamesWhatIsLeftOut) {
+  compare::WidthTransfer transfer = Transfer();
+  EXPECT_THAT(RenderWidths(transfer),
+              HasSubstr("2 operands are left out of 8 logs in all: "
+                        "moe.w2_weight is missing in 1 log and not finite in 2 "
+                        "logs, moe.w3_weight is not finite in 1 log."));
+  EXPECT_THAT(RenderWidths(transfer), HasSubstr("the mean of 2 logs"));
+  transfer.left_out.resize(1);
+  transfer.left_out.resize(30, transfer.left_out.front());
+  EXPECT_THAT(RenderWidths(transfer), HasSubstr(", and 10 more."));
+}
+
 TEST(RenderWidthsJson, HoldsEveryNumber) {
   const auto json = nlohmann::json::parse(RenderWidthsJson(Transfer()));
   EXPECT_EQ(json.at("inside"), 1);
   EXPECT_EQ(json.at("operands").at(0).at("measured_db"), 27);
   EXPECT_EQ(json.at("operands").at(0).at("inside"), false);
+  EXPECT_EQ(json.at("operands").at(0).at("predicted_db").at("upper"), 25.5);
+  EXPECT_EQ(json.at("left_out").at(0).at("infinite_logs"), 2);
   EXPECT_EQ(json.at("small_widths").at(2), 512);
 }
 
-TEST(RenderWidthsSvg, DrawsAPointForEachOperand) {
+TEST(RenderWidthsSvg, DrawsWhatIsMeasuredAndWhatIsPredicted) {
   const std::string svg = RenderWidthsSvg(Transfer());
   EXPECT_THAT(svg, HasSubstr("mx&lt;fp8&gt;"));
   size_t points = 0;
@@ -57,7 +76,7 @@ TEST(RenderWidthsSvg, DrawsAPointForEachOperand) {
        at = svg.find("<circle", at + 1)) {
     ++points;
   }
-  EXPECT_EQ(points, 2u);
+  EXPECT_EQ(points, 2u + 2 * 2) << "two of the legend, two of each operand";
 }
 
 }  // namespace

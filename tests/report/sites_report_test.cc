@@ -31,7 +31,7 @@ sites::Statement SomeStatement() {
       .candidate = "mxfp8_rceil",
       .steps = 70,
       .runs = 20,
-      .pieces = {},
+      .products = {},
       .findings = {},
       .speed = sites::SpeedModel(work, sites::kB200, sites::Assumptions()),
       .recipe_text = "name = \"chosen_sites\"\n",
@@ -39,24 +39,27 @@ sites::Statement SomeStatement() {
   for (const auto& [kind, product] :
        {std::pair("attention.wo", 0), std::pair("attention.wo", 1),
         std::pair("lm_head", 0)}) {
-    statement.pieces.push_back({.kind = kind,
-                                .product = static_cast<size_t>(product),
-                                .shares = {{"671B", 0.25, 0.125}},
-                                .saved_seconds = 2e-6,
-                                .first_error = 0.001,
-                                .last_error = 0.002});
+    statement.products.push_back({.kind = kind,
+                                  .role = static_cast<size_t>(product),
+                                  .shares = {{"671B", 0.25, 0.125}},
+                                  .saved_seconds = 2e-6,
+                                  .first_error = 0.001,
+                                  .last_error = 0.002});
   }
   sites::Findings& findings = statement.findings;
   findings.seeds = 4;
   findings.baseline_loss = 2;
   findings.margin_nats = 0.005;
   findings.ranked = {
-      {.piece = 2, .unstable = true, .p = 0, .adjusted = 0},
-      {.piece = 0, .harm = {0.02, 0.01, 0.03}, .p = 1e-4, .adjusted = 2e-4},
-      {.piece = 1, .harm = {0.001, -0.001, 0.003}, .p = 0.2, .adjusted = 0.3}};
+      {.product = 2, .unstable = true, .p = 0, .adjusted = 0},
+      {.product = 0, .harm = {0.02, 0.01, 0.03}, .p = 1e-4, .adjusted = 2e-4},
+      {.product = 1,
+       .harm = {0.001, -0.001, 0.003},
+       .p = 0.2,
+       .adjusted = 0.3}};
   const sites::SetFinding nothing{.set = {.name = "nothing"}};
   sites::SetFinding one{
-      .set = {.name = "+ attention.wo dgrad", .pieces = {1}},
+      .set = {.name = "+ attention.wo dgrad", .products = {1}},
       .speed_up = 1.01,
       .predicted = {0.001, -0.001, 0.003},
       .measured = stats::MeanInterval{0.002, 0, 0.004},
@@ -66,6 +69,15 @@ sites::Statement SomeStatement() {
   findings.sets.front().set.name = "llama4_scout";
   findings.recipe = one;
   return statement;
+}
+
+int CountOf(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos;
+       at = text.find(word, at + 1)) {
+    ++count;
+  }
+  return count;
 }
 
 TEST(SitesReport, SaysWhatThereIs) {
@@ -101,7 +113,9 @@ TEST(SitesReport, SaysThatThereIsNoRecipe) {
   EXPECT_THAT(RenderSites(statement), HasSubstr("there is no recipe"));
   EXPECT_TRUE(
       nlohmann::json::parse(RenderSitesJson(statement))["recipe"].is_null());
-  EXPECT_THAT(RenderSitesSvg(statement), Not(HasSubstr(">recipe</text>\n<c")));
+  // The legend's alone, where a recipe has one of its own.
+  EXPECT_EQ(CountOf(RenderSitesSvg(SomeStatement()), ">R</text>"), 2);
+  EXPECT_EQ(CountOf(RenderSitesSvg(statement), ">R</text>"), 1);
 }
 
 TEST(SitesReport, HasTheseKeys) {
@@ -110,15 +124,15 @@ TEST(SitesReport, HasTheseKeys) {
   std::set<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.insert(key);
   EXPECT_EQ(keys,
-            (std::set<std::string>{"schema_version", "experiment", "baseline",
-                                   "arm", "candidate", "steps", "seeds", "runs",
-                                   "baseline_loss_nats", "margin_percent",
-                                   "margin_nats", "products", "speed_model",
-                                   "sets", "frontier", "recipe", "notes"}));
+            (std::set<std::string>{
+                "schema_version", "experiment", "baseline", "arm", "candidate",
+                "confidence", "steps", "seeds", "runs", "baseline_loss_nats",
+                "margin_percent", "margin_nats", "products", "speed_model",
+                "sets", "frontier", "recipe", "notes"}));
   const auto& product = json["products"][1];
   EXPECT_EQ(product["site"], "attention.wo");
   EXPECT_EQ(product["product"], "fprop");
-  EXPECT_EQ(product["harm_nats"]["lower_95"], 0.01);
+  EXPECT_EQ(product["harm_nats"]["lower"], 0.01);
   EXPECT_EQ(product["gradient_error_last"], 0.002);
   EXPECT_EQ(product["shares"][0]["flops"], 0.25);
   EXPECT_EQ(json["recipe"]["products"][0], "attention.wo dgrad");
@@ -130,7 +144,7 @@ TEST(SitesReport, HasTheseKeys) {
 TEST(SitesReport, DrawsWhatItSays) {
   const std::string svg = RenderSitesSvg(SomeStatement());
 
-  for (const char* word : {"llama4_scout", ">recipe<", "lm_head fprop",
+  for (const char* word : {">llama4_scout<", ">1<", ">recipe<", "lm_head fprop",
                            "attention.wo dgrad", "margin 0.25 %"}) {
     EXPECT_THAT(svg, HasSubstr(word));
   }

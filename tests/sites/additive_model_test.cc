@@ -23,9 +23,9 @@ TEST(AdditiveModel, FindsPlantedHarmsOfNoiselessRuns) {
   // Losses near 3 hold 4e-16 each; a QR of a 10 x 5 design of condition below
   // 20 loses two digits of it at most.
   constexpr double kRounding = 1e-13;
-  for (size_t piece = 0; piece < harms.size(); ++piece) {
-    for (const double harm : model.HarmBySeed(std::vector{piece})) {
-      EXPECT_NEAR(harm, harms[piece], kRounding);
+  for (size_t product = 0; product < harms.size(); ++product) {
+    for (const double harm : model.HarmBySeed(std::vector{product})) {
+      EXPECT_NEAR(harm, harms[product], kRounding);
     }
   }
   for (const double sum : model.HarmBySeed(std::vector<size_t>{0, 2, 3})) {
@@ -43,15 +43,15 @@ TEST(AdditiveModel, PredictsSumsBetterThanDifferencesToOneRunDo) {
   const std::vector<ArmLosses> arms = PlantedDesign(harms, kNoise, kSeeds);
   const AdditiveModel model(harms.size(), arms);
   std::vector<size_t> half;
-  for (size_t piece = 0; piece < 10; ++piece) half.push_back(piece);
+  for (size_t product = 0; product < 10; ++product) half.push_back(product);
 
   const std::vector<double> sums = model.HarmBySeed(half);
   double of_model = 0;
   double of_differences = 0;
   for (size_t seed = 0; seed < kSeeds; ++seed) {
     double naive = 0;
-    for (const size_t piece : half) {
-      naive += arms[2 + piece].losses[seed] - arms[0].losses[seed];
+    for (const size_t product : half) {
+      naive += arms[2 + product].losses[seed] - arms[0].losses[seed];
     }
     of_model += sums[seed] * sums[seed];
     of_differences += naive * naive;
@@ -72,11 +72,11 @@ TEST(AdditiveModel, KnowsTheErrorOfASum) {
   // 22 arms and 11 unknowns.
   EXPECT_EQ(model.freedom(), 11.0 * kSeeds);
   // All: of the design's symmetry, the sum is 10 / 8 of the difference of the
-  // means of 10 runs with 9 pieces and 10 with 1, up to what baseline and all
+  // means of 10 runs with 9 products and 10 with 1, up to what baseline and all
   // add to it: sqrt(2 / 10) * 10 / 8 = 0.56, or less. 550 degrees of freedom
   // know a standard deviation to 3 %, of which 3 are 9 %.
   std::vector<size_t> all;
-  for (size_t piece = 0; piece < 10; ++piece) all.push_back(piece);
+  for (size_t product = 0; product < 10; ++product) all.push_back(product);
   const double error = model.ErrorOf(all) * std::sqrt(double{kSeeds}) / run;
   EXPECT_LT(error, 0.56 * 1.09);
   EXPECT_GT(error, 0.40);
@@ -87,7 +87,7 @@ TEST(AdditiveModel, KnowsTheErrorOfASum) {
   EXPECT_EQ(model.ErrorOf({}), 0);
 }
 
-TEST(AdditiveModel, LeavesOutPiecesThatHaveNoFiniteLossAlone) {
+TEST(AdditiveModel, LeavesOutProductsThatHaveNoFiniteLossAlone) {
   std::vector<ArmLosses> arms = PlantedDesign({0.01, 0.02, 0.03}, 0, 2);
   arms[2 + 1].losses[0] = kNone;
 
@@ -101,7 +101,7 @@ TEST(AdditiveModel, LeavesOutPiecesThatHaveNoFiniteLossAlone) {
                                   "all", "only-1", "all_but-0", "all_but-2"}));
 }
 
-TEST(AdditiveModel, RefusesWhatDoesNotDetermineAPiece) {
+TEST(AdditiveModel, RefusesWhatDoesNotDetermineAProduct) {
   std::vector<ArmLosses> arms = PlantedDesign({0.01, 0.02}, 0, 2);
   arms[0].losses[1] = kNone;  // without the baseline ...
   arms[1].losses[1] = kNone;  // ... and the whole, only differences are known

@@ -22,39 +22,41 @@ inline double Noise(uint64_t stream, uint64_t index) {
 
 /// 3 nats, a spread of 0.05 that the arms of a seed share, and for each run
 /// `noise` times a uniform number.
-inline ArmLosses PlantedArm(const std::string& name, std::vector<size_t> pieces,
+inline ArmLosses PlantedArm(const std::string& name,
+                            std::vector<size_t> products,
                             const std::vector<double>& harms, double noise,
                             size_t seeds, uint64_t stream) {
-  ArmLosses arm{.name = name, .pieces = std::move(pieces)};
+  ArmLosses arm{.name = name, .products = std::move(products)};
   for (size_t seed = 0; seed < seeds; ++seed) {
     double loss = 3 + 0.05 * Noise(7, seed) + noise * Noise(stream, seed);
-    for (const size_t piece : arm.pieces) loss += harms[piece];
+    for (const size_t product : arm.products) loss += harms[product];
     arm.losses.push_back(loss);
   }
   return arm;
 }
 
-/// Baseline, all, each alone, all but each; at most 498 pieces.
+/// Baseline, all, each alone, all but each; at most 498 products.
 inline std::vector<ArmLosses> PlantedDesign(const std::vector<double>& harms,
                                             double noise, size_t seeds,
                                             uint64_t draw = 1) {
   std::vector<size_t> all;
-  for (size_t piece = 0; piece < harms.size(); ++piece) all.push_back(piece);
+  for (size_t product = 0; product < harms.size(); ++product)
+    all.push_back(product);
   uint64_t stream = 1000 * draw;
   std::vector<ArmLosses> arms;
-  const auto add = [&](const std::string& name, std::vector<size_t> pieces) {
+  const auto add = [&](const std::string& name, std::vector<size_t> products) {
     arms.push_back(
-        PlantedArm(name, std::move(pieces), harms, noise, seeds, ++stream));
+        PlantedArm(name, std::move(products), harms, noise, seeds, ++stream));
   };
   add("base", {});
   add("all", all);
-  for (const size_t piece : all) {
-    add("only-" + std::to_string(piece), {piece});
+  for (const size_t product : all) {
+    add("only-" + std::to_string(product), {product});
   }
-  for (const size_t piece : all) {
+  for (const size_t product : all) {
     std::vector<size_t> others = all;
-    std::erase(others, piece);
-    add("all_but-" + std::to_string(piece), others);
+    std::erase(others, product);
+    add("all_but-" + std::to_string(product), others);
   }
   return arms;
 }

@@ -18,48 +18,48 @@ Evidence EvidenceOf(const std::vector<double>& harms, size_t seeds,
                     uint64_t draw = 1) {
   Evidence evidence;
   evidence.arms = PlantedDesign(harms, kRunNoise, seeds, draw);
-  for (size_t piece = 0; piece < harms.size(); ++piece) {
-    evidence.pieces.push_back(
-        {.kind = "k" + std::to_string(piece),
-         .saved_seconds = piece + 1 == harms.size()
+  for (size_t product = 0; product < harms.size(); ++product) {
+    evidence.products.push_back(
+        {.kind = "k" + std::to_string(product),
+         .saved_seconds = product + 1 == harms.size()
                               ? -1.0
-                              : static_cast<double>(piece + 1)});
+                              : static_cast<double>(product + 1)});
   }
-  evidence.speed_up = [](std::span<const size_t> pieces) {
+  evidence.speed_up = [](std::span<const size_t> products) {
     double speed = 1;
-    for (const size_t piece : pieces) {
-      speed += 0.01 * static_cast<double>(piece + 1);
+    for (const size_t product : products) {
+      speed += 0.01 * static_cast<double>(product + 1);
     }
     return speed;
   };
   return evidence;
 }
 
-std::vector<double> Planted(size_t pieces, size_t sensitive) {
-  std::vector<double> harms(pieces, 0.0);
+std::vector<double> Planted(size_t products, size_t sensitive) {
+  std::vector<double> harms(products, 0.0);
   harms[sensitive] = 0.06;  // 2 % of the loss
   return harms;
 }
 
-TEST(SiteFindings, RankThePlantedPieceFirstAndKeepItOutOfTheRecipe) {
+TEST(SiteFindings, RankThePlantedProductFirstAndKeepItOutOfTheRecipe) {
   const Evidence evidence = EvidenceOf(Planted(12, 4), 6);
 
   const Findings findings = Judge(evidence);
 
-  EXPECT_EQ(findings.ranked.front().piece, 4U);
+  EXPECT_EQ(findings.ranked.front().product, 4U);
   EXPECT_LT(findings.ranked.front().adjusted, 1e-6);
   EXPECT_GT(findings.ranked.front().harm.lower, 0);
   // Of 11 without harm the adjusted p-values are below 0.05 with a chance of at
   // most that.
   EXPECT_GE(findings.ranked[1].adjusted, kHarmful);
   ASSERT_TRUE(findings.recipe);
-  EXPECT_EQ(std::ranges::count(findings.recipe->set.pieces, 4), 0);
-  EXPECT_EQ(findings.recipe->set.pieces.size(), 10U) << "all but 4 and 11";
+  EXPECT_EQ(std::ranges::count(findings.recipe->set.products, 4), 0);
+  EXPECT_EQ(findings.recipe->set.products.size(), 10U) << "all but 4 and 11";
   EXPECT_LT(findings.recipe->predicted.upper, findings.margin_nats);
   EXPECT_NEAR(findings.margin_nats, 0.0025 * 3, 0.0025 * 0.06);
 }
 
-TEST(SiteFindings, AddHarmlessPiecesByTimeAndHarmfulOnesLast) {
+TEST(SiteFindings, AddHarmlessProductsByTimeAndHarmfulOnesLast) {
   const Evidence evidence = EvidenceOf(Planted(6, 2), 6);
 
   const Findings findings = Judge(evidence);
@@ -79,9 +79,9 @@ TEST(SiteFindings, AddHarmlessPiecesByTimeAndHarmfulOnesLast) {
 TEST(SiteFindings, ARecipeIsTriedWithOtherSeeds) {
   SetFinding recipe;
   recipe.predicted = {0.01, 0.006, 0.014};
-  const ArmLosses baseline{.name = "b", .pieces = {}, .losses = {2, 3, 4}};
+  const ArmLosses baseline{.name = "b", .products = {}, .losses = {2, 3, 4}};
   const ArmLosses arm{
-      .name = "a", .pieces = {1}, .losses = {2.019, 3.02, 4.021}};
+      .name = "a", .products = {1}, .losses = {2.019, 3.02, 4.021}};
 
   CompareAfresh(baseline, arm, recipe);
 
@@ -99,9 +99,9 @@ TEST(SiteFindings, ARecipeIsTriedWithOtherSeeds) {
 TEST(SiteFindings, ARecipeThatDivergesIsNeitherInsideNorSafe) {
   SetFinding recipe;
   recipe.predicted = {0.01, 0.006, 0.014};
-  CompareAfresh({.name = "b", .pieces = {}, .losses = {2, 3}},
+  CompareAfresh({.name = "b", .products = {}, .losses = {2, 3}},
                 {.name = "a",
-                 .pieces = {1},
+                 .products = {1},
                  .losses = {2, std::numeric_limits<double>::quiet_NaN()}},
                 recipe);
   EXPECT_FALSE(recipe.inside());
@@ -119,8 +119,8 @@ TEST(SiteFindings, HoldSetsAgainstTheirRuns) {
   int covered = 0;
   for (uint64_t draw = 1; draw <= kDraws; ++draw) {
     Evidence evidence = EvidenceOf(harms, 6, draw);
-    evidence.sets = {{.name = "additive", .pieces = {1, 2}},
-                     {.name = "not additive", .pieces = {3, 4}}};
+    evidence.sets = {{.name = "additive", .products = {1, 2}},
+                     {.name = "not additive", .products = {3, 4}}};
     evidence.set_losses = {
         PlantedArm("a", {1, 2}, harms, kRunNoise, 6, 1000 * draw + 500),
         PlantedArm("b", {2}, harms, kRunNoise, 6, 1000 * draw + 501)};
@@ -143,34 +143,34 @@ TEST(SiteFindings, HoldSetsAgainstTheirRuns) {
 
 TEST(SiteFindings, ChooseANamedSetIfItIsFasterThanTheFrontierIsSafe) {
   Evidence evidence = EvidenceOf({0.02, 0, 0, 0, 0, 0, 0, 0, 0.02, 0}, 6);
-  evidence.sets = {{.name = "mine", .pieces = {1, 2, 3, 4, 9}}};
+  evidence.sets = {{.name = "mine", .products = {1, 2, 3, 4, 9}}};
   evidence.set_losses = {PlantedArm(
       "mine", {1, 2, 3, 4, 9}, std::vector<double>(10, 0.0), kRunNoise, 6, 77)};
-  evidence.speed_up = [](std::span<const size_t> pieces) {
-    return pieces.size() == 4 && pieces.front() == 1
+  evidence.speed_up = [](std::span<const size_t> products) {
+    return products.size() == 4 && products.front() == 1
                ? 2.0
-               : 1.0 + 1e-3 * static_cast<double>(pieces.size());
+               : 1.0 + 1e-3 * static_cast<double>(products.size());
   };
 
   const Findings findings = Judge(evidence);
 
   ASSERT_TRUE(findings.recipe);
   EXPECT_EQ(findings.recipe->set.name, "mine without what saves nothing");
-  EXPECT_EQ(findings.recipe->set.pieces, (std::vector<size_t>{1, 2, 3, 4}));
+  EXPECT_EQ(findings.recipe->set.products, (std::vector<size_t>{1, 2, 3, 4}));
 }
 
-TEST(SiteFindings, PutUnstablePiecesFirst) {
+TEST(SiteFindings, PutUnstableProductsFirst) {
   Evidence evidence = EvidenceOf(Planted(6, 2), 4);
   evidence.arms[2 + 3].losses[1] = std::numeric_limits<double>::infinity();
 
   const Findings findings = Judge(evidence);
 
-  EXPECT_EQ(findings.ranked.front().piece, 3U);
+  EXPECT_EQ(findings.ranked.front().product, 3U);
   EXPECT_TRUE(findings.ranked.front().unstable);
-  EXPECT_EQ(findings.ranked[1].piece, 2U);
+  EXPECT_EQ(findings.ranked[1].product, 2U);
   EXPECT_FALSE(findings.notes.empty());
   for (const SetFinding& step : findings.frontier) {
-    EXPECT_EQ(std::ranges::count(step.set.pieces, 3), 0);
+    EXPECT_EQ(std::ranges::count(step.set.products, 3), 0);
   }
 }
 

@@ -63,7 +63,7 @@ TEST(StressMap, CountsTheTestsThatItMakes) {
                                       "bf16", "good", {"bad"});
 
   EXPECT_NEAR(map.separations[0].p, 6.0 / 12870, 1e-12);
-  EXPECT_EQ(map.separations[0].stress, "a");
+  EXPECT_EQ(map.separations[0].mode, "a");
 }
 
 TEST(StressMap, SaysWhereTheBaselineDiverges) {
@@ -75,10 +75,10 @@ TEST(StressMap, SaysWhereTheBaselineDiverges) {
   EXPECT_EQ(map.At(1, map.ArmIndex("bf16")).diverged, 5);
   EXPECT_FALSE(map.At(0, map.ArmIndex("bf16")).gap);
   ASSERT_EQ(map.notes.size(), 1u);
-  EXPECT_EQ(map.notes[0].rfind("Under hard", 0), 0u);
+  EXPECT_EQ(map.notes[0].rfind("In mode hard", 0), 0u);
 }
 
-TEST(StressMap, RefusesStressesWithOtherArms) {
+TEST(StressMap, RefusesModesWithOtherArms) {
   EXPECT_THROW(MakeStressMap({{"a", {Arm("bf16", 2), Arm("good", 2)}},
                               {"b", {Arm("bf16", 2)}}},
                              "bf16", "good", {}),

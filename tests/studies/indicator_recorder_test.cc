@@ -209,7 +209,7 @@ TEST_F(IndicatorRecorderTest, IsJoinedWithWhatTheLogKnows) {
 
   ASSERT_EQ(statement.runs.size(), 1u);
   const indicators::IndicatorRun& run = statement.runs.front();
-  EXPECT_EQ(run.stress, "plain");
+  EXPECT_EQ(run.mode, "plain");
   EXPECT_EQ(run.arm, "mxfp8");
   ASSERT_EQ(run.steps, (std::vector<int64_t>{1, 2, 4, 6}));
   double most = 0;

@@ -28,19 +28,19 @@ model::ModelConfig LowRankModel() {
   return config;
 }
 
-SitePieces Pieces() {
-  return SitePieces(RecipeByName("mxfp8_rceil"), LowRankModel());
+SiteProducts Products() {
+  return SiteProducts(RecipeByName("mxfp8_rceil"), LowRankModel());
 }
 
-/// Place of a piece.
-size_t PlaceOf(const SitePieces& pieces, const std::string& kind,
+/// Place of a product.
+size_t PlaceOf(const SiteProducts& products, const std::string& kind,
                GemmRole role) {
-  const auto found =
-      std::ranges::find_if(pieces.pieces(), [&](const SitePieces::Piece& p) {
+  const auto found = std::ranges::find_if(
+      products.products(), [&](const SiteProducts::Product& p) {
         return p.kind == kind && p.role == role;
       });
-  EXPECT_NE(found, pieces.pieces().end()) << kind;
-  return static_cast<size_t>(found - pieces.pieces().begin());
+  EXPECT_NE(found, products.products().end()) << kind;
+  return static_cast<size_t>(found - products.products().begin());
 }
 
 /// "layers.0.attention.wq_a fprop" of all that a recipe quantises.
@@ -79,16 +79,16 @@ TEST(SiteKinds, MatchTheirOwnSitesAlone) {
   }
 }
 
-TEST(SitePieces, AreAllProductsOfAllKindsWhateverTheRecipeChooses) {
+TEST(SiteProducts, AreAllProductsOfAllKindsWhateverTheRecipeChooses) {
   // wq, wkv_a, wkv_b, wo, three of each feed-forward, gate and head.
-  EXPECT_EQ(Pieces().pieces().size(), 15U * 3);
+  EXPECT_EQ(Products().products().size(), 15U * 3);
 }
 
-TEST(SitePieces, AloneQuantiseOneProductOfOneKind) {
-  const SitePieces pieces = Pieces();
-  const size_t place = PlaceOf(pieces, "attention.wq", GemmRole::kDgrad);
+TEST(SiteProducts, AloneQuantiseOneProductOfOneKind) {
+  const SiteProducts products = Products();
+  const size_t place = PlaceOf(products, "attention.wq", GemmRole::kDgrad);
 
-  const Recipe recipe = pieces.RecipeOf(std::vector{place}, "alone");
+  const Recipe recipe = products.RecipeOf(std::vector{place}, "alone");
 
   EXPECT_THAT(
       QuantizedBy(recipe),
@@ -96,21 +96,21 @@ TEST(SitePieces, AloneQuantiseOneProductOfOneKind) {
           "layers.0.attention.wq_a dgrad", "layers.0.attention.wq_b dgrad",
           "layers.1.attention.wq_a dgrad", "layers.1.attention.wq_b dgrad",
           "layers.2.attention.wq_a dgrad", "layers.2.attention.wq_b dgrad"));
-  EXPECT_EQ(pieces.PiecesOf(recipe), std::vector{place});
+  EXPECT_EQ(products.ProductsOf(recipe), std::vector{place});
 }
 
 // Every subset that the study trains or writes comes back as it was, from the
 // recipe and from its file.
-TEST(SitePieces, RecipesHaveTheirPiecesAndReadBack) {
-  const SitePieces pieces = Pieces();
+TEST(SiteProducts, RecipesHaveTheirProductsAndReadBack) {
+  const SiteProducts products = Products();
   std::vector<std::vector<size_t>> subsets = {
-      pieces.AllBut({}), {0, 1, 2, 5, 17, 18, 30, 44}, {3}};
-  for (size_t piece = 0; piece < pieces.pieces().size(); ++piece) {
-    subsets.push_back(pieces.AllBut(std::vector{piece}));
+      products.AllBut({}), {0, 1, 2, 5, 17, 18, 30, 44}, {3}};
+  for (size_t product = 0; product < products.products().size(); ++product) {
+    subsets.push_back(products.AllBut(std::vector{product}));
   }
   for (const std::vector<size_t>& subset : subsets) {
-    const Recipe recipe = pieces.RecipeOf(subset, "some_sites");
-    EXPECT_EQ(pieces.PiecesOf(recipe), subset);
+    const Recipe recipe = products.RecipeOf(subset, "some_sites");
+    EXPECT_EQ(products.ProductsOf(recipe), subset);
     const Recipe read =
         precision::ParseRecipe(precision::RecipeText(recipe), "recipe.toml");
     EXPECT_TRUE(read.SameContent(recipe)) << precision::RecipeText(recipe);
@@ -118,57 +118,57 @@ TEST(SitePieces, RecipesHaveTheirPiecesAndReadBack) {
   }
 }
 
-TEST(SitePieces, ThatQuantiseAgainNeedTheFirstTime) {
-  const SitePieces pieces(RecipeByName("deepseek_v3_fp8"), LowRankModel());
-  const size_t wgrad = PlaceOf(pieces, "attention.wo", GemmRole::kWgrad);
-  const size_t fprop = PlaceOf(pieces, "attention.wo", GemmRole::kFprop);
+TEST(SiteProducts, ThatQuantiseAgainNeedTheFirstTime) {
+  const SiteProducts products(RecipeByName("deepseek_v3_fp8"), LowRankModel());
+  const size_t wgrad = PlaceOf(products, "attention.wo", GemmRole::kWgrad);
+  const size_t fprop = PlaceOf(products, "attention.wo", GemmRole::kFprop);
   ASSERT_TRUE(RecipeByName("deepseek_v3_fp8").wgrad.right_again);
 
-  const Recipe alone = pieces.RecipeOf(std::vector{wgrad}, "alone");
-  const Recipe both = pieces.RecipeOf(std::vector{fprop, wgrad}, "both");
+  const Recipe alone = products.RecipeOf(std::vector{wgrad}, "alone");
+  const Recipe both = products.RecipeOf(std::vector{fprop, wgrad}, "both");
 
   EXPECT_FALSE(alone.wgrad.right_again);
   EXPECT_TRUE(both.wgrad.right_again);
-  EXPECT_EQ(pieces.PiecesOf(alone), std::vector{wgrad});
+  EXPECT_EQ(products.ProductsOf(alone), std::vector{wgrad});
 }
 
-TEST(SitePieces, OfPublishedFilters) {
-  const SitePieces pieces = Pieces();
+TEST(SiteProducts, OfPublishedFilters) {
+  const SiteProducts products = Products();
   const auto presets = precision::AllSitePresets();
   const auto scout =
       std::ranges::find(presets, "llama4_scout", &precision::SitePreset::name);
 
-  const auto chosen = pieces.PiecesAt(scout->include, scout->exclude);
+  const auto chosen = products.ProductsAt(scout->include, scout->exclude);
 
   // All but wkv_a, wkv_b, gate and head.
   EXPECT_EQ(chosen.size(), (15U - 4) * 3);
   EXPECT_EQ(std::ranges::count(
-                chosen, PlaceOf(pieces, "attention.wkv_b", GemmRole::kFprop)),
+                chosen, PlaceOf(products, "attention.wkv_b", GemmRole::kFprop)),
             0);
 }
 
-TEST(SitePieces, TellTheSpeedModelTheirFormats) {
-  const SitePieces mxfp8 = Pieces();
-  const SitePieces mxfp4(RecipeByName("mxfp4_floor"), LowRankModel());
+TEST(SiteProducts, TellTheSpeedModelTheirFormats) {
+  const SiteProducts mxfp8 = Products();
+  const SiteProducts mxfp4(RecipeByName("mxfp4_floor"), LowRankModel());
   const size_t place = PlaceOf(mxfp8, "attention.wo", GemmRole::kWgrad);
 
   const sites::QuantizedProduct product = mxfp8.Quantized(place);
 
   EXPECT_EQ(product.kind, "attention.wo");
-  EXPECT_EQ(product.product, 2U);
+  EXPECT_EQ(product.role, 2U);
   EXPECT_EQ(product.format.left_bits, 8.25);
   EXPECT_EQ(product.format.multiply_bits, 8);
   EXPECT_EQ(mxfp4.Quantized(0).format.right_bits, 4.25);
   EXPECT_EQ(mxfp4.Quantized(0).format.multiply_bits, 4);
 }
 
-TEST(SitePieces, RefuseWhatIsNoQuestion) {
-  ExpectRefused([] { SitePieces(RecipeByName("bf16"), LowRankModel()); },
+TEST(SiteProducts, RefuseWhatIsNoQuestion) {
+  ExpectRefused([] { SiteProducts(RecipeByName("bf16"), LowRankModel()); },
                 "quantises no product");
   Recipe recipe = RecipeByName("mxfp8_rceil");
   recipe.overrides.push_back(
       {{"layers.0.attention.wo"}, RecipeByName("mxfp4_floor")});
-  ExpectRefused([&] { SitePieces(recipe, LowRankModel()); },
+  ExpectRefused([&] { SiteProducts(recipe, LowRankModel()); },
                 "takes all layers alike");
 }
 

@@ -81,6 +81,23 @@ TEST_F(StudyTest, AFolderOfOtherFilesIsLeftAlone) {
   EXPECT_FALSE(std::filesystem::exists(study.folder / "cells"));
 }
 
+TEST_F(StudyTest, CostsWhatIsLeft) {
+  Study study = TwoCells("cost");
+  study.cells[0].seconds = 240;
+  study.cells[1].seconds = 12;
+  EXPECT_EQ(CostText(study, study.cells[0]), "4.0 min");
+  EXPECT_EQ(CostText(study, study.cells[1]), "12 s");
+  EXPECT_EQ(CostText(study), "4.2 min");
+
+  PrepareStudy(study);
+  ASSERT_TRUE(TrainStudy(study, {.index = 1, .count = 2}));
+  EXPECT_EQ(CostText(study, study.cells[0]), "2.0 min left of 4.0 min");
+  EXPECT_EQ(CostText(study, study.cells[1]), "6 s left of 12 s");
+  ASSERT_TRUE(TrainStudy(study, {.index = 2, .count = 2}));
+  EXPECT_EQ(CostText(study, study.cells[1]), "done");
+  EXPECT_EQ(CostText(study), "done");
+}
+
 TEST(ConsecutiveSeeds, BeginWithTheFirstOfTheExperiment) {
   train::Experiment experiment;
   experiment.train.seeds = {7, 2};

@@ -12,6 +12,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/studies/indicators.h"
 #include "json_output.h"
+#include "study_arguments.h"
 
 namespace isoloss::cli {
 namespace {
@@ -30,8 +31,8 @@ ExitCode ShowIndicators(const IndicatorArguments& arguments) {
   if (arguments.json) {
     PrintJsonText(report::RenderIndicatorsJson(statement));
   } else {
-    fmt::print("{}Wrote {}/indicators.json, indicators.svg\n",
-               report::RenderIndicators(statement),
+    PrintProse(stdout, report::RenderIndicators(statement));
+    fmt::print("Wrote {}/indicators.json, indicators.svg\n",
                Printable(arguments.folder.string()));
   }
   return statement.Diverged(/*judged=*/true) > 0 ? ExitCode::kPass

@@ -55,7 +55,7 @@ ExitCode Sites(SitesArguments& arguments) {
     return *code;
   }
   const bool may_train = !arguments.study.no_train;
-  const auto errors = studies::PieceErrors(plan, may_train);
+  const auto errors = studies::ProductErrors(plan, may_train);
   if (!errors) return Interrupted(plan.study);
   sites::Statement statement = studies::JudgeSites(plan, *errors);
   const std::optional<studies::Study> recipe =

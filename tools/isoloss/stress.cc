@@ -44,12 +44,12 @@ Action DeclareStress(CLI::App& app) {
   AddFlag(app, "--quick", arguments->request.quick,
           "Three modes and 4 seeds, in less than 5 minutes");
   AddOption(app, "--mode", arguments->request.modes,
-            "Train under this stress only; repeatable (default: all; "
+            "Train in this mode only; repeatable (default: all; "
             "--dry-run lists them)")
       .Repeatable()
       .Excludes("--quick");
   AddOption(app, "--seeds", arguments->request.seeds,
-            "Seeds of each arm under each stress (default: 8)")
+            "Seeds of each arm in each mode (default: 8)")
       .IntegerIn(2, 10'000)
       .Excludes("--quick");
   AddOption(app, "--indicators", arguments->request.indicators_every,

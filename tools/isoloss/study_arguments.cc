@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "isoloss/report/terminal_width.h"
+#include "isoloss/report/text_layout.h"
 #include "json_output.h"
 
 namespace isoloss::cli {
@@ -29,11 +31,17 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind) {
       .Excludes("--json");
 }
 
+void PrintProse(std::FILE* file, const std::string& text) {
+  fmt::print(file, "{}",
+             report::WrapProse(text, report::ProseStyle(fileno(file))));
+}
+
 void PrintResult(const studies::Study& study, const std::string& text,
                  const std::string& json, bool as_json) {
   if (as_json) return PrintJsonText(json);
-  fmt::print("{}Wrote {}/{}.json, {}.svg\n", text, study.folder.string(),
-             study.kind, study.kind);
+  PrintProse(stdout, text);
+  fmt::print("Wrote {}/{}.json, {}.svg\n", study.folder.string(), study.kind,
+             study.kind);
 }
 
 ExitCode Interrupted(const studies::Study& study) {
@@ -49,7 +57,7 @@ std::optional<ExitCode> TrainAsAsked(
     const StudyArguments& arguments,
     const std::function<bool(const studies::StudyPart&)>& train) {
   if (arguments.dry_run) {
-    fmt::print("{}", description);
+    PrintProse(stdout, description);
     return ExitCode::kPass;
   }
   const bool in_parts = !arguments.part.empty();
@@ -60,7 +68,7 @@ std::optional<ExitCode> TrainAsAsked(
     return std::nullopt;
   }
   studies::PrepareStudy(study, part);
-  fmt::print(stderr, "{}", description);
+  PrintProse(stderr, description);
   const bool trained = train ? train(part) : studies::TrainStudy(study, part);
   if (!trained) return Interrupted(study);
   if (!in_parts) return std::nullopt;

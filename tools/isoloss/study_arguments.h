@@ -1,6 +1,7 @@
 // Arguments of commands that train many experiments in one folder.
 #pragma once
 
+#include <cstdio>
 #include <functional>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ std::optional<ExitCode> TrainAsAsked(
 
 /// Says how to go on, and returns the code of a command that a signal ended.
 ExitCode Interrupted(const studies::Study& study);
+
+/// Prints it with sentences wrapped; rows of tables stay.
+void PrintProse(std::FILE* file, const std::string& text);
 
 /// Prints one of both, and where both and the picture have been written.
 void PrintResult(const studies::Study& study, const std::string& text,

@@ -17,6 +17,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/compare/width_transfer.h"
 #include "json_output.h"
+#include "study_arguments.h"
 
 namespace isoloss::cli {
 namespace {
@@ -59,7 +60,7 @@ ExitCode Widths(const WidthsArguments& arguments) {
     PrintJsonText(json);
     return ExitCode::kPass;
   }
-  fmt::print("{}", report::RenderWidths(transfer));
+  PrintProse(stdout, report::RenderWidths(transfer));
   if (!arguments.out.empty()) {
     fmt::print("Wrote {}/widths.json, widths.svg\n", arguments.out);
   }

@@ -14,7 +14,7 @@
 namespace isoloss::compare {
 namespace {
 
-constexpr double kUpperTail = 0.975;
+constexpr double kUpperTail = (1 + WidthTransfer::kConfidence) / 2;
 constexpr size_t kLeastWidths = 3;
 constexpr size_t kLeastRuns = 4;
 constexpr const char* kWidthTensor = "norm_weight";
@@ -61,8 +61,7 @@ std::vector<int64_t> CommonSteps(std::span<const Run> runs) {
   return common;
 }
 
-/// Mean over the layers and steps; operands of which a value is not finite are
-/// left out.
+/// Mean over the layers and steps in which there is a value.
 void AddOperands(const runlog::TensorColumns& tensors,
                  const std::vector<int64_t>& steps, size_t statistic,
                  const char* suffix, std::map<std::string, double>& means) {
@@ -78,8 +77,7 @@ void AddOperands(const runlog::TensorColumns& tensors,
     }
   }
   for (const auto& [operand, of_operand] : found) {
-    const double mean = stats::Mean(of_operand);
-    if (std::isfinite(mean)) means[operand] = mean;
+    means[operand] = stats::Mean(of_operand);
   }
 }
 
@@ -91,8 +89,8 @@ WidthRun MakeWidthRun(const Run& run, const std::vector<int64_t>& steps) {
   return made;
 }
 
-/// Least squares over log2(width), and the interval of one more run.
-void Predict(const std::vector<WidthRun>& narrow, int64_t width,
+/// Least squares over log2(width), and the interval of the mean of `more` runs.
+void Predict(const std::vector<WidthRun>& narrow, int64_t width, size_t more,
              OperandTransfer& operand) {
   std::vector<double> x;
   std::vector<double> y;
@@ -117,7 +115,8 @@ void Predict(const std::vector<WidthRun>& narrow, int64_t width,
   const auto count = static_cast<double>(x.size());
   const double at = std::log2(static_cast<double>(width)) - mean_x;
   const double error =
-      std::sqrt(squares / (count - 2) * (1 + 1 / count + at * at / xx));
+      std::sqrt(squares / (count - 2) *
+                (1 / static_cast<double>(more) + 1 / count + at * at / xx));
   operand.predicted = mean_y + slope * at;
   const double reach = error * stats::StudentTQuantile(kUpperTail, count - 2);
   operand.lower = operand.predicted - reach;
@@ -145,19 +144,32 @@ bool AreOne(const std::string& a, const std::string& b,
   });
 }
 
-/// Operands that all runs have, of equal ones the first by name.
-std::vector<std::string> CommonOperands(const std::vector<WidthRun>& runs) {
+/// Operands that all runs have, of equal ones the first by name; the others
+/// are `left_out`.
+std::vector<std::string> CommonOperands(const std::vector<WidthRun>& runs,
+                                        std::vector<OperandLeftOut>& left_out) {
+  std::set<std::string> all;
+  for (const WidthRun& run : runs) {
+    for (const auto& entry : run.sqnr_db) all.insert(entry.first);
+  }
   std::vector<std::string> names;
-  for (const auto& [operand, value] : runs.front().sqnr_db) {
-    const bool in_all =
-        std::ranges::all_of(runs, [&name = operand](const WidthRun& run) {
-          return run.sqnr_db.count(name) > 0;
-        });
-    const bool is_new =
-        in_all && std::ranges::none_of(
-                      names, [&, &name = operand](const std::string& other) {
-                        return AreOne(name, other, runs);
-                      });
+  for (const std::string& operand : all) {
+    OperandLeftOut lack{.operand = operand};
+    for (const WidthRun& run : runs) {
+      const auto found = run.sqnr_db.find(operand);
+      if (found == run.sqnr_db.end()) {
+        ++lack.missing;
+      } else if (!std::isfinite(found->second)) {
+        ++lack.infinite;
+      }
+    }
+    if (lack.missing + lack.infinite > 0) {
+      left_out.push_back(lack);
+      continue;
+    }
+    const bool is_new = std::ranges::none_of(
+        names,
+        [&](const std::string& other) { return AreOne(operand, other, runs); });
     if (is_new) names.push_back(operand);
   }
   return names;
@@ -222,6 +234,8 @@ WidthTransfer CompareWidths(std::span<const Run> runs) {
   std::vector<WidthRun> narrow = made;
   std::erase_if(
       narrow, [&](const WidthRun& run) { return run.width == transfer.width; });
+  transfer.logs = made.size();
+  transfer.wide_logs = made.size() - narrow.size();
   if (transfer.small_widths.size() < kLeastWidths ||
       narrow.size() < kLeastRuns) {
     ThrowError(ErrorKind::kConfig,
@@ -231,12 +245,12 @@ WidthTransfer CompareWidths(std::span<const Run> runs) {
                transfer.small_widths.size(), narrow.size(), kLeastWidths,
                kLeastRuns);
   }
-  for (const std::string& name : CommonOperands(made)) {
+  for (const std::string& name : CommonOperands(made, transfer.left_out)) {
     OperandTransfer operand;
     operand.operand = name;
     operand.measured = MeanOf(made, transfer.width, name);
     operand.nearest = MeanOf(made, transfer.small_widths.back(), name);
-    Predict(narrow, transfer.width, operand);
+    Predict(narrow, transfer.width, transfer.wide_logs, operand);
     transfer.operands.push_back(operand);
   }
   if (transfer.operands.empty()) {

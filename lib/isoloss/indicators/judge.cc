@@ -14,8 +14,6 @@
 namespace isoloss::indicators {
 namespace {
 
-constexpr double kConfidence = 0.95;
-
 constexpr auto kRules = [] {
   std::array<AlarmRule, kIndicators + 1> rules{};
   for (size_t i = 0; i < kIndicators; ++i) {
@@ -158,13 +156,13 @@ int64_t IndicatorStatement::Count(bool judged) const {
   return std::ranges::count(runs, judged, IsJudged);
 }
 
-bool IndicatorStatement::ComparesWithinAStress() const {
-  std::array<std::set<std::string>, 2> stresses;  // healthy, diverged
+bool IndicatorStatement::ComparesWithinAMode() const {
+  std::array<std::set<std::string>, 2> modes;  // healthy, diverged
   for (const IndicatorRun& run : runs) {
-    if (IsJudged(run)) stresses[run.diverged_at ? 1 : 0].insert(run.stress);
+    if (IsJudged(run)) modes[run.diverged_at ? 1 : 0].insert(run.mode);
   }
-  return std::ranges::any_of(stresses[0], [&](const std::string& stress) {
-    return stresses[1].contains(stress);
+  return std::ranges::any_of(modes[0], [&](const std::string& mode) {
+    return modes[1].contains(mode);
   });
 }
 

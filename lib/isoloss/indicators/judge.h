@@ -16,9 +16,10 @@ namespace isoloss::indicators {
 /// A level that calibration gives lies so many times beyond what healthy runs
 /// reached; in decibels 20 log10 of that.
 inline constexpr double kMargin = 1.25;
+inline constexpr double kConfidence = 0.95;  ///< of all intervals
 
 struct IndicatorRun {
-  std::string stress;
+  std::string mode;
   std::string arm;
   int64_t seed = 0;
   std::vector<int64_t> steps;  ///< ascending
@@ -77,15 +78,16 @@ struct RuleStatement {
 };
 
 struct IndicatorStatement {
+  std::string experiment = {};
   std::vector<IndicatorRun> runs;
   std::vector<RuleStatement> rules;
   std::vector<std::string> notes = {};
 
   int64_t Diverged(bool judged) const;
   int64_t Count(bool judged) const;
-  /// Whether some stress has judged runs of both fates. If none has, what tells
-  /// the stresses apart looks as if it announced divergences.
-  bool ComparesWithinAStress() const;
+  /// Whether some mode has judged runs of both fates. If none has, what tells
+  /// the modes apart looks as if it announced divergences.
+  bool ComparesWithinAMode() const;
 };
 
 /// Errors   ConfigError for no run.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include "isoloss/report/history.h"
 #include "isoloss/report/markup.h"
 #include "isoloss/report/svg.h"
+#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
@@ -34,37 +34,6 @@ constexpr double kPlot = kWidth - kLeft - kRight;
 /// Okabe and Ito's colours, which most colour-blind people tell apart.
 constexpr std::array<std::string_view, 6> kColours = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
-
-/// Values of a panel, with room above and below.
-struct Range {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-
-  void Include(double value) {
-    if (!std::isfinite(value)) return;
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  void Widen() {
-    if (low > high) low = high = 0;
-    const double room =
-        high > low ? (high - low) / 10 : std::max(std::fabs(low) / 100, 1e-6);
-    low -= room;
-    high += room;
-  }
-  /// Between ticks: 1, 2 or 5 times a power of ten, for about five of them.
-  double Step() const {
-    const double wanted = (high - low) / 5;
-    const double power = std::pow(10, std::floor(std::log10(wanted)));
-    for (const double times : {1.0, 2.0, 5.0}) {
-      if (times * power >= wanted) return times * power;
-    }
-    return 10 * power;
-  }
-  double Y(double value, int top) const {
-    return top + (high - value) / (high - low) * kPanel;
-  }
-};
 
 std::string Number(double value) { return fmt::format("{:.1f}", value); }
 
@@ -126,8 +95,7 @@ class Picture {
 
   std::string Legend() const {
     std::string svg =
-        SvgText(kLeft, 20, fmt::format("History of {}", history_.experiment),
-                "font-weight=\"bold\" font-size=\"14\"");
+        SvgTitle(kLeft, 20, fmt::format("History of {}", history_.experiment));
     double x = kLeft;
     for (const std::string& arm : arms_) {
       svg += fmt::format(
@@ -145,11 +113,11 @@ class Picture {
   std::string Panel(size_t index, const std::vector<const FigureSeries*>& shown,
                     int top) const {
     const Figure& figure = compare::kFigures[index];
-    Range range;
+    SvgAxis axis = SvgAxis::Vertical(top + kPanel, top);
     for (const FigureSeries* series : shown) {
-      for (const FigurePoint& point : series->points) range.Include(point.mean);
+      for (const FigurePoint& point : series->points) axis.Hold(point.mean);
     }
-    range.Widen();
+    axis.Widen(0.1);
     const std::string title =
         *figure.unit == '\0' ? figure.name
                              : fmt::format("{} ({})", figure.name, figure.unit);
@@ -158,24 +126,15 @@ class Picture {
                           "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
                           "fill=\"none\" stroke=\"#bdc1c6\"/>\n",
                           kLeft, top, kPlot, kPanel);
-    const double step = range.Step();
-    for (double tick = std::ceil(range.low / step); tick * step <= range.high;
-         ++tick) {
-      const double y = range.Y(tick * step, top);
-      svg += fmt::format(
-          "<line x1=\"{}\" x2=\"{}\" y1=\"{}\" y2=\"{}\" "
-          "stroke=\"#e8eaed\"/>\n",
-          kLeft, kLeft + kPlot, Number(y), Number(y));
-      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:.7g}", tick * step + 0.0),
-                     "text-anchor=\"end\" fill=\"#5f6368\"");
-    }
-    for (const FigureSeries* series : shown) {
-      svg += Line(*series, range, top);
-    }
+    const auto number = [](double tick) {
+      return fmt::format("{:.7g}", tick + 0.0);
+    };
+    svg += axis.Grid(kLeft, kLeft + kPlot, number, 30);
+    for (const FigureSeries* series : shown) svg += Line(*series, axis, top);
     return svg;
   }
 
-  std::string Line(const FigureSeries& series, const Range& range,
+  std::string Line(const FigureSeries& series, const SvgAxis& axis,
                    int top) const {
     std::string path;
     std::string marks;
@@ -183,7 +142,7 @@ class Picture {
     for (const FigurePoint& point : series.points) {
       const bool finite = std::isfinite(point.mean);
       const double x = X(point.commit);
-      const double y = finite ? range.Y(point.mean, top) : top + 8;
+      const double y = finite ? axis.At(point.mean) : top + 8;
       if (finite) {
         path +=
             fmt::format("{}{} {} ", pen_down ? 'L' : 'M', Number(x), Number(y));

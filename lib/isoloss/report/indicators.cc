@@ -55,10 +55,10 @@ std::string Caution(const IndicatorStatement& statement) {
     text +=
         "No run with an even seed diverged here, so that nothing can be said "
         "of announcements.\n";
-  } else if (!statement.ComparesWithinAStress()) {
+  } else if (!statement.ComparesWithinAMode()) {
     text +=
-        "No stress has judged runs that diverged and judged runs that did not: "
-        "an indicator that only tells the stresses apart looks here as if it "
+        "No mode has judged runs that diverged and judged runs that did not: "
+        "an indicator that only tells the modes apart looks here as if it "
         "announced divergences.\n";
   }
   std::string none;
@@ -79,10 +79,9 @@ std::string Caution(const IndicatorStatement& statement) {
 /// Doublings per step, towards what is alarming.
 Json GrowthJson(const std::optional<Growth>& growth) {
   if (!growth) return nullptr;
-  Json json{{"count", growth->count}};
-  PutNumber(json, "doublings_per_step", growth->rate);
-  PutNumber(json, "lower_95", growth->lower);
-  PutNumber(json, "upper_95", growth->upper);
+  Json json{{"count", growth->count},
+            {"doublings_per_step",
+             IntervalJson(growth->rate, growth->lower, growth->upper)}};
   PutNumber(
       json, "doubling_steps",
       growth->IsSettled() ? std::optional(1 / growth->rate) : std::nullopt);
@@ -90,10 +89,13 @@ Json GrowthJson(const std::optional<Growth>& growth) {
 }
 
 Json ShareJson(const Share& share) {
+  const double estimate =
+      static_cast<double>(share.count) / static_cast<double>(share.of);
   return {{"count", share.count},
           {"of", share.of},
-          {"lower_95", share.lower},
-          {"upper_95", share.upper}};
+          {"share", share.of == 0
+                        ? Json(nullptr)
+                        : IntervalJson(estimate, share.lower, share.upper)}};
 }
 
 Json RunAlarmJson(const RunAlarm& alarm) {
@@ -125,7 +127,7 @@ Json RuleJson(const RuleStatement& rule) {
 }
 
 Json IndicatorRunJson(const IndicatorRun& run) {
-  Json json{{"stress", run.stress},
+  Json json{{"mode", run.mode},
             {"arm", run.arm},
             {"seed", run.seed},
             {"judged", IsJudged(run)},
@@ -145,7 +147,7 @@ std::string RenderIndicators(const IndicatorStatement& statement) {
   text +=
       "Doubling times in steps with 95 % intervals over runs: how long an "
       "indicator takes to become twice as alarming; negative: half as "
-      "alarming; none: it can't be told from standing still.\n\n";
+      "alarming; none: the interval of its slope holds 0.\n\n";
   text += fmt::format("{:<26} {:<22} {:<22} {:<20} {:>5}  {}\n", "indicator",
                       "doubling, diverged", "doubling, healthy", "announced",
                       "lead", "false alarms");
@@ -157,8 +159,10 @@ std::string RenderIndicators(const IndicatorStatement& statement) {
 
 std::string RenderIndicatorsJson(const IndicatorStatement& statement) {
   Json json{{"schema_version", kIndicatorsSchemaVersion},
+            {"experiment", statement.experiment},
+            {"confidence", indicators::kConfidence},
             {"margin", indicators::kMargin},
-            {"compares_within_a_stress", statement.ComparesWithinAStress()},
+            {"compares_within_a_mode", statement.ComparesWithinAMode()},
             {"runs", Json::array()},
             {"rules", Json::array()},
             {"notes", statement.notes}};

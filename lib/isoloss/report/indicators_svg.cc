@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <optional>
 #include <string>
 #include <string_view>
 
 #include "isoloss/report/indicators.h"
 #include "isoloss/report/svg.h"
+#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
@@ -22,29 +23,44 @@ using indicators::RunAlarm;
 constexpr int kAlarmPanelWidth = 430;
 constexpr int kAlarmPanelHeight = 210;
 constexpr int kAlarmLeft = 46;
+constexpr int kAlarmRight = kAlarmPanelWidth - 20;
 constexpr int kAlarmTop = 46;
-constexpr int kAlarmPlotWidth = kAlarmPanelWidth - kAlarmLeft - 20;
-constexpr int kAlarmPlotHeight = kAlarmPanelHeight - kAlarmTop - 40;
+constexpr int kAlarmBottom = kAlarmPanelHeight - 40;
 /// Doublings from the level that a panel shows; what is further away is drawn
 /// at its edge.
 constexpr double kAlarmReach = 6;
-constexpr std::string_view kHealthyColour = "#1a73e8";
-constexpr std::string_view kDivergedColour = "#d93025";
 
-double AlarmX(int64_t step, int64_t last) {
-  return kAlarmLeft + static_cast<double>(step) / static_cast<double>(last) *
-                          kAlarmPlotWidth;
-}
-double AlarmY(double distance) {
-  const double share =
-      std::clamp(distance, -kAlarmReach, kAlarmReach) / kAlarmReach;
-  return kAlarmTop + (1 - share) / 2 * kAlarmPlotHeight;
-}
+struct AlarmAxes {
+  SvgAxis steps = SvgAxis::Horizontal(kAlarmLeft, kAlarmRight);
+  SvgAxis doublings = SvgAxis::Vertical(kAlarmBottom, kAlarmTop);
 
-/// One run's distance from its level; a gap where nothing was measured.
-std::string AlarmCurve(const IndicatorRun& run, const RuleStatement& rule,
-                       double level, int64_t last) {
+  explicit AlarmAxes(int64_t last) {
+    steps.Hold(0);
+    steps.Hold(static_cast<double>(last));
+    doublings.Hold(-kAlarmReach);
+    doublings.Hold(kAlarmReach);
+  }
+  double X(int64_t step) const { return steps.At(static_cast<double>(step)); }
+
+  std::string Grid() const {
+    const auto step = [](double tick) { return fmt::format("{:g}", tick); };
+    const auto level = [](double tick) {
+      return tick == 0 ? "alarm" : SignedTick(tick);
+    };
+    const double y = doublings.At(0);
+    return doublings.Grid(kAlarmLeft, kAlarmRight, level, 20) +
+           steps.Grid(kAlarmTop, kAlarmBottom, step, 80) +
+           SvgLine(kAlarmLeft, y, kAlarmRight, y, colour::kInk,
+                   "stroke-dasharray=\"5 4\"");
+  }
+};
+
+/// One run's distance from its level; a gap where nothing was measured. At the
+/// bottom a mark for the step at which it diverged.
+std::string AlarmCurve(const AlarmAxes& axes, const IndicatorRun& run,
+                       const RuleStatement& rule, double level) {
   const auto& kind = KindOf(rule.rule.indicator);
+  const std::string_view ink = run.diverged_at ? colour::kRed : colour::kBlue;
   std::string path;
   bool drawing = false;
   for (size_t i = 0; i < run.steps.size(); ++i) {
@@ -56,48 +72,20 @@ std::string AlarmCurve(const IndicatorRun& run, const RuleStatement& rule,
       continue;
     }
     path += fmt::format("{}{:.1f} {:.1f}", drawing ? "L" : "M",
-                        AlarmX(run.steps[i], last), AlarmY(distance));
+                        axes.X(run.steps[i]), axes.doublings.At(distance));
     drawing = true;
   }
-  if (path.empty()) return "";
-  return fmt::format(
-      "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-opacity=\"0.45\" "
-      "stroke-width=\"1.2\"/>\n",
-      path, run.diverged_at ? kDivergedColour : kHealthyColour);
-}
-
-/// At the step at which the run diverged, below the plot.
-std::string DivergenceMark(const IndicatorRun& run, int64_t last) {
-  if (!run.diverged_at) return "";
-  return fmt::format(
-      "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" "
-      "stroke=\"{3}\" stroke-width=\"1.5\"/>\n",
-      AlarmX(*run.diverged_at, last), kAlarmTop + kAlarmPlotHeight - 9,
-      kAlarmTop + kAlarmPlotHeight, kDivergedColour);
-}
-
-std::string AlarmAxes(int64_t last) {
   std::string svg;
-  for (double doublings = -kAlarmReach; doublings <= kAlarmReach;
-       doublings += 2) {
-    const double y = AlarmY(doublings);
-    const bool level = doublings == 0;
-    svg += fmt::format(
-        "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"{}\" "
-        "{}/>\n",
-        kAlarmLeft, kAlarmLeft + kAlarmPlotWidth, y, y,
-        level ? "#202124" : "#e8eaed", level ? "stroke-dasharray=\"5 4\"" : "");
-    svg += SvgText(kAlarmLeft - 6, y + 4,
-                   level ? "alarm" : fmt::format("{:+g}", doublings),
-                   "text-anchor=\"end\" font-size=\"10\" fill=\"#5f6368\"");
+  if (!path.empty()) {
+    svg = fmt::format(
+        "<path d=\"{}\" fill=\"none\" stroke=\"{}\" stroke-opacity=\"0.45\" "
+        "stroke-width=\"1.2\"/>\n",
+        path, ink);
   }
-  for (const int64_t step : {int64_t{0}, last / 2, last}) {
-    svg += SvgText(AlarmX(step, last), kAlarmTop + kAlarmPlotHeight + 16,
-                   fmt::format("{}", step),
-                   "text-anchor=\"middle\" font-size=\"10\" "
-                   "fill=\"#5f6368\"");
-  }
-  return svg;
+  if (!run.diverged_at) return svg;
+  const double x = axes.X(*run.diverged_at);
+  return svg + SvgLine(x, kAlarmBottom - 9, x, kAlarmBottom, ink,
+                       "stroke-width=\"1.5\"");
 }
 
 std::string AlarmPanel(const IndicatorStatement& statement,
@@ -109,6 +97,7 @@ std::string AlarmPanel(const IndicatorStatement& statement,
                              rule.announced.count, rule.announced.of,
                              rule.false_alarms.count, rule.false_alarms.of),
                  "font-size=\"11\" fill=\"#5f6368\"");
+  const AlarmAxes axes(last);
   std::string curves;
   // Those that diverged above the others.
   for (const bool diverged : {false, true}) {
@@ -119,14 +108,13 @@ std::string AlarmPanel(const IndicatorStatement& statement,
           !std::isfinite(*alarm.level)) {
         continue;
       }
-      curves += AlarmCurve(run, rule, *alarm.level, last);
-      curves += DivergenceMark(run, last);
+      curves += AlarmCurve(axes, run, rule, *alarm.level);
     }
   }
-  svg += AlarmAxes(last) + curves;
+  svg += axes.Grid() + curves;
   if (curves.empty()) {
-    svg += SvgText(kAlarmLeft + kAlarmPlotWidth / 2,
-                   kAlarmTop + kAlarmPlotHeight / 2 - 8,
+    svg += SvgText((kAlarmLeft + kAlarmRight) / 2,
+                   (kAlarmTop + kAlarmBottom) / 2 - 8,
                    "nothing to draw: no finite level",
                    "text-anchor=\"middle\" fill=\"#5f6368\"");
   }
@@ -143,15 +131,14 @@ std::string RenderIndicatorsSvg(const IndicatorStatement& statement) {
     if (!run.steps.empty()) last = std::max(last, run.steps.back());
     if (run.diverged_at) last = std::max(last, *run.diverged_at);
   }
-  std::string body = SvgText(
+  std::string body = SvgTitle(
       16, 24,
       "Indicators of the judged runs over steps, in doublings from the level "
-      "that alarms",
-      "font-weight=\"bold\" font-size=\"14\"");
-  body += SvgText(16, 46, "stayed healthy",
-                  fmt::format("fill=\"{}\"", kHealthyColour));
-  body += SvgText(120, 46, "diverged, at the step of the mark",
-                  fmt::format("fill=\"{}\"", kDivergedColour));
+      "that alarms");
+  const std::array<SvgKey, 2> keys = {
+      {{colour::kBlue, "stayed healthy"},
+       {colour::kRed, "diverged, at the step of the mark"}}};
+  body += SvgLegend(16, 46, keys);
   int place = 0;
   for (const RuleStatement& rule : statement.rules) {
     body +=

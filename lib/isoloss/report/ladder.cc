@@ -96,11 +96,8 @@ std::string ArmLines(const ArmStatement& arm, double confidence) {
 }
 
 Json IntervalJson(const GapInterval& interval) {
-  Json json;
-  PutNumber(json, "estimate", interval.estimate);
-  PutNumber(json, "lower", interval.lower);
-  PutNumber(json, "upper", interval.upper);
-  return json;
+  return report::IntervalJson(interval.estimate, interval.lower,
+                              interval.upper);
 }
 
 Json FitJson(const GapFit& fit) {

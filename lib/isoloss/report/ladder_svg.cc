@@ -1,13 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "isoloss/report/ladder.h"
 #include "isoloss/report/svg.h"
+#include "isoloss/report/svg_axes.h"
 #include "isoloss/scaling/size_text.h"
 
 namespace isoloss::report {
@@ -17,139 +18,86 @@ using scaling::ArmStatement;
 using scaling::GapInterval;
 using scaling::LadderStatement;
 
-constexpr int kPanelWidth = 760;
-constexpr int kPanelHeight = 260;
+constexpr int kPanelWidth = 860;
+constexpr int kPanelHeight = 270;
 constexpr int kLeft = 90;
-constexpr int kRight = 30;
-constexpr int kTop = 52;
-constexpr int kBottom = 48;
-constexpr double kLabelHeight = 14;
-constexpr std::string_view kMeasured = "#202124";
-constexpr std::string_view kPowerColour = "#1a73e8";
-constexpr std::string_view kEffectiveColour = "#e8710a";
-constexpr std::string_view kPenaltyColour = "#188038";
-constexpr std::string_view kMarginColour = "#d93025";
+constexpr int kRight = kPanelWidth - 40;
+constexpr int kTop = 62;
+constexpr int kBottom = kPanelHeight - 40;
+constexpr double kShift = 7;         // between predictions of a size
+constexpr double kFurthest = 300;    // margins
+constexpr double kDecadeWidth = 32;  // of "10^24"
 
 std::string_view ColourOf(scaling::Form form) {
   switch (form) {
     case scaling::Form::kPowerLaw:
-      return kPowerColour;
+      return colour::kBlue;
     case scaling::Form::kEffectiveSize:
-      return kEffectiveColour;
+      return colour::kOrange;
     case scaling::Form::kDataPenalty:
       break;
   }
-  return kPenaltyColour;
+  return colour::kGreen;
 }
 
-/// Gaps span orders of magnitude on both sides of 0, so that the axis is
-/// asinh(gap / margin): linear up to the margin, logarithmic beyond.
-class LadderAxes {
- public:
+/// Gaps span orders of magnitude on both sides of 0: their axis is linear up to
+/// the margin, and logarithmic beyond.
+struct LadderAxes {
+  SvgAxis x = SvgAxis::Horizontal(kLeft, kRight, SvgAxis::Scale::kLog);
+  SvgAxis y;
+
   LadderAxes(const ArmStatement& arm, double margin, double confidence)
-      : margin_(margin) {
-    const auto extend = [this](const scaling::Size& size,
-                               const GapInterval& gap) {
-      const double x = std::log10(size.Flops());
-      least_x_ = std::min(least_x_, x);
-      most_x_ = std::max(most_x_, x);
+      : y(SvgAxis::Vertical(kBottom, kTop, SvgAxis::Scale::kAsinh, margin)) {
+    const double most = kFurthest * margin;
+    const auto hold = [&](const scaling::Size& size, const GapInterval& gap) {
+      x.Hold(size.Flops());
       for (const double end : {gap.lower, gap.upper}) {
-        if (std::isfinite(end)) {
-          reach_ = std::max(reach_, std::fabs(std::asinh(end / margin_)));
-        }
+        if (!std::isfinite(end)) continue;
+        y.Hold(std::min(std::fabs(end), most));
+        y.Hold(-std::min(std::fabs(end), most));
       }
     };
     for (const scaling::GapCell& cell : arm.arm.cells) {
-      extend(cell.size, scaling::MeasuredGap(cell, confidence));
+      hold(cell.size, scaling::MeasuredGap(cell, confidence));
     }
     for (const scaling::SizeStatement& size : arm.sizes) {
       for (const scaling::GapFit& fit : size.fits) {
-        extend(size.size, fit.predicted);
+        hold(size.size, fit.predicted);
       }
     }
-    reach_ = std::min(reach_, std::asinh(kFurthest));
-    least_x_ -= 0.5;
-    most_x_ += 0.5;
+    y.Hold(2 * margin);
+    y.Hold(-2 * margin);
+    x.Widen(0.03);
   }
-
-  double X(double flops) const {
-    const double share = (std::log10(flops) - least_x_) / (most_x_ - least_x_);
-    return kLeft + share * (kPanelWidth - kLeft - kRight);
-  }
-  /// What lies beyond the axis is drawn at its end.
-  double Y(double gap) const {
-    const double y =
-        std::clamp(std::asinh(gap / margin_), -reach_, reach_) / reach_;
-    const double middle = kTop + (kPanelHeight - kTop - kBottom) / 2.0;
-    return middle - y * (kPanelHeight - kTop - kBottom) / 2.0;
-  }
-  bool Holds(double gap) const {
-    return std::fabs(std::asinh(gap / margin_)) <= reach_;
-  }
-  double least_x() const { return least_x_; }
-  double most_x() const { return most_x_; }
-  double reach() const { return reach_; }
-  double margin() const { return margin_; }
-
- private:
-  static constexpr double kFurthest = 300;  // margins
-  double margin_;
-  double least_x_ = 1e300;
-  double most_x_ = -1e300;
-  double reach_ = 1.5;
 };
 
-/// A dot; at the end of the axis an arrow, if the gap lies beyond it.
-std::string Mark(const LadderAxes& axes, double x, double gap,
-                 std::string_view colour) {
-  const double y = axes.Y(gap);
-  if (!axes.Holds(gap)) {
-    const double tip = gap > 0 ? y - 6 : y + 6;
-    return fmt::format(
-        "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}L{:.1f} {:.1f}Z\" "
-        "fill=\"{}\"/>\n",
-        x, tip, x - 4, y, x + 4, y, colour);
-  }
-  return fmt::format(
-      "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"{}\"/>\n", x, y,
-      colour);
+std::string GridSvg(const LadderAxes& axes, double margin) {
+  const auto decade = [](double flops) {
+    return fmt::format("10^{:.0f}", std::log10(flops));
+  };
+  const double y = axes.y.At(margin);
+  return axes.x.Grid(kTop, kBottom, decade, kDecadeWidth) +
+         axes.y.Grid(kLeft, kRight, SignedTick, 14) +
+         SvgLine(kLeft, y, kRight, y, colour::kRed, "stroke-dasharray=\"5 4\"");
 }
 
-/// A point with its interval.
-std::string Whisker(const LadderAxes& axes, double x, const GapInterval& gap,
-                    std::string_view colour) {
-  return SvgLine(x, axes.Y(gap.lower), x, axes.Y(gap.upper), colour,
-                 "stroke-width=\"2\" ") +
-         Mark(axes, x, gap.estimate, colour);
+std::string GapSvg(const LadderAxes& axes, double x, const GapInterval& gap,
+                   std::string_view colour) {
+  return axes.y.Whisker(x, gap.estimate, gap.lower, gap.upper, colour);
 }
 
-std::string AxesSvg(const LadderAxes& axes) {
-  std::string svg;
-  constexpr double kEnd = kPanelWidth - kRight;
-  // Ticks in margins: 0, 1, and powers of ten as far as the axis goes, where
-  // a label has room.
-  double last = axes.Y(0) + kLabelHeight;
-  for (double margins = 0; std::asinh(margins) <= axes.reach();
-       margins = margins == 0 ? 1 : 10 * margins) {
-    if (last - axes.Y(margins * axes.margin()) < kLabelHeight) continue;
-    last = axes.Y(margins * axes.margin());
-    for (const double sign : {1.0, -1.0}) {
-      if (margins == 0 && sign < 0) continue;
-      const double gap = sign * margins * axes.margin();
-      const double y = axes.Y(gap);
-      svg += SvgLine(kLeft, y, kEnd, y, margins == 0 ? "#80868b" : "#e8eaed");
-      svg += SvgText(kLeft - 8, y + 4, fmt::format("{:+.2g}", gap),
-                     "text-anchor=\"end\" fill=\"#5f6368\"");
-    }
-  }
-  const double y = axes.Y(axes.margin());
-  svg += SvgLine(kLeft, y, kEnd, y, kMarginColour, "stroke-dasharray=\"5 4\"");
-  for (double x = std::ceil(axes.least_x()); x <= axes.most_x(); x += 1) {
-    const double place = axes.X(std::pow(10, x));
-    if (std::fmod(x, 2) != 0) continue;
-    svg +=
-        SvgText(place, kPanelHeight - kBottom + 18, fmt::format("10^{:g}", x),
-                "text-anchor=\"middle\" fill=\"#5f6368\"");
+/// Of one size: its name, a line down, and all predictions.
+std::string SizeSvg(const LadderAxes& axes, const scaling::SizeStatement& size,
+                    SvgLabels& labels) {
+  const double x = axes.x.At(size.size.Flops());
+  std::string svg = SvgLine(x, kTop - 8, x, kBottom, colour::kZeroLine,
+                            "stroke-dasharray=\"1 3\"");
+  svg += labels.Place(x, kTop - 12, size.name, colour::kInk, kLeft,
+                      kPanelWidth - 4);
+  double shift = -kShift;
+  for (const scaling::GapFit& fit : size.fits) {
+    svg += GapSvg(axes, x + shift, fit.predicted, ColourOf(fit.form));
+    shift += kShift;
   }
   return svg;
 }
@@ -164,25 +112,19 @@ std::string PanelSvg(const ArmStatement& arm, const LadderStatement& statement,
              scaling::ScaleVerdictName(size.verdict);
   }
   std::string svg = fmt::format("<g transform=\"translate(0 {})\">\n", top);
-  svg += SvgText(kLeft, 24, title, "font-weight=\"bold\"");
+  svg += SvgText(16, 20, title, "font-weight=\"bold\"");
   if (arm.arm.cells.empty()) {
-    return svg + SvgText(kLeft, 48, "No size has two seeds.") + "</g>\n";
+    return svg + SvgText(16, 44, "No size has two seeds.") + "</g>\n";
   }
   const LadderAxes axes(arm, statement.margin_nats, confidence);
-  svg += AxesSvg(axes);
+  svg += GridSvg(axes, statement.margin_nats);
   for (const scaling::GapCell& cell : arm.arm.cells) {
-    svg += Whisker(axes, axes.X(cell.size.Flops()),
-                   scaling::MeasuredGap(cell, confidence), kMeasured);
+    svg += GapSvg(axes, axes.x.At(cell.size.Flops()),
+                  scaling::MeasuredGap(cell, confidence), colour::kInk);
   }
+  SvgLabels labels;
   for (const scaling::SizeStatement& size : arm.sizes) {
-    double shift = -4;
-    for (const scaling::GapFit& fit : size.fits) {
-      svg += Whisker(axes, axes.X(size.size.Flops()) + shift, fit.predicted,
-                     ColourOf(fit.form));
-      shift = 4;
-    }
-    svg += SvgText(axes.X(size.size.Flops()), kTop - 14, size.name,
-                   "text-anchor=\"middle\" fill=\"#5f6368\"");
+    svg += SizeSvg(axes, size, labels);
   }
   return svg + "</g>\n";
 }
@@ -190,24 +132,26 @@ std::string PanelSvg(const ArmStatement& arm, const LadderStatement& statement,
 }  // namespace
 
 std::string RenderLadderSvg(const LadderStatement& statement) {
-  constexpr int kHead = 64;
-  std::string body =
-      SvgText(16, 24,
-              fmt::format("Gap to {} in nats over 6 N D operations, {:g} % "
-                          "intervals",
-                          statement.baseline,
-                          100 * statement.question.prediction.confidence),
-              "font-weight=\"bold\" font-size=\"14\"");
-  body += SvgText(16, 46, "measured", fmt::format("fill=\"{}\"", kMeasured));
-  body += SvgText(100, 46, "predicted by a power law",
-                  fmt::format("fill=\"{}\"", kPowerColour));
-  body += SvgText(270, 46, "predicted by effective size",
-                  fmt::format("fill=\"{}\"", kEffectiveColour));
-  body += SvgText(460, 46,
-                  fmt::format("margin {:.4f} nats; beyond it the axis is "
-                              "logarithmic",
-                              statement.margin_nats),
-                  fmt::format("fill=\"{}\"", kMarginColour));
+  constexpr int kHead = 84;
+  std::string body = SvgTitle(
+      16, 24,
+      fmt::format("Gap to {} in nats over 6 N D operations, {:g} % intervals",
+                  statement.baseline,
+                  100 * statement.question.prediction.confidence));
+  const std::array<SvgKey, 5> keys = {
+      {{colour::kInk, "measured"},
+       {colour::kBlue, "predicted by a power law"},
+       {colour::kOrange, "by effective size"},
+       {colour::kGreen, "by a data penalty"},
+       {colour::kRed, fmt::format("margin, {:.4f} nats", statement.margin_nats),
+        "--"}}};
+  body += SvgLegend(16, 46, keys);
+  body +=
+      SvgText(16, 66,
+              "The axis is logarithmic beyond the margin. Intervals with an "
+              "arrow go on; without a dot, their estimate lies beyond, "
+              "too.",
+              fmt::format("fill=\"{}\"", colour::kGrey));
   int top = kHead;
   for (const ArmStatement& arm : statement.arms) {
     body += PanelSvg(arm, statement, top);

@@ -10,8 +10,8 @@ namespace isoloss::report {
 namespace {
 
 using sites::Findings;
-using sites::Piece;
-using sites::PieceFinding;
+using sites::Product;
+using sites::ProductFinding;
 using sites::SetFinding;
 using sites::Statement;
 
@@ -23,57 +23,63 @@ std::string PercentText(const Statement& statement, double nats) {
   return fmt::format("{:+.3f}", statement.Percent(nats));
 }
 
-/// "+0.012 [-0.030, +0.054]", percent of the baseline's loss.
-std::string IntervalText(const Statement& statement,
-                         const stats::MeanInterval& interval) {
-  return fmt::format("{:>7} [{:>7}, {:>7}]",
-                     PercentText(statement, interval.mean),
-                     PercentText(statement, interval.lower),
-                     PercentText(statement, interval.upper));
+constexpr int kPercentColumn = 7;
+
+/// "+0.012 [-0.030, +0.054]", percent of the baseline's loss; each number in
+/// `width` columns.
+std::string PercentInterval(const Statement& statement,
+                            const stats::MeanInterval& interval,
+                            int width = 0) {
+  return fmt::format("{:>{}} [{:>{}}, {:>{}}]",
+                     PercentText(statement, interval.mean), width,
+                     PercentText(statement, interval.lower), width,
+                     PercentText(statement, interval.upper), width);
 }
 
 std::string ErrorText(const std::optional<double>& error) {
   return error && std::isfinite(*error) ? fmt::format("{:.2g}", *error) : "-";
 }
 
-std::string GrowthText(const Piece& piece) {
-  if (!piece.first_error || !piece.last_error) return "-";
-  const double growth = *piece.last_error / *piece.first_error;
+std::string GrowthText(const Product& product) {
+  if (!product.first_error || !product.last_error) return "-";
+  const double growth = *product.last_error / *product.first_error;
   return std::isfinite(growth) ? fmt::format("{:.2f}", growth) : "-";
 }
 
-std::string PieceRow(const Statement& statement, const PieceFinding& finding) {
-  const Piece& piece = statement.pieces[finding.piece];
+std::string ProductRow(const Statement& statement,
+                       const ProductFinding& finding) {
+  const Product& product = statement.products[finding.product];
   std::string row = fmt::format(
       "{:<26}",
-      piece.Name() + (finding.adjusted < sites::kHarmful ? " *" : ""));
+      product.Name() + (finding.adjusted < sites::kHarmful ? " *" : ""));
   row += finding.unstable
              ? fmt::format("{:>26}", "no finite loss")
-             : fmt::format("{:>26}", IntervalText(statement, finding.harm));
+             : fmt::format("{:>26}", PercentInterval(statement, finding.harm,
+                                                     kPercentColumn));
   row += fmt::format(" {:>7} {:>7} {:>6.2g} {:>8} {:>6}",
                      PercentText(statement, finding.only.mean),
                      PercentText(statement, finding.all_but.mean),
-                     finding.adjusted, ErrorText(piece.first_error),
-                     GrowthText(piece));
-  for (const sites::Share& share : piece.shares) {
+                     finding.adjusted, ErrorText(product.first_error),
+                     GrowthText(product));
+  for (const sites::Share& share : product.shares) {
     row += fmt::format(" {:>5.1f}/{:<4.1f}", 100 * share.flops,
                        100 * share.bytes_saved);
   }
-  return row + fmt::format(" {:>8.2f}\n", kNano * piece.saved_seconds);
+  return row + fmt::format(" {:>8.2f}\n", kNano * product.saved_seconds);
 }
 
 std::string RankingText(const Statement& statement) {
   std::string text = fmt::format("{:<26}{:>26} {:>7} {:>7} {:>6} {:>8} {:>6}",
                                  "product", "harm % [95 %]", "alone %",
                                  "left %", "p adj.", "gradient", "growth");
-  if (!statement.pieces.empty()) {
-    for (const sites::Share& share : statement.pieces.front().shares) {
+  if (!statement.products.empty()) {
+    for (const sites::Share& share : statement.products.front().shares) {
       text += fmt::format(" {:>10}", share.model);
     }
   }
   text += fmt::format(" {:>8}\n", "ns saved");
-  for (const PieceFinding& finding : statement.findings.ranked) {
-    text += PieceRow(statement, finding);
+  for (const ProductFinding& finding : statement.findings.ranked) {
+    text += ProductRow(statement, finding);
   }
   return text +
          fmt::format(
@@ -87,7 +93,7 @@ std::string RankingText(const Statement& statement) {
              "Then its share of a model's operations / share of all operand "
              "bytes that it saves, percent; and what it saves of a token of "
              "{}.\n",
-             statement.baseline, sites::kHarmful, statement.pieces.size(),
+             statement.baseline, sites::kHarmful, statement.products.size(),
              statement.steps, statement.speed.work().name);
 }
 
@@ -117,12 +123,13 @@ std::string SpeedText(const Statement& statement) {
 }
 
 std::string SetText(const Statement& statement, const SetFinding& finding) {
-  std::string text =
-      fmt::format("  {:<28} {:>3} products {:>7.4f}x  predicted {}",
-                  finding.set.name, finding.set.pieces.size(), finding.speed_up,
-                  IntervalText(statement, finding.predicted));
+  std::string text = fmt::format(
+      "  {:<28} {:>3} products {:>7.4f}x  predicted {}", finding.set.name,
+      finding.set.products.size(), finding.speed_up,
+      PercentInterval(statement, finding.predicted, kPercentColumn));
   if (finding.measured) {
-    text += "  measured " + IntervalText(statement, *finding.measured);
+    text += "  measured " +
+            PercentInterval(statement, *finding.measured, kPercentColumn);
   }
   return text + "\n";
 }
@@ -138,11 +145,11 @@ std::string CheckText(const Statement& statement, const SetFinding& recipe) {
       "Trained with seeds that did not choose it, it has the gap {} %, {}. "
       "Measured - predicted: {} %: {} the interval. The seeds tell differences "
       "of about {:.3f} %.\n",
-      IntervalText(statement, *recipe.measured),
+      PercentInterval(statement, *recipe.measured),
       recipe.safe(statement.findings.margin_nats)
           ? "below the margin with its upper end"
           : "which is not shown to be below the margin",
-      IntervalText(statement, difference),
+      PercentInterval(statement, difference),
       recipe.inside() ? "0 is inside" : "0 is outside",
       statement.Percent(reach));
 }
@@ -160,8 +167,9 @@ std::string RecipeOfSites(const Statement& statement) {
              "\nRecipe ({}): {} of {} products, {:.4f} times as fast, "
              "predicted gap "
              "{} %, below {:g} % with its upper end.\n",
-             recipe.set.name, recipe.set.pieces.size(), statement.pieces.size(),
-             recipe.speed_up, IntervalText(statement, recipe.predicted),
+             recipe.set.name, recipe.set.products.size(),
+             statement.products.size(), recipe.speed_up,
+             PercentInterval(statement, recipe.predicted),
              statement.margin_percent) +
          CheckText(statement, recipe);
 }
@@ -174,14 +182,15 @@ std::string RenderSites(const Statement& statement) {
       "Sites of arm {} ({}) against {}: {} products, {} seeds of {} steps, {} "
       "runs; the baseline ends at {:.4f} nats.\n\n",
       statement.arm, statement.candidate, statement.baseline,
-      statement.pieces.size(), findings.seeds, statement.steps, statement.runs,
-      findings.baseline_loss);
+      statement.products.size(), findings.seeds, statement.steps,
+      statement.runs, findings.baseline_loss);
   text += RankingText(statement);
   text += SpeedText(statement);
   text += "\nSets, which fit nothing but \"every product\"; gap in percent:\n";
   for (const SetFinding& set : findings.sets) text += SetText(statement, set);
   text +=
-      "\nFrontier: products whose harm is not told from 0 by descending time "
+      "\nFrontier: products whose harm is not told apart from 0 by descending "
+      "time "
       "that they save, then the others by ascending harm for it\n";
   for (const SetFinding& step : findings.frontier) {
     text += SetText(statement, step);

@@ -13,32 +13,29 @@ using sites::Statement;
 constexpr int64_t kSitesSchemaVersion = 1;
 
 Json SiteInterval(const stats::MeanInterval& interval) {
-  Json json = Json::object();
-  PutNumber(json, "mean", interval.mean);
-  PutNumber(json, "lower_95", interval.lower);
-  PutNumber(json, "upper_95", interval.upper);
-  return json;
+  return IntervalJson(interval.mean, interval.lower, interval.upper);
 }
 
-Json PieceJson(const Statement& statement, const sites::PieceFinding& finding) {
-  const sites::Piece& piece = statement.pieces[finding.piece];
-  Json json{{"site", piece.kind},
-            {"product", sites::kProductNames.at(piece.product)},
+Json ProductJson(const Statement& statement,
+                 const sites::ProductFinding& finding) {
+  const sites::Product& product = statement.products[finding.product];
+  Json json{{"site", product.kind},
+            {"product", sites::kRoleNames.at(product.role)},
             {"unstable", finding.unstable},
             {"harm_nats", SiteInterval(finding.harm)},
             {"alone_nats", SiteInterval(finding.only)},
             {"left_out_nats", SiteInterval(finding.all_but)},
             {"p", finding.p},
             {"p_adjusted", finding.adjusted}};
-  PutNumber(json, "gradient_error_first", piece.first_error);
-  PutNumber(json, "gradient_error_last", piece.last_error);
+  PutNumber(json, "gradient_error_first", product.first_error);
+  PutNumber(json, "gradient_error_last", product.last_error);
   json["shares"] = Json::array();
-  for (const sites::Share& share : piece.shares) {
+  for (const sites::Share& share : product.shares) {
     json["shares"].push_back({{"model", share.model},
                               {"flops", share.flops},
                               {"bytes_saved", share.bytes_saved}});
   }
-  json["saved_seconds_of_a_token"] = piece.saved_seconds;
+  json["saved_seconds_of_a_token"] = product.saved_seconds;
   return json;
 }
 
@@ -51,8 +48,8 @@ Json SetJson(const Statement& statement, const SetFinding& finding) {
             {"measured_nats", nullptr},
             {"measured_minus_predicted_nats", nullptr},
             {"inside", nullptr}};
-  for (const size_t piece : finding.set.pieces) {
-    json["products"].push_back(statement.pieces[piece].Name());
+  for (const size_t product : finding.set.products) {
+    json["products"].push_back(statement.products[product].Name());
   }
   if (finding.measured) {
     json["measured_nats"] = SiteInterval(*finding.measured);
@@ -97,6 +94,7 @@ std::string RenderSitesJson(const Statement& statement) {
             {"candidate", statement.candidate},
             {"steps", statement.steps},
             {"seeds", findings.seeds},
+            {"confidence", 1 - 2 * sites::kAlpha},
             {"runs", statement.runs},
             {"baseline_loss_nats", findings.baseline_loss},
             {"margin_percent", statement.margin_percent},
@@ -107,8 +105,8 @@ std::string RenderSitesJson(const Statement& statement) {
             {"frontier", Json::array()},
             {"recipe", nullptr},
             {"notes", findings.notes}};
-  for (const sites::PieceFinding& finding : findings.ranked) {
-    json["products"].push_back(PieceJson(statement, finding));
+  for (const sites::ProductFinding& finding : findings.ranked) {
+    json["products"].push_back(ProductJson(statement, finding));
   }
   for (const SetFinding& set : findings.sets) {
     json["sets"].push_back(SetJson(statement, set));

@@ -6,16 +6,18 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "isoloss/report/json_numbers.h"
 #include "isoloss/report/svg.h"
+#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
 
 using stress::Separation;
-using stress::StressCell;
 using stress::StressMap;
+using stress::StressResult;
 
 constexpr int64_t kStressSchemaVersion = 1;
 constexpr int kStressCellWidth = 124;
@@ -24,42 +26,44 @@ constexpr int kStressNames = 170;
 constexpr int kStressTop = 96;
 
 /// "2/8 +0.0123": diverged runs and the gap.
-std::string DivergedText(const StressCell& cell) {
-  return fmt::format("{}/{}", cell.diverged, cell.seeds);
+std::string DivergedText(const StressResult& result) {
+  return fmt::format("{}/{}", result.diverged, result.seeds);
 }
-std::string GapText(const StressMap& map, const StressCell& cell) {
-  if (cell.arm == map.baseline) return "baseline";
-  return cell.gap ? fmt::format("{:+.4f}", *cell.gap) : "no gap";
+std::string GapText(const StressMap& map, const StressResult& result) {
+  if (result.arm == map.baseline) return "baseline";
+  return result.gap ? fmt::format("{:+.4f}", *result.gap) : "no gap";
 }
-std::string IntervalOfGap(const StressCell& cell) {
-  if (!cell.gap) return "";
-  return fmt::format("[{:+.4f}, {:+.4f}]", cell.gap_lower, cell.gap_upper);
+std::string IntervalOfGap(const StressResult& result) {
+  if (!result.gap) return "";
+  return fmt::format("[{:+.4f}, {:+.4f}]", result.gap_lower, result.gap_upper);
 }
 
 std::string SeparationText(const Separation& separation,
                            const std::string& reference) {
   if (!separation.separated) {
-    return fmt::format("{} is not told from {} anywhere (least p {:.2g}).",
-                       separation.arm, reference, separation.p);
+    return fmt::format(
+        "{} is not told apart from {} in any mode (least p "
+        "{:.2g}).",
+        separation.arm, reference, separation.p);
   }
-  return fmt::format("{} is told from {} by its {} under {} (p {:.2g}).",
-                     separation.arm, reference, separation.by,
-                     separation.stress, separation.p);
+  return fmt::format(
+      "{} is told apart from {} by its {} in mode {} (p {:.2g}).",
+      separation.arm, reference, separation.by, separation.mode, separation.p);
 }
 
 std::string Conclusion(const StressMap& map) {
   if (map.SeparatesAny()) return "";
   return fmt::format(
-      "This suite does not separate the recipes that are known to be bad from "
+      "These modes do not tell the recipes that are known to be bad apart from "
       "{}.",
       map.reference);
 }
 
-std::string_view StressColour(const StressCell& cell) {
-  if (cell.diverged * 2 > cell.seeds) return "#f28b82";
-  if (cell.diverged > 0) return "#f6ad6b";
-  if (cell.gap && cell.gap_lower > 0) return "#fff3a8";
-  if (cell.gap && cell.gap_upper < 0) return "#d2e3fc";
+std::string_view StressColour(const StressResult& result) {
+  if (result.diverged * 2 > result.seeds) return "#f28b82";
+  if (result.diverged > 0) return "#f6ad6b";
+  if (result.gap && result.gap_lower > 0) return "#fff3a8";
+  if (result.gap && result.gap_upper < 0) return "#d2e3fc";
   return "#e6f4ea";
 }
 
@@ -68,12 +72,81 @@ Json SeparationJson(const Separation& separation) {
             {"separated", separation.separated},
             {"p", separation.p},
             {"by", nullptr},
-            {"stress", nullptr}};
-  if (!separation.stress.empty()) {
+            {"mode", nullptr}};
+  if (!separation.mode.empty()) {
     json["by"] = separation.by;
-    json["stress"] = separation.stress;
+    json["mode"] = separation.mode;
   }
   return json;
+}
+
+Json ResultJson(const StressResult& result) {
+  const double rate =
+      static_cast<double>(result.diverged) / static_cast<double>(result.seeds);
+  Json json{{"mode", result.mode},       {"arm", result.arm},
+            {"seeds", result.seeds},     {"diverged", result.diverged},
+            {"diverged_share", nullptr}, {"gap_seeds", result.gap_seeds},
+            {"gap_nats", nullptr},       {"p_diverges", result.p_diverges},
+            {"p_worse", result.p_worse}};
+  if (result.seeds > 0) {
+    json["diverged_share"] =
+        IntervalJson(rate, result.diverged_lower, result.diverged_upper);
+  }
+  if (result.gap) {
+    json["gap_nats"] =
+        IntervalJson(*result.gap, result.gap_lower, result.gap_upper);
+  }
+  return json;
+}
+
+/// Names of the arms over their columns, long ones on two lines, at the last
+/// '_' that fits.
+std::string ArmNamesSvg(const StressMap& map) {
+  std::string svg;
+  double x = kStressNames + kStressCellWidth / 2.0;
+  for (const std::string& name : map.arms) {
+    constexpr const char* kBoldText =
+        "text-anchor=\"middle\" font-weight=\"bold\"";
+    const size_t cut = name.size() > 15 ? name.rfind('_', 15) : name.npos;
+    svg += SvgText(x, kStressTop - 24, name.substr(0, cut), kBoldText);
+    if (cut != name.npos) {
+      svg += SvgText(x, kStressTop - 10, name.substr(cut), kBoldText);
+    }
+    x += kStressCellWidth;
+  }
+  return svg;
+}
+
+std::string ModeRowSvg(const StressMap& map, size_t mode) {
+  const int y = kStressTop + static_cast<int>(mode) * kStressCellHeight;
+  std::string svg = SvgText(kStressNames - 10, y + kStressCellHeight / 2 + 4,
+                            map.modes[mode], "text-anchor=\"end\"");
+  int x = kStressNames;
+  for (size_t arm = 0; arm < map.arms.size(); ++arm) {
+    const StressResult& result = map.At(mode, arm);
+    svg += fmt::format(
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", x,
+        y, kStressCellWidth - 3, kStressCellHeight - 3, StressColour(result));
+    svg += SvgText(x + kStressCellWidth / 2, y + 16,
+                   DivergedText(result) + "  " + GapText(map, result),
+                   "text-anchor=\"middle\"");
+    svg += SvgText(x + kStressCellWidth / 2, y + 30, IntervalOfGap(result),
+                   "text-anchor=\"middle\" font-size=\"10\" fill=\"#5f6368\"");
+    x += kStressCellWidth;
+  }
+  return svg;
+}
+
+/// What follows below the map, a sentence each; the conclusion last but notes.
+std::vector<std::string> RemarksOn(const StressMap& map) {
+  std::vector<std::string> remarks;
+  for (const Separation& separation : map.separations) {
+    remarks.push_back(SeparationText(separation, map.reference));
+  }
+  const std::string conclusion = Conclusion(map);
+  if (!conclusion.empty()) remarks.push_back(conclusion);
+  remarks.insert(remarks.end(), map.notes.begin(), map.notes.end());
+  return remarks;
 }
 
 }  // namespace
@@ -84,50 +157,32 @@ std::string RenderStress(const StressMap& map) {
   std::string text = fmt::format(
       "Diverged runs, and mean gap to {} in nats with its 95 % interval\n",
       map.baseline);
-  for (size_t stress = 0; stress < map.stresses.size(); ++stress) {
-    text += map.stresses[stress] + "\n";
+  for (size_t mode = 0; mode < map.modes.size(); ++mode) {
+    text += map.modes[mode] + "\n";
     for (size_t arm = 0; arm < map.arms.size(); ++arm) {
-      const StressCell& cell = map.At(stress, arm);
-      text += fmt::format("  {:<{}} {:>6}  {:>9} {}\n", cell.arm, width,
-                          DivergedText(cell), GapText(map, cell),
-                          IntervalOfGap(cell));
+      const StressResult& result = map.At(mode, arm);
+      text += fmt::format("  {:<{}} {:>6}  {:>9} {}\n", result.arm, width,
+                          DivergedText(result), GapText(map, result),
+                          IntervalOfGap(result));
     }
   }
   text += "\n";
-  for (const Separation& separation : map.separations) {
-    text += SeparationText(separation, map.reference) + "\n";
-  }
-  const std::string conclusion = Conclusion(map);
-  if (!conclusion.empty()) text += conclusion + "\n";
-  for (const std::string& note : map.notes) text += note + "\n";
+  for (const std::string& remark : RemarksOn(map)) text += remark + "\n";
   return text;
 }
 
 std::string RenderStressJson(const StressMap& map) {
   Json json{{"schema_version", kStressSchemaVersion},
+            {"experiment", map.experiment},
             {"baseline", map.baseline},
             {"reference", map.reference},
+            {"confidence", stress::kConfidence},
             {"separates_any", map.SeparatesAny()},
-            {"cells", Json::array()},
+            {"results", Json::array()},
             {"separations", Json::array()},
             {"notes", map.notes}};
-  for (const StressCell& cell : map.cells) {
-    Json entry{{"stress", cell.stress},
-               {"arm", cell.arm},
-               {"seeds", cell.seeds},
-               {"diverged", cell.diverged},
-               {"diverged_lower_95", cell.diverged_lower},
-               {"diverged_upper_95", cell.diverged_upper},
-               {"gap_seeds", cell.gap_seeds}};
-    PutNumber(entry, "gap_nats", cell.gap);
-    const bool has_gap = cell.gap.has_value();
-    PutNumber(entry, "gap_lower_95",
-              has_gap ? std::optional(cell.gap_lower) : std::nullopt);
-    PutNumber(entry, "gap_upper_95",
-              has_gap ? std::optional(cell.gap_upper) : std::nullopt);
-    entry["p_diverges"] = cell.p_diverges;
-    entry["p_worse"] = cell.p_worse;
-    json["cells"].push_back(std::move(entry));
+  for (const StressResult& result : map.results) {
+    json["results"].push_back(ResultJson(result));
   }
   for (const Separation& separation : map.separations) {
     json["separations"].push_back(SeparationJson(separation));
@@ -136,67 +191,29 @@ std::string RenderStressJson(const StressMap& map) {
 }
 
 std::string RenderStressSvg(const StressMap& map) {
-  std::string body = SvgText(
+  const int width = std::max(
+      700,
+      kStressNames + static_cast<int>(map.arms.size()) * kStressCellWidth + 16);
+  std::string body = SvgTitle(
       16, 24,
       fmt::format("Diverged runs, and gap to {} in nats [95 % interval]",
-                  map.baseline),
-      "font-weight=\"bold\" font-size=\"14\"");
+                  map.baseline));
   body += SvgText(16, 44,
                   "red: most runs diverged; orange: some; yellow: the gap lies "
                   "above 0; blue: below; green: neither",
                   "fill=\"#5f6368\"");
-  for (size_t arm = 0; arm < map.arms.size(); ++arm) {
-    const int x = kStressNames + static_cast<int>(arm) * kStressCellWidth;
-    // Long names on two lines, at the last '_' that fits.
-    const std::string& name = map.arms[arm];
-    const size_t cut = name.size() > 15 ? name.rfind('_', 15) : name.npos;
-    const std::string first = name.substr(0, cut);
-    body += SvgText(x + kStressCellWidth / 2, kStressTop - 24, first,
-                    "text-anchor=\"middle\" font-weight=\"bold\"");
-    if (cut != name.npos) {
-      body +=
-          SvgText(x + kStressCellWidth / 2, kStressTop - 10, name.substr(cut),
-                  "text-anchor=\"middle\" font-weight=\"bold\"");
-    }
+  body += ArmNamesSvg(map);
+  for (size_t mode = 0; mode < map.modes.size(); ++mode) {
+    body += ModeRowSvg(map, mode);
   }
-  for (size_t stress = 0; stress < map.stresses.size(); ++stress) {
-    const int y = kStressTop + static_cast<int>(stress) * kStressCellHeight;
-    body += SvgText(kStressNames - 10, y + kStressCellHeight / 2 + 4,
-                    map.stresses[stress], "text-anchor=\"end\"");
-    for (size_t arm = 0; arm < map.arms.size(); ++arm) {
-      const StressCell& cell = map.At(stress, arm);
-      const int x = kStressNames + static_cast<int>(arm) * kStressCellWidth;
-      body += fmt::format(
-          "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n",
-          x, y, kStressCellWidth - 3, kStressCellHeight - 3,
-          StressColour(cell));
-      body += SvgText(x + kStressCellWidth / 2, y + 16,
-                      DivergedText(cell) + "  " + GapText(map, cell),
-                      "text-anchor=\"middle\"");
-      body += SvgText(x + kStressCellWidth / 2, y + 30, IntervalOfGap(cell),
-                      "text-anchor=\"middle\" font-size=\"10\" "
-                      "fill=\"#5f6368\"");
-    }
+  double y = kStressTop + 24.0 +
+             static_cast<double>(map.modes.size()) * kStressCellHeight;
+  for (const std::string& remark : RemarksOn(map)) {
+    body +=
+        SvgParagraph(16, y, width - 32, remark,
+                     remark == Conclusion(map) ? "font-weight=\"bold\"" : "");
   }
-  int y = kStressTop +
-          static_cast<int>(map.stresses.size()) * kStressCellHeight + 24;
-  for (const Separation& separation : map.separations) {
-    body += SvgText(16, y, SeparationText(separation, map.reference));
-    y += 18;
-  }
-  const std::string conclusion = Conclusion(map);
-  if (!conclusion.empty()) {
-    body += SvgText(16, y, conclusion, "font-weight=\"bold\"");
-    y += 18;
-  }
-  for (const std::string& note : map.notes) {
-    body += SvgText(16, y, note);
-    y += 18;
-  }
-  const int width = std::max(
-      700,
-      kStressNames + static_cast<int>(map.arms.size()) * kStressCellWidth + 16);
-  return SvgPicture(width, y + 4, body);
+  return SvgPicture(width, static_cast<int>(y) + 4, body);
 }
 
 }  // namespace isoloss::report

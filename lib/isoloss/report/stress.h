@@ -7,8 +7,8 @@
 
 namespace isoloss::report {
 
-/// A row for each stress, a column for each arm: diverged runs and the gap.
-/// Below it, which known-bad recipes are told from the good one.
+/// A row for each mode, a column for each arm: diverged runs and the gap.
+/// Below it, which known-bad recipes are told apart from the good one.
 std::string RenderStress(const stress::StressMap& map);
 
 std::string RenderStressJson(const stress::StressMap& map);

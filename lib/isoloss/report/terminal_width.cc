@@ -12,6 +12,9 @@
 namespace isoloss::report {
 namespace {
 
+constexpr int kNarrowest = 40;  // columns
+constexpr int kWidest = 120;
+
 std::optional<winsize> SizeOf(int descriptor) {
   winsize size = {};
   if (isatty(descriptor) != 1 || ioctl(descriptor, TIOCGWINSZ, &size) != 0) {
@@ -57,9 +60,13 @@ bool LocaleIsAscii() {
   return false;
 }
 
+TextStyle ProseStyle(int descriptor) {
+  constexpr int kWidthOfProse = 100;
+  return {.width = std::clamp(TerminalWidth(descriptor).value_or(kWidthOfProse),
+                              kNarrowest, kWidest)};
+}
+
 TextStyle TerminalStyle(bool ascii) {
-  constexpr int kNarrowest = 40;
-  constexpr int kWidest = 120;
   constexpr int kWidthOfFiles = 80;
   TextStyle style;
   style.ascii = ascii || LocaleIsAscii();

@@ -25,4 +25,8 @@ bool LocaleIsAscii();
 /// them. `ascii`: 7-bit characters, whatever the locale says.
 TextStyle TerminalStyle(bool ascii);
 
+/// Of sentences that go to this file descriptor: its terminal's width within
+/// limits, 100 columns for files.
+TextStyle ProseStyle(int descriptor);
+
 }  // namespace isoloss::report

@@ -71,6 +71,23 @@ std::vector<std::string> WrappedLines(const std::string& text, size_t used,
   return lines;
 }
 
+std::string WrapProse(const std::string& text, const TextStyle& style) {
+  std::string wrapped;
+  size_t start = 0;
+  while (start < text.size()) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    const size_t indent = std::min(line.find_first_not_of(' '), line.size());
+    const bool is_row = line.find("  ", indent) != std::string::npos;
+    wrapped += is_row ? line
+                      : line.substr(0, indent) +
+                            Wrap(line.substr(indent), indent, indent, style);
+    if (end < text.size()) wrapped += '\n';
+    start = end + 1;
+  }
+  return wrapped;
+}
+
 std::string Shortened(std::string_view text, size_t bytes) {
   constexpr std::string_view kMark = "...";
   if (text.size() <= bytes) return std::string(text);

@@ -23,6 +23,10 @@ std::vector<std::string> WrappedLines(const std::string& text, size_t used,
                                       size_t indent, size_t most,
                                       const TextStyle& style);
 
+/// Every line wrapped, going on where it began. A line with two spaces behind
+/// its beginning is a row of a table, and stays as it is.
+std::string WrapProse(const std::string& text, const TextStyle& style);
+
 /// `text` in at most so many bytes (at least 3) of whole UTF-8 characters; if
 /// it is longer, with "..." in place of its end.
 std::string Shortened(std::string_view text, size_t bytes);

@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <string>
+#include <vector>
 
 #include "isoloss/report/json_numbers.h"
 #include "isoloss/report/svg.h"
+#include "isoloss/report/svg_axes.h"
 
 namespace isoloss::report {
 namespace {
@@ -18,68 +20,58 @@ using compare::OperandTransfer;
 using compare::WidthTransfer;
 
 constexpr int64_t kWidthsSchemaVersion = 1;
-constexpr int kWidthsSide = 520;
-constexpr int kWidthsEdge = 64;
-constexpr size_t kNamedPoints = 6;
+constexpr int kWidthsPicture = 900;
+constexpr int kWidthsLeft = 330;
+constexpr int kWidthsTop = 84;
 
-std::string WidthsSummary(const WidthTransfer& transfer) {
-  return fmt::format(
-      "{} of {} operands lie inside their 95 % prediction intervals at width "
-      "{}. Root mean square distance: {:.2f} dB from the line, {:.2f} dB from "
-      "width {}.",
-      transfer.Inside(), transfer.operands.size(), transfer.width,
-      transfer.PredictedRmsDb(), transfer.NearestRmsDb(),
-      transfer.small_widths.back());
+std::string LogsText(size_t logs) {
+  return fmt::format("{} log{}", logs, logs == 1 ? "" : "s");
 }
 
-/// Both axes of the picture, dB.
-class DecibelAxes {
- public:
-  explicit DecibelAxes(const WidthTransfer& transfer) {
-    for (const OperandTransfer& operand : transfer.operands) {
-      for (const double value : {operand.measured, operand.predicted}) {
-        least_ = std::min(least_, value);
-        most_ = std::max(most_, value);
-      }
+/// "a is missing in 1 log, b is not finite in 2 logs"; of many the first.
+std::string LeftOutText(const WidthTransfer& transfer) {
+  constexpr size_t kMostNamed = 20;
+  std::vector<std::string> reasons;
+  for (const compare::OperandLeftOut& operand : transfer.left_out) {
+    if (reasons.size() == kMostNamed) {
+      reasons.push_back(
+          fmt::format("and {} more", transfer.left_out.size() - kMostNamed));
+      break;
     }
-    least_ = std::floor(least_ - 1);
-    most_ = std::ceil(most_ + 1);
+    const std::string missing =
+        operand.missing == 0
+            ? ""
+            : fmt::format("missing in {}", LogsText(operand.missing));
+    const std::string infinite =
+        operand.infinite == 0
+            ? ""
+            : fmt::format("not finite in {}", LogsText(operand.infinite));
+    reasons.push_back(fmt::format(
+        "{} is {}{}{}", operand.operand, missing,
+        missing.empty() || infinite.empty() ? "" : " and ", infinite));
   }
+  return fmt::format("{} operands are left out of {} in all: {}.",
+                     transfer.left_out.size(), LogsText(transfer.logs),
+                     fmt::join(reasons, ", "));
+}
 
-  double X(double decibels) const {
-    return kWidthsEdge + Share(decibels) * kInside;
+std::string WidthsSummary(const WidthTransfer& transfer) {
+  std::string text = fmt::format(
+      "{} of {} operands lie inside their {:g} % prediction intervals at width "
+      "{}. Root mean square distance: {:.2f} dB from the line, {:.2f} dB from "
+      "width {}.",
+      transfer.Inside(), transfer.operands.size(),
+      100 * WidthTransfer::kConfidence, transfer.width,
+      transfer.PredictedRmsDb(), transfer.NearestRmsDb(),
+      transfer.small_widths.back());
+  if (transfer.wide_logs > 1) {
+    text += fmt::format(
+        " What is measured, and what is predicted, is the mean of {} at width "
+        "{}.",
+        LogsText(transfer.wide_logs), transfer.width);
   }
-  double Y(double decibels) const {
-    return kWidthsEdge + (1 - Share(decibels)) * kInside;
-  }
-  double least() const { return least_; }
-  double most() const { return most_; }
-
- private:
-  static constexpr double kInside = kWidthsSide - 2 * kWidthsEdge;
-
-  double Share(double decibels) const {
-    return std::clamp((decibels - least_) / (most_ - least_), 0.0, 1.0);
-  }
-
-  double least_ = 1e300;
-  double most_ = -1e300;
-};
-
-std::string WidthsGrid(const DecibelAxes& axes) {
-  std::string svg =
-      SvgLine(axes.X(axes.least()), axes.Y(axes.least()), axes.X(axes.most()),
-              axes.Y(axes.most()), "#80868b");
-  const double step =
-      std::max(1.0, std::ceil((axes.most() - axes.least()) / 8));
-  for (double at = axes.least(); at <= axes.most(); at += step) {
-    svg += SvgText(axes.X(at), kWidthsSide - kWidthsEdge + 18,
-                   fmt::format("{:g}", at),
-                   "text-anchor=\"middle\" fill=\"#5f6368\"");
-    svg += SvgText(kWidthsEdge - 8, axes.Y(at) + 4, fmt::format("{:g}", at),
-                   "text-anchor=\"end\" fill=\"#5f6368\"");
-  }
-  return svg;
+  if (!transfer.left_out.empty()) text += " " + LeftOutText(transfer);
+  return text;
 }
 
 }  // namespace
@@ -109,66 +101,61 @@ std::string RenderWidths(const WidthTransfer& transfer) {
 std::string RenderWidthsJson(const WidthTransfer& transfer) {
   Json json{{"schema_version", kWidthsSchemaVersion},
             {"arm", transfer.arm},
+            {"confidence", WidthTransfer::kConfidence},
             {"width", transfer.width},
+            {"logs", transfer.logs},
+            {"wide_logs", transfer.wide_logs},
             {"small_widths", transfer.small_widths},
             {"steps", transfer.steps},
             {"inside", transfer.Inside()},
             {"rms_from_line_db", transfer.PredictedRmsDb()},
             {"rms_from_nearest_db", transfer.NearestRmsDb()},
-            {"operands", Json::array()}};
+            {"operands", Json::array()},
+            {"left_out", Json::array()}};
   for (const OperandTransfer& operand : transfer.operands) {
-    json["operands"].push_back({{"name", operand.operand},
-                                {"measured_db", operand.measured},
-                                {"nearest_db", operand.nearest},
-                                {"predicted_db", operand.predicted},
-                                {"lower_95_db", operand.lower},
-                                {"upper_95_db", operand.upper},
-                                {"inside", operand.inside()}});
+    json["operands"].push_back(
+        {{"name", operand.operand},
+         {"measured_db", operand.measured},
+         {"nearest_db", operand.nearest},
+         {"predicted_db",
+          IntervalJson(operand.predicted, operand.lower, operand.upper)},
+         {"inside", operand.inside()}});
+  }
+  for (const compare::OperandLeftOut& operand : transfer.left_out) {
+    json["left_out"].push_back({{"name", operand.operand},
+                                {"missing_logs", operand.missing},
+                                {"infinite_logs", operand.infinite}});
   }
   return json.dump(2) + "\n";
 }
 
 std::string RenderWidthsSvg(const WidthTransfer& transfer) {
-  const DecibelAxes axes(transfer);
-  std::string body =
-      SvgText(16, 24,
-              fmt::format("SQNR of arm {} at width {} over its prediction, dB",
-                          transfer.arm, transfer.width),
-              "font-weight=\"bold\" font-size=\"14\"");
-  body += SvgText(16, 44,
-                  fmt::format("predicted from widths {}; bars: 95 % intervals; "
-                              "red: outside",
-                              fmt::join(transfer.small_widths, ", ")),
-                  "fill=\"#5f6368\"");
-  body += WidthsGrid(axes);
+  std::string body = SvgTitle(
+      16, 24,
+      fmt::format("SQNR of arm {} at width {}, dB, predicted from widths {}",
+                  transfer.arm, transfer.width,
+                  fmt::join(transfer.small_widths, ", ")));
+  const std::array<SvgKey, 2> keys = {
+      {{colour::kBlue,
+        fmt::format("measured (dot), predicted (ring, {:g} % interval)",
+                    100 * WidthTransfer::kConfidence)},
+       {colour::kRed, "outside"}}};
+  body += SvgLegend(16, 48, keys);
+  std::vector<SvgForestRow> rows;
   for (const OperandTransfer& operand : transfer.operands) {
-    const std::string_view colour = operand.inside() ? "#1a73e8" : "#d93025";
-    const double y = axes.Y(operand.measured);
-    body += SvgLine(axes.X(operand.lower), y, axes.X(operand.upper), y, colour,
-                    "stroke-opacity=\"0.35\"");
-    body += fmt::format(
-        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3\" fill=\"{}\"/>\n",
-        axes.X(operand.predicted), y, colour);
+    rows.push_back({.label = operand.operand,
+                    .colour = operand.inside() ? colour::kBlue : colour::kRed,
+                    .lower = operand.lower,
+                    .upper = operand.upper,
+                    .dot = operand.measured,
+                    .ring = operand.predicted});
   }
-  body += SvgText(kWidthsSide / 2.0, kWidthsSide - kWidthsEdge + 40,
-                  "predicted SQNR, dB", "text-anchor=\"middle\"");
-  body += SvgText(16, kWidthsEdge - 6, "measured SQNR, dB");
-  int y = kWidthsSide + 6;
-  body += SvgText(16, y, WidthsSummary(transfer));
-  y += 22;
-  for (size_t i = 0; i < std::min(kNamedPoints, transfer.operands.size());
-       ++i) {
-    const OperandTransfer& operand = transfer.operands[i];
-    body +=
-        SvgText(16, y,
-                fmt::format("{}: {:.2f} dB, predicted {:.2f} [{:.2f}, "
-                            "{:.2f}]",
-                            operand.operand, operand.measured,
-                            operand.predicted, operand.lower, operand.upper),
-                "fill=\"#5f6368\"");
-    y += 18;
-  }
-  return SvgPicture(980, y + 4, body);
+  const auto decibels = [](double tick) { return fmt::format("{:g}", tick); };
+  body += SvgForest(kWidthsLeft, kWidthsPicture - 40, kWidthsTop, rows,
+                    /*zero=*/false, decibels);
+  double y = kWidthsTop + kSvgForestRow * static_cast<double>(rows.size()) + 40;
+  body += SvgParagraph(16, y, kWidthsPicture - 32, WidthsSummary(transfer));
+  return SvgPicture(kWidthsPicture, static_cast<int>(y), body);
 }
 
 }  // namespace isoloss::report

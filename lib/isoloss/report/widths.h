@@ -14,8 +14,8 @@ std::string RenderWidths(const compare::WidthTransfer& transfer);
 /// One JSON object.
 std::string RenderWidthsJson(const compare::WidthTransfer& transfer);
 
-/// SQNR at the real width over the one that narrow models predict, with
-/// intervals; a point on the diagonal is predicted exactly.
+/// A row for each operand: SQNR at the real width, and the interval that narrow
+/// models predict.
 std::string RenderWidthsSvg(const compare::WidthTransfer& transfer);
 
 }  // namespace isoloss::report

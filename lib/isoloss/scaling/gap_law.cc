@@ -128,14 +128,14 @@ PowerLaw PowerLawFit::Fit(std::span<const double> gaps) const {
         gaps, coefficient);
     if (explained > most) {
       constexpr size_t kRow = kPowerSteps + 1;
+      const size_t row = point / kRow;
+      const size_t column = point % kRow;
       most = explained;
       best.coefficient = coefficient;
       best.of_parameters =
-          kLargestExponent *
-          (2.0 * static_cast<double>(point / kRow) / kPowerSteps - 1);
-      best.of_tokens =
-          kLargestExponent *
-          (2.0 * static_cast<double>(point % kRow) / kPowerSteps - 1);
+          kLargestExponent * (2.0 * static_cast<double>(row) / kPowerSteps - 1);
+      best.of_tokens = kLargestExponent *
+                       (2.0 * static_cast<double>(column) / kPowerSteps - 1);
     }
   }
   double step = kLargestExponent / kPowerSteps;

@@ -144,7 +144,7 @@ LadderStatement StateLadder(const std::string& experiment,
         StateArm(arm, question, statement.margin_nats, statement.notes));
     if (arm.role == ArmRole::kControl && !SeesControl(arm, question)) {
       unseen.push_back(fmt::format(
-          "The control {} is not told from {} at the largest size: this "
+          "The control {} is not told apart from {} at the largest size: this "
           "ladder may see nothing.",
           arm.name, baseline));
     }

@@ -47,7 +47,7 @@ struct ArmStatement {
   std::vector<SizeStatement> sizes;   ///< empty: too few cells
   /// Those of the arm, and what else keeps a size from being safe: the largest
   /// rung's mean gap lies above the margin, or outside its prediction, a form
-  /// does not fit, or the control is not told from the baseline.
+  /// does not fit, or the control is not told apart from the baseline.
   std::vector<std::string> doubts = {};
 };
 

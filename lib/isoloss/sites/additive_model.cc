@@ -32,13 +32,13 @@ bool ArmLosses::finite() const {
   return std::ranges::all_of(losses, [](double x) { return std::isfinite(x); });
 }
 
-AdditiveModel::AdditiveModel(size_t pieces, std::span<const ArmLosses> arms)
-    : column_(pieces, 0) {
+AdditiveModel::AdditiveModel(size_t products, std::span<const ArmLosses> arms)
+    : column_(products, 0) {
   CheckSeeds(arms);
   seeds_ = arms.front().losses.size();
   for (const ArmLosses& arm : arms) {
-    if (arm.pieces.size() == 1 && !arm.finite()) {
-      column_.at(arm.pieces.front()) = kUnstable;
+    if (arm.products.size() == 1 && !arm.finite()) {
+      column_.at(arm.products.front()) = kUnstable;
     }
   }
   size_t columns = 0;
@@ -48,7 +48,7 @@ AdditiveModel::AdditiveModel(size_t pieces, std::span<const ArmLosses> arms)
   std::vector<const ArmLosses*> used;
   for (const ArmLosses& arm : arms) {
     const bool stable = std::ranges::none_of(
-        arm.pieces, [&](size_t piece) { return IsUnstable(piece); });
+        arm.products, [&](size_t product) { return IsUnstable(product); });
     if (stable && arm.finite()) {
       used.push_back(&arm);
     } else {
@@ -62,8 +62,8 @@ AdditiveModel::AdditiveModel(size_t pieces, std::span<const ArmLosses> arms)
   for (Eigen::Index row = 0; row < rows; ++row) {
     const ArmLosses& arm = *used[static_cast<size_t>(row)];
     design(row, 0) = 1;
-    for (const size_t piece : arm.pieces) {
-      design(row, 1 + static_cast<Eigen::Index>(column_.at(piece))) = 1;
+    for (const size_t product : arm.products) {
+      design(row, 1 + static_cast<Eigen::Index>(column_.at(product))) = 1;
     }
     for (size_t seed = 0; seed < seeds_; ++seed) {
       losses(row, static_cast<Eigen::Index>(seed)) = arm.losses[seed];
@@ -73,7 +73,7 @@ AdditiveModel::AdditiveModel(size_t pieces, std::span<const ArmLosses> arms)
   if (rows < width || factors.rank() < width) {
     ThrowError(ErrorKind::kConfig,
                "sites: {} arms ended with finite losses and leave {} unknowns "
-               "undetermined, but each piece takes an arm of its own and the "
+               "undetermined, but each product takes an arm of its own and the "
                "baseline. Look at the runs that did not.",
                used.size(), width - factors.rank());
   }
@@ -97,10 +97,10 @@ AdditiveModel::AdditiveModel(size_t pieces, std::span<const ArmLosses> arms)
   }
 }
 
-double AdditiveModel::ErrorOf(std::span<const size_t> pieces) const {
+double AdditiveModel::ErrorOf(std::span<const size_t> products) const {
   double variance = 0;
-  for (const size_t a : pieces) {
-    for (const size_t b : pieces) {
+  for (const size_t a : products) {
+    for (const size_t b : products) {
       if (IsUnstable(a) || IsUnstable(b)) continue;
       variance += covariance_[column_.at(a) * columns_ + column_.at(b)];
     }
@@ -110,13 +110,13 @@ double AdditiveModel::ErrorOf(std::span<const size_t> pieces) const {
 }
 
 std::vector<double> AdditiveModel::HarmBySeed(
-    std::span<const size_t> pieces) const {
+    std::span<const size_t> products) const {
   std::vector<double> sums(seeds_, 0);
-  for (const size_t piece : pieces) {
+  for (const size_t product : products) {
     for (size_t seed = 0; seed < seeds_; ++seed) {
-      sums[seed] += IsUnstable(piece)
+      sums[seed] += IsUnstable(product)
                         ? std::numeric_limits<double>::infinity()
-                        : harms_[column_.at(piece) * seeds_ + seed];
+                        : harms_[column_.at(product) * seeds_ + seed];
     }
   }
   return sums;

@@ -17,7 +17,7 @@ namespace isoloss::sites {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
-constexpr size_t kArmsBeforePieces = 2;
+constexpr size_t kArmsBeforeProducts = 2;
 
 /// Of what is infinite or missing, an interval that says nothing.
 stats::MeanInterval IntervalOf(const std::vector<double>& values) {
@@ -54,34 +54,35 @@ void Widen(double error, double freedom, HarmSum& sum) {
 
 /// By the model's error, which all arms know, and by that of these seeds, which
 /// differs where a harm differs from seed to seed: the wider one.
-HarmSum SumOf(const AdditiveModel& model, std::span<const size_t> pieces) {
-  const stats::Summary summary = stats::Summarize(model.HarmBySeed(pieces));
+HarmSum SumOf(const AdditiveModel& model, std::span<const size_t> products) {
+  const stats::Summary summary = stats::Summarize(model.HarmBySeed(products));
   if (!std::isfinite(summary.mean)) {
     return {{kInfinite, -kInfinite, kInfinite}, 0};
   }
   HarmSum sum{{summary.mean, summary.mean, summary.mean}, 0};
   const auto count = static_cast<double>(summary.count);
-  Widen(model.ErrorOf(pieces), model.freedom(), sum);
+  Widen(model.ErrorOf(products), model.freedom(), sum);
   Widen(summary.sd / std::sqrt(count), count - 1, sum);
   return sum;
 }
 
-std::vector<PieceFinding> Rank(const Evidence& evidence,
-                               const AdditiveModel& model) {
-  const size_t count = evidence.pieces.size();
-  std::vector<PieceFinding> found;
+std::vector<ProductFinding> Rank(const Evidence& evidence,
+                                 const AdditiveModel& model) {
+  const size_t count = evidence.products.size();
+  std::vector<ProductFinding> found;
   std::vector<double> p_values;
-  for (size_t piece = 0; piece < count; ++piece) {
-    const ArmLosses& only = evidence.arms[kArmsBeforePieces + piece];
-    const ArmLosses& all_but = evidence.arms[kArmsBeforePieces + count + piece];
+  for (size_t product = 0; product < count; ++product) {
+    const ArmLosses& only = evidence.arms[kArmsBeforeProducts + product];
+    const ArmLosses& all_but =
+        evidence.arms[kArmsBeforeProducts + count + product];
     found.push_back(
-        {.piece = piece,
-         .unstable = model.IsUnstable(piece),
+        {.product = product,
+         .unstable = model.IsUnstable(product),
          .only =
              IntervalOf(Differences(only.losses, evidence.arms.front().losses)),
          .all_but =
              IntervalOf(Differences(evidence.arms[1].losses, all_but.losses))});
-    const HarmSum harm = SumOf(model, std::vector{piece});
+    const HarmSum harm = SumOf(model, std::vector{product});
     found.back().harm = harm.interval;
     found.back().p = harm.p;
     p_values.push_back(found.back().p);
@@ -95,57 +96,57 @@ std::vector<PieceFinding> Rank(const Evidence& evidence,
   return found;
 }
 
-/// Pieces that make a step faster: those whose harm is told from 0 last, by
-/// ascending harm for what they save; before them the others, by descending
-/// time that they save. To order these by their harms too would pick what
-/// chance made look harmless, and predict too small a gap.
+/// Products that make a step faster: those whose harm is told apart from 0
+/// last, by ascending harm for what they save; before them the others, by
+/// descending time that they save. To order these by their harms too would pick
+/// what chance made look harmless, and predict too small a gap.
 std::vector<size_t> GreedyOrder(const Evidence& evidence,
-                                const std::vector<PieceFinding>& ranked) {
+                                const std::vector<ProductFinding>& ranked) {
   std::vector<std::pair<double, size_t>> order;
-  for (const PieceFinding& finding : ranked) {
-    const double saved = evidence.pieces[finding.piece].saved_seconds;
+  for (const ProductFinding& finding : ranked) {
+    const double saved = evidence.products[finding.product].saved_seconds;
     if (saved <= 0 || finding.unstable) continue;
     order.emplace_back(
         finding.adjusted < kHarmful ? finding.harm.mean / saved : -saved,
-        finding.piece);
+        finding.product);
   }
   std::ranges::stable_sort(order);
-  std::vector<size_t> pieces;
-  for (const auto& entry : order) pieces.push_back(entry.second);
-  return pieces;
+  std::vector<size_t> products;
+  for (const auto& entry : order) products.push_back(entry.second);
+  return products;
 }
 
 SetFinding Predict(const Evidence& evidence, const AdditiveModel& model,
                    NamedSet set) {
   SetFinding finding{.set = std::move(set)};
-  finding.speed_up = evidence.speed_up(finding.set.pieces);
-  finding.predicted = SumOf(model, finding.set.pieces).interval;
+  finding.speed_up = evidence.speed_up(finding.set.products);
+  finding.predicted = SumOf(model, finding.set.products).interval;
   return finding;
 }
 
 std::vector<SetFinding> Frontier(const Evidence& evidence,
                                  const AdditiveModel& model,
-                                 const std::vector<PieceFinding>& ranked) {
+                                 const std::vector<ProductFinding>& ranked) {
   std::vector<SetFinding> frontier = {
       Predict(evidence, model, {.name = "nothing"})};
-  std::vector<size_t> pieces;
-  for (const size_t piece : GreedyOrder(evidence, ranked)) {
-    pieces.push_back(piece);
-    NamedSet set{.name = "+ " + evidence.pieces[piece].Name(),
-                 .pieces = pieces};
-    std::ranges::sort(set.pieces);
+  std::vector<size_t> products;
+  for (const size_t product : GreedyOrder(evidence, ranked)) {
+    products.push_back(product);
+    NamedSet set{.name = "+ " + evidence.products[product].Name(),
+                 .products = products};
+    std::ranges::sort(set.products);
     frontier.push_back(Predict(evidence, model, std::move(set)));
   }
   return frontier;
 }
 
-/// The named sets without pieces that save no time.
+/// The named sets without products that save no time.
 std::vector<SetFinding> UsefulSets(const Evidence& evidence,
                                    const AdditiveModel& model) {
   std::vector<SetFinding> useful;
   for (NamedSet set : evidence.sets) {
-    const size_t erased = std::erase_if(set.pieces, [&](size_t piece) {
-      return evidence.pieces[piece].saved_seconds <= 0;
+    const size_t erased = std::erase_if(set.products, [&](size_t product) {
+      return evidence.products[product].saved_seconds <= 0;
     });
     if (erased > 0) set.name += " without what saves nothing";
     useful.push_back(Predict(evidence, model, std::move(set)));
@@ -162,7 +163,7 @@ std::optional<SetFinding> ChooseRecipe(const Evidence& evidence,
   }
   const auto refuted = [&](const SetFinding& set) {
     return std::ranges::any_of(findings.sets, [&](const SetFinding& known) {
-      return known.set.pieces == set.set.pieces &&
+      return known.set.products == set.set.products &&
              !(known.measured->lower <= findings.margin_nats &&
                std::isfinite(known.measured->mean));
     });
@@ -170,7 +171,7 @@ std::optional<SetFinding> ChooseRecipe(const Evidence& evidence,
   std::optional<SetFinding> recipe;
   for (const SetFinding& set : candidates) {
     const bool safe = set.predicted.upper < findings.margin_nats;
-    if (set.set.pieces.empty() || !safe || refuted(set)) continue;
+    if (set.set.products.empty() || !safe || refuted(set)) continue;
     if (!recipe || set.speed_up > recipe->speed_up) recipe = set;
   }
   return recipe;
@@ -181,15 +182,16 @@ std::vector<std::string> NotesOn(const Evidence& evidence,
                                  const AdditiveModel& model) {
   std::vector<std::string> notes;
   if (!model.left_out().empty()) {
-    notes.push_back(fmt::format(
-        "{} of {} arms are not used, because a run of theirs, or of a piece of "
-        "theirs alone, did not end with a finite loss: {}.",
-        model.left_out().size(), evidence.arms.size(),
-        fmt::join(model.left_out(), ", ")));
+    notes.push_back(
+        fmt::format("{} of {} arms are not used, because a run of theirs, or "
+                    "of a product of "
+                    "theirs alone, did not end with a finite loss: {}.",
+                    model.left_out().size(), evidence.arms.size(),
+                    fmt::join(model.left_out(), ", ")));
   }
   std::vector<std::string> slow;
-  for (const Piece& piece : evidence.pieces) {
-    if (piece.saved_seconds <= 0) slow.push_back(piece.Name());
+  for (const Product& product : evidence.products) {
+    if (product.saved_seconds <= 0) slow.push_back(product.Name());
   }
   if (!slow.empty()) {
     notes.push_back(fmt::format(
@@ -201,16 +203,17 @@ std::vector<std::string> NotesOn(const Evidence& evidence,
 }
 
 void CheckShape(const Evidence& evidence) {
-  const size_t arms = kArmsBeforePieces + 2 * evidence.pieces.size();
+  const size_t arms = kArmsBeforeProducts + 2 * evidence.products.size();
   if (evidence.arms.size() == arms &&
       evidence.sets.size() == evidence.set_losses.size()) {
     return;
   }
-  ThrowError(ErrorKind::kShape,
-             "sites: {} arms of {} pieces and {} of {} sets were given, but {} "
-             "and one for each set are needed. Train what is missing.",
-             evidence.arms.size(), evidence.pieces.size(),
-             evidence.set_losses.size(), evidence.sets.size(), arms);
+  ThrowError(
+      ErrorKind::kShape,
+      "sites: {} arms of {} products and {} of {} sets were given, but {} "
+      "and one for each set are needed. Train what is missing.",
+      evidence.arms.size(), evidence.products.size(),
+      evidence.set_losses.size(), evidence.sets.size(), arms);
 }
 
 }  // namespace
@@ -232,7 +235,7 @@ void CompareAfresh(const ArmLosses& baseline, const ArmLosses& arm,
 
 Findings Judge(const Evidence& evidence) {
   CheckShape(evidence);
-  const AdditiveModel model(evidence.pieces.size(), evidence.arms);
+  const AdditiveModel model(evidence.products.size(), evidence.arms);
   const ArmLosses& baseline = evidence.arms.front();
   Findings findings{.seeds = model.seeds(),
                     .baseline_loss = stats::Mean(baseline.losses),
@@ -250,10 +253,10 @@ Findings Judge(const Evidence& evidence) {
         Differences(losses.losses, baseline.losses);
     finding.measured = IntervalOf(gaps);
     finding.difference =
-        IntervalOf(Differences(gaps, model.HarmBySeed(finding.set.pieces)));
+        IntervalOf(Differences(gaps, model.HarmBySeed(finding.set.products)));
   };
   const ArmLosses& all = evidence.arms[1];
-  add({.name = "every product", .source = "", .pieces = all.pieces}, all);
+  add({.name = "every product", .source = "", .products = all.products}, all);
   for (size_t i = 0; i < evidence.sets.size(); ++i) {
     add(evidence.sets[i], evidence.set_losses[i]);
   }

@@ -18,33 +18,33 @@ namespace isoloss::sites {
 
 /// Intervals hold the mean over seeds with 95 %, each on its own.
 inline constexpr double kAlpha = 0.025;
-/// A piece is called harmful if its adjusted p-value is below it.
+/// A product is called harmful if its adjusted p-value is below it.
 inline constexpr double kHarmful = 0.05;
 
-/// What is known of a piece before any loss is.
-struct Piece {
+/// What is known of a product before any loss is.
+struct Product {
   std::string kind;
-  size_t product = 0;
+  size_t role = 0;
   std::vector<Share> shares = {};  ///< of each model
   double saved_seconds = 0;        ///< of a token, by the speed model
-  /// ||g - r|| / ||r|| of the whole gradient with only this piece quantised, at
-  /// the same weights, batch and routing: at step 1 and at the last step.
+  /// ||g - r|| / ||r|| of the whole gradient with only this product quantised,
+  /// at the same weights, batch and routing: at step 1 and at the last step.
   std::optional<double> first_error = std::nullopt;
   std::optional<double> last_error = std::nullopt;
 
-  std::string Name() const { return kind + " " + kProductNames.at(product); }
+  std::string Name() const { return kind + " " + kRoleNames.at(role); }
 };
 
-/// Pieces that somebody quantises together.
+/// Products that somebody quantises together.
 struct NamedSet {
   std::string name;
   std::string source = {};
-  std::vector<size_t> pieces = {};
+  std::vector<size_t> products = {};
 };
 
 struct Evidence {
-  std::vector<Piece> pieces;
-  /// The baseline, all pieces, each piece alone, and all but each, in this
+  std::vector<Product> products;
+  /// The baseline, all products, each product alone, and all but each, in this
   /// order.
   std::vector<ArmLosses> arms;
   /// Trained too, and not used to fit anything.
@@ -54,8 +54,8 @@ struct Evidence {
   double margin_percent = 0.25;
 };
 
-struct PieceFinding {
-  size_t piece = 0;
+struct ProductFinding {
+  size_t product = 0;
   bool unstable = false;             ///< a run with it alone had no finite loss
   stats::MeanInterval only = {};     ///< loss with it alone - baseline, nats
   stats::MeanInterval all_but = {};  ///< loss of all - loss of all but it
@@ -64,7 +64,7 @@ struct PieceFinding {
   /// spread of its own seeds. So are predicted gaps.
   stats::MeanInterval harm = {};
   double p = 1;         ///< that its harm is not above 0, one-sided t
-  double adjusted = 1;  ///< for all pieces (Benjamini and Hochberg)
+  double adjusted = 1;  ///< for all products (Benjamini and Hochberg)
 };
 
 struct SetFinding {
@@ -91,14 +91,14 @@ struct Findings {
   size_t seeds = 0;
   double baseline_loss = 0;  ///< nats, mean
   double margin_nats = 0;
-  std::vector<PieceFinding> ranked;  ///< unstable first, then descending harm
-  /// Pieces that make a step faster, added one by one: first those whose harm
-  /// can't be told from 0, by descending time that they save, then the others,
-  /// by ascending harm for each second saved.
+  std::vector<ProductFinding> ranked;  ///< unstable first, then descending harm
+  /// Products that make a step faster, added one by one: first those whose harm
+  /// can't be told apart from 0, by descending time that they save, then the
+  /// others, by ascending harm for each second saved.
   std::vector<SetFinding> frontier;
   /// Every product, and the sets of the evidence.
   std::vector<SetFinding> sets;
-  /// Of the frontier, and of the sets without pieces that save no time: the
+  /// Of the frontier, and of the sets without products that save no time: the
   /// fastest whose predicted gap lies below the margin with its upper end, and
   /// of which no runs are known that lie above it or diverged; empty if there
   /// is none.

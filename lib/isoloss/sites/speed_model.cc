@@ -60,7 +60,7 @@ double ModelWork::OperandBytes() const {
 
 Share ShareOf(const ModelWork& model, const QuantizedProduct& product) {
   Share share{.model = model.name};
-  const ProductWork* work = model.Find(product.kind, product.product);
+  const ProductWork* work = model.Find(product.kind, product.role);
   if (work == nullptr) return share;
   share.flops = work->flops / model.Flops();
   share.bytes_saved =
@@ -114,7 +114,7 @@ double SpeedModel::ExchangeSeconds(Dispatch dispatch, Spread spread) const {
 }
 
 double SpeedModel::SavedSeconds(const QuantizedProduct& product) const {
-  const ProductWork* work = work_.Find(product.kind, product.product);
+  const ProductWork* work = work_.Find(product.kind, product.role);
   if (work == nullptr) return 0;
   const double gemm =
       work->flops / FlopsPerSecond(16) -

@@ -13,7 +13,7 @@ namespace isoloss::sites {
 
 /// fprop, dgrad and wgrad.
 inline constexpr size_t kProducts = 3;
-inline constexpr std::array<const char*, kProducts> kProductNames = {
+inline constexpr std::array<const char*, kProducts> kRoleNames = {
     "fprop", "dgrad", "wgrad"};
 
 /// What one product of one kind of site takes for one token of a training step,
@@ -64,7 +64,7 @@ inline constexpr ProductFormat kMxfp8 = {8.25, 8.25, 8};
 /// A product that is quantised.
 struct QuantizedProduct {
   std::string kind;
-  size_t product = 0;
+  size_t role = 0;
   ProductFormat format = {};
 };
 

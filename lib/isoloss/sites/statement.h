@@ -20,7 +20,7 @@ struct Statement {
   int64_t steps = 0;
   size_t runs = 0;
   double margin_percent = 0.25;
-  std::vector<Piece> pieces;
+  std::vector<Product> products;
   Findings findings;
   SpeedModel speed;
   /// TOML of findings.recipe; "" if there is none.

@@ -16,15 +16,13 @@
 namespace isoloss::stress {
 namespace {
 
-constexpr double kConfidence = 0.95;
-
 const ArmRuns& RunsOfArm(const StressedRuns& runs, const std::string& arm) {
   const auto found = std::ranges::find(runs.arms, arm, &ArmRuns::arm);
   if (found != runs.arms.end()) return *found;
   ThrowError(ErrorKind::kConfig,
-             "stress: {} has no runs of arm {}, but all stresses must have the "
+             "stress: {} has no runs of arm {}, but all modes must have the "
              "same arms.",
-             runs.stress, arm);
+             runs.mode, arm);
 }
 
 int64_t CountDiverged(const ArmRuns& arm) {
@@ -58,50 +56,51 @@ double PairedTTest(const std::vector<double>& differences) {
       summary.mean / (summary.sd / std::sqrt(count)), count - 1);
 }
 
-StressCell MakeCell(const StressedRuns& runs, const std::string& arm,
-                    const std::string& baseline, const std::string& reference) {
+StressResult ResultOf(const StressedRuns& runs, const std::string& arm,
+                      const std::string& baseline,
+                      const std::string& reference) {
   const ArmRuns& of_arm = RunsOfArm(runs, arm);
   const ArmRuns& of_reference = RunsOfArm(runs, reference);
-  StressCell cell{.stress = runs.stress, .arm = arm};
-  cell.seeds = static_cast<int64_t>(of_arm.runs.size());
-  cell.diverged = CountDiverged(of_arm);
-  if (cell.seeds == 0) return cell;
+  StressResult result{.mode = runs.mode, .arm = arm};
+  result.seeds = static_cast<int64_t>(of_arm.runs.size());
+  result.diverged = CountDiverged(of_arm);
+  if (result.seeds == 0) return result;
   const stats::BinomialInterval rate =
-      stats::ClopperPearson(cell.diverged, cell.seeds, kConfidence);
-  cell.diverged_lower = rate.lower;
-  cell.diverged_upper = rate.upper;
-  if (arm == baseline) return cell;
+      stats::ClopperPearson(result.diverged, result.seeds, kConfidence);
+  result.diverged_lower = rate.lower;
+  result.diverged_upper = rate.upper;
+  if (arm == baseline) return result;
   const std::vector<double> gaps =
       PairedDifferences(of_arm, RunsOfArm(runs, baseline));
-  cell.gap_seeds = static_cast<int64_t>(gaps.size());
+  result.gap_seeds = static_cast<int64_t>(gaps.size());
   if (gaps.size() >= 2) {
     const stats::MeanInterval interval =
         stats::IntervalOfMean(stats::Summarize(gaps), (1 - kConfidence) / 2);
-    cell.gap = interval.mean;
-    cell.gap_lower = interval.lower;
-    cell.gap_upper = interval.upper;
+    result.gap = interval.mean;
+    result.gap_lower = interval.lower;
+    result.gap_upper = interval.upper;
   }
   if (arm != reference) {
-    cell.p_diverges = stats::FisherExactGreater(
-        cell.diverged, cell.seeds, CountDiverged(of_reference),
+    result.p_diverges = stats::FisherExactGreater(
+        result.diverged, result.seeds, CountDiverged(of_reference),
         static_cast<int64_t>(of_reference.runs.size()));
-    cell.p_worse = PairedTTest(PairedDifferences(of_arm, of_reference));
+    result.p_worse = PairedTTest(PairedDifferences(of_arm, of_reference));
   }
-  return cell;
+  return result;
 }
 
 Separation SeparationOf(const StressMap& map, const std::string& arm,
                         size_t bad_arms) {
-  Separation best{.arm = arm, .stress = {}, .by = {}};
+  Separation best{.arm = arm, .mode = {}, .by = {}};
   double tests = 0;
-  for (const StressCell& cell : map.cells) {
-    if (cell.arm != arm) continue;
+  for (const StressResult& result : map.results) {
+    if (result.arm != arm) continue;
     tests += 2;
-    for (const auto& [by, p] : {std::pair("divergence", cell.p_diverges),
-                                std::pair("loss", cell.p_worse)}) {
+    for (const auto& [by, p] : {std::pair("divergence", result.p_diverges),
+                                std::pair("loss", result.p_worse)}) {
       if (!(p < best.p)) continue;
       best.p = p;
-      best.stress = cell.stress;
+      best.mode = result.mode;
       best.by = by;
     }
   }
@@ -126,30 +125,30 @@ StressMap MakeStressMap(const std::vector<StressedRuns>& runs,
                         const std::vector<std::string>& known_bad) {
   StressMap map{.baseline = baseline,
                 .reference = reference,
-                .stresses = {},
+                .modes = {},
                 .arms = {},
-                .cells = {},
+                .results = {},
                 .separations = {}};
   if (runs.empty()) {
     ThrowError(ErrorKind::kConfig,
-               "stress: no stress has runs. Train some first.");
+               "stress: no mode has runs. Train some first.");
   }
   for (const ArmRuns& arm : runs.front().arms) {
     map.arms.push_back(arm.arm);
   }
-  for (const StressedRuns& of_stress : runs) {
-    map.stresses.push_back(of_stress.stress);
+  for (const StressedRuns& of_mode : runs) {
+    map.modes.push_back(of_mode.mode);
     for (const std::string& arm : map.arms) {
-      map.cells.push_back(MakeCell(of_stress, arm, baseline, reference));
+      map.results.push_back(ResultOf(of_mode, arm, baseline, reference));
     }
   }
-  for (size_t stress = 0; stress < map.stresses.size(); ++stress) {
-    const StressCell& cell = map.At(stress, map.ArmIndex(baseline));
-    if (2 * cell.diverged <= cell.seeds) continue;
+  for (size_t mode = 0; mode < map.modes.size(); ++mode) {
+    const StressResult& result = map.At(mode, map.ArmIndex(baseline));
+    if (2 * result.diverged <= result.seeds) continue;
     map.notes.push_back(fmt::format(
-        "Under {} most runs of {} diverged, too, so that it says little of "
+        "In mode {} most runs of {} diverged, too, so that it says little of "
         "the other arms.",
-        cell.stress, baseline));
+        result.mode, baseline));
   }
   for (const std::string& arm : known_bad) {
     map.separations.push_back(SeparationOf(map, arm, known_bad.size()));

@@ -1,5 +1,5 @@
 // A map of recipes under stress: which diverge, how large their gaps are, and
-// whether recipes that are known to be bad are told from a good one.
+// whether recipes that are known to be bad are told apart from a good one.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,8 @@
 
 namespace isoloss::stress {
 
+inline constexpr double kConfidence = 0.95;  ///< of all intervals
+
 /// What became of one run.
 struct StressRun {
   int64_t seed = 0;
@@ -17,21 +19,21 @@ struct StressRun {
   std::optional<double> loss = std::nullopt;
 };
 
-/// Runs of one arm under one stress.
+/// Runs of one arm in one mode.
 struct ArmRuns {
   std::string arm;
   std::vector<StressRun> runs;
 };
 
-/// One stress, with the runs of all arms.
+/// One mode of stress, with the runs of all arms.
 struct StressedRuns {
-  std::string stress;
+  std::string mode;
   std::vector<ArmRuns> arms;  ///< the baseline is among them
 };
 
-/// One cell of the map.
-struct StressCell {
-  std::string stress;
+/// What became of one arm in one mode.
+struct StressResult {
+  std::string mode;
   std::string arm;
   int64_t seeds = 0;
   int64_t diverged = 0;
@@ -50,11 +52,11 @@ struct StressCell {
   double p_worse = 1;
 };
 
-/// Whether a recipe that is known to be bad is told from the reference.
+/// Whether a recipe that is known to be bad is told apart from the reference.
 struct Separation {
   std::string arm;
-  std::string stress;  ///< that shows it best
-  std::string by;      ///< "divergence" or "loss"
+  std::string mode;  ///< that shows it best
+  std::string by;    ///< "divergence" or "loss"
   /// The least p-value times the number of tests made of all arms that are
   /// known to be bad (Bonferroni), at most 1.
   double p = 1;
@@ -63,25 +65,26 @@ struct Separation {
 inline constexpr double kSeparates = 0.01;
 
 struct StressMap {
-  std::string baseline;
-  std::string reference;  ///< the good recipe
-  std::vector<std::string> stresses;
-  std::vector<std::string> arms;  ///< the baseline has no gaps
-  std::vector<StressCell> cells;  ///< stress by stress, arm by arm
+  std::string experiment = {};
+  std::string baseline = {};
+  std::string reference = {};  ///< the good recipe
+  std::vector<std::string> modes = {};
+  std::vector<std::string> arms;      ///< the baseline has no gaps
+  std::vector<StressResult> results;  ///< mode by mode, arm by arm
   std::vector<Separation>
       separations;  ///< of the arms that are known to be bad
   std::vector<std::string> notes = {};
 
-  const StressCell& At(size_t stress, size_t arm) const {
-    return cells[stress * arms.size() + arm];
+  const StressResult& At(size_t mode, size_t arm) const {
+    return results[mode * arms.size() + arm];
   }
   /// Place in `arms`.
   size_t ArmIndex(const std::string& arm) const;
   bool SeparatesAny() const;
 };
 
-/// Errors   ConfigError if a stress lacks the baseline or the reference, or the
-///          stresses have not the same arms.
+/// Errors   ConfigError if a mode lacks the baseline or the reference, or the
+///          modes have not the same arms.
 StressMap MakeStressMap(const std::vector<StressedRuns>& runs,
                         const std::string& baseline,
                         const std::string& reference,

@@ -34,9 +34,15 @@ std::vector<fs::path> FoldersIn(const fs::path& folder) {
   return folders;
 }
 
+/// A cell's experiment is named after the study's and the cell.
+std::string NameWithout(const std::string& end, std::string name) {
+  if (name.ends_with(end)) name.resize(name.size() - end.size());
+  return name;
+}
+
 IndicatorRun IndicatorRunOf(const std::string& cell, const runlog::RunLog& log,
                             const fs::path& file) {
-  IndicatorRun run{.stress = cell,
+  IndicatorRun run{.mode = cell,
                    .arm = log.provenance.arm,
                    .seed = log.provenance.seed,
                    .steps = {},
@@ -79,6 +85,7 @@ indicators::IndicatorStatement JudgeIndicatorsOf(const fs::path& folder) {
   }
   std::vector<IndicatorRun> runs;
   std::vector<std::string> notes;
+  std::string experiment;
   for (const fs::path& cell : FoldersIn(folder / "cells")) {
     const std::string name = cell.filename().string();
     if (campaign::LogsIn(cell).empty()) {
@@ -86,6 +93,7 @@ indicators::IndicatorStatement JudgeIndicatorsOf(const fs::path& folder) {
       continue;
     }
     for (const compare::Run& run : campaign::ReadRuns({cell})) {
+      experiment = NameWithout("-" + name, run.log.provenance.experiment_name);
       const fs::path file =
           IndicatorFile(folder, name, fs::path(run.file).stem().string());
       if (fs::exists(file)) {
@@ -98,6 +106,7 @@ indicators::IndicatorStatement JudgeIndicatorsOf(const fs::path& folder) {
   }
   indicators::IndicatorStatement statement =
       indicators::JudgeIndicators(std::move(runs));
+  statement.experiment = experiment;
   statement.notes = std::move(notes);
   return statement;
 }

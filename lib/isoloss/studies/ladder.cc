@@ -272,6 +272,14 @@ void MakeRungs(LadderPlan& plan, size_t held_out_tokens) {
   }
 }
 
+/// Of a rung that is left out, what it would take.
+std::string CostOfRung(const LadderPlan& plan, const LadderRung& rung) {
+  const auto cell =
+      std::ranges::find(plan.study.cells, rung.name, &StudyCell::name);
+  return cell == plan.study.cells.end() ? CostText(rung.seconds)
+                                        : CostText(plan.study, *cell);
+}
+
 }  // namespace
 
 LadderPlan PlanLadder(const LadderRequest& given) {
@@ -309,20 +317,20 @@ LadderPlan PlanLadder(const LadderRequest& given) {
 std::string DescribePlan(const LadderPlan& plan) {
   std::string text =
       fmt::format("{:<12} {:>10} {:>10} {:>10} {:>8} {:>10}\n", "size",
-                  "parameters", "tokens", "steps", "lr", "minutes");
+                  "parameters", "tokens", "steps", "lr", "time");
   for (const LadderRung& rung : plan.rungs) {
     const auto tokens_per_step = static_cast<double>(
         plan.base.train.sequences_per_batch * plan.base.data.sequence_length);
-    text += fmt::format("{:<12} {:>10} {:>10} {:>10.0f} {:>8.2g} {:>10.1f}{}\n",
+    text += fmt::format("{:<12} {:>10} {:>10} {:>10.0f} {:>8.2g} {:>10}{}\n",
                         rung.name, scaling::NumberText(rung.size.parameters),
                         scaling::NumberText(rung.size.tokens),
                         std::ceil(rung.size.tokens / tokens_per_step), rung.lr,
-                        rung.seconds / kSecondsOfAMinute,
+                        CostOfRung(plan, rung),
                         rung.affordable ? "" : "  left out");
   }
-  text += fmt::format("{} arms x {} seeds of each: {:.1f} minutes in all.\n",
+  text += fmt::format("{} arms x {} seeds of each, in all: {}.\n",
                       plan.base.arms.size(), plan.request.seeds,
-                      plan.study.Seconds() / kSecondsOfAMinute);
+                      CostText(plan.study));
   for (const std::string& note : plan.notes) text += note + "\n";
   return text;
 }

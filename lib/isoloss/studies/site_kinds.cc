@@ -86,7 +86,8 @@ std::string KindOf(std::string_view site) {
   return std::string(site);
 }
 
-SitePieces::SitePieces(const Recipe& candidate, const model::ModelConfig& model)
+SiteProducts::SiteProducts(const Recipe& candidate,
+                           const model::ModelConfig& model)
     : candidate_(Everywhere(candidate)), sites_(model::GemmSites(model)) {
   const ResolvedRecipe resolved(candidate_, sites_);
   for (size_t i = 0; i < sites_.size(); ++i) {
@@ -110,43 +111,45 @@ SitePieces::SitePieces(const Recipe& candidate, const model::ModelConfig& model)
   for (const Kind& kind : kinds_) {
     for (const GemmRole role : precision::kGemmRoles) {
       if (kind.precision.For(role).quantized()) {
-        pieces_.push_back({kind.name, role});
+        products_.push_back({kind.name, role});
       }
     }
   }
 }
 
-std::vector<size_t> SitePieces::AllBut(std::span<const size_t> without) const {
+std::vector<size_t> SiteProducts::AllBut(
+    std::span<const size_t> without) const {
   std::vector<size_t> all;
-  for (size_t piece = 0; piece < pieces_.size(); ++piece) {
-    if (std::ranges::count(without, piece) == 0) all.push_back(piece);
+  for (size_t product = 0; product < products_.size(); ++product) {
+    if (std::ranges::count(without, product) == 0) all.push_back(product);
   }
   return all;
 }
 
-const LinearPrecision& SitePieces::PrecisionOf(const std::string& kind) const {
+const LinearPrecision& SiteProducts::PrecisionOf(
+    const std::string& kind) const {
   return std::ranges::find(kinds_, kind, &Kind::name)->precision;
 }
 
-sites::QuantizedProduct SitePieces::Quantized(size_t piece) const {
-  const Piece& p = pieces_[piece];
-  const precision::GemmPrecision& product = PrecisionOf(p.kind).For(p.role);
-  return {.kind = p.kind,
-          .product = static_cast<size_t>(p.role),
-          .format = {.left_bits = BitsOf(product.left),
-                     .right_bits = BitsOf(product.right),
-                     .multiply_bits = std::max(ElementBits(product.left),
-                                               ElementBits(product.right))}};
+sites::QuantizedProduct SiteProducts::Quantized(size_t product) const {
+  const auto& [kind, role] = products_[product];
+  const precision::GemmPrecision& gemm = PrecisionOf(kind).For(role);
+  return {.kind = kind,
+          .role = static_cast<size_t>(role),
+          .format = {.left_bits = BitsOf(gemm.left),
+                     .right_bits = BitsOf(gemm.right),
+                     .multiply_bits = std::max(ElementBits(gemm.left),
+                                               ElementBits(gemm.right))}};
 }
 
-std::vector<size_t> SitePieces::PiecesOf(const Recipe& recipe) const {
+std::vector<size_t> SiteProducts::ProductsOf(const Recipe& recipe) const {
   const ResolvedRecipe resolved(recipe, sites_);
   std::vector<size_t> found;
-  for (size_t piece = 0; piece < pieces_.size(); ++piece) {
+  for (size_t product = 0; product < products_.size(); ++product) {
     for (size_t i = 0; i < sites_.size(); ++i) {
-      if (KindOf(sites_[i].name) == pieces_[piece].kind &&
-          resolved.For(i, pieces_[piece].role).quantized()) {
-        found.push_back(piece);
+      if (KindOf(sites_[i].name) == products_[product].kind &&
+          resolved.For(i, products_[product].role).quantized()) {
+        found.push_back(product);
         break;
       }
     }
@@ -154,31 +157,31 @@ std::vector<size_t> SitePieces::PiecesOf(const Recipe& recipe) const {
   return found;
 }
 
-std::vector<size_t> SitePieces::PiecesAt(
+std::vector<size_t> SiteProducts::ProductsAt(
     std::span<const std::string> include,
     std::span<const std::string> exclude) const {
   std::vector<size_t> found;
-  for (size_t piece = 0; piece < pieces_.size(); ++piece) {
+  for (size_t product = 0; product < products_.size(); ++product) {
     const bool chosen = std::ranges::any_of(sites_, [&](const auto& site) {
-      return KindOf(site.name) == pieces_[piece].kind &&
+      return KindOf(site.name) == products_[product].kind &&
              precision::FirstMatch(include, site.name) != nullptr &&
              precision::FirstMatch(exclude, site.name) == nullptr;
     });
-    if (chosen) found.push_back(piece);
+    if (chosen) found.push_back(product);
   }
   return found;
 }
 
-Recipe SitePieces::RecipeOf(std::span<const size_t> pieces,
-                            const std::string& name) const {
+Recipe SiteProducts::RecipeOf(std::span<const size_t> products,
+                              const std::string& name) const {
   std::vector<Group> groups;
   Recipe recipe = candidate_;
   recipe.include.clear();
   for (const Kind& kind : kinds_) {
     std::vector<GemmRole> roles;
-    for (const size_t piece : pieces) {
-      if (pieces_[piece].kind == kind.name)
-        roles.push_back(pieces_[piece].role);
+    for (const size_t product : products) {
+      if (products_[product].kind == kind.name)
+        roles.push_back(products_[product].role);
     }
     if (roles.empty()) continue;
     recipe.include.push_back(kind.name);

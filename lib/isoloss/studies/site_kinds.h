@@ -20,34 +20,34 @@ namespace isoloss::studies {
 std::string KindOf(std::string_view site);
 
 /// What a candidate recipe quantises, at every site of a model, whatever its
-/// own patterns choose: pieces, of which each is a product of a kind.
-class SitePieces {
+/// own patterns choose: fprop, dgrad and wgrad of each kind.
+class SiteProducts {
  public:
-  struct Piece {
+  struct Product {
     std::string kind;
     precision::GemmRole role;
   };
 
   /// Errors   as precision::ResolvedRecipe; ConfigError if the candidate
   ///          quantises no product, or not alike in all layers of a kind.
-  SitePieces(const precision::Recipe& candidate,
-             const model::ModelConfig& model);
+  SiteProducts(const precision::Recipe& candidate,
+               const model::ModelConfig& model);
 
-  std::span<const Piece> pieces() const { return pieces_; }
+  std::span<const Product> products() const { return products_; }
   /// All of them, but those of `without`.
   std::vector<size_t> AllBut(std::span<const size_t> without) const;
   /// As the speed model takes it.
-  sites::QuantizedProduct Quantized(size_t piece) const;
+  sites::QuantizedProduct Quantized(size_t product) const;
   /// Those that another recipe quantises, in whatever format.
-  std::vector<size_t> PiecesOf(const precision::Recipe& recipe) const;
+  std::vector<size_t> ProductsOf(const precision::Recipe& recipe) const;
   /// Those of the sites that patterns choose.
-  std::vector<size_t> PiecesAt(std::span<const std::string> include,
-                               std::span<const std::string> exclude) const;
+  std::vector<size_t> ProductsAt(std::span<const std::string> include,
+                                 std::span<const std::string> exclude) const;
 
-  /// The candidate with only these pieces quantised. What it does besides, to
+  /// The candidate with only these products quantised. What it does besides, to
   /// attention's own products and norm gains, is left out; operands of wgrad
   /// that it quantises again are quantised anew if they are not there to be.
-  precision::Recipe RecipeOf(std::span<const size_t> pieces,
+  precision::Recipe RecipeOf(std::span<const size_t> products,
                              const std::string& name) const;
 
  private:
@@ -60,7 +60,7 @@ class SitePieces {
   precision::Recipe candidate_;
   std::vector<precision::Site> sites_;
   std::vector<Kind> kinds_;  ///< that the candidate quantises
-  std::vector<Piece> pieces_;
+  std::vector<Product> products_;
 };
 
 }  // namespace isoloss::studies

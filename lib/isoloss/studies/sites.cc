@@ -22,7 +22,6 @@
 namespace isoloss::studies {
 namespace {
 
-constexpr double kSitesMinute = 60;
 constexpr const char* kAllArm = "all";
 constexpr const char* kRecipeName = "chosen_sites";
 
@@ -47,16 +46,17 @@ std::string FileName(std::string name) {
   return name;
 }
 
-std::string PieceName(const SitePieces::Piece& piece) {
-  return piece.kind + " " + std::string(precision::GemmRoleName(piece.role));
+std::string ProductName(const SiteProducts::Product& product) {
+  return product.kind + " " +
+         std::string(precision::GemmRoleName(product.role));
 }
 
-train::Arm ArmOf(const SitePieces& pieces, const train::Arm& base,
+train::Arm ArmOf(const SiteProducts& products, const train::Arm& base,
                  std::span<const size_t> chosen, const std::string& name) {
   train::Arm arm{.name = name, .exchange = base.exchange};
   std::string recipe = name;
   std::ranges::replace(recipe, '-', '_');
-  arm.Use(pieces.RecipeOf(chosen, recipe));
+  arm.Use(products.RecipeOf(chosen, recipe));
   return arm;
 }
 
@@ -101,12 +101,12 @@ void Prepare(const SitesRequest& request, train::Experiment& experiment) {
   experiment.gate = {};
 }
 
-std::vector<sites::NamedSet> SetsOf(const SitePieces& pieces,
+std::vector<sites::NamedSet> SetsOf(const SiteProducts& products,
                                     const train::Arm& arm) {
   std::vector<sites::NamedSet> sets = {
       {.name = "arm " + arm.name,
        .source = "the sites of its own recipe",
-       .pieces = pieces.PiecesOf(train::ArmRecipe(arm))}};
+       .products = products.ProductsOf(train::ArmRecipe(arm))}};
   for (const PublishedFilter& filter : kPublishedFilters) {
     const auto presets = precision::AllSitePresets();
     const auto preset =
@@ -114,37 +114,37 @@ std::vector<sites::NamedSet> SetsOf(const SitePieces& pieces,
     sites::NamedSet set{
         .name = preset->name,
         .source = preset->source,
-        .pieces = pieces.PiecesAt(preset->include, preset->exclude)};
+        .products = products.ProductsAt(preset->include, preset->exclude)};
     if (!filter.expert_wgrad) {
-      std::erase_if(set.pieces, [&](size_t piece) {
-        const SitePieces::Piece& p = pieces.pieces()[piece];
+      std::erase_if(set.products, [&](size_t product) {
+        const SiteProducts::Product& p = products.products()[product];
         return p.role == precision::GemmRole::kWgrad &&
                p.kind.starts_with("routed_experts");
       });
     }
-    if (!set.pieces.empty()) sets.push_back(std::move(set));
+    if (!set.products.empty()) sets.push_back(std::move(set));
   }
   return sets;
 }
 
-/// The baseline, all pieces, each alone, all but each, and the sets.
-std::vector<train::Arm> ArmsOfDesign(const SitePieces& pieces,
+/// The baseline, all products, each alone, all but each, and the sets.
+std::vector<train::Arm> ArmsOfDesign(const SiteProducts& products,
                                      const std::vector<sites::NamedSet>& sets,
                                      const train::Arm& baseline) {
   std::vector<train::Arm> arms = {baseline};
   const auto add = [&](const std::vector<size_t>& chosen,
                        const std::string& name) {
-    arms.push_back(ArmOf(pieces, baseline, chosen, FileName(name)));
+    arms.push_back(ArmOf(products, baseline, chosen, FileName(name)));
   };
-  add(pieces.AllBut({}), kAllArm);
+  add(products.AllBut({}), kAllArm);
   for (const char* what : {"only-", "all_but-"}) {
-    for (size_t piece = 0; piece < pieces.pieces().size(); ++piece) {
-      const std::vector alone = {piece};
-      add(what == std::string_view("only-") ? alone : pieces.AllBut(alone),
-          what + PieceName(pieces.pieces()[piece]));
+    for (size_t product = 0; product < products.products().size(); ++product) {
+      const std::vector alone = {product};
+      add(what == std::string_view("only-") ? alone : products.AllBut(alone),
+          what + ProductName(products.products()[product]));
     }
   }
-  for (const sites::NamedSet& set : sets) add(set.pieces, "set-" + set.name);
+  for (const sites::NamedSet& set : sets) add(set.products, "set-" + set.name);
   return arms;
 }
 
@@ -159,7 +159,7 @@ std::string SitesPlanText(const SitesPlan& plan) {
   return text.text();
 }
 
-/// Arms cost about the same, and the one with all pieces costs most: only it
+/// Arms cost about the same, and the one with all products costs most: only it
 /// and the baseline are measured.
 void Estimate(SitesPlan& plan) {
   StudyCell& cell = plan.study.cells.front();
@@ -203,10 +203,11 @@ std::vector<int64_t> CommonSeeds(const std::vector<train::Arm>& arms,
   return common;
 }
 
-sites::ArmLosses LossesOfArm(const std::string& arm, std::vector<size_t> pieces,
+sites::ArmLosses LossesOfArm(const std::string& arm,
+                             std::vector<size_t> products,
                              const std::vector<int64_t>& seeds,
                              const LossesByArm& losses) {
-  sites::ArmLosses result{.name = arm, .pieces = std::move(pieces)};
+  sites::ArmLosses result{.name = arm, .products = std::move(products)};
   for (const int64_t seed : seeds) {
     result.losses.push_back(losses.at(arm).at(seed));
   }
@@ -219,15 +220,16 @@ std::vector<sites::ArmLosses> DesignLosses(const SitesPlan& plan,
                                            const LossesByArm& losses) {
   const std::vector<train::Arm>& arms =
       plan.study.cells.front().experiment.arms;
-  const size_t count = plan.pieces.pieces().size();
+  const size_t count = plan.products.products().size();
   std::vector<sites::ArmLosses> design;
   for (size_t i = 0; i < 2 + 2 * count; ++i) {
-    std::vector<size_t> pieces;
-    if (i == 1) pieces = plan.pieces.AllBut({});
-    if (i >= 2 && i < 2 + count) pieces = {i - 2};
-    if (i >= 2 + count) pieces = plan.pieces.AllBut(std::vector{i - 2 - count});
+    std::vector<size_t> products;
+    if (i == 1) products = plan.products.AllBut({});
+    if (i >= 2 && i < 2 + count) products = {i - 2};
+    if (i >= 2 + count)
+      products = plan.products.AllBut(std::vector{i - 2 - count});
     design.push_back(
-        LossesOfArm(arms[i].name, std::move(pieces), seeds, losses));
+        LossesOfArm(arms[i].name, std::move(products), seeds, losses));
   }
   return design;
 }
@@ -236,8 +238,8 @@ sites::SpeedModel SpeedModelOf671b() {
   return {WorkOf671b(), sites::kB200, sites::Assumptions()};
 }
 
-/// Names, shares and gradient errors of the pieces.
-std::vector<sites::Piece> FactsOf(
+/// Names, shares and gradient errors of the products.
+std::vector<sites::Product> FactsOf(
     const SitesPlan& plan, const sites::SpeedModel& speed,
     const std::vector<std::vector<double>>& errors) {
   const train::Experiment& base = plan.base;
@@ -246,22 +248,63 @@ std::vector<sites::Piece> FactsOf(
   const sites::ModelWork models[] = {
       WorkOf("this model", base.model, {.tokens = tokens}), WorkOf16b(),
       speed.work()};
-  std::vector<sites::Piece> facts;
-  for (size_t i = 0; i < plan.pieces.pieces().size(); ++i) {
-    const sites::QuantizedProduct product = plan.pieces.Quantized(i);
-    sites::Piece piece{.kind = product.kind,
-                       .product = product.product,
-                       .saved_seconds = speed.SavedSeconds(product)};
+  std::vector<sites::Product> facts;
+  for (size_t i = 0; i < plan.products.products().size(); ++i) {
+    const sites::QuantizedProduct quantized = plan.products.Quantized(i);
+    sites::Product product{.kind = quantized.kind,
+                           .role = quantized.role,
+                           .saved_seconds = speed.SavedSeconds(quantized)};
     for (const sites::ModelWork& model : models) {
-      piece.shares.push_back(sites::ShareOf(model, product));
+      product.shares.push_back(sites::ShareOf(model, quantized));
     }
     if (i < errors.size() && errors[i].size() == 2) {
-      piece.first_error = errors[i].front();
-      piece.last_error = errors[i].back();
+      product.first_error = errors[i].front();
+      product.last_error = errors[i].back();
     }
-    facts.push_back(std::move(piece));
+    facts.push_back(std::move(product));
   }
   return facts;
+}
+
+sites::Evidence EvidenceOf(const SitesPlan& plan,
+                           const sites::SpeedModel& speed,
+                           const std::vector<std::vector<double>>& errors,
+                           const std::vector<int64_t>& seeds,
+                           const LossesByArm& losses) {
+  const std::vector<train::Arm>& arms =
+      plan.study.cells.front().experiment.arms;
+  sites::Evidence evidence{.products = FactsOf(plan, speed, errors),
+                           .arms = DesignLosses(plan, seeds, losses),
+                           .sets = plan.sets,
+                           .set_losses = {},
+                           .speed_up = {},
+                           .margin_percent = plan.request.margin_percent};
+  for (size_t i = 0; i < plan.sets.size(); ++i) {
+    evidence.set_losses.push_back(
+        LossesOfArm(arms[evidence.arms.size() + i].name, plan.sets[i].products,
+                    seeds, losses));
+  }
+  evidence.speed_up = [&](std::span<const size_t> products) {
+    std::vector<sites::QuantizedProduct> quantized;
+    for (const size_t product : products) {
+      quantized.push_back(plan.products.Quantized(product));
+    }
+    return speed.SpeedUp(quantized);
+  };
+  return evidence;
+}
+
+/// TOML; "" if there is no recipe.
+std::string TextOfRecipe(const SitesPlan& plan,
+                         const sites::Statement& statement) {
+  if (!statement.findings.recipe) return "";
+  const std::vector<size_t>& chosen = statement.findings.recipe->set.products;
+  precision::Recipe recipe = plan.products.RecipeOf(chosen, kRecipeName);
+  recipe.summary =
+      fmt::format("{} of {} products of {}", chosen.size(),
+                  plan.products.products().size(), statement.candidate);
+  recipe.source = "isoloss sites, experiment " + plan.base.name;
+  return precision::RecipeText(recipe);
 }
 
 }  // namespace
@@ -272,11 +315,11 @@ SitesPlan PlanSites(const SitesRequest& given) {
   train::Experiment base = request.source.Load();
   CheckSitesRequest(request, base);
   const train::Arm arm = ChooseArm(base, request.arm);
-  SitePieces pieces(arm.BaseRecipe(), base.model);
+  SiteProducts products(arm.BaseRecipe(), base.model);
   SitesPlan plan{.request = request,
                  .base = std::move(base),
                  .arm = arm.name,
-                 .pieces = std::move(pieces),
+                 .products = std::move(products),
                  .sets = {},
                  .study = {},
                  .notes = {}};
@@ -293,11 +336,11 @@ SitesPlan PlanSites(const SitesRequest& given) {
         "Intervals with 2 degrees of freedom are so wide, and models so little "
         "trained, that the ranking and the recipe say nothing.");
   }
-  plan.sets = SetsOf(plan.pieces, arm);
+  plan.sets = SetsOf(plan.products, arm);
   StudyCell cell{.name = "design", .experiment = plan.base};
   cell.experiment.name += "-sites";
   cell.experiment.arms =
-      ArmsOfDesign(plan.pieces, plan.sets, plan.base.arms.front());
+      ArmsOfDesign(plan.products, plan.sets, plan.base.arms.front());
   plan.study = {.kind = "sites",
                 .folder = StudyFolder(plan.base.name, "sites", request.quick,
                                       request.out),
@@ -310,31 +353,32 @@ SitesPlan PlanSites(const SitesRequest& given) {
 
 std::string DescribePlan(const SitesPlan& plan) {
   std::vector<std::string> kinds;
-  for (const SitePieces::Piece& piece : plan.pieces.pieces()) {
-    if (kinds.empty() || kinds.back() != piece.kind)
-      kinds.push_back(piece.kind);
+  for (const SiteProducts::Product& product : plan.products.products()) {
+    if (kinds.empty() || kinds.back() != product.kind)
+      kinds.push_back(product.kind);
   }
   const StudyCell& cell = plan.study.cells.front();
   const size_t arms = cell.experiment.arms.size();
-  const size_t count = plan.pieces.pieces().size();
+  const size_t count = plan.products.products().size();
   // The gradients take the baseline's run once more, and two steps of each
-  // piece.
+  // product.
   const double gradients =
       plan.seconds_of_a_run *
       (1 + 2 * static_cast<double>(count) /
                static_cast<double>(cell.experiment.train.steps));
+  const bool measured = std::filesystem::exists(ErrorsFile(plan));
   const double recipe =
       2 * static_cast<double>(plan.request.seeds) * plan.seconds_of_a_run;
   std::string text = fmt::format(
       "{} of arm {} at {} products of {} kinds of sites: {}.\n"
       "{} arms (the baseline, all products, each alone, all but each, {} "
-      "sets) x {} seeds of {} steps: {} runs, {:.1f} minutes here. The "
-      "gradients take {:.1f} more, and the recipe {:.1f}.\n",
+      "sets) x {} seeds of {} steps, {} runs: {}. Gradients: {}. The runs of "
+      "the recipe, if they are not there yet: {}.\n",
       train::ArmNamed(plan.base, plan.arm).recipe, plan.arm, count,
       kinds.size(), fmt::join(kinds, ", "), arms, plan.sets.size(),
       plan.request.seeds, cell.experiment.train.steps,
-      arms * plan.request.seeds, cell.seconds / kSitesMinute,
-      gradients / kSitesMinute, recipe / kSitesMinute);
+      arms * plan.request.seeds, CostText(plan.study),
+      CostText(gradients, measured ? 0 : gradients), CostText(recipe));
   for (const std::string& note : plan.notes) text += note + "\n";
   return text;
 }
@@ -348,24 +392,8 @@ sites::Statement JudgeSites(const SitesPlan& plan,
       CommonSeeds(arms, cell.experiment.train.seeds, losses);
   if (seeds.size() < 2) ThrowNothingToJudge(plan.study);
   const sites::SpeedModel speed = SpeedModelOf671b();
-  const size_t count = plan.pieces.pieces().size();
-  sites::Evidence evidence{.pieces = FactsOf(plan, speed, errors),
-                           .arms = DesignLosses(plan, seeds, losses),
-                           .sets = plan.sets,
-                           .set_losses = {},
-                           .speed_up = {},
-                           .margin_percent = plan.request.margin_percent};
-  for (size_t i = 0; i < plan.sets.size(); ++i) {
-    evidence.set_losses.push_back(LossesOfArm(
-        arms[2 + 2 * count + i].name, plan.sets[i].pieces, seeds, losses));
-  }
-  evidence.speed_up = [&](std::span<const size_t> pieces) {
-    std::vector<sites::QuantizedProduct> products;
-    for (const size_t piece : pieces) {
-      products.push_back(plan.pieces.Quantized(piece));
-    }
-    return speed.SpeedUp(products);
-  };
+  const sites::Evidence evidence =
+      EvidenceOf(plan, speed, errors, seeds, losses);
   sites::Statement statement{
       .experiment = plan.base.name,
       .baseline = arms.front().name,
@@ -374,19 +402,11 @@ sites::Statement JudgeSites(const SitesPlan& plan,
       .steps = cell.experiment.train.steps,
       .runs = arms.size() * seeds.size(),
       .margin_percent = plan.request.margin_percent,
-      .pieces = evidence.pieces,
+      .products = evidence.products,
       .findings = sites::Judge(evidence),
       .speed = speed,
       .notes = plan.notes};
-  if (statement.findings.recipe) {
-    const std::vector<size_t>& chosen = statement.findings.recipe->set.pieces;
-    precision::Recipe recipe = plan.pieces.RecipeOf(chosen, kRecipeName);
-    recipe.summary =
-        fmt::format("{} of {} products of {}", chosen.size(),
-                    plan.pieces.pieces().size(), statement.candidate);
-    recipe.source = "isoloss sites, experiment " + plan.base.name;
-    statement.recipe_text = precision::RecipeText(recipe);
-  }
+  statement.recipe_text = TextOfRecipe(plan, statement);
   return statement;
 }
 
@@ -405,8 +425,8 @@ std::optional<Study> RecipeStudy(const SitesPlan& plan,
   }
   const train::Arm baseline = plan.base.arms.front();
   cell.experiment.arms = {
-      baseline, ArmOf(plan.pieces, baseline,
-                      statement.findings.recipe->set.pieces, kRecipeName)};
+      baseline, ArmOf(plan.products, baseline,
+                      statement.findings.recipe->set.products, kRecipeName)};
   cell.seconds =
       2 * static_cast<double>(plan.request.seeds) * plan.seconds_of_a_run;
   return Study{.kind = "sites",
@@ -430,7 +450,8 @@ void AddRecipeRuns(const Study& study, sites::Statement& statement) {
   sites::SetFinding& recipe = *statement.findings.recipe;
   sites::CompareAfresh(
       LossesOfArm(arms.front().name, {}, seeds, losses),
-      LossesOfArm(arms.back().name, recipe.set.pieces, seeds, losses), recipe);
+      LossesOfArm(arms.back().name, recipe.set.products, seeds, losses),
+      recipe);
 }
 
 }  // namespace isoloss::studies

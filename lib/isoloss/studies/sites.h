@@ -29,14 +29,14 @@ struct SitesPlan {
   SitesRequest request;
   train::Experiment base;
   std::string arm;
-  SitePieces pieces;
+  SiteProducts products;
   std::vector<sites::NamedSet> sets;  ///< the arm's own, and published ones
   Study study;                        ///< one cell: every arm of the design
   double seconds_of_a_run = 0;
   std::vector<std::string> notes;
 };
 
-/// Errors   as ExperimentSource::Load and SitePieces; ConfigError if the
+/// Errors   as ExperimentSource::Load and SiteProducts; ConfigError if the
 ///          baseline quantises, no arm quantises, or fewer than 2 seeds are
 ///          asked for.
 SitesPlan PlanSites(const SitesRequest& request);
@@ -44,13 +44,16 @@ SitesPlan PlanSites(const SitesRequest& request);
 /// What the plan trains and takes, for people.
 std::string DescribePlan(const SitesPlan& plan);
 
-/// Gradients with each piece alone against the baseline's, measured once for a
-/// folder and kept in its gradient_errors.json. Nothing if a signal came, none
-/// if they are not there and may not be measured.
-/// Shapes   result[piece] = {at step 1, at the last step}; fewer where the
+/// Where ProductErrors keeps what it has measured.
+std::filesystem::path ErrorsFile(const SitesPlan& plan);
+
+/// Gradients with each product alone against the baseline's, measured once for
+/// a folder and kept in its gradient_errors.json. Nothing if a signal came,
+/// none if they are not there and may not be measured. Shapes   result[product]
+/// = {at step 1, at the last step}; fewer where the
 ///          baseline's step was not finite.
 /// Errors   as GradientErrors; FormatError for a file of another shape.
-std::optional<std::vector<std::vector<double>>> PieceErrors(
+std::optional<std::vector<std::vector<double>>> ProductErrors(
     const SitesPlan& plan, bool may_measure);
 
 /// What the finished runs say; of seeds that every arm has finished. `errors`

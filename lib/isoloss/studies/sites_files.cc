@@ -21,49 +21,51 @@ namespace {
 namespace fs = std::filesystem;
 using Errors = std::vector<std::vector<double>>;
 
-constexpr const char* kErrorsFile = "gradient_errors.json";
-
-Errors ReadErrors(const fs::path& path, size_t pieces) {
+Errors ReadErrors(const fs::path& path, size_t products) {
   const campaign::JsonFile file(path, "file of gradient errors");
   file.Check(R"({"errors": [["n"]]})");
   Errors errors;
-  for (const report::Json& of_piece : file.json()["errors"]) {
+  for (const report::Json& of_product : file.json()["errors"]) {
     std::vector<double> values;
-    for (const report::Json& value : of_piece) {
+    for (const report::Json& value : of_product) {
       values.push_back(value.is_null()
                            ? std::numeric_limits<double>::quiet_NaN()
                            : value.get<double>());
     }
     errors.push_back(std::move(values));
   }
-  if (errors.size() != pieces) {
+  if (errors.size() != products) {
     ThrowError(ErrorKind::kFormat,
-               "{}: it has errors of {} pieces, but the plan has {}. Remove "
+               "{}: it has errors of {} products, but the plan has {}. Remove "
                "it, and it is made anew.",
-               path.string(), errors.size(), pieces);
+               path.string(), errors.size(), products);
   }
   return errors;
 }
 
 void WriteErrors(const fs::path& path, const Errors& errors) {
   report::Json json{{"errors", report::Json::array()}};
-  for (const std::vector<double>& of_piece : errors) {
-    json["errors"].push_back(of_piece);  // what is not finite becomes null
+  for (const std::vector<double>& of_product : errors) {
+    json["errors"].push_back(of_product);  // what is not finite becomes null
   }
   WriteFileAtomically(path, json.dump(2) + "\n");
 }
 
 }  // namespace
 
-std::optional<Errors> PieceErrors(const SitesPlan& plan, bool may_measure) {
-  const fs::path path = plan.study.folder / kErrorsFile;
-  const size_t pieces = plan.pieces.pieces().size();
-  if (fs::exists(path)) return ReadErrors(path, pieces);
+fs::path ErrorsFile(const SitesPlan& plan) {
+  return plan.study.folder / "gradient_errors.json";
+}
+
+std::optional<Errors> ProductErrors(const SitesPlan& plan, bool may_measure) {
+  const fs::path path = ErrorsFile(plan);
+  const size_t products = plan.products.products().size();
+  if (fs::exists(path)) return ReadErrors(path, products);
   if (!may_measure) return Errors();
   const train::Experiment& experiment = plan.study.cells.front().experiment;
-  // The arms behind the baseline and all pieces.
+  // The arms behind the baseline and all products.
   const std::span<const train::Arm> alone =
-      std::span(experiment.arms).subspan(2, pieces);
+      std::span(experiment.arms).subspan(2, products);
   const std::array<int64_t, 2> steps = {1, experiment.train.steps};
   report::Heartbeat heartbeat;
   ThreadTeam team(train::CrewFor(experiment, 1).workers);

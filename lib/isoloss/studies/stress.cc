@@ -105,7 +105,7 @@ StressPlan PlanStress(const StressRequest& given) {
     request.seeds = 4;
     plan.notes.push_back(
         "--quick puts 4 seeds under 3 modes: with so few seeds no rate of "
-        "divergence can be told from another (p is 1 / 70 at best).");
+        "divergence can be told apart from another (p is 1 / 70 at best).");
   }
   CheckSeeds("stress", request.seeds);
   CheckModes(request.modes);
@@ -137,14 +137,13 @@ StressPlan PlanStress(const StressRequest& given) {
 std::string DescribePlan(const StressPlan& plan) {
   std::string text;
   for (const StudyCell& cell : plan.study.cells) {
-    text += fmt::format("{:<18} {:>6.1f} minutes  {}\n", cell.name,
-                        cell.seconds / 60, StressModeByName(cell.name).what);
+    text +=
+        fmt::format("{:<18} {:>8}  {}\n", cell.name, CostText(plan.study, cell),
+                    StressModeByName(cell.name).what);
   }
-  return text + fmt::format(
-                    "{} arms x {} seeds of each: {:.1f} minutes in "
-                    "all.\n",
-                    plan.base.arms.size(), plan.request.seeds,
-                    plan.study.Seconds() / 60);
+  return text + fmt::format("{} arms x {} seeds of each, in all: {}.\n",
+                            plan.base.arms.size(), plan.request.seeds,
+                            CostText(plan.study));
 }
 
 stress::StressMap JudgeStress(const StressPlan& plan) {
@@ -160,7 +159,7 @@ stress::StressMap JudgeStress(const StressPlan& plan) {
           fmt::format("No finished run of {} is there.", cell.name));
       continue;
     }
-    stress::StressedRuns of_mode{.stress = cell.name, .arms = {}};
+    stress::StressedRuns of_mode{.mode = cell.name, .arms = {}};
     for (const train::Arm& arm : plan.base.arms) {
       of_mode.arms.push_back({arm.name, by_arm[arm.name]});
     }
@@ -169,6 +168,7 @@ stress::StressMap JudgeStress(const StressPlan& plan) {
   if (runs.empty()) ThrowNothingToJudge(plan.study);
   stress::StressMap map = stress::MakeStressMap(
       runs, plan.base.arms.front().name, plan.reference, plan.known_bad);
+  map.experiment = plan.base.name;
   map.notes.insert(map.notes.end(), missing.begin(), missing.end());
   map.notes.insert(map.notes.end(), plan.notes.begin(), plan.notes.end());
   return map;

@@ -16,6 +16,7 @@
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/report/heartbeat.h"
+#include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
 
 namespace isoloss::studies {
@@ -102,6 +103,24 @@ class StudyProgress {
   report::Heartbeat heartbeat_;
 };
 
+/// Runs that have not finished take what is left.
+double SecondsLeft(const Study& study, const StudyCell& cell) {
+  const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
+  const auto left = std::ranges::count_if(runs, [&](const train::Run& run) {
+    return !fs::exists(
+        runlog::RunPaths{study.FolderOf(cell), run.Name()}.Log());
+  });
+  const double share =
+      static_cast<double>(left) / static_cast<double>(runs.size());
+  return share * cell.seconds;
+}
+
+std::string SecondsText(double seconds) {
+  constexpr double kMinute = 60;
+  return seconds < kMinute ? fmt::format("{:.0f} s", std::ceil(seconds))
+                           : fmt::format("{:.1f} min", seconds / kMinute);
+}
+
 std::vector<train::Run> RunsOfPart(const train::Experiment& experiment,
                                    const StudyPart& part) {
   const std::vector<uint64_t>& seeds = experiment.train.seeds;
@@ -173,6 +192,23 @@ void LogLossesOnly(train::Experiment& experiment) {
   log.eval_every = experiment.train.steps;
   log.routing = false;
   LogNoTensors(experiment);
+}
+
+std::string CostText(double seconds, double seconds_left) {
+  const std::string all = SecondsText(seconds);
+  if (seconds_left == seconds) return all;
+  if (seconds_left == 0) return "done";
+  return SecondsText(seconds_left) + " left of " + all;
+}
+
+std::string CostText(const Study& study, const StudyCell& cell) {
+  return CostText(cell.seconds, SecondsLeft(study, cell));
+}
+
+std::string CostText(const Study& study) {
+  double left = 0;
+  for (const StudyCell& cell : study.cells) left += SecondsLeft(study, cell);
+  return CostText(study.Seconds(), left);
 }
 
 void EstimateStudy(std::vector<StudyCell>& cells) {

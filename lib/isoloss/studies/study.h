@@ -59,6 +59,16 @@ void LogNoTensors(train::Experiment& experiment);
 /// Leaves the losses, and the held-out one after the last step, in the log.
 void LogLossesOnly(train::Experiment& experiment);
 
+/// What is expected of a cell, or of all of them, where runs that have finished
+/// take nothing: "3.4 min", "12 s left of 3.4 min", "done".
+std::string CostText(const Study& study, const StudyCell& cell);
+std::string CostText(const Study& study);
+/// "12 s", "3.4 min"; "done" or "12 s left of 3.4 min" if less is left.
+std::string CostText(double seconds, double seconds_left);
+inline std::string CostText(double seconds) {
+  return CostText(seconds, seconds);
+}
+
 /// Fills in the seconds of all cells, by measuring how fast each arm trains
 /// here (campaign::MeasureArms), in the first cell that has one of its name.
 void EstimateStudy(std::vector<StudyCell>& cells);
