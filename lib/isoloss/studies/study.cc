@@ -127,9 +127,13 @@ void TrainCell(const Study& study, const StudyCell& cell, const StudyPart& part,
   if (cell.hooks) {
     hooks.run_hooks = [&](size_t run) { return cell.hooks(runs[run]); };
   }
-  train::ExecuteRuns(cell.experiment, runs,
-                     train::LoadCorpusOf(cell.experiment), study.FolderOf(cell),
-                     train::Leftovers::kResume, hooks);
+  if (cell.execute) {
+    cell.execute(runs, study.FolderOf(cell), hooks);
+  } else {
+    train::ExecuteRuns(cell.experiment, runs,
+                       train::LoadCorpusOf(cell.experiment),
+                       study.FolderOf(cell), train::Leftovers::kResume, hooks);
+  }
   progress.EndCell();
 }
 
@@ -178,6 +182,7 @@ void LogLossesOnly(train::Experiment& experiment) {
 void EstimateStudy(std::vector<StudyCell>& cells) {
   campaign::ArmRates rates;
   for (StudyCell& cell : cells) {
+    if (cell.execute) continue;
     std::vector<train::Run> unknown = train::PlanRuns(cell.experiment);
     std::erase_if(unknown, [&](const train::Run& run) {
       return rates.contains(run.arm->name);
