@@ -191,6 +191,13 @@ class Claim(ProgramTest):
             expected = (self.folder / "whole" / name).read_bytes()
             for out in ("cut", "parts"):
                 self.assertEqual((self.folder / out / name).read_bytes(), expected, (out, name))
+        # Files of students are no more trusted than logs.
+        run = min((self.folder / "parts/cells/student").iterdir())
+        content = json.loads(run.read_text())
+        for change, words in (({"seed": 9}, "it is of seed 9"),
+                              ({"losses": 2 * content["losses"]}, "it has 20 losses")):
+            run.write_text(json.dumps({**content, **change}))
+            self.assert_refused(self.claim("both", "--out", "parts", "--no-train"), run.name, words)
 
     def test_a_hostile_claim_is_planned_at_once(self):
         # The most that a claim may ask for.

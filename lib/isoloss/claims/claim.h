@@ -123,7 +123,7 @@ struct Claim {
   std::string published = {};  ///< the paper's setting
   std::string here = {};       ///< how this one differs
   std::vector<Cell> cells = {};
-  /// How often runs of fresh seeds were judged until these were.
+  /// How often it was judged, each time with fresh seeds, up to these runs.
   int64_t looks = 1;
   std::vector<Contrast> contrasts = {};
 

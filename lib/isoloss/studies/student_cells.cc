@@ -46,6 +46,13 @@ claims::RunCurve ReadStudentRun(const fs::path& path) {
   const campaign::JsonFile file(path, "run of a student");
   file.Check(R"({"seed": "i", "diverged": "b",
                  "losses": [{"step": "i", "held_out": "n"}]})");
+  const size_t losses = file.json().at("losses").size();
+  if (losses > size_t{claims::kStudentEvaluations}) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it has {} losses, but a student's run has at most {}. "
+               "Remove it, and it is trained again.",
+               path.string(), losses, claims::kStudentEvaluations);
+  }
   claims::RunCurve run{.seed = file.json().at("seed").get<int64_t>(),
                        .diverged = file.json().at("diverged").get<bool>()};
   for (const Json& entry : file.json().at("losses")) {
