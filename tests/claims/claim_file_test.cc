@@ -57,7 +57,9 @@ TEST(ClaimFile, ReadsAClaimWithoutCells) {
   EXPECT_EQ(contrast.relation, Relation::kAbove);
   EXPECT_EQ(contrast.cell, claim.cells[0].name);
   EXPECT_EQ(contrast.at, 1);
-  EXPECT_TRUE(contrast.decides);
+  EXPECT_EQ(contrast.role, Role::kClaim);
+  EXPECT_EQ(claim.looks, 1);
+  EXPECT_DOUBLE_EQ(claim.Error(), 0.05);
   EXPECT_EQ(ClaimedText(contrast), "above 0 %");
 }
 
@@ -117,6 +119,45 @@ TEST(ClaimFile, ReadsStudents) {
   EXPECT_THAT(Refusal(factor), HasSubstr("a cell is a student"));
 }
 
+/// A second contrast of the claim, `within` a bound of 0.25.
+std::string WithControl(const std::string& lines) {
+  std::string claim = kContrast;
+  claim.replace(claim.find("\"above\""), 7, "\"within\"");
+  claim.replace(claim.find("bound = 0"), 9, "bound = 0.25");
+  return Head() + claim +
+         "[[contrasts]]\nname = \"bad\"\nsays = \"Four bits are seen.\"\n"
+         "measure = \"gap\"\narm = \"fp4\"\nreference = \"rceil\"\n"
+         "role = \"control\"\n" +
+         lines;
+}
+
+TEST(ClaimFile, ReadsControls) {
+  const Claim claim =
+      ParseClaim(WithControl("relation = \"above\"\nbound = 0.25\n"), "c");
+
+  EXPECT_EQ(claim.contrasts.at(1).role, Role::kControl);
+  EXPECT_EQ(claim.CountOf(Role::kControl), 1u);
+  EXPECT_DOUBLE_EQ(claim.Error(), 0.025);
+  // What sees less than the claim lets pass shows nothing.
+  EXPECT_THAT(Refusal(WithControl("relation = \"above\"\nbound = 0.2\n")),
+              HasSubstr("must lie above 0.25"));
+  EXPECT_THAT(Refusal(WithControl("relation = \"below\"\nbound = -0.2\n")),
+              HasSubstr("must lie below -0.25"));
+  EXPECT_THAT(Refusal(WithControl("relation = \"within\"\nbound = 0.3\n")),
+              HasSubstr("a control shows that a bad recipe is seen"));
+}
+
+TEST(ClaimFile, DividesTheErrorByTheLooks) {
+  const Claim claim = ParseClaim("looks = 2\n" + Head() + kContrast, "c");
+
+  EXPECT_EQ(claim.looks, 2);
+  EXPECT_DOUBLE_EQ(claim.Error(), 0.025);
+  for (const char* looks : {"0", "11", "1.5"}) {
+    EXPECT_THAT(Refusal("looks = " + std::string(looks) + "\n" + Head()),
+                HasSubstr("from 1 to 10"));
+  }
+}
+
 TEST(ClaimFile, NamesUnknownKeysAndTheKnownOnes) {
   const std::string message = Refusal(Head() + kContrast + "boundd = 1\n");
 
@@ -152,9 +193,11 @@ TEST(ClaimFile, RefusesWhatMeansNothing) {
       HasSubstr("equivalence"));
   EXPECT_THAT(Refusal(with("reference", "reference = \"a\"\ncell = \"none\"")),
               HasSubstr("cell"));
-  EXPECT_THAT(Refusal(with("bound", "bound = 0\ndecides = false")),
-              HasSubstr("none that decides"));
-  EXPECT_THAT(Refusal(Head()), HasSubstr("none that decides"));
+  EXPECT_THAT(Refusal(with("bound", "bound = 0\nrole = \"shown\"")),
+              HasSubstr("none of role \"claim\""));
+  EXPECT_THAT(Refusal(Head()), HasSubstr("none of role \"claim\""));
+  EXPECT_THAT(Refusal(with("bound", "bound = 0\nrole = \"judge\"")),
+              HasSubstr("claim, control, shown"));
   EXPECT_THAT(Refusal(Head() + kContrast + kContrast), HasSubstr("Rename"));
 }
 
@@ -162,6 +205,29 @@ TEST(ClaimFile, BoundsHostileFiles) {
   std::string many = Head();
   for (int i = 0; i < 17; ++i) many += "[[cells]]\nname = \"x\"\n";
   EXPECT_THAT(Refusal(many), HasSubstr("17 tables, but may have 16"));
+  std::string arms = Head();
+  for (int i = 0; i < 5; ++i) {
+    std::string contrast = kContrast;
+    for (const char* name : {"\"floor\"", "\"rceil\""}) {
+      const size_t place = contrast.rfind(name);
+      contrast.insert(place + 1, std::to_string(i));
+    }
+    contrast.replace(contrast.find("\"floor\""), 7,
+                     "\"" + std::to_string(i) + "\"");
+    arms += contrast;
+  }
+  EXPECT_THAT(Refusal(arms), HasSubstr("name 10 arms, but may name 8"));
+  const std::string student = "[[cells]]\nname = \"s\"\n[cells.student]\n";
+  EXPECT_THAT(Refusal(Head() + student +
+                      "width = 512\nhidden = 2048\nbatch = 256\n"
+                      "steps = 100000\n" +
+                      kContrast),
+              HasSubstr("operations, but one may have 1e+14"));
+  EXPECT_THAT(Refusal(Head() + student +
+                      "width = 512\nhidden = 2048\nbatch = 4096\n"
+                      "steps = 10\n" +
+                      kContrast),
+              HasSubstr("MiB, but one may have 256"));
   // No file outside of the claim's folder.
   for (const char* path : {"../up.toml", "/etc/passwd", ".hidden", ""}) {
     EXPECT_THAT(Refusal(Head() + "[[cells]]\nname = \"x\"\nexperiment = \"" +

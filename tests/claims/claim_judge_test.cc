@@ -47,9 +47,10 @@ Contrast GapContrast(Relation relation, double bound) {
 }
 
 ClaimResult Judge(const std::vector<Contrast>& contrasts,
-                  const std::vector<ArmCurves>& arms) {
+                  const std::vector<ArmCurves>& arms, int64_t looks = 1) {
   Claim claim;
   claim.contrasts = contrasts;
+  claim.looks = looks;
   const std::vector<CellCurves> cells = {
       {.name = "cell", .steps = kSteps, .arms = arms}};
   return JudgeClaim(claim, cells);
@@ -106,7 +107,7 @@ TEST(JudgeClaim, GivesTheTIntervalOfPairedGaps) {
 
 TEST(JudgeClaim, CountsTheContrastsThatDecide) {
   Contrast shown = GapContrast(Relation::kBelow, 0);
-  shown.decides = false;
+  shown.role = Role::kShown;
   const std::vector<ArmCurves> arms = {Arm("a", {1.01, 2.021, 4.04}),
                                        Arm("b", {1, 2, 4})};
 
@@ -151,9 +152,66 @@ TEST(JudgeClaim, ReadsLossesAtTheirSharesOfTheRun) {
 
   EXPECT_NEAR(result.contrasts[0].estimate, 1, 0.01);
   EXPECT_NEAR(result.contrasts[1].estimate, 2, 0.01);
-  EXPECT_EQ(result.verdict, Verdict::kReproduced);
+  EXPECT_EQ(result.contrasts[0].side, Side::kClaimed);
+  EXPECT_EQ(result.contrasts[1].side, Side::kClaimed);
   half.at = 0.25;
   EXPECT_THROW(Judge({half}, arms), Error);
+}
+
+// Arm a lies 0.1 % above b, and c 3 %, each with a spread of 1e-2 points.
+std::vector<ArmCurves> WithABadArm() {
+  return {Arm("a", {1.001, 2.0022, 4.004}), Arm("c", {1.03, 2.0602, 4.12}),
+          Arm("b", {1, 2, 4})};
+}
+Contrast Control(double bound) {
+  Contrast control = GapContrast(Relation::kAbove, bound);
+  control.name = "bad";
+  control.arm = "c";
+  control.role = Role::kControl;
+  return control;
+}
+
+TEST(JudgeClaim, ReproducesWhatIsWithinABoundOnlyWithAControl) {
+  const Contrast within = GapContrast(Relation::kWithin, 0.25);
+
+  const ClaimResult alone = Judge({within}, WithABadArm());
+  const ClaimResult seen = Judge({within, Control(0.25)}, WithABadArm());
+  const ClaimResult unseen =
+      Judge({within, Control(0.25), Control(3)}, WithABadArm());
+
+  EXPECT_EQ(alone.contrasts[0].side, Side::kClaimed);
+  EXPECT_EQ(alone.verdict, Verdict::kNotAtThisSize);
+  EXPECT_NE(alone.note.find("no control shows"), std::string::npos);
+  EXPECT_EQ(seen.verdict, Verdict::kReproduced);
+  EXPECT_TRUE(seen.note.empty());
+  EXPECT_DOUBLE_EQ(seen.confidence, 0.975);
+  EXPECT_EQ(unseen.contrasts[2].side, Side::kUndecided);
+  EXPECT_EQ(unseen.verdict, Verdict::kNotAtThisSize);
+  EXPECT_NE(unseen.note.find("control bad does not lie above 3 %"),
+            std::string::npos);
+}
+
+TEST(JudgeClaim, IsNotContradictedByAControl) {
+  const ClaimResult result =
+      Judge({GapContrast(Relation::kWithin, 0.25), Control(5)}, WithABadArm());
+
+  EXPECT_EQ(result.contrasts[1].side, Side::kOther);
+  EXPECT_EQ(result.verdict, Verdict::kNotAtThisSize);
+  // Nor does it save a claim.
+  EXPECT_EQ(
+      Judge({GapContrast(Relation::kWithin, 0.05), Control(1)}, WithABadArm())
+          .verdict,
+      Verdict::kContradicted);
+}
+
+TEST(JudgeClaim, WidensIntervalsByTheNumberOfLooks) {
+  // t_{0.9875, 2} = 6.205347, of 5 % for two looks.
+  const ClaimResult result =
+      Judge({GapContrast(Relation::kAbove, 0)},
+            {Arm("a", {1.01, 2.04, 4.12}), Arm("b", {1, 2, 4})}, 2);
+
+  EXPECT_DOUBLE_EQ(result.confidence, 0.975);
+  EXPECT_NEAR(result.contrasts.at(0).upper, 2 + 6.205347 / std::sqrt(3), 1e-5);
 }
 
 TEST(JudgeClaim, TakesTheDifferenceOfDifferences) {
@@ -266,6 +324,11 @@ TEST(JudgeClaim, FindsTheFactorOfParameters) {
   EXPECT_EQ(result.verdict, Verdict::kReproduced);
   EXPECT_EQ(few.verdict, Verdict::kNotAtThisSize);
   EXPECT_FALSE(few.contrasts[0].note.empty());
+  // So many looks take more resamples than usual.
+  claim.looks = 10;
+  claim.contrasts.resize(6, contrast);
+  EXPECT_LT(JudgeClaim(claim, cells).contrasts[0].lower,
+            result.contrasts[0].lower);
 }
 
 TEST(JudgeClaim, DecidesNothingWhileRunsAreMissing) {

@@ -1,9 +1,13 @@
 """isoloss claim: one command from a claim to its verdict."""
 
 import json
+import resource
+import signal
+import subprocess
+import time
 import unittest
 
-from program import ProgramTest, TINY, FAIL, INCONCLUSIVE, INVALID, PASS, USAGE
+from program import BINARY, ProgramTest, TINY, FAIL, INCONCLUSIVE, INTERRUPTED, INVALID, PASS, USAGE
 
 CLAIM = """\
 title = "A claim"
@@ -28,6 +32,38 @@ EXPERIMENT = TINY.replace("seeds = [1, 2]", "seeds = [1, 2, 3, 4]").replace(
 [arms.mxfp4]
 recipe = "mxfp4_floor"
 """
+
+
+# A cell of an experiment, and one of students.
+BOTH = CLAIM.replace("[[contrasts]]", """\
+[[cells]]
+name = "model"
+[[cells]]
+name = "student"
+[cells.student]
+width = 32
+hidden = 128
+depth = 2
+batch = 64
+steps = 200
+seeds = 4
+[[contrasts]]""") + """\
+[[contrasts]]
+name = "student"
+says = "With four bits the student's loss is higher."
+measure = "gap"
+relation = "above"
+bound = 0
+arm = "exempt"
+reference = "fp32"
+cell = "student"
+"""
+
+
+def processor_seconds():
+    """Of all programs that were run and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Claim(ProgramTest):
@@ -88,11 +124,118 @@ class Claim(ProgramTest):
                 self.assertIn("Verdict: " + verdict, result.stdout)
         self.with_claim("worse")
 
+    def test_a_bound_takes_a_control(self):
+        within = (('"above"', '"within"'), ("bound = 0", "bound = 1000"))
+        blind = self.claim(self.with_claim("blind", *within), "--out", "blind_runs")
+
+        self.assertEqual(blind.returncode, INCONCLUSIVE, blind.stderr)
+        self.assertIn("Not reproduced: no control shows that these runs would have seen a bad recipe.",
+                      blind.stdout)
+        written = json.loads((self.folder / "blind_runs/claim.json").read_text())
+        self.assertIn("no control", written["note"])
+        self.assertIn("no control", (self.folder / "blind_runs/claim.svg").read_text())
+        # Runs that see no such thing.
+        control = CLAIM[CLAIM.index("[[contrasts]]"):].replace('"worse"', '"bad"').replace(
+            "bound = 0", 'bound = 1000\nrole = "control"')
+        unseen = self.claim(self.with_claim("blind", *within, ("[[contrasts]]", control + "[[contrasts]]")),
+                            "--out", "blind_runs", "--no-train")
+        self.assertEqual(unseen.returncode, INCONCLUSIVE, unseen.stderr)
+        self.assertIn("(control bad does not lie above 1000 %)", unseen.stdout)
+        self.assertIn("expected above 1000 %", unseen.stdout)
+
+    def test_looks_share_the_error(self):
+        self.claim("worse", "--out", "looks")
+        once = json.loads((self.folder / "looks/claim.json").read_text())
+        self.with_claim("worse", ("[source]", "looks = 2\n[source]"))
+        text = self.claim("worse", "--no-train", "--out", "looks").stdout
+        twice = json.loads((self.folder / "looks/claim.json").read_text())
+        self.with_claim("worse")
+
+        self.assertEqual((once["looks"], once["confidence"]), (1, 0.95))
+        self.assertEqual((twice["looks"], twice["confidence"]), (2, 0.975))
+        self.assertLess(twice["contrasts"][0]["lower"], once["contrasts"][0]["lower"])
+        self.assertIn("over 2 looks", text)
+
+    def interrupt(self, out, finished):
+        """Ends the command as soon as a file of a pattern is there."""
+        with subprocess.Popen([BINARY, "claim", "both", "--out", out], cwd=self.folder,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            while process.poll() is None and not list((self.folder / out).glob(finished)):
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            _, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED, message)
+        self.assertIn(b"--no-train", message)
+
+    def test_in_pieces_it_ends_as_it_does_in_one(self):
+        self.write("both/experiment.toml", EXPERIMENT.replace("steps = 20", "steps = 400"))
+        self.write("both/claim.toml", BOTH)
+        whole = self.claim("both", "--out", "whole")
+        self.assertIn("student", whole.stderr)
+        self.assertIn(whole.returncode, (PASS, INCONCLUSIVE), whole.stderr)
+
+        self.interrupt("cut", "cells/model/*.h5")
+        self.assertEqual(list((self.folder / "cut/cells/student").iterdir()), [])
+        self.interrupt("cut", "cells/student/*.json")
+        runs = list((self.folder / "cut/cells/student").iterdir())
+        self.assertLess(len(runs), 8)
+        kept = {run: run.stat().st_mtime_ns for run in runs}
+        self.claim("both", "--out", "cut")
+        self.assertEqual({run: run.stat().st_mtime_ns for run in runs}, kept)
+        for part in ("2/2", "1/2"):
+            result = self.claim("both", "--out", "parts", "--part", part)
+            self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertEqual(len(list((self.folder / "parts/cells/student").iterdir())), 8)
+        self.claim("both", "--out", "parts", "--no-train")
+
+        for name in ("claim.json", "claim.svg"):
+            expected = (self.folder / "whole" / name).read_bytes()
+            for out in ("cut", "parts"):
+                self.assertEqual((self.folder / out / name).read_bytes(), expected, (out, name))
+        # Files of students are no more trusted than logs.
+        run = min((self.folder / "parts/cells/student").iterdir())
+        content = json.loads(run.read_text())
+        for change, words in (({"seed": 9}, "it is of seed 9"),
+                              ({"losses": 2 * content["losses"]}, "it has 20 losses")):
+            run.write_text(json.dumps({**content, **change}))
+            self.assert_refused(self.claim("both", "--out", "parts", "--no-train"), run.name, words)
+
+    def test_a_hostile_claim_is_planned_at_once(self):
+        # The most that a claim may ask for.
+        student = """[[cells]]
+name = "{0}"
+[cells.student]
+width = 512
+hidden = 2048
+depth = 4
+batch = 512
+steps = 2000
+seeds = 1000
+[[contrasts]]
+name = "{0}"
+says = "It is so."
+measure = "gap"
+relation = "above"
+bound = 0
+arm = "quantised"
+reference = "fp32"
+cell = "{0}"
+"""
+        head = CLAIM[:CLAIM.index("[[contrasts]]")]
+        self.write("hostile/claim.toml", head + "".join(student.format(f"s{i}") for i in range(16)))
+        before = processor_seconds()
+
+        result = self.claim("hostile", "--dry-run")
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        # It measures a few steps of one small student; a step of one of these takes as long.
+        self.assertLess(processor_seconds() - before, 5)
+
     def test_a_dry_run_writes_nothing(self):
         result = self.claim("worse", "--dry-run", "--out", "dry")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        self.assertIn("minutes in all", result.stdout)
+        self.assertIn("In all: ", result.stdout)
         self.assertFalse((self.folder / "dry").exists())
 
     def test_fewer_seeds_are_said_to_show_less(self):

@@ -1,11 +1,18 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/temporary_folder.h"
+#include "isoloss/base/text_file.h"
 #include "isoloss/studies/claim.h"
 
 namespace isoloss::studies {
@@ -32,6 +39,91 @@ TEST(PublishedClaims, AllCanBeTrained) {
     EXPECT_TRUE(fs::exists(entry.path() / "claim.svg"));
   }
   EXPECT_GE(claims, 12u);
+}
+
+std::string TextOf(const fs::path& file) { return ReadTextFile(file, "."); }
+
+/// The line of a text that begins so; empty if there is none.
+std::string LineOf(const std::string& text, const std::string& begin) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(begin)) return line;
+  }
+  return {};
+}
+
+/// Cells of a row of a Markdown table.
+std::vector<std::string> CellsOf(const std::string& row) {
+  std::vector<std::string> cells;
+  for (size_t begin = 2, end; begin < row.size(); begin = end + 3) {
+    end = std::min(row.find(" |", begin), row.size());
+    cells.push_back(row.substr(begin, end - begin));
+  }
+  return cells;
+}
+
+/// With the minus sign of ASCII in place of Unicode's.
+std::string Ascii(std::string text) {
+  const std::string minus = "\u2212";
+  for (size_t place = 0; (place = text.find(minus)) != std::string::npos;) {
+    text.replace(place, minus.size(), "-");
+  }
+  return text;
+}
+
+/// "+0.1 [-0.2, +0.4] %" lies where a contrast claims, as a table says it.
+std::string SideOfText(const claims::Contrast& contrast,
+                       const std::string& text) {
+  const size_t bracket = text.find('[');
+  const size_t comma = text.find(',');
+  const claims::Side side =
+      claims::SideOf(contrast, std::atof(text.c_str() + bracket + 1),
+                     std::atof(text.c_str() + comma + 1));
+  if (side == claims::Side::kUndecided) return "undecided";
+  if (side == claims::Side::kOther) return "the other";
+  return contrast.role == claims::Role::kControl ? "the control's"
+                                                 : "the claim's";
+}
+
+/// The row of a contrast in the README of its claim, its picture, and the row
+/// of the claim in the README above them say the same.
+TEST(PublishedClaims, AllTablesAndPicturesSayTheSame) {
+  const fs::path published = ISOLOSS_PUBLISHED;
+  const std::string above = TextOf(published / "README.md");
+  for (const fs::directory_entry& entry : fs::directory_iterator(published)) {
+    if (!entry.is_directory()) continue;
+    SCOPED_TRACE(entry.path().string());
+    const claims::Claim claim = ReadClaimPlan({.folder = entry.path()}).claim;
+    const std::string readme = TextOf(entry.path() / "README.md");
+    const std::string picture = TextOf(entry.path() / "claim.svg");
+    const std::string row =
+        LineOf(above, "| [" + claim.title + "](" +
+                          entry.path().filename().string() + "/README.md)");
+    ASSERT_EQ(CellsOf(row).size(), 5u) << row;
+    std::string counting;
+    for (const claims::Contrast& contrast : claim.contrasts) {
+      const std::string says =
+          (contrast.role == claims::Role::kControl ? "Control: " : "") +
+          contrast.says;
+      const auto cells = CellsOf(LineOf(readme, "| " + says + " |"));
+      ASSERT_EQ(cells.size(), 5u) << says;
+      const std::string figures = Ascii(cells[1]);
+      EXPECT_NE(picture.find(">" + figures + ", "), std::string::npos)
+          << figures;
+      EXPECT_EQ(cells[3], SideOfText(contrast, figures)) << says;
+      const bool shown = contrast.role == claims::Role::kShown;
+      EXPECT_EQ(cells[4].ends_with("; does not count"), shown) << says;
+      if (shown) continue;
+      counting += (counting.empty() ? "" : "<br>") +
+                  says.substr(0, says.size() - 1) + ": " + cells[1];
+    }
+    EXPECT_EQ(CellsOf(row)[3], counting);
+
+    std::string verdict = CellsOf(row)[4];
+    verdict = verdict.substr(2, verdict.size() - 4);  // between asterisks
+    EXPECT_NE(readme.find("**Verdict: " + verdict + ".**"), std::string::npos);
+    EXPECT_NE(picture.find(": " + verdict + "</text>"), std::string::npos);
+  }
 }
 
 /// A claim in a folder of its own, of dsv3-nano on a synthetic corpus.
@@ -120,6 +212,38 @@ TEST(ClaimPlan, SaysWhatFewerSeedsCantShow) {
   // 1 / binomial(6, 3) = 0.05 lies above 0.025.
   ASSERT_EQ(fewer.notes.size(), 1u);
   EXPECT_NE(fewer.notes[0].find("p is 0.05 at best"), std::string::npos);
+}
+
+/// From its file to a verdict, with two seeds in place of 24.
+TEST(PublishedClaims, TheCheapestOneTrains) {
+  const TemporaryFolder folder;
+  const ClaimPlan plan =
+      PlanClaim({.folder = fs::path(ISOLOSS_PUBLISHED) / "gradient_format",
+                 .seeds = 2,
+                 .out = folder.path() / "runs"});
+
+  const std::string text = DescribePlan(plan);
+  EXPECT_NE(text.find("140 steps, 2 seeds of e4m3, e5m2\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("2 seeds instead of 24"), std::string::npos) << text;
+  EXPECT_GT(plan.study.Seconds(), 0);
+
+  PrepareStudy(plan.study);
+  ASSERT_TRUE(TrainStudy(plan.study));
+  std::set<std::string> files;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(plan.study.FolderOf(plan.study.cells.at(0)))) {
+    files.insert(entry.path().filename().string());
+  }
+  EXPECT_EQ(files, (std::set<std::string>{"e4m3-seed1.h5", "e4m3-seed2.h5",
+                                          "e5m2-seed1.h5", "e5m2-seed2.h5"}));
+  const claims::ClaimResult result = JudgeClaim(plan);
+
+  ASSERT_EQ(result.contrasts.size(), 1u);
+  EXPECT_EQ(result.contrasts[0].seeds, 2u);
+  // Both recipes train: their losses lie nearer to each other than 5 %.
+  EXPECT_LT(std::fabs(result.contrasts[0].estimate), 5);
+  EXPECT_LT(result.contrasts[0].lower, result.contrasts[0].estimate);
 }
 
 }  // namespace

@@ -90,6 +90,12 @@ TEST(Cost, MeasuresSmallAndLargeModels) {
   EXPECT_GT(MeasureRate(large, large.arms[1]).flops_per_second, 0);
   EXPECT_NE(MeasureRate(large, large.arms[1]).how.find("dsv3-nano"),
             std::string::npos);
+
+  // Its tokens meet few of the 1024 experts, but all weights would be made.
+  const Experiment wide =
+      With({"model.num_experts=1024", "model.moe_hidden_dim=512"});
+  EXPECT_NE(MeasureRate(wide, wide.arms[1]).how.find("dsv3-nano"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -44,10 +44,9 @@ ExitCode RunClaim(const ClaimArguments& arguments) {
   const studies::ClaimPlan plan = arguments.study.no_train
                                       ? studies::ReadClaimPlan(request)
                                       : studies::PlanClaim(request);
-  if (const auto code = TrainAsAsked(
-          plan.study, PrintableLines(studies::DescribePlan(plan)),
-          arguments.study,
-          [&plan](const studies::StudyPart&) { return TrainClaim(plan); })) {
+  if (const auto code =
+          TrainAsAsked(plan.study, PrintableLines(studies::DescribePlan(plan)),
+                       arguments.study)) {
     return *code;
   }
   const claims::ClaimResult result = studies::JudgeClaim(plan);
@@ -67,8 +66,8 @@ Action DeclareClaim(CLI::App& app) {
             "Train so many seeds in place of the experiments' own, from their "
             "first on; says what fewer can't show")
       .IntegerIn(2, 10'000);
-  arguments->study.DeclareWithoutParts(
-      app, "claim", "runs/claim-<name of the claim's folder>");
+  arguments->study.Declare(app, "claim",
+                           "runs/claim-<name of the claim's folder>");
   return [arguments] { return RunClaim(*arguments); };
 }
 

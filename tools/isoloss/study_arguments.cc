@@ -8,20 +8,17 @@
 
 namespace isoloss::cli {
 
-void StudyArguments::DeclareWithoutParts(CLI::App& app, const std::string& kind,
-                                         const std::string& folder) {
+void StudyArguments::Declare(CLI::App& app, const std::string& kind,
+                             const std::string& folder) {
   AddOption(app, "--out", out,
-            fmt::format("Folder for runs and results (default: {})", folder))
+            fmt::format("Folder for runs and results (default: {})",
+                        folder.empty() ? "runs/<name>-" + kind : folder))
       .TypeName("FOLDER");
   AddFlag(app, "--dry-run", dry_run, "Only print what is trained and its cost");
   AddFlag(app, "--no-train", no_train, "Only judge the runs that are there")
       .Excludes("--dry-run");
   DeclareJson(app, json, fmt::format("the content of {}.json", kind))
       .Excludes("--dry-run");
-}
-
-void StudyArguments::Declare(CLI::App& app, const std::string& kind) {
-  DeclareWithoutParts(app, kind, fmt::format("runs/<name>-{}", kind));
   AddOption(app, "--part", part,
             "Train the K-th of N shares of the seeds and judge nothing: for N "
             "machines that share the folder")
@@ -52,10 +49,9 @@ ExitCode Interrupted(const studies::Study& study) {
   return ExitCode::kInterrupted;
 }
 
-std::optional<ExitCode> TrainAsAsked(
-    const studies::Study& study, const std::string& description,
-    const StudyArguments& arguments,
-    const std::function<bool(const studies::StudyPart&)>& train) {
+std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
+                                     const std::string& description,
+                                     const StudyArguments& arguments) {
   if (arguments.dry_run) {
     PrintProse(stdout, description);
     return ExitCode::kPass;
@@ -69,8 +65,7 @@ std::optional<ExitCode> TrainAsAsked(
   }
   studies::PrepareStudy(study, part);
   PrintProse(stderr, description);
-  const bool trained = train ? train(part) : studies::TrainStudy(study, part);
-  if (!trained) return Interrupted(study);
+  if (!studies::TrainStudy(study, part)) return Interrupted(study);
   if (!in_parts) return std::nullopt;
   fmt::print(stderr,
              "Part {} is trained. Once all parts are, the same command without "

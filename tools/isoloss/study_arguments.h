@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdio>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,21 +18,18 @@ struct StudyArguments {
   bool no_train = false;
   bool json = false;
 
-  /// `kind`: "ladder", of which the folder and the files are named.
-  void Declare(CLI::App& app, const std::string& kind);
-  /// The same without --part; `folder` is what --out stands for by default.
-  void DeclareWithoutParts(CLI::App& app, const std::string& kind,
-                           const std::string& folder);
+  /// `kind`: "ladder", of which the files are named; `folder`: what --out
+  /// stands for by default, or "" for runs/<name>-<kind>.
+  void Declare(CLI::App& app, const std::string& kind,
+               const std::string& folder = {});
 };
 
 /// Shows what the study costs, and trains it as far as it is asked to. Returns
 /// a code if the command ends with that: a dry run, a part, or a signal.
-/// `train` is in place of studies::TrainStudy.
 /// Errors   as studies::PrepareStudy, ParseStudyPart and TrainStudy.
-std::optional<ExitCode> TrainAsAsked(
-    const studies::Study& study, const std::string& description,
-    const StudyArguments& arguments,
-    const std::function<bool(const studies::StudyPart&)>& train = {});
+std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
+                                     const std::string& description,
+                                     const StudyArguments& arguments);
 
 /// Says how to go on, and returns the code of a command that a signal ended.
 ExitCode Interrupted(const studies::Study& study);

@@ -46,6 +46,17 @@ inline constexpr Named<Relation> kRelations[] = {{"above", Relation::kAbove},
                                                  {"below", Relation::kBelow},
                                                  {"within", Relation::kWithin}};
 
+/// What a contrast is there for.
+enum class Role {
+  kClaim,    ///< the claim says it: the verdict depends on it
+  kControl,  ///< of a recipe known to be bad: whether the runs would have seen
+             ///< one. Without it nothing is reproduced by being `within`
+  kShown,    ///< the verdict does not depend on it
+};
+inline constexpr Named<Role> kRoles[] = {{"claim", Role::kClaim},
+                                         {"control", Role::kControl},
+                                         {"shown", Role::kShown}};
+
 /// One number that the claim speaks of.
 struct Contrast {
   std::string name = {};
@@ -56,8 +67,7 @@ struct Contrast {
   /// kAbove and kBelow: what lies nearer to the bound than this is as good as
   /// equal, which the claim denies.
   std::optional<double> equivalence = std::nullopt;
-  /// Whether the verdict depends on it; else it is only shown.
-  bool decides = true;
+  Role role = Role::kClaim;
   std::string cell = {};
   std::string arm = {};
   std::string reference = {};
@@ -82,7 +92,17 @@ struct Student {
   double label_noise = 1e-3;          ///< its standard deviation
   std::string format = "e4m3.floor";  ///< formats::QuantizationByName
   size_t seeds = 12;                  ///< 1 to this one
+
+  /// Operations of the products of one run, evaluations included.
+  double Operations() const;
+  /// Memory that one run needs at least.
+  double Bytes() const;
 };
+/// More are refused: at 10 billion operations a second they take 3 hours.
+inline constexpr double kMostStudentOperations = 1e14;
+inline constexpr double kMostStudentBytes = 0x1p28;
+/// Losses are measured after so many equal parts of a student's steps.
+inline constexpr int64_t kStudentEvaluations = 10;
 
 /// One experiment of the claim.
 struct Cell {
@@ -103,11 +123,20 @@ struct Claim {
   std::string published = {};  ///< the paper's setting
   std::string here = {};       ///< how this one differs
   std::vector<Cell> cells = {};
+  /// How often it was judged, each time with fresh seeds, up to these runs.
+  int64_t looks = 1;
   std::vector<Contrast> contrasts = {};
 
-  /// Contrasts that decide.
-  size_t Deciding() const;
+  size_t CountOf(Role role) const;
+  /// Contrasts whose intervals hold together: the claim's and its controls.
+  size_t Counting() const { return contrasts.size() - CountOf(Role::kShown); }
+  /// Probability that the interval of one of them misses the truth: 5 %,
+  /// divided by their number and by that of looks (Bonferroni).
+  double Error() const;
 };
+/// Probability that any of the intervals that count misses the truth, in any
+/// look.
+inline constexpr double kClaimError = 0.05;
 
 /// "%", "points" or "".
 const char* UnitOf(Measure measure);

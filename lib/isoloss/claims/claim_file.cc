@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "isoloss/config/document.h"
 #include "isoloss/config/reader.h"
@@ -15,6 +17,7 @@ using config::Reader;
 
 constexpr size_t kMaxTextBytes = 2000;
 constexpr size_t kMaxOverrides = 32;
+constexpr int64_t kMaxLooks = 10;
 constexpr double kLargestBound = 1e6;
 
 void NeedText(Reader& fields, std::string_view key, std::string& value) {
@@ -46,14 +49,32 @@ void NeedName(Reader& fields, std::string_view key, std::string& value) {
               "that does not begin with '.'. Correct it.");
 }
 
+/// The rules on all keys of a student together.
+void CheckStudent(const Reader& fields, const Student& student) {
+  if (student.Operations() > kMostStudentOperations) {
+    fields.Fail("steps",
+                fmt::format("makes a run of {:.2g} operations, but one may "
+                            "have {:.2g}. Lower width, depth, hidden, batch "
+                            "or steps.",
+                            student.Operations(), kMostStudentOperations));
+  }
+  if (student.Bytes() > kMostStudentBytes) {
+    fields.Fail(
+        "batch",
+        fmt::format("makes a run of {:.0f} MiB, but one may have "
+                    "{:.0f}. Lower width, depth, hidden or batch.",
+                    student.Bytes() / 0x1p20, kMostStudentBytes / 0x1p20));
+  }
+}
+
 Student ReadStudent(Reader& fields) {
   Student student;
   fields.Integer("width", student.width, 8, 512);
   fields.Integer("depth", student.depth, 1, 32, "layers");
   fields.Integer("hidden", student.hidden, 8, 2048);
   fields.Integer("batch", student.batch, 1, 4096);
-  fields.Integer("steps", student.steps, 10, 100'000);
-  if (student.steps % 10 != 0) {
+  fields.Integer("steps", student.steps, kStudentEvaluations, 100'000);
+  if (student.steps % kStudentEvaluations != 0) {
     fields.Fail("steps",
                 "must be a multiple of 10: losses are measured after "
                 "each tenth. Correct it.");
@@ -63,6 +84,7 @@ Student ReadStudent(Reader& fields) {
   fields.Text("format", student.format);
   fields.Integer("seeds", student.seeds, 2, 1000);
   fields.RejectUnknown();
+  CheckStudent(fields, student);
   return student;
 }
 
@@ -88,8 +110,7 @@ Cell ReadCell(Reader& fields) {
   return cell;
 }
 
-/// Rules that join several keys.
-void CheckContrast(const Reader& fields, const Contrast& contrast) {
+void CheckBound(const Reader& fields, const Contrast& contrast) {
   const bool within = contrast.relation == Relation::kWithin;
   if ((within || contrast.measure == Measure::kParameterFactor) &&
       contrast.bound <= 0) {
@@ -110,19 +131,10 @@ void CheckContrast(const Reader& fields, const Contrast& contrast) {
                 "must be 0 for measure \"divergence\": Fisher's test compares "
                 "two rates. Correct it.");
   }
-  if (contrast.measure == Measure::kGapChange && contrast.from >= contrast.at) {
-    fields.Fail("from", fmt::format("is {:g}, but must be below `at`, {:g}. "
-                                    "Correct it.",
-                                    contrast.from, contrast.at));
-  }
-  if (contrast.measure == Measure::kInteraction &&
-      contrast.cell == contrast.other_cell &&
-      contrast.arm == contrast.other_arm &&
-      contrast.reference == contrast.other_reference) {
-    fields.Fail("other_arm",
-                "is missing: an interaction compares two gaps, and both are "
-                "the same. Give other_cell, or other_arm and "
-                "other_reference.");
+  if (within && contrast.role == Role::kControl) {
+    fields.Fail("relation",
+                "is \"within\", but a control shows that a bad recipe is seen: "
+                "it lies \"above\" or \"below\" a bound. Correct it.");
   }
 }
 
@@ -133,11 +145,8 @@ void ReadCellOf(Reader& fields, std::string_view key, const Claim& claim,
   fields.OneOf(key, value, names);
 }
 
-Contrast ReadContrast(Reader& fields, const Claim& claim) {
-  Contrast contrast;
-  fields.Require("name", "Write name = \"floor\".");
-  NeedName(fields, "name", contrast.name);
-  NeedText(fields, "says", contrast.says);
+/// Where the claim puts what is measured.
+void ReadRule(Reader& fields, Contrast& contrast) {
   fields.Require("measure", "Write measure = \"gap\".");
   fields.Choice("measure", contrast.measure, kMeasures);
   fields.Require("relation", "Write relation = \"above\".");
@@ -147,7 +156,11 @@ Contrast ReadContrast(Reader& fields, const Claim& claim) {
               config::Closed(-kLargestBound, kLargestBound));
   fields.Real("equivalence", contrast.equivalence,
               config::Interval{0, kLargestBound, true});
-  fields.Flag("decides", contrast.decides);
+  fields.Choice("role", contrast.role, kRoles);
+}
+
+/// Which runs it compares.
+void ReadArms(Reader& fields, const Claim& claim, Contrast& contrast) {
   for (const auto& [key, value] :
        {std::pair("arm", &contrast.arm),
         std::pair("reference", &contrast.reference)}) {
@@ -161,21 +174,46 @@ Contrast ReadContrast(Reader& fields, const Claim& claim) {
   contrast.other_cell = contrast.cell;
   contrast.other_arm = contrast.arm;
   contrast.other_reference = contrast.reference;
-  if (contrast.measure == Measure::kInteraction) {
-    ReadCellOf(fields, "other_cell", claim, contrast.other_cell);
-    fields.Text("other_arm", contrast.other_arm);
-    fields.Text("other_reference", contrast.other_reference);
+  if (contrast.measure != Measure::kInteraction) return;
+  ReadCellOf(fields, "other_cell", claim, contrast.other_cell);
+  fields.Text("other_arm", contrast.other_arm);
+  fields.Text("other_reference", contrast.other_reference);
+  if (contrast.cell == contrast.other_cell &&
+      contrast.arm == contrast.other_arm &&
+      contrast.reference == contrast.other_reference) {
+    fields.Fail("other_arm",
+                "is missing: an interaction compares two gaps, and both are "
+                "the same. Give other_cell, or other_arm and "
+                "other_reference.");
   }
+}
+
+/// When losses are read.
+void ReadShares(Reader& fields, Contrast& contrast) {
   constexpr config::Interval kShares{0, 1, true};
   if (contrast.measure != Measure::kDivergence) {
     fields.Real("at", contrast.at, kShares, "of the steps");
   }
-  if (contrast.measure == Measure::kGapChange) {
-    fields.Require("from", "Write from = 0.8.");
-    fields.Real("from", contrast.from, kShares, "of the steps");
+  if (contrast.measure != Measure::kGapChange) return;
+  fields.Require("from", "Write from = 0.8.");
+  fields.Real("from", contrast.from, kShares, "of the steps");
+  if (contrast.from >= contrast.at) {
+    fields.Fail("from", fmt::format("is {:g}, but must be below `at`, {:g}. "
+                                    "Correct it.",
+                                    contrast.from, contrast.at));
   }
+}
+
+Contrast ReadContrast(Reader& fields, const Claim& claim) {
+  Contrast contrast;
+  fields.Require("name", "Write name = \"floor\".");
+  NeedName(fields, "name", contrast.name);
+  NeedText(fields, "says", contrast.says);
+  ReadRule(fields, contrast);
+  ReadArms(fields, claim, contrast);
+  ReadShares(fields, contrast);
   fields.RejectUnknown();
-  CheckContrast(fields, contrast);
+  CheckBound(fields, contrast);
   const bool has_students = std::ranges::any_of(
       claim.cells, [](const Cell& cell) { return cell.student.has_value(); });
   if (contrast.measure == Measure::kParameterFactor && has_students) {
@@ -202,6 +240,46 @@ void RefuseTwice(const Reader& fields, const std::vector<T>& known,
                                   item.name));
 }
 
+/// In percent or in points of percent of a loss.
+bool IsOfGaps(const Contrast& contrast) {
+  return contrast.measure == Measure::kGap ||
+         contrast.measure == Measure::kGapChange ||
+         contrast.measure == Measure::kInteraction;
+}
+
+/// What a control sees must be no smaller than what the claim lets pass.
+void CheckControl(const Reader& fields, const Claim& claim,
+                  const Contrast& control) {
+  if (control.role != Role::kControl || !IsOfGaps(control)) return;
+  double passed = 0;
+  for (const Contrast& contrast : claim.contrasts) {
+    if (contrast.role == Role::kClaim && IsOfGaps(contrast) &&
+        contrast.relation == Relation::kWithin) {
+      passed = std::max(passed, contrast.bound);
+    }
+  }
+  const bool above = control.relation == Relation::kAbove;
+  if (above ? control.bound >= passed : control.bound <= -passed) return;
+  fields.Fail("bound", fmt::format("is {:g}, but a control must lie {} {:g}, "
+                                   "since the claim lets pass what is within "
+                                   "that. Correct it.",
+                                   control.bound, above ? "above" : "below",
+                                   above ? passed : -passed));
+}
+
+/// The speed of each arm is measured, so that there may not be many.
+void CheckArms(const Reader& fields, const Claim& claim) {
+  std::set<std::string> arms;
+  for (const Contrast& contrast : claim.contrasts) {
+    arms.insert({contrast.arm, contrast.reference, contrast.other_arm,
+                 contrast.other_reference});
+  }
+  if (arms.size() <= kMaxArms) return;
+  fields.Fail("contrasts", fmt::format("name {} arms, but may name {}. Make "
+                                       "two claims of it.",
+                                       arms.size(), kMaxArms));
+}
+
 }  // namespace
 
 Claim ParseClaim(std::string_view text, std::string_view file) {
@@ -217,6 +295,7 @@ Claim ParseClaim(std::string_view text, std::string_view file) {
   NeedText(source, "published", claim.published);
   NeedText(source, "here", claim.here);
   source.RejectUnknown();
+  fields.Integer("looks", claim.looks, 1, kMaxLooks);
   std::vector<Reader> cells = fields.TableList("cells");
   CheckCount(fields, "cells", cells.size(), kMaxCells);
   for (Reader& cell : cells) {
@@ -233,11 +312,15 @@ Claim ParseClaim(std::string_view text, std::string_view file) {
     claim.contrasts.push_back(std::move(read));
   }
   fields.RejectUnknown();
-  if (claim.Deciding() == 0) {
+  if (claim.CountOf(Role::kClaim) == 0) {
     fields.Fail("contrasts",
-                "has none that decides, but a verdict needs one. Write "
+                "has none of role \"claim\", but a verdict needs one. Write "
                 "[[contrasts]].");
   }
+  for (size_t i = 0; i < contrasts.size(); ++i) {
+    CheckControl(contrasts[i], claim, claim.contrasts[i]);
+  }
+  CheckArms(fields, claim);
   return claim;
 }
 

@@ -2,6 +2,7 @@
 //
 //   title = "Scales rounded down"
 //   statement = "MXFP8 trains worse if scales are rounded down."
+//   looks = 2                  # the second test, of fresh seeds
 //
 //   [source]
 //   paper = "Recipes for Pre-training LLMs with MXFP8"
@@ -29,6 +30,7 @@
 //   bound = 0
 //   arm = "floor"
 //   reference = "rceil"
+//   role = "claim"             # control, shown
 #pragma once
 
 #include <cstddef>
@@ -41,11 +43,13 @@ namespace isoloss::claims {
 inline constexpr size_t kMaxClaimBytes = size_t{64} << 10;
 inline constexpr size_t kMaxCells = 16;
 inline constexpr size_t kMaxContrasts = 16;
+inline constexpr size_t kMaxArms = 8;
 
 /// `file` is its name in messages.
 /// Errors   ConfigError for the first broken rule: syntax, an unknown key, a
-///          value out of range, a cell that there is none of. Whether arms
-///          exist depends on the experiments.
+///          value out of range, a cell that there is none of, a student that
+///          takes too long or too much memory, a control that sees less than
+///          the claim lets pass. Whether arms exist depends on the experiments.
 Claim ParseClaim(std::string_view text, std::string_view file);
 
 }  // namespace isoloss::claims

@@ -222,7 +222,9 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   }
   scaling::PredictionOptions options;
   options.confidence = 1 - alpha;
-  options.resamples = 1999;
+  // Ends of so rare intervals take more of them.
+  options.resamples =
+      std::max(size_t{1999}, static_cast<size_t>(std::ceil(2 / alpha)));
   const auto factor = scaling::ParameterFactor(sizes, options);
   if (!factor) {
     result.note =
@@ -257,14 +259,39 @@ size_t MissingRuns(const Contrast& contrast,
   return missing;
 }
 
+/// By the claim's own contrasts alone.
 Verdict VerdictOf(std::span<const ContrastResult> contrasts) {
   Verdict verdict = Verdict::kReproduced;
   for (const ContrastResult& result : contrasts) {
-    if (!result.contrast.decides) continue;
+    if (result.contrast.role != Role::kClaim) continue;
     if (result.side == Side::kOther) return Verdict::kContradicted;
     if (result.side == Side::kUndecided) verdict = Verdict::kNotAtThisSize;
   }
   return verdict;
+}
+
+/// Why nothing says that these runs would have seen a bad recipe; "" if every
+/// control did, or if none is needed.
+std::string BlindnessOf(const Claim& claim,
+                        std::span<const ContrastResult> contrasts) {
+  for (const ContrastResult& result : contrasts) {
+    if (result.contrast.role == Role::kControl &&
+        result.side != Side::kClaimed) {
+      return fmt::format(
+          "Not reproduced: these runs would not have seen a bad recipe "
+          "(control "
+          "{} does not lie {})",
+          result.contrast.name, ClaimedText(result.contrast));
+    }
+  }
+  const bool is_within =
+      std::ranges::any_of(claim.contrasts, [](const Contrast& contrast) {
+        return contrast.role == Role::kClaim &&
+               contrast.relation == Relation::kWithin;
+      });
+  if (!is_within || claim.CountOf(Role::kControl) > 0) return {};
+  return "Not reproduced: no control shows that these runs would have seen a "
+         "bad recipe";
 }
 
 }  // namespace
@@ -287,8 +314,7 @@ Side SideOf(const Contrast& contrast, double lower, double upper) {
 
 ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells) {
   ClaimResult result{.claim = claim};
-  const double alpha =
-      (1 - kClaimConfidence) / static_cast<double>(claim.Deciding());
+  const double alpha = claim.Error();
   result.confidence = 1 - alpha;
   for (const Contrast& contrast : claim.contrasts) {
     ContrastResult of_contrast{.contrast = contrast};
@@ -312,6 +338,10 @@ ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells) {
     result.contrasts.push_back(std::move(of_contrast));
   }
   result.verdict = VerdictOf(result.contrasts);
+  if (result.verdict == Verdict::kReproduced) {
+    result.note = BlindnessOf(claim, result.contrasts);
+    if (!result.note.empty()) result.verdict = Verdict::kNotAtThisSize;
+  }
   return result;
 }
 

@@ -13,9 +13,6 @@
 
 namespace isoloss::claims {
 
-/// Of all contrasts that decide together (Bonferroni).
-inline constexpr double kClaimConfidence = 0.95;
-
 /// One finished run.
 struct RunCurve {
   int64_t seed = 0;
@@ -71,10 +68,11 @@ inline constexpr Named<Verdict> kVerdicts[] = {
 
 struct ClaimResult {
   Claim claim = {};
-  /// Confidence of each interval: 1 - 0.05 / (contrasts that decide).
-  double confidence = kClaimConfidence;
+  double confidence = 1 - kClaimError;  ///< of each interval: 1 - Error()
   std::vector<ContrastResult> contrasts = {};
   Verdict verdict = Verdict::kNotAtThisSize;
+  /// Why controls keep it from being reproduced; else "".
+  std::string note = {};
 };
 
 /// The side of an interval: that of the claim if it lies there wholly; the
@@ -82,9 +80,11 @@ struct ClaimResult {
 /// `equivalence`. Special: undecided if an end is not a number.
 Side SideOf(const Contrast& contrast, double lower, double upper);
 
-/// Judges each contrast and the claim: reproduced if every one that decides
-/// lies on the claim's side, contradicted if any lies on the other one, else
-/// not at this size. Seeds pair the runs of arms, and of cells.
+/// Judges each contrast and the claim: contradicted if one of the claim's lies
+/// on the other side; reproduced if all of the claim's and all controls lie on
+/// theirs, and if there is a control wherever the claim is `within` a bound;
+/// else not at this size. A control contradicts nothing. Seeds pair the runs of
+/// arms, and of cells.
 ///
 /// Special  Seeds of which a run has a loss that is not finite are left out of
 ///          gaps, and such a contrast decides nothing. Nor does one of which a

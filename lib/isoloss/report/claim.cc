@@ -11,7 +11,7 @@
 namespace isoloss::report {
 namespace {
 
-constexpr int64_t kClaimSchemaVersion = 1;
+constexpr int64_t kClaimSchemaVersion = 2;
 
 std::string CountsText(const claims::ContrastResult& result) {
   if (result.contrast.measure != claims::Measure::kDivergence) {
@@ -29,10 +29,10 @@ std::string CountsText(const claims::ContrastResult& result) {
 std::string ContrastLines(const claims::ContrastResult& result) {
   const claims::Contrast& contrast = result.contrast;
   std::string text = fmt::format(
-      "  {}: {}\n      {}, claimed {} ({}): {}{}\n", contrast.name,
-      Printable(contrast.says), ContrastText(result),
-      claims::ClaimedText(contrast), CountsText(result), SideText(result),
-      contrast.decides ? "" : "; it does not count");
+      "  {}{}: {}\n      {}, {} {} ({}): {}\n", contrast.name,
+      contrast.role == claims::Role::kControl ? " (control)" : "",
+      Printable(contrast.says), ContrastText(result), ExpectedWord(contrast),
+      claims::ClaimedText(contrast), CountsText(result), SideText(result));
   if (!result.note.empty()) text += "      " + result.note + ".\n";
   return text;
 }
@@ -46,7 +46,7 @@ Json ContrastJson(const claims::ContrastResult& result) {
             {"bound", contrast.bound}};
   PutNumber(json, "equivalence", contrast.equivalence);
   json["unit"] = claims::UnitOf(contrast.measure);
-  json["decides"] = contrast.decides;
+  json["role"] = claims::WordOf(claims::kRoles, contrast.role);
   json["cell"] = contrast.cell;
   json["arm"] = contrast.arm;
   json["reference"] = contrast.reference;
@@ -86,16 +86,36 @@ std::string ContrastText(const claims::ContrastResult& result) {
                      unit.empty() ? "" : " ", unit);
 }
 
+std::string ExpectedWord(const claims::Contrast& contrast) {
+  return contrast.role == claims::Role::kControl ? "expected" : "claimed";
+}
+
 std::string SideText(const claims::ContrastResult& result) {
-  switch (result.side) {
-    case claims::Side::kClaimed:
-      return "on the claim's side";
-    case claims::Side::kOther:
-      return "on the other side";
-    case claims::Side::kUndecided:
-      break;
+  const claims::Role role = result.contrast.role;
+  std::string text = "undecided";
+  if (result.side == claims::Side::kOther) text = "on the other side";
+  if (result.side == claims::Side::kClaimed) {
+    text = role == claims::Role::kControl ? "on the control's side"
+                                          : "on the claim's side";
   }
-  return "undecided";
+  return text + (role == claims::Role::kShown ? "; it does not count" : "");
+}
+
+std::string ConfidenceText(const claims::ClaimResult& result) {
+  const claims::Claim& claim = result.claim;
+  std::string together;
+  if (claim.Counting() > 1) {
+    together =
+        fmt::format(", so that all {} that count hold together with 95 %",
+                    claim.Counting());
+  } else if (claim.looks > 1) {
+    together = ", so that the one that counts holds with 95 %";
+  }
+  if (claim.looks > 1) {
+    together += fmt::format(" over {} looks, each at fresh seeds", claim.looks);
+  }
+  return fmt::format("Each interval has {:.4g} % confidence{}.",
+                     100 * result.confidence, together);
 }
 
 std::string RenderClaim(const claims::ClaimResult& result) {
@@ -110,11 +130,9 @@ std::string RenderClaim(const claims::ClaimResult& result) {
   for (const claims::ContrastResult& contrast : result.contrasts) {
     text += ContrastLines(contrast);
   }
-  text += fmt::format(
-      "\nEach interval has {:.4g} % confidence, so that all {} that count hold "
-      "together with 95 %.\nVerdict: {}\n",
-      100 * result.confidence, claim.Deciding(),
-      claims::WordOf(claims::kVerdicts, result.verdict));
+  text += fmt::format("\n{}\nVerdict: {}\n", ConfidenceText(result),
+                      claims::WordOf(claims::kVerdicts, result.verdict));
+  if (!result.note.empty()) text += result.note + ".\n";
   return text;
 }
 
@@ -128,8 +146,10 @@ std::string RenderClaimJson(const claims::ClaimResult& result) {
             {"section", claim.section},
             {"published", claim.published},
             {"here", claim.here},
+            {"looks", claim.looks},
             {"confidence", result.confidence},
             {"verdict", claims::WordOf(claims::kVerdicts, result.verdict)},
+            {"note", result.note},
             {"contrasts", Json::array()}};
   for (const claims::ContrastResult& contrast : result.contrasts) {
     json["contrasts"].push_back(ContrastJson(contrast));

@@ -17,7 +17,8 @@ namespace isoloss::report {
 namespace {
 
 constexpr int kClaimWidth = 860;
-constexpr int kClaimHead = 78;
+constexpr int kClaimHead = 88;
+constexpr int kNoteHeight = 22;
 constexpr int kRowHeight = 92;
 constexpr int kStripLeft = 24;
 constexpr int kStripRight = 24;
@@ -131,15 +132,17 @@ std::string TicksSvg(const ContrastAxis& axis, double y) {
 std::string ClaimRow(const claims::ContrastResult& result, double top) {
   const claims::Contrast& contrast = result.contrast;
   const ContrastAxis axis(result);
-  std::string svg =
-      SvgText(kStripLeft, top + 18,
-              Shortened(Printable(contrast.says), kClaimTextWidth),
-              "font-weight=\"bold\"");
-  svg += SvgText(kStripLeft, top + 36,
-                 fmt::format("{}, claimed {}: {}{}", ContrastText(result),
-                             claims::ClaimedText(contrast), SideText(result),
-                             contrast.decides ? "" : " (it does not count)"),
-                 fmt::format("fill=\"{}\"", SideColour(result.side)));
+  std::string svg = SvgText(
+      kStripLeft, top + 18,
+      Shortened((contrast.role == claims::Role::kControl ? "Control: " : "") +
+                    Printable(contrast.says),
+                kClaimTextWidth),
+      "font-weight=\"bold\"");
+  svg += SvgText(
+      kStripLeft, top + 36,
+      fmt::format("{}, {} {}: {}", ContrastText(result), ExpectedWord(contrast),
+                  claims::ClaimedText(contrast), SideText(result)),
+      fmt::format("fill=\"{}\"", SideColour(result.side)));
   const double y = top + kStripTop;
   const double middle = y + kStripHeight / 2.0;
   svg += SidesSvg(axis, contrast.relation, y);
@@ -167,16 +170,21 @@ std::string RenderClaimSvg(const claims::ClaimResult& result) {
                           claims::WordOf(claims::kVerdicts, result.verdict)),
               fmt::format("font-weight=\"bold\" font-size=\"16\" fill=\"{}\"",
                           VerdictColour(result.verdict)));
-  body += SvgText(
-      kStripLeft, 50,
-      fmt::format("{} % intervals over seeds; dashed: the claim's bound",
-                  fmt::format("{:.4g}", 100 * result.confidence)),
-      fmt::format("fill=\"{}\"", kGrey));
-  body += ClaimBox(420, 432, 40, 12, kClaimedColour);
-  body += SvgText(438, 50, "the claim's side", "");
-  body += ClaimBox(550, 562, 40, 12, kOtherColour);
-  body += SvgText(568, 50, "the other side", "");
+  const std::string grey = fmt::format("fill=\"{}\"", kGrey);
+  body += SvgText(kStripLeft, 50, ConfidenceText(result), grey);
+  body +=
+      SvgText(kStripLeft, 70, "Intervals over seeds; dashed: the bound", grey);
+  body += ClaimBox(300, 312, 60, 12, kClaimedColour);
+  body += SvgText(318, 70, "the claim's or control's side", "");
+  body += ClaimBox(520, 532, 60, 12, kOtherColour);
+  body += SvgText(538, 70, "the other side", "");
   double top = kClaimHead;
+  if (!result.note.empty()) {
+    body +=
+        SvgText(kStripLeft, 90, Shortened(result.note + ".", kClaimTextWidth),
+                fmt::format("fill=\"{}\"", VerdictColour(result.verdict)));
+    top += kNoteHeight;
+  }
   for (const claims::ContrastResult& contrast : result.contrasts) {
     body += ClaimRow(contrast, top);
     top += kRowHeight;

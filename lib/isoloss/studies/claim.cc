@@ -20,6 +20,7 @@
 #include "isoloss/stats/fisher_exact.h"
 #include "isoloss/stats/student_t.h"
 #include "isoloss/studies/stress_modes.h"
+#include "isoloss/studies/student_cells.h"
 
 namespace isoloss::studies {
 namespace {
@@ -76,72 +77,59 @@ void KeepArms(const std::set<std::string>& names,
 }
 
 /// Refuses a share of the steps at which no loss is measured.
-void CheckShares(const claims::Claim& claim, const std::string& cell,
-                 const std::string& where, int64_t steps, int64_t every) {
+void CheckShares(const claims::Claim& claim, const StudyCell& cell) {
+  const int64_t steps = cell.experiment.train.steps;
   for (const Contrast& contrast : claim.contrasts) {
-    if (!Uses(contrast, cell)) continue;
+    if (!Uses(contrast, cell.name)) continue;
     for (const double share : {contrast.at, contrast.from}) {
       const int64_t step = std::llround(share * static_cast<double>(steps));
-      if (step == steps || step % every == 0) continue;
+      if (step == steps || step % cell.experiment.log.eval_every == 0) continue;
       ThrowError(ErrorKind::kConfig,
-                 "{}: contrast {} reads losses at step {} of {}, but "
-                 "they are measured every {} steps. Set log.eval_every of an "
-                 "experiment to a divisor of both; a student's are measured "
+                 "claim: contrast {} reads losses of cell {} at step {} of {}, "
+                 "but they are measured every {} steps. Set log.eval_every of "
+                 "an experiment to a divisor of both; a student's are measured "
                  "after each tenth.",
-                 where, contrast.name, step, steps, every);
+                 contrast.name, cell.name, step, steps,
+                 cell.experiment.log.eval_every);
     }
   }
 }
 
-StudyCell StudyCellOf(const ClaimRequest& request, const claims::Claim& claim,
-                      const claims::Cell& cell,
-                      const train::Experiment& loaded) {
-  StudyCell result{.name = cell.name, .experiment = loaded};
+/// A cell that trains the experiment of `cell`.
+StudyCell ExperimentCell(const fs::path& folder, const claims::Cell& cell,
+                         const std::set<std::string>& arms) {
+  StudyCell result{.name = cell.name,
+                   .experiment =
+                       campaign::ExperimentSource{
+                           .file = (folder / cell.experiment).string(),
+                           .overrides = cell.overrides}
+                           .Load()};
   train::Experiment& experiment = result.experiment;
-  experiment.name = NameOf(request.folder) + "-" + cell.name;
-  KeepArms(ArmsOf(claim, cell.name), experiment);
-  if (request.seeds) {
-    experiment.train.seeds = ConsecutiveSeeds(experiment, *request.seeds);
-  }
+  experiment.name = NameOf(folder) + "-" + cell.name;
+  KeepArms(arms, experiment);
   if (!cell.stress.empty()) {
     ApplyStress(StressModeByName(cell.stress), result);
   }
   LogNoTensors(experiment);  // A claim reads losses only.
-  CheckShares(claim, cell.name, experiment.path.string(),
-              experiment.train.steps, experiment.log.eval_every);
   return result;
 }
 
 std::string ClaimPlanText(const ClaimPlan& plan) {
   Digest digest;
   for (const StudyCell& cell : plan.study.cells) {
+    if (cell.execute) continue;
     digest.Update(cell.name);
     digest.Update(cell.experiment.TomlWithoutSeeds());
   }
   for (const claims::Cell& cell : plan.claim.cells) digest.Update(cell.stress);
-  for (const StudentCell& cell : plan.students) {
-    digest.Update(StudentText(cell));
+  for (const claims::Cell& cell : plan.claim.cells) {
+    if (cell.student) digest.Update(StudentText(cell));
   }
   config::Writer text;
   text.Text("study", "claim");
   text.Text("version", GetBuildInfo().version);
   text.Text("experiments", DigestToHex(digest.Value()));
   return text.text();
-}
-
-/// Reads the student of a cell; its seeds as asked for.
-StudentCell StudentCellOf(const ClaimRequest& request,
-                          const claims::Claim& claim,
-                          const claims::Cell& cell) {
-  const std::set<std::string> arms = ArmsOf(claim, cell.name);
-  StudentCell result{.name = cell.name,
-                     .student = *cell.student,
-                     .arms = {arms.begin(), arms.end()}};
-  if (request.seeds) result.student.seeds = *request.seeds;
-  CheckStudentCell(result);
-  CheckShares(claim, cell.name, "claim: cell " + cell.name,
-              result.student.steps, result.student.steps / 10);
-  return result;
 }
 
 /// Half-width of a t interval of n seeds in standard deviations.
@@ -153,8 +141,7 @@ double HalfWidth(size_t seeds, double alpha) {
 /// What fewer seeds can't show.
 std::string FewerSeedsNote(const claims::Claim& claim, size_t own,
                            size_t given) {
-  const double alpha =
-      (1 - claims::kClaimConfidence) / static_cast<double>(claim.Deciding());
+  const double alpha = claim.Error();
   std::string note = fmt::format(
       "{} seeds instead of {}: intervals of gaps are about {:.1f} times as "
       "wide.",
@@ -182,8 +169,33 @@ claims::RunCurve CurveOf(const runlog::RunLog& log) {
   return curve;
 }
 
-fs::path FolderOf(const ClaimPlan& plan, const StudentCell& cell) {
-  return plan.study.folder / "cells" / cell.name;
+using CurvesByArm = std::map<std::string, std::vector<claims::RunCurve>>;
+
+CurvesByArm ReadExperiments(const Study& study, const StudyCell& cell) {
+  CurvesByArm by_arm;
+  for (const compare::Run& run : RunsOf(study, cell)) {
+    by_arm[run.log.provenance.arm].push_back(CurveOf(run.log));
+  }
+  return by_arm;
+}
+
+/// Without runs of arms that there are none of.
+claims::CellCurves CurvesOf(const Study& study, const StudyCell& cell) {
+  const train::Experiment& experiment = cell.experiment;
+  const auto tokens_per_step = static_cast<double>(
+      experiment.train.sequences_per_batch * experiment.data.sequence_length);
+  claims::CellCurves curves{
+      .name = cell.name,
+      .steps = experiment.train.steps,
+      .seeds = experiment.train.seeds.size(),
+      .parameters = train::EstimatedParameters(experiment.model),
+      .tokens = tokens_per_step * static_cast<double>(experiment.train.steps)};
+  CurvesByArm by_arm = cell.execute ? ReadStudents(cell, study.FolderOf(cell))
+                                    : ReadExperiments(study, cell);
+  for (auto& entry : by_arm) {
+    curves.arms.push_back({entry.first, std::move(entry.second)});
+  }
+  return curves;
 }
 
 }  // namespace
@@ -203,23 +215,21 @@ ClaimPlan ReadClaimPlan(const ClaimRequest& request) {
           : request.out;
   size_t own_seeds = 0;
   for (const claims::Cell& cell : plan.claim.cells) {
-    if (ArmsOf(plan.claim, cell.name).empty()) {
+    const std::set<std::string> arms = ArmsOf(plan.claim, cell.name);
+    if (arms.empty()) {
       ThrowError(ErrorKind::kConfig,
                  "{}: no contrast reads cell {}. Remove it.", file.string(),
                  cell.name);
     }
-    if (cell.student) {
-      plan.students.push_back(StudentCellOf(request, plan.claim, cell));
-      own_seeds = std::max(own_seeds, cell.student->seeds);
-      continue;
+    StudyCell read = cell.student ? StudentCell(cell, arms)
+                                  : ExperimentCell(request.folder, cell, arms);
+    std::vector<uint64_t>& seeds = read.experiment.train.seeds;
+    own_seeds = std::max(own_seeds, seeds.size());
+    if (request.seeds) {
+      seeds = ConsecutiveSeeds(read.experiment, *request.seeds);
     }
-    const train::Experiment loaded =
-        campaign::ExperimentSource{
-            .file = (request.folder / cell.experiment).string(),
-            .overrides = cell.overrides}
-            .Load();
-    own_seeds = std::max(own_seeds, loaded.train.seeds.size());
-    plan.study.cells.push_back(StudyCellOf(request, plan.claim, cell, loaded));
+    CheckShares(plan.claim, read);
+    plan.study.cells.push_back(std::move(read));
   }
   if (request.seeds && *request.seeds >= 2 && *request.seeds < own_seeds) {
     plan.notes.push_back(FewerSeedsNote(plan.claim, own_seeds, *request.seeds));
@@ -231,7 +241,7 @@ ClaimPlan ReadClaimPlan(const ClaimRequest& request) {
 ClaimPlan PlanClaim(const ClaimRequest& request) {
   ClaimPlan plan = ReadClaimPlan(request);
   EstimateStudy(plan.study.cells);
-  for (StudentCell& cell : plan.students) EstimateStudent(cell);
+  EstimateStudents(plan.claim.cells, plan.study.cells);
   return plan;
 }
 
@@ -243,55 +253,20 @@ std::string DescribePlan(const ClaimPlan& plan) {
       arms.push_back(arm.name);
     }
     text +=
-        fmt::format("{:<14} {:>5.1f} minutes  {} steps, {} seeds of {}\n",
-                    cell.name, cell.seconds / 60, cell.experiment.train.steps,
+        fmt::format("{:<14} {:>20}  {} steps, {} seeds of {}\n", cell.name,
+                    CostText(plan.study, cell), cell.experiment.train.steps,
                     cell.experiment.train.seeds.size(), fmt::join(arms, ", "));
   }
-  double seconds = plan.study.Seconds();
-  for (const StudentCell& cell : plan.students) {
-    text += fmt::format("{:<14} {:>5.1f} minutes  {} steps, {} seeds of {}\n",
-                        cell.name, cell.seconds / 60, cell.student.steps,
-                        cell.student.seeds, fmt::join(cell.arms, ", "));
-    seconds += cell.seconds;
-  }
-  text += fmt::format("{:.1f} minutes in all.\n", seconds / 60);
+  text += fmt::format("In all: {}.\n", CostText(plan.study));
   for (const std::string& note : plan.notes) text += note + "\n";
   return text;
 }
 
-bool TrainClaim(const ClaimPlan& plan) {
-  if (!TrainStudy(plan.study)) return false;
-  for (const StudentCell& cell : plan.students) {
-    if (!TrainStudents(cell, FolderOf(plan, cell))) return false;
-  }
-  return true;
-}
-
 claims::ClaimResult JudgeClaim(const ClaimPlan& plan) {
   std::vector<claims::CellCurves> cells;
-  for (const StudentCell& cell : plan.students) {
-    cells.push_back(ReadStudents(cell, FolderOf(plan, cell)));
-  }
   for (const StudyCell& cell : plan.study.cells) {
-    const train::Experiment& experiment = cell.experiment;
-    std::map<std::string, std::vector<claims::RunCurve>> by_arm;
-    for (const compare::Run& run : RunsOf(plan.study, cell)) {
-      by_arm[run.log.provenance.arm].push_back(CurveOf(run.log));
-    }
-    if (by_arm.empty()) continue;
-    const auto tokens_per_step = static_cast<double>(
-        experiment.train.sequences_per_batch * experiment.data.sequence_length);
-    claims::CellCurves curves{
-        .name = cell.name,
-        .steps = experiment.train.steps,
-        .seeds = experiment.train.seeds.size(),
-        .parameters = train::EstimatedParameters(experiment.model),
-        .tokens =
-            tokens_per_step * static_cast<double>(experiment.train.steps)};
-    for (auto& entry : by_arm) {
-      curves.arms.push_back({entry.first, std::move(entry.second)});
-    }
-    cells.push_back(std::move(curves));
+    claims::CellCurves curves = CurvesOf(plan.study, cell);
+    if (!curves.arms.empty()) cells.push_back(std::move(curves));
   }
   if (cells.empty()) ThrowNothingToJudge(plan.study);
   return claims::JudgeClaim(plan.claim, cells);

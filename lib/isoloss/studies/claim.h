@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "isoloss/claims/judge.h"
-#include "isoloss/studies/student_cells.h"
 #include "isoloss/studies/study.h"
 
 namespace isoloss::studies {
@@ -26,8 +25,7 @@ struct ClaimRequest {
 struct ClaimPlan {
   ClaimRequest request;
   claims::Claim claim;
-  Study study;  ///< a cell for each experiment of the claim's
-  std::vector<StudentCell> students;  ///< its other cells
+  Study study;  ///< of the claim's cells, in their order
   std::vector<std::string> notes;
 };
 
@@ -43,10 +41,6 @@ ClaimPlan PlanClaim(const ClaimRequest& request);
 
 /// Cells, and what they take.
 std::string DescribePlan(const ClaimPlan& plan);
-
-/// Trains what the folder lacks (TrainStudy, TrainStudents). Returns whether
-/// all runs are there: not if a signal came.
-bool TrainClaim(const ClaimPlan& plan);
 
 /// What the finished runs of the asked seeds say. Errors   as
 /// campaign::ReadRuns and claims::JudgeClaim.

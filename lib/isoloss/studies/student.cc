@@ -24,7 +24,6 @@ namespace {
 constexpr std::array<std::string_view, 3> kStudentArms = {"fp32", "exempt",
                                                           "quantised"};
 constexpr double kTeacherGain = 0.5;
-constexpr int64_t kEvaluations = 10;
 
 void FillNormal(uint64_t seed, const std::string& stream, uint64_t first,
                 double deviation, Matrix<float>& values) {
@@ -130,7 +129,7 @@ std::span<const std::string_view> StudentArms() { return kStudentArms; }
 
 claims::RunCurve TrainStudent(const claims::Student& student,
                               std::string_view arm, uint64_t seed,
-                              const std::atomic<bool>& stop) {
+                              const std::function<bool()>& go_on) {
   if (std::ranges::count(kStudentArms, arm) == 0) {
     ThrowError(ErrorKind::kConfig,
                "claim: a student has no arm {}, but {}. Correct the name.", arm,
@@ -142,13 +141,13 @@ claims::RunCurve TrainStudent(const claims::Student& student,
   claims::RunCurve curve{.seed = static_cast<int64_t>(seed)};
   std::vector<double> losses;
   Matrix<float> gradient;
-  for (int64_t step = 1; step <= student.steps && !stop.load(); ++step) {
+  for (int64_t step = 1; step <= student.steps && go_on(); ++step) {
     losses.push_back(training.Forward("inputs", static_cast<uint64_t>(step),
                                       student.label_noise, gradient));
     if (!std::isfinite(losses.back())) break;
     training.Backward(gradient);
     adam.Step(student.lr, 1, alone);
-    if (step % (student.steps / kEvaluations) == 0) {
+    if (step % (student.steps / claims::kStudentEvaluations) == 0) {
       curve.losses.emplace_back(step,
                                 training.Forward("held_out", 0, 0, gradient));
     }

@@ -2,8 +2,8 @@
 // explains instabilities of MX formats.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,14 +27,14 @@ std::span<const std::string_view> StudentArms();
 /// deviation 0.5 sqrt(2 / (inputs + outputs)), gains as 1.
 ///
 /// Special  a loss that is not finite ends it: `diverged`, as is a run that
-///          loses what it knew (stats::DivergedAt). Ends early, without a
-///          meaning, once `stop` is set.
+///          loses what it knew (stats::DivergedAt). `go_on` is called before
+///          each step; once it says no, the result means nothing.
 /// Errors   ConfigError if there is no such arm.
-/// Exact    a function of the arguments but `stop`.
+/// Exact    a function of the arguments but `go_on`.
 /// Source   arXiv 2506.20752, section 4, whose layers these are; gains and
 ///          widths are smaller here.
 claims::RunCurve TrainStudent(const claims::Student& student,
                               std::string_view arm, uint64_t seed,
-                              const std::atomic<bool>& stop);
+                              const std::function<bool()>& go_on);
 
 }  // namespace isoloss::studies

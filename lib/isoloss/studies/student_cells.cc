@@ -4,19 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/job_pool.h"
 #include "isoloss/base/threads.h"
-#include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/json_file.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/formats/quantization.h"
-#include "isoloss/report/heartbeat.h"
 #include "isoloss/studies/student.h"
 
 namespace isoloss::studies {
@@ -25,24 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 using report::Json;
 
-/// One run to be trained.
-struct StudentJob {
-  std::string arm;
-  uint64_t seed = 0;
-  fs::path file;
-};
-
-std::vector<StudentJob> JobsOf(const StudentCell& cell,
-                               const fs::path& folder) {
-  std::vector<StudentJob> jobs;
-  for (uint64_t seed = 1; seed <= cell.student.seeds; ++seed) {
-    for (const std::string& arm : cell.arms) {
-      jobs.push_back(
-          {arm, seed, folder / fmt::format("{}-seed{}.json", arm, seed)});
-    }
-  }
-  return jobs;
-}
+/// Of all students that train side by side.
+constexpr double kMostBytesSideBySide = 0x1p30;
 
 void WriteStudentRun(const claims::RunCurve& run, const fs::path& file) {
   Json json{{"seed", run.seed},
@@ -60,6 +42,13 @@ claims::RunCurve ReadStudentRun(const fs::path& path) {
   const campaign::JsonFile file(path, "run of a student");
   file.Check(R"({"seed": "i", "diverged": "b",
                  "losses": [{"step": "i", "held_out": "n"}]})");
+  const size_t losses = file.json().at("losses").size();
+  if (losses > size_t{claims::kStudentEvaluations}) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: it has {} losses, but a student's run has at most {}. "
+               "Remove it, and it is trained again.",
+               path.string(), losses, claims::kStudentEvaluations);
+  }
   claims::RunCurve run{.seed = file.json().at("seed").get<int64_t>(),
                        .diverged = file.json().at("diverged").get<bool>()};
   for (const Json& entry : file.json().at("losses")) {
@@ -73,10 +62,8 @@ claims::RunCurve ReadStudentRun(const fs::path& path) {
   return run;
 }
 
-}  // namespace
-
-void CheckStudentCell(const StudentCell& cell) {
-  for (const std::string& arm : cell.arms) {
+void CheckStudent(const claims::Cell& cell, const std::set<std::string>& arms) {
+  for (const std::string& arm : arms) {
     if (std::ranges::count(StudentArms(), std::string_view{arm}) > 0) continue;
     ThrowError(ErrorKind::kConfig,
                "claim: a contrast names arm {} of cell {}, but students have "
@@ -84,30 +71,88 @@ void CheckStudentCell(const StudentCell& cell) {
                arm, cell.name, fmt::join(StudentArms(), ", "));
   }
   const formats::Quantization format =
-      formats::QuantizationByName(cell.student.format);
-  if (!format.is_mx()) {
-    ThrowError(ErrorKind::kConfig,
-               "claim: cell {} has format {}, but students take MX formats "
-               "that round to nearest. Write \"e4m3.floor\".",
-               cell.name, cell.student.format);
-  }
-  // Activations of each layer, and its weights with gradients and moments.
-  const auto width = static_cast<double>(cell.student.width);
-  const auto hidden = static_cast<double>(cell.student.hidden);
-  const double bytes =
-      4 * static_cast<double>(cell.student.depth) *
-      (static_cast<double>(cell.student.batch) * (3 * width + 2 * hidden) +
-       10 * width * hidden);
-  if (bytes > 0x1p30) {
-    ThrowError(ErrorKind::kConfig,
-               "claim: a student of cell {} needs {:.1f} GiB, but may need 1. "
-               "Make it smaller.",
-               cell.name, bytes / 0x1p30);
-  }
+      formats::QuantizationByName(cell.student->format);
+  if (format.is_mx()) return;
+  ThrowError(ErrorKind::kConfig,
+             "claim: cell {} has format {}, but students take MX formats that "
+             "round to nearest. Write \"e4m3.floor\".",
+             cell.name, cell.student->format);
 }
 
-std::string StudentText(const StudentCell& cell) {
-  const claims::Student& student = cell.student;
+int WorkersFor(const claims::Student& student) {
+  return std::min(AvailableProcessors(),
+                  static_cast<int>(kMostBytesSideBySide / student.Bytes()));
+}
+
+/// StudyCell::execute.
+void TrainStudents(const claims::Student& student,
+                   const std::vector<train::Run>& runs, const fs::path& folder,
+                   const train::RunnerHooks& hooks) {
+  std::vector<size_t> missing;
+  for (size_t run = 0; run < runs.size(); ++run) {
+    if (fs::exists(StudentFile(folder, runs[run]))) {
+      hooks.on_kept(run, {});
+    } else {
+      missing.push_back(run);
+    }
+  }
+  const auto stopped = [&hooks] { return hooks.stop->load(); };
+  const int workers = WorkersFor(student);
+  JobPool().Run(missing.size(), {.workers = workers, .side_by_side = workers},
+                stopped, [&](size_t job, ThreadTeam&) {
+                  const size_t index = missing[job];
+                  const train::Run& run = runs[index];
+                  const claims::RunCurve curve =
+                      TrainStudent(student, run.arm->name, run.seed, [&] {
+                        hooks.on_step(index, {});
+                        return !stopped();
+                      });
+                  if (stopped()) return;
+                  WriteStudentRun(curve, StudentFile(folder, run));
+                  hooks.on_finish(index, {});
+                });
+}
+
+/// Operations that one thread does in a second.
+double StudentRate() {
+  claims::Student few;
+  few.steps = claims::kStudentEvaluations;
+  const auto start = std::chrono::steady_clock::now();
+  TrainStudent(few, "exempt", 1, [] { return true; });
+  const std::chrono::duration<double> taken =
+      std::chrono::steady_clock::now() - start;
+  return few.Operations() / taken.count();
+}
+
+}  // namespace
+
+fs::path StudentFile(const fs::path& folder, const train::Run& run) {
+  return folder / (run.Name() + ".json");
+}
+
+StudyCell StudentCell(const claims::Cell& cell,
+                      const std::set<std::string>& arms) {
+  CheckStudent(cell, arms);
+  StudyCell result{.name = cell.name, .experiment = {}};
+  train::Experiment& experiment = result.experiment;
+  for (const std::string& arm : arms) {
+    experiment.arms.emplace_back().name = arm;
+  }
+  experiment.train.seeds.resize(cell.student->seeds);
+  std::iota(experiment.train.seeds.begin(), experiment.train.seeds.end(), 1);
+  experiment.train.steps = cell.student->steps;
+  experiment.log.eval_every = cell.student->steps / claims::kStudentEvaluations;
+  result.execute = [student = *cell.student](
+                       const std::vector<train::Run>& runs,
+                       const fs::path& folder,
+                       const train::RunnerHooks& hooks) {
+    TrainStudents(student, runs, folder, hooks);
+  };
+  return result;
+}
+
+std::string StudentText(const claims::Cell& cell) {
+  const claims::Student& student = *cell.student;
   config::Writer text;
   text.Text("name", cell.name);
   text.Integer("width", static_cast<int64_t>(student.width));
@@ -121,80 +166,36 @@ std::string StudentText(const StudentCell& cell) {
   return text.text();
 }
 
-void EstimateStudent(StudentCell& cell) {
-  constexpr int64_t kSteps = 10;
-  claims::Student few = cell.student;
-  few.steps = kSteps;
-  const std::atomic<bool> never{false};
-  const auto start = std::chrono::steady_clock::now();
-  TrainStudent(few, cell.arms.front(), 1, never);
-  const std::chrono::duration<double> taken =
-      std::chrono::steady_clock::now() - start;
-  // Each of the few steps is followed by an evaluation, a third of its work.
-  constexpr double kOfStep = 0.75;
-  cell.seconds = kOfStep * taken.count() / kSteps *
-                 static_cast<double>(cell.student.steps) *
-                 static_cast<double>(cell.student.seeds * cell.arms.size()) /
-                 AvailableProcessors();
-}
-
-bool TrainStudents(const StudentCell& cell, const fs::path& folder) {
-  const std::atomic<bool>& stop = campaign::InterruptFlag();
-  fs::create_directories(folder);
-  std::vector<StudentJob> jobs = JobsOf(cell, folder);
-  const size_t all = jobs.size();
-  std::erase_if(jobs,
-                [](const StudentJob& job) { return fs::exists(job.file); });
-  std::atomic<size_t> finished{all - jobs.size()};
-  report::Heartbeat heartbeat;
-  const auto start = std::chrono::steady_clock::now();
-  const auto show = [&] {
-    const std::chrono::duration<double> taken =
-        std::chrono::steady_clock::now() - start;
-    const size_t done = finished.load();
-    const std::string left = report::TimeLeft(
-        taken.count(), static_cast<double>(done - (all - jobs.size())),
-        static_cast<double>(all - done));
-    heartbeat.Set(fmt::format("claim: {}; {} of {} runs{}{}", cell.name, done,
-                              all, left.empty() ? "" : ", ", left));
-  };
-  show();
-  const int workers = AvailableProcessors();
-  JobPool().Run(
-      jobs.size(), {.workers = workers, .side_by_side = workers},
-      [&stop] { return stop.load(); },
-      [&](size_t job, ThreadTeam&) {
-        const claims::RunCurve run =
-            TrainStudent(cell.student, jobs[job].arm, jobs[job].seed, stop);
-        if (stop.load()) return;
-        WriteStudentRun(run, jobs[job].file);
-        ++finished;
-        show();
-      });
-  return !stop.load();
-}
-
-claims::CellCurves ReadStudents(const StudentCell& cell,
-                                const fs::path& folder) {
-  claims::CellCurves curves{.name = cell.name,
-                            .steps = cell.student.steps,
-                            .seeds = cell.student.seeds};
-  for (const std::string& arm : cell.arms) {
-    curves.arms.push_back({.arm = arm});
+void EstimateStudents(const std::vector<claims::Cell>& cells,
+                      std::vector<StudyCell>& of_study) {
+  double rate = 0;  // unknown
+  for (size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i].student) continue;
+    if (rate == 0) rate = StudentRate();
+    const train::Experiment& experiment = of_study[i].experiment;
+    const auto runs = static_cast<double>(experiment.arms.size() *
+                                          experiment.train.seeds.size());
+    of_study[i].seconds = runs * cells[i].student->Operations() / rate /
+                          WorkersFor(*cells[i].student);
   }
-  for (const StudentJob& job : JobsOf(cell, folder)) {
-    if (!fs::exists(job.file)) continue;
-    claims::RunCurve run = ReadStudentRun(job.file);
-    if (run.seed != static_cast<int64_t>(job.seed)) {
+}
+
+std::map<std::string, std::vector<claims::RunCurve>> ReadStudents(
+    const StudyCell& cell, const fs::path& folder) {
+  std::map<std::string, std::vector<claims::RunCurve>> by_arm;
+  for (const train::Run& planned : train::PlanRuns(cell.experiment)) {
+    const fs::path file = StudentFile(folder, planned);
+    if (!fs::exists(file)) continue;
+    claims::RunCurve run = ReadStudentRun(file);
+    if (run.seed != static_cast<int64_t>(planned.seed)) {
       ThrowError(ErrorKind::kFormat,
                  "{}: it is of seed {}, but its name says {}. Remove it, and "
                  "it is trained again.",
-                 job.file.string(), run.seed, job.seed);
+                 file.string(), run.seed, planned.seed);
     }
-    std::ranges::find(curves.arms, job.arm, &claims::ArmCurves::arm)
-        ->runs.push_back(std::move(run));
+    by_arm[planned.arm->name].push_back(std::move(run));
   }
-  return curves;
+  return by_arm;
 }
 
 }  // namespace isoloss::studies

@@ -2,38 +2,40 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "isoloss/claims/claim.h"
 #include "isoloss/claims/judge.h"
+#include "isoloss/studies/study.h"
 
 namespace isoloss::studies {
 
-struct StudentCell {
-  std::string name;
-  claims::Student student = {};
-  std::vector<std::string> arms = {};
-  double seconds = 0;  ///< that all of its runs are expected to take
-};
-
+/// A cell that trains the student of `cell`, with seeds from 1 on, and leaves a
+/// JSON file of each run; an unfinished run leaves none. As many go side by
+/// side as processors are free and a GiB of memory holds.
 /// Errors   ConfigError if a student has no such arm, or its format is no MX
-///          format that rounds to nearest, or needs more than a GiB.
-void CheckStudentCell(const StudentCell& cell);
+///          format that rounds to nearest.
+StudyCell StudentCell(const claims::Cell& cell,
+                      const std::set<std::string>& arms);
 
-/// TOML: all that its runs depend on but their seeds.
-std::string StudentText(const StudentCell& cell);
+/// What a finished run leaves.
+std::filesystem::path StudentFile(const std::filesystem::path& folder,
+                                  const train::Run& run);
 
-/// Fills in the seconds, by training a few steps.
-void EstimateStudent(StudentCell& cell);
+/// TOML: all that a student's runs depend on but their seeds.
+std::string StudentText(const claims::Cell& cell);
 
-/// Trains what the folder lacks, a file of each run, with a line of progress.
-/// Returns false if a signal came: finished runs are kept.
-bool TrainStudents(const StudentCell& cell,
-                   const std::filesystem::path& folder);
+/// Fills in the seconds of the students' cells, which are `cells` in their
+/// order, by the operations that a small student does here in a second.
+void EstimateStudents(const std::vector<claims::Cell>& cells,
+                      std::vector<StudyCell>& of_study);
 
-/// The finished runs. Errors   as campaign::JsonFile.
-claims::CellCurves ReadStudents(const StudentCell& cell,
-                                const std::filesystem::path& folder);
+/// The finished runs of the cell's seeds, by arm. Errors   as
+/// campaign::JsonFile; FormatError if a file is of another seed.
+std::map<std::string, std::vector<claims::RunCurve>> ReadStudents(
+    const StudyCell& cell, const std::filesystem::path& folder);
 
 }  // namespace isoloss::studies

@@ -18,6 +18,7 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
+#include "isoloss/studies/student_cells.h"
 
 namespace isoloss::studies {
 namespace {
@@ -106,9 +107,11 @@ class StudyProgress {
 /// Runs that have not finished take what is left.
 double SecondsLeft(const Study& study, const StudyCell& cell) {
   const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
+  const fs::path folder = study.FolderOf(cell);
   const auto left = std::ranges::count_if(runs, [&](const train::Run& run) {
-    return !fs::exists(
-        runlog::RunPaths{study.FolderOf(cell), run.Name()}.Log());
+    return !fs::exists(cell.execute
+                           ? StudentFile(folder, run)
+                           : runlog::RunPaths{folder, run.Name()}.Log());
   });
   const double share =
       static_cast<double>(left) / static_cast<double>(runs.size());
@@ -146,9 +149,13 @@ void TrainCell(const Study& study, const StudyCell& cell, const StudyPart& part,
   if (cell.hooks) {
     hooks.run_hooks = [&](size_t run) { return cell.hooks(runs[run]); };
   }
-  train::ExecuteRuns(cell.experiment, runs,
-                     train::LoadCorpusOf(cell.experiment), study.FolderOf(cell),
-                     train::Leftovers::kResume, hooks);
+  if (cell.execute) {
+    cell.execute(runs, study.FolderOf(cell), hooks);
+  } else {
+    train::ExecuteRuns(cell.experiment, runs,
+                       train::LoadCorpusOf(cell.experiment),
+                       study.FolderOf(cell), train::Leftovers::kResume, hooks);
+  }
   progress.EndCell();
 }
 
@@ -214,6 +221,7 @@ std::string CostText(const Study& study) {
 void EstimateStudy(std::vector<StudyCell>& cells) {
   campaign::ArmRates rates;
   for (StudyCell& cell : cells) {
+    if (cell.execute) continue;
     std::vector<train::Run> unknown = train::PlanRuns(cell.experiment);
     std::erase_if(unknown, [&](const train::Run& run) {
       return rates.contains(run.arm->name);

@@ -24,6 +24,14 @@ struct StudyCell {
   train::Experiment experiment;
   /// What its runs begin with besides; may be empty.
   std::function<train::RunHooks(const train::Run& run)> hooks = {};
+  /// What trains runs in place of train::ExecuteRuns, with its contract: it
+  /// keeps what is finished, tells the hooks of each step and run, and ends
+  /// early once hooks.stop is set. Of the experiment it takes arms, seeds and
+  /// steps. Whoever sets it fills in the seconds, too.
+  std::function<void(const std::vector<train::Run>& runs,
+                     const std::filesystem::path& folder,
+                     const train::RunnerHooks& hooks)>
+      execute = {};
   double seconds = 0;  ///< that all of its runs are expected to take
 };
 
@@ -69,8 +77,9 @@ inline std::string CostText(double seconds) {
   return CostText(seconds, seconds);
 }
 
-/// Fills in the seconds of all cells, by measuring how fast each arm trains
-/// here (campaign::MeasureArms), in the first cell that has one of its name.
+/// Fills in the seconds of all cells of experiments, by measuring how fast each
+/// arm trains here (campaign::MeasureArms), in the first cell that has one of
+/// its name.
 void EstimateStudy(std::vector<StudyCell>& cells);
 
 /// Which seeds one of several machines trains: every `count`-th, from the

@@ -21,6 +21,9 @@ namespace {
 /// One step of more products than this is not measured: at the least speed
 /// that was seen, it takes about half a second.
 constexpr double kMostMeasuredFlops = 4e9;
+/// Nor is a model of more parameters: its weights take about as long to be
+/// made, however few of its experts a token meets.
+constexpr double kMostMeasuredParameters = 1e7;
 constexpr int64_t kMeasuredSteps = 3;
 /// No other step begins after so long.
 constexpr double kEnoughSeconds = 0.4;
@@ -155,7 +158,8 @@ void CheckMemory(const Experiment& experiment, const Crew& crew) {
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
   const Experiment own = SmallBatch(experiment);
   const bool small_enough =
-      FlopsPerToken(own) * TokensPerStep(own) <= kMostMeasuredFlops;
+      FlopsPerToken(own) * TokensPerStep(own) <= kMostMeasuredFlops &&
+      EstimatedParameters(own.model) <= kMostMeasuredParameters;
   const Experiment measured = small_enough ? own : SmallModel(experiment);
   Arm subject = arm;
   if (!small_enough) {
