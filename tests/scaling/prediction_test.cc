@@ -43,10 +43,28 @@ TEST(StateSize, CallsALossThatStaysUnsafe) {
 
   EXPECT_EQ(found.verdict, ScaleVerdict::kUnsafe);
   ASSERT_EQ(found.fits.size(), 3u);
-  EXPECT_TRUE(found.fits[0].Fits());
-  EXPECT_FALSE(found.fits[1].Fits());
+  EXPECT_FALSE(found.fits[0].Misfits());
+  EXPECT_TRUE(found.fits[1].Misfits());
   EXPECT_LT(found.fits[1].predicted.upper, 0.005);
-  EXPECT_TRUE(found.fits[2].Fits());
+  EXPECT_FALSE(found.fits[2].Misfits());
+}
+
+TEST(StateSize, CallsNothingUnsafeByFormsThatWereNotTried) {
+  // Three cells, which a power law meets exactly. The two-term laws are tried;
+  // neither can fall with parameters and stay with tokens as this one.
+  const Law law = [](const Size& size) {
+    return 3 * size.parameters / 1e6 / std::pow(size.tokens / 1e6, 0.5);
+  };
+  std::vector<GapCell> cells = LadderOf(law, 1e-4);
+  cells = {cells[0], cells[1], cells[3]};
+
+  const SizeStatement found = StateSize(cells, "16B", k16B, 0.005, {});
+
+  EXPECT_FALSE(found.fits[0].fit_p);
+  EXPECT_GT(found.fits[0].predicted.lower, 0.005);
+  EXPECT_TRUE(found.fits[1].Misfits());
+  EXPECT_TRUE(found.fits[2].Misfits());
+  EXPECT_EQ(found.verdict, ScaleVerdict::kInconclusive);
 }
 
 TEST(StateSize, SaysOfNoiseThatItIsInconclusive) {
@@ -67,7 +85,7 @@ TEST(StateSize, IsInconclusiveWhereOneFormReachesTheMargin) {
   const SizeStatement found =
       StateSize(LadderOf(grows, 1e-3), "16B", k16B, 0.002, {});
 
-  ASSERT_TRUE(found.fits[1].Fits());
+  ASSERT_FALSE(found.fits[1].Misfits());
   EXPECT_LT(found.fits[1].predicted.upper, 0.002);
   EXPECT_EQ(found.verdict, ScaleVerdict::kInconclusive);
 }
@@ -134,7 +152,7 @@ TEST(PredictTopRung, TakesTheCellOfMostOperationsAndSeesABreak) {
   std::vector<GapCell> cells = LadderOf([](const Size&) { return 0.01; }, 1e-4);
   cells[4].name = "top";  // 1.3 M parameters, 5.2 M tokens
 
-  EXPECT_EQ(PredictTopRung(cells, Form::kPowerLaw, {})->cell, "cell");
+  EXPECT_EQ(PredictTopRung(cells, Form::kPowerLaw, {})->cell, "cell5");
 
   cells[5].size.tokens = 2e6;
   EXPECT_EQ(PredictTopRung(cells, Form::kPowerLaw, {})->cell, "top");

@@ -31,7 +31,7 @@ TEST(StateLadder, TakesTheMarginOfTheLargestCell) {
               0.0025 * 5e-4);
 }
 
-TEST(StateLadder, IsSafeWhereBothFormsStayBelowTheMargin) {
+TEST(StateLadder, IsSafeWhereAllFormsStayBelowTheMargin) {
   // Gaps of 0 give or take 1e-6. The margin is some 5000 times as large, and
   // a hundred times the operations multiply a power law by 100 at most.
   const LadderStatement statement =
@@ -105,6 +105,17 @@ TEST(StateLadder, TakesTheMarginOfTheLossThatASizeMayExpect) {
       StateLadder("name", "bf16", {Arm("a", 0)}, Question());
   EXPECT_NEAR(statement.arms[0].sizes[0].margin_nats,
               0.0025 * UsualLoss({16e9, 50e9}), 0.0025 * 0.1);
+  EXPECT_LT(statement.arms[0].sizes[0].margin_nats, statement.margin_nats);
+}
+
+TEST(StateLadder, HasOneMarginForAllArms) {
+  // Of the second arm a cell is missing, so that it alone determines no law.
+  LadderArm lacks = Arm("b", 0);
+  lacks.cells.erase(lacks.cells.begin() + 1);
+  const LadderStatement statement =
+      StateLadder("name", "bf16", {lacks, Arm("a", 0)}, Question());
+  EXPECT_EQ(statement.arms[0].sizes[0].margin_nats,
+            statement.arms[1].sizes[0].margin_nats);
   EXPECT_LT(statement.arms[0].sizes[0].margin_nats, statement.margin_nats);
 }
 

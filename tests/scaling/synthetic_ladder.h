@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "isoloss/scaling/gap_cell.h"
@@ -28,7 +29,10 @@ inline std::vector<GapCell> SyntheticLadder(const Law& gap, const Law& loss,
   std::normal_distribution<double> normal(0, sd);
   std::vector<GapCell> cells;
   for (const Size& size : SmallSizes()) {
-    GapCell cell{.name = "cell", .size = size, .gaps = {}, .baseline = {}};
+    GapCell cell{.name = "cell" + std::to_string(cells.size()),
+                 .size = size,
+                 .gaps = {},
+                 .baseline = {}};
     for (size_t i = 0; i < seeds; ++i) {
       cell.gaps.push_back(gap(size) + normal(random));
       cell.baseline.push_back(loss(size) + normal(random));

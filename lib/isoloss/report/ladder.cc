@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -36,19 +37,38 @@ std::string IntervalText(const GapInterval& interval) {
                      GapNumber(interval.lower), GapNumber(interval.upper));
 }
 
-/// What to do about a size that is not settled.
-std::string RemedyText(const SizeStatement& size) {
+/// What to do about a size that is not settled. Doubts are named elsewhere.
+std::string RemedyText(const SizeStatement& size, bool doubts) {
   if (size.verdict != scaling::ScaleVerdict::kInconclusive) return "";
+  const bool below = std::ranges::all_of(size.fits, [&](const GapFit& fit) {
+    return fit.predicted.upper < size.margin_nats;
+  });
+  if (below) {
+    return "It lies below the margin by all laws, but the doubts below keep it "
+           "from being safe.";
+  }
   if (!size.seeds_factor) {
     return "More seeds of these sizes would not settle it: train larger sizes.";
   }
   return fmt::format(
-      "If the means stay, {:g} times the seeds ({:g} times the computation) "
+      "If the means stay{}, {:g} times the seeds ({:g} times the computation) "
       "would put it below the margin; larger sizes would do so with less.",
-      *size.seeds_factor, *size.seeds_factor);
+      doubts ? " and no doubt is left" : "", *size.seeds_factor,
+      *size.seeds_factor);
 }
 
-std::string SizeLines(const SizeStatement& size) {
+/// What the interval of a form rests on.
+std::string FitNote(const GapFit& fit) {
+  std::string note;
+  if (fit.two_terms && !fit.exponents_fitted) {
+    note += "  (widest of exponents from 0.2 to 0.5)";
+  }
+  if (!fit.fit_p) note += "  (fit not tried)";
+  if (fit.Misfits()) note += "  (does not fit)";
+  return note;
+}
+
+std::string SizeLines(const SizeStatement& size, bool doubts) {
   std::string text = fmt::format(
       "  {}: {} (margin {:.4f} nats)\n", size.name,
       size.verdict == scaling::ScaleVerdict::kInconclusive
@@ -56,14 +76,10 @@ std::string SizeLines(const SizeStatement& size) {
           : (size.verdict == scaling::ScaleVerdict::kSafe ? "safe" : "unsafe"),
       size.margin_nats);
   for (const GapFit& fit : size.fits) {
-    text += fmt::format("    {:<15} {}{}{}\n", scaling::FormText(fit.form),
-                        IntervalText(fit.predicted),
-                        fit.two_terms && !fit.exponents_fitted
-                            ? "  (exponents drawn from 0.2 to 0.5)"
-                            : "",
-                        fit.Fits() ? "" : "  (does not fit)");
+    text += fmt::format("    {:<15} {}{}\n", scaling::FormText(fit.form),
+                        IntervalText(fit.predicted), FitNote(fit));
   }
-  const std::string remedy = RemedyText(size);
+  const std::string remedy = RemedyText(size, doubts);
   return remedy.empty() ? text : text + "    " + remedy + "\n";
 }
 
@@ -88,7 +104,9 @@ std::string ArmLines(const ArmStatement& arm, double confidence) {
         rung.cell, scaling::FormText(rung.form), rung.measured,
         IntervalText(rung.interval), rung.inside ? "inside" : "OUTSIDE");
   }
-  for (const SizeStatement& size : arm.sizes) text += SizeLines(size);
+  for (const SizeStatement& size : arm.sizes) {
+    text += SizeLines(size, !arm.doubts.empty());
+  }
   for (const std::string& doubt : arm.doubts) {
     text += "  Not safe: " + doubt + "\n";
   }
@@ -102,8 +120,8 @@ Json IntervalJson(const GapInterval& interval) {
 
 Json FitJson(const GapFit& fit) {
   Json json{{"form", scaling::FormName(fit.form)},
-            {"gap_nats", IntervalJson(fit.predicted)},
-            {"fit_p", fit.fit_p}};
+            {"gap_nats", IntervalJson(fit.predicted)}};
+  PutNumber(json, "fit_p", fit.fit_p);
   if (fit.power_law) {
     json["of_parameters"] = fit.power_law->of_parameters;
     json["of_tokens"] = fit.power_law->of_tokens;
@@ -164,10 +182,10 @@ Json ArmJson(const ArmStatement& arm) {
 std::string RenderLadder(const LadderStatement& statement) {
   const double confidence = statement.question.prediction.confidence;
   std::string text = fmt::format(
-      "Gaps to {} in nats, with {:g} % intervals; margin {:.4f} nats ({:g} "
-      "%)\n",
-      statement.baseline, 100 * confidence, statement.margin_nats,
-      statement.question.margin_percent);
+      "Gaps to {} in nats, with {:g} % intervals; margin {:g} % of its loss, "
+      "{:.4f} nats at the largest trained size\n",
+      statement.baseline, 100 * confidence, statement.question.margin_percent,
+      statement.margin_nats);
   for (const ArmStatement& arm : statement.arms) {
     text += "\n" + ArmLines(arm, confidence);
   }

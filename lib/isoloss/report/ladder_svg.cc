@@ -94,6 +94,9 @@ std::string SizeSvg(const LadderAxes& axes, const scaling::SizeStatement& size,
                             "stroke-dasharray=\"1 3\"");
   svg += labels.Place(x, kTop - 12, size.name, colour::kInk, kLeft,
                       kPanelWidth - 4);
+  // Its own margin, which may be less than that of the dashed line.
+  const double margin = axes.y.At(size.margin_nats);
+  svg += SvgLine(x - 2 * kShift, margin, x + 2 * kShift, margin, colour::kRed);
   double shift = -kShift;
   for (const scaling::GapFit& fit : size.fits) {
     svg += GapSvg(axes, x + shift, fit.predicted, ColourOf(fit.form));
@@ -143,7 +146,9 @@ std::string RenderLadderSvg(const LadderStatement& statement) {
        {colour::kBlue, "predicted by a power law"},
        {colour::kOrange, "by effective size"},
        {colour::kGreen, "by a data penalty"},
-       {colour::kRed, fmt::format("margin, {:.4f} nats", statement.margin_nats),
+       {colour::kRed,
+        fmt::format("margin, at the largest trained size {:.4f} nats",
+                    statement.margin_nats),
         "--"}}};
   body += SvgLegend(16, 46, keys);
   body +=

@@ -227,7 +227,7 @@ std::optional<LossLaw> LossLawFit::Fit(std::span<const double> losses) const {
       }
     }
     const auto [floor, of_parameters, of_tokens] = solution;
-    if (of_parameters < 0 || of_tokens < 0) continue;
+    if (floor < 0 || of_parameters < 0 || of_tokens < 0) continue;
     double residual = 0;
     for (size_t cell = 0; cell < cells; ++cell) {
       const double rest = losses[cell] - floor -

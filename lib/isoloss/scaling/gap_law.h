@@ -84,13 +84,13 @@ struct LossLaw {
 inline constexpr double kLeastDecay = 0.1;
 inline constexpr double kLargestDecay = 0.7;
 
-/// Least squares over alpha and beta (a grid of 0.02) and E, A, B with A, B >=
-/// 0. Shapes   as PowerLawFit.
+/// Least squares over alpha and beta (a grid of 0.02) and E, A, B >= 0.
+/// Shapes   as PowerLawFit.
 class LossLawFit {
  public:
   LossLawFit(std::span<const Size> sizes, std::span<const double> errors);
 
-  /// Empty if no exponents give A, B >= 0.
+  /// Empty if no exponents give E, A, B >= 0.
   std::optional<LossLaw> Fit(std::span<const double> losses) const;
 
  private:

@@ -36,24 +36,56 @@ void AddDoubts(double margin_nats, ArmStatement& statement) {
   }
   if (statement.sizes.empty()) return;
   for (const GapFit& fit : statement.sizes.front().fits) {
-    if (fit.Fits()) continue;
+    if (!fit.Misfits()) continue;
     statement.doubts.push_back(fmt::format(
         "Arm {}: the {} does not fit its measured gaps (p = {:.2g}).", arm.name,
-        FormText(fit.form), fit.fit_p));
+        FormText(fit.form), *fit.fit_p));
   }
 }
 
-/// Of a size, in nats: percent of the baseline's loss in the largest cell, or
-/// of its law there, if that is less.
-double MarginOf(const LadderArm& arm, const Size& size,
-                const LadderQuestion& question, double largest_cell) {
-  const std::optional<LossLaw> law = BaselineLaw(arm.cells);
-  if (!law || !(law->At(size) > 0)) return largest_cell;
-  return std::min(largest_cell, question.margin_percent / 100 * law->At(size));
+/// What the baseline's loss is by: its cells, each of the arm with which most
+/// of its seeds are there.
+std::vector<GapCell> BaselineCells(const std::vector<LadderArm>& arms) {
+  std::vector<GapCell> cells;
+  for (const LadderArm& arm : arms) {
+    for (const GapCell& cell : arm.cells) {
+      const auto known = std::ranges::find(cells, cell.name, &GapCell::name);
+      if (known == cells.end()) {
+        cells.push_back(cell);
+      } else if (known->baseline.size() < cell.baseline.size()) {
+        *known = cell;
+      }
+    }
+  }
+  return cells;
 }
 
+/// In nats: percent of the baseline's loss.
+class Margins {
+ public:
+  Margins(const std::vector<GapCell>& baseline, double percent)
+      : percent_(percent), law_(BaselineLaw(baseline)) {
+    if (!baseline.empty()) {
+      largest_ = percent / 100 * stats::Mean(LargestCell(baseline).baseline);
+    }
+  }
+
+  /// At the largest cell.
+  double largest() const { return largest_; }
+  /// At a size: of the baseline's law there, if that is less.
+  double At(const Size& size) const {
+    return law_ ? std::min(largest_, percent_ / 100 * law_->At(size))
+                : largest_;
+  }
+
+ private:
+  double percent_;
+  std::optional<LossLaw> law_;
+  double largest_ = 0;
+};
+
 ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
-                      double margin_nats, std::vector<std::string>& notes) {
+                      const Margins& margins, std::vector<std::string>& notes) {
   ArmStatement statement{
       .arm = arm, .held_out = {}, .slope = std::nullopt, .sizes = {}};
   statement.doubts = arm.doubts;
@@ -73,11 +105,10 @@ ArmStatement StateArm(const LadderArm& arm, const LadderQuestion& question,
     }
   }
   for (const Size& size : question.sizes) {
-    statement.sizes.push_back(StateSize(
-        arm.cells, SizeText(size), size,
-        MarginOf(arm, size, question, margin_nats), question.prediction));
+    statement.sizes.push_back(StateSize(arm.cells, SizeText(size), size,
+                                        margins.At(size), question.prediction));
   }
-  AddDoubts(margin_nats, statement);
+  AddDoubts(margins.largest(), statement);
   return statement;
 }
 
@@ -129,19 +160,11 @@ LadderStatement StateLadder(const std::string& experiment,
                             .question = question,
                             .arms = {},
                             .notes = {}};
-  double most = 0;
-  for (const LadderArm& arm : arms) {
-    if (arm.cells.empty()) continue;
-    const GapCell& top = LargestCell(arm.cells);
-    if (top.size.Flops() <= most) continue;
-    most = top.size.Flops();
-    statement.margin_nats =
-        question.margin_percent / 100 * stats::Mean(top.baseline);
-  }
+  const Margins margins(BaselineCells(arms), question.margin_percent);
+  statement.margin_nats = margins.largest();
   std::vector<std::string> unseen;
   for (const LadderArm& arm : arms) {
-    statement.arms.push_back(
-        StateArm(arm, question, statement.margin_nats, statement.notes));
+    statement.arms.push_back(StateArm(arm, question, margins, statement.notes));
     if (arm.role == ArmRole::kControl && !SeesControl(arm, question)) {
       unseen.push_back(fmt::format(
           "The control {} is not told apart from {} at the largest size: this "

@@ -58,18 +58,13 @@ std::optional<HeldOutRung> PredictTopRung(std::span<const GapCell> cells,
   }
   const Predictor predictor(others, form, options);
   const CellMean measured = MeanOfCell(top->gaps);
-  std::vector<double> values = predictor.Values(top->size);
-  const std::vector<double> noise =
+  std::vector<double> noise =
       DrawMeans(std::span(&measured, 1), options.resamples, options.seed,
                 "ladder/top_rung");
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] += noise[i] - measured.mean;
-  }
+  for (double& value : noise) value -= measured.mean;
   HeldOutRung result{.form = form, .cell = top->name};
   result.measured = measured.mean;
-  result.interval = IntervalOfDraws(std::move(values),
-                                    predictor.At(top->size).predicted.estimate,
-                                    options.confidence);
+  result.interval = predictor.IntervalAt(top->size, /*noise=*/1, noise);
   result.inside = result.interval.lower <= measured.mean &&
                   measured.mean <= result.interval.upper;
   return result;
@@ -144,19 +139,17 @@ SizeStatement StateSize(std::span<const GapCell> cells, const std::string& name,
   std::vector<Predictor> predictors;
   bool below = true;
   bool above = true;
-  size_t fitting = 0;
+  bool fitting = false;
   for (const Form form : kForms) {
     predictors.emplace_back(cells, form, options);
     GapFit fit = predictors.back().At(size);
     fit.fit_p = predictors.back().FitP();
     below = below && fit.predicted.upper < margin_nats;
-    if (fit.Fits()) {
-      ++fitting;
-      above = above && fit.predicted.lower > margin_nats;
-    }
+    if (!fit.Misfits()) above = above && fit.predicted.lower > margin_nats;
+    fitting = fitting || (fit.fit_p && !fit.Misfits());
     statement.fits.push_back(fit);
   }
-  if (below || (above && fitting > 0)) {
+  if (below || (above && fitting)) {
     statement.verdict = below ? ScaleVerdict::kSafe : ScaleVerdict::kUnsafe;
     return statement;
   }
@@ -165,7 +158,7 @@ SizeStatement StateSize(std::span<const GapCell> cells, const std::string& name,
     factor *= 2;
     const bool enough = std::all_of(
         predictors.begin(), predictors.end(), [&](const Predictor& predictor) {
-          return predictor.At(size, 1 / std::sqrt(factor)).predicted.upper <
+          return predictor.IntervalAt(size, 1 / std::sqrt(factor)).upper <
                  margin_nats;
         });
     if (!enough) continue;

@@ -41,8 +41,8 @@ struct GapFit {
   /// kEffectiveSize and kDataPenalty, of the means.
   std::optional<TwoTermLaw> two_terms = std::nullopt;
   /// kEffectiveSize and kDataPenalty: the baseline's losses determine alpha and
-  /// beta; else each resample draws them from [0.2, 0.5], where published ones
-  /// lie.
+  /// beta; else the interval is the widest of those from 0.2 to 0.5, where
+  /// published ones lie.
   bool exponents_fitted = false;
   /// kEffectiveSize: factors of parameters and of data that the arm's losses
   /// are worth; empty where no factor gives such a gap.
@@ -50,10 +50,10 @@ struct GapFit {
   std::optional<double> data_factor = std::nullopt;
   GapInterval predicted = {};
   /// Of StateSize: share of ladders of this very law that lie farther from
-  /// their fit. 1 where there are no more cells than coefficients.
-  double fit_p = 1;
+  /// their fit. Empty where there are no more cells than coefficients.
+  std::optional<double> fit_p = std::nullopt;
 
-  bool Fits() const { return fit_p >= kLeastFitP; }
+  bool Misfits() const { return fit_p && *fit_p < kLeastFitP; }
 };
 
 /// The gap that `cells` make expect at `size`, by one form. The interval is
@@ -111,7 +111,8 @@ struct SizeStatement {
   ScaleVerdict verdict = ScaleVerdict::kInconclusive;
   /// kInconclusive: so many times the seeds, in the same sizes, would bring
   /// all upper ends below the margin if the means stayed as they are. Empty if
-  /// no number up to 2^20 would: a mean itself lies above it.
+  /// no number up to 2^20 would: a mean itself lies above it. Empty, too, if
+  /// they lie below it already.
   std::optional<double> seeds_factor = std::nullopt;
 };
 

@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "isoloss/base/error.h"
-#include "isoloss/base/rng.h"
 
 namespace isoloss::scaling {
 namespace {
 
-/// Where alpha and beta are drawn from if nothing determines them.
-constexpr double kLeastUsualDecay = 0.2;
-constexpr double kLargestUsualDecay = 0.5;
+/// What alpha and beta may be where nothing determines them.
+constexpr double kUsualDecays[] = {0.2, 0.35, 0.5};
+constexpr size_t kPairs = std::size(kUsualDecays) * std::size(kUsualDecays);
+/// Of resamples without a law of the baseline, beyond which it has none.
+constexpr double kLargestLawlessShare = 0.05;
 /// Of Student's t that is normal to all printed digits.
 constexpr double kNormalDegrees = 1e6;
 
@@ -27,11 +29,9 @@ std::vector<CellMean> WithLeastErrors(std::vector<CellMean> cells) {
 }
 
 FittedCells FittedLosses(std::span<const GapCell> cells) {
-  FittedCells result;
-  for (const GapCell& cell : cells) {
-    result.Add(cell.size, MeanOfCell(cell.baseline));
-  }
-  return result;
+  std::vector<CellMean> means;
+  for (const GapCell& cell : cells) means.push_back(MeanOfCell(cell.baseline));
+  return FittedCells(cells, std::move(means));
 }
 
 /// Means of resample `i` from 1 on, with so many times the noise; of 0 the
@@ -56,22 +56,20 @@ std::optional<double> FactorOf(double added, double term, double decay) {
 
 }  // namespace
 
-void FittedCells::Add(const Size& size, const CellMean& cell) {
-  sizes.push_back(size);
-  cells.push_back(cell);
-  means.push_back(cell.mean);
-  errors.push_back(cell.error);
+FittedCells::FittedCells(std::span<const GapCell> of,
+                         std::vector<CellMean> of_means)
+    : cells(WithLeastErrors(std::move(of_means))) {
+  for (size_t i = 0; i < of.size(); ++i) {
+    sizes.push_back(of[i].size);
+    means.push_back(cells[i].mean);
+    errors.push_back(cells[i].error);
+  }
 }
 
 FittedCells FittedGaps(std::span<const GapCell> cells) {
   std::vector<CellMean> means;
   for (const GapCell& cell : cells) means.push_back(MeanOfCell(cell.gaps));
-  means = WithLeastErrors(std::move(means));
-  FittedCells result;
-  for (size_t i = 0; i < cells.size(); ++i) {
-    result.Add(cells[i].size, means[i]);
-  }
-  return result;
+  return FittedCells(cells, std::move(means));
 }
 
 GapInterval IntervalOfDraws(std::vector<double> values, double estimate,
@@ -111,21 +109,38 @@ Predictor::Predictor(std::span<const GapCell> cells, Form form,
     return;
   }
   losses_ = FittedLosses(cells);
+  if (DeterminesLossLaw(losses_.sizes)) FitLosses();
+}
+
+void Predictor::FitLosses() {
   // Normal draws: alpha and beta are nonlinear in the losses, which widens
   // intervals enough. With t draws 95 to 98 % covered the truth.
   std::vector<CellMean> normal = losses_.cells;
   for (CellMean& cell : normal) cell.degrees_of_freedom = kNormalDegrees;
   loss_draws_ =
       DrawMeans(normal, options_.resamples, options_.seed, "ladder/losses");
-  if (DeterminesLossLaw(losses_.sizes)) {
-    loss_fit_.emplace(losses_.sizes, losses_.errors);
-    baseline_ = loss_fit_->Fit(losses_.means);
+  loss_fit_.emplace(losses_.sizes, losses_.errors);
+  const std::optional<LossLaw> fitted = loss_fit_->Fit(losses_.means);
+  if (!fitted) return;
+  size_t lawless = 0;
+  for (size_t i = 1; i <= options_.resamples; ++i) {
+    const auto law = loss_fit_->Fit(Drawn(losses_, loss_draws_, i, 1));
+    if (!law) ++lawless;
+    laws_.push_back(law.value_or(*fitted));
+  }
+  if (static_cast<double>(lawless) <=
+      kLargestLawlessShare * static_cast<double>(options_.resamples)) {
+    baseline_ = fitted;
   }
 }
 
+size_t Predictor::Choices() const {
+  return form_ == Form::kPowerLaw || baseline_ ? 1 : kPairs;
+}
+
 GapFit Predictor::At(const Size& size, double noise) const {
-  const Law law = LawOf(gaps_.means, 0, noise);
   GapFit fit{.form = form_};
+  const Law law = LawOf(gaps_.means, LossOf(Choices() / 2, 0));
   if (form_ == Form::kPowerLaw) {
     fit.power_law = law.power;
   } else {
@@ -138,32 +153,52 @@ GapFit Predictor::At(const Size& size, double noise) const {
     fit.data_factor =
         FactorOf(law.terms.v, baseline_->of_tokens, baseline_->beta);
   }
-  fit.predicted = IntervalOfDraws(Values(size, noise), AtSize(law, size),
-                                  options_.confidence);
+  fit.predicted = IntervalAt(size, noise);
   return fit;
 }
 
-std::vector<double> Predictor::Values(const Size& size, double noise) const {
-  std::vector<double> values;
-  for (size_t i = 1; i <= options_.resamples; ++i) {
-    values.push_back(
-        AtSize(LawOf(Drawn(gaps_, draws_, i, noise), i, noise), size));
+GapInterval Predictor::IntervalAt(const Size& size, double noise,
+                                  std::span<const double> added) const {
+  ISOLOSS_ASSERT(added.empty() || added.size() == options_.resamples);
+  GapInterval widest;
+  for (size_t choice = 0; choice < Choices(); ++choice) {
+    std::vector<double> values;
+    for (size_t i = 1; i <= options_.resamples; ++i) {
+      const Law law =
+          LawOf(Drawn(gaps_, draws_, i, noise), LossOf(choice, i, noise));
+      values.push_back(AtSize(law, size) + (added.empty() ? 0 : added[i - 1]));
+    }
+    const double estimate = AtSize(LawOf(gaps_.means, LossOf(choice, 0)), size);
+    const GapInterval interval =
+        IntervalOfDraws(std::move(values), estimate, options_.confidence);
+    if (choice == 0) widest = interval;
+    if (choice == Choices() / 2) widest.estimate = estimate;
+    widest.lower = std::min(widest.lower, interval.lower);
+    widest.upper = std::max(widest.upper, interval.upper);
   }
-  return values;
+  return widest;
 }
 
-double Predictor::FitP() const {
-  const size_t cells = gaps_.means.size();
-  if (cells <= CoefficientsOf(form_)) return 1;
-  const Law law = LawOf(gaps_.means, 0, /*noise=*/1);
-  const double measured = SquaresOf(gaps_.means, 0);
+std::optional<double> Predictor::FitP() const {
+  if (gaps_.means.size() <= CoefficientsOf(form_)) return std::nullopt;
+  double most = 0;
+  for (size_t choice = 0; choice < Choices(); ++choice) {
+    most = std::max(most, FitPOf(choice));
+  }
+  return most;
+}
+
+double Predictor::FitPOf(size_t choice) const {
+  const LossLaw loss = LossOf(choice, 0);
+  const Law law = LawOf(gaps_.means, loss);
+  const double measured = SquaresOf(gaps_.means, loss);
   size_t farther = 0;
   for (size_t i = 1; i <= options_.resamples; ++i) {
     std::vector<double> gaps = Drawn(gaps_, draws_, i, /*noise=*/1);
-    for (size_t cell = 0; cell < cells; ++cell) {
+    for (size_t cell = 0; cell < gaps.size(); ++cell) {
       gaps[cell] += AtSize(law, gaps_.sizes[cell]) - gaps_.means[cell];
     }
-    if (SquaresOf(gaps, i) >= measured) ++farther;
+    if (SquaresOf(gaps, LossOf(choice, i)) >= measured) ++farther;
   }
   return static_cast<double>(farther + 1) /
          static_cast<double>(options_.resamples + 1);
@@ -173,14 +208,14 @@ std::optional<GapInterval> Predictor::ParameterFactor() const {
   if (!baseline_) return std::nullopt;
   std::vector<double> values;
   for (size_t i = 1; i <= options_.resamples; ++i) {
-    const LossLaw loss = ExponentsOf(i, /*noise=*/1);
-    const Law law = LawOf(Drawn(gaps_, draws_, i, /*noise=*/1), i, /*noise=*/1);
+    const LossLaw loss = LossOf(0, i);
+    const Law law = LawOf(Drawn(gaps_, draws_, i, /*noise=*/1), loss);
     values.push_back(
         FactorOf(law.terms.u, loss.of_parameters, loss.alpha)
             .value_or(i % 2 == 0 ? 0
                                  : std::numeric_limits<double>::infinity()));
   }
-  const double u = LawOf(gaps_.means, 0, /*noise=*/1).terms.u;
+  const double u = LawOf(gaps_.means, *baseline_).terms.u;
   return IntervalOfDraws(
       std::move(values),
       FactorOf(u, baseline_->of_parameters, baseline_->alpha)
@@ -188,10 +223,22 @@ std::optional<GapInterval> Predictor::ParameterFactor() const {
       options_.confidence);
 }
 
-Predictor::Law Predictor::LawOf(std::span<const double> gaps, size_t i,
-                                double noise) const {
+LossLaw Predictor::LossOf(size_t choice, size_t i, double noise) const {
+  if (form_ == Form::kPowerLaw) return {};
+  if (!baseline_) {
+    constexpr size_t kRow = std::size(kUsualDecays);
+    return {.alpha = kUsualDecays[choice / kRow],
+            .beta = kUsualDecays[choice % kRow]};
+  }
+  if (i == 0) return *baseline_;
+  if (noise == 1) return laws_[i - 1];
+  return loss_fit_->Fit(Drawn(losses_, loss_draws_, i, noise))
+      .value_or(*baseline_);
+}
+
+Predictor::Law Predictor::LawOf(std::span<const double> gaps,
+                                const LossLaw& loss) const {
   if (form_ == Form::kPowerLaw) return {.power = power_->Fit(gaps)};
-  const LossLaw loss = ExponentsOf(i, noise);
   return {.terms = FitTwoTerms(form_, gaps_.sizes, gaps_.errors, gaps,
                                loss.alpha, loss.beta)};
 }
@@ -200,8 +247,9 @@ double Predictor::AtSize(const Law& law, const Size& size) const {
   return form_ == Form::kPowerLaw ? law.power.At(size) : law.terms.At(size);
 }
 
-double Predictor::SquaresOf(std::span<const double> gaps, size_t i) const {
-  const Law law = LawOf(gaps, i, /*noise=*/1);
+double Predictor::SquaresOf(std::span<const double> gaps,
+                            const LossLaw& loss) const {
+  const Law law = LawOf(gaps, loss);
   double squares = 0;
   for (size_t cell = 0; cell < gaps.size(); ++cell) {
     const double rest =
@@ -209,19 +257,6 @@ double Predictor::SquaresOf(std::span<const double> gaps, size_t i) const {
     squares += rest * rest;
   }
   return squares;
-}
-
-LossLaw Predictor::ExponentsOf(size_t i, double noise) const {
-  if (baseline_) {
-    const auto law = loss_fit_->Fit(Drawn(losses_, loss_draws_, i, noise));
-    return law.value_or(*baseline_);
-  }
-  const CounterRng rng(options_.seed, StreamId("ladder/exponents"));
-  const auto draw = [&](size_t which) {
-    const double uniform = i == 0 ? 0.5 : rng.Uniform(2 * i + which);
-    return kLeastUsualDecay + (kLargestUsualDecay - kLeastUsualDecay) * uniform;
-  };
-  return {.alpha = draw(0), .beta = draw(1)};
 }
 
 }  // namespace isoloss::scaling
