@@ -140,7 +140,8 @@ TEST(PublishedClaims, AllTablesAndPicturesSayTheSame) {
 /// A claim in a folder of its own, of dsv3-nano on a synthetic corpus.
 class ClaimFolder {
  public:
-  explicit ClaimFolder(const std::string& contrast) {
+  explicit ClaimFolder(const std::string& contrast,
+                       const std::string& bound = "0") {
     Write("experiment.toml", R"(name = "one"
 [model]
 preset = "dsv3-nano"
@@ -169,9 +170,8 @@ here = "y"
 name = "c"
 says = "d"
 relation = "above"
-bound = 0
 reference = "bf16"
-)" + contrast);
+bound = )" + bound + "\n" + contrast);
   }
   fs::path path() const { return folder_.path(); }
 
@@ -230,7 +230,8 @@ TEST(ClaimPlan, CountsTheRunsOfCellsThatHaveNone) {
   const ClaimFolder claim(
       "measure = \"parameter_factor\"\narm = \"mxfp8\"\n"
       "[[cells]]\nname = \"a\"\nset = [\"train.steps=2\"]\n"
-      "[[cells]]\nname = \"b\"\nset = [\"train.steps=4\"]\n");
+      "[[cells]]\nname = \"b\"\nset = [\"train.steps=4\"]\n",
+      "1");
   const TemporaryFolder out;
   const ClaimPlan plan = ReadClaimPlan(
       {.folder = claim.path(), .seeds = 2, .out = out.path() / "runs"});

@@ -222,8 +222,7 @@ size_t MissingRuns(const Contrast& contrast,
   return missing;
 }
 
-/// By the sizes that have runs; JudgeClaim lets it decide nothing unless all
-/// do.
+/// Without an estimate while a size has no runs: JudgeClaim tells of them.
 void JudgeFactor(std::span<const CellCurves> cells, double alpha,
                  ContrastResult& result) {
   result.lower = 0;
@@ -234,7 +233,7 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   for (const CellCurves& cell : cells) {
     if (RunsOfArm(cell, result.contrast.arm) == 0 ||
         RunsOfArm(cell, result.contrast.reference) == 0) {
-      continue;
+      return;
     }
     sizes.push_back(SizeOf(cell, result.contrast, finite));
     result.seeds = sizes.size() == 1
