@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "isoloss/base/error.h"
 
@@ -145,6 +146,61 @@ TEST(ClaimFile, ReadsControls) {
               HasSubstr("must lie below -0.25"));
   EXPECT_THAT(Refusal(WithControl("relation = \"within\"\nbound = 0.3\n")),
               HasSubstr("a control shows that a bad recipe is seen"));
+}
+
+/// A claim of cells x and y with these contrasts.
+std::string WithContrasts(const std::vector<std::string>& contrasts) {
+  std::string text =
+      Head() + "[[cells]]\nname = \"x\"\n[[cells]]\nname = \"y\"\n";
+  for (size_t i = 0; i < contrasts.size(); ++i) {
+    text += "[[contrasts]]\nname = \"c" + std::to_string(i) +
+            "\"\nsays = \"It is so.\"\narm = \"a\"\nreference = \"b\"\n" +
+            contrasts[i];
+  }
+  return text;
+}
+
+TEST(ClaimFile, NeedsAControlOfEachBound) {
+  const std::string within = "relation = \"within\"\nbound = 0.25\n";
+  const std::string gap = "measure = \"gap\"\n" + within;
+  const std::string interaction =
+      "measure = \"interaction\"\nother_cell = \"y\"\n" + within;
+  const std::string rates = "measure = \"divergence\"\n" + within;
+  const auto control = [](const std::string& lines) {
+    return "role = \"control\"\nrelation = \"above\"\nbound = 0.25\n" + lines;
+  };
+  const auto refusal = [](const std::vector<std::string>& contrasts) {
+    return Refusal(WithContrasts(contrasts));
+  };
+  const std::string of_x = control("measure = \"gap\"\n");
+  const std::string of_y = control("measure = \"gap\"\ncell = \"y\"\n");
+  const std::string change =
+      control("measure = \"gap_change\"\nfrom = 0.5\ncell = \"y\"\n");
+  const std::string diverges = control("measure = \"divergence\"\n");
+
+  EXPECT_EQ(refusal({gap, of_x}), "");
+  EXPECT_THAT(refusal({gap, of_y}),
+              HasSubstr("none of the controls compares losses in % in cell x"));
+  EXPECT_EQ(refusal({gap, gap + "cell = \"y\"\n", of_x, of_y}), "");
+  EXPECT_THAT(refusal({gap, gap + "cell = \"y\"\n", of_x}),
+              HasSubstr("losses in % in cell y"));
+  // Percent and points of losses, and points of rates, are not the same.
+  EXPECT_EQ(refusal({interaction, change}), "");
+  EXPECT_THAT(refusal({interaction, of_x}),
+              HasSubstr("losses in points in cell x or y"));
+  EXPECT_THAT(refusal({interaction, diverges}), HasSubstr("losses in points"));
+  EXPECT_EQ(refusal({rates, diverges}), "");
+  EXPECT_THAT(refusal({rates, change}),
+              HasSubstr("rates of divergence in points in cell x"));
+  // What does not decide needs none; nor does what can't be reproduced.
+  EXPECT_EQ(refusal({gap, of_x, interaction + "role = \"shown\"\n"}), "");
+  EXPECT_EQ(refusal({gap}), "");
+}
+
+TEST(ClaimFile, KnowsNoFactorWithinABound) {
+  EXPECT_THAT(Refusal(WithContrasts({"measure = \"parameter_factor\"\n"
+                                     "relation = \"within\"\nbound = 0.25\n"})),
+              HasSubstr("a factor of parameters is 1 if two arms are alike"));
 }
 
 TEST(ClaimFile, DividesTheErrorByTheLooks) {

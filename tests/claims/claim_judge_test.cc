@@ -191,6 +191,19 @@ TEST(JudgeClaim, ReproducesWhatIsWithinABoundOnlyWithAControl) {
             std::string::npos);
 }
 
+TEST(JudgeClaim, TakesNoControlOfAnotherUnit) {
+  Contrast other = Control(0.25);
+  other.measure = Measure::kInteraction;
+  other.other_arm = "a";
+
+  const ClaimResult result =
+      Judge({GapContrast(Relation::kWithin, 0.25), other}, WithABadArm());
+
+  EXPECT_EQ(result.contrasts[1].side, Side::kClaimed);
+  EXPECT_EQ(result.verdict, Verdict::kNotAtThisSize);
+  EXPECT_NE(result.note.find("no control shows"), std::string::npos);
+}
+
 TEST(JudgeClaim, IsNotContradictedByAControl) {
   const ClaimResult result =
       Judge({GapContrast(Relation::kWithin, 0.25), Control(5)}, WithABadArm());
@@ -263,6 +276,21 @@ TEST(JudgeClaim, TellsThatNothingDivergesOnlyByAnEquivalence) {
   EXPECT_EQ(Judge({contrast}, arms).verdict, Verdict::kNotAtThisSize);
 }
 
+TEST(JudgeClaim, HoldsRatesOfDivergenceAgainstABound) {
+  Contrast contrast = GapContrast(Relation::kAbove, 0);
+  contrast.measure = Measure::kDivergence;
+  const std::vector<ArmCurves> arms = {Diverging("a", 8), Diverging("b", 0)};
+
+  // The ends of 8 of 8 and of 0 of 8 are 36.9 points off, so that the interval
+  // begins at 100 - sqrt(2) * 36.94 = 47.76 points.
+  contrast.bound = 47;
+  const ClaimResult above = Judge({contrast}, arms);
+  EXPECT_EQ(above.contrasts[0].side, Side::kClaimed);
+  EXPECT_FALSE(above.contrasts[0].p.has_value());
+  contrast.bound = 48;
+  EXPECT_EQ(Judge({contrast}, arms).contrasts[0].side, Side::kUndecided);
+}
+
 TEST(JudgeClaim, DecidesNothingWithLossesThatAreNotFinite) {
   ArmCurves broken = Arm("a", {1.5, 3, 6});
   broken.runs[1].losses[1].second = std::numeric_limits<double>::infinity();
@@ -324,6 +352,16 @@ TEST(JudgeClaim, FindsTheFactorOfParameters) {
   EXPECT_EQ(result.verdict, Verdict::kReproduced);
   EXPECT_EQ(few.verdict, Verdict::kNotAtThisSize);
   EXPECT_FALSE(few.contrasts[0].note.empty());
+  // Six sizes make a law, but not the one of all nine.
+  std::vector<CellCurves> begun = cells;
+  for (CellCurves& cell : begun) cell.seeds = 3;
+  begun.back().arms.clear();
+  begun[7].arms.pop_back();
+  const ClaimResult part = JudgeClaim(claim, begun);
+  EXPECT_TRUE(std::isnan(part.contrasts[0].estimate));
+  EXPECT_EQ(part.contrasts[0].side, Side::kUndecided);
+  EXPECT_EQ(part.contrasts[0].note.rfind("9 of its runs", 0), 0u);
+  EXPECT_EQ(part.verdict, Verdict::kNotAtThisSize);
   // So many looks take more resamples than usual.
   claim.looks = 10;
   claim.contrasts.resize(6, contrast);

@@ -94,6 +94,10 @@ std::vector<std::string> FuzzSeeds() {
       "[[contrasts]]\nname = \"c\"\nsays = \"d\"\nmeasure = \"interaction\"\n"
       "relation = \"above\"\nbound = 0.25\narm = \"c\"\nreference = \"b\"\n"
       "other_arm = \"a\"\nother_cell = \"x\"\nat = 0.5\nrole = \"control\"\n";
+  const std::string guard =
+      "[[contrasts]]\nname = \"g\"\nsays = \"d\"\nmeasure = \"gap\"\n"
+      "relation = \"above\"\nbound = 0.5\narm = \"c\"\nreference = \"b\"\n"
+      "role = \"control\"\n";
   const std::string cells =
       "[[cells]]\nname = \"x\"\nset = [\"train.lr=0.01\"]\nstress = \"lr_10\"\n"
       "[[cells]]\nname = \"s\"\n[cells.student]\nwidth = 16\ndepth = 2\n"
@@ -101,7 +105,7 @@ std::vector<std::string> FuzzSeeds() {
       "format = \"e4m3.floor\"\nseeds = 4\n";
   return {
       head + within,
-      head + cells + within + control,
+      head + cells + within + guard + control,
       head +
           "[[contrasts]]\nname = \"d\"\nsays = \"d\"\nmeasure = "
           "\"divergence\"\nrelation = \"below\"\nbound = 0\nequivalence = 37\n"

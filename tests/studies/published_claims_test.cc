@@ -62,6 +62,16 @@ std::vector<std::string> CellsOf(const std::string& row) {
   return cells;
 }
 
+/// The paragraph of a text that begins so, without that, on one line.
+std::string ParagraphOf(const std::string& text, const std::string& begin) {
+  const size_t place = text.find("\n" + begin + " ");
+  if (place == std::string::npos) return {};
+  const size_t first = place + begin.size() + 2;
+  std::string paragraph = text.substr(first, text.find("\n\n", first) - first);
+  std::ranges::replace(paragraph, '\n', ' ');
+  return paragraph;
+}
+
 /// With the minus sign of ASCII in place of Unicode's.
 std::string Ascii(std::string text) {
   const std::string minus = "\u2212";
@@ -100,6 +110,7 @@ TEST(PublishedClaims, AllTablesAndPicturesSayTheSame) {
         LineOf(above, "| [" + claim.title + "](" +
                           entry.path().filename().string() + "/README.md)");
     ASSERT_EQ(CellsOf(row).size(), 5u) << row;
+    EXPECT_EQ(ParagraphOf(readme, "**Here.**"), claim.here);
     std::string counting;
     for (const claims::Contrast& contrast : claim.contrasts) {
       const std::string says =
@@ -129,7 +140,8 @@ TEST(PublishedClaims, AllTablesAndPicturesSayTheSame) {
 /// A claim in a folder of its own, of dsv3-nano on a synthetic corpus.
 class ClaimFolder {
  public:
-  explicit ClaimFolder(const std::string& contrast) {
+  explicit ClaimFolder(const std::string& contrast,
+                       const std::string& bound = "0") {
     Write("experiment.toml", R"(name = "one"
 [model]
 preset = "dsv3-nano"
@@ -158,9 +170,8 @@ here = "y"
 name = "c"
 says = "d"
 relation = "above"
-bound = 0
 reference = "bf16"
-)" + contrast);
+bound = )" + bound + "\n" + contrast);
   }
   fs::path path() const { return folder_.path(); }
 
@@ -212,6 +223,27 @@ TEST(ClaimPlan, SaysWhatFewerSeedsCantShow) {
   // 1 / binomial(6, 3) = 0.05 lies above 0.025.
   ASSERT_EQ(fewer.notes.size(), 1u);
   EXPECT_NE(fewer.notes[0].find("p is 0.05 at best"), std::string::npos);
+}
+
+/// What is left of a claim of sizes decides nothing.
+TEST(ClaimPlan, CountsTheRunsOfCellsThatHaveNone) {
+  const ClaimFolder claim(
+      "measure = \"parameter_factor\"\narm = \"mxfp8\"\n"
+      "[[cells]]\nname = \"a\"\nset = [\"train.steps=2\"]\n"
+      "[[cells]]\nname = \"b\"\nset = [\"train.steps=4\"]\n",
+      "1");
+  const TemporaryFolder out;
+  const ClaimPlan plan = ReadClaimPlan(
+      {.folder = claim.path(), .seeds = 2, .out = out.path() / "runs"});
+  PrepareStudy(plan.study);
+  Study first = plan.study;
+  first.cells.pop_back();
+  ASSERT_TRUE(TrainStudy(first));
+
+  const claims::ClaimResult result = JudgeClaim(plan);
+
+  EXPECT_EQ(result.contrasts.at(0).note.rfind("4 of its runs are not", 0), 0u)
+      << result.contrasts[0].note;
 }
 
 /// From its file to a verdict, with two seeds in place of 24.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace isoloss::claims {
 
@@ -26,6 +27,52 @@ double Student::Bytes() const {
   const double of_layer = 12 * outer * inner + 3 * of_inputs * (outer + inner);
   return sizeof(float) *
          (static_cast<double>(depth) * of_layer + 4 * of_inputs * outer);
+}
+
+std::set<std::string> ArmsIn(const Contrast& contrast,
+                             const std::string& cell) {
+  std::set<std::string> arms;
+  if (contrast.measure == Measure::kParameterFactor || contrast.cell == cell) {
+    arms.insert({contrast.arm, contrast.reference});
+  }
+  if (contrast.measure == Measure::kInteraction &&
+      contrast.other_cell == cell) {
+    arms.insert({contrast.other_arm, contrast.other_reference});
+  }
+  return arms;
+}
+
+bool MeasuresTheSame(const Contrast& control, const Contrast& contrast) {
+  // Points of losses are no points of rates.
+  const bool same_unit =
+      std::string_view(UnitOf(control.measure)) == UnitOf(contrast.measure) &&
+      (control.measure == Measure::kDivergence) ==
+          (contrast.measure == Measure::kDivergence);
+  const auto reads = [&contrast](const std::string& cell) {
+    return !ArmsIn(contrast, cell).empty();
+  };
+  return same_unit &&
+         (reads(control.cell) || (control.measure == Measure::kInteraction &&
+                                  reads(control.other_cell)));
+}
+
+bool Guards(const Contrast& control, const Contrast& contrast) {
+  if (control.role != Role::kControl || !MeasuresTheSame(control, contrast)) {
+    return false;
+  }
+  return control.relation == Relation::kAbove
+             ? control.bound >= contrast.bound
+             : control.relation == Relation::kBelow &&
+                   control.bound <= -contrast.bound;
+}
+
+bool Claim::IsGuarded(const Contrast& contrast) const {
+  if (contrast.role != Role::kClaim || contrast.relation != Relation::kWithin) {
+    return true;
+  }
+  return std::ranges::any_of(contrasts, [&contrast](const Contrast& control) {
+    return Guards(control, contrast);
+  });
 }
 
 size_t Claim::CountOf(Role role) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,7 +51,8 @@ inline constexpr Named<Relation> kRelations[] = {{"above", Relation::kAbove},
 enum class Role {
   kClaim,    ///< the claim says it: the verdict depends on it
   kControl,  ///< of a recipe known to be bad: whether the runs would have seen
-             ///< one. Without it nothing is reproduced by being `within`
+             ///< one. Nothing is reproduced by being `within` unless a control
+             ///< Guards it
   kShown,    ///< the verdict does not depend on it
 };
 inline constexpr Named<Role> kRoles[] = {{"claim", Role::kClaim},
@@ -79,6 +81,18 @@ struct Contrast {
   double at = 1;
   double from = 0;  ///< kGapChange
 };
+
+/// Arms whose runs a contrast reads in a cell; none if it does not read it.
+std::set<std::string> ArmsIn(const Contrast& contrast, const std::string& cell);
+
+/// Whether a control measures what `contrast` measures, so that it may show
+/// that runs would have seen it: in the same unit, divergence for divergence,
+/// and in the same cell, of interactions one of both.
+bool MeasuresTheSame(const Contrast& control, const Contrast& contrast);
+
+/// MeasuresTheSame, and lies above or below a bound that is no nearer to 0 than
+/// that which `contrast` is `within`.
+bool Guards(const Contrast& control, const Contrast& contrast);
 
 /// A student that imitates a teacher in place of an experiment
 /// (studies::TrainStudent).
@@ -128,6 +142,9 @@ struct Claim {
   std::vector<Contrast> contrasts = {};
 
   size_t CountOf(Role role) const;
+  /// Whether a contrast needs no control, or has one that Guards it: only being
+  /// `within` a bound needs one.
+  bool IsGuarded(const Contrast& contrast) const;
   /// Contrasts whose intervals hold together: the claim's and its controls.
   size_t Counting() const { return contrasts.size() - CountOf(Role::kShown); }
   /// Probability that the interval of one of them misses the truth: 5 %,

@@ -112,6 +112,13 @@ Cell ReadCell(Reader& fields) {
 
 void CheckBound(const Reader& fields, const Contrast& contrast) {
   const bool within = contrast.relation == Relation::kWithin;
+  if (within && contrast.measure == Measure::kParameterFactor) {
+    fields.Fail(
+        "relation",
+        "is \"within\", which is around 0, but a factor of parameters "
+        "is 1 if two arms are alike. Write a contrast \"above\" a bound "
+        "and one \"below\" another.");
+  }
   if ((within || contrast.measure == Measure::kParameterFactor) &&
       contrast.bound <= 0) {
     fields.Fail("bound",
@@ -124,12 +131,6 @@ void CheckBound(const Reader& fields, const Contrast& contrast) {
     fields.Fail("equivalence",
                 "has no meaning with relation \"within\", whose bound is one. "
                 "Leave it out.");
-  }
-  if (contrast.measure == Measure::kDivergence && !within &&
-      contrast.bound != 0) {
-    fields.Fail("bound",
-                "must be 0 for measure \"divergence\": Fisher's test compares "
-                "two rates. Correct it.");
   }
   if (within && contrast.role == Role::kControl) {
     fields.Fail("relation",
@@ -240,21 +241,18 @@ void RefuseTwice(const Reader& fields, const std::vector<T>& known,
                                   item.name));
 }
 
-/// In percent or in points of percent of a loss.
-bool IsOfGaps(const Contrast& contrast) {
-  return contrast.measure == Measure::kGap ||
-         contrast.measure == Measure::kGapChange ||
-         contrast.measure == Measure::kInteraction;
-}
-
 /// What a control sees must be no smaller than what the claim lets pass.
 void CheckControl(const Reader& fields, const Claim& claim,
                   const Contrast& control) {
-  if (control.role != Role::kControl || !IsOfGaps(control)) return;
+  if (control.role != Role::kControl ||
+      control.measure == Measure::kParameterFactor) {
+    return;
+  }
   double passed = 0;
   for (const Contrast& contrast : claim.contrasts) {
-    if (contrast.role == Role::kClaim && IsOfGaps(contrast) &&
-        contrast.relation == Relation::kWithin) {
+    if (contrast.role == Role::kClaim &&
+        contrast.relation == Relation::kWithin &&
+        MeasuresTheSame(control, contrast)) {
       passed = std::max(passed, contrast.bound);
     }
   }
@@ -265,6 +263,22 @@ void CheckControl(const Reader& fields, const Claim& claim,
                                    "that. Correct it.",
                                    control.bound, above ? "above" : "below",
                                    above ? passed : -passed));
+}
+
+/// If there are controls, each contrast `within` a bound has its own.
+void CheckGuard(const Reader& fields, const Claim& claim,
+                const Contrast& contrast) {
+  if (claim.CountOf(Role::kControl) == 0 || claim.IsGuarded(contrast)) return;
+  const bool of_rates = contrast.measure == Measure::kDivergence;
+  fields.Fail(
+      "relation",
+      fmt::format(
+          "is \"within\", but none of the controls compares {} in {} in "
+          "cell {}{}. Add [[contrasts]] of role \"control\" that does.",
+          of_rates ? "rates of divergence" : "losses", UnitOf(contrast.measure),
+          contrast.cell,
+          contrast.other_cell == contrast.cell ? ""
+                                               : " or " + contrast.other_cell));
 }
 
 /// The speed of each arm is measured, so that there may not be many.
@@ -319,6 +333,9 @@ Claim ParseClaim(std::string_view text, std::string_view file) {
   }
   for (size_t i = 0; i < contrasts.size(); ++i) {
     CheckControl(contrasts[i], claim, claim.contrasts[i]);
+  }
+  for (size_t i = 0; i < contrasts.size(); ++i) {
+    CheckGuard(contrasts[i], claim, claim.contrasts[i]);
   }
   CheckArms(fields, claim);
   return claim;

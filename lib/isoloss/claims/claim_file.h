@@ -49,7 +49,10 @@ inline constexpr size_t kMaxArms = 8;
 /// Errors   ConfigError for the first broken rule: syntax, an unknown key, a
 ///          value out of range, a cell that there is none of, a student that
 ///          takes too long or too much memory, a control that sees less than
-///          the claim lets pass. Whether arms exist depends on the experiments.
+///          the claim lets pass, a contrast `within` a bound that none of the
+///          controls guards. A claim without any control is read, but is never
+///          reproduced by being `within` a bound. Whether arms exist depends on
+///          the experiments.
 Claim ParseClaim(std::string_view text, std::string_view file);
 
 }  // namespace isoloss::claims

@@ -29,9 +29,15 @@ const CellCurves& CellOfName(std::span<const CellCurves> cells,
              name);
 }
 
-const ArmCurves& ArmOfName(const CellCurves& cell, const std::string& name) {
+size_t RunsOfArm(const CellCurves& cell, const std::string& name) {
   const auto found = std::ranges::find(cell.arms, name, &ArmCurves::arm);
-  if (found != cell.arms.end() && !found->runs.empty()) return *found;
+  return found == cell.arms.end() ? 0 : found->runs.size();
+}
+
+const ArmCurves& ArmOfName(const CellCurves& cell, const std::string& name) {
+  if (RunsOfArm(cell, name) > 0) {
+    return *std::ranges::find(cell.arms, name, &ArmCurves::arm);
+  }
   ThrowError(ErrorKind::kConfig,
              "claim: arm {} of cell {} has no runs, but a contrast needs them. "
              "Train it.",
@@ -136,7 +142,8 @@ int64_t DivergedRuns(const ArmCurves& arm) {
 
 /// The interval of the difference of two rates is Zou and Donner's (MOVER,
 /// Statistics in Medicine 27 (2008), 1693-1702), of Clopper and Pearson's.
-/// Whether one rate is the larger, Fisher's exact test decides.
+/// Whether one rate is the larger, Fisher's exact test decides; whether it is
+/// so by more than a bound, the interval.
 void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
                      ContrastResult& result) {
   const Contrast& contrast = result.contrast;
@@ -161,7 +168,7 @@ void JudgeDivergence(std::span<const CellCurves> cells, double alpha,
       result.estimate - kPercent * std::hypot(a - of_a.lower, of_b.upper - b);
   result.upper =
       result.estimate + kPercent * std::hypot(of_a.upper - a, b - of_b.lower);
-  if (contrast.relation == Relation::kWithin) {
+  if (contrast.relation == Relation::kWithin || contrast.bound != 0) {
     result.side = SideOf(contrast, result.lower, result.upper);
     return;
   }
@@ -202,6 +209,20 @@ scaling::GapCell SizeOf(const CellCurves& cell, const Contrast& contrast,
   return size;
 }
 
+/// Runs that a contrast reads and that are not there yet.
+size_t MissingRuns(const Contrast& contrast,
+                   std::span<const CellCurves> cells) {
+  size_t missing = 0;
+  for (const CellCurves& cell : cells) {
+    const size_t planned = std::max(cell.seeds, size_t{1});
+    for (const std::string& arm : ArmsIn(contrast, cell.name)) {
+      missing += planned - std::min(planned, RunsOfArm(cell, arm));
+    }
+  }
+  return missing;
+}
+
+/// Without an estimate while a size has no runs: JudgeClaim tells of them.
 void JudgeFactor(std::span<const CellCurves> cells, double alpha,
                  ContrastResult& result) {
   result.lower = 0;
@@ -210,6 +231,10 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   std::vector<scaling::GapCell> sizes;
   bool finite = true;
   for (const CellCurves& cell : cells) {
+    if (RunsOfArm(cell, result.contrast.arm) == 0 ||
+        RunsOfArm(cell, result.contrast.reference) == 0) {
+      return;
+    }
     sizes.push_back(SizeOf(cell, result.contrast, finite));
     result.seeds = sizes.size() == 1
                        ? sizes.back().gaps.size()
@@ -222,9 +247,9 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   }
   scaling::PredictionOptions options;
   options.confidence = 1 - alpha;
-  // Ends of so rare intervals take more of them.
+  // Ten of them lie beyond each end, so that no single draw is an end.
   options.resamples =
-      std::max(size_t{1999}, static_cast<size_t>(std::ceil(2 / alpha)));
+      std::max(size_t{1999}, static_cast<size_t>(std::ceil(20 / alpha)));
   const auto factor = scaling::ParameterFactor(sizes, options);
   if (!factor) {
     result.note =
@@ -236,27 +261,6 @@ void JudgeFactor(std::span<const CellCurves> cells, double alpha,
   result.lower = factor->lower;
   result.upper = factor->upper;
   result.side = SideOf(result.contrast, result.lower, result.upper);
-}
-
-/// Runs that a contrast reads and that are not there yet.
-size_t MissingRuns(const Contrast& contrast,
-                   std::span<const CellCurves> cells) {
-  size_t missing = 0;
-  for (const CellCurves& cell : cells) {
-    const bool all = contrast.measure == Measure::kParameterFactor;
-    for (const ArmCurves& arm : cell.arms) {
-      const bool read =
-          ((all || cell.name == contrast.cell) &&
-           (arm.arm == contrast.arm || arm.arm == contrast.reference)) ||
-          (cell.name == contrast.other_cell &&
-           (arm.arm == contrast.other_arm ||
-            arm.arm == contrast.other_reference));
-      if (read && arm.runs.size() < cell.seeds) {
-        missing += cell.seeds - arm.runs.size();
-      }
-    }
-  }
-  return missing;
 }
 
 /// By the claim's own contrasts alone.
@@ -284,12 +288,10 @@ std::string BlindnessOf(const Claim& claim,
           result.contrast.name, ClaimedText(result.contrast));
     }
   }
-  const bool is_within =
-      std::ranges::any_of(claim.contrasts, [](const Contrast& contrast) {
-        return contrast.role == Role::kClaim &&
-               contrast.relation == Relation::kWithin;
-      });
-  if (!is_within || claim.CountOf(Role::kControl) > 0) return {};
+  const bool guarded = std::ranges::all_of(
+      claim.contrasts,
+      [&claim](const Contrast& contrast) { return claim.IsGuarded(contrast); });
+  if (guarded) return {};
   return "Not reproduced: no control shows that these runs would have seen a "
          "bad recipe";
 }

@@ -49,7 +49,7 @@ struct ContrastResult {
   double lower = 0;
   double upper = 0;
   size_t seeds = 0;  ///< that it is of
-  /// kDivergence: one-sided, by Fisher's exact test.
+  /// kDivergence above or below 0: one-sided, by Fisher's exact test.
   std::optional<double> p = std::nullopt;
   // kDivergence.
   int64_t diverged = 0;
@@ -82,16 +82,17 @@ Side SideOf(const Contrast& contrast, double lower, double upper);
 
 /// Judges each contrast and the claim: contradicted if one of the claim's lies
 /// on the other side; reproduced if all of the claim's and all controls lie on
-/// theirs, and if there is a control wherever the claim is `within` a bound;
-/// else not at this size. A control contradicts nothing. Seeds pair the runs of
-/// arms, and of cells.
+/// theirs, and if a control guards each of the claim's that is `within` a bound
+/// (Claim::IsGuarded); else not at this size. A control contradicts nothing.
+/// Seeds pair the runs of arms, and of cells. `cells` are all of the claim's;
+/// of which no run is there, that has no arms.
 ///
 /// Special  Seeds of which a run has a loss that is not finite are left out of
 ///          gaps, and such a contrast decides nothing. Nor does one of which a
 ///          run is missing: who may stop at any seed may stop at a lucky one.
 ///          Fewer than two seeds have infinite intervals.
-/// Errors   ConfigError if a cell or an arm has no runs at all, or a run no
-///          loss at a step that a contrast names.
+/// Errors   ConfigError if a cell or an arm has no runs at all, but for measure
+///          parameter_factor, or a run no loss at a step that a contrast names.
 ClaimResult JudgeClaim(const Claim& claim, std::span<const CellCurves> cells);
 
 }  // namespace isoloss::claims

@@ -11,7 +11,7 @@
 namespace isoloss::report {
 namespace {
 
-constexpr int64_t kClaimSchemaVersion = 2;
+constexpr int64_t kClaimSchemaVersion = 1;
 
 std::string CountsText(const claims::ContrastResult& result) {
   if (result.contrast.measure != claims::Measure::kDivergence) {

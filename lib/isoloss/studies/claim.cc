@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/build_info.h"
@@ -36,25 +37,12 @@ std::string NameOf(const fs::path& folder) {
   return path.filename().string();
 }
 
-bool Uses(const Contrast& contrast, const std::string& cell) {
-  return contrast.measure == Measure::kParameterFactor ||
-         contrast.cell == cell ||
-         (contrast.measure == Measure::kInteraction &&
-          contrast.other_cell == cell);
-}
-
 /// Arms of a cell that contrasts name.
 std::set<std::string> ArmsOf(const claims::Claim& claim,
                              const std::string& cell) {
   std::set<std::string> arms;
   for (const Contrast& contrast : claim.contrasts) {
-    const bool first =
-        contrast.measure == Measure::kParameterFactor || contrast.cell == cell;
-    if (first) arms.insert({contrast.arm, contrast.reference});
-    if (contrast.measure == Measure::kInteraction &&
-        contrast.other_cell == cell) {
-      arms.insert({contrast.other_arm, contrast.other_reference});
-    }
+    arms.merge(claims::ArmsIn(contrast, cell));
   }
   return arms;
 }
@@ -80,7 +68,7 @@ void KeepArms(const std::set<std::string>& names,
 void CheckShares(const claims::Claim& claim, const StudyCell& cell) {
   const int64_t steps = cell.experiment.train.steps;
   for (const Contrast& contrast : claim.contrasts) {
-    if (!Uses(contrast, cell.name)) continue;
+    if (claims::ArmsIn(contrast, cell.name).empty()) continue;
     for (const double share : {contrast.at, contrast.from}) {
       const int64_t step = std::llround(share * static_cast<double>(steps));
       if (step == steps || step % cell.experiment.log.eval_every == 0) continue;
@@ -115,15 +103,18 @@ StudyCell ExperimentCell(const fs::path& folder, const claims::Cell& cell,
 }
 
 std::string ClaimPlanText(const ClaimPlan& plan) {
+  // Neither names nor TOML hold a zero.
+  constexpr std::string_view kSeparator("\0", 1);
   Digest digest;
-  for (const StudyCell& cell : plan.study.cells) {
-    if (cell.execute) continue;
-    digest.Update(cell.name);
-    digest.Update(cell.experiment.TomlWithoutSeeds());
-  }
-  for (const claims::Cell& cell : plan.claim.cells) digest.Update(cell.stress);
-  for (const claims::Cell& cell : plan.claim.cells) {
-    if (cell.student) digest.Update(StudentText(cell));
+  for (size_t i = 0; i < plan.claim.cells.size(); ++i) {
+    const claims::Cell& cell = plan.claim.cells[i];
+    const std::string trained =
+        cell.student ? StudentText(cell)
+                     : plan.study.cells[i].experiment.TomlWithoutSeeds();
+    for (const std::string& text : {cell.name, cell.stress, trained}) {
+      digest.Update(text);
+      digest.Update(kSeparator);
+    }
   }
   config::Writer text;
   text.Text("study", "claim");
@@ -265,10 +256,13 @@ std::string DescribePlan(const ClaimPlan& plan) {
 claims::ClaimResult JudgeClaim(const ClaimPlan& plan) {
   std::vector<claims::CellCurves> cells;
   for (const StudyCell& cell : plan.study.cells) {
-    claims::CellCurves curves = CurvesOf(plan.study, cell);
-    if (!curves.arms.empty()) cells.push_back(std::move(curves));
+    cells.push_back(CurvesOf(plan.study, cell));
   }
-  if (cells.empty()) ThrowNothingToJudge(plan.study);
+  if (std::ranges::all_of(cells, [](const claims::CellCurves& cell) {
+        return cell.arms.empty();
+      })) {
+    ThrowNothingToJudge(plan.study);
+  }
   return claims::JudgeClaim(plan.claim, cells);
 }
 

@@ -147,12 +147,16 @@ claims::RunCurve TrainStudent(const claims::Student& student,
     if (!std::isfinite(losses.back())) break;
     training.Backward(gradient);
     adam.Step(student.lr, 1, alone);
-    if (step % (student.steps / claims::kStudentEvaluations) == 0) {
-      curve.losses.emplace_back(step,
-                                training.Forward("held_out", 0, 0, gradient));
+    if (step % (student.steps / claims::kStudentEvaluations) != 0) continue;
+    const double held_out = training.Forward("held_out", 0, 0, gradient);
+    if (!std::isfinite(held_out)) {
+      curve.diverged = true;
+      break;
     }
+    curve.losses.emplace_back(step, held_out);
   }
   curve.diverged =
+      curve.diverged ||
       stats::DivergedAt(losses, student.steps, /*complete=*/true).has_value();
   return curve;
 }

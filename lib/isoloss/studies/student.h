@@ -26,8 +26,9 @@ std::span<const std::string_view> StudentArms();
 /// Weights begin uniform within 1 / sqrt(inputs), the teacher's normal with
 /// deviation 0.5 sqrt(2 / (inputs + outputs)), gains as 1.
 ///
-/// Special  a loss that is not finite ends it: `diverged`, as is a run that
-///          loses what it knew (stats::DivergedAt). `go_on` is called before
+/// Special  a loss that is not finite, of training or held out, ends it and is
+///          left out: `diverged`, as is a run that loses what it knew
+///          (stats::DivergedAt). `go_on` is called before
 ///          each step; once it says no, the result means nothing.
 /// Errors   ConfigError if there is no such arm.
 /// Exact    a function of the arguments but `go_on`.

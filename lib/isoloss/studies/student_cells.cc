@@ -26,38 +26,59 @@ using report::Json;
 /// Of all students that train side by side.
 constexpr double kMostBytesSideBySide = 0x1p30;
 
+fs::path StudentFile(const fs::path& folder, const train::Run& run) {
+  return folder / (run.Name() + ".json");
+}
+
 void WriteStudentRun(const claims::RunCurve& run, const fs::path& file) {
   Json json{{"seed", run.seed},
             {"diverged", run.diverged},
             {"losses", Json::array()}};
   for (const auto& [step, loss] : run.losses) {
-    Json entry{{"step", step}};
-    report::PutNumber(entry, "held_out", loss);
-    json["losses"].push_back(std::move(entry));
+    json["losses"].push_back({{"step", step}, {"held_out", loss}});
   }
   WriteFileAtomically(file, json.dump(1) + "\n");
 }
 
-claims::RunCurve ReadStudentRun(const fs::path& path) {
+[[noreturn]] void RejectStudentRun(const fs::path& path,
+                                   const std::string& what) {
+  ThrowError(ErrorKind::kFormat, "{}: {}. Remove it, and it is trained again.",
+             path.string(), what);
+}
+
+/// Of a run of so many steps: a loss after each tenth of them, up to where it
+/// diverged.
+claims::RunCurve ReadStudentRun(const fs::path& path, int64_t steps) {
   const campaign::JsonFile file(path, "run of a student");
   file.Check(R"({"seed": "i", "diverged": "b",
                  "losses": [{"step": "i", "held_out": "n"}]})");
-  const size_t losses = file.json().at("losses").size();
-  if (losses > size_t{claims::kStudentEvaluations}) {
-    ThrowError(ErrorKind::kFormat,
-               "{}: it has {} losses, but a student's run has at most {}. "
-               "Remove it, and it is trained again.",
-               path.string(), losses, claims::kStudentEvaluations);
-  }
   claims::RunCurve run{.seed = file.json().at("seed").get<int64_t>(),
                        .diverged = file.json().at("diverged").get<bool>()};
-  for (const Json& entry : file.json().at("losses")) {
-    if (entry.at("held_out").is_null()) {  // not finite
-      run.diverged = true;
-      continue;
+  constexpr auto kAll = size_t{claims::kStudentEvaluations};
+  const Json& losses = file.json().at("losses");
+  if (losses.size() > kAll || (losses.size() < kAll && !run.diverged)) {
+    RejectStudentRun(
+        path, fmt::format("it has {} losses, but a student's run has {}, and "
+                          "fewer only if it diverged",
+                          losses.size(), kAll));
+  }
+  for (const Json& entry : losses) {
+    const auto step = entry.at("step").get<int64_t>();
+    const int64_t expected = static_cast<int64_t>(run.losses.size() + 1) *
+                             steps / claims::kStudentEvaluations;
+    if (step != expected) {
+      RejectStudentRun(
+          path, fmt::format("its loss number {} is of step {}, but must "
+                            "be of step {} of {}",
+                            run.losses.size() + 1, step, expected, steps));
     }
-    run.losses.emplace_back(entry.at("step").get<int64_t>(),
-                            entry.at("held_out").get<double>());
+    if (entry.at("held_out").is_null()) {
+      RejectStudentRun(
+          path, fmt::format("its loss of step {} is null, but a run ends "
+                            "before a loss that is not finite",
+                            step));
+    }
+    run.losses.emplace_back(step, entry.at("held_out").get<double>());
   }
   return run;
 }
@@ -126,10 +147,6 @@ double StudentRate() {
 
 }  // namespace
 
-fs::path StudentFile(const fs::path& folder, const train::Run& run) {
-  return folder / (run.Name() + ".json");
-}
-
 StudyCell StudentCell(const claims::Cell& cell,
                       const std::set<std::string>& arms) {
   CheckStudent(cell, arms);
@@ -148,6 +165,7 @@ StudyCell StudentCell(const claims::Cell& cell,
                        const train::RunnerHooks& hooks) {
     TrainStudents(student, runs, folder, hooks);
   };
+  result.result_file = StudentFile;
   return result;
 }
 
@@ -175,8 +193,10 @@ void EstimateStudents(const std::vector<claims::Cell>& cells,
     const train::Experiment& experiment = of_study[i].experiment;
     const auto runs = static_cast<double>(experiment.arms.size() *
                                           experiment.train.seeds.size());
-    of_study[i].seconds = runs * cells[i].student->Operations() / rate /
-                          WorkersFor(*cells[i].student);
+    const double side_by_side =
+        std::min<double>(WorkersFor(*cells[i].student), runs);
+    of_study[i].seconds =
+        runs * cells[i].student->Operations() / rate / side_by_side;
   }
 }
 
@@ -186,12 +206,11 @@ std::map<std::string, std::vector<claims::RunCurve>> ReadStudents(
   for (const train::Run& planned : train::PlanRuns(cell.experiment)) {
     const fs::path file = StudentFile(folder, planned);
     if (!fs::exists(file)) continue;
-    claims::RunCurve run = ReadStudentRun(file);
+    claims::RunCurve run = ReadStudentRun(file, cell.experiment.train.steps);
     if (run.seed != static_cast<int64_t>(planned.seed)) {
-      ThrowError(ErrorKind::kFormat,
-                 "{}: it is of seed {}, but its name says {}. Remove it, and "
-                 "it is trained again.",
-                 file.string(), run.seed, planned.seed);
+      RejectStudentRun(
+          file, fmt::format("it is of seed {}, but its name says {}", run.seed,
+                            planned.seed));
     }
     by_arm[planned.arm->name].push_back(std::move(run));
   }

@@ -21,10 +21,6 @@ namespace isoloss::studies {
 StudyCell StudentCell(const claims::Cell& cell,
                       const std::set<std::string>& arms);
 
-/// What a finished run leaves.
-std::filesystem::path StudentFile(const std::filesystem::path& folder,
-                                  const train::Run& run);
-
 /// TOML: all that a student's runs depend on but their seeds.
 std::string StudentText(const claims::Cell& cell);
 
@@ -34,7 +30,8 @@ void EstimateStudents(const std::vector<claims::Cell>& cells,
                       std::vector<StudyCell>& of_study);
 
 /// The finished runs of the cell's seeds, by arm. Errors   as
-/// campaign::JsonFile; FormatError if a file is of another seed.
+/// campaign::JsonFile; FormatError if a file is of another seed, or lacks a
+/// loss after a tenth of the steps though its run has not diverged.
 std::map<std::string, std::vector<claims::RunCurve>> ReadStudents(
     const StudyCell& cell, const std::filesystem::path& folder);
 

@@ -18,7 +18,6 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
-#include "isoloss/studies/student_cells.h"
 
 namespace isoloss::studies {
 namespace {
@@ -109,8 +108,8 @@ double SecondsLeft(const Study& study, const StudyCell& cell) {
   const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
   const fs::path folder = study.FolderOf(cell);
   const auto left = std::ranges::count_if(runs, [&](const train::Run& run) {
-    return !fs::exists(cell.execute
-                           ? StudentFile(folder, run)
+    return !fs::exists(cell.result_file
+                           ? cell.result_file(folder, run)
                            : runlog::RunPaths{folder, run.Name()}.Log());
   });
   const double share =

@@ -27,11 +27,15 @@ struct StudyCell {
   /// What trains runs in place of train::ExecuteRuns, with its contract: it
   /// keeps what is finished, tells the hooks of each step and run, and ends
   /// early once hooks.stop is set. Of the experiment it takes arms, seeds and
-  /// steps. Whoever sets it fills in the seconds, too.
+  /// steps. Whoever sets it sets result_file and fills in the seconds, too.
   std::function<void(const std::vector<train::Run>& runs,
                      const std::filesystem::path& folder,
                      const train::RunnerHooks& hooks)>
       execute = {};
+  /// The file in `folder` that a finished run leaves; empty: its run log.
+  std::function<std::filesystem::path(const std::filesystem::path& folder,
+                                      const train::Run& run)>
+      result_file = {};
   double seconds = 0;  ///< that all of its runs are expected to take
 };
 
