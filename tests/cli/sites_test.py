@@ -46,7 +46,7 @@ class Sites(ProgramTest):
         self.assert_documented("gradient_errors.json", json.loads(
             (self.folder / "planted/gradient_errors.json").read_text()))
         first = found["products"][0]
-        self.assertEqual((first["site"], first["product"]), ("lm_head", "wgrad"))
+        self.assertEqual((first["site"], first["role"]), ("lm_head", "wgrad"))
         self.assertLess(first["p_adjusted"], 0.05)
         self.assertGreater(first["harm_nats"]["lower"], 0)
         recipe = found["recipe"]

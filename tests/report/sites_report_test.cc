@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <string>
 
@@ -131,7 +133,7 @@ TEST(SitesReport, HasTheseKeys) {
                 "sets", "frontier", "recipe", "notes"}));
   const auto& product = json["products"][1];
   EXPECT_EQ(product["site"], "attention.wo");
-  EXPECT_EQ(product["product"], "fprop");
+  EXPECT_EQ(product["role"], "fprop");
   EXPECT_EQ(product["harm_nats"]["lower"], 0.01);
   EXPECT_EQ(product["gradient_error_last"], 0.002);
   EXPECT_EQ(product["shares"][0]["flops"], 0.25);
@@ -139,6 +141,38 @@ TEST(SitesReport, HasTheseKeys) {
   EXPECT_EQ(json["recipe"]["inside"], true);
   EXPECT_EQ(json["speed_model"]["tries"].size(), 3U);
   EXPECT_TRUE(json["frontier"][0]["measured_nats"].is_null());
+}
+
+/// Where a set's ring is, from the top; "" if there is none.
+std::string RingOf(const std::string& svg) {
+  const std::regex ring(
+      "<circle cx=\"[0-9.]+\" cy=\"([0-9.]+)\" r=\"4\" stroke=\"#e8710a\" "
+      "fill=\"none\"/>");
+  std::smatch found;
+  return std::regex_search(svg, found, ring) ? found[1].str() : "";
+}
+
+TEST(SitesReport, DrawsPredictionsWhereTheyAreOrNotAtAll) {
+  sites::Statement statement = SomeStatement();
+  stats::MeanInterval& predicted = statement.findings.sets.front().predicted;
+  const std::string top = "84.0";
+  EXPECT_NE(RingOf(RenderSitesSvg(statement)), "");
+  EXPECT_NE(RingOf(RenderSitesSvg(statement)), top);
+
+  // Beyond all else: the axis grows, as it does for the recipe.
+  predicted.mean = 0.1;
+  EXPECT_NE(RingOf(RenderSitesSvg(statement)), "");
+  EXPECT_NE(RingOf(RenderSitesSvg(statement)), top);
+  const std::string before = RenderSitesSvg(statement);
+  statement.findings.recipe->predicted.mean = 0.2;
+  EXPECT_NE(RingOf(RenderSitesSvg(statement)), RingOf(before));
+
+  // As findings have it of a set with an unstable product.
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  predicted = {kInfinite, -kInfinite, kInfinite};
+  const std::string svg = RenderSitesSvg(statement);
+  EXPECT_EQ(RingOf(svg), "");
+  EXPECT_EQ(CountOf(svg, ">1</text>"), CountOf(before, ">1</text>"));
 }
 
 TEST(SitesReport, DrawsWhatItSays) {

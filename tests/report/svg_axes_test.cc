@@ -3,16 +3,27 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <initializer_list>
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace isoloss::report {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Le;
 using ::testing::Not;
 using ::testing::Pointwise;
+using ::testing::SizeIs;
+using ::testing::Truly;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -48,6 +59,48 @@ TEST(SvgAxis, OfOneValueHasRoomAroundIt) {
     EXPECT_DOUBLE_EQ(axis.At(value), 50);
     EXPECT_THAT(axis.Ticks(40), ::testing::Not(::testing::IsEmpty()));
   }
+}
+
+/// Widened, it has different ticks, all of them on it.
+void ExpectFewTicks(std::initializer_list<double> values) {
+  for (const double share : {0.0, 0.1}) {
+    SvgAxis axis = SvgAxis::Vertical(150, 0);
+    for (const double value : values) axis.Hold(value);
+    axis.Widen(share);
+    const std::vector<double> ticks = axis.Ticks(30);
+    ASSERT_THAT(ticks, SizeIs(AllOf(Ge(2U), Le(200U))));
+    EXPECT_THAT(ticks, Each(Truly([&](double x) { return axis.Holds(x); })));
+    EXPECT_EQ(std::ranges::adjacent_find(ticks, std::greater_equal<>()),
+              ticks.end());
+    for (const double value : values) EXPECT_TRUE(axis.Holds(value));
+  }
+}
+
+TEST(SvgAxis, HasFewTicksHoweverNearOrFarItsValues) {
+  for (const double value : {2.3456, -2.3456, 1e300, -1e300, 1e-300, 0.0}) {
+    const double next = std::nextafter(value, kInfinity);
+    ExpectFewTicks({value, value});
+    ExpectFewTicks({value, next});
+    ExpectFewTicks({value, std::nextafter(next, kInfinity)});
+  }
+  ExpectFewTicks({-1e300, 1e300});
+}
+
+TEST(SvgAxis, TicksEndWithoutRoomAroundItsValuesToo) {
+  SvgAxis axis = SvgAxis::Vertical(150, 0);
+  axis.Hold(2.3456);
+  EXPECT_THAT(axis.Ticks(30), SizeIs(Le(200U)));
+  axis.Hold(std::nextafter(2.3456, 3));
+  EXPECT_THAT(axis.Ticks(30), SizeIs(Le(200U)));
+  // 4000 ticks would have room.
+  EXPECT_THAT(Linear().Ticks(0.05), SizeIs(200));
+}
+
+TEST(SvgAxis, LeavesOutWhatNoRangeCanHold) {
+  SvgAxis axis = Linear();
+  axis.Hold(1.7e308);
+  axis.Hold(-1.7e308);
+  EXPECT_DOUBLE_EQ(axis.At(1), 200);
 }
 
 TEST(SvgAxis, ALogAxisHasATickForEachDecadeWhileTheyFit) {
@@ -107,6 +160,20 @@ TEST(SvgForest, DrawsRowsOrSaysWhyNot) {
   EXPECT_THAT(svg, HasSubstr("a&lt;b"));
   EXPECT_THAT(svg, HasSubstr("no loss"));
   EXPECT_THAT(svg, Not(HasSubstr("nan")));
+}
+
+TEST(SvgForest, OfNearlyEqualValuesEnds) {
+  const double next = std::nextafter(2.3456, 3);
+  const std::string svg =
+      SvgForest(100, 300, 20,
+                std::vector<SvgForestRow>{{.label = "a",
+                                           .colour = colour::kRed,
+                                           .lower = 2.3456,
+                                           .upper = next,
+                                           .dot = 2.3456}},
+                /*zero=*/false, SignedTick);
+  EXPECT_THAT(svg, HasSubstr("<circle"));
+  EXPECT_LT(svg.size(), 10000U);
 }
 
 }  // namespace

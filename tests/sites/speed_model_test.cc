@@ -35,7 +35,7 @@ TEST(SpeedModel, SharesAreThoseOfTheShapes) {
   EXPECT_EQ(ShareOf(work, {"none", 0, kMxfp8}).flops, 0);
   double all = 0;
   for (const KindWork& kind : work.kinds) {
-    for (size_t product = 0; product < kProducts; ++product) {
+    for (size_t product = 0; product < kRoles; ++product) {
       all += ShareOf(work, {kind.kind, product, kMxfp8}).flops;
     }
   }

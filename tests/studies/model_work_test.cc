@@ -54,7 +54,7 @@ TEST(ModelWork, OfShapesIsAHandCalculation) {
 double ShareOfAll(const ModelWork& work) {
   double sum = 0;
   for (const sites::KindWork& kind : work.kinds) {
-    for (size_t product = 0; product < sites::kProducts; ++product) {
+    for (size_t product = 0; product < sites::kRoles; ++product) {
       sum += sites::ShareOf(work, {kind.kind, product, kMxfp8}).flops;
     }
   }

@@ -36,7 +36,7 @@ SiteProducts Products() {
 size_t PlaceOf(const SiteProducts& products, const std::string& kind,
                GemmRole role) {
   const auto found = std::ranges::find_if(
-      products.products(), [&](const SiteProducts::Product& p) {
+      products.products(), [&](const SiteProducts::Entry& p) {
         return p.kind == kind && p.role == role;
       });
   EXPECT_NE(found, products.products().end()) << kind;

@@ -127,7 +127,7 @@ class Picture {
                           "fill=\"none\" stroke=\"#bdc1c6\"/>\n",
                           kLeft, top, kPlot, kPanel);
     const auto number = [](double tick) {
-      return fmt::format("{:.7g}", tick + 0.0);
+      return fmt::format("{:.11g}", tick + 0.0);
     };
     svg += axis.Grid(kLeft, kLeft + kPlot, number, 30);
     for (const FigureSeries* series : shown) svg += Line(*series, axis, top);

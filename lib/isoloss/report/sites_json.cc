@@ -20,7 +20,7 @@ Json ProductJson(const Statement& statement,
                  const sites::ProductFinding& finding) {
   const sites::Product& product = statement.products[finding.product];
   Json json{{"site", product.kind},
-            {"product", sites::kRoleNames.at(product.role)},
+            {"role", sites::kRoleNames.at(product.role)},
             {"unstable", finding.unstable},
             {"harm_nats", SiteInterval(finding.harm)},
             {"alone_nats", SiteInterval(finding.only)},

@@ -35,20 +35,22 @@ class FrontierPanel {
  public:
   explicit FrontierPanel(const Statement& statement)
       : statement_(statement), findings_(statement.findings) {
-    // Intervals of measured sets count; the frontier's grow wide at its end,
-    // and are cut where its own means and these end.
+    // The axes hold every finite prediction and interval that is drawn.
     const auto hold = [&](const stats::MeanInterval& interval) {
       y_.Hold(statement.Percent(interval.lower));
       y_.Hold(statement.Percent(interval.upper));
+    };
+    const auto hold_set = [&](const SetFinding& set) {
+      x_.Hold(set.speed_up);
+      y_.Hold(statement.Percent(set.predicted.mean));
+      if (set.measured) hold(*set.measured);
     };
     for (const SetFinding& step : findings_.frontier) {
       x_.Hold(step.speed_up);
       hold(step.predicted);
     }
-    for (const SetFinding& set : findings_.sets) {
-      x_.Hold(set.speed_up);
-      if (set.measured) hold(*set.measured);
-    }
+    for (const SetFinding& set : findings_.sets) hold_set(set);
+    if (findings_.recipe) hold_set(*findings_.recipe);
     y_.Hold(1.2 * statement.margin_percent);
     y_.Hold(0);
     x_.Widen(0.04);
@@ -116,13 +118,18 @@ class FrontierPanel {
            dots;
   }
 
-  /// Measured: a dot with its interval; predicted: a ring. The name stands
-  /// above both.
+  /// Measured: a dot with its interval; predicted: a ring, unless it is
+  /// infinite. The name stands above both.
   std::string Set(const SetFinding& set, const std::string& name,
                   std::string_view colour) {
     const double x = x_.At(set.speed_up);
-    double top = Y(set.predicted.mean);
-    std::string svg = SvgDot(x, top, 4, colour, "none");
+    const double predicted = statement_.Percent(set.predicted.mean);
+    double top = kFrontierBottom;
+    std::string svg;
+    if (y_.Holds(predicted)) {
+      top = y_.At(predicted);
+      svg += SvgDot(x, top, 4, colour, "none");
+    }
     if (set.measured) {
       svg += y_.Whisker(x, statement_.Percent(set.measured->mean),
                         statement_.Percent(set.measured->lower),
@@ -165,7 +172,7 @@ std::string RenderSitesSvg(const Statement& statement) {
                   statement.candidate, statement.baseline));
   const std::array<SvgKey, 4> keys = {
       {{colour::kBlue, "predicted frontier"},
-       {colour::kOrange, "sets: trained (dot), predicted (ring)"},
+       {colour::kOrange, "sets: trained (dot), predicted (ring, if finite)"},
        {colour::kGreen, "recipe", "R"},
        {colour::kRed, fmt::format("margin {:g} %", statement.margin_percent),
         "--"}}};

@@ -25,7 +25,7 @@ constexpr int kStressCellHeight = 40;
 constexpr int kStressNames = 170;
 constexpr int kStressTop = 96;
 
-/// "2/8 +0.0123": diverged runs and the gap.
+/// "2/8": 2 of 8 runs diverged.
 std::string DivergedText(const StressResult& result) {
   return fmt::format("{}/{}", result.diverged, result.seeds);
 }
@@ -131,7 +131,9 @@ std::string ModeRowSvg(const StressMap& map, size_t mode) {
                    DivergedText(result) + "  " + GapText(map, result),
                    "text-anchor=\"middle\"");
     svg += SvgText(x + kStressCellWidth / 2, y + 30, IntervalOfGap(result),
-                   "text-anchor=\"middle\" font-size=\"10\" fill=\"#5f6368\"");
+                   fmt::format("text-anchor=\"middle\" font-size=\"10\" "
+                               "fill=\"{}\"",
+                               colour::kGrey));
     x += kStressCellWidth;
   }
   return svg;
@@ -201,7 +203,7 @@ std::string RenderStressSvg(const StressMap& map) {
   body += SvgText(16, 44,
                   "red: most runs diverged; orange: some; yellow: the gap lies "
                   "above 0; blue: below; green: neither",
-                  "fill=\"#5f6368\"");
+                  fmt::format("fill=\"{}\"", colour::kGrey));
   body += ArmNamesSvg(map);
   for (size_t mode = 0; mode < map.modes.size(); ++mode) {
     body += ModeRowSvg(map, mode);

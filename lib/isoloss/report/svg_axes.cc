@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "isoloss/report/svg.h"
 #include "isoloss/report/text_layout.h"
@@ -15,6 +16,7 @@ constexpr double kLabelHeight = 14;
 /// Of a sans-serif letter of 12 pixels.
 constexpr double kLetterWidth = 6.6;
 constexpr double kForestSpacing = 80;  // of ticks
+constexpr int kMostTicks = 200;
 
 bool IsZero(double tick) { return std::fabs(tick) < 1e-12; }
 
@@ -85,15 +87,21 @@ double SvgAxis::Place(double value) const {
 
 void SvgAxis::Hold(double value) {
   const double place = Place(value);
-  if (!std::isfinite(place)) return;
+  if (!(std::fabs(place) <= kFurthestPlace)) return;
   least_ = std::min(least_, place);
   most_ = std::max(most_, place);
 }
 
 void SvgAxis::Widen(double share) {
   if (least_ > most_) least_ = most_ = 0;
-  const double by = most_ > least_ ? share * (most_ - least_)
-                                   : std::max(std::fabs(least_) / 100, 1e-6);
+  double by = std::max(std::fabs(least_) / 100, 1e-6);
+  if (most_ > least_) {
+    // Between values that are a few roundings apart no ticks have a place.
+    constexpr double kLeastShare = 1e-9;
+    constexpr double kTiny = 1e-300;
+    const double furthest = std::max(std::fabs(least_), std::fabs(most_));
+    by = std::max({share * (most_ - least_), kLeastShare * furthest, kTiny});
+  }
   least_ -= by;
   most_ += by;
 }
@@ -128,14 +136,22 @@ std::vector<double> SvgAxis::Ticks(double spacing) const {
   // Every power of ten, or every second, third, ...
   const double step = log ? std::max(1.0, std::ceil(least)) : RoundStep(least);
   std::vector<double> ticks;
-  for (double i = std::ceil(least_ / step); i * step <= most_; ++i) {
-    ticks.push_back(log ? std::pow(10, i * step) : i * step);
+  const double first = std::ceil(least_ / step);
+  double last = -std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kMostTicks; ++i) {
+    const double place = (first + i) * step;
+    // A step that roundings swallow makes no other tick.
+    if (!(last < place && place <= most_)) break;
+    ticks.push_back(log ? std::pow(10, place) : place);
+    last = place;
   }
   return ticks;
 }
 
 std::string SvgAxis::Grid(double begin, double end, const Label& label,
                           double spacing) const {
+  const std::string text =
+      fmt::format("font-size=\"11\" fill=\"{}\"", colour::kGrey);
   std::string svg;
   for (const double tick : Ticks(spacing)) {
     const double at = At(tick);
@@ -144,12 +160,11 @@ std::string SvgAxis::Grid(double begin, double end, const Label& label,
     if (horizontal_) {
       svg += SvgLine(at, begin, at, end, line);
       svg += SvgText(at, end + kLabelHeight, label(tick),
-                     "text-anchor=\"middle\" font-size=\"11\" "
-                     "fill=\"#5f6368\"");
+                     "text-anchor=\"middle\" " + text);
     } else {
       svg += SvgLine(begin, at, end, at, line);
       svg += SvgText(begin - 8, at + 4, label(tick),
-                     "text-anchor=\"end\" font-size=\"11\" fill=\"#5f6368\"");
+                     "text-anchor=\"end\" " + text);
     }
   }
   return svg;

@@ -57,16 +57,18 @@ class SvgAxis {
   static SvgAxis Vertical(double bottom, double top,
                           Scale scale = Scale::kLinear, double unit = 1);
 
-  /// Special  values that have no place in the scale are left out.
+  /// Special  values that have no place in the scale, or one beyond 1e300, are
+  ///          left out.
   void Hold(double value);
-  /// Adds so much of the range at both ends; something if there is but one
-  /// value.
+  /// Adds so much of the range at both ends, and enough for ticks if the values
+  /// are equal or nearly so.
   void Widen(double share);
 
   double At(double value) const;
   bool Holds(double value) const;
   /// 1, 2 or 5 times a power of ten apart, powers of ten, or those of the unit
-  /// with 0, at least `spacing` pixels from each other.
+  /// with 0, at least `spacing` pixels from each other; at most 200 of the
+  /// first two kinds.
   std::vector<double> Ticks(double spacing) const;
 
   /// A line for each tick, from `begin` to `end` of the other direction, with
@@ -98,8 +100,9 @@ class SvgAxis {
   double to_;
   Scale scale_;
   double unit_;
-  double least_ = 1e300;  // in the scale
-  double most_ = -1e300;
+  static constexpr double kFurthestPlace = 1e300;
+  double least_ = kFurthestPlace;  // in the scale
+  double most_ = -kFurthestPlace;
 };
 
 /// Labels that cover none of those placed before.

@@ -150,7 +150,9 @@ std::string RenderWidthsSvg(const WidthTransfer& transfer) {
                     .dot = operand.measured,
                     .ring = operand.predicted});
   }
-  const auto decibels = [](double tick) { return fmt::format("{:g}", tick); };
+  const auto decibels = [](double tick) {
+    return fmt::format("{:.11g}", tick);
+  };
   body += SvgForest(kWidthsLeft, kWidthsPicture - 40, kWidthsTop, rows,
                     /*zero=*/false, decibels);
   double y = kWidthsTop + kSvgForestRow * static_cast<double>(rows.size()) + 40;

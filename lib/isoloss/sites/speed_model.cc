@@ -144,7 +144,7 @@ std::vector<SpeedTry> SpeedModel::Tries() const {
   std::vector<QuantizedProduct> experts;
   for (const KindWork& kind : work_.kinds) {
     if (!kind.kind.starts_with("routed_experts")) continue;
-    for (size_t product = 0; product < kProducts; ++product) {
+    for (size_t product = 0; product < kRoles; ++product) {
       experts.push_back({kind.kind, product, kMxfp8});
     }
   }

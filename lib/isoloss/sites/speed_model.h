@@ -12,9 +12,9 @@
 namespace isoloss::sites {
 
 /// fprop, dgrad and wgrad.
-inline constexpr size_t kProducts = 3;
-inline constexpr std::array<const char*, kProducts> kRoleNames = {
-    "fprop", "dgrad", "wgrad"};
+inline constexpr size_t kRoles = 3;
+inline constexpr std::array<const char*, kRoles> kRoleNames = {"fprop", "dgrad",
+                                                               "wgrad"};
 
 /// What one product of one kind of site takes for one token of a training step,
 /// in all layers together. Activations are recomputed (full checkpointing), so
@@ -30,7 +30,7 @@ struct ProductWork {
 /// Sites of one name in all layers: "attention.wq".
 struct KindWork {
   std::string kind;
-  std::array<ProductWork, kProducts> products = {};
+  std::array<ProductWork, kRoles> products = {};
 };
 
 /// A model as the speed model sees it.

@@ -23,7 +23,7 @@ std::string KindOf(std::string_view site);
 /// own patterns choose: fprop, dgrad and wgrad of each kind.
 class SiteProducts {
  public:
-  struct Product {
+  struct Entry {
     std::string kind;
     precision::GemmRole role;
   };
@@ -33,7 +33,7 @@ class SiteProducts {
   SiteProducts(const precision::Recipe& candidate,
                const model::ModelConfig& model);
 
-  std::span<const Product> products() const { return products_; }
+  std::span<const Entry> products() const { return products_; }
   /// All of them, but those of `without`.
   std::vector<size_t> AllBut(std::span<const size_t> without) const;
   /// As the speed model takes it.
@@ -60,7 +60,7 @@ class SiteProducts {
   precision::Recipe candidate_;
   std::vector<precision::Site> sites_;
   std::vector<Kind> kinds_;  ///< that the candidate quantises
-  std::vector<Product> products_;
+  std::vector<Entry> products_;
 };
 
 }  // namespace isoloss::studies

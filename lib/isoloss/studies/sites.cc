@@ -46,7 +46,7 @@ std::string FileName(std::string name) {
   return name;
 }
 
-std::string ProductName(const SiteProducts::Product& product) {
+std::string ProductName(const SiteProducts::Entry& product) {
   return product.kind + " " +
          std::string(precision::GemmRoleName(product.role));
 }
@@ -117,7 +117,7 @@ std::vector<sites::NamedSet> SetsOf(const SiteProducts& products,
         .products = products.ProductsAt(preset->include, preset->exclude)};
     if (!filter.expert_wgrad) {
       std::erase_if(set.products, [&](size_t product) {
-        const SiteProducts::Product& p = products.products()[product];
+        const SiteProducts::Entry& p = products.products()[product];
         return p.role == precision::GemmRole::kWgrad &&
                p.kind.starts_with("routed_experts");
       });
@@ -353,7 +353,7 @@ SitesPlan PlanSites(const SitesRequest& given) {
 
 std::string DescribePlan(const SitesPlan& plan) {
   std::vector<std::string> kinds;
-  for (const SiteProducts::Product& product : plan.products.products()) {
+  for (const SiteProducts::Entry& product : plan.products.products()) {
     if (kinds.empty() || kinds.back() != product.kind)
       kinds.push_back(product.kind);
   }

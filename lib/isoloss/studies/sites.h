@@ -49,8 +49,8 @@ std::filesystem::path ErrorsFile(const SitesPlan& plan);
 
 /// Gradients with each product alone against the baseline's, measured once for
 /// a folder and kept in its gradient_errors.json. Nothing if a signal came,
-/// none if they are not there and may not be measured. Shapes   result[product]
-/// = {at step 1, at the last step}; fewer where the
+/// none if they are not there and may not be measured.
+/// Shapes   result[product] = {at step 1, at the last step}; fewer where the
 ///          baseline's step was not finite.
 /// Errors   as GradientErrors; FormatError for a file of another shape.
 std::optional<std::vector<std::vector<double>>> ProductErrors(
@@ -71,7 +71,8 @@ std::optional<Study> RecipeStudy(const SitesPlan& plan,
 void AddRecipeRuns(const Study& study, sites::Statement& statement);
 
 /// Writes sites.json, sites.svg and recipe.toml (removed if there is no
-/// recipe) into the folder. Errors   IoError.
+/// recipe) into the folder.
+/// Errors   IoError.
 void WriteSites(const SitesPlan& plan, const sites::Statement& statement);
 
 }  // namespace isoloss::studies
