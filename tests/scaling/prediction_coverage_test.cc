@@ -17,6 +17,7 @@ namespace isoloss::scaling {
 namespace {
 
 constexpr int kTrials = 500;
+constexpr int kSomeTrials = 200;
 // The share that is asked for is 0.86 to 0.94. Of 500 trials of probability
 // 0.90 the share lies within 4 standard errors, 4 sqrt(0.9 0.1 / 500) = 0.054,
 // of it.
@@ -139,11 +140,11 @@ TEST(Prediction, CoversWhateverTheExponentsAre) {
 }
 
 // What is as large as the margin is called safe where all upper ends lie below
-// it: in at most 5 % of ladders, and 4 standard errors of 500 trials are 0.039.
+// it: in at most 5 % of ladders, and 4 standard errors of 200 trials are 0.062.
 TEST(Prediction, SeldomCallsSafeWhatIsNot) {
   const Law law = PenaltyOfEachToken();
   int safe = 0;
-  for (int trial = 0; trial < kTrials; ++trial) {
+  for (int trial = 0; trial < kSomeTrials; ++trial) {
     const auto seed = static_cast<uint64_t>(trial);
     PredictionOptions options = kOptions;
     options.seed = seed;
@@ -154,15 +155,15 @@ TEST(Prediction, SeldomCallsSafeWhatIsNot) {
     });
     safe += below ? 1 : 0;
   }
-  EXPECT_LE(static_cast<double>(safe) / kTrials, 0.05 + 0.039);
+  EXPECT_LE(static_cast<double>(safe) / kSomeTrials, 0.05 + 0.062);
 }
 
 // A form that is true is called one that does not fit in 1 % of ladders; 4
-// standard errors of 500 trials are 0.018.
+// standard errors of 200 trials are 0.028.
 TEST(Prediction, SeldomSaysThatATrueFormDoesNotFit) {
   const auto misfits = [](Form form, const Law& law) {
     int count = 0;
-    for (int trial = 0; trial < kTrials; ++trial) {
+    for (int trial = 0; trial < kSomeTrials; ++trial) {
       const auto seed = static_cast<uint64_t>(trial);
       PredictionOptions options = kOptions;
       options.seed = seed;
@@ -170,39 +171,37 @@ TEST(Prediction, SeldomSaysThatATrueFormDoesNotFit) {
                                 form, options);
       count += predictor.FitP().value() < kLeastFitP ? 1 : 0;
     }
-    return static_cast<double>(count) / kTrials;
+    return static_cast<double>(count) / kSomeTrials;
   };
   const Law power = [](const Size& size) {
     return 0.03 * std::pow(size.parameters / 1e6, -0.2) *
            std::pow(size.tokens / 1e6, 0.1);
   };
-  EXPECT_LE(misfits(Form::kPowerLaw, power), 0.01 + 0.018);
+  EXPECT_LE(misfits(Form::kPowerLaw, power), 0.01 + 0.028);
   EXPECT_LE(misfits(Form::kEffectiveSize, LostParametersAndData()),
-            0.01 + 0.018);
-  EXPECT_LE(misfits(Form::kDataPenalty, PenaltyOfEachToken()), 0.01 + 0.018);
+            0.01 + 0.028);
+  EXPECT_LE(misfits(Form::kDataPenalty, PenaltyOfEachToken()), 0.01 + 0.028);
 }
 
 // Parameters worth 0.8 of the baseline's: u = A (0.8^-alpha - 1). Four seeds
 // are what experiments/published takes.
-TEST(ParameterFactor, CoversTheFactor) {
+TEST(ParameterFactor, CoversTheFactorByFourSeeds) {
   const Law law = [](const Size& size) {
     return 20 * (std::pow(0.8, -0.34) - 1) * std::pow(size.parameters, -0.34);
   };
-  for (const size_t seeds : {size_t{4}, size_t{8}}) {
-    int covered = 0;
-    for (int trial = 0; trial < kTrials; ++trial) {
-      const auto seed = static_cast<uint64_t>(trial);
-      PredictionOptions options = kOptions;
-      options.seed = seed;
-      const auto found = ParameterFactor(
-          SyntheticLadder(law, UsualLoss, seeds, 0.002, seed), options);
-      covered += found && found->lower <= 0.8 && 0.8 <= found->upper ? 1 : 0;
-    }
-    const double share = static_cast<double>(covered) / kTrials;
-    std::printf("factor, %zu seeds: %.3f\n", seeds, share);
-    EXPECT_GE(share, kLeast) << seeds;
-    EXPECT_LE(share, kMost) << seeds;
+  int covered = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const auto seed = static_cast<uint64_t>(trial);
+    PredictionOptions options = kOptions;
+    options.seed = seed;
+    const auto found = ParameterFactor(
+        SyntheticLadder(law, UsualLoss, 4, 0.002, seed), options);
+    covered += found && found->lower <= 0.8 && 0.8 <= found->upper ? 1 : 0;
   }
+  const double share = static_cast<double>(covered) / kTrials;
+  std::printf("factor: %.3f\n", share);
+  EXPECT_GE(share, kLeast);
+  EXPECT_LE(share, kMost);
 }
 
 // A held-out rung that is of the law lies inside as often.

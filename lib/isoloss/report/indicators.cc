@@ -13,7 +13,6 @@
 namespace isoloss::report {
 namespace {
 
-using indicators::AlarmRule;
 using indicators::Growth;
 using indicators::IndicatorRun;
 using indicators::IndicatorStatement;

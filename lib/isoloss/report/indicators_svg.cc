@@ -113,8 +113,8 @@ std::string AlarmPanel(const IndicatorStatement& statement,
   }
   svg += axes.Grid() + curves;
   if (curves.empty()) {
-    svg += SvgText((kAlarmLeft + kAlarmRight) / 2,
-                   (kAlarmTop + kAlarmBottom) / 2 - 8,
+    svg += SvgText((kAlarmLeft + kAlarmRight) / 2.0,
+                   (kAlarmTop + kAlarmBottom) / 2.0 - 8,
                    "nothing to draw: no finite level",
                    "text-anchor=\"middle\" fill=\"#5f6368\"");
   }

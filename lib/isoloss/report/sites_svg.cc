@@ -78,7 +78,7 @@ class FrontierPanel {
            y_.Grid(kSitesLeft, kSitesRight, SignedTick, 32) +
            SvgLine(kSitesLeft, y, kSitesRight, y, colour::kRed,
                    "stroke-dasharray=\"5 4\"") +
-           SvgText(kSitesWidth / 2, kFrontierBottom + 34,
+           SvgText(kSitesWidth / 2.0, kFrontierBottom + 34,
                    fmt::format("times as fast as BF16 + DeepEP, {} on {}, "
                                "by the speed model",
                                statement_.speed.work().name,
