@@ -119,7 +119,7 @@ std::string ArmNamesSvg(const StressMap& map) {
 
 std::string ModeRowSvg(const StressMap& map, size_t mode) {
   const int y = kStressTop + static_cast<int>(mode) * kStressCellHeight;
-  std::string svg = SvgText(kStressNames - 10, y + kStressCellHeight / 2 + 4,
+  std::string svg = SvgText(kStressNames - 10, y + kStressCellHeight / 2.0 + 4,
                             map.modes[mode], "text-anchor=\"end\"");
   int x = kStressNames;
   for (size_t arm = 0; arm < map.arms.size(); ++arm) {
@@ -127,10 +127,10 @@ std::string ModeRowSvg(const StressMap& map, size_t mode) {
     svg += fmt::format(
         "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", x,
         y, kStressCellWidth - 3, kStressCellHeight - 3, StressColour(result));
-    svg += SvgText(x + kStressCellWidth / 2, y + 16,
+    svg += SvgText(x + kStressCellWidth / 2.0, y + 16,
                    DivergedText(result) + "  " + GapText(map, result),
                    "text-anchor=\"middle\"");
-    svg += SvgText(x + kStressCellWidth / 2, y + 30, IntervalOfGap(result),
+    svg += SvgText(x + kStressCellWidth / 2.0, y + 30, IntervalOfGap(result),
                    fmt::format("text-anchor=\"middle\" font-size=\"10\" "
                                "fill=\"{}\"",
                                colour::kGrey));

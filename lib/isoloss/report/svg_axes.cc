@@ -199,7 +199,7 @@ std::string SvgAxis::Bar(double across, double lower, double upper,
 
 std::string SvgAxis::Whisker(double across, double estimate, double lower,
                              double upper, std::string_view colour) const {
-  const std::string bar = Bar(across, lower, upper, colour);
+  std::string bar = Bar(across, lower, upper, colour);
   if (!Holds(estimate)) return bar;
   const double at = At(estimate);
   return bar + SvgDot(horizontal_ ? at : across, horizontal_ ? across : at, 3.5,

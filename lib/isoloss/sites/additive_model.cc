@@ -114,9 +114,10 @@ std::vector<double> AdditiveModel::HarmBySeed(
   std::vector<double> sums(seeds_, 0);
   for (const size_t product : products) {
     for (size_t seed = 0; seed < seeds_; ++seed) {
-      sums[seed] += IsUnstable(product)
-                        ? std::numeric_limits<double>::infinity()
-                        : harms_[column_.at(product) * seeds_ + seed];
+      const double harm = IsUnstable(product)
+                              ? std::numeric_limits<double>::infinity()
+                              : harms_[column_.at(product) * seeds_ + seed];
+      sums[seed] += harm;
     }
   }
   return sums;
