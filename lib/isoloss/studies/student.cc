@@ -88,9 +88,9 @@ class StudentTraining {
     double sum = 0;
     const auto count = static_cast<double>(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) {
-      const double error = double{outputs.data()[i]} -
-                           double{targets_.data()[i]} -
-                           double{noise_.data()[i]};
+      const double error = static_cast<double>(outputs.data()[i]) -
+                           static_cast<double>(targets_.data()[i]) -
+                           static_cast<double>(noise_.data()[i]);
       sum += error * error;
       outputs.data()[i] = static_cast<float>(2 * error / count);
     }
