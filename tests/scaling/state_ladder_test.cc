@@ -17,8 +17,12 @@ LadderArm Arm(const std::string& name, double gap, double sd = 1e-4,
                                    UsualLoss, 8, sd, seed)};
 }
 
+/// Enough for verdicts that are far from their bounds.
+constexpr PredictionOptions kFewDraws{.resamples = 199};
+
 LadderQuestion Question() {
-  return {.sizes = {{16e9, 50e9}}, .margin_percent = 0.25, .prediction = {}};
+  return {
+      .sizes = {{16e9, 50e9}}, .margin_percent = 0.25, .prediction = kFewDraws};
 }
 
 TEST(StateLadder, TakesTheMarginOfTheLargestCell) {
@@ -36,7 +40,9 @@ TEST(StateLadder, IsSafeWhereAllFormsStayBelowTheMargin) {
   // a hundred times the operations multiply a power law by 100 at most.
   const LadderStatement statement =
       StateLadder("name", "bf16", {Arm("a", 0, 1e-6)},
-                  {.sizes = {{30e6, 30e6}}, .margin_percent = 0.25});
+                  {.sizes = {{30e6, 30e6}},
+                   .margin_percent = 0.25,
+                   .prediction = kFewDraws});
 
   ASSERT_EQ(statement.arms.size(), 1u);
   ASSERT_EQ(statement.arms[0].sizes.size(), 1u);
@@ -54,7 +60,9 @@ TEST(StateLadder, IsInconclusiveWhereNoiseMayGrow) {
 /// Safe but for what the test adds.
 LadderStatement NearStatement(std::vector<LadderArm> arms) {
   return StateLadder("name", "bf16", std::move(arms),
-                     {.sizes = {{30e6, 30e6}}, .margin_percent = 0.25});
+                     {.sizes = {{30e6, 30e6}},
+                      .margin_percent = 0.25,
+                      .prediction = kFewDraws});
 }
 
 TEST(StateLadder, IsNotSafeIfSeedsDivergedOrAreMissing) {
