@@ -11,6 +11,8 @@
 
 namespace isoloss::cli {
 
+using campaign::ExitCode;
+
 struct StudyArguments {
   std::string out;
   std::string part;  ///< "K/N"
