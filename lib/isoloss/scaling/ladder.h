@@ -12,9 +12,6 @@
 
 namespace isoloss::scaling {
 
-/// Sizes that a law takes at least.
-inline constexpr size_t kCellsOfALaw = 3;
-
 /// What an arm is in a ladder.
 enum class ArmRole { kCandidate, kNull, kControl };
 /// "candidate", "null", "control".

@@ -12,7 +12,6 @@
 namespace isoloss::scaling {
 namespace {
 
-constexpr size_t kLeastCells = 3;
 /// Of 2^n times the seeds.
 constexpr int kMostDoublings = 20;
 
@@ -34,20 +33,20 @@ GapInterval MeasuredGap(const GapCell& cell, double confidence) {
 
 GapFit PredictGap(std::span<const GapCell> cells, const Size& size, Form form,
                   const PredictionOptions& options) {
-  RequireCells(cells, kLeastCells);
+  RequireCells(cells, kCellsOfALaw);
   return Predictor(cells, form, options).At(size);
 }
 
 std::optional<GapInterval> ParameterFactor(std::span<const GapCell> cells,
                                            const PredictionOptions& options) {
-  RequireCells(cells, kLeastCells);
+  RequireCells(cells, kCellsOfALaw);
   return Predictor(cells, Form::kEffectiveSize, options).ParameterFactor();
 }
 
 std::optional<HeldOutRung> PredictTopRung(std::span<const GapCell> cells,
                                           Form form,
                                           const PredictionOptions& options) {
-  if (cells.size() < kLeastCells + 1) return std::nullopt;
+  if (cells.size() < kCellsOfALaw + 1) return std::nullopt;
   const auto top = std::max_element(cells.begin(), cells.end(),
                                     [](const GapCell& a, const GapCell& b) {
                                       return a.size.Flops() < b.size.Flops();
@@ -128,7 +127,7 @@ const char* ScaleVerdictName(ScaleVerdict verdict) {
 SizeStatement StateSize(std::span<const GapCell> cells, const std::string& name,
                         const Size& size, double margin_nats,
                         const PredictionOptions& options) {
-  RequireCells(cells, kLeastCells);
+  RequireCells(cells, kCellsOfALaw);
   if (!(margin_nats > 0)) {
     ThrowError(ErrorKind::kConfig,
                "ladder: the margin is {} nats, but it must be above 0.",

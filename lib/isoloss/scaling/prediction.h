@@ -14,6 +14,9 @@
 
 namespace isoloss::scaling {
 
+/// Sizes that a law takes at least.
+inline constexpr size_t kCellsOfALaw = 3;
+
 struct PredictionOptions {
   double confidence = 0.9;  ///< of two-sided intervals; in (0, 1)
   size_t resamples = 999;   ///< (resamples + 1) (1 - confidence) / 2 >= 1
