@@ -21,6 +21,7 @@
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/report/log_json.h"
 #include "json_output.h"
+#include "run_choice_arguments.h"
 #include "usage.h"
 #include "value_words.h"
 
@@ -40,6 +41,7 @@ struct BuildArguments {
   std::string out;
   std::vector<std::filesystem::path> from;  ///< logs of other programs
   ForeignArguments foreign;
+  RunChoiceArguments runs;
   bool json = false;
 };
 
@@ -67,6 +69,14 @@ ExitCode BuildFromLogs(const BuildArguments& arguments) {
   return Written(arguments.out, arguments.json);
 }
 
+ExitCode InterruptedMembers(const campaign::EnsemblePlan& plan) {
+  fmt::print(stderr,
+             "isoloss: interrupted by a signal. Finished members are in {}; "
+             "the same command goes on.\n",
+             plan.folder.string());
+  return ExitCode::kInterrupted;
+}
+
 ExitCode Build(BuildArguments& arguments) {
   if (arguments.request.source.file.empty()) {
     ThrowError(ErrorKind::kConfig,
@@ -81,15 +91,19 @@ ExitCode Build(BuildArguments& arguments) {
   arguments.request.out = arguments.out;
   const campaign::EnsemblePlan plan = campaign::PlanEnsemble(arguments.request);
   campaign::CheckEnsembleOutput(arguments.out);
+  if (!arguments.runs.list.empty()) {
+    campaign::WriteRunList(campaign::ListMembers(plan), arguments.runs.list);
+    return ExitCode::kPass;
+  }
+  if (arguments.runs.chosen()) {
+    return campaign::MakeMembers(plan, arguments.runs.choice(),
+                                 campaign::InterruptFlag())
+               ? ExitCode::kPass
+               : InterruptedMembers(plan);
+  }
   const campaign::EnsembleResult result =
       campaign::BuildEnsemble(plan, campaign::InterruptFlag());
-  if (result.interrupted) {
-    fmt::print(stderr,
-               "isoloss: interrupted by a signal. Finished members are in {}; "
-               "the same command goes on.\n",
-               plan.folder.string());
-    return ExitCode::kInterrupted;
-  }
+  if (result.interrupted) return InterruptedMembers(plan);
   runlog::WriteEnsemble(result.ensemble, arguments.out);
   RemoveFolder(plan.folder);
   if (arguments.json) {
@@ -146,9 +160,10 @@ Action DeclareBuild(CLI::App& app) {
             "Members side by side (default: one per processor)")
       .IntegerIn(0, kMostWorkers);
   DeclareJson(app, arguments->json, "the summary of `isoloss show`");
+  arguments->runs.Declare(app);
   for (const char* of_training :
        {"--kind", "--runs", "--arm", "--steps", "--first-seed", "--probe-steps",
-        "--workers"}) {
+        "--workers", "--only", "--list-runs"}) {
     from.Excludes(of_training);
   }
   return [arguments] {

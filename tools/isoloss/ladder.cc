@@ -48,7 +48,7 @@ ExitCode CodeOf(const scaling::LadderStatement& statement) {
 ExitCode Ladder(LadderArguments& arguments) {
   campaign::RequireOneProcess("ladder", "its runs go side by side in one");
   studies::LadderRequest request = arguments.request;
-  request.estimate = !arguments.study.no_train;
+  request.estimate = arguments.study.estimates();
   request.out = arguments.study.out;
   if (!arguments.sizes.empty()) {
     request.sizes.clear();

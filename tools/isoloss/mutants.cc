@@ -17,6 +17,7 @@
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/report/terminal_width.h"
 #include "json_output.h"
+#include "run_choice_arguments.h"
 #include "value_words.h"
 
 namespace isoloss::cli {
@@ -51,6 +52,7 @@ Action DeclareMutantsList(CLI::App& app) {
 
 struct RunArguments {
   campaign::KillMatrixRequest request;
+  RunChoiceArguments runs;
   bool ascii = false;
   bool json = false;
 };
@@ -63,18 +65,30 @@ ExitCode CodeOf(const gate::KillMatrix& matrix) {
   return score.of + alarms.of > 0 ? ExitCode::kPass : ExitCode::kInconclusive;
 }
 
+ExitCode InterruptedCells(const campaign::KillMatrixPlan& plan) {
+  fmt::print(stderr,
+             "isoloss: interrupted by a signal. Finished cells are in "
+             "{}/cells; the same command goes on.\n",
+             plan.folder.string());
+  return ExitCode::kInterrupted;
+}
+
 ExitCode Run(const RunArguments& arguments) {
   const campaign::KillMatrixPlan plan =
       campaign::PlanKillMatrix(arguments.request);
+  if (!arguments.runs.list.empty()) {
+    campaign::WriteRunList(campaign::ListKillMatrix(plan), arguments.runs.list);
+    return ExitCode::kPass;
+  }
+  if (arguments.runs.chosen()) {
+    return campaign::MakeChosenCells(plan, arguments.runs.choice(),
+                                     campaign::InterruptFlag())
+               ? ExitCode::kPass
+               : InterruptedCells(plan);
+  }
   const campaign::KillMatrixResult result =
       campaign::RunKillMatrix(plan, campaign::InterruptFlag());
-  if (result.interrupted) {
-    fmt::print(stderr,
-               "isoloss: interrupted by a signal. Finished cells are in "
-               "{}/cells; the same command goes on.\n",
-               plan.folder.string());
-    return ExitCode::kInterrupted;
-  }
+  if (result.interrupted) return InterruptedCells(plan);
   const gate::KillMatrix& matrix = result.matrix;
   const std::string files = campaign::WriteKillMatrix(plan, matrix);
   if (arguments.json) {
@@ -119,6 +133,7 @@ Action DeclareMutantsRun(CLI::App& app) {
       .TypeName(kFolder);
   AddFlag(app, "--ascii", arguments->ascii, "Draw with 7-bit characters only");
   DeclareJson(app, arguments->json, "that of kill_matrix.json");
+  arguments->runs.Declare(app);
   return [arguments] { return Run(*arguments); };
 }
 

@@ -21,6 +21,7 @@
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
 #include "json_output.h"
+#include "run_choice_arguments.h"
 #include "value_words.h"
 
 namespace isoloss::cli {
@@ -53,6 +54,7 @@ Json RunJson(const campaign::ExecutedRuns& executed,
 Action DeclareRun(CLI::App& app) {
   struct Arguments : ExperimentArguments {
     std::string arm;
+    RunChoiceArguments runs;
     bool print_steps = false;
     std::optional<int64_t> stop_after;
     std::string mutant;
@@ -64,6 +66,7 @@ Action DeclareRun(CLI::App& app) {
   arguments->Declare(app);
   AddOption(app, "--arm", arguments->arm,
             std::string("Train this arm") + kAllArmsHelp);
+  arguments->runs.Declare(app);
   AddFlag(app, "--print-steps", arguments->print_steps,
           "Print each step as torchtitan does (step, loss, grad_norm, tps) "
           "instead of progress bars; a printed step is on disk");
@@ -122,10 +125,18 @@ Action DeclareRun(CLI::App& app) {
         return mutants::Plant(*mutant, experiment, *run.arm, run.seed);
       };
     }
+    campaign::TrainingPlan plan =
+        campaign::PlanTraining(experiment, arguments->arm);
+    if (!arguments->runs.list.empty()) {
+      campaign::WriteRunList(
+          campaign::ListRuns(experiment, plan.runs, folder),
+          arguments->runs.list);
+      return ExitCode::kPass;
+    }
+    arguments->runs.choice().Keep(plan.runs);
     campaign::ListenToSignals();
-    const campaign::ExecutedRuns executed = campaign::TrainArms(
-        experiment, campaign::PlanTraining(experiment, arguments->arm), folder,
-        options);
+    const campaign::ExecutedRuns executed =
+        campaign::TrainArms(experiment, plan, folder, options);
     if (arguments->dry_run || !campaign::SpeaksForTheJob())
       return ExitCode::kPass;
     if (mutant && mutant->edit_log && !executed.interrupted) {

@@ -48,7 +48,7 @@ ExitCode Sites(SitesArguments& arguments) {
   campaign::RequireOneProcess("sites", "its runs go side by side in one");
   studies::SitesRequest request = arguments.request;
   request.out = arguments.study.out;
-  request.estimate = !arguments.study.no_train;
+  request.estimate = arguments.study.estimates();
   const studies::SitesPlan plan = studies::PlanSites(request);
   if (const auto code = TrainAsAsked(plan.study, studies::DescribePlan(plan),
                                      arguments.study)) {

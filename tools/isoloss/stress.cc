@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/studies/stress.h"
 #include "study_arguments.h"
 
@@ -24,7 +25,7 @@ struct StressArguments {
 ExitCode Stress(StressArguments& arguments) {
   campaign::RequireOneProcess("stress", "its runs go side by side in one");
   studies::StressRequest request = arguments.request;
-  request.estimate = !arguments.study.no_train;
+  request.estimate = arguments.study.estimates();
   request.out = arguments.study.out;
   const studies::StressPlan plan = studies::PlanStress(request);
   if (const auto code = TrainAsAsked(plan.study, studies::DescribePlan(plan),

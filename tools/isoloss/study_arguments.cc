@@ -26,6 +26,7 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind,
       .Excludes("--dry-run")
       .Excludes("--no-train")
       .Excludes("--json");
+  runs.Declare(app);
 }
 
 void PrintProse(std::FILE* file, const std::string& text) {
@@ -52,13 +53,19 @@ ExitCode Interrupted(const studies::Study& study) {
 std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
                                      const std::string& description,
                                      const StudyArguments& arguments) {
+  if (!arguments.runs.list.empty()) {
+    if (!arguments.dry_run) studies::PrepareStudy(study);
+    campaign::WriteRunList(studies::ListStudy(study), arguments.runs.list);
+    return ExitCode::kPass;
+  }
   if (arguments.dry_run) {
     PrintProse(stdout, description);
     return ExitCode::kPass;
   }
   const bool in_parts = !arguments.part.empty();
-  const studies::StudyPart part =
+  studies::StudyPart part =
       in_parts ? studies::ParseStudyPart(arguments.part) : studies::StudyPart();
+  part.only = arguments.runs.choice();
   if (arguments.no_train) {
     studies::RequireStudy(study);
     return std::nullopt;
@@ -66,12 +73,14 @@ std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
   studies::PrepareStudy(study, part);
   PrintProse(stderr, description);
   if (!studies::TrainStudy(study, part)) return Interrupted(study);
-  if (!in_parts) return std::nullopt;
-  fmt::print(stderr,
-             "Part {} is trained. Once all parts are, the same command without "
-             "--part judges them.\n",
-             arguments.part);
-  return ExitCode::kPass;
+  if (in_parts) {
+    fmt::print(stderr,
+               "Part {} is trained. Once all parts are, the same command "
+               "without --part judges them.\n",
+               arguments.part);
+  }
+  if (in_parts || arguments.runs.chosen()) return ExitCode::kPass;
+  return std::nullopt;
 }
 
 }  // namespace isoloss::cli

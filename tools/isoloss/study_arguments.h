@@ -8,6 +8,7 @@
 #include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/studies/study.h"
+#include "run_choice_arguments.h"
 
 namespace isoloss::cli {
 
@@ -19,6 +20,10 @@ struct StudyArguments {
   bool dry_run = false;
   bool no_train = false;
   bool json = false;
+  RunChoiceArguments runs;
+
+  /// Costs need not be measured again by each of many processes.
+  bool estimates() const { return !no_train && !runs.chosen(); }
 
   /// `kind`: "ladder", of which the files are named; `folder`: what --out
   /// stands for by default, or "" for runs/<name>-<kind>.
@@ -27,7 +32,7 @@ struct StudyArguments {
 };
 
 /// Shows what the study costs, and trains it as far as it is asked to. Returns
-/// a code if the command ends with that: a dry run, a part, or a signal.
+/// a code if the command ends with that: a dry run, a list, a part, or a signal.
 /// Errors   as studies::PrepareStudy, ParseStudyPart and TrainStudy.
 std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
                                      const std::string& description,

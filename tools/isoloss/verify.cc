@@ -10,6 +10,7 @@
 #include "experiment_arguments.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "run_choice_arguments.h"
 #include "value_words.h"
 #include "verdict_arguments.h"
 
@@ -20,12 +21,14 @@ struct VerifyArguments {
   ExperimentArguments experiment;
   ReportArguments report;
   EvidenceArguments evidence;
+  RunChoiceArguments runs;
   std::vector<std::string> arms;
   std::vector<std::filesystem::path> against;
   std::filesystem::path policy;
   std::string looks;
   bool no_oracle = false;
   bool abort_early = false;
+  bool no_train = false;
 };
 
 ExitCode Verify(VerifyArguments& arguments) {
@@ -43,6 +46,9 @@ ExitCode Verify(VerifyArguments& arguments) {
   plan.oracle = !arguments.no_oracle;
   plan.abort_early = arguments.abort_early;
   plan.dry_run = arguments.experiment.dry_run;
+  plan.only = arguments.runs.choice();
+  plan.list = arguments.runs.list;
+  plan.no_train = arguments.no_train;
   plan.leftovers = arguments.experiment.leftovers();
   plan.how_to_go_on = arguments.experiment.HowToGoOn(plan.experiment);
   const std::filesystem::path folder = plan.folder;
@@ -85,6 +91,12 @@ Action DeclareVerify(CLI::App& app) {
       .Excludes("--against")
       .Excludes("--resume");
   arguments->evidence.Declare(app);
+  arguments->runs.Declare(app);
+  AddFlag(app, "--no-train", arguments->no_train,
+          "Only judge: refuse if a run has not finished")
+      .Excludes("--only")
+      .Excludes("--dry-run")
+      .Excludes("--restart");
   AddOption(app, "--policy", arguments->policy,
             "Policy file (TOML) in place of the experiment's")
       .TypeName(kTomlFile);

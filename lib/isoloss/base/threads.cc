@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <system_error>
 #include <thread>
@@ -245,11 +248,22 @@ void ThreadTeam::Run(const Loop& loop) {
 
 int AvailableProcessors() {
   cpu_set_t set;
+  int count = 1;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) {
-    const int count = CPU_COUNT(&set);
-    if (count > 0) return count;
+    count = std::max(1, CPU_COUNT(&set));
   }
-  return 1;
+  const char* const text = std::getenv("ISOLOSS_PROCESSORS");
+  if (text == nullptr) return count;
+  int most = 0;
+  const auto parsed = std::from_chars(text, text + std::strlen(text), most);
+  if (parsed.ec != std::errc() || *parsed.ptr != '\0' || most < 1) {
+    ThrowError(ErrorKind::kConfig,
+               "ISOLOSS_PROCESSORS is `{}`, but it must be a whole number from "
+               "1 on: the most processors that a process uses. Correct or "
+               "unset it.",
+               text);
+  }
+  return std::min(count, most);
 }
 
 }  // namespace isoloss

@@ -61,7 +61,9 @@ class ThreadTeam {
   std::unique_ptr<Shared> shared_;
 };
 
-/// Number of processors this process may run on (its affinity mask), >= 1.
+/// Number of processors this process may run on (its affinity mask), >= 1, or
+/// the environment's ISOLOSS_PROCESSORS if that is less.
+/// Errors   ConfigError if that is no whole number from 1 on.
 int AvailableProcessors();
 
 }  // namespace isoloss

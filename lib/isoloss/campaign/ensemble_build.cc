@@ -15,6 +15,7 @@
 #include "isoloss/base/threads.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/plan_file.h"
+#include "isoloss/campaign/run_cost.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/mutants/mutant.h"
@@ -52,6 +53,8 @@ class EnsembleBuilder {
   }
 
   EnsembleResult Build();
+  bool Make(const RunChoice& only);
+  RunList List() const;
 
  private:
   bool IsBenign() const { return plan_.kind == EnsembleKind::kBenign; }
@@ -59,16 +62,20 @@ class EnsembleBuilder {
     return train::DescribePlannedRun(plan_.experiment, arm, plan_.seeds.front(),
                                      corpus_);
   }
-  fs::path MemberPath(size_t member) const {
-    return plan_.folder / fmt::format("member-{:05}.h5", member + 1);
+  static std::string MemberName(size_t member) {
+    return fmt::format("member-{:05}", member + 1);
   }
+  fs::path MemberPath(size_t member) const {
+    return plan_.folder / (MemberName(member) + ".h5");
+  }
+  size_t MembersThere() const;
 
   void PrepareFolder() const;
   std::string PlanText() const;
-  std::vector<size_t> Missing() const;
+  std::vector<size_t> Missing(const RunChoice& only) const;
   std::string MemberDifference(const Ensemble& file, size_t index) const;
   Ensemble ReadMember(size_t index) const;
-  void CheckKept(const std::vector<size_t>& missing) const;
+  void CheckKept(const RunChoice& only) const;
   bool MakeReferences(const std::vector<size_t>& missing);
   RunLog TrainEarly(const train::Arm& arm, uint64_t seed, ThreadTeam& team,
                     train::RunHooks hooks) const;
@@ -138,12 +145,18 @@ void EnsembleBuilder::PrepareFolder() const {
              plan_.folder.string(), difference);
 }
 
-std::vector<size_t> EnsembleBuilder::Missing() const {
+std::vector<size_t> EnsembleBuilder::Missing(const RunChoice& only) const {
   std::vector<size_t> missing;
   for (size_t i = 0; i < plan_.runs; ++i) {
-    if (!fs::exists(MemberPath(i))) missing.push_back(i);
+    if (only.Has(MemberName(i)) && !fs::exists(MemberPath(i))) {
+      missing.push_back(i);
+    }
   }
   return missing;
+}
+
+size_t EnsembleBuilder::MembersThere() const {
+  return plan_.runs - Missing({}).size();
 }
 
 /// What keeps a file from being the member of that place; "" if nothing does.
@@ -199,9 +212,9 @@ Ensemble EnsembleBuilder::ReadMember(size_t index) const {
 }
 
 /// Before hours of training rather than after them.
-void EnsembleBuilder::CheckKept(const std::vector<size_t>& missing) const {
+void EnsembleBuilder::CheckKept(const RunChoice& only) const {
   for (size_t i = 0; i < plan_.runs; ++i) {
-    if (!std::ranges::binary_search(missing, i)) ReadMember(i);
+    if (only.Has(MemberName(i)) && fs::exists(MemberPath(i))) ReadMember(i);
   }
 }
 
@@ -320,17 +333,45 @@ Ensemble EnsembleBuilder::Join() const {
   return joined;
 }
 
-EnsembleResult EnsembleBuilder::Build() {
+RunList EnsembleBuilder::List() const {
+  const std::vector<train::Run> runs = {{&arm_, plan_.seeds.front()},
+                                        {&reference_arm_, plan_.seeds.front()}};
+  const ArmRates rates = MeasureArms(plan_.experiment, runs);
+  const auto all = static_cast<double>(plan_.experiment.train.steps);
+  const double steps_of_arm =
+      static_cast<double>(plan_.steps) +
+      static_cast<double>(plan_.probe_steps.size()) * kOracleStepCost;
+  const double thread_seconds =
+      ThreadSeconds(plan_.experiment, runs[0], rates) * steps_of_arm / all +
+      ThreadSeconds(plan_.experiment, runs[1], rates) *
+          static_cast<double>(plan_.steps) / all;
+  RunList list{.folder = plan_.folder, .runs = {}};
+  for (size_t i = 0; i < plan_.runs; ++i) {
+    list.runs.push_back({.name = MemberName(i),
+                         .file = MemberPath(i).filename(),
+                         .thread_seconds = thread_seconds});
+  }
+  return list;
+}
+
+bool EnsembleBuilder::Make(const RunChoice& only) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plan_.runs; ++i) names.push_back(MemberName(i));
+  only.Check(names);
   PrepareFolder();
-  const std::vector<size_t> missing = Missing();
-  CheckKept(missing);
-  const size_t kept = plan_.runs - missing.size();
-  const bool done = MakeReferences(missing) &&
-                    RunJobs("members", missing.size(), plan_.workers, stop_,
-                            [&](size_t i, ThreadTeam& team) {
-                              MakeMember(missing[i], team);
-                            });
-  if (!done || !Missing().empty()) return {{}, kept, true};
+  CheckKept(only);
+  const std::vector<size_t> missing = Missing(only);
+  return MakeReferences(missing) &&
+         RunJobs("members", missing.size(), plan_.workers, stop_,
+                 [&](size_t i, ThreadTeam& team) {
+                   MakeMember(missing[i], team);
+                 }) &&
+         Missing(only).empty();
+}
+
+EnsembleResult EnsembleBuilder::Build() {
+  const size_t kept = MembersThere();
+  if (!Make({})) return {{}, kept, true};
   return {Join(), kept, false};
 }
 
@@ -339,6 +380,16 @@ EnsembleResult EnsembleBuilder::Build() {
 EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
                              const std::atomic<bool>& stop) {
   return EnsembleBuilder(plan, stop).Build();
+}
+
+RunList ListMembers(const EnsemblePlan& plan) {
+  const std::atomic<bool> never{false};
+  return EnsembleBuilder(plan, never).List();
+}
+
+bool MakeMembers(const EnsemblePlan& plan, const RunChoice& only,
+                 const std::atomic<bool>& stop) {
+  return EnsembleBuilder(plan, stop).Make(only);
 }
 
 }  // namespace isoloss::campaign

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/campaign/run_list.h"
 #include "isoloss/runlog/ensemble.h"
 #include "isoloss/train/experiment.h"
 
@@ -46,5 +47,14 @@ struct EnsembleResult {
 ///          was interrupted or whether it was to make fewer.
 EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
                              const std::atomic<bool>& stop);
+
+/// The members, with what each takes; measures how fast the arms train here.
+RunList ListMembers(const EnsemblePlan& plan);
+
+/// Computes those of the chosen members that `plan.folder` does not hold yet,
+/// and joins none. Returns whether all are there: not if `stop` became true.
+/// Errors   as BuildEnsemble; ConfigError if there is no such member.
+bool MakeMembers(const EnsemblePlan& plan, const RunChoice& only,
+                 const std::atomic<bool>& stop);
 
 }  // namespace isoloss::campaign

@@ -13,6 +13,7 @@
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/kill_matrix_folder.h"
 #include "isoloss/campaign/probe_runs.h"
+#include "isoloss/campaign/run_cost.h"
 #include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
@@ -36,6 +37,11 @@ constexpr size_t kFirstBenign = 6000;
 /// Enough for a spread; seeds that nobody else uses.
 constexpr size_t kMlperfReferences = 8;
 constexpr uint64_t kFirstMlperfSeed = 1'000'001;
+
+/// Below the folder of a matrix.
+fs::path KeptRunFile(const train::Arm& arm, uint64_t seed) {
+  return fs::path("work") / (train::Run{&arm, seed}.Name() + ".h5");
+}
 
 /// One cell: something planted, or nothing (the unchanged run), with one seed.
 struct CellJob {
@@ -68,24 +74,33 @@ class KillMatrixRunner {
     PrepareKillMatrixFolder(plan_);
     if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
     RequireSoundEvidence();
-    if (!MakeMlperfReferences() || !MakeCells()) return {{}, true};
+    if (!MakeMlperfReferences() || !MakeCells({})) return {{}, true};
     return {Assemble(), false};
   }
+
+  RunList List() const;
+  bool Make(const RunChoice& only);
 
  private:
   std::vector<CellJob> Jobs() const;
   uint64_t BenignSeed(size_t variant) const {
     return plan_.seeds[variant % plan_.seeds.size()];
   }
-  fs::path CellPath(const CellJob& job) const {
-    return plan_.folder / "cells" / (job.Name() + ".json");
+  static fs::path CellFile(const CellJob& job) {
+    return fs::path("cells") / (job.Name() + ".json");
   }
+  fs::path CellPath(const CellJob& job) const {
+    return plan_.folder / CellFile(job);
+  }
+  std::vector<train::Run> RunsWithoutFault() const;
 
   bool MakeUnchanged();
   bool MakeBaselines();
   bool MakeMlperfReferences();
   void RequireSoundEvidence() const;
-  bool MakeCells();
+  bool MakeCells(const RunChoice& only);
+  runlog::RunLog KeptRun(const train::Arm& arm, uint64_t seed,
+                         ThreadTeam& team) const;
   int64_t PartingStep(const CellJob& job, const runlog::RunLog& log) const;
   int64_t PlainSteps(const CellJob& job, const runlog::RunLog& log) const;
   Traces Make(const CellJob& job, ThreadTeam& team) const;
@@ -305,14 +320,24 @@ bool KillMatrixRunner::MakeUnchanged() {
   return done;
 }
 
+/// A run without a fault and without a probe.
+runlog::RunLog KillMatrixRunner::KeptRun(const train::Arm& arm, uint64_t seed,
+                                         ThreadTeam& team) const {
+  const fs::path file = plan_.folder / KeptRunFile(arm, seed);
+  if (!fs::exists(file)) {
+    runlog::WriteRunLog(
+        train::TrainRun(plan_.experiment, arm, seed, corpus_, team), file);
+  }
+  return runlog::ReadRunLog(file);
+}
+
 bool KillMatrixRunner::MakeBaselines() {
   if (!plan_.reference) return true;
   baselines_.resize(plan_.seeds.size());
   return RunJobs("runs of arm " + plan_.BaselineArm().name, baselines_.size(),
                  plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
                    baselines_[i].log =
-                       train::TrainRun(plan_.experiment, plan_.BaselineArm(),
-                                       plan_.seeds[i], corpus_, team);
+                       KeptRun(plan_.BaselineArm(), plan_.seeds[i], team);
                  });
 }
 
@@ -323,9 +348,7 @@ bool KillMatrixRunner::MakeMlperfReferences() {
                  [&](size_t i, ThreadTeam& team) {
                    const uint64_t seed = kFirstMlperfSeed + i;
                    mlperf_references_[i] =
-                       train::TrainRun(plan_.experiment, plan_.BaselineArm(),
-                                       seed, corpus_, team)
-                           .steps.loss_nats;
+                       KeptRun(plan_.BaselineArm(), seed, team).steps.loss_nats;
                  });
 }
 
@@ -356,10 +379,11 @@ void KillMatrixRunner::RequireSoundEvidence() const {
   }
 }
 
-bool KillMatrixRunner::MakeCells() {
+bool KillMatrixRunner::MakeCells(const RunChoice& only) {
   std::vector<CellJob> missing = Jobs();
-  std::erase_if(missing,
-                [&](const CellJob& job) { return fs::exists(CellPath(job)); });
+  std::erase_if(missing, [&](const CellJob& job) {
+    return !only.Has(job.Name()) || fs::exists(CellPath(job));
+  });
   return RunJobs("changed runs", missing.size(), plan_.workers, stop_,
                  [&](size_t i, ThreadTeam& team) {
                    WriteFileAtomically(
@@ -442,7 +466,100 @@ gate::KillMatrix KillMatrixRunner::Assemble() const {
   return matrix;
 }
 
+/// Besides the unchanged ones, which have probes.
+std::vector<train::Run> KillMatrixRunner::RunsWithoutFault() const {
+  std::vector<train::Run> runs;
+  if (plan_.reference) {
+    for (const uint64_t seed : plan_.seeds) {
+      runs.push_back({&plan_.BaselineArm(), seed});
+    }
+  }
+  for (size_t i = 0; i < kMlperfReferences; ++i) {
+    runs.push_back({&plan_.BaselineArm(), kFirstMlperfSeed + i});
+  }
+  return runs;
+}
+
+RunList KillMatrixRunner::List() const {
+  const std::vector<train::Run> plain = RunsWithoutFault();
+  const train::Run planted = {&plan_.arm, plan_.seeds.front()};
+  std::vector<train::Run> measured = plain;
+  measured.push_back(planted);
+  const ArmRates rates = MeasureArms(plan_.experiment, measured);
+  const double run_seconds = ThreadSeconds(plan_.experiment, planted, rates);
+  const double probe_steps = static_cast<double>(
+      OracleSteps(1, ProbedCases(plan_.policy).size()) * kOracleStepCost);
+  const double cell_seconds =
+      run_seconds *
+      (1 + probe_steps / static_cast<double>(plan_.experiment.train.steps));
+  RunList list{.folder = plan_.folder, .runs = {}};
+  for (const uint64_t seed : plan_.seeds) {
+    const std::string name = CellJob{nullptr, seed}.Name();
+    // The probe is written last.
+    list.runs.push_back({.name = name,
+                         .file = fs::path("work") / (name + ".probe.h5"),
+                         .thread_seconds = cell_seconds});
+  }
+  for (const train::Run& run : plain) {
+    list.runs.push_back(
+        {.name = run.Name(),
+         .file = KeptRunFile(*run.arm, run.seed),
+         .thread_seconds = ThreadSeconds(plan_.experiment, run, rates)});
+  }
+  for (const CellJob& job : Jobs()) {
+    list.runs.push_back({.name = job.Name(),
+                         .file = CellFile(job),
+                         .thread_seconds = cell_seconds,
+                         .stage = 2});
+  }
+  return list;
+}
+
+bool KillMatrixRunner::Make(const RunChoice& only) {
+  std::vector<CellJob> jobs = Jobs();
+  std::vector<train::Run> plain = RunsWithoutFault();
+  std::vector<uint64_t> unchanged = plan_.seeds;
+  std::vector<std::string> known;
+  for (const CellJob& job : jobs) known.push_back(job.Name());
+  for (const train::Run& run : plain) known.push_back(run.Name());
+  for (const uint64_t seed : plan_.seeds) {
+    known.push_back(CellJob{nullptr, seed}.Name());
+  }
+  only.Check(known);
+  std::erase_if(jobs, [&](const CellJob& job) { return !only.Has(job.Name()); });
+  std::erase_if(plain,
+                [&](const train::Run& run) { return !only.Has(run.Name()); });
+  std::erase_if(unchanged, [&](uint64_t seed) {
+    return !only.Has(CellJob{nullptr, seed}.Name());
+  });
+  PrepareKillMatrixFolder(plan_);
+  if (!RunJobs("runs without a fault", plain.size() + unchanged.size(),
+               plan_.workers, stop_, [&](size_t i, ThreadTeam& team) {
+                 if (i < plain.size()) {
+                   KeptRun(*plain[i].arm, plain[i].seed, team);
+                 } else {
+                   Make({nullptr, unchanged[i - plain.size()]}, team);
+                 }
+               })) {
+    return false;
+  }
+  if (jobs.empty()) return true;
+  if (!MakeUnchanged() || !MakeBaselines()) return false;
+  RequireSoundEvidence();
+  return MakeCells(only);
+}
+
 }  // namespace
+
+RunList ListKillMatrix(const KillMatrixPlan& plan) {
+  const std::atomic<bool> never{false};
+  return KillMatrixRunner(plan, never).List();
+}
+
+bool MakeChosenCells(const KillMatrixPlan& plan, const RunChoice& only,
+                     const std::atomic<bool>& stop) {
+  return KillMatrixRunner(plan, stop).Make(only);
+}
 
 KillMatrixResult RunKillMatrix(const KillMatrixPlan& plan,
                                const std::atomic<bool>& stop) {

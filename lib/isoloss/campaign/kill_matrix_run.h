@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "isoloss/base/threads.h"
+#include "isoloss/campaign/run_list.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/gate/evidence.h"
 #include "isoloss/gate/kill_matrix.h"
@@ -51,5 +52,15 @@ struct KillMatrixResult {
 ///          catch.
 KillMatrixResult RunKillMatrix(const KillMatrixPlan& plan,
                                const std::atomic<bool>& stop);
+
+/// What the matrix is made of: runs without a fault, then cells, which read
+/// them. Measures how fast the arms train here.
+RunList ListKillMatrix(const KillMatrixPlan& plan);
+
+/// Computes those of the chosen that `plan.folder` does not hold yet, and what
+/// they read. Returns whether all are there: not if `stop` became true.
+/// Errors   as RunKillMatrix; ConfigError if there is no such run.
+bool MakeChosenCells(const KillMatrixPlan& plan, const RunChoice& only,
+                     const std::atomic<bool>& stop);
 
 }  // namespace isoloss::campaign

@@ -42,6 +42,12 @@ std::string RatesText(const ArmRates& rates) {
                      fmt::join(measured, ", "));
 }
 
+double ThreadSeconds(const train::Experiment& experiment,
+                     const train::Run& run, const ArmRates& rates) {
+  return train::EstimatedThreadSeconds(
+      experiment, rates.at(run.arm->name).flops_per_second);
+}
+
 double TrainingSeconds(const train::Experiment& experiment,
                        const std::vector<train::Run>& runs,
                        const ArmRates& rates) {

@@ -30,6 +30,10 @@ ArmRates MeasureArms(const train::Experiment& experiment,
 /// "3 steps of 128 tokens of this model: bf16 7.1 GFLOP/s, mxfp8 4.2 GFLOP/s".
 std::string RatesText(const ArmRates& rates);
 
+/// Seconds that a run takes on one thread.
+double ThreadSeconds(const train::Experiment& experiment,
+                     const train::Run& run, const ArmRates& rates);
+
 /// Seconds that `runs` take.
 double TrainingSeconds(const train::Experiment& experiment,
                        const std::vector<train::Run>& runs,

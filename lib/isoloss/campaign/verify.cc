@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -105,6 +106,13 @@ class Verifier {
                      plan_.experiment.train.steps);
     }
     CheckProbes(training.corpus);
+    if (!plan_.list.empty()) {
+      WriteRunList(ListRuns(plan_.experiment, training.runs, plan_.folder),
+                   plan_.list);
+      return {};
+    }
+    if (!plan_.only.all()) return TrainChosen(training);
+    if (plan_.no_train) RequireAllRuns(training);
     if (plan_.dry_run) {
       Train(training);
       AnnounceProbes(training);
@@ -150,6 +158,33 @@ class Verifier {
       return run.arm->name != baseline_arm_ && !HasRole(roles_, run.arm->name);
     });
     return training;
+  }
+
+  /// Judging is left to a call that sees all runs.
+  Verification TrainChosen(TrainingPlan& training) {
+    plan_.only.Keep(training.runs);
+    return {.interrupted = Train(training).interrupted};
+  }
+
+  /// A verdict on some of the seeds would be a look, which a later one on all
+  /// of them would have to pay for.
+  void RequireAllRuns(const TrainingPlan& training) const {
+    const RunList list = PlannedFiles(training.runs, plan_.folder);
+    std::vector<std::string> missing;
+    for (const ListedRun& run : list.runs) {
+      if (!list.IsFinished(run)) missing.push_back(run.name);
+    }
+    if (missing.empty()) return;
+    constexpr size_t kMostShown = 8;
+    const size_t shown = std::min(missing.size(), kMostShown);
+    ThrowError(ErrorKind::kConfig,
+               "{}: {} of {} runs have not finished ({}{}), but --no-train "
+               "judges only what all seeds of the experiment say. Train them by "
+               "the same command without --no-train, or have `isoloss gate` "
+               "judge the pairs that are there.",
+               plan_.folder.string(), missing.size(), list.runs.size(),
+               fmt::join(std::span(missing).first(shown), ", "),
+               missing.size() > shown ? ", ..." : "");
   }
 
   /// Part by part until the looks between them say that it is enough, into

@@ -9,6 +9,7 @@
 
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/campaign/judge_arms.h"
+#include "isoloss/campaign/run_list.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
@@ -31,13 +32,19 @@ struct VerifyPlan {
   bool oracle = true;
   bool abort_early = false;  ///< stop once a pair is beyond hope (level L6)
   bool dry_run = false;      ///< check and say all, train nothing
+  /// Train these alone, of all looks, and judge nothing.
+  RunChoice only = {};
+  /// Write the list of the runs there, of all looks, and train nothing; empty:
+  /// not asked for.
+  std::filesystem::path list = {};
+  bool no_train = false;  ///< judge what is there; refused if runs are missing
   train::Leftovers leftovers = train::Leftovers::kRefuse;
   std::string how_to_go_on = "--resume";  ///< options, for messages
 };
 
 struct Verification {
-  /// One for each candidate. Empty if a signal came, after a dry run, and in
-  /// all processes of a job but the first.
+  /// One for each candidate. Empty if a signal came, if nothing was to be judged
+  /// (`dry_run`, `only`, `list`), and in all processes of a job but the first.
   std::optional<std::vector<gate::Judgement>> judgements = std::nullopt;
   bool interrupted = false;
   JudgedRuns judged = {};  ///< what the judgements were given on

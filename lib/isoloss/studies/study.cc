@@ -18,6 +18,7 @@
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
+#include "isoloss/train/cost.h"
 
 namespace isoloss::studies {
 namespace {
@@ -103,14 +104,24 @@ class StudyProgress {
   report::Heartbeat heartbeat_;
 };
 
+/// What a run leaves once it has finished.
+fs::path ResultOf(const Study& study, const StudyCell& cell,
+                  const train::Run& run) {
+  const fs::path folder = study.FolderOf(cell);
+  return cell.result_file ? cell.result_file(folder, run)
+                          : runlog::RunPaths{folder, run.Name()}.Log();
+}
+
+/// Of a run among those of all cells.
+std::string NameInStudy(const StudyCell& cell, const train::Run& run) {
+  return cell.name + "/" + run.Name();
+}
+
 /// Runs that have not finished take what is left.
 double SecondsLeft(const Study& study, const StudyCell& cell) {
   const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
-  const fs::path folder = study.FolderOf(cell);
   const auto left = std::ranges::count_if(runs, [&](const train::Run& run) {
-    return !fs::exists(cell.result_file
-                           ? cell.result_file(folder, run)
-                           : runlog::RunPaths{folder, run.Name()}.Log());
+    return !fs::exists(ResultOf(study, cell, run));
   });
   const double share =
       static_cast<double>(left) / static_cast<double>(runs.size());
@@ -123,20 +134,22 @@ std::string SecondsText(double seconds) {
                            : fmt::format("{:.1f} min", seconds / kMinute);
 }
 
-std::vector<train::Run> RunsOfPart(const train::Experiment& experiment,
+std::vector<train::Run> RunsOfPart(const StudyCell& cell,
                                    const StudyPart& part) {
-  const std::vector<uint64_t>& seeds = experiment.train.seeds;
-  std::vector<train::Run> runs = train::PlanRuns(experiment);
+  const std::vector<uint64_t>& seeds = cell.experiment.train.seeds;
+  std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
   std::erase_if(runs, [&](const train::Run& run) {
     const auto place = std::ranges::find(seeds, run.seed) - seeds.begin();
-    return static_cast<size_t>(place) % part.count != part.index - 1;
+    return static_cast<size_t>(place) % part.count != part.index - 1 ||
+           !part.only.Has(NameInStudy(cell, run));
   });
   return runs;
 }
 
 void TrainCell(const Study& study, const StudyCell& cell, const StudyPart& part,
                StudyProgress& progress) {
-  const std::vector<train::Run> runs = RunsOfPart(cell.experiment, part);
+  const std::vector<train::Run> runs = RunsOfPart(cell, part);
+  if (runs.empty()) return;
   progress.BeginCell(cell, runs.size());
   train::RunnerHooks hooks;
   hooks.on_kept = [&](size_t, const runlog::RunLog&) { progress.Skip(); };
@@ -231,7 +244,29 @@ void EstimateStudy(std::vector<StudyCell>& cells) {
   }
 }
 
+campaign::RunList ListStudy(const Study& study) {
+  campaign::RunList list{.folder = study.folder, .runs = {}};
+  for (const StudyCell& cell : study.cells) {
+    const std::vector<train::Run> runs = train::PlanRuns(cell.experiment);
+    const Crew crew = train::CrewFor(cell.experiment, runs.size());
+    const double thread_seconds =
+        cell.seconds * crew.workers / static_cast<double>(runs.size());
+    for (const train::Run& run : runs) {
+      list.runs.push_back(
+          {.name = NameInStudy(cell, run),
+           .file = ResultOf(study, cell, run).lexically_relative(study.folder),
+           .thread_seconds = thread_seconds});
+    }
+  }
+  return list;
+}
+
 void CheckStudy(const Study& study, const StudyPart& part) {
+  if (!part.only.all()) {
+    std::vector<std::string> names;
+    for (const auto& run : ListStudy(study).runs) names.push_back(run.name);
+    part.only.Check(names);
+  }
   for (const StudyCell& cell : study.cells) {
     const size_t seeds = cell.experiment.train.seeds.size();
     if (seeds >= part.count) continue;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/campaign/run_list.h"
 #include "isoloss/compare/pair.h"
 #include "isoloss/runlog/run_log.h"
 #include "isoloss/train/experiment.h"
@@ -86,18 +87,23 @@ inline std::string CostText(double seconds) {
 /// its name.
 void EstimateStudy(std::vector<StudyCell>& cells);
 
-/// Which seeds one of several machines trains: every `count`-th, from the
-/// `index`-th on. All arms of a seed and all cells are among them, so that
-/// parts take equally long.
+/// Which runs one of several machines trains: those of every `count`-th seed,
+/// from the `index`-th on, of all arms and cells, so that parts take equally
+/// long; of these, those that are chosen by their names in ListStudy.
 struct StudyPart {
   size_t index = 1;  ///< 1 to count
   size_t count = 1;
+  campaign::RunChoice only = {};
 };
 /// "2/4". Errors   ConfigError if `text` has another form.
 StudyPart ParseStudyPart(const std::string& text);
 
+/// All runs, named "CELL/RUN", with the times that EstimateStudy filled in.
+campaign::RunList ListStudy(const Study& study);
+
 /// Changes no file. Errors   ConfigError if the folder holds another study or
-/// other files, or if there are fewer seeds than parts.
+/// other files, if there are fewer seeds than parts, or a run is chosen that
+/// there is not.
 void CheckStudy(const Study& study, const StudyPart& part = {});
 
 /// CheckStudy, then makes the folder with its plan, and one for each cell.

@@ -187,9 +187,8 @@ MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm) {
                       small_enough ? "this model" : "dsv3-nano")};
 }
 
-double EstimatedSeconds(const Experiment& experiment,
-                        const std::vector<Run>& runs,
-                        const std::vector<double>& flops_per_second) {
+double EstimatedThreadSeconds(const Experiment& experiment,
+                              double flops_per_second) {
   const double steps = static_cast<double>(experiment.train.steps);
   // Before step 1, every so many steps, and at the end.
   const double evaluations =
@@ -199,9 +198,15 @@ double EstimatedSeconds(const Experiment& experiment,
       steps * TokensPerStep(experiment) +
       evaluations / 3 * static_cast<double>(experiment.log.eval_sequences) *
           static_cast<double>(experiment.data.sequence_length);
+  return tokens * FlopsPerToken(experiment) / flops_per_second;
+}
+
+double EstimatedSeconds(const Experiment& experiment,
+                        const std::vector<Run>& runs,
+                        const std::vector<double>& flops_per_second) {
   double thread_seconds = 0;
   for (const double rate : flops_per_second) {
-    thread_seconds += tokens * FlopsPerToken(experiment) / rate;
+    thread_seconds += EstimatedThreadSeconds(experiment, rate);
   }
   const Crew crew = CrewFor(experiment, runs.size());
   // The last ones do not fill all places.

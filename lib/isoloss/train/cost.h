@@ -44,6 +44,10 @@ struct MeasuredRate {
 /// processes of a job.
 MeasuredRate MeasureRate(const Experiment& experiment, const Arm& arm);
 
+/// Seconds that a run takes on a single thread at a rate, evaluations included.
+double EstimatedThreadSeconds(const Experiment& experiment,
+                              double flops_per_second);
+
 /// Seconds that `runs` take with an even share of the threads, by the rate of
 /// each run's arm, evaluations included.
 double EstimatedSeconds(const Experiment& experiment,

@@ -1,0 +1,39 @@
+// Text of shell scripts.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isoloss/sweeps/sweep.h"
+
+namespace isoloss::sweeps {
+
+/// One word of a shell, whatever it holds.
+std::string Quoted(const std::string& word);
+std::string Quoted(std::span<const std::string> words);
+
+/// The lines with which each script begins: where it works, and what the user
+/// asked for. `what` is a comment.
+std::string Beginning(const Sweep& sweep, const std::string& what,
+                      const std::string& directives = {});
+
+/// The program with these arguments.
+std::vector<std::string> Command(const Sweep& sweep,
+                                 const std::vector<std::string>& arguments);
+
+/// Lines of elements.txt, counted from 1, of each stage in turn.
+struct StageLines {
+  size_t first = 1;
+  size_t last = 0;
+};
+std::vector<StageLines> StagesOf(const Sweep& sweep);
+
+/// Judges what the elements have left.
+Script JudgeScript(const Sweep& sweep, const std::string& directives = {});
+
+/// Of the engines `local` and `make`, and the command that starts them.
+std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
+std::vector<std::string> StartCommand(const Sweep& sweep);
+
+}  // namespace isoloss::sweeps

@@ -1,0 +1,187 @@
+#include "isoloss/sweeps/slurm.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
+#include "isoloss/base/text_file.h"
+#include "isoloss/campaign/child_process.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/sweeps/scripts.h"
+
+namespace isoloss::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One call of sbatch.
+struct Call {
+  std::vector<std::string> options;
+  std::vector<std::string> script;  ///< with its arguments
+};
+
+std::vector<std::string> WordsOf(const Call& call, const std::string& program) {
+  std::vector<std::string> words = {program, "--parsable"};
+  words.insert(words.end(), call.options.begin(), call.options.end());
+  words.insert(words.end(), call.script.begin(), call.script.end());
+  return words;
+}
+
+Call ArrayCall(const Sweep& sweep, size_t stage, const StageLines& lines,
+               const std::string& after) {
+  const size_t count = lines.last - lines.first + 1;
+  std::string array = fmt::format("--array=1-{}", count);
+  if (sweep.request.side_by_side > 0) {
+    array += fmt::format("%{}", sweep.request.side_by_side);
+  }
+  Call call{.options = {array,
+                        fmt::format("--output={}/stage{}-%a.txt",
+                                    sweep.File(kLogFolder).string(), stage)},
+            .script = {sweep.File("array.sh").string(),
+                       std::to_string(lines.first - 1)}};
+  if (!after.empty()) {
+    call.options.push_back("--dependency=afterok:" + after);
+    call.options.emplace_back("--kill-on-invalid-dep=yes");
+  }
+  return call;
+}
+
+Call JudgeCall(const Sweep& sweep, const std::string& after) {
+  Call call{.options = {fmt::format("--output={}/judge.txt",
+                                    sweep.File(kLogFolder).string())},
+            .script = {sweep.File("judge.sh").string()}};
+  if (!after.empty()) {
+    call.options.push_back("--dependency=afterany:" + after);
+  }
+  return call;
+}
+
+std::string Submitted(const Call& call) {
+  const fs::path sbatch = campaign::FindProgram("sbatch");
+  if (sbatch.empty()) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: sbatch is not in PATH, but --engine slurm needs it. "
+               "Add Slurm's folder to PATH, or give --engine local or make.");
+  }
+  constexpr std::chrono::seconds kLimit{120};
+  const campaign::ChildResult result =
+      campaign::RunChild(WordsOf(call, sbatch.string()), {}, kLimit,
+                         campaign::InterruptFlag(), {.output_to_errors = true});
+  // "12" or "12;cluster", perhaps below warnings.
+  std::istringstream lines(result.errors);
+  std::string id;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) id = line.substr(0, line.find(';'));
+  }
+  const bool is_id = !id.empty() && std::ranges::all_of(id, [](char c) {
+    return c >= '0' && c <= '9';
+  });
+  if (result.ended && result.exit_code == 0 && is_id) return id;
+  ThrowError(ErrorKind::kConfig,
+             "submit: sbatch refused {}: {}. Correct it with --sbatch, or ask "
+             "`scontrol show config`.",
+             Quoted(call.script), Printable(result.errors));
+}
+
+std::string JoinedIds(const std::vector<std::string>& ids) {
+  return fmt::format("{}", fmt::join(ids, ","));
+}
+
+/// A job that has been started, whatever comes after it.
+void Remember(const Sweep& sweep, const std::vector<std::string>& ids) {
+  WriteFileAtomically(sweep.File(kJobsFile),
+                      fmt::format("{}\n", fmt::join(ids, "\n")));
+}
+
+}  // namespace
+
+std::string SbatchText(const Sweep& sweep) {
+  std::vector<std::string> lines;
+  std::string after;
+  for (const StageLines& stage : StagesOf(sweep)) {
+    const Call call = ArrayCall(sweep, lines.size() + 1, stage, after);
+    after = fmt::format("JOB{}", lines.size() + 1);
+    lines.push_back(Quoted(WordsOf(call, "sbatch")));
+  }
+  if (!sweep.judge.empty()) {
+    lines.push_back(Quoted(WordsOf(JudgeCall(sweep, after), "sbatch")));
+  }
+  return fmt::format("{}", fmt::join(lines, "\n"));
+}
+
+std::optional<size_t> MostElements() {
+  const fs::path scontrol = campaign::FindProgram("scontrol");
+  if (scontrol.empty()) return std::nullopt;
+  std::istringstream lines(
+      campaign::OutputOf({scontrol.string(), "show", "config"}));
+  for (std::string line; std::getline(lines, line);) {
+    constexpr std::string_view kName = "MaxArraySize";
+    if (!line.starts_with(kName)) continue;
+    const size_t begin = line.find_first_of("0123456789");
+    if (begin == std::string::npos) break;
+    size_t size = 0;
+    std::from_chars(line.data() + begin, line.data() + line.size(), size);
+    if (size < 2) break;
+    return size - 1;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> LiveJobs(const Sweep& sweep) {
+  const fs::path file = sweep.File(kJobsFile);
+  const fs::path squeue = campaign::FindProgram("squeue");
+  if (squeue.empty() || !fs::exists(file)) return {};
+  constexpr size_t kMostBytes = 4096;
+  std::istringstream ids(ReadTextFile(file, "Remove it.", kMostBytes));
+  std::vector<std::string> live;
+  for (std::string id; std::getline(ids, id);) {
+    const bool is_id = !id.empty() && std::ranges::all_of(id, [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    if (!is_id) continue;
+    // Of an id that Slurm has forgotten it says an error.
+    if (!campaign::OutputOf({squeue.string(), "--noheader", "--jobs", id})
+             .empty()) {
+      live.push_back(id);
+    }
+  }
+  return live;
+}
+
+SlurmJobs StartOnSlurm(const Sweep& sweep) {
+  SlurmJobs jobs;
+  std::vector<std::string> ids;
+  try {
+    for (const StageLines& stage : StagesOf(sweep)) {
+      jobs.arrays.push_back(
+          Submitted(ArrayCall(sweep, jobs.arrays.size() + 1, stage,
+                              jobs.arrays.empty() ? "" : jobs.arrays.back())));
+      ids.push_back(jobs.arrays.back());
+      Remember(sweep, ids);
+    }
+    if (!sweep.judge.empty()) {
+      jobs.judge = Submitted(
+          JudgeCall(sweep, jobs.arrays.empty() ? "" : jobs.arrays.back()));
+      ids.push_back(jobs.judge);
+      Remember(sweep, ids);
+    }
+  } catch (const Error& error) {
+    if (ids.empty()) throw;
+    campaign::OutputOf({campaign::FindProgram("scancel").string(),
+                        JoinedIds(ids)});
+    ThrowError(error.kind(), "{} What had been submitted (job {}) is cancelled.",
+               error.what(), JoinedIds(ids));
+  }
+  return jobs;
+}
+
+}  // namespace isoloss::sweeps

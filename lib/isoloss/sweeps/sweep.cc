@@ -1,0 +1,257 @@
+#include "isoloss/sweeps/sweep.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "isoloss/base/atomic_file.h"
+#include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
+#include "isoloss/campaign/child_process.h"
+#include "isoloss/campaign/interrupt.h"
+#include "isoloss/report/live_view.h"
+#include "isoloss/sweeps/scripts.h"
+
+namespace isoloss::sweeps {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A command whose runs can be divided.
+struct Divisible {
+  const char* words;
+  /// Options of a process that makes runs, and of the one that judges.
+  std::vector<std::string> make = {};
+  std::vector<std::string> judge = {};
+  bool judges = true;
+  bool prepares = false;   ///< its list does, unless it is given --dry-run
+  bool shares_runs = false;  ///< among processes
+};
+
+const std::vector<Divisible>& Table() {
+  static const std::vector<Divisible> table = {
+      {.words = "verify",
+       .make = {"--resume"},
+       .judge = {"--resume", "--no-train"},
+       .shares_runs = true},
+      {.words = "run",
+       .make = {"--resume"},
+       .judges = false,
+       .shares_runs = true},
+      {.words = "ladder", .judge = {"--no-train"}, .prepares = true},
+      {.words = "stress", .judge = {"--no-train"}, .prepares = true},
+      // It chooses a recipe by the runs, and trains that one.
+      {.words = "sites", .prepares = true},
+      {.words = "ensemble build"},
+      {.words = "mutants run"},
+  };
+  return table;
+}
+
+const Divisible& DivisibleOf(const std::string& command) {
+  for (const Divisible& divisible : Table()) {
+    if (command == divisible.words) return divisible;
+  }
+  ThrowError(ErrorKind::kConfig,
+             "submit: the runs of `{}` can't be divided. Give one of: {}.",
+             command, fmt::join(Commands(), ", "));
+}
+
+/// Options that belong to submit, or make no sense for parts of a command.
+void CheckArguments(const SweepRequest& request) {
+  constexpr const char* kRefused[] = {
+      "--only",      "--list-runs", "--dry-run", "--part",
+      "--no-train",  "--resume",    "--restart", "--abort-early",
+      "--stop-after", "--json",     "--mutant"};
+  for (const std::string& argument : request.arguments) {
+    const std::string option = argument.substr(0, argument.find('='));
+    if (std::ranges::count(kRefused, option) == 0) continue;
+    ThrowError(ErrorKind::kConfig,
+               "submit: {} was given to {}, but the processes of a sweep get "
+               "it, or its contrary, from `isoloss submit`. Leave it out.",
+               option, request.command);
+  }
+  const auto seeds = std::ranges::find(request.arguments, "--seeds");
+  if (seeds != request.arguments.end() &&
+      seeds + 1 != request.arguments.end() && (seeds + 1)->starts_with('+')) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: --seeds {} counts from what the folder holds, which "
+               "changes while the sweep goes on. Give the seeds as a list, "
+               "such as 1,2,9.",
+               *(seeds + 1));
+  }
+  if (request.processes > 1 && !DivisibleOf(request.command).shares_runs) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: --processes is {}, but each run of {} is made by one "
+               "process. Leave it out.",
+               request.processes, request.command);
+  }
+  if (request.processes > 1 && request.engine != Engine::kSlurm) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: --processes is {}, but only Slurm starts several "
+               "processes for a run here. Give --engine slurm, or start the "
+               "command by mpirun.",
+               request.processes);
+  }
+}
+
+std::vector<std::string> Words(const std::string& text) {
+  std::istringstream stream(text);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+std::vector<std::string> Joined(
+    std::vector<std::vector<std::string>> parts) {
+  std::vector<std::string> all;
+  for (std::vector<std::string>& part : parts) {
+    std::ranges::move(part, std::back_inserter(all));
+  }
+  return all;
+}
+
+/// A folder that goes away with everything in it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name =
+        (fs::temp_directory_path() / "isoloss-submit-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      ThrowErrno(fs::path(name), "make this folder");
+    }
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+/// "isoloss: error: REASON" without what names the program.
+[[noreturn]] void ThrowWhatItSaid(const std::string& command,
+                                  const campaign::ChildResult& result) {
+  std::string said = result.errors;
+  while (!said.empty() && said.back() == '\n') said.pop_back();
+  ThrowError(ErrorKind::kConfig,
+             "submit: `isoloss {}` could not list its runs; it ended with {}: "
+             "{}",
+             command, result.exit_code,
+             said.empty() ? "it said nothing." : said);
+}
+
+campaign::RunList ListOf(const SweepRequest& request,
+                         const std::vector<std::string>& command) {
+  const TemporaryFolder temporary;
+  const fs::path file = temporary.path() / kRunsFile;
+  const Divisible& divisible = DivisibleOf(request.command);
+  std::vector<std::string> listing = Joined(
+      {{campaign::ThisProgram().string()}, command, {"--list-runs", file}});
+  if (divisible.prepares && request.dry_run) listing.push_back("--dry-run");
+  for (const std::string& option : divisible.make) listing.push_back(option);
+  constexpr std::chrono::seconds kLimit{600};
+  const campaign::ChildResult result = campaign::RunChild(
+      listing, {}, kLimit, campaign::InterruptFlag(), {});
+  if (!result.ended || result.exit_code != 0) {
+    ThrowWhatItSaid(request.command, result);
+  }
+  return campaign::ReadRunList(file);
+}
+
+}  // namespace
+
+std::vector<std::string> Commands() {
+  std::vector<std::string> names;
+  for (const Divisible& divisible : Table()) names.emplace_back(divisible.words);
+  return names;
+}
+
+size_t Sweep::finished() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      list.runs,
+      [&](const campaign::ListedRun& run) { return list.IsFinished(run); }));
+}
+
+Sweep PlanSweep(const SweepRequest& request) {
+  const Divisible& divisible = DivisibleOf(request.command);
+  CheckArguments(request);
+  const std::vector<std::string> command = Joined(
+      {Words(request.command), {request.experiment}, request.arguments});
+  Sweep sweep{.request = request,
+              .list = ListOf(request, command),
+              .elements = {},
+              .program = campaign::ThisProgram(),
+              .start = fs::current_path(),
+              .make = Joined({command, divisible.make}),
+              .judge = {}};
+  if (request.processes > 1) {
+    sweep.make.insert(sweep.make.end(),
+                      {"--set", "parallel.transport=mpi"});
+  }
+  sweep.make.emplace_back("--only");
+  if (divisible.judges) sweep.judge = Joined({command, divisible.judge});
+  sweep.elements = Divide(sweep.list, request.division);
+  return sweep;
+}
+
+std::string DescribeSweep(const Sweep& sweep) {
+  double all = 0;
+  double left = 0;
+  double longest = 0;
+  for (const campaign::ListedRun& run : sweep.list.runs) {
+    all += run.thread_seconds;
+  }
+  for (const Element& element : sweep.elements) {
+    left += element.thread_seconds;
+    longest = std::max(longest, element.thread_seconds);
+  }
+  return fmt::format(
+      "{} runs in {}: {} finished, {} to be made by {} processes. On "
+      "one processor they would take {} of {}, and the longest process {}.\n",
+      sweep.list.runs.size(), sweep.list.folder.string(), sweep.finished(),
+      sweep.list.runs.size() - sweep.finished(), sweep.elements.size(),
+      report::DurationText(left), report::DurationText(all),
+      report::DurationText(longest));
+}
+
+void WriteSweep(const Sweep& sweep) {
+  std::error_code error;
+  fs::create_directories(sweep.File(kLogFolder), error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: the folder can't be made: {}. Choose another with --out.",
+               sweep.File(kLogFolder).string(), error.message());
+  }
+  campaign::WriteRunList(sweep.list, sweep.File(kRunsFile));
+  std::string lines;
+  for (const Element& element : sweep.elements) {
+    lines += fmt::format("{}\n", fmt::join(element.runs, ","));
+  }
+  WriteFileAtomically(sweep.File(kElementsFile), lines);
+  for (const Script& script : ScriptsOf(sweep)) {
+    const fs::path file = sweep.File(script.name.c_str());
+    WriteFileAtomically(file, script.text);
+    if (script.executable) {
+      fs::permissions(file,
+                      fs::perms::owner_exec | fs::perms::group_exec |
+                          fs::perms::others_exec,
+                      fs::perm_options::add);
+    }
+  }
+}
+
+}  // namespace isoloss::sweeps
