@@ -102,6 +102,41 @@ TEST(Integrity, AsksForNoLoadOfExpertsThatAreNotThere) {
   EXPECT_THAT(two.Check("domains"), load);
 }
 
+// As of a sweep in which one machine had another build.
+TEST(Integrity, NamesTheRunOfAnArmThatAnotherArithmeticMade) {
+  const auto numerics =
+      Contains(Field(&Finding::message, HasSubstr("computes otherwise")));
+  compare::Run first = {"a.h5", Log()};
+  compare::Run second = {"b.h5", Log()};
+  second.log.provenance.seed = first.log.provenance.seed + 1;
+  compare::Run other = {"c.h5", Log()};
+  for (compare::Run* run : {&first, &second, &other}) {
+    run->log.provenance.numerics_digest = "0000000000000001";
+  }
+  const auto configuration = [&](Question question) {
+    return IntegrityRules()[1].check(
+        PairBySeed("mxfp8", {&first, &second}, "mxfp8", {&other}), question);
+  };
+  ASSERT_EQ(IntegrityRules()[1].name, "configuration");
+  EXPECT_THAT(configuration(Question::kRegression), Not(numerics));
+
+  // Arms, and versions of a regression, may compute otherwise.
+  other.log.provenance.numerics_digest = "0000000000000002";
+  EXPECT_THAT(configuration(Question::kPrecision), Not(numerics));
+
+  second.log.provenance.numerics_digest = "0000000000000002";
+  second.log.provenance.commit = "feed";
+  for (const auto question : {Question::kPrecision, Question::kRegression}) {
+    const auto findings = configuration(question);
+    EXPECT_THAT(findings, numerics);
+    for (const Finding& finding : findings) {
+      if (!finding.message.starts_with("b.h5: its program")) continue;
+      EXPECT_EQ(finding.severity, Severity::kIncomparable);
+      EXPECT_THAT(finding.message, HasSubstr("commit feed"));
+    }
+  }
+}
+
 TEST(Integrity, FindsAnotherLearningRate) {
   Two two = Same();
   two.candidate.log.steps.lr[1] *= 1 + 1e-13;

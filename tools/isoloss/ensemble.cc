@@ -105,7 +105,7 @@ ExitCode Build(BuildArguments& arguments) {
       campaign::BuildEnsemble(plan, campaign::InterruptFlag());
   if (result.interrupted) return InterruptedMembers(plan);
   runlog::WriteEnsemble(result.ensemble, arguments.out);
-  RemoveFolder(plan.folder);
+  campaign::RemoveMembers(plan);
   if (arguments.json) {
     Json json = report::EnsembleJson(runlog::ReadEnsemble(arguments.out),
                                      arguments.out);

@@ -52,6 +52,9 @@ class EnsembleBuilder {
     }
   }
 
+  static fs::path MemberPath(const EnsemblePlan& plan, size_t member) {
+    return plan.folder / (MemberName(member) + ".h5");
+  }
   EnsembleResult Build();
   bool Make(const RunChoice& only);
   RunList List() const;
@@ -66,7 +69,7 @@ class EnsembleBuilder {
     return fmt::format("member-{:05}", member + 1);
   }
   fs::path MemberPath(size_t member) const {
-    return plan_.folder / (MemberName(member) + ".h5");
+    return MemberPath(plan_, member);
   }
   size_t MembersThere() const;
 
@@ -380,6 +383,15 @@ EnsembleResult EnsembleBuilder::Build() {
 EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
                              const std::atomic<bool>& stop) {
   return EnsembleBuilder(plan, stop).Build();
+}
+
+void RemoveMembers(const EnsemblePlan& plan) {
+  std::error_code ignored;
+  for (size_t i = 0; i < plan.runs; ++i) {
+    fs::remove(EnsembleBuilder::MemberPath(plan, i), ignored);
+  }
+  fs::remove(plan.folder / kPlanFile, ignored);
+  fs::remove(plan.folder, ignored);
 }
 
 RunList ListMembers(const EnsemblePlan& plan) {

@@ -57,4 +57,8 @@ RunList ListMembers(const EnsemblePlan& plan);
 bool MakeMembers(const EnsemblePlan& plan, const RunChoice& only,
                  const std::atomic<bool>& stop);
 
+/// Removes what members have left, once they are joined; a folder that holds
+/// more stays.
+void RemoveMembers(const EnsemblePlan& plan);
+
 }  // namespace isoloss::campaign

@@ -31,9 +31,10 @@ bool IsRunFile(const fs::path& file) {
 
 }  // namespace
 
-WatchedRun::WatchedRun(fs::path folder, const std::string& name)
+WatchedRun::WatchedRun(fs::path folder, const std::string& name,
+                       const std::string& shown)
     : folder_(std::move(folder)), name_(name) {
-  run_.name = Printable(name);
+  run_.name = Printable(shown);
 }
 
 void WatchedRun::Update() {
@@ -94,18 +95,24 @@ WatchedRuns::WatchedRuns(const fs::path& path)
     : path_(path), last_live_(Clock::now()) {
   std::error_code error;
   folder_ = fs::is_directory(path, error);
-  if (!folder_) Add(path.parent_path(), runlog::RunPaths::Of(path).name);
+  if (folder_) {
+    sweep_ = WatchedSweep::In(path);
+  } else {
+    const std::string name = runlog::RunPaths::Of(path).name;
+    Add(path.parent_path(), name, name);
+  }
 }
 
 void WatchedRuns::Update() {
   if (folder_) FindRuns();
   for (auto& [name, run] : runs_) run.Update();
-  if (folder_) plan_ = LiveJob(path_);
+  if (folder_ && !sweep_) plan_ = LiveJob(path_);
   saw_job_ = saw_job_ || plan_;
   ended_ = HasEnded();
 }
 
 bool WatchedRuns::HasEnded() {
+  if (sweep_) return sweep_->AllFinished();
   const auto is_run = [](const auto& named) { return named.second.is_run(); };
   const auto under_way = [](const auto& named) {
     return named.second.is_run() &&
@@ -121,6 +128,7 @@ bool WatchedRuns::HasEnded() {
 }
 
 std::optional<report::LiveJob> WatchedRuns::Job() const {
+  if (sweep_) return sweep_->Job();
   if (!plan_) return std::nullopt;
   return report::JobOf(plan_->runs, plan_->steps, Runs());
 }
@@ -140,17 +148,26 @@ bool WatchedRuns::unreadable() const {
   });
 }
 
-void WatchedRuns::Add(const fs::path& folder, const std::string& name) {
-  runs_.try_emplace(name, folder, name);
+void WatchedRuns::Add(const fs::path& folder, const std::string& name,
+                      const std::string& shown) {
+  runs_.try_emplace(shown, folder, name, shown);
 }
 
 void WatchedRuns::FindRuns() {
+  if (sweep_) {
+    // Thousands that have finished are counted, not read.
+    sweep_->Update();
+    for (const WatchedSweep::Begun& run : sweep_->begun()) {
+      Add(run.folder, run.file, run.name);
+    }
+    return;
+  }
   std::error_code error;
   for (const fs::directory_entry& entry :
        fs::directory_iterator(path_, error)) {
-    if (IsRunFile(entry.path())) {
-      Add(path_, runlog::RunPaths::Of(entry.path()).name);
-    }
+    if (!IsRunFile(entry.path())) continue;
+    const std::string name = runlog::RunPaths::Of(entry.path()).name;
+    Add(path_, name, name);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "isoloss/campaign/job_file.h"
+#include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/report/live_view.h"
 
 namespace isoloss::campaign {
@@ -16,7 +17,9 @@ namespace isoloss::campaign {
 /// The files of one run, and what was read of them last.
 class WatchedRun {
  public:
-  WatchedRun(std::filesystem::path folder, const std::string& name);
+  /// `shown`: its name for people.
+  WatchedRun(std::filesystem::path folder, const std::string& name,
+             const std::string& shown);
 
   /// Reads what has changed. A run that vanishes for a moment, between its
   /// journal and its log, stays as it was.
@@ -62,13 +65,15 @@ class WatchedRuns {
   bool folder() const { return folder_; }
   /// At the last Update: there are runs, all have ended, and no more will come.
   /// A job that was seen says so itself; where none was, a folder has ended
-  /// when no journal has come for 5 seconds.
+  /// when no journal has come for 5 seconds. Of a sweep all runs must have
+  /// finished: those that are missing may wait for a machine.
   bool ended() const { return ended_; }
   /// Whether files of a run can't be read; the run says why.
   bool unreadable() const;
 
  private:
-  void Add(const std::filesystem::path& folder, const std::string& name);
+  void Add(const std::filesystem::path& folder, const std::string& name,
+           const std::string& shown);
   void FindRuns();
   bool HasEnded();
 
@@ -78,6 +83,7 @@ class WatchedRuns {
   bool ended_ = false;
   std::chrono::steady_clock::time_point last_live_;
   std::optional<JobPlan> plan_;
+  std::optional<WatchedSweep> sweep_;
   std::map<std::string, WatchedRun> runs_;
 };
 

@@ -200,6 +200,27 @@ void ReportUnperturbed(const SeedPair& pair, Findings& findings) {
          shown(a.perturbation));
 }
 
+/// Runs of one arm that were made by other builds, or on machines that compute
+/// something else, are not runs of one arm.
+void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
+  for (const Run* run : arm) {
+    const runlog::Provenance& a = arm.front()->log.provenance;
+    const runlog::Provenance& b = run->log.provenance;
+    if (a.numerics_digest.empty() || b.numerics_digest.empty() ||
+        a.numerics_digest == b.numerics_digest) {
+      continue;
+    }
+    Report(findings, Severity::kIncomparable,
+           "{}: its program computes otherwise (numerics_digest {}, {}, commit "
+           "{}, kernels {}) than that of {} ({}, {}, commit {}, kernels {}), "
+           "but all runs of arm {} must be made by one arithmetic. Make it "
+           "again with the build and on a machine of the others.",
+           Label(*run), b.numerics_digest, b.tool_version, b.commit,
+           b.cpu_target, Label(*arm.front()), a.numerics_digest,
+           a.tool_version, a.commit, a.cpu_target, b.arm);
+  }
+}
+
 Findings CheckConfiguration(const Pairing& pairing, Question question) {
   constexpr Agreement kInitialWeights = {
       "initial_weights_digest", &runlog::Provenance::initial_weights_digest,
@@ -212,6 +233,8 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
       ReportDisagreement(first, *run, rule, findings);
     }
   }
+  ReportMixedNumerics(pairing.baseline, findings);
+  ReportMixedNumerics(pairing.candidate, findings);
   for (const SeedPair& pair : pairing.pairs) {
     if (SamePerturbation(*pair.baseline, *pair.candidate)) {
       ReportDisagreement(*pair.baseline, *pair.candidate, kInitialWeights,

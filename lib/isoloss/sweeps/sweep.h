@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/campaign/run_list.h"
+#include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/sweeps/elements.h"
 
 namespace isoloss::sweeps {
@@ -53,15 +54,16 @@ struct Sweep {
   std::vector<std::string> judge;  ///< empty: nothing is judged
 
   /// What belongs to the sweep, beside the runs.
-  std::filesystem::path folder() const { return list.folder / kFolder; }
+  std::filesystem::path folder() const {
+    return list.folder / campaign::kSweepFolder;
+  }
   std::filesystem::path File(const char* name) const { return folder() / name; }
   size_t finished() const;
 
-  static constexpr const char* kFolder = "sweep";
 };
 
 // Files in Sweep::folder.
-inline constexpr const char* kRunsFile = "runs.json";
+using campaign::kRunsFile;
 inline constexpr const char* kElementsFile = "elements.txt";
 inline constexpr const char* kJobsFile = "jobs.txt";
 inline constexpr const char* kLogFolder = "log";

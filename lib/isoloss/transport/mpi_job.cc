@@ -134,7 +134,10 @@ void CheckStart(const IsolossMpiModule& mpi, int code) {
 
 MpiLink& JoinMpiJob(const TransportOptions& options) {
   Job& job = TheJob();
-  job.reason_folder = options.reason_folder;
+  // Jobs that share a results folder need their own.
+  const char* const own_folder = std::getenv("ISOLOSS_REASON_FOLDER");
+  job.reason_folder =
+      own_folder == nullptr ? options.reason_folder : own_folder;
   job.deadline_seconds = options.deadline_seconds;
   if (job.link != nullptr) return *job.link;
   const Launch launch = DetectLaunch();
