@@ -143,9 +143,9 @@ for mistake in 2 3 5; do
 done
 if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
 
-# Nodes of processes that died by a signal, or that others waited for in vain.
+# Nodes of processes that a signal killed (not 134: peers abort then), or that others waited for in vain.
 mapfile -t lost < <({
-  grep -lxE '1(29|3[1-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
+  grep -lxE '1(29|3[1-35-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
   grep -hoP 'for process \K[0-9]+' "$out"/abort-process*.txt
 } 2>/dev/null | sort -u | while read -r rank; do cat "$state/host.$rank"; done | sort -u)
 fault "the launcher ended with $code, the processes with: ${codes//$'\n'/ }. Lost on: ${lost[*]:-?}." "${lost[@]}"
