@@ -1,6 +1,7 @@
 """Jobs in the Slurm of tools/dev/slurm: submits tests/slurm/job.sh, and breaks things under it."""
 
 import contextlib
+import copy
 import os
 import pathlib
 import re
@@ -100,16 +101,25 @@ def restore():
 class Job:
     """One submission of job.sh; several may work in one folder, one after the other."""
 
-    def __init__(self, out, command, launcher, *options, tasks=2, **environment):
+    def __init__(self, out, command, launcher, *options, tasks=2, script=SCRIPT, **environment):
         self.out, self.launcher = out, launcher
         self.output = out.parent / f"{out.name}.txt"
         variables = {"OUT": str(out), "LAUNCHER": launcher, "END_SECONDS": "10", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "UCX_LOG_LEVEL": "fatal", **environment}
         self.number = subprocess.run(
             ["sbatch", "--parsable", f"--output={self.output}", f"--ntasks={tasks}", "--time=30", *options,
-             str(SCRIPT), *map(str, command)],
+             str(script), *map(str, command)],
             env={**os.environ, **variables}, check=True, text=True, capture_output=True).stdout.strip()
         self.id = self.number
+
+    def element(self, index):
+        """The job of one element of an array, whose folder and output are named after it."""
+        element = copy.copy(self)
+        element.id = f"{self.number}_{index}"
+        element.number = element.shown()["JobId"]
+        element.out = self.out.with_name(f"{self.out.name}-{index}")
+        element.output = self.output.with_name(f"{self.out.name}-{index}.txt")
+        return element
 
     @property
     def state_folder(self):

@@ -294,14 +294,30 @@ class Faults(ProgramTest):
         self.check(job)
 
     def test_22_one_element_of_an_array_pmi2(self):
-        # Each element needs its own folder: a script in front of job.sh gives it one.
-        pair = []
-        for _ in range(1):
-            job = self.submit(PMI2, "--array=7")
-            job.id = f"{job.number}_7"
-            pair.append(job)
-        self.disturb(pair[0], 140, lambda: send([pair[0].rank(0)], signal.SIGKILL), "killed process 0 of an element")
-        self.check(pair[0])
+        script = self.write("array.sh", f"""\
+#!/bin/bash
+export OUT={self.out}-$SLURM_ARRAY_TASK_ID
+source {cluster.SCRIPT} "$@" --out "$OUT"
+""")
+        command = [BINARY, "run", self.experiment, "--resume", "--print-steps", "--set", "parallel.transport=mpi"]
+        array = Job(self.out, command, PMI2, "--array=0-1", "--ntasks=2", "--nodes=1-2", "--spread-job",
+                    "--open-mode=append", f"--output={self.out}-%a.txt", script=script)
+        wait_until(lambda: call("squeue", "--noheader", "--states=RUNNING", "--format=%i").count("\n") == 1,
+                   "both elements run")
+        struck, other = array.element(1), array.element(0)
+        self.disturb(struck, 140, lambda: send([struck.rank(0)], signal.SIGKILL), "killed process 0 of an element")
+        self.check(struck)
+        self.check(other, restarts=0)
+
+    def test_23_a_sick_node_is_left_before_the_first_step_pmix(self):
+        check = self.write("check.sh", '[ "$SLURMD_NODENAME" != n1 ]\n')
+        job = self.submit(PMIX, "--nodelist=n1", CHECK=f"bash {check}")
+        # Slurm would not take a node that is both wanted and excluded.
+        wait_until(lambda: job.shown()["JobState"] == "RUNNING", "it runs")
+        call("scontrol", "update", f"JobId={job.id}", "ReqNodeList=")
+        self.check(job)
+        self.assertEqual(job.shown()["ExcNodeList"], "n1")
+        self.assertNotIn("step:", job.text().partition("attempt 2")[0])
 
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ class Scripts(CopyTest):
         for script, *arguments in (("tools/demo", "my.toml"), ("tools/test", "quick"),
                                    ("tools/demo", "--json", "my.toml"),
                                    ("tools/test", "-V", "Cli"), ("tools/test", "--quick=1"),
-                                   ("tools/test", "--quick", "--matrix"),
+                                   ("tools/test", "--quick", "--matrix"), ("tools/test", "--slurm", "--quick"),
                                    ("tools/dev/format", "lib"), ("tools/dev/tidy", "lib"),
                                    ("tools/dev/fuzz", "0"), ("tools/dev/fuzz", "1", "2"),
                                    ("tools/dev/neon", "Gemm"), ("tools/dev/sanitize", "msan"),
