@@ -10,11 +10,12 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "deb", "recipes")
+SECTIONS = ("build", "test", "bench", "browser", "coverage", "neon", "fuzz", "deb", "recipes",
+            "slurm")
 SCRIPTS = ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/browser",
            "tools/dev/compile_time", "tools/dev/coverage", "tools/dev/deb", "tools/dev/format", "tools/dev/fresh",
            "tools/dev/fuzz", "tools/dev/install_packages", "tools/dev/neon", "tools/dev/recipes",
-           "tools/dev/sanitize", "tools/dev/source_changes", "tools/dev/tidy")
+           "tools/dev/sanitize", "tools/dev/slurm", "tools/dev/source_changes", "tools/dev/tidy")
 # What could install, build, change or take long. An answer is what dpkg is asked for.
 RECORDED = ("apt-get", "clang++-14", "clang-format-14", "clang-tidy-14", "cmake", "ctest",
             "debootstrap", "dpkg", "dpkg-query", "ninja", "npm", "sudo", "unshare")
@@ -98,7 +99,7 @@ class Scripts(CopyTest):
 
     def test_help_shows_an_example_where_there_are_options(self):
         for script in ("tools/demo", "tools/test", "tools/dev/bench", "tools/dev/fresh",
-                       "tools/dev/fuzz", "tools/dev/neon", "tools/dev/sanitize"):
+                       "tools/dev/fuzz", "tools/dev/neon", "tools/dev/sanitize", "tools/dev/slurm"):
             self.assertRegex(self.copy.run(script, "--help")[1],
                              rf"(?m)^Examples?:\n +{script}", script)
 
@@ -114,7 +115,7 @@ class Scripts(CopyTest):
         for script, *arguments in (("tools/demo", "my.toml"), ("tools/test", "quick"),
                                    ("tools/demo", "--json", "my.toml"),
                                    ("tools/test", "-V", "Cli"), ("tools/test", "--quick=1"),
-                                   ("tools/test", "--quick", "--matrix"),
+                                   ("tools/test", "--quick", "--matrix"), ("tools/test", "--slurm", "--quick"),
                                    ("tools/dev/format", "lib"), ("tools/dev/tidy", "lib"),
                                    ("tools/dev/fuzz", "0"), ("tools/dev/fuzz", "1", "2"),
                                    ("tools/dev/neon", "Gemm"), ("tools/dev/sanitize", "msan"),

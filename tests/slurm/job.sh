@@ -1,0 +1,151 @@
+#!/bin/bash
+#SBATCH --job-name=isoloss
+#SBATCH --ntasks=2 --nodes=1-2 --spread-job
+#SBATCH --time=1-00:00:00
+#SBATCH --signal=B:USR1@120
+#SBATCH --requeue --open-mode=append
+# One run of isoloss with several processes, which survives killed processes, lost nodes, preemption
+# and the time limit: each attempt goes on from the last checkpoint, on the nodes that it gets, with
+# as many processes as fit them. The bits do not depend on either. Copy it, fill in the first block.
+set -u
+
+out=${OUT:?is the results folder, one for each job, on a file system that all nodes see}
+command=("$@") # isoloss run EXPERIMENT --out "$OUT" --resume --set parallel.transport=mpi …
+launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
+check=${CHECK:-}                       # ends with 1 on a node that is sick
+faults_allowed=${FAULTS_ALLOWED:-20}
+end_seconds=${END_SECONDS:-120}        # a launcher may take so long to end after its processes
+stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so long
+
+# An element of an array: by the job's number alone, scontrol would take all elements.
+id=$SLURM_JOB_ID
+[ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
+export state=$out/.slurm-$id
+mkdir -p "$state"
+rm -f "$state"/{code,host,pid,sick}.* "$out"/abort-process*.txt
+say() { echo "job $id, attempt $((${SLURM_RESTART_COUNT:-0} + 1)): $*" >&2; }
+
+# Slurm has ended this attempt itself (scancel, a lost node), or has begun the next one: no more of it.
+ended() {
+  local job
+  job=$(scontrol --oneliner show job "$id") || return 1
+  [[ $job != *" JobState=RUNNING "*" Restarts=${SLURM_RESTART_COUNT:-0} "* ]]
+}
+
+# again requeue|requeuehold KEY=VALUE…: Slurm ends this script and starts it anew, with the job changed.
+again() {
+  local how=$1 tries
+  shift
+  trap '' TERM # requeueing sends it here and to scontrol, but a job can be changed only after it
+  for ((tries = 0; tries < 60; ++tries)); do
+    if ended; then say "Slurm has ended this attempt."; exit 143; fi
+    scontrol "$how" "$id" && break
+    sleep 5 # slurmctld may be restarting
+  done
+  [ $# -eq 0 ] || scontrol update JobId="$id" "$@"
+  exit 143
+}
+
+# avoid NODE…: the next attempt goes elsewhere. If too few nodes were left, only these are avoided.
+avoid() {
+  touch "$state/avoided"
+  printf '%s\n' "$@" | sort -u >"$state/new"
+  sort -u "$state/new" "$state/avoided" >"$state/all"
+  sinfo --noheader --Node --responding --partition="$SLURM_JOB_PARTITION" --format=%N |
+    grep -qvxFf "$state/all" || cp "$state/new" "$state/all"
+  mv "$state/all" "$state/avoided"
+  say "the next attempt avoids $(paste -sd, "$state/avoided")."
+  echo "ExcNodeList=$(paste -sd, "$state/avoided")"
+}
+
+# fault TEXT [NODE…]: starts again, unless it happened too often.
+fault() {
+  say "$1"
+  shift
+  echo >>"$state/faults"
+  if [ "$(wc -l <"$state/faults")" -gt "$faults_allowed" ]; then
+    say "this was fault $((faults_allowed + 1)), so it is given up. Submitting it again goes on."
+    exit 70 # not 75: sites may requeue that (RequeueExit)
+  fi
+  local change=()
+  [ $# -eq 0 ] || change=("$(avoid "$@")")
+  again requeue "${change[@]}"
+}
+
+# Before the first step, each node examines itself.
+if [ -n "$check" ]; then
+  srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --input=none bash -c \
+    'timeout 120 $0; code=$?; [ $code -ne 1 ] && [ $code -ne 124 ] || echo "$SLURMD_NODENAME" >"$state/sick.$SLURMD_NODENAME"' \
+    "$check"
+  mapfile -t sick < <(cat "$state"/sick.* 2>/dev/null)
+  [ ${#sick[@]} -eq 0 ] || fault "sick nodes: ${sick[*]}." "${sick[@]}"
+fi
+
+# A process of the last attempt may still run on a node whose slurmd died. It ends by its own deadline.
+for lock in "$out"/.*.lock; do
+  [ ! -e "$lock" ] || flock --wait 300 "$lock" true || fault "$lock: a process of an earlier attempt still works on it."
+done
+
+# The sums of processes add up to the same bits if there are 1, 2, 4, 8 … of them.
+processes=1
+while ((2 * processes <= SLURM_NTASKS)); do processes=$((2 * processes)); done
+case $launcher in
+  srun*) start=($launcher --kill-on-bad-exit=1 --input=none --ntasks="$processes") ;;
+  *) start=($launcher -n "$processes") ;;
+esac
+say "$processes processes on $SLURM_JOB_NODELIST."
+
+# Launchers make of exit codes what they like, so each process leaves its own. Slurm signals all
+# processes of a step: this shell outlives that, to write how the program ended.
+process='trap : TERM
+rank=${PMIX_RANK:-${PMI_RANK:-${SLURM_PROCID:-0}}}
+echo "$SLURMD_NODENAME" >"$state/host.$rank"
+"$@" & pid=$!
+echo $pid >"$state/pid.$rank"
+while true; do wait $pid; code=$?; kill -0 $pid 2>/dev/null || break; done
+echo $code >"$state/code.$rank"
+exit $code'
+
+# Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
+trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
+"${start[@]}" bash -c "$process" process "${command[@]}" &
+launch=$!
+
+# None of these files changes again once the job is over, nor for long while it works.
+over() { find "$out"/abort-process*.txt "$state"/code.* -not -newermt "-$end_seconds seconds" 2>/dev/null | grep -q .; }
+stalled() { ! find "$out" -newermt "-$stall_seconds seconds" 2>/dev/null | grep -q .; }
+began=$SECONDS
+while kill -0 "$launch" 2>/dev/null; do
+  sleep 1 & wait $!
+  ((SECONDS % 5 == 0)) || continue
+  if over || { ((SECONDS - began > stall_seconds)) && stalled; }; then
+    say "the launcher hangs, so it is killed with its processes."
+    scancel --signal=KILL "$id"
+    kill -KILL "$launch"
+    break
+  fi
+done
+wait "$launch"
+code=$?
+
+codes=$(cat "$state"/code.* 2>/dev/null)
+first=$(cat "$state/code.0" 2>/dev/null)
+case $first in 0 | 1 | 4) rm -r "$state"; exit "$first" ;; esac
+if ended; then say "Slurm has ended this attempt."; exit 143; fi
+if ! head --bytes=4M /dev/zero 2>/dev/null >"$out/.space"; then
+  rm -f "$out/.space"
+  say "the disk of $out is full: free some of it, then: scontrol release $id"
+  again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
+fi
+rm -f "$out/.space"
+for mistake in 2 3 5; do
+  if grep -qx $mistake <<<"$codes"; then say "isoloss ended with $mistake (above)."; exit $mistake; fi
+done
+if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
+
+# Nodes of processes that a signal killed (not 134: peers abort then), or that others waited for in vain.
+mapfile -t lost < <({
+  grep -lxE '1(29|3[1-35-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
+  grep -hoP 'for process \K[0-9]+' "$out"/abort-process*.txt
+} 2>/dev/null | sort -u | while read -r rank; do cat "$state/host.$rank"; done | sort -u)
+fault "the launcher ended with $code, the processes with: ${codes//$'\n'/ }. Lost on: ${lost[*]:-?}." "${lost[@]}"
