@@ -1,4 +1,4 @@
-"""Jobs in the Slurm of tools/dev/slurm: submits tests/slurm/job.sh, and breaks things under it."""
+"""Jobs in the Slurm of tools/dev/slurm: submits lib/isoloss/sweeps/job.sh, and breaks things under it."""
 
 import contextlib
 import copy
@@ -12,7 +12,7 @@ import threading
 import time
 
 FOLDER = pathlib.Path(os.environ.get("ISOLOSS_SLURM_FOLDER", "/nonexistent"))
-SCRIPT = pathlib.Path(__file__).resolve().parent / "job.sh"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "lib" / "isoloss" / "sweeps" / "job.sh"
 # A job that waits longer hangs. Nothing else is said of time.
 HANG_SECONDS = 300
 STEP = re.compile(r"\[mxfp8-seed1\] step:\s*(\d+)  loss:\s*([0-9.]+)")

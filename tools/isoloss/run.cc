@@ -128,9 +128,8 @@ Action DeclareRun(CLI::App& app) {
     campaign::TrainingPlan plan =
         campaign::PlanTraining(experiment, arguments->arm);
     if (!arguments->runs.list.empty()) {
-      campaign::WriteRunList(
-          campaign::ListRuns(experiment, plan.runs, folder),
-          arguments->runs.list);
+      campaign::WriteRunList(campaign::ListRuns(experiment, plan.runs, folder),
+                             arguments->runs.list);
       return ExitCode::kPass;
     }
     arguments->runs.choice().Keep(plan.runs);

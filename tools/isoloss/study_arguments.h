@@ -32,8 +32,8 @@ struct StudyArguments {
 };
 
 /// Shows what the study costs, and trains it as far as it is asked to. Returns
-/// a code if the command ends with that: a dry run, a list, a part, or a signal.
-/// Errors   as studies::PrepareStudy, ParseStudyPart and TrainStudy.
+/// a code if the command ends with that: a dry run, a list, a part, or a
+/// signal. Errors   as studies::PrepareStudy, ParseStudyPart and TrainStudy.
 std::optional<ExitCode> TrainAsAsked(const studies::Study& study,
                                      const std::string& description,
                                      const StudyArguments& arguments);

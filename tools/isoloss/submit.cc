@@ -169,8 +169,7 @@ Action DeclareSubmit(CLI::App& app) {
             "machine, or make")
       .Required()
       .OneOf({"slurm", "local", "make"});
-  AddOption(app, "--command", request.command,
-            "Command whose runs are divided")
+  AddOption(app, "--command", request.command, "Command whose runs are divided")
       .OneOf(sweeps::Commands())
       .ShowDefault();
   DeclareProcesses(app, *arguments);

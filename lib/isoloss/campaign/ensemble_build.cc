@@ -68,9 +68,7 @@ class EnsembleBuilder {
   static std::string MemberName(size_t member) {
     return fmt::format("member-{:05}", member + 1);
   }
-  fs::path MemberPath(size_t member) const {
-    return MemberPath(plan_, member);
-  }
+  fs::path MemberPath(size_t member) const { return MemberPath(plan_, member); }
   size_t MembersThere() const;
 
   void PrepareFolder() const;

@@ -526,7 +526,8 @@ bool KillMatrixRunner::Make(const RunChoice& only) {
     known.push_back(CellJob{nullptr, seed}.Name());
   }
   only.Check(known);
-  std::erase_if(jobs, [&](const CellJob& job) { return !only.Has(job.Name()); });
+  std::erase_if(jobs,
+                [&](const CellJob& job) { return !only.Has(job.Name()); });
   std::erase_if(plain,
                 [&](const train::Run& run) { return !only.Has(run.Name()); });
   std::erase_if(unchanged, [&](uint64_t seed) {

@@ -42,8 +42,8 @@ std::string RatesText(const ArmRates& rates) {
                      fmt::join(measured, ", "));
 }
 
-double ThreadSeconds(const train::Experiment& experiment,
-                     const train::Run& run, const ArmRates& rates) {
+double ThreadSeconds(const train::Experiment& experiment, const train::Run& run,
+                     const ArmRates& rates) {
   return train::EstimatedThreadSeconds(
       experiment, rates.at(run.arm->name).flops_per_second);
 }

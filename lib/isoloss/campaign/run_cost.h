@@ -31,8 +31,8 @@ ArmRates MeasureArms(const train::Experiment& experiment,
 std::string RatesText(const ArmRates& rates);
 
 /// Seconds that a run takes on one thread.
-double ThreadSeconds(const train::Experiment& experiment,
-                     const train::Run& run, const ArmRates& rates);
+double ThreadSeconds(const train::Experiment& experiment, const train::Run& run,
+                     const ArmRates& rates);
 
 /// Seconds that `runs` take.
 double TrainingSeconds(const train::Experiment& experiment,

@@ -43,8 +43,8 @@ bool IsPlain(std::string_view name) {
 /// Whether a path stays below the folder that it is of.
 bool StaysBelow(const fs::path& file) {
   return file.is_relative() && !file.empty() &&
-         std::ranges::none_of(file,
-                              [](const fs::path& part) { return part == ".."; });
+         std::ranges::none_of(
+             file, [](const fs::path& part) { return part == ".."; });
 }
 
 ListedRun RunOf(const Json& json) {
@@ -53,9 +53,8 @@ ListedRun RunOf(const Json& json) {
           .thread_seconds = json["thread_seconds"].is_null()
                                 ? 0.0
                                 : json["thread_seconds"].get<double>(),
-          .stage = static_cast<int>(
-              std::clamp<int64_t>(json["stage"].get<int64_t>(), 0,
-                                  kMostStages + 1))};
+          .stage = static_cast<int>(std::clamp<int64_t>(
+              json["stage"].get<int64_t>(), 0, kMostStages + 1))};
 }
 
 /// What is wrong with a run that a file lists; "" if nothing is.
@@ -86,10 +85,13 @@ void WriteRunList(const RunList& list, const fs::path& file) {
                "the experiment into several.",
                file.string(), list.runs.size(), kMostListedRuns);
   }
-  CheckOutput(file, {}, "list of runs", [](const fs::path& there) {
-    ReadRunList(there);
-    return true;
-  }, "--list-runs");
+  CheckOutput(
+      file, {}, "list of runs",
+      [](const fs::path& there) {
+        ReadRunList(there);
+        return true;
+      },
+      "--list-runs");
   Json runs = Json::array();
   for (const ListedRun& run : list.runs) {
     runs.push_back({{"name", run.name},
@@ -97,9 +99,9 @@ void WriteRunList(const RunList& list, const fs::path& file) {
                     {"thread_seconds", run.thread_seconds},
                     {"stage", run.stage}});
   }
-  const Json json{{"folder", fs::absolute(list.folder).lexically_normal()
-                                 .string()},
-                  {"runs", std::move(runs)}};
+  const Json json{
+      {"folder", fs::absolute(list.folder).lexically_normal().string()},
+      {"runs", std::move(runs)}};
   WriteFileAtomically(
       file, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
@@ -140,16 +142,15 @@ void RunChoice::Keep(std::vector<train::Run>& runs) const {
   std::vector<std::string> known;
   for (const train::Run& run : runs) known.push_back(run.Name());
   Check(known);
-  std::erase_if(runs,
-                [&](const train::Run& run) { return !Has(run.Name()); });
+  std::erase_if(runs, [&](const train::Run& run) { return !Has(run.Name()); });
 }
 
 RunList PlannedFiles(const std::vector<train::Run>& runs,
                      const fs::path& folder) {
   RunList list{.folder = folder, .runs = {}};
   for (const train::Run& run : runs) {
-    list.runs.push_back({.name = run.Name(),
-                         .file = runlog::RunPaths{"", run.Name()}.Log()});
+    list.runs.push_back(
+        {.name = run.Name(), .file = runlog::RunPaths{"", run.Name()}.Log()});
   }
   return list;
 }

@@ -62,7 +62,8 @@ class RunChoice {
 RunList PlannedFiles(const std::vector<train::Run>& runs,
                      const std::filesystem::path& folder);
 
-/// PlannedFiles with times, for which it measures how fast each arm trains here.
+/// PlannedFiles with times, for which it measures how fast each arm trains
+/// here.
 RunList ListRuns(const train::Experiment& experiment,
                  const std::vector<train::Run>& runs,
                  const std::filesystem::path& folder);

@@ -177,14 +177,15 @@ class Verifier {
     if (missing.empty()) return;
     constexpr size_t kMostShown = 8;
     const size_t shown = std::min(missing.size(), kMostShown);
-    ThrowError(ErrorKind::kConfig,
-               "{}: {} of {} runs have not finished ({}{}), but --no-train "
-               "judges only what all seeds of the experiment say. Train them by "
-               "the same command without --no-train, or have `isoloss gate` "
-               "judge the pairs that are there.",
-               plan_.folder.string(), missing.size(), list.runs.size(),
-               fmt::join(std::span(missing).first(shown), ", "),
-               missing.size() > shown ? ", ..." : "");
+    ThrowError(
+        ErrorKind::kConfig,
+        "{}: {} of {} runs have not finished ({}{}), but --no-train "
+        "judges only what all seeds of the experiment say. Train them by "
+        "the same command without --no-train, or have `isoloss gate` "
+        "judge the pairs that are there.",
+        plan_.folder.string(), missing.size(), list.runs.size(),
+        fmt::join(std::span(missing).first(shown), ", "),
+        missing.size() > shown ? ", ..." : "");
   }
 
   /// Part by part until the looks between them say that it is enough, into

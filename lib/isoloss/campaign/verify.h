@@ -43,7 +43,8 @@ struct VerifyPlan {
 };
 
 struct Verification {
-  /// One for each candidate. Empty if a signal came, if nothing was to be judged
+  /// One for each candidate. Empty if a signal came, if nothing was to be
+  /// judged
   /// (`dry_run`, `only`, `list`), and in all processes of a job but the first.
   std::optional<std::vector<gate::Judgement>> judgements = std::nullopt;
   bool interrupted = false;

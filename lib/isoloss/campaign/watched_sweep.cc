@@ -62,8 +62,7 @@ void WatchedSweep::Update() {
     fs::path journal = file;
     journal.replace_extension(".journal");
     if (fs::exists(journal, error)) {
-      begun_.push_back(
-          {file.parent_path(), file.stem().string(), run.name});
+      begun_.push_back({file.parent_path(), file.stem().string(), run.name});
     } else {
       waiting_.push_back(run.name);
     }
@@ -75,10 +74,9 @@ report::LiveJob WatchedSweep::Job() const {
   job.waiting = waiting_;
   job.done = seconds_in_all_ > 0 ? seconds_done_ / seconds_in_all_ : 1;
   if (seconds_done_since_ > 0) {
-    const double elapsed =
-        std::chrono::duration<double>(fs::file_time_type::clock::now() -
-                                      submitted_)
-            .count();
+    const double elapsed = std::chrono::duration<double>(
+                               fs::file_time_type::clock::now() - submitted_)
+                               .count();
     job.seconds_left =
         elapsed * (seconds_in_all_ - seconds_done_) / seconds_done_since_;
   }

@@ -216,8 +216,8 @@ void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
            "but all runs of arm {} must be made by one arithmetic. Make it "
            "again with the build and on a machine of the others.",
            Label(*run), b.numerics_digest, b.tool_version, b.commit,
-           b.cpu_target, Label(*arm.front()), a.numerics_digest,
-           a.tool_version, a.commit, a.cpu_target, b.arm);
+           b.cpu_target, Label(*arm.front()), a.numerics_digest, a.tool_version,
+           a.commit, a.cpu_target, b.arm);
   }
 }
 

@@ -21,9 +21,9 @@ double SecondsOfAll(const Runs& runs) {
 }
 
 size_t CountOf(const Runs& runs, const Division& division) {
-  const double shortest =
-      (*std::ranges::min_element(runs, {}, &campaign::ListedRun::thread_seconds))
-          ->thread_seconds;
+  const double shortest = (*std::ranges::min_element(
+                               runs, {}, &campaign::ListedRun::thread_seconds))
+                              ->thread_seconds;
   size_t count = runs.size();
   if (shortest < division.least_seconds) {
     const double by_time =
@@ -37,9 +37,8 @@ size_t CountOf(const Runs& runs, const Division& division) {
 std::vector<std::vector<size_t>> Places(const Runs& runs, size_t count) {
   std::vector<size_t> longest_first(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) longest_first[i] = i;
-  std::ranges::stable_sort(longest_first, std::greater<>(), [&](size_t i) {
-    return runs[i]->thread_seconds;
-  });
+  std::ranges::stable_sort(longest_first, std::greater<>(),
+                           [&](size_t i) { return runs[i]->thread_seconds; });
   // Least time first, then fewest runs, then the first element.
   using Load = std::tuple<double, size_t, size_t>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;

@@ -20,9 +20,12 @@ stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so lo
 # An element of an array: by the job's number alone, scontrol would take all elements.
 id=$SLURM_JOB_ID
 [ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-export state=$out/.slurm-$id
+export state=${STATE:-$out/.slurm-$id}
+# Elements of an array share a results folder: each has its own reasons and journals.
+export ISOLOSS_REASON_FOLDER=$state
+journals=${JOURNALS-$out/*.journal}   # of the runs that this job makes; none: nothing tells that it stalls
 mkdir -p "$state"
-rm -f "$state"/{code,host,pid,sick}.* "$out"/abort-process*.txt
+rm -f "$state"/{code,host,pid,sick}.* "$state"/abort-process*.txt
 say() { echo "job $id, attempt $((${SLURM_RESTART_COUNT:-0} + 1)): $*" >&2; }
 
 # Slurm has ended this attempt itself (scancel, a lost node), or has begun the next one: no more of it.
@@ -82,7 +85,8 @@ if [ -n "$check" ]; then
 fi
 
 # A process of the last attempt may still run on a node whose slurmd died. It ends by its own deadline.
-for lock in "$out"/.*.lock; do
+for journal in $journals; do
+  lock=$(dirname "$journal")/.$(basename "$journal" .journal).lock
   [ ! -e "$lock" ] || flock --wait 300 "$lock" true || fault "$lock: a process of an earlier attempt still works on it."
 done
 
@@ -112,8 +116,8 @@ trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
 launch=$!
 
 # None of these files changes again once the job is over, nor for long while it works.
-over() { find "$out"/abort-process*.txt "$state"/code.* -not -newermt "-$end_seconds seconds" 2>/dev/null | grep -q .; }
-stalled() { ! find "$out" -newermt "-$stall_seconds seconds" 2>/dev/null | grep -q .; }
+over() { find "$state"/abort-process*.txt "$state"/code.* -not -newermt "-$end_seconds seconds" 2>/dev/null | grep -q .; }
+stalled() { [ -n "$journals" ] && ! find $journals "$state" -newermt "-$stall_seconds seconds" 2>/dev/null | grep -q .; }
 began=$SECONDS
 while kill -0 "$launch" 2>/dev/null; do
   sleep 1 & wait $!
@@ -132,12 +136,12 @@ codes=$(cat "$state"/code.* 2>/dev/null)
 first=$(cat "$state/code.0" 2>/dev/null)
 case $first in 0 | 1 | 4) rm -r "$state"; exit "$first" ;; esac
 if ended; then say "Slurm has ended this attempt."; exit 143; fi
-if ! head --bytes=4M /dev/zero 2>/dev/null >"$out/.space"; then
-  rm -f "$out/.space"
+if ! head --bytes=4M /dev/zero 2>/dev/null >"$state/space"; then
+  rm -f "$state/space"
   say "the disk of $out is full: free some of it, then: scontrol release $id"
   again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
 fi
-rm -f "$out/.space"
+rm -f "$state/space"
 for mistake in 2 3 5; do
   if grep -qx $mistake <<<"$codes"; then say "isoloss ended with $mistake (above)."; exit $mistake; fi
 done
@@ -146,6 +150,6 @@ if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue;
 # Nodes of processes that a signal killed (not 134: peers abort then), or that others waited for in vain.
 mapfile -t lost < <({
   grep -lxE '1(29|3[1-35-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
-  grep -hoP 'for process \K[0-9]+' "$out"/abort-process*.txt
+  grep -hoP 'for process \K[0-9]+' "$state"/abort-process*.txt
 } 2>/dev/null | sort -u | while read -r rank; do cat "$state/host.$rank"; done | sort -u)
 fault "the launcher ended with $code, the processes with: ${codes//$'\n'/ }. Lost on: ${lost[*]:-?}." "${lost[@]}"

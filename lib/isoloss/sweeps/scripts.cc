@@ -18,7 +18,7 @@ Script ElementScript(const Sweep& sweep) {
   std::string text = Beginning(
       sweep, "Makes the runs of one line of elements.txt: element.sh LINE");
   text += fmt::format(
-      R"sh(runs=$(sed -n "${{1}}p" {0}/elements.txt)
+      R"sh(runs=$(sed -n "${{1}}p" {0}/elements.txt | cut -f 1)
 {1} "$runs" >>{0}/log/element-"$1".txt 2>&1
 code=$?
 if [ $code -eq 0 ]; then
@@ -52,21 +52,24 @@ Script LocalScript(const Sweep& sweep) {
   return {.name = "local.sh", .text = std::move(text)};
 }
 
-/// In a Makefile only plain characters stand for themselves.
-void RequirePlainPath(const std::string& path) {
+}  // namespace
+
+void RequirePlainPath(const std::string& path, const char* place) {
   for (const char c : path) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                       (c >= '0' && c <= '9') ||
-                       std::string_view("/._-+@,").find(c) !=
-                           std::string_view::npos;
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+        (c >= '0' && c <= '9') ||
+        std::string_view("/._-+@,").find(c) != std::string_view::npos;
     if (plain) continue;
     ThrowError(ErrorKind::kConfig,
                "{}: the folder's name has the character `{}`, which means "
-               "something else in a Makefile. Give another folder with --out, "
-               "or --engine local.",
-               path, c);
+               "something else in {}. Give another folder with --out, or "
+               "--engine local.",
+               path, c, place);
   }
 }
+
+namespace {
 
 std::string Targets(const Element& element) {
   std::vector<std::string> files;
@@ -76,9 +79,10 @@ std::string Targets(const Element& element) {
 
 /// Targets are the runs' own files, so that make itself knows what is missing.
 Script Makefile(const Sweep& sweep) {
-  RequirePlainPath(sweep.list.folder.string());
-  std::string text = "# Makes all runs, then judges them: make -k -j 4 -f this "
-                     "file.\n.PHONY: all runs\n";
+  RequirePlainPath(sweep.list.folder.string(), "a Makefile");
+  std::string text =
+      "# Makes all runs, then judges them: make -k -j 4 -f this "
+      "file.\n.PHONY: all runs\n";
   std::vector<std::string> stages;
   std::string rules;
   for (size_t i = 0; i < sweep.elements.size(); ++i) {
@@ -87,10 +91,9 @@ Script Makefile(const Sweep& sweep) {
     if (stages.size() < stage) stages.resize(stage);
     stages[stage - 1] += " \\\n  " + Targets(element);
     // What a later stage needs must be there, but need not be older.
-    rules += fmt::format("{} &:{}\n\t@sweep/element.sh {}\n", Targets(element),
-                         stage > 1 ? fmt::format(" | $(stage{})", stage - 1)
-                                   : "",
-                         i + 1);
+    rules += fmt::format(
+        "{} &:{}\n\t@sweep/element.sh {}\n", Targets(element),
+        stage > 1 ? fmt::format(" | $(stage{})", stage - 1) : "", i + 1);
   }
   for (size_t i = 0; i < stages.size(); ++i) {
     text += fmt::format("stage{} ={}\n", i + 1, stages[i]);
@@ -106,12 +109,11 @@ Script Makefile(const Sweep& sweep) {
 }  // namespace
 
 std::string Quoted(const std::string& word) {
-  const bool plain =
-      !word.empty() && std::ranges::all_of(word, [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-               (c >= '0' && c <= '9') ||
-               std::string_view("/._-+@,=:%").find(c) != std::string_view::npos;
-      });
+  const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           (c >= '0' && c <= '9') ||
+           std::string_view("/._-+@,=:%").find(c) != std::string_view::npos;
+  });
   if (plain) return word;
   std::string quoted = "'";
   for (const char c : word) {
@@ -194,14 +196,10 @@ std::vector<std::string> StartCommand(const Sweep& sweep) {
   if (sweep.request.engine == Engine::kLocal) {
     return {"/bin/bash", sweep.File("local.sh").string()};
   }
-  return {"make",
-          "-k",
-          "-j",
-          std::to_string(SideBySide(sweep)),
-          "-C",
-          sweep.list.folder.string(),
-          "-f",
-          "sweep/Makefile"};
+  return {"make", "-k",
+          "-j",   std::to_string(SideBySide(sweep)),
+          "-C",   sweep.list.folder.string(),
+          "-f",   "sweep/Makefile"};
 }
 
 }  // namespace isoloss::sweeps

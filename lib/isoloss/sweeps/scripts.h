@@ -18,6 +18,10 @@ std::string Quoted(std::span<const std::string> words);
 std::string Beginning(const Sweep& sweep, const std::string& what,
                       const std::string& directives = {});
 
+/// Errors   ConfigError if `path` has characters beyond plain ones, which mean
+///          something else in `place`.
+void RequirePlainPath(const std::string& path, const char* place);
+
 /// The program with these arguments.
 std::vector<std::string> Command(const Sweep& sweep,
                                  const std::vector<std::string>& arguments);

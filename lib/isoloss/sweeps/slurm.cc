@@ -43,11 +43,11 @@ Call ArrayCall(const Sweep& sweep, size_t stage, const StageLines& lines,
   if (sweep.request.side_by_side > 0) {
     array += fmt::format("%{}", sweep.request.side_by_side);
   }
-  Call call{.options = {array,
-                        fmt::format("--output={}/stage{}-%a.txt",
-                                    sweep.File(kLogFolder).string(), stage)},
-            .script = {sweep.File("array.sh").string(),
-                       std::to_string(lines.first - 1)}};
+  Call call{
+      .options = {array, fmt::format("--output={}/stage{}-%a.txt",
+                                     sweep.File(kLogFolder).string(), stage)},
+      .script = {sweep.File("array.sh").string(),
+                 std::to_string(lines.first - 1)}};
   if (!after.empty()) {
     call.options.push_back("--dependency=afterok:" + after);
     call.options.emplace_back("--kill-on-invalid-dep=yes");
@@ -176,9 +176,10 @@ SlurmJobs StartOnSlurm(const Sweep& sweep) {
     }
   } catch (const Error& error) {
     if (ids.empty()) throw;
-    campaign::OutputOf({campaign::FindProgram("scancel").string(),
-                        JoinedIds(ids)});
-    ThrowError(error.kind(), "{} What had been submitted (job {}) is cancelled.",
+    campaign::OutputOf(
+        {campaign::FindProgram("scancel").string(), JoinedIds(ids)});
+    ThrowError(error.kind(),
+               "{} What had been submitted (job {}) is cancelled.",
                error.what(), JoinedIds(ids));
   }
   return jobs;

@@ -3,13 +3,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include "isoloss/sweeps/job_script.h"
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
 
 namespace isoloss::sweeps {
 namespace {
 
+/// Of an element, by what the longest is expected to take on one thread: a
+/// prediction is off by less than 3, and what is not is started again.
 int MinutesOf(const Sweep& sweep) {
   if (sweep.request.minutes > 0) return sweep.request.minutes;
   double longest = 0;
@@ -19,26 +24,93 @@ int MinutesOf(const Sweep& sweep) {
   constexpr double kMinute = 60;
   constexpr double kFactor = 3;
   constexpr double kMore = 10;
-  return static_cast<int>(std::min(1e6, std::ceil(kFactor * longest / kMinute) + kMore));
+  constexpr double kMost = 1e6;
+  return static_cast<int>(
+      std::min(kMost, std::ceil(kFactor * longest / kMinute) + kMore));
 }
 
-std::string Directives(const Sweep& sweep,
-                       const std::vector<std::string>& options) {
+/// What a time limit leaves for a last checkpoint, seconds. Slurm looks at
+/// limits every 30 s.
+constexpr int kWarningSeconds = 120;
+
+std::string Directives(const Sweep& sweep, const std::string& name,
+                       const std::vector<std::string>& own) {
+  std::vector<std::string> options = {
+      fmt::format("--job-name=isoloss-{}", name),
+      fmt::format("--cpus-per-task={}", sweep.request.cpus), "--requeue",
+      "--open-mode=append"};
+  options.insert(options.end(), own.begin(), own.end());
+  options.insert(options.end(), sweep.request.sbatch.begin(),
+                 sweep.request.sbatch.end());
   std::string text;
   for (const std::string& option : options) {
-    text += fmt::format("#SBATCH {}\n", option);
-  }
-  for (const std::string& option : sweep.request.sbatch) {
     text += fmt::format("#SBATCH {}\n", option);
   }
   return text;
 }
 
+std::string ArrayDirectives(const Sweep& sweep) {
+  std::vector<std::string> options = {
+      "--ntasks-per-node=1", fmt::format("--time={}", MinutesOf(sweep)),
+      fmt::format("--signal=B:USR1@{}", kWarningSeconds)};
+  if (sweep.request.processes == 1) {
+    options.emplace_back("--nodes=1");
+  } else {
+    // Without the second one Slurm gives one node though several are free.
+    options.push_back(fmt::format("--nodes=1-{}", sweep.request.processes));
+    options.emplace_back("--spread-job");
+  }
+  return Directives(sweep, "runs", options);
+}
+
+std::string LauncherText(const Sweep& sweep) {
+  if (sweep.request.processes == 1) return "srun --mpi=none";
+  switch (sweep.request.launcher) {
+    case Launcher::kPmi2:
+      return "srun --mpi=pmi2";
+    case Launcher::kPmix:
+      return "srun --mpi=pmix";
+    case Launcher::kMpirun:
+      break;
+  }
+  return "mpirun";
+}
+
+Script ArrayScript(const Sweep& sweep) {
+  const std::string folder = sweep.folder().string();
+  std::string text = Beginning(
+      sweep,
+      "Makes the runs of line OFFSET + SLURM_ARRAY_TASK_ID of elements.txt: "
+      "array.sh OFFSET",
+      ArrayDirectives(sweep));
+  text += fmt::format(
+      R"sh(line=$((${{1:-0}} + ${{SLURM_ARRAY_TASK_ID:-1}}))
+IFS=$'\t' read -r runs JOURNALS < <(sed -n "${{line}}p" {0}/elements.txt)
+export JOURNALS
+export OUT={1}
+export STATE={0}/state/$line
+export LAUNCHER="{2}"
+export FAULTS_ALLOWED={3}
+source {0}/job.sh {4} "$runs"
+)sh",
+      folder, sweep.list.folder.string(), LauncherText(sweep),
+      sweep.request.restarts, Quoted(Command(sweep, sweep.make)));
+  return {.name = "array.sh", .text = std::move(text)};
+}
+
 }  // namespace
 
 std::vector<Script> SlurmScripts(const Sweep& sweep) {
-  (void)sweep; (void)MinutesOf; (void)Directives;
-  return {};
+  RequirePlainPath(sweep.list.folder.string(), "a list of journals");
+  std::vector<Script> scripts = {ArrayScript(sweep),
+                                 {.name = "job.sh", .text = kJobScript}};
+  if (!sweep.judge.empty()) {
+    scripts.push_back(JudgeScript(
+        sweep, Directives(sweep, "judge",
+                          {"--nodes=1", "--ntasks-per-node=1",
+                           fmt::format("--time={}", MinutesOf(sweep))})));
+  }
+  return scripts;
 }
 
 }  // namespace isoloss::sweeps

@@ -32,8 +32,9 @@ struct Divisible {
   std::vector<std::string> make = {};
   std::vector<std::string> judge = {};
   bool judges = true;
-  bool prepares = false;   ///< its list does, unless it is given --dry-run
+  bool prepares = false;     ///< its list does, unless it is given --dry-run
   bool shares_runs = false;  ///< among processes
+  bool has_journals = true;  ///< while a run goes on
 };
 
 const std::vector<Divisible>& Table() {
@@ -50,8 +51,8 @@ const std::vector<Divisible>& Table() {
       {.words = "stress", .judge = {"--no-train"}, .prepares = true},
       // It chooses a recipe by the runs, and trains that one.
       {.words = "sites", .prepares = true},
-      {.words = "ensemble build"},
-      {.words = "mutants run"},
+      {.words = "ensemble build", .has_journals = false},
+      {.words = "mutants run", .has_journals = false},
   };
   return table;
 }
@@ -68,9 +69,9 @@ const Divisible& DivisibleOf(const std::string& command) {
 /// Options that belong to submit, or make no sense for parts of a command.
 void CheckArguments(const SweepRequest& request) {
   constexpr const char* kRefused[] = {
-      "--only",      "--list-runs", "--dry-run", "--part",
-      "--no-train",  "--resume",    "--restart", "--abort-early",
-      "--stop-after", "--json",     "--mutant"};
+      "--only",       "--list-runs", "--dry-run", "--part",
+      "--no-train",   "--resume",    "--restart", "--abort-early",
+      "--stop-after", "--json",      "--mutant"};
   for (const std::string& argument : request.arguments) {
     const std::string option = argument.substr(0, argument.find('='));
     if (std::ranges::count(kRefused, option) == 0) continue;
@@ -110,8 +111,7 @@ std::vector<std::string> Words(const std::string& text) {
   return words;
 }
 
-std::vector<std::string> Joined(
-    std::vector<std::vector<std::string>> parts) {
+std::vector<std::string> Joined(std::vector<std::vector<std::string>> parts) {
   std::vector<std::string> all;
   for (std::vector<std::string>& part : parts) {
     std::ranges::move(part, std::back_inserter(all));
@@ -164,19 +164,32 @@ campaign::RunList ListOf(const SweepRequest& request,
   if (divisible.prepares && request.dry_run) listing.push_back("--dry-run");
   for (const std::string& option : divisible.make) listing.push_back(option);
   constexpr std::chrono::seconds kLimit{600};
-  const campaign::ChildResult result = campaign::RunChild(
-      listing, {}, kLimit, campaign::InterruptFlag(), {});
+  const campaign::ChildResult result =
+      campaign::RunChild(listing, {}, kLimit, campaign::InterruptFlag(), {});
   if (!result.ended || result.exit_code != 0) {
     ThrowWhatItSaid(request.command, result);
   }
   return campaign::ReadRunList(file);
 }
 
+/// That show whether an element still works.
+std::vector<std::string> JournalsOf(const Sweep& sweep,
+                                    const Element& element) {
+  std::vector<std::string> journals;
+  if (!DivisibleOf(sweep.request.command).has_journals) return journals;
+  for (const fs::path& file : element.files) {
+    fs::path journal = sweep.list.folder / file;
+    journals.push_back(journal.replace_extension(".journal").string());
+  }
+  return journals;
+}
+
 }  // namespace
 
 std::vector<std::string> Commands() {
   std::vector<std::string> names;
-  for (const Divisible& divisible : Table()) names.emplace_back(divisible.words);
+  for (const Divisible& divisible : Table())
+    names.emplace_back(divisible.words);
   return names;
 }
 
@@ -189,8 +202,8 @@ size_t Sweep::finished() const {
 Sweep PlanSweep(const SweepRequest& request) {
   const Divisible& divisible = DivisibleOf(request.command);
   CheckArguments(request);
-  const std::vector<std::string> command = Joined(
-      {Words(request.command), {request.experiment}, request.arguments});
+  const std::vector<std::string> command =
+      Joined({Words(request.command), {request.experiment}, request.arguments});
   Sweep sweep{.request = request,
               .list = ListOf(request, command),
               .elements = {},
@@ -199,8 +212,7 @@ Sweep PlanSweep(const SweepRequest& request) {
               .make = Joined({command, divisible.make}),
               .judge = {}};
   if (request.processes > 1) {
-    sweep.make.insert(sweep.make.end(),
-                      {"--set", "parallel.transport=mpi"});
+    sweep.make.insert(sweep.make.end(), {"--set", "parallel.transport=mpi"});
   }
   sweep.make.emplace_back("--only");
   if (divisible.judges) sweep.judge = Joined({command, divisible.judge});
@@ -239,7 +251,8 @@ void WriteSweep(const Sweep& sweep) {
   campaign::WriteRunList(sweep.list, sweep.File(kRunsFile));
   std::string lines;
   for (const Element& element : sweep.elements) {
-    lines += fmt::format("{}\n", fmt::join(element.runs, ","));
+    lines += fmt::format("{}\t{}\n", fmt::join(element.runs, ","),
+                         fmt::join(JournalsOf(sweep, element), " "));
   }
   WriteFileAtomically(sweep.File(kElementsFile), lines);
   for (const Script& script : ScriptsOf(sweep)) {

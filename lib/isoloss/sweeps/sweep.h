@@ -36,7 +36,7 @@ struct SweepRequest {
   int minutes = 0;    ///< of an element; 0: by the predicted time
   int restarts = 20;  ///< of an element that something killed
   std::vector<std::string> sbatch = {};  ///< options of sbatch, "--partition=p"
-  std::vector<std::string> setup = {};   ///< lines of each script, "module load"
+  std::vector<std::string> setup = {};  ///< lines of each script, "module load"
   bool dry_run = false;
 };
 
@@ -47,8 +47,8 @@ struct Sweep {
   SweepRequest request;
   campaign::RunList list;  ///< all runs, finished or not
   std::vector<Element> elements;
-  std::filesystem::path program;   ///< this one
-  std::filesystem::path start;     ///< folder in which all processes start
+  std::filesystem::path program;  ///< this one
+  std::filesystem::path start;    ///< folder in which all processes start
   /// Arguments of `program`: of an element, which its runs' names follow.
   std::vector<std::string> make;
   std::vector<std::string> judge;  ///< empty: nothing is judged
@@ -59,7 +59,6 @@ struct Sweep {
   }
   std::filesystem::path File(const char* name) const { return folder() / name; }
   size_t finished() const;
-
 };
 
 // Files in Sweep::folder.
