@@ -10,13 +10,13 @@ from terminal import on_terminal
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 COMMANDS = ("verify", "init", "run", "ladder", "stress", "sites", "indicators", "widths",
-            "claim", "gate", "compare", "parity", "probe", "check-tensors", "show", "watch", "report", "import", "export",
+            "claim", "submit", "gate", "compare", "parity", "probe", "check-tensors", "show", "watch", "report", "import", "export",
             "formats", "recipes", "golden", "history", "ensemble", "mutants", "doctor", "completion",
             "manual")
 
 # Types of values that a shell can complete, or that are free text.
 TEXTS = ("TEXT", "PATTERN", "FILE", "FOLDER", "TOML", "HDF5", "LOG", "JSON", "RECIPE", "FORMAT",
-         "MUTANT", "PRESET", "KEY=VALUE", "K/N")
+         "MUTANT", "PRESET", "KEY=VALUE", "K/N", "RUNS")
 
 # No value of any option is longer in a message.
 LONGEST = 400

@@ -51,7 +51,8 @@ std::string Directives(const Sweep& sweep, const std::string& name,
 
 std::string ArrayDirectives(const Sweep& sweep) {
   std::vector<std::string> options = {
-      "--ntasks-per-node=1", fmt::format("--time={}", MinutesOf(sweep)),
+      fmt::format("--ntasks={}", sweep.request.processes),
+      fmt::format("--time={}", MinutesOf(sweep)),
       fmt::format("--signal=B:USR1@{}", kWarningSeconds)};
   if (sweep.request.processes == 1) {
     options.emplace_back("--nodes=1");
@@ -107,7 +108,7 @@ std::vector<Script> SlurmScripts(const Sweep& sweep) {
   if (!sweep.judge.empty()) {
     scripts.push_back(JudgeScript(
         sweep, Directives(sweep, "judge",
-                          {"--nodes=1", "--ntasks-per-node=1",
+                          {"--nodes=1", "--ntasks=1",
                            fmt::format("--time={}", MinutesOf(sweep))})));
   }
   return scripts;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
@@ -14,7 +12,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
-#include "isoloss/base/files.h"
+#include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/child_process.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/report/live_view.h"
@@ -119,30 +117,6 @@ std::vector<std::string> Joined(std::vector<std::vector<std::string>> parts) {
   return all;
 }
 
-/// A folder that goes away with everything in it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name =
-        (fs::temp_directory_path() / "isoloss-submit-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      ThrowErrno(fs::path(name), "make this folder");
-    }
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-/// "isoloss: error: REASON" without what names the program.
 [[noreturn]] void ThrowWhatItSaid(const std::string& command,
                                   const campaign::ChildResult& result) {
   std::string said = result.errors;

@@ -1,0 +1,143 @@
+"""isoloss submit: the same results by many processes, what is missing alone, and scripts that can be read.
+
+Slurm itself is in tests/slurm.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import unittest
+
+from program import BINARY, ENVIRONMENT, INVALID, PASS, TINY, USAGE, ProgramTest, same_bits
+
+RUNS = [f"{arm}-seed{seed}" for seed in (1, 2) for arm in ("bf16", "mxfp8")]
+
+
+class SubmitTest(ProgramTest):
+    def setUp(self):
+        self.experiment = self.write("tiny.toml", TINY)
+
+    def submit(self, *arguments, engine="local", command=()):
+        return self.run_isoloss("submit", self.experiment, "--engine", engine, *arguments, "--", *command)
+
+    def assert_same_logs(self, one, other):
+        for run in RUNS:
+            self.assertEqual(same_bits(self.folder / one / f"{run}.h5"), same_bits(self.folder / other / f"{run}.h5"))
+
+    def test_local_and_make_leave_what_one_process_leaves(self):
+        whole = self.run_isoloss("verify", self.experiment, "--out", "whole", "--no-oracle")
+        for engine in ("local", "make"):
+            with self.subTest(engine=engine):
+                result = self.submit("--elements", "3", engine=engine, command=("--out", engine, "--no-oracle"))
+
+                # make has a code of its own for what fails.
+                self.assertEqual(result.returncode == PASS, whole.returncode == PASS)
+                self.assertIn("of 3 is done", result.stdout)
+                self.assert_same_logs("whole", engine)
+                verdicts = [json.loads((self.folder / name / "verdict.json").read_text())
+                            for name in ("whole", engine)]
+                self.assertEqual(verdicts[0]["outcome"], verdicts[1]["outcome"])
+                self.assertEqual(verdicts[0]["next_steps"] if "next_steps" in verdicts[0] else None,
+                                 verdicts[1].get("next_steps"))
+
+    def test_a_second_call_makes_what_is_missing(self):
+        self.submit("--elements", "4", command=("--out", "twice", "--no-oracle"))
+        folder = self.folder / "twice"
+        kept = {run: (folder / f"{run}.h5").stat().st_mtime_ns for run in RUNS}
+        os.remove(folder / "mxfp8-seed1.h5")
+        result = self.submit("--elements", "4", command=("--out", "twice", "--no-oracle"))
+
+        self.assertIn("3 finished, 1 to be made by 1 processes", result.stderr.replace("\n", " "))
+        self.assertEqual((folder / "sweep/elements.txt").read_text().split()[0], "mxfp8-seed1")
+        for run in RUNS:
+            if run != "mxfp8-seed1":
+                self.assertEqual((folder / f"{run}.h5").stat().st_mtime_ns, kept[run])
+        self.assertTrue((folder / "mxfp8-seed1.h5").exists())
+
+    def test_what_was_killed_is_made_by_the_next_call(self):
+        slow = self.write("slow.toml", TINY.replace("steps = 20", "steps = 400")
+                          .replace("[log]", "[log]\ncheckpoint_every = 20"))
+        command = [BINARY, "submit", slow, "--engine", "local", "--elements", "4", "--", "--out", "killed",
+                   "--no-oracle"]
+        sweep = subprocess.Popen(command, cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL, start_new_session=True)
+        folder = self.folder / "killed"
+        end = time.monotonic() + 60
+        while not any(file.stat().st_size > 15_000 for file in folder.glob("*.journal")):
+            self.assertLess(time.monotonic(), end)
+            self.assertIsNone(sweep.poll())
+            time.sleep(0.02)
+        os.killpg(sweep.pid, signal.SIGKILL)
+        sweep.wait()
+        self.assertFalse((folder / "verdict.json").exists())
+        shown = self.run_isoloss("watch", "--once", "killed")
+        self.assertIn("of 4 runs", shown.stdout + shown.stderr)
+        subprocess.run(command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, check=False)
+        self.run_isoloss("verify", slow, "--out", "whole", "--no-oracle")
+
+        self.assert_same_logs("whole", "killed")
+
+    def test_a_dry_run_writes_nothing(self):
+        for engine, words in (("slurm", ("#SBATCH --requeue", "sbatch --parsable --array=1-4", "--only")),
+                              ("local", ("xargs -P",)), ("make", ("&:", "sweep/element.sh 4"))):
+            with self.subTest(engine=engine):
+                result = self.submit("--elements", "4", "--dry-run", engine=engine, command=("--out", "dry"))
+
+                self.assertEqual(result.returncode, PASS, result.stderr)
+                for word in words:
+                    self.assertIn(word, result.stdout)
+                self.assertFalse((self.folder / "dry").exists())
+
+    def test_a_study_in_elements_is_the_study(self):
+        options = ("--mode", "plain", "--seeds", "2")
+        self.run_isoloss("stress", self.experiment, *options, "--out", "alone")
+        dry = self.submit("--command", "stress", "--dry-run", command=(*options, "--out", "shared"))
+        self.assertEqual(dry.returncode, PASS, dry.stderr)
+        self.assertFalse((self.folder / "shared").exists())
+        self.submit("--command", "stress", "--elements", "3", command=(*options, "--out", "shared"))
+
+        self.assertEqual(json.loads((self.folder / "alone/stress.json").read_text()),
+                         json.loads((self.folder / "shared/stress.json").read_text()))
+
+    def test_an_ensemble_in_elements_is_the_ensemble(self):
+        options = ("--runs", "3", "--steps", "5", "--arm", "mxfp8")
+        self.run_isoloss("ensemble", "build", self.experiment, *options, "--out", "alone.h5")
+        result = self.submit("--command", "ensemble build", "--elements", "2", command=(*options, "--out", "shared.h5"))
+
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        self.assertIn("3 of them kept from an earlier call", result.stdout)
+        self.assertEqual(same_bits(self.folder / "alone.h5"), same_bits(self.folder / "shared.h5"))
+
+    def test_judges_only_what_is_whole(self):
+        listed = self.run_isoloss("verify", self.experiment, "--out", "part", "--list-runs", "list.json")
+        self.assertEqual(listed.returncode, PASS, listed.stderr)
+        runs = json.loads((self.folder / "list.json").read_text())["runs"]
+        self.assertEqual([run["name"] for run in runs], RUNS)
+        self.run_isoloss("verify", self.experiment, "--out", "part", "--only", ",".join(RUNS[:3]))
+
+        result = self.run_isoloss("verify", self.experiment, "--out", "part", "--no-train")
+        self.assert_refused(result, "1 of 4 runs", "mxfp8-seed2", "isoloss gate")
+        self.assertFalse((self.folder / "part/looks.json").exists())
+
+    def test_says_what_is_wrong(self):
+        for arguments, words in (
+                (dict(command=("--only", "x")), ("--only", "Leave it out")),
+                (dict(command=("--seeds", "+2")), ("--seeds +2", "list")),
+                (dict(command=("--frobnicate",)), ("could not list its runs", "--frobnicate")),
+                (dict(command=("--set", "train.steps=0")), ("could not list its runs", "train.steps"))):
+            with self.subTest(**arguments):
+                self.assert_refused(self.submit(**arguments), *words)
+        self.assert_refused(self.submit("--processes", "2"), "--processes is 2", "--engine slurm")
+        self.assert_refused(self.submit("--processes", "2", "--command", "stress", engine="slurm"), "one process")
+        self.assert_refused(self.run_isoloss("submit", self.experiment, "--engine", "pbs"), "pbs", "slurm",
+                            code=USAGE)
+        self.assert_refused(self.run_isoloss("run", self.experiment, "--only", "bf16-seed9"),
+                            "--only bf16-seed9", "Did you mean `bf16-seed1`?")
+        result = self.run_isoloss("run", self.experiment, environment={"ISOLOSS_PROCESSORS": "many"})
+        self.assert_refused(result, "ISOLOSS_PROCESSORS", "many", code=INVALID)
+
+
+if __name__ == "__main__":
+    unittest.main()
