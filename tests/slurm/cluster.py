@@ -180,14 +180,14 @@ class Job:
         over = threading.Event()
 
         def beat():
+            known = set()
             while not over.is_set():
                 for rank in (0, 1):
                     with contextlib.suppress(OSError, ValueError):
-                        send([self.rank(rank)], signal.SIGSTOP)
+                        known.add(self.rank(rank))
+                send(known, signal.SIGSTOP)
                 over.wait(0.18)
-                for rank in (0, 1):
-                    with contextlib.suppress(OSError, ValueError):
-                        send([self.rank(rank)], signal.SIGCONT)
+                send(known, signal.SIGCONT)
                 over.wait(0.02)
         thread = threading.Thread(target=beat)
         thread.start()

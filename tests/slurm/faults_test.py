@@ -99,11 +99,10 @@ class Faults(ProgramTest):
         return {name: value for name, value in same_bits(path).items()
                 if not name.startswith(("exchange", "rank", "expert_data"))}
 
-    def submit(self, launcher, *options, out=None, tasks=2, **environment):
-        out = out or self.out
-        command = [BINARY, "run", self.experiment, "--out", out, "--resume", "--print-steps",
-                   "--set", "parallel.transport=mpi"]
-        return Job(out, command, launcher, *options, tasks=tasks, **environment)
+    def submit(self, launcher, *options, tasks=2, arguments=(), **environment):
+        command = [BINARY, "run", self.experiment, "--out", self.out, "--resume", "--print-steps",
+                   "--set", "parallel.transport=mpi", *arguments]
+        return Job(self.out, command, launcher, *options, tasks=tasks, **environment)
 
     def check(self, *jobs, restarts=1):
         """The last of the jobs, all in one folder, ends as if nothing had happened."""
@@ -311,13 +310,26 @@ source {cluster.SCRIPT} "$@" --out "$OUT"
 
     def test_23_a_sick_node_is_left_before_the_first_step_pmix(self):
         check = self.write("check.sh", '[ "$SLURMD_NODENAME" != n1 ]\n')
-        job = self.submit(PMIX, "--nodelist=n1", CHECK=f"bash {check}")
-        # Slurm would not take a node that is both wanted and excluded.
-        wait_until(lambda: job.shown()["JobState"] == "RUNNING", "it runs")
-        call("scontrol", "update", f"JobId={job.id}", "ReqNodeList=")
+        job = self.submit(PMIX, CHECK=f"bash {check}")
         self.check(job)
         self.assertEqual(job.shown()["ExcNodeList"], "n1")
         self.assertNotIn("step:", job.text().partition("attempt 2")[0])
+
+    def test_24_too_many_faults_pmi2(self):
+        job = self.submit(PMI2, FAULTS_ALLOWED="0")
+        job.wait_for_step(20)
+        send([job.rank(1)], signal.SIGKILL)
+        self.assertEqual(job.wait_for_end(), "FAILED")
+        self.assertEqual(job.shown()["ExitCode"], "70:0", job.text())
+        self.assertIn("Submitting it again goes on.", job.text())
+        self.check(self.submit(PMI2), restarts=0)
+
+    def test_25_a_mistake_is_not_repeated_pmix(self):
+        job = self.submit(PMIX, arguments=["--set", "train.steps=0"])
+        self.assertEqual(job.wait_for_end(), "FAILED")
+        self.assertEqual(job.shown()["ExitCode"], "3:0", job.text())
+        self.assertEqual(job.shown()["Restarts"], "0")
+        self.assertIn("train.steps", job.text())
 
 
 if __name__ == "__main__":

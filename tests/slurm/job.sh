@@ -111,14 +111,12 @@ trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
 "${start[@]}" bash -c "$process" process "${command[@]}" &
 launch=$!
 
-# None of these files changes again once the job is over, nor for long while it works.
-over() { find "$out"/abort-process*.txt "$state"/code.* -not -newermt "-$end_seconds seconds" 2>/dev/null | grep -q .; }
-stalled() { ! find "$out" -newermt "-$stall_seconds seconds" 2>/dev/null | grep -q .; }
-began=$SECONDS
+# A launcher that hangs: processes have ended and nothing is written any more, or nothing for very long.
+quiet() { ! find "$out" -newermt "-$1 seconds" | grep -q .; }
+some_ended() { compgen -G "$state/code.*" || compgen -G "$out/abort-process*.txt"; } >/dev/null
 while kill -0 "$launch" 2>/dev/null; do
-  sleep 1 & wait $!
-  ((SECONDS % 5 == 0)) || continue
-  if over || { ((SECONDS - began > stall_seconds)) && stalled; }; then
+  sleep 2 & wait $! # USR1 ends the wait, but would have to wait for a sleep
+  if { some_ended && quiet "$end_seconds"; } || quiet "$stall_seconds"; then
     say "the launcher hangs, so it is killed with its processes."
     scancel --signal=KILL "$id"
     kill -KILL "$launch"
@@ -138,7 +136,7 @@ if ! head --bytes=4M /dev/zero 2>/dev/null >"$out/.space"; then
   again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
 fi
 rm -f "$out/.space"
-for mistake in 2 3 5; do
+for mistake in 2 3 5 126 127; do # the last two: there is no such program
   if grep -qx $mistake <<<"$codes"; then say "isoloss ended with $mistake (above)."; exit $mistake; fi
 done
 if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
