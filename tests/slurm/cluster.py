@@ -123,7 +123,9 @@ class Job:
 
     @property
     def state_folder(self):
-        return self.out / f".slurm-{self.id}"
+        """Of the last attempt."""
+        attempts = (self.out / f".slurm-{self.id}").glob("attempt-*")
+        return max(attempts, key=lambda attempt: int(attempt.name.removeprefix("attempt-")), default=self.out)
 
     def text(self):
         return self.output.read_text(errors="replace") if self.output.exists() else ""

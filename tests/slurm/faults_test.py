@@ -255,7 +255,7 @@ class Faults(ProgramTest):
                 while True:
                     file.write(bytes(1 << 16))
                     file.flush()
-            wait_until(lambda: job.shown().get("Reason") in ("JobHeldUser", "JobHeldAdmin"),
+            wait_until(lambda: job.shown().get("Reason") == "job_requeued_in_held_state",
                        lambda: f"{job.shown()} {job.text()[-3000:]}")
             self.assertIn(f"free some of it, then: scontrol release {job.id}",
                           call("scontrol", "show", "job", job.id))

@@ -20,16 +20,19 @@ stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so lo
 # An element of an array: by the job's number alone, scontrol would take all elements.
 id=$SLURM_JOB_ID
 [ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-export state=$out/.slurm-$id
+attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+record=$out/.slurm-$id
+# Of each attempt its own: processes of the last one may still run on a node whose slurmd died.
+export state=$record/attempt-$attempt
 mkdir -p "$state"
-rm -f "$state"/{code,host,pid,sick}.* "$out"/abort-process*.txt
-say() { echo "job $id, attempt $((${SLURM_RESTART_COUNT:-0} + 1)): $*" >&2; }
+rm -f "$out"/abort-process*.txt
+say() { echo "job $id, attempt $attempt: $*" >&2; }
 
 # Slurm has ended this attempt itself (scancel, a lost node), or has begun the next one: no more of it.
 ended() {
   local job
   job=$(scontrol --oneliner show job "$id") || return 1
-  [[ $job != *" JobState=RUNNING "*" Restarts=${SLURM_RESTART_COUNT:-0} "* ]]
+  [[ $job != *" JobState=RUNNING "*" Restarts=$((attempt - 1)) "* ]]
 }
 
 # again requeue|requeuehold KEY=VALUE…: Slurm ends this script and starts it anew, with the job changed.
@@ -48,22 +51,22 @@ again() {
 
 # avoid NODE…: the next attempt goes elsewhere. If too few nodes were left, only these are avoided.
 avoid() {
-  touch "$state/avoided"
+  touch "$record/avoided"
   printf '%s\n' "$@" | sort -u >"$state/new"
-  sort -u "$state/new" "$state/avoided" >"$state/all"
+  sort -u "$state/new" "$record/avoided" >"$state/all"
   sinfo --noheader --Node --responding --partition="$SLURM_JOB_PARTITION" --format=%N |
     grep -qvxFf "$state/all" || cp "$state/new" "$state/all"
-  mv "$state/all" "$state/avoided"
-  say "the next attempt avoids $(paste -sd, "$state/avoided")."
-  echo "ExcNodeList=$(paste -sd, "$state/avoided")"
+  mv "$state/all" "$record/avoided"
+  say "the next attempt avoids $(paste -sd, "$record/avoided")."
+  echo "ExcNodeList=$(paste -sd, "$record/avoided")"
 }
 
 # fault TEXT [NODE…]: starts again, unless it happened too often.
 fault() {
   say "$1"
   shift
-  echo >>"$state/faults"
-  if [ "$(wc -l <"$state/faults")" -gt "$faults_allowed" ]; then
+  echo >>"$record/faults"
+  if [ "$(wc -l <"$record/faults")" -gt "$faults_allowed" ]; then
     say "this was fault $((faults_allowed + 1)), so it is given up. Submitting it again goes on."
     exit 70 # not 75: sites may requeue that (RequeueExit)
   fi
@@ -81,7 +84,7 @@ if [ -n "$check" ]; then
   [ ${#sick[@]} -eq 0 ] || fault "sick nodes: ${sick[*]}." "${sick[@]}"
 fi
 
-# A process of the last attempt may still run on a node whose slurmd died. It ends by its own deadline.
+# Those have the run's lock, and end by their own deadline.
 for lock in "$out"/.*.lock; do
   [ ! -e "$lock" ] || flock --wait 300 "$lock" true || fault "$lock: a process of an earlier attempt still works on it."
 done
@@ -128,7 +131,7 @@ code=$?
 
 codes=$(cat "$state"/code.* 2>/dev/null)
 first=$(cat "$state/code.0" 2>/dev/null)
-case $first in 0 | 1 | 4) rm -r "$state"; exit "$first" ;; esac
+case $first in 0 | 1 | 4) rm -r "$record"; exit "$first" ;; esac
 if ended; then say "Slurm has ended this attempt."; exit 143; fi
 if ! head --bytes=4M /dev/zero 2>/dev/null >"$out/.space"; then
   rm -f "$out/.space"
