@@ -115,7 +115,7 @@ trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
 launch=$!
 
 # A launcher that hangs: processes have ended and nothing is written any more, or nothing for very long.
-quiet() { ! find "$out" -newermt "-$1 seconds" | grep -q .; }
+quiet() { ! find "$out" -newermt "-$1 seconds" 2>/dev/null | grep -q .; }
 some_ended() { compgen -G "$state/code.*" || compgen -G "$out/abort-process*.txt"; } >/dev/null
 while kill -0 "$launch" 2>/dev/null; do
   sleep 2 & wait $! # USR1 ends the wait, but would have to wait for a sleep
