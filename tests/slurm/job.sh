@@ -144,9 +144,10 @@ for mistake in 2 3 5 126 127; do # the last two: there is no such program
 done
 if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
 
-# Nodes of processes that a signal killed (not 134: peers abort then), or that others waited for in vain.
+# Nodes of processes that a signal killed, or that others waited for in vain. Signals 6 (a peer aborts),
+# 14 (a deadline for the launcher) and 15 are no sign of a sick node.
 mapfile -t lost < <({
-  grep -lxE '1(29|3[1-35-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
+  grep -lxE '1(29|3[1-35-9]|4[014-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
   grep -hoP 'for process \K[0-9]+' "$out"/abort-process*.txt
 } 2>/dev/null | sort -u | while read -r rank; do cat "$state/host.$rank"; done | sort -u)
 fault "the launcher ended with $code, the processes with: ${codes//$'\n'/ }. Lost on: ${lost[*]:-?}." "${lost[@]}"
