@@ -121,7 +121,8 @@ while kill -0 "$launch" 2>/dev/null; do
   sleep 2 & wait $! # USR1 ends the wait, but would have to wait for a sleep
   if { some_ended && quiet "$end_seconds"; } || quiet "$stall_seconds"; then
     say "the launcher hangs, so it is killed with its processes."
-    scancel --signal=KILL "$id"
+    # Each of its steps: with the job's number, scancel would end the job for good.
+    squeue --noheader --steps --job="$id" --format=%i | grep '\.[0-9]*$' | xargs --no-run-if-empty scancel
     kill -KILL "$launch"
     break
   fi
