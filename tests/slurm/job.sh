@@ -4,13 +4,16 @@
 #SBATCH --time=1-00:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue --open-mode=append
-# One run of isoloss with several processes, which survives killed processes, lost nodes, preemption
-# and the time limit: each attempt goes on from the last checkpoint, on the nodes that it gets, with
-# as many processes as fit them. The bits do not depend on either. Copy it, fill in the first block.
+# One job of isoloss with several processes, which survives killed processes, lost nodes, preemption
+# and the time limit: each attempt goes on from the last checkpoint, on the nodes that it gets. Bits
+# depend neither on the nodes nor on the number of processes. Copy it, and fill in the first block:
+#   OUT=/shared/run sbatch job.sh isoloss run EXPERIMENT --out /shared/run --resume --set parallel.transport=mpi
+# It ends with the code of isoloss if that is a result (0, 1, 4) or a mistake (2, 3, 5), with 70 after
+# too many faults, and waits for you (held, with a comment) if the disk is full.
 set -u
 
 out=${OUT:?is the results folder, one for each job, on a file system that all nodes see}
-command=("$@") # isoloss run EXPERIMENT --out "$OUT" --resume --set parallel.transport=mpi …
+command=("$@")
 launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
 check=${CHECK:-}                       # ends with 1 on a node that is sick
 faults_allowed=${FAULTS_ALLOWED:-20}
@@ -45,6 +48,7 @@ again() {
     scontrol "$how" "$id" && break
     sleep 5 # slurmctld may be restarting
   done
+  [ "$tries" -lt 60 ] || say "Slurm did not start it again for 5 minutes. Submitting it again goes on."
   [ $# -eq 0 ] || scontrol update JobId="$id" "$@"
   exit 143
 }
@@ -54,7 +58,7 @@ avoid() {
   touch "$record/avoided"
   printf '%s\n' "$@" | sort -u >"$state/new"
   sort -u "$state/new" "$record/avoided" >"$state/all"
-  sinfo --noheader --Node --responding --partition="$SLURM_JOB_PARTITION" --format=%N |
+  sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --states=idle,mixed,allocated,completing --format=%N |
     grep -qvxFf "$state/all" || cp "$state/new" "$state/all"
   mv "$state/all" "$record/avoided"
   say "the next attempt avoids $(paste -sd, "$record/avoided")."
@@ -74,6 +78,9 @@ fault() {
   [ $# -eq 0 ] || change=("$(avoid "$@")")
   again requeue "${change[@]}"
 }
+
+# Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
+trap 'kill -TERM "$(cat "$state/pid.0")" || again requeue' USR1
 
 # Before the first step, each node examines itself.
 if [ -n "$check" ]; then
@@ -109,8 +116,6 @@ while true; do wait $pid; code=$?; kill -0 $pid 2>/dev/null || break; done
 echo $code >"$state/code.$rank"
 exit $code'
 
-# Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
-trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
 "${start[@]}" bash -c "$process" process "${command[@]}" &
 launch=$!
 
