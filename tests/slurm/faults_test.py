@@ -111,13 +111,18 @@ class Faults(ProgramTest):
         text = job.text()
         if restarts is not None:
             self.assertEqual(job.shown()["Restarts"], str(restarts), text)
-        steps = STEP.findall(text)
-        # A printed step is on disk, whatever came then.
-        for resumed in re.finditer(r"(\d+) steps were on disk", text):
-            printed = [int(step) for step, _ in STEP.findall(text[:resumed.start()])]
-            self.assertGreaterEqual(int(resumed[1]), max(printed, default=0), text)
-        self.assertGreater(len(steps), 0)
-        for step, loss in steps:
+        # A printed step is on disk, whatever came then: the next attempt that goes on says what it found.
+        attempts = re.split(r"(?m)^job \S+, attempt \d+: \d+ processes on .*$", text)
+        printed = []
+        for attempt in attempts:
+            steps = [int(step) for step, _ in STEP.findall(attempt)]
+            found = re.search(r"(\d+) steps were on disk|kept, as it is finished", attempt)
+            if printed and (steps or attempt is attempts[-1]):
+                self.assertIsNotNone(found, text)
+                self.assertGreaterEqual(int(found[1] or STEPS), max(printed), text)
+            printed += steps
+        self.assertGreater(len(printed), 0)
+        for step, loss in STEP.findall(text):
             self.assertEqual(loss, self.losses[step], step)
         self.assertEqual(self.compared(job.out / f"{NAME}.h5"), self.bits)
         for one in jobs:
