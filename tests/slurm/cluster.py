@@ -123,7 +123,9 @@ class Job:
 
     @property
     def state_folder(self):
-        return self.out / f".slurm-{self.id}"
+        """Of the last attempt."""
+        attempts = (self.out / f".slurm-{self.id}").glob("attempt-*")
+        return max(attempts, key=lambda attempt: int(attempt.name.removeprefix("attempt-")), default=self.out)
 
     def text(self):
         return self.output.read_text(errors="replace") if self.output.exists() else ""
@@ -180,14 +182,14 @@ class Job:
         over = threading.Event()
 
         def beat():
+            known = set()
             while not over.is_set():
                 for rank in (0, 1):
                     with contextlib.suppress(OSError, ValueError):
-                        send([self.rank(rank)], signal.SIGSTOP)
+                        known.add(self.rank(rank))
+                send(known, signal.SIGSTOP)
                 over.wait(0.18)
-                for rank in (0, 1):
-                    with contextlib.suppress(OSError, ValueError):
-                        send([self.rank(rank)], signal.SIGCONT)
+                send(known, signal.SIGCONT)
                 over.wait(0.02)
         thread = threading.Thread(target=beat)
         thread.start()

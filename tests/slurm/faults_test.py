@@ -99,11 +99,10 @@ class Faults(ProgramTest):
         return {name: value for name, value in same_bits(path).items()
                 if not name.startswith(("exchange", "rank", "expert_data"))}
 
-    def submit(self, launcher, *options, out=None, tasks=2, **environment):
-        out = out or self.out
-        command = [BINARY, "run", self.experiment, "--out", out, "--resume", "--print-steps",
-                   "--set", "parallel.transport=mpi"]
-        return Job(out, command, launcher, *options, tasks=tasks, **environment)
+    def submit(self, launcher, *options, tasks=2, arguments=(), **environment):
+        command = [BINARY, "run", self.experiment, "--out", self.out, "--resume", "--print-steps",
+                   "--set", "parallel.transport=mpi", *arguments]
+        return Job(self.out, command, launcher, *options, tasks=tasks, **environment)
 
     def check(self, *jobs, restarts=1):
         """The last of the jobs, all in one folder, ends as if nothing had happened."""
@@ -112,13 +111,18 @@ class Faults(ProgramTest):
         text = job.text()
         if restarts is not None:
             self.assertEqual(job.shown()["Restarts"], str(restarts), text)
-        steps = STEP.findall(text)
-        # A printed step is on disk, whatever came then.
-        for resumed in re.finditer(r"(\d+) steps were on disk", text):
-            printed = [int(step) for step, _ in STEP.findall(text[:resumed.start()])]
-            self.assertGreaterEqual(int(resumed[1]), max(printed, default=0), text)
-        self.assertGreater(len(steps), 0)
-        for step, loss in steps:
+        # A printed step is on disk, whatever came then: the next attempt that goes on says what it found.
+        attempts = re.split(r"(?m)^job \S+, attempt \d+: \d+ processes on .*$", text)
+        printed = []
+        for attempt in attempts:
+            steps = [int(step) for step, _ in STEP.findall(attempt)]
+            found = re.search(r"(\d+) steps were on disk|kept, as it is finished", attempt)
+            if printed and (steps or attempt is attempts[-1]):
+                self.assertIsNotNone(found, text)
+                self.assertGreaterEqual(int(found[1] or STEPS), max(printed), text)
+            printed += steps
+        self.assertGreater(len(printed), 0)
+        for step, loss in STEP.findall(text):
             self.assertEqual(loss, self.losses[step], step)
         self.assertEqual(self.compared(job.out / f"{NAME}.h5"), self.bits)
         for one in jobs:
@@ -256,7 +260,7 @@ class Faults(ProgramTest):
                 while True:
                     file.write(bytes(1 << 16))
                     file.flush()
-            wait_until(lambda: job.shown().get("Reason") in ("JobHeldUser", "JobHeldAdmin"),
+            wait_until(lambda: job.shown().get("Reason") == "job_requeued_in_held_state",
                        lambda: f"{job.shown()} {job.text()[-3000:]}")
             self.assertIn(f"free some of it, then: scontrol release {job.id}",
                           call("scontrol", "show", "job", job.id))
@@ -311,13 +315,26 @@ source {cluster.SCRIPT} "$@" --out "$OUT"
 
     def test_23_a_sick_node_is_left_before_the_first_step_pmix(self):
         check = self.write("check.sh", '[ "$SLURMD_NODENAME" != n1 ]\n')
-        job = self.submit(PMIX, "--nodelist=n1", CHECK=f"bash {check}")
-        # Slurm would not take a node that is both wanted and excluded.
-        wait_until(lambda: job.shown()["JobState"] == "RUNNING", "it runs")
-        call("scontrol", "update", f"JobId={job.id}", "ReqNodeList=")
+        job = self.submit(PMIX, CHECK=f"bash {check}")
         self.check(job)
         self.assertEqual(job.shown()["ExcNodeList"], "n1")
         self.assertNotIn("step:", job.text().partition("attempt 2")[0])
+
+    def test_24_too_many_faults_pmi2(self):
+        job = self.submit(PMI2, FAULTS_ALLOWED="0")
+        job.wait_for_step(20)
+        send([job.rank(1)], signal.SIGKILL)
+        self.assertEqual(job.wait_for_end(), "FAILED")
+        self.assertEqual(job.shown()["ExitCode"], "70:0", job.text())
+        self.assertIn("Submitting it again goes on.", job.text())
+        self.check(self.submit(PMI2), restarts=0)
+
+    def test_25_a_mistake_is_not_repeated_pmix(self):
+        job = self.submit(PMIX, arguments=["--set", "train.steps=0"])
+        self.assertEqual(job.wait_for_end(), "FAILED")
+        self.assertEqual(job.shown()["ExitCode"], "3:0", job.text())
+        self.assertEqual(job.shown()["Restarts"], "0")
+        self.assertIn("train.steps", job.text())
 
 
 if __name__ == "__main__":

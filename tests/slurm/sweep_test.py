@@ -103,7 +103,7 @@ class Sweeps(ProgramTest):
     def test_a_killed_process_of_two_comes_back_on_other_nodes(self):
         experiment = self.write("shared.toml", SHARED)
         jobs = self.submit(experiment, "shared", "--elements", "1", "--processes", "2")
-        state = self.folder / "shared/sweep/state/1"
+        state = self.folder / "shared/sweep/state/1/attempt-1"
         journals = self.folder / "shared"
 
         def is_under_way():

@@ -4,13 +4,16 @@
 #SBATCH --time=1-00:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue --open-mode=append
-# One run of isoloss with several processes, which survives killed processes, lost nodes, preemption
-# and the time limit: each attempt goes on from the last checkpoint, on the nodes that it gets, with
-# as many processes as fit them. The bits do not depend on either. Copy it, fill in the first block.
+# One job of isoloss with several processes, which survives killed processes, lost nodes, preemption
+# and the time limit: each attempt goes on from the last checkpoint, on the nodes that it gets. Bits
+# depend neither on the nodes nor on the number of processes. Copy it, and fill in the first block:
+#   OUT=/shared/run sbatch job.sh isoloss run EXPERIMENT --out /shared/run --resume --set parallel.transport=mpi
+# It ends with the code of isoloss if that is a result (0, 1, 4) or a mistake (2, 3, 5), with 70 after
+# too many faults, and waits for you (held, with a comment) if the disk is full.
 set -u
 
 out=${OUT:?is the results folder, one for each job, on a file system that all nodes see}
-command=("$@") # isoloss run EXPERIMENT --out "$OUT" --resume --set parallel.transport=mpi …
+command=("$@")
 launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
 check=${CHECK:-}                       # ends with 1 on a node that is sick
 faults_allowed=${FAULTS_ALLOWED:-20}
@@ -20,19 +23,21 @@ stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so lo
 # An element of an array: by the job's number alone, scontrol would take all elements.
 id=$SLURM_JOB_ID
 [ -z "${SLURM_ARRAY_JOB_ID:-}" ] || id=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
-export state=${STATE:-$out/.slurm-$id}
-# Elements of an array share a results folder: each has its own reasons and journals.
-export ISOLOSS_REASON_FOLDER=$state
-journals=${JOURNALS-$out/*.journal}   # of the runs that this job makes; none: nothing tells that it stalls
+attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+record=${STATE:-$out/.slurm-$id}
+# Of each attempt its own: processes of the last one may still run on a node whose slurmd died.
+export state=$record/attempt-$attempt
 mkdir -p "$state"
-rm -f "$state"/{code,host,pid,sick}.* "$state"/abort-process*.txt
-say() { echo "job $id, attempt $((${SLURM_RESTART_COUNT:-0} + 1)): $*" >&2; }
+# Elements of an array share a results folder: each has its own reasons, and journals of its own runs.
+export ISOLOSS_REASON_FOLDER=$state
+journals=${JOURNALS-$out/*.journal}   # "": runs have none
+say() { echo "job $id, attempt $attempt: $*" >&2; }
 
 # Slurm has ended this attempt itself (scancel, a lost node), or has begun the next one: no more of it.
 ended() {
   local job
   job=$(scontrol --oneliner show job "$id") || return 1
-  [[ $job != *" JobState=RUNNING "*" Restarts=${SLURM_RESTART_COUNT:-0} "* ]]
+  [[ $job != *" JobState=RUNNING "*" Restarts=$((attempt - 1)) "* ]]
 }
 
 # again requeue|requeuehold KEY=VALUE…: Slurm ends this script and starts it anew, with the job changed.
@@ -45,28 +50,29 @@ again() {
     scontrol "$how" "$id" && break
     sleep 5 # slurmctld may be restarting
   done
+  [ "$tries" -lt 60 ] || say "Slurm did not start it again for 5 minutes. Submitting it again goes on."
   [ $# -eq 0 ] || scontrol update JobId="$id" "$@"
   exit 143
 }
 
 # avoid NODE…: the next attempt goes elsewhere. If too few nodes were left, only these are avoided.
 avoid() {
-  touch "$state/avoided"
+  touch "$record/avoided"
   printf '%s\n' "$@" | sort -u >"$state/new"
-  sort -u "$state/new" "$state/avoided" >"$state/all"
-  sinfo --noheader --Node --responding --partition="$SLURM_JOB_PARTITION" --format=%N |
+  sort -u "$state/new" "$record/avoided" >"$state/all"
+  sinfo --noheader --Node --partition="$SLURM_JOB_PARTITION" --states=idle,mixed,allocated,completing --format=%N |
     grep -qvxFf "$state/all" || cp "$state/new" "$state/all"
-  mv "$state/all" "$state/avoided"
-  say "the next attempt avoids $(paste -sd, "$state/avoided")."
-  echo "ExcNodeList=$(paste -sd, "$state/avoided")"
+  mv "$state/all" "$record/avoided"
+  say "the next attempt avoids $(paste -sd, "$record/avoided")."
+  echo "ExcNodeList=$(paste -sd, "$record/avoided")"
 }
 
 # fault TEXT [NODE…]: starts again, unless it happened too often.
 fault() {
   say "$1"
   shift
-  echo >>"$state/faults"
-  if [ "$(wc -l <"$state/faults")" -gt "$faults_allowed" ]; then
+  echo >>"$record/faults"
+  if [ "$(wc -l <"$record/faults")" -gt "$faults_allowed" ]; then
     say "this was fault $((faults_allowed + 1)), so it is given up. Submitting it again goes on."
     exit 70 # not 75: sites may requeue that (RequeueExit)
   fi
@@ -74,6 +80,9 @@ fault() {
   [ $# -eq 0 ] || change=("$(avoid "$@")")
   again requeue "${change[@]}"
 }
+
+# Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
+trap 'kill -TERM "$(cat "$state/pid.0")" || again requeue' USR1
 
 # Before the first step, each node examines itself.
 if [ -n "$check" ]; then
@@ -84,9 +93,9 @@ if [ -n "$check" ]; then
   [ ${#sick[@]} -eq 0 ] || fault "sick nodes: ${sick[*]}." "${sick[@]}"
 fi
 
-# A process of the last attempt may still run on a node whose slurmd died. It ends by its own deadline.
+# Those have the run's lock, and end by their own deadline.
 for journal in $journals; do
-  lock=$(dirname "$journal")/.$(basename "$journal" .journal).lock
+  lock=${journal%/*}/.$(basename "$journal" .journal).lock
   [ ! -e "$lock" ] || flock --wait 300 "$lock" true || fault "$lock: a process of an earlier attempt still works on it."
 done
 
@@ -110,21 +119,20 @@ while true; do wait $pid; code=$?; kill -0 $pid 2>/dev/null || break; done
 echo $code >"$state/code.$rank"
 exit $code'
 
-# Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
-trap 'kill -TERM "$(cat "$state/pid.0")"' USR1
 "${start[@]}" bash -c "$process" process "${command[@]}" &
 launch=$!
 
-# None of these files changes again once the job is over, nor for long while it works.
-over() { find "$state"/abort-process*.txt "$state"/code.* -not -newermt "-$end_seconds seconds" 2>/dev/null | grep -q .; }
-stalled() { [ -n "$journals" ] && ! find $journals "$state" -newermt "-$stall_seconds seconds" 2>/dev/null | grep -q .; }
-began=$SECONDS
+# A launcher that hangs: processes have ended and nothing is written any more, or nothing for very long.
+quiet() { ! find "$state" $journals -newermt "-$1 seconds" 2>/dev/null | grep -q .; }
+some_ended() { compgen -G "$state/code.*" || compgen -G "$state/abort-process*.txt"; } >/dev/null
+beat=0
 while kill -0 "$launch" 2>/dev/null; do
-  sleep 1 & wait $!
-  ((SECONDS % 5 == 0)) || continue
-  if over || { ((SECONDS - began > stall_seconds)) && stalled; }; then
+  sleep 2 & wait $! # USR1 ends the wait, but would have to wait for a sleep
+  ((++beat % 5 == 0)) || continue # a shared disk has other work
+  if { some_ended && quiet "$end_seconds"; } || { [ -n "$journals" ] && quiet "$stall_seconds"; }; then
     say "the launcher hangs, so it is killed with its processes."
-    scancel --signal=KILL "$id"
+    # Each of its steps: with the job's number, scancel would end the job for good.
+    squeue --noheader --steps --job="$id" --format=%i | grep '\.[0-9]*$' | xargs --no-run-if-empty scancel
     kill -KILL "$launch"
     break
   fi
@@ -134,7 +142,7 @@ code=$?
 
 codes=$(cat "$state"/code.* 2>/dev/null)
 first=$(cat "$state/code.0" 2>/dev/null)
-case $first in 0 | 1 | 4) rm -r "$state"; exit "$first" ;; esac
+case $first in 0 | 1 | 4) rm -r "$record"; exit "$first" ;; esac
 if ended; then say "Slurm has ended this attempt."; exit 143; fi
 if ! head --bytes=4M /dev/zero 2>/dev/null >"$state/space"; then
   rm -f "$state/space"
@@ -142,14 +150,15 @@ if ! head --bytes=4M /dev/zero 2>/dev/null >"$state/space"; then
   again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
 fi
 rm -f "$state/space"
-for mistake in 2 3 5; do
+for mistake in 2 3 5 126 127; do # the last two: there is no such program
   if grep -qx $mistake <<<"$codes"; then say "isoloss ended with $mistake (above)."; exit $mistake; fi
 done
 if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
 
-# Nodes of processes that a signal killed (not 134: peers abort then), or that others waited for in vain.
+# Nodes of processes that a signal killed, or that others waited for in vain. Signals 6 (a peer aborts),
+# 14 (a deadline for the launcher) and 15 are no sign of a sick node.
 mapfile -t lost < <({
-  grep -lxE '1(29|3[1-35-9]|4[0-24-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
+  grep -lxE '1(29|3[1-35-9]|4[014-9]|5[0-9])' "$state"/code.* | sed 's/.*code\.//'
   grep -hoP 'for process \K[0-9]+' "$state"/abort-process*.txt
 } 2>/dev/null | sort -u | while read -r rank; do cat "$state/host.$rank"; done | sort -u)
 fault "the launcher ended with $code, the processes with: ${codes//$'\n'/ }. Lost on: ${lost[*]:-?}." "${lost[@]}"
