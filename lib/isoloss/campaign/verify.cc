@@ -140,6 +140,14 @@ class Verifier {
 
   bool IsRegression() const { return !plan_.approved.empty(); }
 
+  /// A regression compares whole logs.
+  Keep KeptOfRuns() const {
+    return IsRegression() ||
+                   plan_.policy.question == compare::Question::kRegression
+               ? Keep::kAll
+               : Keep::kForPrecision;
+  }
+
   /// The runs of all arms that have a role.
   TrainingPlan PlannedTraining() const {
     const bool alone = IsRegression() && roles_.candidates.size() == 1;
@@ -172,7 +180,7 @@ class Verifier {
         return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
-      runs = ReadRuns(executed.logs);
+      runs = ReadRuns(executed.logs, {}, KeptOfRuns());
       // The seeds of later parts, should they be there, are not to be seen yet.
       for (size_t later = part + 1; later < parts.size(); ++later) {
         training.runs.insert(training.runs.end(), parts[later].begin(),
