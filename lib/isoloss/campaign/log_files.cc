@@ -59,8 +59,7 @@ class RunList {
   void DropBeside(size_t place) {
     const runlog::RunLog& log = runs_[place].log;
     if (log.provenance.IsForeign() || log.tensors.step.empty()) return;
-    const auto [kept, is_first] =
-        kept_.try_emplace(log.provenance.arm, place);
+    const auto [kept, is_first] = kept_.try_emplace(log.provenance.arm, place);
     if (is_first) return;
     if (log.provenance.seed < runs_[kept->second].log.provenance.seed) {
       std::swap(kept->second, place);

@@ -218,6 +218,16 @@ std::string DescribeLeftovers(const std::vector<Run>& runs,
   return fmt::format("{}", fmt::join(parts, " and "));
 }
 
+/// Whether an earlier job of several processes may have said why it ended. It
+/// left a run unfinished then. To look for what it said means to read the whole
+/// folder, in which thousands of other runs may lie.
+bool MayHoldReasons(const std::vector<Run>& runs, const fs::path& folder) {
+  return transport::DetectLaunch().processes > 1 ||
+         std::ranges::any_of(runs, [&](const Run& run) {
+           return IsUnfinished({folder, run.Name()});
+         });
+}
+
 /// Why an earlier job ended would be read as this one's reason.
 void RemoveReasons(const fs::path& folder) {
   std::vector<fs::path> reasons;
@@ -390,7 +400,7 @@ LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,
   std::optional<NewFolder> made;
   if (missing > 0 && transport::DetectLaunch().process == 0) {
     made.emplace(folder, "Choose another one with --out.");
-    RemoveReasons(folder);
+    if (MayHoldReasons(runs, folder)) RemoveReasons(folder);
   }
   Runner runner(experiment, runs, corpus, folder, leftovers, kept, hooks);
   return {runner.Execute(), std::move(kept)};
