@@ -53,6 +53,16 @@ class ClusterPlan(unittest.TestCase):
         done, _ = simulate(**changes)
         self.assertIn("what bounds it        metadata", done.stdout)
 
+    def test_partial_logs_ask_the_metadata_server_too(self):
+        # Every 2 s but the last, before it ends: 4 of 5 operations for each of 8 runs.
+        changes = {"refresh_seconds": 2, "begin_operations": 0, "end_operations": 0, "scans": 0}
+        _, lines = simulate(refresh_operations=5, **changes)
+        self.assertAlmostEqual(lines["metadata"][0], 8 * 4 * 5 / 22, delta=0.5)
+        # One that takes 1 s is not made anew before 20 s have passed.
+        self.assertAlmostEqual(
+            self.makespan(nodes=1, cores=1, runs=1, refresh_operations=5,
+                          **{**changes, "metadata_rate": 5}), 12, delta=0.1)
+
     def test_scans_of_the_folder_grow_with_what_lies_in_it(self):
         # Runs are begun one after another: the i-th reads i entries.
         quiet = {"nodes": 1, "cores": 1, "entries_per_operation": 1, "begin_operations": 0,
@@ -61,7 +71,8 @@ class ClusterPlan(unittest.TestCase):
         self.assertAlmostEqual(self.makespan(scans=1, **quiet), 88 + 28, delta=0.1)
 
     def test_what_the_scheduler_does_not_take_waits_until_ended_jobs_are_forgotten(self):
-        changes = {"array_size": 4, "job_limit": 4, "job_age": 300}
+        # Two arrays and the judge's job would be nine.
+        changes = {"array_size": 4, "job_limit": 8, "job_age": 300, "cores": 4}
         done, lines = simulate(**changes)
         self.assertEqual(lines["array"], [2, 8, 2])
         # The first four end after 11 s, and count for 300 s more.

@@ -6,7 +6,7 @@ Usage: tools/dev/cluster_plan [options]
 
 Examples:
   tools/dev/cluster_plan                               10,000 runs on 100 nodes of 64 cores
-  tools/dev/cluster_plan --steps 5000 --per-element 4  longer runs, four in an element of the array
+  tools/dev/cluster_plan --steps 5000 --per-element 4   longer runs, four in an element of the array
   tools/dev/cluster_plan --table                       Markdown table of docs/cluster-scale.md
 
 It is a discrete-event simulation with one queue for each thing that is shared. An element of the
@@ -35,13 +35,14 @@ MEASURED = {
     "begin_operations": (45, "file system operations of a run up to its first step"),
     "end_operations": (18, "those from its last step to its finished log"),
     "checkpoint_operations": (26, "those of one checkpoint"),
-    "scans": (0, "how often a run reads the whole folder; 3 before version 0.2"),
+    "refresh_operations": (7, "those of one partial log, the HDF5 file of a live run"),
+    "scans": (0, "how often a run reads the whole folder; it was 3"),
     "entries_per_operation": (750, "entries of a folder in one getdents64"),
     "log_megabytes": (0.6, "a finished log"),
-    "judge_log_seconds": (0.021, "reading and judging one log, user time"),
-    "judge_fork_seconds": (0.007, "more for one log: the process that reads it is made"),
-    "judge_fork_seconds_per_gigabyte": (0.04, "more for that process, by what the judge holds"),
-    "judge_log_megabytes": (0.154, "memory of the judge for one log"),
+    "judge_log_seconds": (0.023, "reading and judging one log, user time"),
+    "judge_fork_seconds": (0.0085, "more for one log: the process that reads it is made"),
+    "judge_fork_seconds_per_gigabyte": (0.08, "more for that process, by what the judge holds then"),
+    "judge_log_megabytes": (0.15, "memory of the judge for one log"),
 }
 ASSUMED = {
     "start_rate": (20.0, "elements that the scheduler starts in a second"),
@@ -53,8 +54,13 @@ ASSUMED = {
     "node_mtbf_hours": (5000.0, "hours between two failures of one node"),
     "node_down_seconds": (600.0, "seconds until a failed node is back"),
     "checkpoint_seconds": (600.0, "seconds between checkpoints, log.checkpoint_minutes"),
+    "refresh_seconds": (600.0, "seconds between partial logs, log.refresh_seconds; an experiment's default is 5"),
     "spread": (0.1, "standard deviation of the logarithm of a run's time"),
 }
+
+
+# A run takes at most one part in so many of its time for partial logs (kPause of recorder.cc).
+REFRESH_PAUSE = 20
 
 
 @dataclasses.dataclass
@@ -97,7 +103,7 @@ class Cluster:
         self.running = [set() for _ in range(plan.nodes)]
         self.waiting = collections.deque()  # submitted
         self.unsubmitted = collections.deque(self.elements())
-        self.jobs = 0  # that the scheduler holds
+        self.jobs = 1  # that the scheduler holds; the judge is the first
         self.submissions = self.arrays = self.failures = self.finished = 0
         self.next_start = self.work = self.lost = self.end = 0.0
         self.held_back = 0.0  # seconds in which cores were free and the scheduler's limit kept elements out
@@ -187,7 +193,20 @@ class Cluster:
         scanned = plan.scans * math.ceil(self.finished / plan.entries_per_operation)
         ready = self.server.serve(now, plan.begin_operations + scanned)
         element.began = ready
-        self.at(ready + element.left[0], self.end_run, element, life)
+        self.piece(ready, element, life, element.left[0], self.plan.refresh_seconds)
+
+    def piece(self, now, element, life, left, pause):
+        """Trains until the next partial log, or until the end. `left` seconds of training are to do."""
+        if left <= pause:
+            self.at(now + left, self.end_run, element, life)
+        else:
+            self.at(now + pause, self.refresh, element, life, left - pause)
+
+    def refresh(self, now, element, life, left):
+        if element.life != life:
+            return
+        done = self.server.serve(now, self.plan.refresh_operations)
+        self.piece(done, element, life, left, max(self.plan.refresh_seconds, REFRESH_PAUSE * (done - now)))
 
     def end_run(self, now, element, life):
         if element.life != life:
@@ -260,7 +279,8 @@ def figures_of(plan):
     seconds, gigabytes = judge_of(plan)
     bounds = {
         "processors": whole / cores,
-        "longest run": max(done.durations),
+        "longest element": max(sum(done.durations[i:i + plan.per_element])
+                               for i in range(0, plan.runs, plan.per_element)),
         "starts": math.ceil(plan.runs / plan.per_element) / plan.start_rate,
         "metadata": done.server.total / plan.metadata_rate,
         "held back by the job limit": done.held_back,
@@ -307,22 +327,24 @@ ROWS = (
     {}, {"per_element": 2}, {"per_element": 16}, {"steps": 5000}, {"steps": 5000, "per_element": 2},
     {"steps": 50000, "per_element": 2},
     {"steps": 5000, "per_element": 2, "nodes": 10}, {"steps": 5000, "per_element": 16, "nodes": 1000},
-    {"steps": 5000, "per_element": 16, "runs": 100000}, {"steps": 5000, "per_element": 16, "runs": 1000000},
+    {"steps": 5000, "per_element": 16, "runs": 30000}, {"steps": 5000, "per_element": 16, "runs": 100000},
     {"steps": 5000, "per_element": 2, "scans": 3}, {"steps": 5000, "per_element": 16, "runs": 100000, "scans": 3},
     {"steps": 5000, "per_element": 2, "metadata_rate": 500.0},
-    {"steps": 5000, "per_element": 2, "node_mtbf_hours": 100.0},
+    {"steps": 5000, "per_element": 2, "refresh_seconds": 5.0},
+    {"steps": 50000, "per_element": 2, "refresh_seconds": 5.0},
+    {"steps": 50000, "per_element": 2, "node_mtbf_hours": 10.0},
 )
 
 
 def print_table(plan):
-    print("| runs | nodes | s a run | in an element | other | arrays (submissions) | makespan, s | ideal, s | busy, % | "
-          "metadata/s: mean, peak | judge: s, GB | bounded by |")
+    print("| runs | nodes | s a run | in an element | other | arrays (submissions) | makespan, s | ideal, s | busy, % "
+          "| metadata/s: mean, peak | judge: s, GB | bounded by |")
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     for row in ROWS:
         one = argparse.Namespace(**{**vars(plan), **row})
         of = figures_of(one)
         other = ", ".join(f"{key} {value:g}" for key, value in row.items()
-                          if key in ("scans", "metadata_rate", "node_mtbf_hours")) or "–"
+                          if key in ("scans", "metadata_rate", "refresh_seconds", "node_mtbf_hours")) or "–"
         seconds = one.fixed_seconds + one.steps * one.step_seconds
         print(f"| {one.runs:,} | {one.nodes:,} | {seconds:,.0f} | {one.per_element} | {other.replace('_', ' ')} | "
               f"{of['arrays']} ({of['submissions']}) | {of['makespan']:,.0f} | {of['ideal']:,.0f} | "
@@ -350,7 +372,7 @@ def not_negative(kind):
 
 # A rate or a time between events; all else may be 0.
 DIVISORS = ("entries_per_operation", "start_rate", "metadata_rate", "array_size", "job_limit", "node_mtbf_hours",
-            "checkpoint_seconds")
+            "checkpoint_seconds", "refresh_seconds")
 
 
 def main():
@@ -372,9 +394,9 @@ def main():
             options.add_argument("--" + name.replace("_", "-"), type=check(type(value)), default=value,
                                  help=f"{what} (default: {value:g})")
     plan = parser.parse_args()
-    if plan.array_size > plan.job_limit:
+    if plan.array_size >= plan.job_limit:
         parser.error(f"--array-size is {plan.array_size}, but a scheduler that holds {plan.job_limit} jobs "
-                     "(--job-limit) takes no such array")
+                     "(--job-limit) takes no such array beside the judge's job")
     if plan.table:
         print_table(plan)
     else:
