@@ -454,8 +454,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
         continue;
       }
       try {
-        files.push_back({paths.Log(), runlog::ReadRunLog(paths.Log())});
-        const runlog::RunLog& log = files.back().log;
+        const runlog::RunLog log = runlog::ReadRunLog(paths.Log());
         const std::string difference =
             RunDifference(log.provenance, planner.Of(run));
         if (!difference.empty() || !PerturbationOf(log).empty()) {
@@ -464,6 +463,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
               difference.empty() ? "  " + PerturbationOf(log)
                                  : difference.substr(0, difference.find('\n')));
         }
+        files.push_back({paths.Log(), arm, seed});
       } catch (const Error& error) {
         reason = error.what();
       }
