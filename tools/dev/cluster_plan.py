@@ -324,11 +324,11 @@ def print_figures(plan, of):
 
 # What each row of the table changes.
 ROWS = (
-    {}, {"per_element": 2}, {"per_element": 16}, {"steps": 5000}, {"steps": 5000, "per_element": 2},
+    {}, {"per_element": 2}, {"per_element": 16}, {"steps": 5000, "per_element": 2},
     {"steps": 50000, "per_element": 2},
     {"steps": 5000, "per_element": 2, "nodes": 10}, {"steps": 5000, "per_element": 16, "nodes": 1000},
     {"steps": 5000, "per_element": 16, "runs": 30000}, {"steps": 5000, "per_element": 16, "runs": 100000},
-    {"steps": 5000, "per_element": 2, "scans": 3}, {"steps": 5000, "per_element": 16, "runs": 100000, "scans": 3},
+    {"steps": 5000, "per_element": 16, "runs": 100000, "scans": 3},
     {"steps": 5000, "per_element": 2, "metadata_rate": 500.0},
     {"steps": 5000, "per_element": 2, "refresh_seconds": 5.0},
     {"steps": 50000, "per_element": 2, "refresh_seconds": 5.0},
