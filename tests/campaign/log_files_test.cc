@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/writer.h"
 #include "support/synthetic_runs.h"
 #include "support/temporary_folder.h"
@@ -14,6 +19,8 @@ namespace isoloss::campaign {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
 
 class LogFiles : public ::testing::Test {
  protected:
@@ -77,6 +84,56 @@ TEST_F(LogFiles, WhatIsSaidOfAFileIsOneLine) {
     FAIL() << "it was read";
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+  }
+}
+
+/// `log` with a digest of one tensor, and a variance that none can have.
+void AddTensors(runlog::RunLog& log) {
+  log.tensors.step = {1};
+  log.tensors.count = 1;
+  log.tensors.names = {"w_weight"};
+  log.tensors.digest = {7};
+  log.tensors.statistics[runlog::kStat_variance] = {-1};
+}
+
+TEST_F(LogFiles, OfEachArmOneRunKeepsTensorsForPrecision) {
+  for (const bool candidate : {false, true}) {
+    for (const int64_t seed : {3, 1, 2}) {
+      compare::Run run = testing::SyntheticRun(candidate, seed, 0);
+      AddTensors(run.log);
+      runlog::WriteRunLog(run.log, folder_.path() / run.file);
+    }
+  }
+  const auto whole = ReadRuns({folder_.path()});
+  // The least seed comes last, and the one before has its tensors till then.
+  std::vector<std::filesystem::path> paths;
+  for (const char* name : {"bf16_seed3", "bf16_seed2", "bf16_seed1",
+                           "mxfp8_seed2", "mxfp8_seed1", "mxfp8_seed3"}) {
+    paths.push_back(folder_.path() / (std::string(name) + ".h5"));
+  }
+
+  const auto runs = ReadRuns(paths, {}, Keep::kForPrecision);
+
+  std::vector<std::pair<std::string, int64_t>> kept;
+  for (const compare::Run& run : runs) {
+    const auto& p = run.log.provenance;
+    if (!run.log.tensors.step.empty()) kept.emplace_back(p.arm, p.seed);
+  }
+  EXPECT_THAT(kept, UnorderedElementsAre(Pair("bf16", 1), Pair("mxfp8", 1)));
+  ASSERT_EQ(runs.size(), whole.size());
+  for (const compare::Run& run : runs) {
+    const auto same = std::ranges::find(whole, run.file, &compare::Run::file);
+    ASSERT_NE(same, whole.end());
+    const auto found = runlog::CheckDomains(same->log);
+    EXPECT_EQ(run.violations.has_value(), run.log.tensors.step.empty());
+    if (!run.violations) continue;
+    ASSERT_EQ(run.violations->size(), found.size());
+    bool tells = false;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ((*run.violations)[i].message, found[i].message);
+      tells = tells || found[i].message.find("variance") != std::string::npos;
+    }
+    EXPECT_TRUE(tells);
   }
 }
 

@@ -91,5 +91,30 @@ TEST_F(Watching, WithoutAJobMoreRunsMayComeForSomeSeconds) {
   EXPECT_TRUE(one.ended());
 }
 
+TEST_F(Watching, ATerminalsRunsHaveTheirCurvesAlone) {
+  compare::Run run = testing::SyntheticRun(false, 1, 0);
+  run.log.tensors.step = {1};
+  run.log.tensors.count = 1;
+  run.log.tensors.names = {"w_weight"};
+  run.log.tensors.digest = {7};
+  run.log.events = {{1, "finish", "done"}};
+  runlog::WriteRunLog(run.log, folder_.path() / "bf16-seed1.h5");
+  WatchedRuns whole(folder_.path());
+  WatchedRuns curves(folder_.path(), Look::kCurves);
+
+  whole.Update();
+  curves.Update();
+
+  const runlog::RunLog all = whole.Runs().at(0).log;
+  const report::LiveRun seen = curves.Runs().at(0);
+  EXPECT_FALSE(all.tensors.step.empty());
+  EXPECT_TRUE(seen.log.tensors.step.empty());
+  EXPECT_TRUE(seen.log.eval.step.empty());
+  EXPECT_EQ(seen.log.steps.loss_nats, all.steps.loss_nats);
+  EXPECT_EQ(seen.log.events.size(), all.events.size());
+  EXPECT_EQ(seen.log.provenance.steps_planned, all.provenance.steps_planned);
+  EXPECT_EQ(seen.state, RunState::kFinished);
+}
+
 }  // namespace
 }  // namespace isoloss::campaign

@@ -389,6 +389,20 @@ TEST(HostileFile, WhatIsHeldIsCountedTogether) {
 
   held.erase(held.begin() + 1, held.end());
   EXPECT_EQ(ReadRunLog(path).events.size(), kEvents);
+
+  // What was given up counts no longer, and no more than there was.
+  held.clear();
+  const size_t bytes = ReadRunLog(path).charge->bytes();
+  EXPECT_GT(bytes, 0);
+  ReadCharge charge = ReadRunLog(path).charge;
+  charge = Lessened(charge, bytes / 4);
+  EXPECT_EQ(charge->bytes(), bytes - bytes / 4);
+  for (int i = 0; i < 100; ++i) {
+    held.push_back(ReadRunLog(path));
+    held.back().charge = Lessened(held.back().charge, bytes + 1);
+    EXPECT_EQ(held.back().charge->bytes(), 0);
+  }
+  EXPECT_EQ(Lessened(nullptr, 1), nullptr);
 }
 
 TEST(RunIsolated, SaysHowTheProcessEnded) {

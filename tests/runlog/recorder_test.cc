@@ -431,6 +431,30 @@ TEST(Recorder, RemovesWhatAnEarlierRunLeft) {
   EXPECT_EQ(std::next(left), std::filesystem::directory_iterator());
 }
 
+TEST(Recorder, LooksForTemporariesOnlyWhereAProcessMayHaveLeftThem) {
+  const TemporaryFolder folder;
+  const RunPaths paths = In(folder);
+  const auto left = folder.path() / ".mxfp8-seed1.h5.77-1.tmp";
+  const auto last = paths.folder / ".mxfp8-seed1.journal.new.tmp";
+  WriteBytes(left, "old");
+
+  // Beside no journal: the whole folder is not read for it.
+  { const Recorder recorder(paths, Named("a")); }
+  EXPECT_TRUE(std::filesystem::exists(left));
+  // Beside the journal of that one, and beside the first file of a run.
+  { const Recorder recorder(paths, Named("a")); }
+  EXPECT_FALSE(std::filesystem::exists(left));
+  RemoveLiveFiles(paths);
+  WriteBytes(left, "old");
+  WriteBytes(last, "old");
+  { const Recorder recorder(paths, Named("a")); }
+  EXPECT_FALSE(std::filesystem::exists(left));
+  // Whoever inherits the lock of a killed process looks in any case.
+  WriteBytes(left, "old");
+  RemoveTemporaries(paths);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST(Recorder, ResumedFromAnyStepGivesTheSameLog) {
   for (int64_t recorded = 1; recorded <= kSteps; ++recorded) {
     for (int64_t from = 0; from <= recorded; ++from) {

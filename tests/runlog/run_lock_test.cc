@@ -110,6 +110,9 @@ TEST(RunLock, EndsWithTheProcessThatHasIt) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
 
+  // Nobody else leaves the file behind.
+  EXPECT_TRUE(RunLock(paths).is_inherited());
+  EXPECT_FALSE(RunLock(paths).is_inherited());
   EXPECT_EQ(Refusal(paths), "");
   EXPECT_THAT(folder.Entries(), IsEmpty());
 }

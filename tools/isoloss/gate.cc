@@ -63,8 +63,12 @@ Action DeclareGate(CLI::App& app) {
     const gate::Policy policy = arguments->policy.empty()
                                     ? gate::Policy{}
                                     : gate::ReadPolicy(arguments->policy);
+    const bool whole = !arguments->against.empty() ||
+                       policy.question == compare::Question::kRegression;
     campaign::JudgedRuns judged{
-        .runs = campaign::ReadRuns(arguments->logs, arguments->foreign.read),
+        .runs = campaign::ReadRuns(
+            arguments->logs, arguments->foreign.read,
+            whole ? campaign::Keep::kAll : campaign::Keep::kForPrecision),
         .approved =
             campaign::ReadRuns(arguments->against, arguments->foreign.read),
         .evidence = arguments->evidence.Read()};

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -68,11 +69,15 @@ ExitCode WatchLive(campaign::WatchedRuns& watched,
   campaign::ListenToSignals();  // from here on a signal ends the loop, not the
                                 // program
   while (true) {
+    const auto begin = Clock::now();
     watched.Update();
+    const std::chrono::duration<double> reading = Clock::now() - begin;
     const report::LivePicture picture{watched.Runs(), watched.Job()};
     screen.Draw(picture, arguments.path);
     if (watched.ended()) return EndCode(watched);
-    if (!Sleep(arguments.interval_seconds)) return ExitCode::kPass;
+    // Thousands of runs shall not keep their file system busy all the time.
+    if (!Sleep(std::max(arguments.interval_seconds, reading.count())))
+      return ExitCode::kPass;
   }
 }
 
@@ -89,7 +94,7 @@ ExitCode Watch(const WatchArguments& arguments) {
       return ExitCode::kPass;
     }
   }
-  campaign::WatchedRuns watched(arguments.path);
+  campaign::WatchedRuns watched(arguments.path, campaign::Look::kCurves);
   return arguments.once ? WatchOnce(watched, arguments)
                         : WatchLive(watched, arguments);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -43,22 +44,49 @@ std::optional<compare::Run> ReadIfRun(const fs::path& file) {
   }
 }
 
-std::vector<compare::Run> ReadFolder(const fs::path& folder) {
-  std::vector<compare::Run> runs;
+/// Logs as they come, of which only what is to be kept stays in memory.
+class RunList {
+ public:
+  explicit RunList(Keep keep) : keep_(keep) {}
+
+  void Add(compare::Run&& run) {
+    runs_.push_back(std::move(run));
+    if (keep_ == Keep::kForPrecision) DropBeside(runs_.size() - 1);
+  }
+  std::vector<compare::Run>& runs() { return runs_; }
+
+ private:
+  void DropBeside(size_t place) {
+    const runlog::RunLog& log = runs_[place].log;
+    if (log.provenance.IsForeign() || log.tensors.step.empty()) return;
+    const auto [kept, is_first] = kept_.try_emplace(log.provenance.arm, place);
+    if (is_first) return;
+    if (log.provenance.seed < runs_[kept->second].log.provenance.seed) {
+      std::swap(kept->second, place);
+    }
+    compare::DropTensors(runs_[place]);
+  }
+
+  Keep keep_;
+  std::vector<compare::Run> runs_;
+  std::map<std::string, size_t> kept_;  ///< by arm: whose /tensors stay
+};
+
+void ReadFolder(const fs::path& folder, RunList& runs) {
+  const size_t before = runs.runs().size();
   size_t unfinished = 0;
   for (const fs::path& file : LogsIn(folder)) {
     unfinished += IsPartial(file) ? 1 : 0;
     if (IsPartial(file) || IsNamedAsOther(file)) continue;
-    if (auto run = ReadIfRun(file)) runs.push_back(std::move(*run));
+    if (auto run = ReadIfRun(file)) runs.Add(std::move(*run));
   }
-  if (runs.empty()) {
+  if (runs.runs().size() == before) {
     ThrowError(ErrorKind::kConfig,
                "{}: the folder holds 0 run logs (NAME.h5) and {} of unfinished "
                "runs (NAME.partial.h5), but at least 1 is needed. Give another "
                "folder, or the logs; those of other programs one by one.",
                folder.string(), unfinished);
   }
-  return runs;
 }
 
 /// Of what isoloss made: its logs name their arms.
@@ -142,8 +170,10 @@ bool IsPartial(const fs::path& file) {
 bool IsNamedAsOther(const fs::path& file) { return NamedKind(file) != nullptr; }
 
 std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
-                                   const foreign::ReadOptions& options) {
-  std::vector<compare::Run> runs;
+                                   const foreign::ReadOptions& options,
+                                   Keep keep) {
+  RunList list(keep);
+  std::vector<compare::Run>& runs = list.runs();
   std::vector<size_t> unnamed;  // places of those whose seed is not known yet
   for (const fs::path& given : paths) {
     const ArmPath named = SplitArm(given);
@@ -151,13 +181,13 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
     if (IsForeignLog(named.path)) {
       for (compare::Run& run : ReadForeignRuns(named, options)) {
         unnamed.push_back(runs.size());
-        runs.push_back(std::move(run));
+        list.Add(std::move(run));
       }
     } else if (fs::is_directory(named.path, error)) {
       RefuseArm(named);
-      std::ranges::move(ReadFolder(named.path), std::back_inserter(runs));
+      ReadFolder(named.path, list);
     } else {
-      runs.push_back(ReadRun(named.path));
+      list.Add(ReadRun(named.path));
       runlog::Provenance& provenance = runs.back().log.provenance;
       if (!provenance.IsForeign()) RefuseArm(named);
       if (!named.arm.empty()) provenance.arm = named.arm;
@@ -170,7 +200,7 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
   std::vector<compare::Run*> unnamed_runs;
   for (const size_t place : unnamed) unnamed_runs.push_back(&runs[place]);
   NameSeeds(unnamed_runs);
-  return runs;
+  return std::move(runs);
 }
 
 std::vector<fs::path> ProbeFiles(const std::vector<fs::path>& paths) {

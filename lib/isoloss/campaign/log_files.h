@@ -1,6 +1,7 @@
 // Files of logs that a command was given. A folder stands for what is in it.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,15 @@ bool IsNamedAsOther(const std::filesystem::path& file);
 /// Errors   IoError if the folder can't be read.
 std::vector<std::filesystem::path> LogsIn(const std::filesystem::path& folder);
 
+/// What shall be kept of logs that are read.
+enum class Keep : uint8_t {
+  kAll,
+  /// What a verdict on precision and its page need: /tensors of one run of each
+  /// arm, the first of its least seed that has them. Of the others they are
+  /// checked and dropped, which for thousands of runs is most of the memory.
+  kForPrecision,
+};
+
 /// The run logs of `paths`, each as it was given; a folder stands for those in
 /// it, by name: no probes, dumps, ensembles, partial logs or hidden files. Logs
 /// of other programs become run logs (foreign_logs.h): a path may be ARM=PATH,
@@ -47,7 +57,7 @@ std::vector<std::filesystem::path> LogsIn(const std::filesystem::path& folder);
 ///          ConfigError if a folder holds none.
 std::vector<compare::Run> ReadRuns(
     const std::vector<std::filesystem::path>& paths,
-    const foreign::ReadOptions& options = {});
+    const foreign::ReadOptions& options = {}, Keep keep = Keep::kAll);
 
 /// `paths`, with the probe logs of a folder (its own and those in `probes`) or
 /// its ensembles in place of the folder, by name. What can't be read is among

@@ -76,7 +76,7 @@ int64_t OtherPairs(const train::Experiment& experiment,
   for (const auto& file :
        train::FindOtherSeeds(experiment, training.runs, training.corpus, folder)
            .files) {
-    seeds.insert(file.log.provenance.seed);
+    seeds.insert(static_cast<int64_t>(file.seed));
   }
   return static_cast<int64_t>(seeds.size());
 }

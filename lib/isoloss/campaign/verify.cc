@@ -36,18 +36,17 @@ std::vector<compare::Run> ReadStopped(std::vector<std::filesystem::path> logs) {
 
 /// Seeds that were trained before count like those of now; of approved runs
 /// only those with a run of their own can be judged.
-void AddOthers(train::OtherLogs&& others,
+void AddOthers(const train::OtherLogs& others,
                const std::vector<compare::Run>& approved,
-               std::vector<compare::Run>& runs) {
-  for (auto& [path, log] : others.files) {
-    const auto& p = log.provenance;
+               std::vector<std::filesystem::path>& logs) {
+  for (const train::OtherLogs::File& file : others.files) {
     const bool judged =
         approved.empty() ||
         std::ranges::any_of(approved, [&](const compare::Run& other) {
-          return other.log.provenance.arm == p.arm &&
-                 other.log.provenance.seed == p.seed;
+          return other.log.provenance.arm == file.arm->name &&
+                 other.log.provenance.seed == static_cast<int64_t>(file.seed);
         });
-    if (judged) runs.push_back({Printable(path.string()), std::move(log)});
+    if (judged) logs.push_back(file.path);
   }
 }
 
@@ -148,6 +147,14 @@ class Verifier {
 
   bool IsRegression() const { return !plan_.approved.empty(); }
 
+  /// A regression compares whole logs.
+  Keep KeptOfRuns() const {
+    return IsRegression() ||
+                   plan_.policy.question == compare::Question::kRegression
+               ? Keep::kAll
+               : Keep::kForPrecision;
+  }
+
   /// The runs of all arms that have a role.
   TrainingPlan PlannedTraining() const {
     const bool alone = IsRegression() && roles_.candidates.size() == 1;
@@ -208,13 +215,14 @@ class Verifier {
         return Given(std::move(judgements), std::move(runs));
       }
       if (executed.interrupted) return Verification{.interrupted = true};
-      runs = ReadRuns(executed.logs);
       // The seeds of later parts, should they be there, are not to be seen yet.
       for (size_t later = part + 1; later < parts.size(); ++later) {
         training.runs.insert(training.runs.end(), parts[later].begin(),
                              parts[later].end());
       }
-      AddOthers(OtherSeeds(training), plan_.approved, runs);
+      std::vector<std::filesystem::path> logs = executed.logs;
+      AddOthers(OtherSeeds(training), plan_.approved, logs);
+      runs = ReadRuns(logs, {}, KeptOfRuns());
       if (looks_) plan_.evidence.looks = looks_->At(runs, plan_.policy);
       if (part + 1 < parts.size() && IsEnough(runs)) break;
     }

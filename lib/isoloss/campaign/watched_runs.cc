@@ -11,6 +11,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/open_log.h"
 #include "isoloss/runlog/recorder.h"
+#include "isoloss/runlog/rows.h"
 #include "isoloss/runlog/sealed_file.h"
 
 namespace isoloss::campaign {
@@ -29,11 +30,25 @@ bool IsRunFile(const fs::path& file) {
          (file.extension() == ".h5" && !IsNamedAsOther(file));
 }
 
+/// Thousands of runs are held at a time.
+runlog::RunLog CurvesOf(runlog::RunLog&& log) {
+  const size_t all = runlog::ValueBytesOf(log);
+  runlog::RunLog curves;
+  curves.schema_version = log.schema_version;
+  curves.provenance = std::move(log.provenance);
+  curves.steps = std::move(log.steps);
+  curves.events = std::move(log.events);
+  curves.provenance.graph = {};
+  curves.charge =
+      runlog::Lessened(log.charge, all - runlog::ValueBytesOf(curves));
+  return curves;
+}
+
 }  // namespace
 
 WatchedRun::WatchedRun(fs::path folder, const std::string& name,
-                       const std::string& shown)
-    : folder_(std::move(folder)), name_(name) {
+                       const std::string& shown, Look look)
+    : folder_(std::move(folder)), name_(name), look_(look) {
   run_.name = Printable(shown);
 }
 
@@ -76,7 +91,8 @@ void WatchedRun::Read(const fs::path& file, bool live) {
     run_.log.charge.reset();  // the new one takes its place
     OpenedLog opened = OpenLog(file);
     // A torn tail is a record that is being written just now.
-    run_.log = std::move(opened.log);
+    run_.log = look_ == Look::kAll ? std::move(opened.log)
+                                   : CurvesOf(std::move(opened.log));
     is_run_ = true;
     run_.state = report::StateOf(run_.log, live);
     run_.note.clear();
@@ -91,8 +107,8 @@ void WatchedRun::Read(const fs::path& file, bool live) {
   }
 }
 
-WatchedRuns::WatchedRuns(const fs::path& path)
-    : path_(path), last_live_(Clock::now()) {
+WatchedRuns::WatchedRuns(const fs::path& path, Look look)
+    : path_(path), look_(look), last_live_(Clock::now()) {
   std::error_code error;
   folder_ = fs::is_directory(path, error);
   if (folder_) {
@@ -150,7 +166,7 @@ bool WatchedRuns::unreadable() const {
 
 void WatchedRuns::Add(const fs::path& folder, const std::string& name,
                       const std::string& shown) {
-  runs_.try_emplace(shown, folder, name, shown);
+  runs_.try_emplace(shown, folder, name, shown, look_);
 }
 
 void WatchedRuns::FindRuns() {

@@ -379,7 +379,9 @@ Findings CheckSteps(const Pairing& pairing, Question) {
 Findings CheckDomains(const Pairing& pairing, Question) {
   Findings findings;
   for (const Run* run : pairing.All()) {
-    for (const runlog::Violation& violation : runlog::CheckDomains(run->log)) {
+    const auto violations =
+        run->violations ? *run->violations : runlog::CheckDomains(run->log);
+    for (const runlog::Violation& violation : violations) {
       Report(findings,
              violation.fault == runlog::Fault::kRun ? Severity::kBad
                                                     : Severity::kIncomparable,

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "isoloss/runlog/rows.h"
+
 namespace isoloss::compare {
 namespace {
 
@@ -27,6 +29,14 @@ const Run* OnlyRun(const std::vector<const Run*>& runs, int64_t seed) {
 }
 
 }  // namespace
+
+void DropTensors(Run& run) {
+  runlog::RunLog& log = run.log;
+  if (!run.violations) run.violations = runlog::CheckDomains(log);
+  const size_t before = runlog::ValueBytesOf(log);
+  log.tensors = {};
+  log.charge = runlog::Lessened(log.charge, before - runlog::ValueBytesOf(log));
+}
 
 std::string Label(const Run& run) {
   if (!run.file.empty()) return run.file;

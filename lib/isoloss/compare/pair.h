@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "isoloss/runlog/domain_check.h"
 #include "isoloss/runlog/run_log.h"
 
 namespace isoloss::compare {
@@ -15,7 +17,14 @@ namespace isoloss::compare {
 struct Run {
   std::string file;
   runlog::RunLog log;
+  /// What CheckDomains found in the whole log, if a part of it was dropped.
+  std::optional<std::vector<runlog::Violation>> violations = {};
 };
+
+/// Checks the log, and then frees /tensors, most of its memory: of these
+/// columns a verdict on precision reads nothing beside the check. The log
+/// counts for less of runlog::ReadLimit then.
+void DropTensors(Run& run);
 
 /// The file, or "arm A, seed S" if there is none: how findings name a run.
 std::string Label(const Run& run);

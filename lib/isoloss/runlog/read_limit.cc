@@ -39,12 +39,15 @@ size_t LimitOf(const char* text) {
 
 size_t ReadLimit() { return LimitOf(std::getenv(kVariable)); }
 
+HeldBytes::HeldBytes(size_t bytes) : bytes_(bytes) { held.fetch_add(bytes); }
+
+HeldBytes::~HeldBytes() { held.fetch_sub(bytes_); }
+
 ReadCharge Charge(const std::string& name, size_t file_bytes,
                   size_t value_bytes) {
   const size_t bytes = value_bytes - std::min(value_bytes, 2 * file_bytes);
-  const size_t all = held.fetch_add(bytes) + bytes;
-  const auto give_back = [bytes](const void*) { held.fetch_sub(bytes); };
-  ReadCharge charge(&held, give_back);
+  auto charge = std::make_shared<const HeldBytes>(bytes);
+  const size_t all = held.load();
   if (all > ReadLimit()) {
     ThrowError(ErrorKind::kFormat,
                "{}: holds {} MiB of values in {} KiB, and all files that are "
@@ -54,6 +57,13 @@ ReadCharge Charge(const std::string& name, size_t file_bytes,
                ReadLimit() / kMiB, kVariable);
   }
   return charge;
+}
+
+ReadCharge Lessened(const ReadCharge& charge, size_t value_bytes) {
+  if (charge == nullptr) return nullptr;
+  const size_t bytes = charge->bytes();
+  return std::make_shared<const HeldBytes>(bytes -
+                                           std::min(bytes, value_bytes));
 }
 
 }  // namespace isoloss::runlog

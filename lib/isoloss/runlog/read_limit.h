@@ -22,13 +22,31 @@ inline constexpr size_t kTextBytes = 384;
 /// times on that way.
 inline constexpr size_t kMaxTextBytes = size_t{16} << 20;
 
+/// Bytes that one file counts for until it goes.
+class HeldBytes {
+ public:
+  explicit HeldBytes(size_t bytes);
+  ~HeldBytes();
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+
+  size_t bytes() const { return bytes_; }
+
+ private:
+  size_t bytes_;
+};
+
 /// The share of one file that is held; shared by the copies of what was read.
-using ReadCharge = std::shared_ptr<const void>;
+using ReadCharge = std::shared_ptr<const HeldBytes>;
 
 /// Counts `value_bytes` of a file until the charge is gone. `name` is for
 /// messages.
 /// Errors   FormatError if all that is held then exceeds ReadLimit().
 ReadCharge Charge(const std::string& name, size_t file_bytes,
                   size_t value_bytes);
+
+/// What is left of a charge when `value_bytes` of the values are given up. Null
+/// if there was none.
+ReadCharge Lessened(const ReadCharge& charge, size_t value_bytes);
 
 }  // namespace isoloss::runlog

@@ -46,7 +46,8 @@ void RemoveTemporaries(const fs::path& folder,
   }
 }
 
-/// Those of WriteFileAtomically and NextJournal that a killed process has left.
+}  // namespace
+
 void RemoveTemporaries(const RunPaths& paths) {
   std::vector<std::string> fronts;
   for (const fs::path& path :
@@ -56,6 +57,15 @@ void RemoveTemporaries(const RunPaths& paths) {
   RemoveTemporaries(paths.folder, fronts);
   RemoveTemporaries(paths.folder / kDumpFolder,
                     {fmt::format(".{}.dump-", paths.name)});
+}
+
+namespace {
+
+/// Whether a killed process may have left temporary files: all but the first
+/// are made beside a journal. To look for them means to read the whole folder,
+/// in which thousands of other runs may lie.
+bool IsLeftBehind(const RunPaths& paths) {
+  return fs::exists(paths.Journal()) || fs::exists(NextJournal(paths));
 }
 
 /// Removes a file at the end, which then may be missing.
@@ -217,7 +227,7 @@ Recorder::Recorder(Provenance provenance) {
 Recorder::Recorder(RunPaths paths, Provenance provenance)
     : paths_(std::move(paths)) {
   log_.provenance = std::move(provenance);
-  RemoveTemporaries(*paths_);
+  if (IsLeftBehind(*paths_)) RemoveTemporaries(*paths_);
   journal_.emplace(Begin(*paths_, log_.provenance));
 }
 
@@ -316,7 +326,7 @@ void Recorder::Finish(const Provenance& provenance) {
   CheckWritten(log_, paths_->PartialLog());
   Rename(paths_->PartialLog(), paths_->Log());
   SyncFolderOf(paths_->Log());
-  RemoveLiveFiles(*paths_);
+  RemoveFile(paths_->Journal());
   journal_.reset();
 }
 

@@ -32,6 +32,12 @@ struct RunPaths {
   std::filesystem::path Checkpoints() const;  ///< NAME.checkpoints/
 };
 
+/// Removes the hidden temporary files of the run that a killed process has
+/// left.
+/// Cost     reads the whole folder.
+/// Errors   IoError if one can't be removed.
+void RemoveTemporaries(const RunPaths& paths);
+
 /// Removes what only a live run needs: journal, partial log, temporaries.
 /// Errors   IoError if one can't be removed.
 void RemoveLiveFiles(const RunPaths& paths);

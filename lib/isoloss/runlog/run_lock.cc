@@ -50,6 +50,11 @@ RunLock::RunLock(const RunPaths& paths) {
   Take();
 }
 
+void RunLock::Hold() {
+  is_inherited_ = is_inherited_ || FileSize(file_, path_) > 0;
+  NameHolder(file_);
+}
+
 void RunLock::Renew() {
   if (!IsStillAt(file_.get(), path_)) Take();
 }
@@ -64,7 +69,7 @@ void RunLock::Take() {
     } while (result != 0 && errno == EINTR);
   } while (result == 0 && !IsStillAt(file_.get(), path_));
   if (result == 0) {
-    NameHolder(file_);
+    Hold();
   } else if (errno == EWOULDBLOCK) {
     const std::string holder = Holder(file_);
     file_ = Descriptor();  // what is not held is not removed at the end

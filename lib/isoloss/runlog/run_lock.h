@@ -19,16 +19,21 @@ class RunLock {
   /// Takes it again if its file was removed from under it.
   /// Errors   IoError if another process has got it since.
   void Renew();
+  /// Whether a process that was killed had left the file behind, and with it
+  /// perhaps temporary files of the run.
+  bool is_inherited() const { return is_inherited_; }
 
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
  private:
   void Take();
+  void Hold();
 
   std::filesystem::path path_;
   std::filesystem::path run_;  // for messages
   Descriptor file_;
+  bool is_inherited_ = false;
 };
 
 }  // namespace isoloss::runlog

@@ -218,6 +218,16 @@ std::string DescribeLeftovers(const std::vector<Run>& runs,
   return fmt::format("{}", fmt::join(parts, " and "));
 }
 
+/// Whether an earlier job of several processes may have said why it ended. It
+/// left a run unfinished then. To look for what it said means to read the whole
+/// folder, in which thousands of other runs may lie.
+bool MayHoldReasons(const std::vector<Run>& runs, const fs::path& folder) {
+  return transport::DetectLaunch().processes > 1 ||
+         std::ranges::any_of(runs, [&](const Run& run) {
+           return IsUnfinished({folder, run.Name()});
+         });
+}
+
 /// Why an earlier job ended would be read as this one's reason.
 void RemoveReasons(const fs::path& folder) {
   std::vector<fs::path> reasons;
@@ -390,7 +400,7 @@ LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,
   std::optional<NewFolder> made;
   if (missing > 0 && transport::DetectLaunch().process == 0) {
     made.emplace(folder, "Choose another one with --out.");
-    RemoveReasons(folder);
+    if (MayHoldReasons(runs, folder)) RemoveReasons(folder);
   }
   Runner runner(experiment, runs, corpus, folder, leftovers, kept, hooks);
   return {runner.Execute(), std::move(kept)};
@@ -444,8 +454,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
         continue;
       }
       try {
-        files.push_back({paths.Log(), runlog::ReadRunLog(paths.Log())});
-        const runlog::RunLog& log = files.back().log;
+        const runlog::RunLog log = runlog::ReadRunLog(paths.Log());
         const std::string difference =
             RunDifference(log.provenance, planner.Of(run));
         if (!difference.empty() || !PerturbationOf(log).empty()) {
@@ -454,6 +463,7 @@ OtherLogs FindOtherSeeds(const Experiment& experiment,
               difference.empty() ? "  " + PerturbationOf(log)
                                  : difference.substr(0, difference.find('\n')));
         }
+        files.push_back({paths.Log(), arm, seed});
       } catch (const Error& error) {
         reason = error.what();
       }

@@ -82,7 +82,8 @@ std::vector<uint64_t> SeedsIn(const std::filesystem::path& folder,
 struct OtherLogs {
   struct File {
     std::filesystem::path path;
-    runlog::RunLog log;
+    const Arm* arm = nullptr;
+    uint64_t seed = 0;
   };
   std::vector<File> files;
   /// A sentence for each that is left out.
@@ -90,7 +91,8 @@ struct OtherLogs {
 };
 
 /// Logs in `folder` of the arms of `runs` with other seeds, as far as they are
-/// of the same experiment and corpus and each arm has one.
+/// of the same experiment and corpus and each arm has one. There may be
+/// thousands, so one at a time is in memory.
 OtherLogs FindOtherSeeds(const Experiment& experiment,
                          const std::vector<Run>& runs,
                          const corpus::Corpus& corpus,

@@ -267,7 +267,10 @@ void Trainer::AddLastEvent(const std::string& kind, const std::string& text) {
 }
 
 runlog::RunLog Trainer::Run() {
-  if (files_ && mesh_.process() == 0) lock_.emplace(files_->paths);
+  if (files_ && mesh_.process() == 0) {
+    lock_.emplace(files_->paths);
+    if (lock_->is_inherited()) runlog::RemoveTemporaries(files_->paths);
+  }
   Continuation found;
   if (files_ && files_->resume) {
     found = FindContinuation(files_->paths, learner_.provenance());
