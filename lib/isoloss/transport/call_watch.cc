@@ -77,12 +77,11 @@ std::string CallWatch::ProblemAfter(bool in_call, double seconds) const {
   const double longest = std::max<double>(longest_, deadline_);
   if (trouble.empty() && seconds < longest) return "";
   return fmt::format(
-      "{} has not returned for {:.3g} s, but it may take {:.3g} s{}{}",
+      "{} has not returned for {:.3g} s, but it may take {:.3g} s. {}",
       call_.load(), seconds, trouble.empty() ? longest : deadline_.load(),
-      trouble.empty() ? ". Look what became of the other processes, of their "
+      trouble.empty() ? "Look what became of the other processes, of their "
                         "network and of the launcher."
-                      : ": ",
-      trouble);
+                      : trouble);
 }
 
 }  // namespace isoloss::transport
