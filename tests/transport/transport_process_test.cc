@@ -267,8 +267,8 @@ TEST(Processes, NoticeDamageOfAWaitingFrame) {
                     HasSubstr("damaged on the way: header CRC32C")));
 }
 
-/// Each frame from the third on, which is that of step 1, so also what it says of the
-/// damage that it finds itself.
+/// Each frame from the third on, which is that of step 1, so also what it says
+/// of the damage that it finds itself.
 TEST(Processes, NoticeDamageThatDoesNotEnd) {
   const Outcome outcome =
       RunSteps(kTwo, [](int, int, int number, std::span<std::byte> bytes) {

@@ -10,6 +10,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/studies/stress.h"
 #include "study_arguments.h"
 

@@ -7,11 +7,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
 
 #include "isoloss/campaign/job_health_json.h"
+#include "isoloss/train/cost.h"
+#include "isoloss/train/runner.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -34,10 +39,10 @@ NodeHealth ExamineNode(const JobHealthOptions& options, int of_this_node) {
       return WriteAndReadBack(folder, needs);
     };
   }
-  health.disk = ExamineDiskWithin(
-      std::chrono::duration<double>(
-          std::min(kMostDiskSeconds, options.deadline_seconds / 2)),
-      std::move(examine_disk));
+  health.disk =
+      ExamineDiskWithin(std::chrono::duration<double>(std::min(
+                            kMostDiskSeconds, options.deadline_seconds / 2)),
+                        std::move(examine_disk));
   health.clock =
       options.examine_clock ? options.examine_clock() : ExamineClock();
   return health;
@@ -70,9 +75,9 @@ void BlameForLinks(std::vector<ProcessHealth>& processes,
       ++counts[complaint.of].first;
       ++counts[complaint.of].second;
     }
-    const int guilty = std::ranges::max_element(
-                           counts, {}, [](const auto& c) { return c.second; })
-                           ->first;
+    const int guilty = std::ranges::max_element(counts, {}, [](const auto& c) {
+                         return c.second;
+                       })->first;
     const auto is_about = [&](const Complaint& complaint) {
       return complaint.by == guilty || complaint.of == guilty;
     };
@@ -296,6 +301,26 @@ void CompareProcesses(std::vector<ProcessHealth>& processes) {
   NoteSlowOnes(processes);
 }
 
+JobNeeds NeedsOf(const train::Experiment& experiment,
+                 const std::filesystem::path& folder, int processes) {
+  const size_t runs = train::PlanRuns(experiment).size();
+  const double in_all = train::EstimatedBytes(experiment) *
+                        train::CrewFor(experiment, runs).side_by_side;
+  double there = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code none;
+    if (entry->is_regular_file(none)) {
+      there += static_cast<double>(entry->file_size(none));
+    }
+  }
+  const double results =
+      static_cast<double>(train::EstimatedLogBytes(experiment, runs)) +
+      train::EstimatedCheckpointBytes(experiment, runs);
+  return {.memory = in_all / processes, .disk = std::max(0.0, results - there)};
+}
+
 JobHealth ExamineJob(const JobHealthOptions& options, transport::Link* link) {
   const auto begin = Steady::now();
   JobHealth job{.process = link == nullptr ? 0 : link->index()};
@@ -310,10 +335,10 @@ JobHealth ExamineJob(const JobHealthOptions& options, transport::Link* link) {
   const auto here = static_cast<size_t>(job.process);
   nodes[here] = options.node;
   for (size_t i = 0; i < count; ++i) {
-    job.processes.push_back(
-        {.process = static_cast<int>(i),
-         .node = nodes[i].empty() ? fmt::format("of process {}", i)
-                                  : nodes[i]});
+    job.processes.push_back({.process = static_cast<int>(i),
+                             .node = nodes[i].empty()
+                                         ? fmt::format("of process {}", i)
+                                         : nodes[i]});
   }
   ProcessHealth& mine = job.processes[here];
   mine.commit = options.commit;
@@ -340,8 +365,8 @@ std::vector<SickNode> SickNodesToName(const JobHealth& job) {
     const bool mine = process.process == job.process;
     if (job.process != 0 && !mine && process.process != 0) continue;
     for (const std::string& problem : process.problems) {
-      sick.push_back({process.node, fmt::format("process {}: {}",
-                                                process.process, problem)});
+      sick.push_back({process.node,
+                      fmt::format("process {}: {}", process.process, problem)});
     }
   }
   return sick;

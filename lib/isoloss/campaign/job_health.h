@@ -12,6 +12,7 @@
 #include "isoloss/campaign/node_health.h"
 #include "isoloss/campaign/peer_health.h"
 #include "isoloss/report/node_table.h"
+#include "isoloss/train/experiment.h"
 #include "isoloss/transport/link.h"
 
 namespace isoloss::campaign {
@@ -45,7 +46,7 @@ struct ProcessHealth {
 struct JobHealth {
   /// By process. Those of which this process knows nothing are not `reported`:
   /// only process 0 learns of all.
-  std::vector<ProcessHealth> processes;
+  std::vector<ProcessHealth> processes = {};
   int process = 0;  ///< this one
   /// Some process does not answer, so that the job must be ended and can't end
   /// by itself.
@@ -60,6 +61,11 @@ struct JobHealth {
 /// "n1" of SLURMD_NODENAME, by which Slurm excludes it, or else the name of the
 /// host.
 std::string NodeName();
+
+/// What this experiment takes in `folder` of a job of so many processes: of
+/// memory at least, of disk at most, less what the folder holds already.
+JobNeeds NeedsOf(const train::Experiment& experiment,
+                 const std::filesystem::path& folder, int processes);
 
 /// Takes about eight seconds: two for each of arithmetic, memory, disk, and
 /// links; longer if one hangs. `link` leads to the other processes; null:

@@ -28,23 +28,22 @@ Json ProcessJson(const ProcessHealth& process) {
   const NodeHealth& health = process.health;
   Json links = Json::array();
   for (const PeerLink& link : process.links) links.push_back(LinkJson(link));
-  return {
-      {"process", process.process},
-      {"node", Printable(process.node)},
-      {"commit", Printable(process.commit)},
-      {"reported", process.reported},
-      {"trainings", health.numerics.trainings},
-      {"memory",
-       {{"available_bytes", health.memory.available_bytes},
-        {"bytes_per_second", health.memory.bytes_per_second}}},
-      {"disk",
-       {{"free_bytes", health.disk.free_bytes},
-        {"write_bytes_per_second", health.disk.write_bytes_per_second},
-        {"read_bytes_per_second", health.disk.read_bytes_per_second},
-        {"clock_ahead_seconds", health.disk.seconds_ahead}}},
-      {"links", std::move(links)},
-      {"problems", TextsJson(process.problems)},
-      {"notes", TextsJson(process.notes)}};
+  return {{"process", process.process},
+          {"node", Printable(process.node)},
+          {"commit", Printable(process.commit)},
+          {"reported", process.reported},
+          {"trainings", health.numerics.trainings},
+          {"memory",
+           {{"available_bytes", health.memory.available_bytes},
+            {"bytes_per_second", health.memory.bytes_per_second}}},
+          {"disk",
+           {{"free_bytes", health.disk.free_bytes},
+            {"write_bytes_per_second", health.disk.write_bytes_per_second},
+            {"read_bytes_per_second", health.disk.read_bytes_per_second},
+            {"clock_ahead_seconds", health.disk.seconds_ahead}}},
+          {"links", std::move(links)},
+          {"problems", TextsJson(process.problems)},
+          {"notes", TextsJson(process.notes)}};
 }
 
 }  // namespace
@@ -71,13 +70,12 @@ bool ProcessFromText(const std::string& text, ProcessHealth& process) {
                         disk.at("read_bytes_per_second").get<double>(),
                         disk.at("clock_ahead_seconds").get<double>()};
     for (const Json& link : json.at("links")) {
-      read.links.push_back({.peer = link.at("peer").get<int>(),
-                            .bytes_per_second =
-                                link.at("bytes_per_second").get<double>(),
-                            .seconds = link.at("latency_seconds").get<double>(),
-                            .clock_ahead =
-                                link.at("clock_ahead_seconds").get<double>(),
-                            .problem = link.at("problem").get<std::string>()});
+      read.links.push_back(
+          {.peer = link.at("peer").get<int>(),
+           .bytes_per_second = link.at("bytes_per_second").get<double>(),
+           .seconds = link.at("latency_seconds").get<double>(),
+           .clock_ahead = link.at("clock_ahead_seconds").get<double>(),
+           .problem = link.at("problem").get<std::string>()});
     }
     read.problems = json.at("problems").get<std::vector<std::string>>();
     read.notes = json.at("notes").get<std::vector<std::string>>();
@@ -95,8 +93,8 @@ Json JobHealthJson(const JobHealth& job) {
   }
   Json sick = Json::array();
   for (const SickNode& node : SickNodesToName(job)) {
-    sick.push_back({{"node", Printable(node.node)},
-                    {"reason", Printable(node.reason)}});
+    sick.push_back(
+        {{"node", Printable(node.node)}, {"reason", Printable(node.reason)}});
   }
   return {{"healthy", job.healthy()},
           {"sick", std::move(sick)},

@@ -93,9 +93,9 @@ size_t FirstDifference(int file, const std::vector<uint64_t>& words,
   const auto* due = reinterpret_cast<const char*>(words.data());
   errno = 0;
   for (size_t done = 0; done < bytes;) {
-    const ssize_t count = pread(file, piece.data(),
-                                std::min(piece.size(), bytes - done),
-                                static_cast<off_t>(done));
+    const ssize_t count =
+        pread(file, piece.data(), std::min(piece.size(), bytes - done),
+              static_cast<off_t>(done));
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return done;
     const auto read = static_cast<size_t>(count);
@@ -168,14 +168,12 @@ DiskHealth WriteAndReadBack(const fs::path& folder, const JobNeeds& needs) {
   const Disk found = ExamineDisk(folder);
   DiskHealth disk{.free_bytes = found.free_bytes};
   const auto problem = [&](const std::string& what) {
-    disk.problem =
-        fmt::format("{} in {}", what, found.existing.string());
+    disk.problem = fmt::format("{} in {}", what, found.existing.string());
     return disk;
   };
   if (!found.problem.empty()) {
-    disk.problem =
-        fmt::format("{} takes no results: {}", found.existing.string(),
-                    found.problem);
+    disk.problem = fmt::format("{} takes no results: {}",
+                               found.existing.string(), found.problem);
     return disk;
   }
   std::vector<uint64_t> words(kBytes / sizeof(uint64_t));
@@ -204,8 +202,7 @@ DiskHealth WriteAndReadBack(const fs::path& folder, const JobNeeds& needs) {
     // It was given during the write, which ended before: that much is unknown.
     const double unknown = SecondsSince(begin);
     const double ahead = now - changed;
-    disk.seconds_ahead =
-        ahead > 0 ? std::max(0.0, ahead - unknown) : ahead;
+    disk.seconds_ahead = ahead > 0 ? std::max(0.0, ahead - unknown) : ahead;
   }
   // From the disk, and not from this machine's memory, where the system can.
   posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
@@ -281,9 +278,9 @@ ClockHealth ExamineClock(const Clocks& clocks) {
     const double next_wall = clocks.wall();
     const double next_steady = clocks.steady();
     if (next_steady < steady || next_wall < wall) {
-      return {fmt::format(
-          "its clock went back by {:.3g} s while it was looked at",
-          std::max(steady - next_steady, wall - next_wall))};
+      return {
+          fmt::format("its clock went back by {:.3g} s while it was looked at",
+                      std::max(steady - next_steady, wall - next_wall))};
     }
     wall = next_wall;
     steady = next_steady;

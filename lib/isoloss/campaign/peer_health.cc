@@ -90,9 +90,8 @@ void PeerTalk::Handle(const transport::Parcel& parcel) {
     damage = transport::PayloadDamage(bytes, bytes.size() - kHeaderBytes);
   }
   if (!damage.empty()) {
-    Blame(parcel.peer,
-          fmt::format("what process {} sent to process {} was {}", parcel.peer,
-                      index(), damage));
+    Blame(parcel.peer, fmt::format("what process {} sent to process {} was {}",
+                                   parcel.peer, index(), damage));
     return;
   }
   const MessageHeader header = HeaderOf(bytes);
@@ -159,14 +158,14 @@ std::vector<std::string> PeerTalk::Exchange(const std::string& mine) {
     const Peer& of = peers_[static_cast<size_t>(peer)];
     return peer == index() || !of.told.empty() || !of.problem.empty();
   };
-  ServeUntil(Clock::now() +
-                 std::chrono::duration_cast<Clock::duration>(deadline_),
-             [&] {
-               for (int peer = 0; peer < size(); ++peer) {
-                 if (!answered(peer)) return false;
-               }
-               return true;
-             });
+  ServeUntil(
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(deadline_),
+      [&] {
+        for (int peer = 0; peer < size(); ++peer) {
+          if (!answered(peer)) return false;
+        }
+        return true;
+      });
   for (int peer = 0; peer < size(); ++peer) {
     std::deque<std::string>& from = peers_[static_cast<size_t>(peer)].told;
     if (!from.empty()) {
@@ -224,11 +223,10 @@ PeerLink PeerTalk::Measure(int peer, Seconds budget) {
     const auto asked = Clock::now();
     if (!Ask(peer, Kind::kBlock, block)) break;
     // The answer's way back is not the block's.
-    const double took =
-        Seconds(Clock::now() - asked).count() - link.seconds;
+    const double took = Seconds(Clock::now() - asked).count() - link.seconds;
     if (took > 0) {
-      link.bytes_per_second = std::max(
-          link.bytes_per_second, static_cast<double>(kBlockBytes) / took);
+      link.bytes_per_second = std::max(link.bytes_per_second,
+                                       static_cast<double>(kBlockBytes) / took);
     }
   }
   link.problem = of.problem;
@@ -255,8 +253,8 @@ std::vector<std::string> PeerTalk::Collect(const std::string& mine) {
     return peer == index() || of.reported || !of.problem.empty();
   };
   // Others may wait for a peer that hangs, each once, before they report.
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      2 * deadline_);
+  const auto end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(2 * deadline_);
   ServeUntil(end, [&] {
     for (int peer = 0; peer < size(); ++peer) {
       if (!settled(peer)) return false;
@@ -286,8 +284,8 @@ void PeerTalk::Conclude(const std::string& conclusion) {
 std::string PeerTalk::Report(const std::string& report) {
   Send(0, Kind::kReport, report);
   // Process 0 may have to wait for others itself.
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      3 * deadline_);
+  const auto end =
+      Clock::now() + std::chrono::duration_cast<Clock::duration>(3 * deadline_);
   if (ProblemOf(0).empty() && !ServeUntil(end, [&] { return concluded_; })) {
     Blame(0, fmt::format("process 0 has not answered process {} for {:.3g} s",
                          index(), 3 * deadline_.count()));

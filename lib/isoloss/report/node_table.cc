@@ -27,7 +27,9 @@ NodeCells CellsOf(const NodeRow& row) {
           MeasuredCell(row.read_bytes_per_second / 1e6),
           MeasuredCell(row.link_bytes_per_second / 1e6),
           MeasuredCell(row.link_seconds * 1e6),
-          row.sick ? "sick" : row.noted ? "note" : "healthy"};
+          row.sick    ? "sick"
+          : row.noted ? "note"
+                      : "healthy"};
 }
 
 }  // namespace
@@ -52,10 +54,10 @@ std::string DrawNodeTable(const std::vector<NodeRow>& rows,
                      : fmt::format("{:>{}}  ", lines[line][i], widths[i]);
     }
     const std::string& verdict = lines[line].back();
-    const char* color = line == 0                ? kDim
-                        : rows[line - 1].sick    ? kRed
-                        : rows[line - 1].noted   ? kYellow
-                                                 : kGreen;
+    const char* color = line == 0              ? kDim
+                        : rows[line - 1].sick  ? kRed
+                        : rows[line - 1].noted ? kYellow
+                                               : kGreen;
     text += Paint(verdict, color, style) + "\n";
   }
   return text;
