@@ -30,7 +30,8 @@ constexpr double kLinkSeconds = 2;
 
 NodeHealth ExamineNode(const JobHealthOptions& options, int of_this_node) {
   NodeHealth health;
-  health.numerics = ExamineNumerics(options.known);
+  health.numerics =
+      options.examine_numerics ? options.examine_numerics() : ExamineNumerics();
   health.memory = ExamineMemory(options.needs, of_this_node);
   // By value: the thread may outlive this call.
   std::function<DiskHealth()> examine_disk = options.examine_disk;
@@ -84,7 +85,9 @@ void BlameForLinks(std::vector<ProcessHealth>& processes,
     const auto first = std::ranges::find_if(complaints, is_about);
     const auto count = std::ranges::count_if(complaints, is_about);
     std::string problem = first->what;
-    if (count > 1) problem += fmt::format(" (and {} more)", count - 1);
+    if (count > 1)
+      problem +=
+          fmt::format(" (and {} more complaints of this kind)", count - 1);
     processes[static_cast<size_t>(guilty)].problems.push_back(problem);
     std::erase_if(complaints, is_about);
   }
@@ -211,8 +214,8 @@ void CompareClocks(std::vector<ProcessHealth>& processes) {
     const double off = value - usual;
     if (std::abs(off) <= kMostSecondsOff) continue;
     processes[i].problems.push_back(fmt::format(
-        "its clock is {:.3g} s {} of {}, but at most {:g} s are allowed",
-        std::abs(off), off > 0 ? "ahead" : "behind",
+        "its clock is {:.3g} s {} {}, but at most {:g} s are allowed",
+        std::abs(off), off > 0 ? "ahead of" : "behind",
         values.size() < 3 ? "that of process 0" : "those of most processes",
         kMostSecondsOff));
   }
@@ -384,6 +387,7 @@ std::vector<report::NodeRow> RowsOf(const JobHealth& job) {
          .read_bytes_per_second = health.disk.read_bytes_per_second,
          .link_bytes_per_second = SlowestLink(process),
          .link_seconds = LongestWay(process),
+         .clock_seconds_ahead = health.disk.seconds_ahead,
          .sick = !process.problems.empty(),
          .noted = !process.notes.empty()});
   }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -22,11 +21,11 @@ struct JobHealthOptions {
   JobNeeds needs = {};
   /// No wait for another process is longer.
   double deadline_seconds = 20;
-  std::span<const KnownNumerics> known = AllKnownNumerics();
   /// As a script would name this machine to a scheduler.
   std::string node = {};
   std::string commit = {};  ///< of the program
-  /// In place of WriteAndReadBack and ExamineClock.
+  /// In place of ExamineNumerics, WriteAndReadBack and ExamineClock.
+  std::function<NumericsHealth()> examine_numerics = {};
   std::function<DiskHealth()> examine_disk = {};
   std::function<ClockHealth()> examine_clock = {};
 };

@@ -225,10 +225,10 @@ DiskHealth WriteAndReadBack(const fs::path& folder, const JobNeeds& needs) {
   }
   if (std::abs(disk.seconds_ahead) > kMostSecondsOff) {
     disk.problem = fmt::format(
-        "its clock is {:.3g} s {} of that of the file system of {}, but at "
+        "its clock is {:.3g} s {} that of the file system of {}, but at "
         "most {:g} s are allowed",
         std::abs(disk.seconds_ahead),
-        disk.seconds_ahead > 0 ? "ahead" : "behind", found.existing.string(),
+        disk.seconds_ahead > 0 ? "ahead of" : "behind", found.existing.string(),
         kMostSecondsOff);
   }
   return disk;

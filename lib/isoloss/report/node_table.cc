@@ -11,7 +11,7 @@
 namespace isoloss::report {
 namespace {
 
-constexpr size_t kNodeColumns = 8;
+constexpr size_t kNodeColumns = 9;
 using NodeCells = std::array<std::string, kNodeColumns>;
 
 std::string MeasuredCell(double value) {
@@ -27,6 +27,9 @@ NodeCells CellsOf(const NodeRow& row) {
           MeasuredCell(row.read_bytes_per_second / 1e6),
           MeasuredCell(row.link_bytes_per_second / 1e6),
           MeasuredCell(row.link_seconds * 1e6),
+          row.write_bytes_per_second > 0
+              ? fmt::format("{:+.3f}", row.clock_seconds_ahead)
+              : "-",
           row.sick    ? "sick"
           : row.noted ? "note"
                       : "healthy"};
@@ -38,7 +41,7 @@ std::string DrawNodeTable(const std::vector<NodeRow>& rows,
                           const TextStyle& style) {
   std::vector<NodeCells> lines = {{"process", "node", "memory GB/s",
                                    "write MB/s", "read MB/s", "link MB/s",
-                                   "link us", "verdict"}};
+                                   "link us", "clock s", "verdict"}};
   for (const NodeRow& row : rows) lines.push_back(CellsOf(row));
   std::array<size_t, kNodeColumns> widths{};
   for (const NodeCells& cells : lines) {

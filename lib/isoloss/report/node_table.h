@@ -17,6 +17,8 @@ struct NodeRow {
   double read_bytes_per_second = 0;
   double link_bytes_per_second = 0;  ///< of its slowest link
   double link_seconds = 0;           ///< one way, of its slowest link
+  /// Of its clock before that of the file system; shown where the rate is.
+  double clock_seconds_ahead = 0;
   bool sick = false;
   bool noted = false;
 };
