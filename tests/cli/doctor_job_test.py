@@ -165,9 +165,13 @@ class DoctorOfAJob(ProgramTest):
         self.assertEqual(healthy.returncode, PASS, healthy.stdout + healthy.stderr)
         self.assertEqual(len(json.loads(healthy.stdout)["processes"]), 1)
 
-        full = self.run_isoloss("doctor", "--job", self.tiny, "--set", "train.steps=1000000000")
-        self.assertEqual(full.returncode, FAIL)
-        self.assertRegex(full.stderr, r"^sick: .*: process 0: .* are free, but the results need up to .* GiB in ")
+        # Half a tebibyte of memory, and as much of checkpoints.
+        large = self.run_isoloss("doctor", "--job", self.tiny, "--set", "model.moe_hidden_dim=50000",
+                                 "--set", "model.dim=50000")
+        self.assertEqual(large.returncode, FAIL, large.stderr)
+        for problem in (r"of memory are available, but 1 of this job's processes need at least \d+",
+                        r"are free, but the results need up to \d+"):
+            self.assertRegex(large.stderr, rf"(?m)^sick: .*: process 0: .*{problem}")
 
     def test_options_of_a_job_need_one(self):
         for option in ("--set=train.steps=3", "--sick-file=x"):
