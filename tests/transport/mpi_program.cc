@@ -3,13 +3,17 @@
 //   digest    several runs of several steps; process 0 prints a digest
 //   forever   steps until killed; each process prints its id first
 //   mismatch  the last process skips an operation
+//   pause     a few steps; each process prints its id, waits 2 s and ends
+//   print     as forever, but process 0 prints without end from round 1000 on
 //   unequal   transport `loop`, although there may be several processes
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "fleet.h"
 #include "isoloss/base/digest.h"
@@ -76,15 +80,31 @@ void PrintDigest(const TransportOptions& options, ThreadTeam& team) {
   }
 }
 
-void StepForever(const TransportOptions& options, ThreadTeam& team) {
+void PrintId(const Transport& transport) {
+  fmt::print("process {} pid {}\n", transport.process(), getpid());
+  std::fflush(stdout);
+}
+
+/// With `chatty`, process 0 prints more than any pipe takes.
+void StepForever(const TransportOptions& options, ThreadTeam& team,
+                 bool chatty) {
   const auto transport = MakeTransport("mpi", options, team);
   for (int round = 0;; ++round) {
     transport->BeginStep(round);
     ExchangedDigest(*transport, round);
-    if (round != 10) continue;
-    fmt::print("process {} pid {}\n", transport->process(), getpid());
+    if (round == 10) PrintId(*transport);
+    if (!chatty || transport->process() != 0 || round < 1000) continue;
+    fmt::print("{}\n", std::string(1000, '.'));
     std::fflush(stdout);
   }
+}
+
+void Pause(const TransportOptions& options, ThreadTeam& team) {
+  const auto transport = MakeTransport("mpi", options, team);
+  transport->BeginStep(0);
+  ExchangedDigest(*transport, 0);
+  PrintId(*transport);
+  std::this_thread::sleep_for(std::chrono::seconds(2));
 }
 
 void SkipOne(const TransportOptions& options, ThreadTeam& team) {
@@ -102,7 +122,9 @@ int Main(const std::string& what, const TransportOptions& options) {
   try {
     ThreadTeam team(1);
     if (what == "digest") PrintDigest(options, team);
-    if (what == "forever") StepForever(options, team);
+    if (what == "forever") StepForever(options, team, /*chatty=*/false);
+    if (what == "print") StepForever(options, team, /*chatty=*/true);
+    if (what == "pause") Pause(options, team);
     if (what == "mismatch") SkipOne(options, team);
     if (what == "unequal") MakeTransport("loop", options, team);
   } catch (const Error& error) {

@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
+import unittest.mock
 
 MPI = os.environ["MPI"]
 PROGRAM = os.environ["PROGRAM"]
@@ -19,6 +21,9 @@ LAUNCHER = shutil.which(f"mpirun.{MPI}")
 
 # What a launcher needs to clean up after a job that ended badly.
 LAUNCHER_SECONDS = 60
+# What processes may add to the deadline that end by themselves: some 3 s, and a busy machine. Far below the
+# 60 s that MPI_Finalize may take.
+PROCESS_SECONDS = 30
 
 
 def command(processes, *arguments):
@@ -29,6 +34,15 @@ def command(processes, *arguments):
 def environment(**more):
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, **allowed, **more}
+
+
+def runs(pid):
+    """The state of a process that has not ended; a zombie has."""
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return None
+    return None if state in "ZX" else state
 
 
 @unittest.skipUnless(LAUNCHER, f"mpirun.{MPI} is not installed")
@@ -83,6 +97,68 @@ class MpiTest(unittest.TestCase):
         for reason in reasons.values():
             self.assertIn("step 3, dispatch, MoE layer 1", reason)
             self.assertIn("step 3, combine, MoE layer 1", reason)
+
+    def ended_without_its_launcher(self, what, interrupt, deadline=3, prefix=()):
+        """Starts two processes, then calls `interrupt(job)`. Both must end though nobody ends them.
+
+        Returns the seconds until they have.
+        """
+        job = subprocess.Popen([*prefix, *command(2, what, deadline, self.folder)], env=environment(),
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+        pids = []
+        try:
+            while len(pids) < 2:
+                line = job.stdout.readline()
+                self.assertTrue(line, "the job ended early")
+                pids += re.findall(r"process \d pid (\d+)$", line.rstrip("\n"))
+            interrupt(job)
+            begin = time.monotonic()
+            while any(runs(pid) for pid in pids):
+                self.assertLess(time.monotonic() - begin, deadline + PROCESS_SECONDS,
+                                [runs(pid) for pid in pids])
+                time.sleep(0.05)
+            return time.monotonic() - begin
+        finally:
+            for pid in (*map(int, pids), job.pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            job.communicate()
+
+    def test_processes_end_though_the_launcher_is_stopped(self):
+        self.ended_without_its_launcher("pause", lambda job: os.kill(job.pid, signal.SIGSTOP))
+        reasons = self.reasons()
+        self.assertEqual(set(reasons), {"abort-process0.txt", "abort-process1.txt"})
+        for number, reason in enumerate(reasons[name] for name in sorted(reasons)):
+            self.assertIn(f"process {number}: MPI_Finalize has not returned", reason)
+            self.assertRegex(reason, r"The launcher \(process \d+, mpi(run|exec).*\) is stopped")
+
+    def test_a_process_that_prints_to_a_stopped_launcher_ends(self):
+        self.ended_without_its_launcher("print", lambda job: os.kill(job.pid, signal.SIGSTOP))
+        reasons = self.reasons()
+        self.assertIn("for process 0", reasons["abort-process1.txt"])
+        self.assertIn("blocked output", reasons["abort-process0.txt"])
+        self.assertIn("process 1 says step ", reasons["abort-process0.txt"])
+
+    def test_both_processes_name_each_other_if_their_link_goes_down(self):
+        # A network of its own, without any other interface. Open MPI's processes of one machine would
+        # else share memory.
+        if subprocess.run(["unshare", "-n", "ip", "link", "set", "lo", "up"], capture_output=True).returncode:
+            self.skipTest("this user may not make a network namespace")
+        more = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl_tcp_if_include": "lo",
+                "MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self"}
+        surrounding = unittest.mock.patch.dict(os.environ, more)
+        surrounding.start()
+        self.addCleanup(surrounding.stop)
+        self.ended_without_its_launcher(
+            "forever", lambda job: subprocess.run(
+                ["nsenter", "-t", str(job.pid), "-n", "ip", "link", "set", "lo", "down"], check=True),
+            prefix=("unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"))
+        reasons = self.reasons()
+        self.assertRegex(reasons["abort-process0.txt"], r"step \d+, .* process 0 waited .* for process 1")
+        self.assertRegex(reasons["abort-process1.txt"], r"step \d+, .* process 1 waited .* for process 0")
 
     def interrupted_job(self, signal_number):
         """Sends process 2 of 4 a signal; returns the job's standard error once it is over."""

@@ -244,6 +244,89 @@ TEST(Processes, NoticeDamageOfAFrameInManyParcels) {
                          HasSubstr("damaged on the way: header CRC32C"))));
 }
 
+/// A frame whose header the network changes in one bit.
+void Damage(std::span<std::byte> bytes) { bytes[20] ^= std::byte{2}; }
+
+TEST(Processes, NoticeDamageOfAWaitingFrame) {
+  Fleet fleet(kFour, {.ranks = 8, .deadline_seconds = kDeadline},
+              [](int, int to, int, std::span<std::byte> bytes) {
+                const bool waiting = HeaderOf(bytes).magic == Magic::kWaiting;
+                if (waiting && to == 1) Damage(bytes);
+                return Fate::kDeliver;
+              });
+  const Outcome outcome = RunFleet(fleet, [&](Transport& transport) {
+    if (transport.process() == 3) fleet.network().Silence(3);
+    transport.BeginStep(7);
+    Steps(transport);
+  });
+
+  EXPECT_LT(outcome.seconds, kDeadline + 1);
+  EXPECT_THAT(outcome.errors[1],
+              AllOf(HasSubstr("step 0, dispatch, MoE layer 1"),
+                    HasSubstr("process 1, frame from process "),
+                    HasSubstr("damaged on the way: header CRC32C")));
+}
+
+/// Each frame from the third on, which is that of step 1, so also what it says
+/// of the damage that it finds itself.
+TEST(Processes, NoticeDamageThatDoesNotEnd) {
+  const Outcome outcome =
+      RunSteps(kTwo, [](int, int, int number, std::span<std::byte> bytes) {
+        if (number >= 2) Damage(bytes);
+        return Fate::kDeliver;
+      });
+
+  EXPECT_LT(outcome.seconds, kDeadline + 1);
+  for (int process = 0; process < 2; ++process) {
+    EXPECT_THAT(
+        outcome.errors[static_cast<size_t>(process)],
+        AllOf(AnyOf(HasSubstr("step 0, combine, MoE layer 1"),
+                    HasSubstr("step 1, dispatch, MoE layer 1")),
+              HasSubstr("process " + std::to_string(process) +
+                        ", frame from process " + std::to_string(1 - process)),
+              HasSubstr("damaged on the way")));
+  }
+}
+
+/// The end of a run has no operation that could fail; the next run has.
+TEST(Processes, NoticeDamageOfAGoodbyeInTheNextRun) {
+  std::atomic<int> damaged{0};
+  Fleet fleet(kTwo, {.ranks = 8, .deadline_seconds = kDeadline},
+              [&](int source, int, int, std::span<std::byte> bytes) {
+                const bool goodbye = HeaderOf(bytes).magic == Magic::kGoodbye;
+                if (goodbye && source == 1) {
+                  Damage(bytes);
+                  ++damaged;
+                }
+                return Fate::kDeliver;
+              });
+  const Outcome first = RunFleet(fleet, Steps);
+  EXPECT_EQ(damaged, 1);
+  EXPECT_THAT(first.errors, Each(""));
+
+  const Outcome second = RunFleet(fleet, Steps);
+
+  EXPECT_LT(second.seconds, kDeadline + 1);
+  EXPECT_THAT(second.errors,
+              Each(AllOf(HasSubstr("step 2, combine, MoE layer 1: process 0, "
+                                   "frame from process 1"),
+                         HasSubstr("damaged on the way: header CRC32C"))));
+}
+
+TEST(Processes, AreNamedBesideTheRanksOfADamagedMessage) {
+  Fleet fleet(kTwo,
+              {.ranks = 8,
+               .deadline_seconds = kDeadline,
+               .damage = [](int source, int to, std::span<std::byte> message) {
+                 if (source == 1 && to == 6) message[20] ^= std::byte{1};
+               }});
+  const Outcome outcome = RunFleet(fleet, Steps);
+
+  EXPECT_THAT(outcome.errors,
+              Each(AllOf(HasSubstr("from rank 1 to rank 6"),
+                         HasSubstr("Process 0 sent it to process 1."))));
+}
+
 /// What a process sent outlasts it.
 TEST(Processes, ReadWhatCameFromOneThatLeft) {
   Fleet fleet(kTwo, {.ranks = 8, .deadline_seconds = 5});

@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "commands.h"
+#include "doctor_job.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/text_layout.h"
@@ -25,7 +26,8 @@ using campaign::Health;
 using campaign::HealthCheck;
 
 struct DoctorArguments {
-  std::filesystem::path out = "runs";
+  std::string out;
+  DoctorJobArguments job;
   bool json = false;
 };
 
@@ -93,8 +95,12 @@ void PrintAsJson(const campaign::Examination& found, ExitCode code) {
 }
 
 ExitCode Doctor(const DoctorArguments& arguments) {
+  if (!arguments.job.source.file.empty()) {
+    return ExamineDoctorJob(arguments.job, arguments.out, arguments.json);
+  }
   const campaign::Examination found = campaign::Examine(
-      {.folder = arguments.out, .more_libraries = {{"CLI11", CLI11_VERSION}}});
+      {.folder = arguments.out.empty() ? "runs" : arguments.out,
+       .more_libraries = {{"CLI11", CLI11_VERSION}}});
   const bool fit = found.Count(Health::kProblem) == 0;
   const ExitCode code = fit ? ExitCode::kPass : ExitCode::kFail;
   if (arguments.json) {
@@ -113,16 +119,22 @@ ExitCode Doctor(const DoctorArguments& arguments) {
 
 Action DeclareDoctor(CLI::App& app) {
   auto arguments = std::make_shared<DoctorArguments>();
-  AddOption(app, "--out", arguments->out, "Folder that results would go to")
-      .TypeName(kFolder)
-      .ShowDefault();
+  AddOption(app, "--out", arguments->out,
+            "Folder that results would go to (default: runs, and with --job "
+            "runs/<experiment name>)")
+      .TypeName(kFolder);
+  DeclareDoctorJob(app, arguments->job);
   DeclareJson(app, arguments->json, "of all checks");
   Describe(app,
            "Say whether this machine is fit: kernels, libraries, MPI, Slurm, "
            "processors, memory, disk, terminal, and a test of about two "
            "seconds that short trainings have the known bits. The exit code is "
-           "1 if there is a problem, and 0 whatever is worth a note. Writes no "
-           "file");
+           "1 if there is a problem, and 0 whatever is worth a note. Leaves no "
+           "file. With --job, started by the launcher of a job, each process "
+           "examines its own machine and its links to the others within about "
+           "ten seconds, and process 0 prints one table: arithmetic, memory, "
+           "disk, clock, links; each sick node is named on standard error, "
+           "and then the exit code of every process is 1");
   return [arguments] { return Doctor(*arguments); };
 }
 

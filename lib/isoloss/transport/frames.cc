@@ -147,6 +147,9 @@ std::string FrameExchange::SayMissing(const std::vector<int>& missing) const {
 }
 
 void FrameExchange::Start(const MessageHeader& operation) {
+  if (!link_.broken.empty()) {
+    throw Error(ErrorKind::kTransport, link_.broken);
+  }
   // What arrived for the operation before is done with; its slot is the next
   // one's.
   ForPeers([&](int peer) {
@@ -250,6 +253,7 @@ void FrameExchange::Finish() {
     });
   } catch (const Error& error) {
     failure_.Set(error.what());
+    link_.broken = error.what();
   }
 }
 

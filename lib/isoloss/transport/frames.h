@@ -46,7 +46,8 @@ class FrameExchange {
   /// Tells the peers to end with `reason`. Waits a moment for it to leave.
   void AbortPeers(const std::string& reason);
   /// Says goodbye and waits until every peer has, or until the deadline, so
-  /// that what is under way arrives.
+  /// that what is under way arrives. What arrives damaged meanwhile ends the
+  /// next run on this link, or the job (Link::broken).
   void Finish();
 
   /// Seconds waited for `peer` since the last call.

@@ -1,6 +1,11 @@
 #include "isoloss/transport/launch.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 
 namespace isoloss::transport {
 namespace {
@@ -41,6 +46,26 @@ Launch DetectLaunch() {
     if (size >= 1 && index >= 0) return {size, index, "Open MPI"};
   }
   return {};
+}
+
+std::string LauncherTrouble() {
+  constexpr int kMostAbove = 8;  // mpirun, its proxy, a batch script's shells
+  pid_t process = getppid();
+  for (int above = 0; above < kMostAbove && process > 1; ++above) {
+    // "123 (name of any bytes) T 122 ...".
+    std::ifstream file(fmt::format("/proc/{}/stat", process));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    const size_t begin = text.find('(');
+    const size_t end = text.rfind(") ");
+    if (begin == std::string::npos || end == std::string::npos) return "";
+    if (const char state = text[end + 2]; state == 'T' || state == 't') {
+      return fmt::format("The launcher (process {}, {}) is stopped.", process,
+                         text.substr(begin + 1, end - begin - 1));
+    }
+    process =
+        static_cast<pid_t>(std::strtol(text.c_str() + end + 3, nullptr, 10));
+  }
+  return "";
 }
 
 }  // namespace isoloss::transport

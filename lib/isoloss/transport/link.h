@@ -41,6 +41,9 @@ class Link {
   /// Parcels of a later run, which the run that took them from the link has
   /// left for it: a fast peer may begin the next while this process ends one.
   std::deque<Parcel> held;
+  /// Why what comes from it can't be trusted any more: something arrived
+  /// damaged when a run had ended already. "": it is sound.
+  std::string broken;
 };
 
 }  // namespace isoloss::transport

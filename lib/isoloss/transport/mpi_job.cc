@@ -6,11 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <system_error>
+#include <thread>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
@@ -19,8 +23,13 @@
 namespace isoloss::transport {
 namespace {
 
-/// What MPI may need to end a job before this process ends by a signal.
-constexpr unsigned kAbortSeconds = 10;
+/// What MPI may need to end a job before this process ends without it: the
+/// launcher learns of it by the exit code then. MPI_Abort took 0.4 s where the
+/// launcher runs, on a loaded machine; where it is stopped or out of reach it
+/// never returned.
+constexpr unsigned kAbortSeconds = 2;
+/// In which others that wait for the same one write their reasons.
+constexpr std::chrono::milliseconds kOthersReasons{300};
 
 struct Job {
   const IsolossMpiModule* mpi = nullptr;
@@ -28,6 +37,7 @@ struct Job {
   uint64_t runs = 0;
   std::string reason_folder;
   double deadline_seconds = 0;
+  std::unique_ptr<CallWatch> watch;
 };
 
 /// Never destroyed: the handler at exit uses it.
@@ -108,18 +118,94 @@ const IsolossMpiModule& LoadModule(const Library& library, int scope) {
   return *table;
 }
 
-/// MPI_Init and MPI_Finalize wait for all processes, without limit. So a signal
-/// ends this one after this time: starting a job may well take a minute.
-unsigned AlarmSeconds(double deadline_seconds) {
-  const double limit = std::clamp(std::ceil(deadline_seconds), 60.0, 1e6);
-  return static_cast<unsigned>(limit) + kAbortSeconds;
+/// From now on this process has `kAbortSeconds` left, and ends with `code`.
+void LimitTheRest(int code) {
+  static volatile std::sig_atomic_t last_code = kStartAgain;
+  last_code = code;
+  std::signal(SIGALRM, [](int) { _exit(static_cast<int>(last_code)); });
+  alarm(kAbortSeconds);
 }
 
+std::filesystem::path ReasonFile(int process) {
+  return std::filesystem::path(TheJob().reason_folder) /
+         fmt::format("abort-process{}.txt", process);
+}
+
+void WriteReason(const std::string& reason) {
+  if (TheJob().reason_folder.empty()) return;
+  const std::string text = reason + "\n";
+  try {
+    WriteFileAtomically(ReasonFile(DetectLaunch().process), text);
+  } catch (const Error& error) {
+    std::fputs(fmt::format("{}\n", error.what()).c_str(), stderr);
+  }
+}
+
+void Say(const std::string& reason) {
+  const Launch launch = DetectLaunch();
+  std::fputs(fmt::format("isoloss, process {} of {}: {}\n", launch.process,
+                         launch.processes, reason)
+                 .c_str(),
+             stderr);
+}
+
+/// Of the thread that watches. The other one talks to MPI, so that this one may
+/// not.
+[[noreturn]] void EndStuck(const std::string& problem) {
+  LimitTheRest(kStartAgain);
+  const std::string text =
+      fmt::format("process {}: {}", DetectLaunch().process, problem);
+  WriteReason(text);
+  Say(text);
+  std::_Exit(kStartAgain);
+}
+
+/// What another process of this job has left in the reason folder.
+std::string ReasonOfAnother() {
+  if (TheJob().reason_folder.empty()) return "";
+  const Launch launch = DetectLaunch();
+  for (int process = 0; process < launch.processes; ++process) {
+    if (process == launch.process) continue;
+    std::ifstream file(ReasonFile(process));
+    std::string line;
+    // Bounded: only a program of this job should have written it.
+    constexpr std::streamsize kMost = 4096;
+    line.resize(static_cast<size_t>(kMost));
+    file.read(line.data(), kMost);
+    line.resize(static_cast<size_t>(file.gcount()));
+    if (!line.empty()) {
+      return fmt::format("process {} says {}", process,
+                         line.substr(0, line.find('\n')));
+    }
+  }
+  return "";
+}
+
+/// Reading one file for each process, it is to be asked seldom.
+std::string ReasonOfAnotherEachSecond() {
+  using Clock = std::chrono::steady_clock;
+  static Clock::time_point last;  // of the watching thread alone
+  if (Clock::now() - last < std::chrono::seconds(1)) return "";
+  last = Clock::now();
+  return ReasonOfAnother();
+}
+
+/// MPI_Init and MPI_Finalize wait for all processes, and those may have work of
+/// their own: starting a job may well take a minute.
+double LongestMeeting() { return std::max(TheJob().deadline_seconds, 60.0); }
+
 void FinalizeAtExit() {
-  const Job& job = TheJob();
-  alarm(AlarmSeconds(job.deadline_seconds));
-  job.mpi->finalize();
-  alarm(0);
+  Job& job = TheJob();
+  // The results are whole. But a part that damaged this may damage others.
+  if (!job.link->broken.empty()) {
+    Say(job.link->broken);
+    EndJob(job.link->broken);
+  }
+  {
+    const CallWatch::Scope scope(*job.watch, "MPI_Finalize", LongestMeeting());
+    job.mpi->finalize();
+  }
+  job.watch.reset();
 }
 
 void CheckStart(const IsolossMpiModule& mpi, int code) {
@@ -139,18 +225,27 @@ MpiLink& JoinMpiJob(const TransportOptions& options) {
   job.reason_folder =
       own_folder == nullptr ? options.reason_folder : own_folder;
   job.deadline_seconds = options.deadline_seconds;
-  if (job.link != nullptr) return *job.link;
+  if (job.link != nullptr) {
+    job.watch->set_deadline(job.deadline_seconds);
+    return *job.link;
+  }
   const Launch launch = DetectLaunch();
   const Library& library = ChooseLibrary(launch);
   // Global: MPI libraries load plug-ins that look for the library's symbols.
   const IsolossMpiModule& mpi = LoadModule(library, RTLD_GLOBAL);
   int index = 0;
   int size = 0;
-  alarm(AlarmSeconds(options.deadline_seconds));
-  CheckStart(mpi, mpi.init(&index, &size));
-  alarm(0);
+  job.watch = std::make_unique<CallWatch>(
+      CallWatch::Rules{.trouble = LauncherTrouble,
+                       .forsaken = ReasonOfAnotherEachSecond,
+                       .stuck = EndStuck});
+  job.watch->set_deadline(job.deadline_seconds);
+  {
+    const CallWatch::Scope scope(*job.watch, "MPI_Init", LongestMeeting());
+    CheckStart(mpi, mpi.init(&index, &size));
+  }
   job.mpi = &mpi;
-  job.link = std::make_unique<MpiLink>(mpi, index, size);
+  job.link = std::make_unique<MpiLink>(mpi, *job.watch, index, size);
   std::atexit(FinalizeAtExit);
   if (size != launch.processes || index != launch.process) {
     char version[256];
@@ -201,22 +296,18 @@ bool JobHasPeers() {
 }
 
 void EndJob(const std::string& reason, int code) {
-  const Job& job = TheJob();
-  const int process = DetectLaunch().process;
-  if (!job.reason_folder.empty()) {
-    const auto path = std::filesystem::path(job.reason_folder) /
-                      fmt::format("abort-process{}.txt", process);
-    try {
-      const std::string text = reason + "\n";
-      WriteFileAtomically(path, text);
-    } catch (const Error& error) {
-      fmt::print(stderr, "{}\n", error.what());
-    }
+  LimitTheRest(code);
+  const std::string trouble = JobHasPeers() ? LauncherTrouble() : "";
+  WriteReason(trouble.empty() ? reason : reason + " " + trouble);
+  if (JobHasPeers()) {
+    std::this_thread::sleep_for(kOthersReasons);
+    TheJob().mpi->abort(code);
   }
-  alarm(kAbortSeconds);
-  if (JobHasPeers()) job.mpi->abort(code);
   std::_Exit(code);
 }
+
+/// None of them is meant to wait: whatever the deadline says, it is too long.
+constexpr double kLongestCall = 0;
 
 void MpiLink::CheckCode(int code, const char* call) const {
   if (code == 0) return;
@@ -234,6 +325,7 @@ bool MpiLink::IsOver(IsolossMpiHandle& request) {
 
 void MpiLink::Post(int peer, bool more, std::span<const std::byte> bytes,
                    int* outstanding) {
+  const CallWatch::Scope scope(watch_, "MPI_Isend", kLongestCall);
   Send send{{}, outstanding};
   CheckCode(mpi_.isend(bytes.data(), static_cast<int>(bytes.size()), peer,
                        more ? 1 : 0, &send.request),
@@ -265,6 +357,7 @@ void MpiLink::BeginReceive() {
 }
 
 bool MpiLink::Poll(Parcel& parcel) {
+  const CallWatch::Scope scope(watch_, "MPI_Test or MPI_Improbe", kLongestCall);
   std::erase_if(sends_, [&](Send& send) {
     if (!IsOver(send.request)) return false;
     --*send.outstanding;

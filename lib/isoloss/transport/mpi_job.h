@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/transport/call_watch.h"
 #include "isoloss/transport/link.h"
 #include "isoloss/transport/mpi_module.h"
 #include "isoloss/transport/transport.h"
@@ -15,8 +16,9 @@ namespace isoloss::transport {
 /// Parcels as MPI messages, whose tag says whether more follow.
 class MpiLink final : public Link {
  public:
-  MpiLink(const IsolossMpiModule& mpi, int index, int size)
-      : mpi_(mpi), index_(index), size_(size) {}
+  /// A call that does not return is told to `watch`.
+  MpiLink(const IsolossMpiModule& mpi, CallWatch& watch, int index, int size)
+      : mpi_(mpi), watch_(watch), index_(index), size_(size) {}
 
   int index() const override { return index_; }
   int size() const override { return size_; }
@@ -42,6 +44,7 @@ class MpiLink final : public Link {
   void CheckCode(int code, const char* call) const;
 
   const IsolossMpiModule& mpi_;
+  CallWatch& watch_;
   const int index_;
   const int size_;
   std::vector<Send> sends_;

@@ -176,9 +176,16 @@ void ProcessTransport::DeliverSection(int rank, int peer) {
     const bool comes = !rest.empty() && (HeaderDamage(rest).empty()
                                              ? HeaderOf(rest).source == source
                                              : due.rows > 0);
-    inbox.Deliver(source, rest.first(comes ? std::min(rest.size(),
-                                                      kHeaderBytes + due.bytes)
-                                           : 0));
+    try {
+      inbox.Deliver(
+          source,
+          rest.first(comes ? std::min(rest.size(), kHeaderBytes + due.bytes)
+                           : 0));
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      ThrowError(error.kind(), "{}{} Process {} sent it to process {}.", text,
+                 text.ends_with('.') ? "" : ".", peer, process());
+    }
     if (comes)
       rest = rest.subspan(std::min(rest.size(), PaddedBytes(due.bytes)));
   }

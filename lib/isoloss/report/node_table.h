@@ -1,0 +1,30 @@
+// The table of a job's processes and what was measured at each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "isoloss/report/chart.h"
+
+namespace isoloss::report {
+
+/// What was not measured is 0, and shown as "-".
+struct NodeRow {
+  int process = 0;
+  std::string host = {};
+  double memory_bytes_per_second = 0;
+  double write_bytes_per_second = 0;
+  double read_bytes_per_second = 0;
+  double link_bytes_per_second = 0;  ///< of its slowest link
+  double link_seconds = 0;           ///< one way, of its slowest link
+  /// Of its clock before that of the file system; shown where the rate is.
+  double clock_seconds_ahead = 0;
+  bool sick = false;
+  bool noted = false;
+};
+
+/// One line for each, below a line of titles.
+std::string DrawNodeTable(const std::vector<NodeRow>& rows,
+                          const TextStyle& style);
+
+}  // namespace isoloss::report
