@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "experiment_arguments.h"
 #include "isoloss/base/error.h"
+#include "isoloss/campaign/train_arms.h"
 #include "isoloss/scaling/size_text.h"
 #include "isoloss/studies/ladder.h"
 #include "study_arguments.h"

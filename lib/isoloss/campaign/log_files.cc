@@ -45,9 +45,9 @@ std::optional<compare::Run> ReadIfRun(const fs::path& file) {
 }
 
 /// Logs as they come, of which only what is to be kept stays in memory.
-class RunList {
+class FoundRuns {
  public:
-  explicit RunList(Keep keep) : keep_(keep) {}
+  explicit FoundRuns(Keep keep) : keep_(keep) {}
 
   void Add(compare::Run&& run) {
     runs_.push_back(std::move(run));
@@ -72,7 +72,7 @@ class RunList {
   std::map<std::string, size_t> kept_;  ///< by arm: whose /tensors stay
 };
 
-void ReadFolder(const fs::path& folder, RunList& runs) {
+void ReadFolder(const fs::path& folder, FoundRuns& runs) {
   const size_t before = runs.runs().size();
   size_t unfinished = 0;
   for (const fs::path& file : LogsIn(folder)) {
@@ -172,7 +172,7 @@ bool IsNamedAsOther(const fs::path& file) { return NamedKind(file) != nullptr; }
 std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
                                    const foreign::ReadOptions& options,
                                    Keep keep) {
-  RunList list(keep);
+  FoundRuns list(keep);
   std::vector<compare::Run>& runs = list.runs();
   std::vector<size_t> unnamed;  // places of those whose seed is not known yet
   for (const fs::path& given : paths) {

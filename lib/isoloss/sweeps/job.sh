@@ -15,7 +15,7 @@ set -u
 out=${OUT:?is the results folder, one for each job, on a file system that all nodes see}
 command=("$@")
 launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
-check=${CHECK:-}                       # ends with 1 on a node that is sick
+check=${CHECK:-}                       # isoloss doctor --job EXPERIMENT --out /shared/run
 faults_allowed=${FAULTS_ALLOWED:-20}
 end_seconds=${END_SECONDS:-120}        # a launcher may take so long to end after its processes
 stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so long
@@ -84,15 +84,6 @@ fault() {
 # Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
 trap 'kill -TERM "$(cat "$state/pid.0")" || again requeue' USR1
 
-# Before the first step, each node examines itself.
-if [ -n "$check" ]; then
-  srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --input=none bash -c \
-    'timeout 120 $0; code=$?; [ $code -ne 1 ] && [ $code -ne 124 ] || echo "$SLURMD_NODENAME" >"$state/sick.$SLURMD_NODENAME"' \
-    "$check"
-  mapfile -t sick < <(cat "$state"/sick.* 2>/dev/null)
-  [ ${#sick[@]} -eq 0 ] || fault "sick nodes: ${sick[*]}." "${sick[@]}"
-fi
-
 # Those have the run's lock, and end by their own deadline.
 for journal in $journals; do
   lock=${journal%/*}/.$(basename "$journal" .journal).lock
@@ -103,9 +94,23 @@ done
 processes=1
 while ((2 * processes <= SLURM_NTASKS)); do processes=$((2 * processes)); done
 case $launcher in
-  srun*) start=($launcher --kill-on-bad-exit=1 --input=none --ntasks="$processes") ;;
+  srun*) start=($launcher --input=none --ntasks="$processes") ;;
   *) start=($launcher -n "$processes") ;;
 esac
+# Before the first step the nodes examine themselves and each other, as the job will be started. One node
+# alone has nobody to ask, so that once an hour is enough for all jobs that it gets from here.
+healthy=$record/../healthy.$SLURMD_NODENAME
+if [ -n "$check" ] && { [ "$processes" -gt 1 ] || [ -z "$(find "$healthy" -mmin -60 2>/dev/null)" ]; }; then
+  timeout --kill-after=10 180 "${start[@]}" $check --sick-file "$state/sick" </dev/null
+  examined=$?
+  mapfile -t sick < <(cut -f1 "$state/sick" 2>/dev/null | sort -u)
+  [ ${#sick[@]} -eq 0 ] || fault "sick: ${sick[*]} ($(cut -f2 "$state/sick" | paste -sd' '))" "${sick[@]}"
+  case $examined in
+    0) : >"$healthy" ;;
+    2 | 3 | 5) exit "$examined" ;; # a mistake, which it has told
+    *) fault "the health check ended with $examined and named no node." ;;
+  esac
+fi
 say "$processes processes on $SLURM_JOB_NODELIST."
 
 # Launchers make of exit codes what they like, so each process leaves its own. Slurm signals all
@@ -119,6 +124,7 @@ while true; do wait $pid; code=$?; kill -0 $pid 2>/dev/null || break; done
 echo $code >"$state/code.$rank"
 exit $code'
 
+[[ $launcher != srun* ]] || start+=(--kill-on-bad-exit=1) # or the others would wait for their deadline
 "${start[@]}" bash -c "$process" process "${command[@]}" &
 launch=$!
 

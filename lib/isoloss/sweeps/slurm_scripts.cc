@@ -77,6 +77,25 @@ std::string LauncherText(const Sweep& sweep) {
   return "mpirun";
 }
 
+/// Examines the nodes, of what the command's own options make of the
+/// experiment.
+std::vector<std::string> CheckCommand(const Sweep& sweep) {
+  std::vector<std::string> words =
+      Command(sweep, {"doctor", "--job", sweep.request.experiment, "--out",
+                      sweep.list.folder.string()});
+  const std::vector<std::string>& given = sweep.request.arguments;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (given[i].starts_with("--set=")) words.push_back(given[i]);
+    if (given[i] == "--set" && i + 1 < given.size()) {
+      words.insert(words.end(), {"--set", given[i + 1]});
+    }
+  }
+  if (sweep.request.processes > 1) {
+    words.insert(words.end(), {"--set", "parallel.transport=mpi"});
+  }
+  return words;
+}
+
 Script ArrayScript(const Sweep& sweep) {
   const std::string folder = sweep.folder().string();
   std::string text = Beginning(
@@ -92,10 +111,12 @@ export OUT={1}
 export STATE={0}/state/$line
 export LAUNCHER="{2}"
 export FAULTS_ALLOWED={3}
-source {0}/job.sh {4} "$runs"
+export CHECK={4}
+source {0}/job.sh {5} "$runs"
 )sh",
       folder, sweep.list.folder.string(), LauncherText(sweep),
-      sweep.request.restarts, Quoted(Command(sweep, sweep.make)));
+      sweep.request.restarts, Quoted(Quoted(CheckCommand(sweep))),
+      Quoted(Command(sweep, sweep.make)));
   return {.name = "array.sh", .text = std::move(text)};
 }
 
