@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -38,6 +39,7 @@ struct Job {
   std::string reason_folder;
   double deadline_seconds = 0;
   std::unique_ptr<CallWatch> watch;
+  std::atomic<bool> ends = false;  // and has its reason
 };
 
 /// Never destroyed: the handler at exit uses it.
@@ -151,7 +153,8 @@ void Say(const std::string& reason) {
 
 /// Of the thread that watches. The other one talks to MPI, so that this one may
 /// not.
-[[noreturn]] void EndStuck(const std::string& problem) {
+void EndStuck(const std::string& problem) {
+  if (TheJob().ends.exchange(true)) return;
   LimitTheRest(kStartAgain);
   const std::string text =
       fmt::format("process {}: {}", DetectLaunch().process, problem);
@@ -297,6 +300,7 @@ bool JobHasPeers() {
 
 void EndJob(const std::string& reason, int code) {
   LimitTheRest(code);
+  TheJob().ends = true;
   const std::string trouble = JobHasPeers() ? LauncherTrouble() : "";
   WriteReason(trouble.empty() ? reason : reason + " " + trouble);
   if (JobHasPeers()) {
