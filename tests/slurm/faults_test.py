@@ -271,20 +271,24 @@ class Faults(ProgramTest):
             TIMES.append(("full disk (from the release on)", PMI2, time.monotonic() - begin))
             self.check(job)
 
-    def stopped_launcher(self, launcher, step):
-        job = self.submit(launcher)
-        job.wait_for_step(step)
+    def test_19_stopped_srun_pmi2(self):
+        job = self.submit(PMI2)
+        job.wait_for_step(180)
         send(job.launchers(), signal.SIGSTOP)
         self.assertGreater(len(job.launchers()), 0)
         # Its processes may go on to the end without it; then nothing is left to be done again.
         self.check(job, restarts=None)
         self.assertIn("the launcher hangs, so it is killed", job.text())
 
-    def test_19_stopped_srun_pmi2(self):
-        self.stopped_launcher(PMI2, 180)
+    def test_20_mpirun_hangs_when_a_process_dies_openmpi(self):
+        job = self.submit(OPENMPI)
 
-    def test_20_stopped_mpirun_openmpi(self):
-        self.stopped_launcher(OPENMPI, 20)
+        def hang():
+            send(job.launchers(), signal.SIGSTOP)
+            send([job.rank(1)], signal.SIGKILL)
+        self.disturb(job, 20, hang, "stopped launcher, killed process 1")
+        self.check(job)
+        self.assertIn("the launcher hangs, so it is killed", job.text())
 
     def test_21_slurmctld_restarted_while_a_process_is_killed_mpich(self):
         job = self.submit(MPICH)
