@@ -81,6 +81,12 @@ fault() {
   again requeue "${change[@]}"
 }
 
+# Another attempt would meet the same disk.
+hold_for_space() {
+  say "the disk of $out is full: free some of it, then: scontrol release $id"
+  again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
+}
+
 # Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
 trap 'kill -TERM "$(cat "$state/pid.0")" || again requeue' USR1
 
@@ -104,6 +110,9 @@ if [ -n "$check" ] && { [ "$processes" -gt 1 ] || [ -z "$(find "$healthy" -mmin 
   timeout --kill-after=10 180 "${start[@]}" $check --sick-file "$state/sick" </dev/null
   examined=$?
   mapfile -t sick < <(cut -f1 "$state/sick" 2>/dev/null | sort -u)
+  if [ ${#sick[@]} -gt 0 ] && ! cut -f2 "$state/sick" | grep -qv 'are free, but the results need'; then
+    hold_for_space # all nodes have the same disk
+  fi
   [ ${#sick[@]} -eq 0 ] || fault "sick: ${sick[*]} ($(cut -f2 "$state/sick" | paste -sd' '))" "${sick[@]}"
   case $examined in
     0) : >"$healthy" ;;
@@ -152,8 +161,7 @@ case $first in 0 | 1 | 4) rm -r "$record"; exit "$first" ;; esac
 if ended; then say "Slurm has ended this attempt."; exit 143; fi
 if ! head --bytes=4M /dev/zero 2>/dev/null >"$state/space"; then
   rm -f "$state/space"
-  say "the disk of $out is full: free some of it, then: scontrol release $id"
-  again requeuehold Comment="the disk of $out is full: free some of it, then: scontrol release $id"
+  hold_for_space
 fi
 rm -f "$state/space"
 for mistake in 2 3 5 126 127; do # the last two: there is no such program
