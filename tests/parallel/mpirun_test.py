@@ -26,7 +26,8 @@ class Bits(JobTest):
     def test_any_number_of_processes_gives_the_bits_of_one(self):
         expected = self.single(self.hierarchies, "single")
         self.assertEqual(len(expected), 6)
-        for processes in (1, 2, 4, 8):
+        # One process is below, and eight are in the matrix.
+        for processes in (2, 4):
             with self.subTest(processes=processes):
                 out = f"bits{processes}"
                 job = self.job(processes, "run", self.hierarchies, out)
@@ -38,7 +39,7 @@ class Bits(JobTest):
     def test_ranks_and_copies_of_experts_do_not_matter(self):
         expected = self.single(self.mesh, "cut", "parallel.ranks=1",
                                "parallel.dispatch_units=8")
-        for processes, ranks, copies in ((2, 256, 1), (4, 64, 2), (8, 8, 4)):
+        for processes, ranks, copies in ((2, 256, 1), (4, 64, 2)):
             with self.subTest(processes=processes, ranks=ranks, copies=copies):
                 out = f"cut{processes}"
                 job = self.job(processes, "run", self.mesh, out,
