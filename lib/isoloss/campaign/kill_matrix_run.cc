@@ -12,13 +12,11 @@
 #include "isoloss/base/text_file.h"
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/kill_matrix_folder.h"
+#include "isoloss/campaign/kill_matrix_runner.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/campaign/run_cost.h"
-#include "isoloss/compare/first_divergence.h"
 #include "isoloss/compare/peer_rules.h"
 #include "isoloss/gate/judge.h"
-#include "isoloss/gate/probe_completeness.h"
-#include "isoloss/oracle/probe.h"
 #include "isoloss/report/kill_matrix.h"
 #include "isoloss/runlog/reader.h"
 #include "isoloss/runlog/writer.h"
@@ -28,7 +26,6 @@ namespace isoloss::campaign {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 /// Ensembles are built from the variants below it (ensemble_build.cc): a run
 /// must not be judged by a threshold that it helped to set.
@@ -43,265 +40,23 @@ fs::path KeptRunFile(const train::Arm& arm, uint64_t seed) {
   return fs::path("work") / (train::Run{&arm, seed}.Name() + ".h5");
 }
 
-/// One cell: something planted, or nothing (the unchanged run), with one seed.
-struct CellJob {
-  const mutants::Mutant* mutant = nullptr;
-  uint64_t seed = 0;
+}  // namespace
 
-  std::string Name() const {
-    return fmt::format("{}-seed{}", mutant ? mutant->name : "reference", seed);
+KillMatrixRunner::KillMatrixRunner(const KillMatrixPlan& plan,
+                                   const std::atomic<bool>& stop)
+    : plan_(plan), stop_(stop), corpus_(train::LoadCorpusOf(plan.experiment)) {
+  for (size_t i = 0; i < plan.benign_runs; ++i) {
+    variants_.push_back(mutants::BenignVariant(kFirstBenign + i));
   }
-};
-
-/// What one job leaves on disk, read back: the judge sees nothing else.
-struct Traces {
-  compare::Run run;
-  gate::Probe probe;
-};
-
-class KillMatrixRunner {
- public:
-  KillMatrixRunner(const KillMatrixPlan& plan, const std::atomic<bool>& stop)
-      : plan_(plan),
-        stop_(stop),
-        corpus_(train::LoadCorpusOf(plan.experiment)) {
-    for (size_t i = 0; i < plan.benign_runs; ++i) {
-      variants_.push_back(mutants::BenignVariant(kFirstBenign + i));
-    }
-  }
-
-  KillMatrixResult Run() {
-    PrepareKillMatrixFolder(plan_);
-    if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
-    RequireSoundEvidence();
-    if (!MakeMlperfReferences() || !MakeCells({})) return {{}, true};
-    return {Assemble(), false};
-  }
-
-  RunList List() const;
-  bool Make(const RunChoice& only);
-
- private:
-  std::vector<CellJob> Jobs() const;
-  uint64_t BenignSeed(size_t variant) const {
-    return plan_.seeds[variant % plan_.seeds.size()];
-  }
-  static fs::path CellFile(const CellJob& job) {
-    return fs::path("cells") / (job.Name() + ".json");
-  }
-  fs::path CellPath(const CellJob& job) const {
-    return plan_.folder / CellFile(job);
-  }
-  std::vector<train::Run> RunsWithoutFault() const;
-
-  bool MakeUnchanged();
-  bool MakeBaselines();
-  bool MakeMlperfReferences();
-  void RequireSoundEvidence() const;
-  bool MakeCells(const RunChoice& only);
-  runlog::RunLog KeptRun(const train::Arm& arm, uint64_t seed,
-                         ThreadTeam& team) const;
-  int64_t PartingStep(const CellJob& job, const runlog::RunLog& log) const;
-  int64_t PlainSteps(const CellJob& job, const runlog::RunLog& log) const;
-  Traces Make(const CellJob& job, ThreadTeam& team) const;
-  gate::KillCell JudgeJob(const CellJob& job, ThreadTeam& team) const;
-  gate::KillCell JudgeTraces(const CellJob& job, const Traces& traces) const;
-  const compare::Run& BaselineOf(uint64_t seed) const;
-  const Traces& UnchangedOf(uint64_t seed) const;
-  /// Keeps pointers to `run` and the baseline.
-  compare::Pairing PairWithBaseline(uint64_t seed,
-                                    const compare::Run& run) const {
-    return compare::PairBySeed(plan_.BaselineArm().name, {&BaselineOf(seed)},
-                               plan_.arm.name, {&run});
-  }
-  gate::KillCell ReadCell(const CellJob& job) const;
-  gate::KillMatrix Assemble() const;
-  gate::KillRow MakeRow(const mutants::Mutant& mutant) const;
-  bool MlperfAccepts(const gate::KillRow& row) const;
-
-  const KillMatrixPlan& plan_;
-  const std::atomic<bool>& stop_;
-  const corpus::Corpus corpus_;
-  std::vector<mutants::Mutant> variants_;
-  std::vector<Traces> unchanged_;                       // of plan_.seeds
-  std::vector<compare::Run> baselines_;                 // of the reference arm
-  std::vector<std::vector<double>> mlperf_references_;  // loss curves
-  double unchanged_seconds_ = 0;
-};
-
-double SecondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// ---- One cell ---------------------------------------------------------------
-
-std::vector<CellJob> KillMatrixRunner::Jobs() const {
-  std::vector<CellJob> jobs;
-  for (const mutants::Mutant& mutant : plan_.mutants) {
-    for (const uint64_t seed : plan_.seeds) jobs.push_back({&mutant, seed});
-  }
-  for (size_t i = 0; i < variants_.size(); ++i) {
-    jobs.push_back({&variants_[i], BenignSeed(i)});
-  }
-  return jobs;
+KillMatrixResult KillMatrixRunner::Run() {
+  PrepareKillMatrixFolder(plan_);
+  if (!MakeUnchanged() || !MakeBaselines()) return {{}, true};
+  RequireSoundEvidence();
+  if (!MakeMlperfReferences() || !MakeCells({})) return {{}, true};
+  return {Assemble(), false};
 }
-
-/// The first step that differs from the unchanged run; 0: none.
-int64_t KillMatrixRunner::PartingStep(const CellJob& job,
-                                      const runlog::RunLog& log) const {
-  if (job.mutant == nullptr) return 0;
-  const auto first =
-      compare::FirstStepDivergence(UnchangedOf(job.seed).run.log, log);
-  return first ? first->step : 0;
-}
-
-/// As in the gate that is measured; that of precision asks for no more.
-int64_t KillMatrixRunner::PlainSteps(const CellJob& job,
-                                     const runlog::RunLog& log) const {
-  if (job.mutant == nullptr || plan_.reference) return 0;
-  return gate::PlainStepsDue(UnchangedOf(job.seed).run.log, log, plan_.policy);
-}
-
-Traces Read(const fs::path& run, const fs::path& probe) {
-  return {{run.string(), runlog::ReadRunLog(run)},
-          {probe.string(), runlog::ReadProbeLog(probe)}};
-}
-
-/// Trains, probes, and reads back what was written.
-Traces KillMatrixRunner::Make(const CellJob& job, ThreadTeam& team) const {
-  const auto hooks = [&](const train::Experiment& experiment,
-                         const train::Arm& arm, uint64_t seed) {
-    return job.mutant == nullptr || !job.mutant->plant
-               ? train::RunHooks{}
-               : mutants::Plant(*job.mutant, experiment, arm, seed);
-  };
-  const fs::path stem = plan_.folder / "work" / job.Name();
-  const fs::path run = stem.string() + ".h5";
-  const fs::path probe = stem.string() + ".probe.h5";
-  // Each appears only when it is whole.
-  if (fs::exists(run) && fs::exists(probe)) return Read(run, probe);
-  runlog::RunLog log =
-      train::TrainRun(plan_.experiment, plan_.arm, job.seed, corpus_, team,
-                      hooks(plan_.experiment, plan_.arm, job.seed));
-  if (job.mutant != nullptr && job.mutant->edit_log) job.mutant->edit_log(log);
-  runlog::WriteRunLog(log, run);
-  runlog::WriteProbeLog(
-      oracle::ProbeArm(
-          plan_.experiment, plan_.arm, job.seed, corpus_, team,
-          {.plain_steps = PlainSteps(job, log),
-           .cases = ProbedCases(plan_.policy),
-           .make_hooks = hooks,
-           .reference = plan_.reference ? &*plan_.reference : nullptr}),
-      probe);
-  return Read(run, probe);
-}
-
-bool IsOfSeed(const compare::Run& run, uint64_t seed) {
-  return run.log.provenance.seed == static_cast<int64_t>(seed);
-}
-
-const Traces& KillMatrixRunner::UnchangedOf(uint64_t seed) const {
-  const auto found =
-      std::find_if(unchanged_.begin(), unchanged_.end(),
-                   [&](const Traces& t) { return IsOfSeed(t.run, seed); });
-  ISOLOSS_ASSERT(found != unchanged_.end());
-  return *found;
-}
-
-const compare::Run& KillMatrixRunner::BaselineOf(uint64_t seed) const {
-  if (!plan_.reference) return UnchangedOf(seed).run;
-  const auto found = std::find_if(
-      baselines_.begin(), baselines_.end(),
-      [&](const compare::Run& run) { return IsOfSeed(run, seed); });
-  ISOLOSS_ASSERT(found != baselines_.end());
-  return *found;
-}
-
-/// The first check as severe as the verdict, with its first finding; "" for a
-/// pass. Paths in `folder` are nobody's business.
-std::string Reason(const gate::Judgement& judgement, const fs::path& folder) {
-  if (judgement.outcome == gate::Outcome::kPass) return "";
-  const auto check =
-      std::find_if(judgement.checks.begin(), judgement.checks.end(),
-                   [&](const gate::Check& c) {
-                     return c.gates && c.outcome == judgement.outcome;
-                   });
-  if (check == judgement.checks.end()) return "";
-  std::string text = fmt::format(
-      "{} {}: {}", check->level, check->name,
-      check->findings.empty() ? check->quantity : check->findings.front());
-  const std::string prefix = folder.string() + "/";
-  for (size_t at = text.find(prefix); at != std::string::npos;
-       at = text.find(prefix)) {
-    text.erase(at, prefix.size());
-  }
-  return text;
-}
-
-/// The program itself refused: a CI job stops there.
-gate::KillCell Refused(uint64_t seed, const std::string& what) {
-  return {
-      .seed = static_cast<int64_t>(seed),
-      .levels =
-          std::vector<std::optional<gate::Outcome>>(gate::Ladder().size()),
-      .verdict = gate::Outcome::kFail,
-      .finding = "the run itself: " + what,
-      .peer_accepts = std::vector<bool>(compare::PeerRules().size(), false)};
-}
-
-/// Of losses, gradient norms and final weights.
-bool BitEqual(const compare::Run& a, const compare::Run& b) {
-  const std::string& arm = a.log.provenance.arm;
-  gate::Policy exact;
-  exact.question = compare::Question::kRegression;
-  exact.levels = {std::string(gate::LevelName(gate::LevelId::l1_exact))};
-  return gate::Judge(compare::PairBySeed(arm, {&a}, arm, {&b}), exact)
-      .bit_equal;
-}
-
-gate::KillCell KillMatrixRunner::JudgeTraces(const CellJob& job,
-                                             const Traces& traces) const {
-  const compare::Pairing pairing = PairWithBaseline(job.seed, traces.run);
-  gate::Evidence evidence{.pairing = &pairing,
-                          .candidate_probes = {&traces.probe, 1}};
-  if (plan_.ensemble) {
-    (plan_.reference ? evidence.seeds : evidence.benign) = &*plan_.ensemble;
-  }
-  const gate::Judgement judgement =
-      gate::Judge(evidence, plan_.policy, {.climb_all = true});
-
-  gate::KillCell cell{.seed = static_cast<int64_t>(job.seed)};
-  for (const gate::LevelOutcome& level : judgement.levels) {
-    cell.levels.push_back(level.outcome);
-  }
-  cell.verdict = judgement.outcome;
-  cell.bit_equal = BitEqual(UnchangedOf(job.seed).run, traces.run);
-  cell.finding = Reason(judgement, plan_.folder / "work");
-  cell.loss_nats = traces.run.log.steps.loss_nats;
-  const compare::PeerPair curves{BaselineOf(job.seed).log.steps.loss_nats,
-                                 traces.run.log.steps.loss_nats};
-  for (const compare::PeerRule& rule : compare::PeerRules()) {
-    cell.peer_accepts.push_back(rule.accepts(curves));
-  }
-  cell.first_different_step = PartingStep(job, traces.run.log);
-  return cell;
-}
-
-gate::KillCell KillMatrixRunner::JudgeJob(const CellJob& job,
-                                          ThreadTeam& team) const {
-  const auto start = Clock::now();
-  gate::KillCell cell;
-  try {
-    cell = JudgeTraces(job, Make(job, team));
-  } catch (const Error& error) {
-    if (error.kind() == ErrorKind::kIo) throw;  // this machine's, not the bug's
-    cell = Refused(job.seed, error.what());
-  }
-  cell.seconds = SecondsSince(start);
-  return cell;
-}
-
-// ---- All of them ------------------------------------------------------------
 
 bool KillMatrixRunner::MakeUnchanged() {
   const size_t count = plan_.seeds.size();
@@ -310,7 +65,7 @@ bool KillMatrixRunner::MakeUnchanged() {
   const bool done =
       RunJobs("unchanged runs", count, plan_.workers, stop_,
               [&](size_t i, ThreadTeam& team) {
-                const auto start = Clock::now();
+                const auto start = std::chrono::steady_clock::now();
                 unchanged_[i] = Make({nullptr, plan_.seeds[i]}, team);
                 seconds[i] = SecondsSince(start);
               });
@@ -400,6 +155,8 @@ gate::KillCell KillMatrixRunner::ReadCell(const CellJob& job) const {
       path.string());
 }
 
+namespace {
+
 /// Not one bit of a run or of a probe's verdict: there is nothing to catch in
 /// this experiment.
 bool ChangesNothing(const gate::KillRow& row) {
@@ -408,6 +165,8 @@ bool ChangesNothing(const gate::KillRow& row) {
                        return cell.bit_equal && !cell.Caught();
                      });
 }
+
+}  // namespace
 
 gate::KillRow KillMatrixRunner::MakeRow(const mutants::Mutant& mutant) const {
   gate::KillRow row{
@@ -549,8 +308,6 @@ bool KillMatrixRunner::Make(const RunChoice& only) {
   RequireSoundEvidence();
   return MakeCells(only);
 }
-
-}  // namespace
 
 RunList ListKillMatrix(const KillMatrixPlan& plan) {
   const std::atomic<bool> never{false};
