@@ -11,6 +11,7 @@ import time
 import unittest
 
 from program import BINARY, ENVIRONMENT, INVALID, PASS, TINY, USAGE, ProgramTest, same_bits
+from sealed_log import edited_log
 
 RUNS = [f"{arm}-seed{seed}" for seed in (1, 2) for arm in ("bf16", "mxfp8")]
 
@@ -39,8 +40,7 @@ class SubmitTest(ProgramTest):
                 verdicts = [json.loads((self.folder / name / "verdict.json").read_text())
                             for name in ("whole", engine)]
                 self.assertEqual(verdicts[0]["outcome"], verdicts[1]["outcome"])
-                self.assertEqual(verdicts[0]["next_steps"] if "next_steps" in verdicts[0] else None,
-                                 verdicts[1].get("next_steps"))
+                self.assertEqual(verdicts[0]["reading"]["headline"], verdicts[1]["reading"]["headline"])
 
     def test_a_second_call_makes_what_is_missing(self):
         self.submit("--elements", "4", command=("--out", "twice", "--no-oracle"))
@@ -120,6 +120,22 @@ class SubmitTest(ProgramTest):
         result = self.run_isoloss("verify", self.experiment, "--out", "part", "--no-train")
         self.assert_refused(result, "1 of 4 runs", "mxfp8-seed2", "isoloss gate")
         self.assertFalse((self.folder / "part/looks.json").exists())
+
+    def test_a_machine_that_computes_otherwise_is_named(self):
+        self.submit("--elements", "2", command=("--out", "mixed", "--no-oracle"))
+        log = self.folder / "mixed/mxfp8-seed2.h5"
+        with edited_log(log) as content:
+            content.attrs["numerics_digest"] = "0123456789abcdef"
+            content.attrs["cpu_target"] = "OTHER"
+        result = self.run_isoloss("gate", "mixed")
+        self.assertEqual(result.returncode, INVALID, result.stdout)
+        for word in ("INVALID", "mxfp8-seed2.h5", "0123456789abcdef", "OTHER"):
+            self.assertIn(word, result.stdout.replace("\n", ""))
+
+        # A sweep does not go on with it either.
+        result = self.submit(command=("--out", "mixed", "--no-oracle"))
+        self.assertEqual(result.returncode, INVALID)
+        self.assertIn("0123456789abcdef", result.stderr)
 
     def test_says_what_is_wrong(self):
         for arguments, words in (

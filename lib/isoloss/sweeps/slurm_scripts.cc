@@ -110,7 +110,7 @@ Script ArrayScript(const Sweep& sweep) {
 IFS=$'\t' read -r runs JOURNALS < <(sed -n "${{line}}p" {0}/elements.txt)
 export JOURNALS
 export OUT={1}
-export STATE={0}/state/$line
+export STATE={0}/{6}/$line
 export LAUNCHER="{2}"
 export FAULTS_ALLOWED={3}
 export CHECK={4}
@@ -118,7 +118,7 @@ source {0}/job.sh {5} "$runs"
 )sh",
       folder, sweep.list.folder.string(), LauncherText(sweep),
       sweep.request.restarts, Quoted(Quoted(CheckCommand(sweep))),
-      Quoted(Command(sweep, sweep.make)));
+      Quoted(Command(sweep, sweep.make)), kStateFolder);
   return {.name = "array.sh", .text = std::move(text)};
 }
 

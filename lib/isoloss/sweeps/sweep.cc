@@ -222,6 +222,8 @@ void WriteSweep(const Sweep& sweep) {
                "{}: the folder can't be made: {}. Choose another with --out.",
                sweep.File(kLogFolder).string(), error.message());
   }
+  // Faults of an earlier sweep don't count.
+  fs::remove_all(sweep.File(kStateFolder), error);
   campaign::WriteRunList(sweep.list, sweep.File(kRunsFile));
   std::string lines;
   for (const Element& element : sweep.elements) {

@@ -66,6 +66,7 @@ using campaign::kRunsFile;
 inline constexpr const char* kElementsFile = "elements.txt";
 inline constexpr const char* kJobsFile = "jobs.txt";
 inline constexpr const char* kLogFolder = "log";
+inline constexpr const char* kStateFolder = "state";  ///< of job.sh
 
 /// Has the command itself list its runs, in a process of its own, and divides
 /// those that have not finished.
