@@ -149,8 +149,8 @@ constexpr ComparedRate kComparedRates[] = {
 };
 
 void NoteSlowOnes(std::vector<ProcessHealth>& processes) {
-  // Nodes of one kind differ by less than 2, and a loaded machine by some 4
-  // (measured between repeated checks); a broken part by far more.
+  // A choice: far above what nodes of one kind and others' jobs on them make,
+  // which no cluster was asked for yet. So it is worth a note only.
   constexpr double kTimesSlower = 10;
   constexpr size_t kFewest = 3;  // of two, who is to say which one is usual?
   for (const ComparedRate& rate : kComparedRates) {
@@ -287,8 +287,8 @@ void ReportToFirst(PeerTalk& talk, JobHealth& job) {
 
 bool JobHealth::healthy() const {
   return !hangs && !sick_elsewhere &&
-         std::ranges::all_of(processes, [](const ProcessHealth& process) {
-           return process.problems.empty();
+         std::ranges::all_of(processes, [](const ProcessHealth& one) {
+           return one.problems.empty();
          });
 }
 

@@ -82,7 +82,7 @@ std::string LauncherText(const Sweep& sweep) {
 std::vector<std::string> CheckCommand(const Sweep& sweep) {
   std::vector<std::string> words =
       Command(sweep, {"doctor", "--job", sweep.request.experiment, "--out",
-                      sweep.list.folder.string()});
+                      sweep.File(kStateFolder).string()});
   const std::vector<std::string>& given = sweep.request.arguments;
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i].starts_with("--set=")) words.push_back(given[i]);
@@ -93,7 +93,7 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
   if (sweep.request.processes > 1) {
     words.insert(words.end(), {"--set", "parallel.transport=mpi"});
   }
-  // Of the disk that the results need: those of the others are there already.
+  // Of the disk, what few runs need: most others are there already.
   words.insert(words.end(), {"--set", "train.seeds=[1]"});
   return words;
 }
