@@ -16,7 +16,77 @@ from sealed_log import edited_log
 RUNS = [f"{arm}-seed{seed}" for seed in (1, 2) for arm in ("bf16", "mxfp8")]
 
 
+# A Slurm of one node, whose jobs run when they are submitted: sbatch starts each element of an array in turn.
+SBATCH = """\
+#!/bin/bash
+array=1
+while [ $# -gt 0 ]; do
+  case $1 in
+    --array=*) array=${1#--array=1-}; array=${array%%%*} ;;
+    --output=*) output=${1#--output=} ;;
+    -*) ;;
+    *) break ;;
+  esac
+  shift
+done
+id=$(($(cat id 2>/dev/null || echo 0) + 1)); echo $id >id
+for ((task = 1; task <= array; ++task)); do
+  SLURM_JOB_ID=$id SLURM_ARRAY_JOB_ID=$id SLURM_ARRAY_TASK_ID=$task SLURM_NTASKS=1 SLURM_JOB_NODELIST=n0 \
+    SLURMD_NODENAME=n0 SLURM_JOB_PARTITION=p bash "$@" >>"${output//%a/$task}" 2>&1 </dev/null
+  echo "$id $task $?" >>codes
+done
+echo $id
+"""
+SRUN = """\
+#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+exec "$@"
+"""
+SCONTROL = """\
+#!/bin/bash
+[ "$1 $2" != "show config" ] || echo "MaxArraySize            = 1001"
+echo "scontrol $*" >>scontrol.log
+echo "JobId=1 JobState=RUNNING Reason=None Restarts=0 x"
+[[ $1 != requeue* ]] || kill -TERM 0
+"""
+
+
 class SubmitTest(ProgramTest):
+    def fake_slurm(self):
+        folder = self.folder / "slurm"
+        folder.mkdir(exist_ok=True)
+        for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("scontrol", SCONTROL)):
+            (folder / name).write_text(text)
+            (folder / name).chmod(0o755)
+        return {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    def test_the_scripts_of_slurm_do_what_one_process_does(self):
+        environment = self.fake_slurm()
+        (self.folder / "a b").mkdir()
+        (self.folder / "a b/it's.toml").write_text(TINY)
+        command = ("submit", "a b/it's.toml", "--engine", "slurm", "--elements", "3", "--", "--out", "fake",
+                   "--no-oracle", "--set", "train.seeds=[1, 2]")
+        result = self.run_isoloss(*command, environment=environment)
+        self.assertEqual(result.returncode, PASS, result.stderr)
+        logs = "".join(path.read_text() for path in sorted((self.folder / "fake/sweep/log").iterdir()))
+        # The judge has a code of its own.
+        self.assertEqual([line.split()[2] for line in (self.folder / "codes").read_text().splitlines()][:3],
+                         ["0"] * 3, logs)
+        self.run_isoloss("verify", self.experiment, "--out", "alone", "--no-oracle")
+        self.assert_same_logs("alone", "fake")
+        self.assertIn("1 of 1 processes are healthy", logs)
+        self.assertTrue((self.folder / "fake/verdict.json").exists(), logs)
+
+    def test_a_folders_name_is_no_command(self):
+        out = "o$(touch made)'b"
+        result = self.submit("--elements", "2", command=("--out", out, "--no-oracle"))
+        self.assertTrue((self.folder / out / "verdict.json").exists(), result.stderr)
+        os.remove(self.folder / out / "bf16-seed1.h5")
+        (self.folder / out / "bf16-seed1.h5").mkdir()
+        os.remove(self.folder / out / "mxfp8-seed1.h5")
+        self.submit("--elements", "1", command=("--out", out, "--no-oracle"))
+        self.assertFalse((self.folder / "made").exists())
+
     def setUp(self):
         self.experiment = self.write("tiny.toml", TINY)
 
@@ -25,7 +95,8 @@ class SubmitTest(ProgramTest):
 
     def assert_same_logs(self, one, other):
         for run in RUNS:
-            self.assertEqual(same_bits(self.folder / one / f"{run}.h5"), same_bits(self.folder / other / f"{run}.h5"))
+            self.assertTrue(same_bits(self.folder / one / f"{run}.h5") == same_bits(self.folder / other / f"{run}.h5"),
+                            f"{run} of {one} and {other} differ")
 
     def test_local_and_make_leave_what_one_process_leaves(self):
         whole = self.run_isoloss("verify", self.experiment, "--out", "whole", "--no-oracle")
@@ -75,9 +146,9 @@ class SubmitTest(ProgramTest):
         shown = self.run_isoloss("watch", "--once", "killed")
         self.assertIn("of 4 runs", shown.stdout + shown.stderr)
         subprocess.run(command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, check=False)
-        self.run_isoloss("verify", slow, "--out", "whole", "--no-oracle")
+        self.run_isoloss("verify", slow, "--out", "slow", "--no-oracle")
 
-        self.assert_same_logs("whole", "killed")
+        self.assert_same_logs("slow", "killed")
 
     def test_a_dry_run_writes_nothing(self):
         for engine, words in (("slurm", ("#SBATCH --requeue", "sbatch --parsable --array=1-4", "--only")),
@@ -108,6 +179,8 @@ class SubmitTest(ProgramTest):
 
         self.assertEqual(result.returncode, PASS, result.stderr)
         self.assertIn("3 of them kept from an earlier call", result.stdout)
+        again = self.submit("--command", "ensemble build", "--elements", "2", command=(*options, "--out", "shared.h5"))
+        self.assertIn("3 finished, 0 to be made", again.stderr.replace("\n", " "))
         self.assertEqual(same_bits(self.folder / "alone.h5"), same_bits(self.folder / "shared.h5"))
 
     def test_judges_only_what_is_whole(self):
@@ -141,10 +214,16 @@ class SubmitTest(ProgramTest):
         for arguments, words in (
                 (dict(command=("--only", "x")), ("--only", "Leave it out")),
                 (dict(command=("--seeds", "+2")), ("--seeds +2", "list")),
+                (dict(command=("--seeds=+2",)), ("--seeds=+2", "list")),
                 (dict(command=("--frobnicate",)), ("could not list its runs", "--frobnicate")),
                 (dict(command=("--set", "train.steps=0")), ("could not list its runs", "train.steps"))):
             with self.subTest(**arguments):
                 self.assert_refused(self.submit(**arguments), *words)
+        self.assert_refused(self.submit("--sbatch", "--partition=p"), "--engine slurm")
+        self.assert_refused(self.submit("--sbatch", "partition=p", engine="slurm"), "partition=p", "dash")
+        odd = self.submit(engine="make", command=("--out", "a:b"))
+        self.assertIn("the character `:`", odd.stderr)
+        self.assertFalse((self.folder / "a:b/sweep/runs.json").exists())
         self.assert_refused(self.submit("--processes", "2"), "--processes is 2", "--engine slurm")
         self.assert_refused(self.submit("--processes", "2", "--command", "stress", engine="slurm"), "one process")
         self.assert_refused(self.run_isoloss("submit", self.experiment, "--engine", "pbs"), "pbs", "slurm",

@@ -110,12 +110,15 @@ TEST(Integrity, NamesTheRunOfAnArmThatAnotherArithmeticMade) {
   compare::Run second = {"b.h5", Log()};
   second.log.provenance.seed = first.log.provenance.seed + 1;
   compare::Run other = {"c.h5", Log()};
-  for (compare::Run* run : {&first, &second, &other}) {
+  compare::Run third = {"d.h5", Log()};
+  third.log.provenance.seed = first.log.provenance.seed + 2;
+  for (compare::Run* run : {&first, &second, &third, &other}) {
     run->log.provenance.numerics_digest = "0000000000000001";
   }
   const auto configuration = [&](Question question) {
     return IntegrityRules()[1].check(
-        PairBySeed("mxfp8", {&first, &second}, "mxfp8", {&other}), question);
+        PairBySeed("mxfp8", {&second, &first, &third}, "mxfp8", {&other}),
+        question);
   };
   ASSERT_EQ(IntegrityRules()[1].name, "configuration");
   EXPECT_THAT(configuration(Question::kRegression), Not(numerics));

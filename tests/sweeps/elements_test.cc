@@ -60,6 +60,13 @@ TEST(Divide, KeepsToTheMostElements) {
   EXPECT_EQ(*std::ranges::min_element(sizes), 2u);
 }
 
+// Their names are one argument of a program.
+TEST(Divide, GivesNoElementMoreThan500Runs) {
+  const auto elements = Divide(ListOf(std::vector<double>(1501, 0.001)),
+                               {.most_elements = 2, .least_seconds = 60});
+  EXPECT_THAT(SizesOf(elements), ElementsAre(376, 375, 375, 375));
+}
+
 TEST(Divide, MakesEachRunOnceAndNoneThatHasFinished) {
   const testing::TemporaryFolder folder;
   campaign::RunList list = ListOf(std::vector<double>(40, 1));

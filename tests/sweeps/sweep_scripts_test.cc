@@ -88,7 +88,7 @@ TEST(Scripts, OfSlurmWaitForStagesAndJudgeInTheEnd) {
   const std::string array = ScriptOf(sweep, "array.sh");
   EXPECT_THAT(array, HasSubstr("#SBATCH --partition=cpu\n"));
   EXPECT_THAT(array, HasSubstr("cd '/start here' || exit 3\n"));
-  EXPECT_THAT(array, HasSubstr("LAUNCHER=\"srun --mpi=none\""));
+  EXPECT_THAT(array, HasSubstr("LAUNCHER='srun --mpi=none'\n"));
   EXPECT_THAT(array, Not(HasSubstr("--spread-job")));
   sweep.request.processes = 2;
   EXPECT_THAT(ScriptOf(sweep, "array.sh"),

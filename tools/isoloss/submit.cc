@@ -75,10 +75,11 @@ void RefuseSecond(const sweeps::Sweep& sweep) {
   if (live.empty()) return;
   ThrowError(ErrorKind::kConfig,
              "{}: job {} of this sweep has not ended, and two sweeps must not "
-             "make the same runs. Wait for it (isoloss watch {}), or end it "
-             "with scancel {}.",
+             "make the same runs. Wait for it (isoloss watch {}), let it go on "
+             "with scontrol release {} if it is held, or end it with scancel "
+             "{}.",
              sweep.list.folder.string(), live.front(),
-             sweep.list.folder.string(), live.front());
+             sweep.list.folder.string(), live.front(), live.front());
 }
 
 ExitCode StartSlurm(const sweeps::Sweep& sweep) {
@@ -123,9 +124,11 @@ ExitCode Submit(const SubmitArguments& arguments) {
     PrintScripts(sweep);
     return ExitCode::kPass;
   }
+  const Descriptor lock = sweeps::LockSweep(sweep);
   RefuseSecond(sweep);
   sweeps::WriteSweep(sweep);
   if (request.engine == Engine::kSlurm) return StartSlurm(sweep);
+  sweeps::HandOn(lock);
   BecomeStart(sweep);
 }
 
@@ -176,7 +179,7 @@ Action DeclareSubmit(CLI::App& app) {
   AddOption(app, "--minutes", request.minutes,
             "Slurm: time limit of an element, which goes on after it (default: "
             "three times what it is expected to take, and 10 more)")
-      .IntegerIn(1, 10'000'000);
+      .IntegerIn(5, 10'000'000);
   AddOption(app, "--restarts", request.restarts,
             "Slurm: how often an element that something killed is started "
             "again")

@@ -95,6 +95,7 @@ Action DeclareVerify(CLI::App& app) {
   AddFlag(app, "--no-train", arguments->no_train,
           "Only judge: refuse if a run has not finished")
       .Excludes("--only")
+      .Excludes("--list-runs")
       .Excludes("--dry-run")
       .Excludes("--restart");
   AddOption(app, "--policy", arguments->policy,

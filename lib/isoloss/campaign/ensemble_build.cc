@@ -16,6 +16,7 @@
 #include "isoloss/campaign/job_queue.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/config/writer.h"
 #include "isoloss/corpus/corpus.h"
 #include "isoloss/mutants/mutant.h"
@@ -385,6 +386,7 @@ EnsembleResult BuildEnsemble(const EnsemblePlan& plan,
 
 void RemoveMembers(const EnsemblePlan& plan) {
   std::error_code ignored;
+  if (fs::exists(plan.folder / kSweepFolder, ignored)) return;
   for (size_t i = 0; i < plan.runs; ++i) {
     fs::remove(EnsembleBuilder::MemberPath(plan, i), ignored);
   }

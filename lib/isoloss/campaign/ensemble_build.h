@@ -57,8 +57,8 @@ RunList ListMembers(const EnsemblePlan& plan);
 bool MakeMembers(const EnsemblePlan& plan, const RunChoice& only,
                  const std::atomic<bool>& stop);
 
-/// Removes what members have left, once they are joined; a folder that holds
-/// more stays.
+/// Removes what members have left, once they are joined. Those of a sweep stay,
+/// by which it knows what is finished.
 void RemoveMembers(const EnsemblePlan& plan);
 
 }  // namespace isoloss::campaign

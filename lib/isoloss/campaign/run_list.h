@@ -28,7 +28,7 @@ struct RunList {
   bool IsFinished(const ListedRun& run) const;
 };
 
-inline constexpr size_t kMostListedRuns = 80'000;
+inline constexpr size_t kMostListedRuns = 50'000;
 
 /// JSON, which ReadRunList reads.
 /// Errors   as CheckOutput; ConfigError for more than kMostListedRuns.

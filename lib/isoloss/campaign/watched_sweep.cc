@@ -30,7 +30,7 @@ std::optional<WatchedSweep> WatchedSweep::In(const fs::path& folder) {
   return WatchedSweep(std::move(list), file);
 }
 
-WatchedSweep::WatchedSweep(RunList list, fs::path file)
+WatchedSweep::WatchedSweep(RunList list, const fs::path& file)
     : list_(std::move(list)), finished_(list_.runs.size()) {
   std::error_code error;
   submitted_ = fs::last_write_time(file, error);

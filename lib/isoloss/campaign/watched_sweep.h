@@ -41,7 +41,7 @@ class WatchedSweep {
   bool AllFinished() const { return finished_count_ == list_.runs.size(); }
 
  private:
-  WatchedSweep(RunList list, std::filesystem::path file);
+  WatchedSweep(RunList list, const std::filesystem::path& file);
 
   using Clock = std::chrono::steady_clock;
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
@@ -200,24 +202,9 @@ void ReportUnperturbed(const SeedPair& pair, Findings& findings) {
          shown(a.perturbation));
 }
 
-/// Runs of one arm that were made by other builds, or on machines that compute
-/// something else, are not runs of one arm.
 void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
-  for (const Run* run : arm) {
-    const runlog::Provenance& a = arm.front()->log.provenance;
-    const runlog::Provenance& b = run->log.provenance;
-    if (a.numerics_digest.empty() || b.numerics_digest.empty() ||
-        a.numerics_digest == b.numerics_digest) {
-      continue;
-    }
-    Report(findings, Severity::kIncomparable,
-           "{}: its program computes otherwise (numerics_digest {}, {}, commit "
-           "{}, kernels {}) than that of {} ({}, {}, commit {}, kernels {}), "
-           "but all runs of arm {} must be made by one arithmetic. Make it "
-           "again with the build and on a machine of the others.",
-           Label(*run), b.numerics_digest, b.tool_version, b.commit,
-           b.cpu_target, Label(*arm.front()), a.numerics_digest, a.tool_version,
-           a.commit, a.cpu_target, b.arm);
+  for (std::string& message : MixedNumerics(arm)) {
+    findings.push_back({Severity::kIncomparable, std::move(message)});
   }
 }
 
@@ -447,5 +434,38 @@ constexpr IntegrityRule kRules[] = {
 }  // namespace
 
 std::span<const IntegrityRule> IntegrityRules() { return kRules; }
+
+std::vector<std::string> MixedNumerics(std::span<const Run* const> arm) {
+  std::map<std::string, size_t> counts;
+  const Run* usual = nullptr;
+  for (const Run* run : arm) {
+    const std::string& digest = run->log.provenance.numerics_digest;
+    if (digest.empty()) continue;
+    const size_t count = ++counts[digest];
+    // Of equally many the one that comes first.
+    if (usual == nullptr ||
+        count > counts[usual->log.provenance.numerics_digest]) {
+      usual = run;
+    }
+  }
+  std::vector<std::string> messages;
+  if (counts.size() < 2) return messages;
+  const runlog::Provenance& a = usual->log.provenance;
+  for (const Run* run : arm) {
+    const runlog::Provenance& b = run->log.provenance;
+    if (b.numerics_digest.empty() || b.numerics_digest == a.numerics_digest) {
+      continue;
+    }
+    messages.push_back(fmt::format(
+        "{}: its program computes otherwise (numerics_digest {}, {}, commit "
+        "{}, kernels {}) than that of {} ({}, {}, commit {}, kernels {}), but "
+        "all runs of arm {} must be made by one arithmetic. Make it again with "
+        "the build and on a machine of the others.",
+        Label(*run), b.numerics_digest, b.tool_version, b.commit, b.cpu_target,
+        Label(*usual), a.numerics_digest, a.tool_version, a.commit,
+        a.cpu_target, b.arm));
+  }
+  return messages;
+}
 
 }  // namespace isoloss::compare

@@ -53,6 +53,11 @@ struct IntegrityRule {
 
 std::span<const IntegrityRule> IntegrityRules();
 
+/// A sentence for each run of one arm whose program computes otherwise than
+/// that of most (numerics_digest): another build, or a machine that computes
+/// something else. Runs of other programs have no digest.
+std::vector<std::string> MixedNumerics(std::span<const Run* const> arm);
+
 /// Whether both hold the same losses to the bit, which independent runs do not.
 /// Curves of nothing but NaN are alike without being copies.
 bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b);

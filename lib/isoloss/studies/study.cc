@@ -15,6 +15,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/plan_file.h"
 #include "isoloss/campaign/run_cost.h"
+#include "isoloss/compare/integrity.h"
 #include "isoloss/report/heartbeat.h"
 #include "isoloss/runlog/recorder.h"
 #include "isoloss/stats/divergence.h"
@@ -171,6 +172,19 @@ void TrainCell(const Study& study, const StudyCell& cell, const StudyPart& part,
   progress.EndCell();
 }
 
+/// Machines that share the folder may have other builds.
+void RequireOneArithmetic(const StudyCell& cell,
+                          const std::vector<compare::Run>& runs) {
+  for (const train::Arm& arm : cell.experiment.arms) {
+    const std::vector<std::string> mixed =
+        compare::MixedNumerics(compare::RunsOfArm(runs, arm.name));
+    if (!mixed.empty()) {
+      ThrowError(ErrorKind::kFormat, "cell {}, {} such runs: {}", cell.name,
+                 mixed.size(), mixed.front());
+    }
+  }
+}
+
 }  // namespace
 
 double Study::Seconds() const {
@@ -214,7 +228,7 @@ void LogLossesOnly(train::Experiment& experiment) {
 }
 
 std::string CostText(double seconds, double seconds_left) {
-  const std::string all = SecondsText(seconds);
+  std::string all = SecondsText(seconds);
   if (seconds_left == seconds) return all;
   if (seconds_left == 0) return "done";
   return SecondsText(seconds_left) + " left of " + all;
@@ -353,6 +367,7 @@ std::vector<compare::Run> RunsOf(const Study& study, const StudyCell& cell) {
     const auto seed = static_cast<uint64_t>(run.log.provenance.seed);
     return std::ranges::count(seeds, seed) == 0;
   });
+  RequireOneArithmetic(cell, runs);
   return runs;
 }
 

@@ -124,7 +124,8 @@ bool TrainStudy(const Study& study, const StudyPart& part = {});
 
 /// The finished runs of a cell's seeds, by name; none before any has finished.
 /// A run of a seed that the cell lacks, of an earlier call, is not among them.
-/// Errors   as campaign::ReadRuns.
+/// Errors   as campaign::ReadRuns; FormatError if runs of one arm were made by
+///          programs of different arithmetic, naming one.
 std::vector<compare::Run> RunsOf(const Study& study, const StudyCell& cell);
 
 /// Whether a run lost what it knew, or did not end (stats::DivergedAt).

@@ -14,6 +14,10 @@ namespace {
 
 using Runs = std::vector<const campaign::ListedRun*>;
 
+/// Of an element, whose names are one argument of a program. A name has at most
+/// 200 characters, and an argument at most 128 KiB (MAX_ARG_STRLEN of Linux).
+constexpr size_t kMostRuns = 500;
+
 double SecondsOfAll(const Runs& runs) {
   double seconds = 0;
   for (const campaign::ListedRun* run : runs) seconds += run->thread_seconds;
@@ -30,7 +34,8 @@ size_t CountOf(const Runs& runs, const Division& division) {
         std::ceil(SecondsOfAll(runs) / division.least_seconds);
     count = std::min(count, static_cast<size_t>(std::max(1.0, by_time)));
   }
-  return std::min(count, std::max<size_t>(1, division.most_elements));
+  count = std::min(count, std::max<size_t>(1, division.most_elements));
+  return std::max(count, (runs.size() + kMostRuns - 1) / kMostRuns);
 }
 
 /// Places in `runs` of what each of `count` elements makes.

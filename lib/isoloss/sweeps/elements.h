@@ -19,7 +19,7 @@ struct Element {
 };
 
 struct Division {
-  /// Of each stage.
+  /// Of each stage; more if an element would get more than 500 runs.
   size_t most_elements = 1000;
   /// Runs that take less on one thread share an element: to begin a process
   /// costs a batch system about a second.

@@ -15,7 +15,8 @@ set -u
 out=${OUT:?is the results folder, one for each job, on a file system that all nodes see}
 command=("$@")
 launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
-check=${CHECK:-}                       # isoloss doctor --job EXPERIMENT --out /shared/run
+declare -a check                       # a script that sources this one may set it, with spaces in its words
+[ -z "${CHECK:-}" ] || check=($CHECK)  # isoloss doctor --job EXPERIMENT --out /shared/run
 faults_allowed=${FAULTS_ALLOWED:-20}
 end_seconds=${END_SECONDS:-120}        # a launcher may take so long to end after its processes
 stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so long
@@ -31,6 +32,7 @@ mkdir -p "$state"
 # Elements of an array share a results folder: each has its own reasons, and journals of its own runs.
 export ISOLOSS_REASON_FOLDER=$state
 journals=${JOURNALS-$out/*.journal}   # "": runs have none
+results=${RESULTS-$out/*.h5}          # files that finished runs leave
 say() { echo "job $id, attempt $attempt: $*" >&2; }
 
 # Slurm has ended this attempt itself (scancel, a lost node), or has begun the next one: no more of it.
@@ -88,7 +90,7 @@ hold_for_space() {
 }
 
 # Soon the time is over: one process that is told so tells the others, and they write a checkpoint.
-trap 'kill -TERM "$(cat "$state/pid.0")" || again requeue' USR1
+trap '[ ! -s "$state/pid.0" ] && again requeue || kill -TERM "$(<"$state/pid.0")" || again requeue' USR1
 
 # Those have the run's lock, and end by their own deadline.
 for journal in $journals; do
@@ -106,8 +108,8 @@ esac
 # Before the first step the nodes examine themselves and each other, as the job will be started. One node
 # alone has nobody to ask, so that once an hour is enough for all jobs that it gets from here.
 healthy=$record/../healthy.$SLURMD_NODENAME
-if [ -n "$check" ] && { [ "$processes" -gt 1 ] || [ -z "$(find "$healthy" -mmin -60 2>/dev/null)" ]; }; then
-  timeout --kill-after=10 180 "${start[@]}" $check --sick-file "$state/sick" </dev/null
+if [ ${#check[@]} -gt 0 ] && { [ "$processes" -gt 1 ] || [ -z "$(find "$healthy" -mmin -60 2>/dev/null)" ]; }; then
+  timeout --kill-after=10 180 "${start[@]}" "${check[@]}" --sick-file "$state/sick" </dev/null
   examined=$?
   mapfile -t sick < <(cut -f1 "$state/sick" 2>/dev/null | sort -u)
   if [ ${#sick[@]} -gt 0 ] && ! cut -f2 "$state/sick" | grep -qv 'are free, but the results need'; then
@@ -134,6 +136,8 @@ echo $code >"$state/code.$rank"
 exit $code'
 
 [[ $launcher != srun* ]] || start+=(--kill-on-bad-exit=1) # or the others would wait for their deadline
+progress() { stat --format='%n %s' $journals $results 2>/dev/null | cksum; }
+begun=$(progress)
 "${start[@]}" bash -c "$process" process "${command[@]}" &
 launch=$!
 
@@ -167,7 +171,12 @@ rm -f "$state/space"
 for mistake in 2 3 5 126 127; do # the last two: there is no such program
   if grep -qx $mistake <<<"$codes"; then say "isoloss ended with $mistake (above)."; exit $mistake; fi
 done
-if grep -qx 130 <<<"$codes"; then say "interrupted; it goes on."; again requeue; fi
+if grep -qx 130 <<<"$codes"; then
+  # Runs without checkpoints that take longer than the time limit would be begun for ever.
+  [ "$(progress)" != "$begun" ] || fault "interrupted, and nothing had become of this attempt."
+  say "interrupted; it goes on."
+  again requeue
+fi
 
 # Nodes of processes that a signal killed, or that others waited for in vain. Signals 6 (a peer aborts),
 # 14 (a deadline for the launcher) and 15 are no sign of a sick node.

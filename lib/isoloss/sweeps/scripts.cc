@@ -18,19 +18,26 @@ Script ElementScript(const Sweep& sweep) {
   std::string text = Beginning(
       sweep, "Makes the runs of one line of elements.txt: element.sh LINE");
   text += fmt::format(
-      R"sh(runs=$(sed -n "${{1}}p" {0}/elements.txt | cut -f 1)
-{1} "$runs" >>{0}/log/element-"$1".txt 2>&1
+      R"sh(sweep={0}
+runs=$(sed -n "${{1}}p" "$sweep/elements.txt" | cut -f 1)
+{1} "$runs" >>"$sweep/log/element-$1.txt" 2>&1
 code=$?
 if [ $code -eq 0 ]; then
   echo "element $1 of {2} is done: $runs"
 else
-  echo "element $1 of {2} ended with code $code: $runs (see {0}/log/element-$1.txt)" >&2
+  echo "element $1 of {2} ended with code $code: $runs (see $sweep/log/element-$1.txt)" >&2
 fi
 exit $code
 )sh",
       Quoted(sweep.folder().string()), Quoted(Command(sweep, sweep.make)),
       sweep.elements.size());
   return {.name = "element.sh", .text = std::move(text)};
+}
+
+Script JudgeScript(const Sweep& sweep) {
+  std::string text = Beginning(sweep, "Judges what the elements have left.");
+  text += fmt::format("exec {}\n", Quoted(Command(sweep, sweep.judge)));
+  return {.name = "judge.sh", .text = std::move(text)};
 }
 
 int SideBySide(const Sweep& sweep) {
@@ -51,25 +58,6 @@ Script LocalScript(const Sweep& sweep) {
   }
   return {.name = "local.sh", .text = std::move(text)};
 }
-
-}  // namespace
-
-void RequirePlainPath(const std::string& path, const char* place) {
-  for (const char c : path) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-        (c >= '0' && c <= '9') ||
-        std::string_view("/._-+@,").find(c) != std::string_view::npos;
-    if (plain) continue;
-    ThrowError(ErrorKind::kConfig,
-               "{}: the folder's name has the character `{}`, which means "
-               "something else in {}. Give another folder with --out, or "
-               "--engine local.",
-               path, c, place);
-  }
-}
-
-namespace {
 
 std::string Targets(const Element& element) {
   std::vector<std::string> files;
@@ -107,6 +95,21 @@ Script Makefile(const Sweep& sweep) {
 }
 
 }  // namespace
+
+void RequirePlainPath(const std::string& path, const char* place) {
+  for (const char c : path) {
+    const bool plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+        (c >= '0' && c <= '9') ||
+        std::string_view("/._-+@,").find(c) != std::string_view::npos;
+    if (plain) continue;
+    ThrowError(ErrorKind::kConfig,
+               "{}: the folder's name has the character `{}`, which means "
+               "something else in {}. Give another folder with --out, or "
+               "--engine local.",
+               path, c, place);
+  }
+}
 
 std::string Quoted(const std::string& word) {
   const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
@@ -158,13 +161,6 @@ std::vector<StageLines> StagesOf(const Sweep& sweep) {
     stages.back().last = i + 1;
   }
   return stages;
-}
-
-Script JudgeScript(const Sweep& sweep, const std::string& directives) {
-  std::string text =
-      Beginning(sweep, "Judges what the elements have left.", directives);
-  text += fmt::format("exec {}\n", Quoted(Command(sweep, sweep.judge)));
-  return {.name = "judge.sh", .text = std::move(text)};
 }
 
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep) {

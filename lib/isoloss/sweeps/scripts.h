@@ -33,9 +33,6 @@ struct StageLines {
 };
 std::vector<StageLines> StagesOf(const Sweep& sweep);
 
-/// Judges what the elements have left.
-Script JudgeScript(const Sweep& sweep, const std::string& directives = {});
-
 /// Of the engines `local` and `make`, and the command that starts them.
 std::vector<Script> ScriptsOfOneMachine(const Sweep& sweep);
 std::vector<std::string> StartCommand(const Sweep& sweep);

@@ -65,6 +65,29 @@ Call JudgeCall(const Sweep& sweep, const std::string& after) {
   return call;
 }
 
+/// Of what a program said, whose end has a line end.
+std::string OneLine(std::string text) {
+  while (!text.empty() && (text.back() == '\n' || text.back() == '.')) {
+    text.pop_back();
+  }
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+/// Whether a job has not ended. Of one that it has forgotten Slurm says so.
+bool IsLive(const fs::path& squeue, const std::string& id) {
+  constexpr std::chrono::seconds kLimit{60};
+  const campaign::ChildResult result = campaign::RunChild(
+      {squeue.string(), "--noheader", "--jobs", id}, {}, kLimit,
+      campaign::InterruptFlag(), {.output_to_errors = true});
+  if (result.ended && result.exit_code == 0) return !result.errors.empty();
+  if (result.errors.find("Invalid job id") != std::string::npos) return false;
+  ThrowError(ErrorKind::kConfig,
+             "submit: squeue does not say whether job {} of this sweep has "
+             "ended: {}. Try again once it answers.",
+             id, Printable(OneLine(result.errors)));
+}
+
 std::string Submitted(const Call& call) {
   const fs::path sbatch = campaign::FindProgram("sbatch");
   if (sbatch.empty()) {
@@ -89,7 +112,7 @@ std::string Submitted(const Call& call) {
   ThrowError(ErrorKind::kConfig,
              "submit: sbatch refused {}: {}. Correct it with --sbatch, or ask "
              "`scontrol show config`.",
-             Quoted(call.script), Printable(result.errors));
+             Quoted(call.script), Printable(OneLine(result.errors)));
 }
 
 std::string JoinedIds(const std::vector<std::string>& ids) {
@@ -148,11 +171,7 @@ std::vector<std::string> LiveJobs(const Sweep& sweep) {
       return c >= '0' && c <= '9';
     });
     if (!is_id) continue;
-    // Of an id that Slurm has forgotten it says an error.
-    if (!campaign::OutputOf({squeue.string(), "--noheader", "--jobs", id})
-             .empty()) {
-      live.push_back(id);
-    }
+    if (IsLive(squeue, id)) live.push_back(id);
   }
   return live;
 }

@@ -98,6 +98,13 @@ std::vector<std::string> CheckCommand(const Sweep& sweep) {
   return words;
 }
 
+/// That job.sh reads.
+std::string JobVariables(const Sweep& sweep, const std::string& launcher) {
+  return fmt::format("OUT={}\nLAUNCHER={}\nFAULTS_ALLOWED={}\n",
+                     sweep.list.folder.string(), Quoted(launcher),
+                     sweep.request.restarts);
+}
+
 Script ArrayScript(const Sweep& sweep) {
   const std::string folder = sweep.folder().string();
   std::string text = Beginning(
@@ -107,33 +114,49 @@ Script ArrayScript(const Sweep& sweep) {
       ArrayDirectives(sweep));
   text += fmt::format(
       R"sh(line=$((${{1:-0}} + ${{SLURM_ARRAY_TASK_ID:-1}}))
-IFS=$'\t' read -r runs JOURNALS < <(sed -n "${{line}}p" {0}/elements.txt)
-export JOURNALS
-export OUT={1}
-export STATE={0}/{6}/$line
-export LAUNCHER="{2}"
-export FAULTS_ALLOWED={3}
-export CHECK={4}
-source {0}/job.sh {5} "$runs"
+IFS=$'\t' read -r runs JOURNALS RESULTS < <(sed -n "${{line}}p" {0}/elements.txt)
+[ "$JOURNALS" != - ] || JOURNALS=
+{1}STATE={0}/{2}/$line
+check=({3})
+source {0}/job.sh {4} "$runs"
 )sh",
-      folder, sweep.list.folder.string(), LauncherText(sweep),
-      sweep.request.restarts, Quoted(Quoted(CheckCommand(sweep))),
-      Quoted(Command(sweep, sweep.make)), kStateFolder);
+      folder, JobVariables(sweep, LauncherText(sweep)), kStateFolder,
+      Quoted(CheckCommand(sweep)), Quoted(Command(sweep, sweep.make)));
   return {.name = "array.sh", .text = std::move(text)};
+}
+
+/// Of a judge nothing tells how long it takes: it reads all logs (10,000 take a
+/// quarter of an hour), has the oracle replay steps, and of some commands makes
+/// what is missing. Two hours more than an element, which goes on after it.
+int JudgeMinutes(const Sweep& sweep) {
+  constexpr int kMore = 120;
+  constexpr size_t kLogsAMinute = 500;
+  return MinutesOf(sweep) + kMore +
+         static_cast<int>(sweep.list.runs.size() / kLogsAMinute);
+}
+
+Script SlurmJudge(const Sweep& sweep) {
+  std::string text = Beginning(
+      sweep, "Judges what the elements have left.",
+      Directives(sweep, "judge",
+                 {"--nodes=1", "--ntasks=1",
+                  fmt::format("--time={}", JudgeMinutes(sweep)),
+                  fmt::format("--signal=B:USR1@{}", kWarningSeconds)}));
+  text += fmt::format(
+      "JOURNALS=\nRESULTS=\n{}STATE={}/{}/judge\nsource {}/job.sh {}\n",
+      JobVariables(sweep, "srun --mpi=none"), sweep.folder().string(),
+      kStateFolder, sweep.folder().string(),
+      Quoted(Command(sweep, sweep.judge)));
+  return {.name = "judge.sh", .text = std::move(text)};
 }
 
 }  // namespace
 
 std::vector<Script> SlurmScripts(const Sweep& sweep) {
-  RequirePlainPath(sweep.list.folder.string(), "a list of journals");
+  RequirePlainPath(sweep.list.folder.string(), "the batch script");
   std::vector<Script> scripts = {ArrayScript(sweep),
                                  {.name = "job.sh", .text = kJobScript}};
-  if (!sweep.judge.empty()) {
-    scripts.push_back(JudgeScript(
-        sweep, Directives(sweep, "judge",
-                          {"--nodes=1", "--ntasks=1",
-                           fmt::format("--time={}", MinutesOf(sweep))})));
-  }
+  if (!sweep.judge.empty()) scripts.push_back(SlurmJudge(sweep));
   return scripts;
 }
 

@@ -1,9 +1,12 @@
 #include "isoloss/sweeps/sweep.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <sstream>
@@ -78,14 +81,31 @@ void CheckArguments(const SweepRequest& request) {
                "it, or its contrary, from `isoloss submit`. Leave it out.",
                option, request.command);
   }
-  const auto seeds = std::ranges::find(request.arguments, "--seeds");
-  if (seeds != request.arguments.end() &&
-      seeds + 1 != request.arguments.end() && (seeds + 1)->starts_with('+')) {
+  const std::vector<std::string>& given = request.arguments;
+  for (size_t i = 0; i < given.size(); ++i) {
+    if (!given[i].starts_with("--seeds=+") &&
+        (given[i] != "--seeds" || i + 1 == given.size() ||
+         !given[i + 1].starts_with('+'))) {
+      continue;
+    }
     ThrowError(ErrorKind::kConfig,
-               "submit: --seeds {} counts from what the folder holds, which "
-               "changes while the sweep goes on. Give the seeds as a list, "
-               "such as 1,2,9.",
-               *(seeds + 1));
+               "submit: {}{} counts from what the folder holds, which changes "
+               "while the sweep goes on. Give the seeds as a list, such as "
+               "1,2,9.",
+               given[i], given[i] == "--seeds" ? " " + given[i + 1] : "");
+  }
+  for (const std::string& option : request.sbatch) {
+    if (option.starts_with('-')) continue;
+    ThrowError(ErrorKind::kConfig,
+               "submit: --sbatch {} is no option of sbatch, as it begins with "
+               "no dash. Give it as --sbatch=--partition=cpu.",
+               option);
+  }
+  if (request.engine != Engine::kSlurm &&
+      (request.minutes > 0 || !request.sbatch.empty())) {
+    ThrowError(ErrorKind::kConfig,
+               "submit: --minutes and --sbatch are of Slurm, but --engine is "
+               "another one. Leave them out, or give --engine slurm.");
   }
   if (request.processes > 1 && !DivisibleOf(request.command).shares_runs) {
     ThrowError(ErrorKind::kConfig,
@@ -146,11 +166,19 @@ campaign::RunList ListOf(const SweepRequest& request,
   return campaign::ReadRunList(file);
 }
 
-/// That show whether an element still works.
+std::vector<std::string> ResultsOf(const Sweep& sweep, const Element& element) {
+  std::vector<std::string> results;
+  for (const fs::path& file : element.files) {
+    results.push_back((sweep.list.folder / file).string());
+  }
+  return results;
+}
+
+/// That show whether an element still works; a dash if its runs have none.
 std::vector<std::string> JournalsOf(const Sweep& sweep,
                                     const Element& element) {
+  if (!DivisibleOf(sweep.request.command).has_journals) return {"-"};
   std::vector<std::string> journals;
-  if (!DivisibleOf(sweep.request.command).has_journals) return journals;
   for (const fs::path& file : element.files) {
     fs::path journal = sweep.list.folder / file;
     journals.push_back(journal.replace_extension(".journal").string());
@@ -214,7 +242,23 @@ std::string DescribeSweep(const Sweep& sweep) {
       report::DurationText(longest));
 }
 
+Descriptor LockSweep(const Sweep& sweep) {
+  std::error_code error;  // OpenOwnFile says what can't be made
+  fs::create_directories(sweep.folder(), error);
+  const fs::path file = sweep.File(".lock");
+  Descriptor lock = OpenOwnFile(file, "lock");
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
+  if (errno != EWOULDBLOCK) ThrowErrno(file, "lock");
+  ThrowError(ErrorKind::kConfig,
+             "{}: another `isoloss submit`, or a process that one has started, "
+             "is at work there. Wait until it has ended, or end it.",
+             sweep.list.folder.string());
+}
+
+void HandOn(const Descriptor& lock) { ::fcntl(lock.get(), F_SETFD, 0); }
+
 void WriteSweep(const Sweep& sweep) {
+  const std::vector<Script> scripts = ScriptsOf(sweep);  // may be refused
   std::error_code error;
   fs::create_directories(sweep.File(kLogFolder), error);
   if (error) {
@@ -224,14 +268,21 @@ void WriteSweep(const Sweep& sweep) {
   }
   // Faults of an earlier sweep don't count.
   fs::remove_all(sweep.File(kStateFolder), error);
+  if (error) {
+    ThrowError(ErrorKind::kIo,
+               "{}: what an earlier sweep has left can't be removed: {}. "
+               "Remove it.",
+               sweep.File(kStateFolder).string(), error.message());
+  }
   campaign::WriteRunList(sweep.list, sweep.File(kRunsFile));
   std::string lines;
   for (const Element& element : sweep.elements) {
-    lines += fmt::format("{}\t{}\n", fmt::join(element.runs, ","),
-                         fmt::join(JournalsOf(sweep, element), " "));
+    lines += fmt::format("{}\t{}\t{}\n", fmt::join(element.runs, ","),
+                         fmt::join(JournalsOf(sweep, element), " "),
+                         fmt::join(ResultsOf(sweep, element), " "));
   }
   WriteFileAtomically(sweep.File(kElementsFile), lines);
-  for (const Script& script : ScriptsOf(sweep)) {
+  for (const Script& script : scripts) {
     const fs::path file = sweep.File(script.name.c_str());
     WriteFileAtomically(file, script.text);
     if (script.executable) {

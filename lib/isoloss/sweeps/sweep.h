@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "isoloss/base/files.h"
 #include "isoloss/campaign/run_list.h"
 #include "isoloss/campaign/watched_sweep.h"
 #include "isoloss/sweeps/elements.h"
@@ -88,6 +89,13 @@ std::vector<Script> ScriptsOf(const Sweep& sweep);
 
 /// The command that a user would type to start them.
 std::string StartText(const Sweep& sweep);
+
+/// Makes the sweep's folder, and has it for this process and those that get the
+/// lock from it (HandOn), until all have ended.
+/// Errors   ConfigError if another process has it; IoError.
+Descriptor LockSweep(const Sweep& sweep);
+/// What this process becomes or starts has the lock, too.
+void HandOn(const Descriptor& lock);
 
 /// Writes runs.json, elements.txt and the scripts.
 /// Errors   IoError; ConfigError if the folder holds other files.
