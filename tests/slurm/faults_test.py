@@ -318,9 +318,15 @@ source {cluster.SCRIPT} "$@" --out "$OUT"
         self.check(other, restarts=0)
 
     def test_23_a_sick_node_is_left_before_the_first_step_pmix(self):
-        check = self.write("check.sh", '[ "$SLURMD_NODENAME" != n1 ]\n')
+        # A processor or a compiler that rounds wrongly, on one node.
+        wrong = os.environ["ISOLOSS_WRONG_ROUNDING"]
+        check = self.write("check.sh", f"""\
+[ "$SLURMD_NODENAME" != n1 ] || export LD_PRELOAD={wrong}
+exec {BINARY} doctor --job {self.experiment} --out {self.out} --set parallel.transport=mpi "$@"
+""")
         job = self.submit(PMIX, CHECK=f"bash {check}")
         self.check(job)
+        self.assertIn("sick: n1", job.text())
         self.assertEqual(job.shown()["ExcNodeList"], "n1")
         self.assertNotIn("step:", job.text().partition("attempt 2")[0])
 
