@@ -449,7 +449,7 @@ std::vector<std::string> MixedNumerics(std::span<const Run* const> arm) {
     }
   }
   std::vector<std::string> messages;
-  if (counts.size() < 2) return messages;
+  if (usual == nullptr || counts.size() < 2) return messages;
   const runlog::Provenance& a = usual->log.provenance;
   for (const Run* run : arm) {
     const runlog::Provenance& b = run->log.provenance;
