@@ -70,7 +70,6 @@ class EnsembleBuilder {
     return fmt::format("member-{:05}", member + 1);
   }
   fs::path MemberPath(size_t member) const { return MemberPath(plan_, member); }
-  size_t MembersThere() const;
 
   void PrepareFolder() const;
   std::string PlanText() const;
@@ -155,10 +154,6 @@ std::vector<size_t> EnsembleBuilder::Missing(const RunChoice& only) const {
     }
   }
   return missing;
-}
-
-size_t EnsembleBuilder::MembersThere() const {
-  return plan_.runs - Missing({}).size();
 }
 
 /// What keeps a file from being the member of that place; "" if nothing does.
@@ -372,7 +367,7 @@ bool EnsembleBuilder::Make(const RunChoice& only) {
 }
 
 EnsembleResult EnsembleBuilder::Build() {
-  const size_t kept = MembersThere();
+  const size_t kept = plan_.runs - Missing({}).size();
   if (!Make({})) return {{}, kept, true};
   return {Join(), kept, false};
 }

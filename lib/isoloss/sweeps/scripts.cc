@@ -13,6 +13,12 @@
 namespace isoloss::sweeps {
 namespace {
 
+/// A letter, a digit, or one of `others`: to a shell and to make nothing else.
+bool IsPlain(char c, std::string_view others) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9') || others.find(c) != std::string_view::npos;
+}
+
 /// Runs one line of elements.txt.
 Script ElementScript(const Sweep& sweep) {
   std::string text = Beginning(
@@ -98,11 +104,7 @@ Script Makefile(const Sweep& sweep) {
 
 void RequirePlainPath(const std::string& path, const char* place) {
   for (const char c : path) {
-    const bool plain =
-        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-        (c >= '0' && c <= '9') ||
-        std::string_view("/._-+@,").find(c) != std::string_view::npos;
-    if (plain) continue;
+    if (IsPlain(c, "/._-+@,")) continue;
     ThrowError(ErrorKind::kConfig,
                "{}: the folder's name has the character `{}`, which means "
                "something else in {}. Give another folder with --out, or "
@@ -113,9 +115,7 @@ void RequirePlainPath(const std::string& path, const char* place) {
 
 std::string Quoted(const std::string& word) {
   const bool plain = !word.empty() && std::ranges::all_of(word, [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c >= '0' && c <= '9') ||
-           std::string_view("/._-+@,=:%").find(c) != std::string_view::npos;
+    return IsPlain(c, "/._-+@,=:%");
   });
   if (plain) return word;
   std::string quoted = "'";

@@ -65,6 +65,11 @@ Call JudgeCall(const Sweep& sweep, const std::string& after) {
   return call;
 }
 
+bool IsJobId(const std::string& text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 /// Of what a program said, whose end has a line end.
 std::string OneLine(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == '.')) {
@@ -105,10 +110,7 @@ std::string Submitted(const Call& call) {
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) id = line.substr(0, line.find(';'));
   }
-  const bool is_id = !id.empty() && std::ranges::all_of(id, [](char c) {
-    return c >= '0' && c <= '9';
-  });
-  if (result.ended && result.exit_code == 0 && is_id) return id;
+  if (result.ended && result.exit_code == 0 && IsJobId(id)) return id;
   ThrowError(ErrorKind::kConfig,
              "submit: sbatch refused {}: {}. Correct it with --sbatch, or ask "
              "`scontrol show config`.",
@@ -167,11 +169,7 @@ std::vector<std::string> LiveJobs(const Sweep& sweep) {
   std::istringstream ids(ReadTextFile(file, "Remove it.", kMostBytes));
   std::vector<std::string> live;
   for (std::string id; std::getline(ids, id);) {
-    const bool is_id = !id.empty() && std::ranges::all_of(id, [](char c) {
-      return c >= '0' && c <= '9';
-    });
-    if (!is_id) continue;
-    if (IsLive(squeue, id)) live.push_back(id);
+    if (IsJobId(id) && IsLive(squeue, id)) live.push_back(id);
   }
   return live;
 }

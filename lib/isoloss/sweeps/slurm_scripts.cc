@@ -17,16 +17,12 @@ namespace {
 /// prediction is off by less than 3, and what is not is started again.
 int MinutesOf(const Sweep& sweep) {
   if (sweep.request.minutes > 0) return sweep.request.minutes;
-  double longest = 0;
-  for (const Element& element : sweep.elements) {
-    longest = std::max(longest, element.thread_seconds);
-  }
   constexpr double kMinute = 60;
   constexpr double kFactor = 3;
   constexpr double kMore = 10;
   constexpr double kMost = 1e6;
-  return static_cast<int>(
-      std::min(kMost, std::ceil(kFactor * longest / kMinute) + kMore));
+  return static_cast<int>(std::min(
+      kMost, std::ceil(kFactor * sweep.LongestSeconds() / kMinute) + kMore));
 }
 
 /// What a time limit leaves for a last checkpoint, seconds. Slurm looks at

@@ -94,6 +94,10 @@ void CheckArguments(const SweepRequest& request) {
                "1,2,9.",
                given[i], given[i] == "--seeds" ? " " + given[i + 1] : "");
   }
+}
+
+/// What only Slurm, or only some commands, can do.
+void CheckEngine(const SweepRequest& request) {
   for (const std::string& option : request.sbatch) {
     if (option.starts_with('-')) continue;
     ThrowError(ErrorKind::kConfig,
@@ -201,9 +205,18 @@ size_t Sweep::finished() const {
       [&](const campaign::ListedRun& run) { return list.IsFinished(run); }));
 }
 
+double Sweep::LongestSeconds() const {
+  double longest = 0;
+  for (const Element& element : elements) {
+    longest = std::max(longest, element.thread_seconds);
+  }
+  return longest;
+}
+
 Sweep PlanSweep(const SweepRequest& request) {
   const Divisible& divisible = DivisibleOf(request.command);
   CheckArguments(request);
+  CheckEngine(request);
   const std::vector<std::string> command =
       Joined({Words(request.command), {request.experiment}, request.arguments});
   Sweep sweep{.request = request,
@@ -223,23 +236,23 @@ Sweep PlanSweep(const SweepRequest& request) {
 }
 
 std::string DescribeSweep(const Sweep& sweep) {
+  // Each look asks a shared file system for every run.
+  const size_t finished = sweep.finished();
   double all = 0;
   double left = 0;
-  double longest = 0;
   for (const campaign::ListedRun& run : sweep.list.runs) {
     all += run.thread_seconds;
   }
   for (const Element& element : sweep.elements) {
     left += element.thread_seconds;
-    longest = std::max(longest, element.thread_seconds);
   }
   return fmt::format(
       "{} runs in {}: {} finished, {} to be made by {} processes. On "
       "one processor they would take {} of {}, and the longest process {}.\n",
-      sweep.list.runs.size(), sweep.list.folder.string(), sweep.finished(),
-      sweep.list.runs.size() - sweep.finished(), sweep.elements.size(),
+      sweep.list.runs.size(), sweep.list.folder.string(), finished,
+      sweep.list.runs.size() - finished, sweep.elements.size(),
       report::DurationText(left), report::DurationText(all),
-      report::DurationText(longest));
+      report::DurationText(sweep.LongestSeconds()));
 }
 
 Descriptor LockSweep(const Sweep& sweep) {

@@ -60,6 +60,8 @@ struct Sweep {
   }
   std::filesystem::path File(const char* name) const { return folder() / name; }
   size_t finished() const;
+  /// Of the longest element, on one thread; 0 if there is none.
+  double LongestSeconds() const;
 };
 
 // Files in Sweep::folder.
