@@ -375,7 +375,7 @@ class Record(HistoryTest):
 
         shown = " ".join(self.show().split())
         self.assertIn("next: 3 commits lie between", shown)
-        self.assertIn(f"isoloss history bisect --good {self.hashes[0][:12]} --bad "
+        self.assertIn(f"isoloss lab history bisect --good {self.hashes[0][:12]} --bad "
                       f"{self.hashes[4][:12]} -- COMMAND", shown)
 
     def test_a_run_that_its_numbers_ended_has_moved_and_one_that_was_interrupted_is_refused(self):

@@ -56,7 +56,8 @@ CommandEntry EntryOf(const CLI::App& app, std::vector<std::string> words) {
   entry.description = app.get_description();
   entry.summary = FirstSentence(entry.description);
   entry.example = ExampleOf(app);
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : app.get_options(
+           [](const CLI::Option* any) { return !any->get_group().empty(); })) {
     auto& list = option->get_positional() ? entry.arguments : entry.options;
     list.push_back(EntryOf(*option));
   }

@@ -1,4 +1,4 @@
-// isoloss ensemble build: the good runs that limits come from.
+// isoloss lab ensemble build: the good runs that limits come from.
 
 #include <fmt/format.h>
 
@@ -154,7 +154,7 @@ Action DeclareBuild(CLI::App& app) {
       .IntegerIn(0, std::numeric_limits<int64_t>::max());
   AddOption(app, "--probe-steps", arguments->request.probe_steps,
             "Seeds: steps of the precision probe, ascending (default: "
-            "1 2 3, those of `isoloss probe`)")
+            "1 2 3, those of `isoloss lab probe`)")
       .IntegerIn(1, kMostSteps);
   AddOption(app, "--workers", arguments->request.workers,
             "Members side by side (default: one per processor)")
@@ -175,7 +175,8 @@ Action DeclareBuild(CLI::App& app) {
 Action DeclareEnsemble(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"build", "Train the members of an ensemble, side by side",
-       "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+       "isoloss lab ensemble build golden/curves/nano/experiment.toml --runs "
+       "40 "
        "--out benign.h5",
        DeclareBuild}};
   Describe(app, "Null ensembles: good runs, whose spread sets limits");
@@ -186,7 +187,7 @@ Action DeclareEnsemble(CLI::App& app) {
 
 extern constinit const Command kCommand_ensemble = {
     "ensemble", "Make a null ensemble: good runs, whose spread sets limits",
-    "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+    "isoloss lab ensemble build golden/curves/nano/experiment.toml --runs 40 "
     "--out benign.h5",
     &DeclareEnsemble};
 

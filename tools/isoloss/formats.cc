@@ -1,4 +1,4 @@
-// isoloss formats: number formats and what they can hold.
+// isoloss lab formats: number formats and what they can hold.
 
 #include <fmt/format.h>
 
@@ -61,6 +61,6 @@ Action DeclareFormats(CLI::App& app) {
 
 extern constinit const Command kCommand_formats = {
     "formats", "Show number formats: ranges, errors, where their values lie",
-    "isoloss formats e4m3", &DeclareFormats};
+    "isoloss lab formats e4m3", &DeclareFormats};
 
 }  // namespace isoloss::cli

@@ -158,7 +158,7 @@ Action DeclareGoldenCheck(CLI::App& app) {
           "Take goldens that were made by a modified source");
   AddOption(app, "--mutant", arguments->mutant,
             "Plant a bug or a benign variant in all arms but the baseline "
-            "(isoloss mutants list): what would a check say of it?")
+            "(isoloss lab mutants list): what would a check say of it?")
       .TypeName(kMutantName);
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   arguments->ci.Declare(app, "golden check");

@@ -1,5 +1,5 @@
-// isoloss history: figures of one experiment over commits, and the commit that
-// moved one.
+// isoloss lab history: figures of one experiment over commits, and the commit
+// that moved one.
 
 #include "isoloss/campaign/history.h"
 
@@ -260,12 +260,14 @@ Action DeclareBisect(CLI::App& app) {
 Action DeclareHistory(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"record", "Add the figures of a commit's runs to a history",
-       "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
+       "isoloss lab history record runs/mxfp8_vs_bf16 --file history.jsonl",
        DeclareRecord},
       {"show", "Show figures over commits, and where one moved",
-       "isoloss history show history.jsonl --figure loss", DeclareHistoryShow},
+       "isoloss lab history show history.jsonl --figure loss",
+       DeclareHistoryShow},
       {"bisect", "Find the commit that made a command fail",
-       "isoloss history bisect --good HEAD~16 --bad HEAD --build 'cmake -B b "
+       "isoloss lab history bisect --good HEAD~16 --bad HEAD --build 'cmake -B "
+       "b "
        "&& cmake --build b' -- b/bin/isoloss golden check --exact",
        DeclareBisect}};
   Describe(app,
@@ -278,7 +280,7 @@ Action DeclareHistory(CLI::App& app) {
 
 extern constinit const Command kCommand_history = {
     "history", "Keep figures over commits, and find the one that moved them",
-    "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
+    "isoloss lab history record runs/mxfp8_vs_bf16 --file history.jsonl",
     &DeclareHistory};
 
 }  // namespace isoloss::cli

@@ -1,5 +1,5 @@
-// isoloss mutants: the known bugs that can be planted in a run, and what a gate
-// catches of them.
+// isoloss lab mutants: the known bugs that can be planted in a run, and what a
+// gate catches of them.
 
 #include <fmt/format.h>
 
@@ -111,7 +111,7 @@ Action DeclareMutantsRun(CLI::App& app) {
             "Ask the question of precision: compare with this arm, not "
             "with the unchanged runs of the same arm");
   AddOption(app, "--ensemble", arguments->request.ensemble,
-            "Benign ensemble of that arm (isoloss ensemble build); with "
+            "Benign ensemble of that arm (isoloss lab ensemble build); with "
             "--reference one of seeds with all steps")
       .TypeName(kHdf5File);
   AddOption(app, "--policy", arguments->request.policy, "Gate policy (TOML)")
@@ -140,11 +140,11 @@ Action DeclareMutantsRun(CLI::App& app) {
 Action DeclareMutants(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"list", "Print name, class, what it is and who reported it",
-       "isoloss mutants list --group scale", DeclareMutantsList},
+       "isoloss lab mutants list --group scale", DeclareMutantsList},
       {"run",
        "Plant each in runs of an experiment and print which levels of the gate "
        "catch it: the kill matrix",
-       "isoloss mutants run golden/curves/nano/experiment.toml --ensemble "
+       "isoloss lab mutants run golden/curves/nano/experiment.toml --ensemble "
        "golden/ensembles/nano-mxfp8.h5 --benign 300",
        DeclareMutantsRun}};
   Describe(app,
@@ -157,6 +157,6 @@ Action DeclareMutants(CLI::App& app) {
 
 extern constinit const Command kCommand_mutants = {
     "mutants", "List the known bugs that can be planted in a run",
-    "isoloss mutants list --group scale", &DeclareMutants};
+    "isoloss lab mutants list --group scale", &DeclareMutants};
 
 }  // namespace isoloss::cli

@@ -1,4 +1,4 @@
-// isoloss probe: every tensor of an arm's first steps against the oracle.
+// isoloss lab probe: every tensor of an arm's first steps against the oracle.
 
 #include <fmt/format.h>
 
@@ -145,7 +145,7 @@ Action DeclareProbe(CLI::App& app) {
 
 extern constinit const Command kCommand_probe = {
     "probe", "Compare every tensor of an arm's first steps with an oracle",
-    "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+    "isoloss lab probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
     &DeclareProbe};
 
 }  // namespace isoloss::cli

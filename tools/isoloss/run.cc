@@ -90,7 +90,7 @@ Action DeclareRun(CLI::App& app) {
       .Excludes("--print-steps")
       .Excludes("--dry-run");
   AddOption(app, "--mutant", arguments->mutant,
-            "Plant this known bug in the arm (isoloss mutants list); the "
+            "Plant this known bug in the arm (isoloss lab mutants list); the "
             "log names it in an event")
       .TypeName(kMutantName)
       .Needs("--arm")

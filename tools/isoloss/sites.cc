@@ -1,4 +1,4 @@
-// isoloss sites: which GEMMs can be quantised.
+// isoloss study sites: which GEMMs can be quantised.
 
 #include "isoloss/report/sites.h"
 
@@ -96,7 +96,7 @@ Action DeclareSites(CLI::App& app) {
 
 extern constinit const Command kCommand_sites = {
     "sites", "Find which GEMMs can be quantised, and write a recipe of them",
-    "isoloss sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
+    "isoloss study sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
     &DeclareSites};
 
 }  // namespace isoloss::cli

@@ -23,6 +23,7 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind,
             "Train the K-th of N shares of the seeds and judge nothing: for N "
             "machines that share the folder")
       .TypeName("K/N")
+      .Hidden()
       .Excludes("--dry-run")
       .Excludes("--no-train")
       .Excludes("--json");

@@ -201,7 +201,8 @@ Action DeclareSubmit(CLI::App& app) {
            "Divide the runs of a command among processes by what each is "
            "expected to take, have an engine that is there start them, and "
            "judge what they leave. The folder must be one that all machines "
-           "see. The same command goes on with what is missing or failed");
+           "see. The same command goes on with what is missing or failed. "
+           "docs/cluster.md has the options by which a process gets its runs");
   return [arguments] { return Submit(*arguments); };
 }
 

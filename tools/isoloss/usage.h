@@ -33,5 +33,8 @@ void RefuseFlagValues(CLI::App& app);
 /// What is wrong with the command line that `app`, the program, was given:
 /// one line of the form "command: argument, rule. Remedy."
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error);
+/// Where no more is wrong than that a sub-command is missing, help, which lists
+/// them; else the message.
+std::string HelpOrUsageMessage(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace isoloss::cli

@@ -1,5 +1,5 @@
-// isoloss widths: do quantisation errors of narrow models foretell those of a
-// wide one?
+// isoloss study widths: do quantisation errors of narrow models foretell those
+// of a wide one?
 
 #include "isoloss/report/widths.h"
 
@@ -88,7 +88,7 @@ extern constinit const Command kCommand_widths = {
     "widths",
     "Hold the quantisation errors of a wide model against those that narrow "
     "ones predict",
-    "isoloss widths runs/width_128 runs/width_256 runs/width_512 "
+    "isoloss study widths runs/width_128 runs/width_256 runs/width_512 "
     "runs/layer_of_16b --arm mxfp8",
     &DeclareWidths};
 

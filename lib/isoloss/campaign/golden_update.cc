@@ -298,7 +298,7 @@ void CheckAccepted(const EvidenceFiles& evidence,
       ErrorKind::kConfig,
       "golden update: {} tensors hold values that no order of summation "
       "explains (class other), the first {}. Find out why (isoloss "
-      "probe), or name them with --accept-numerics-change.",
+      "lab probe), or name them with --accept-numerics-change.",
       refused.size(),
       fmt::join(std::span(refused).first(std::min<size_t>(refused.size(), 3)),
                 ", "));

@@ -69,7 +69,7 @@ NewLines Sort(const std::filesystem::path& path,
 
 std::vector<FigureRecord> ReadHistory(const std::filesystem::path& path) {
   return report::ParseHistory(
-      ReadTextFile(path, "Make it with `isoloss history record`."),
+      ReadTextFile(path, "Make it with `isoloss lab history record`."),
       path.string());
 }
 

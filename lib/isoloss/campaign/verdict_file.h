@@ -12,7 +12,7 @@ namespace isoloss::campaign {
 /// Errors   as ReadJsonFile.
 std::vector<report::Json> ReadVerdictFile(const std::filesystem::path& path);
 
-/// kill_matrix.json of `isoloss mutants run`.
+/// kill_matrix.json of `isoloss lab mutants run`.
 /// Errors   as ReadJsonFile.
 report::Json ReadKillMatrixFile(const std::filesystem::path& path);
 

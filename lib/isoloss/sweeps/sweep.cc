@@ -29,6 +29,7 @@ namespace fs = std::filesystem;
 /// A command whose runs can be divided.
 struct Divisible {
   const char* words;
+  const char* below = "";  ///< the command that it stands below
   /// Options of a process that makes runs, and of the one that judges.
   std::vector<std::string> make = {};
   std::vector<std::string> judge = {};
@@ -48,12 +49,18 @@ const std::vector<Divisible>& Table() {
        .make = {"--resume"},
        .judges = false,
        .shares_runs = true},
-      {.words = "ladder", .judge = {"--no-train"}, .prepares = true},
-      {.words = "stress", .judge = {"--no-train"}, .prepares = true},
+      {.words = "ladder",
+       .below = "study",
+       .judge = {"--no-train"},
+       .prepares = true},
+      {.words = "stress",
+       .below = "study",
+       .judge = {"--no-train"},
+       .prepares = true},
       // It chooses a recipe by the runs, and trains that one.
-      {.words = "sites", .prepares = true},
-      {.words = "ensemble build", .has_journals = false},
-      {.words = "mutants run", .has_journals = false},
+      {.words = "sites", .below = "study", .prepares = true},
+      {.words = "ensemble build", .below = "lab", .has_journals = false},
+      {.words = "mutants run", .below = "lab", .has_journals = false},
   };
   return table;
 }
@@ -217,8 +224,10 @@ Sweep PlanSweep(const SweepRequest& request) {
   const Divisible& divisible = DivisibleOf(request.command);
   CheckArguments(request);
   CheckEngine(request);
-  const std::vector<std::string> command =
-      Joined({Words(request.command), {request.experiment}, request.arguments});
+  const std::vector<std::string> command = Joined({Words(divisible.below),
+                                                   Words(request.command),
+                                                   {request.experiment},
+                                                   request.arguments});
   Sweep sweep{.request = request,
               .list = ListOf(request, command),
               .elements = {},
