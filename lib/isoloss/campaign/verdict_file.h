@@ -9,7 +9,8 @@
 namespace isoloss::campaign {
 
 /// The objects of verdict.json, one for each candidate.
-/// Errors   as ReadJsonFile.
+/// Errors   as ReadJsonFile; FormatError if an outcome is not that of its
+/// checks.
 std::vector<report::Json> ReadVerdictFile(const std::filesystem::path& path);
 
 /// kill_matrix.json of `isoloss lab mutants run`.
