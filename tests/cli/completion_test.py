@@ -28,6 +28,14 @@ def names_in(help_text):
             for name in entry.split(",")}
 
 
+def all_helps(test, *command):
+    """Each command, a tuple of words, with its help; first the program's own."""
+    text = test.run_isoloss(*command, "--help").stdout
+    yield command, text
+    for name in commands_in(text):
+        yield from all_helps(test, *command, name)
+
+
 class Scripts(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -42,14 +50,7 @@ class Scripts(ProgramTest):
         cls.write("text/two.h5", "")
         cls.write("text/three.journal", "")
         cls.write("text/a folder/four.toml", "")
-        cls.helps = dict(cls.all_helps())
-
-    @classmethod
-    def all_helps(cls, *command):
-        text = cls.run_isoloss(*command, "--help").stdout
-        yield command, text
-        for name in commands_in(text):
-            yield from cls.all_helps(*command, name)
+        cls.helps = dict(all_helps(cls))
 
     def run_shell(self, shell, script, *arguments):
         """What a script prints that has read the completion; it may complain of nothing."""
@@ -227,7 +228,7 @@ class Pages(ProgramTest):
         return re.sub(".\b", "", done.stdout)
 
     def test_every_command_has_a_page_with_every_option(self):
-        helps = {"-".join(["isoloss", *command]): text for command, text in Scripts.all_helps()}
+        helps = {"-".join(["isoloss", *command]): text for command, text in all_helps(self)}
         self.assertEqual(set(helps), set(self.pages))
         for name, text in helps.items():
             with self.subTest(page=name):

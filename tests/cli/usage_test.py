@@ -3,8 +3,9 @@
 import pathlib
 import re
 import shlex
+import subprocess
 
-from program import ProgramTest, INVALID, PASS, USAGE
+from program import BINARY, ProgramTest, INVALID, PASS, USAGE
 from terminal import on_terminal
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -56,14 +57,14 @@ class Usage(ProgramTest):
         text = self.help_of()
         self.assertEqual(tuple(commands_in(text)), COMMANDS)
         for name in COMMANDS:
-            self.assertRegex(text, rf"(?m)^  {name} .*\w$")
+            self.assertRegex(text, rf"(?m)^  {name} +[A-Z].*\n(  \w|\n)")  # in one line
 
     def test_a_command_that_lacks_its_sub_command_lists_them(self):
         for command in ((), ("study",), ("lab",), ("golden",), ("lab", "history")):
             with self.subTest(command=command):
-                result = self.run_isoloss(*command)
-                self.assertEqual((result.returncode, result.stdout, result.stderr),
-                                 (USAGE, "", self.help_of(*command) + "\n"))
+                result = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False)
+                self.assertEqual((result.returncode, result.stdout, result.stderr.strip()),
+                                 (USAGE, "", self.help_of(*command).strip()))
 
     def test_help_is_a_command_too(self):
         for command in ((), ("run",), ("ladder",), ("lab", "history", "show")):
@@ -79,7 +80,7 @@ class Usage(ProgramTest):
     def test_options_that_submit_gives_are_not_in_help(self):
         for command in (("verify",), ("study", "ladder")):
             self.assertNotIn("--only", self.help_of(*command))
-            result = self.run_isoloss(*command, "--only", "a", "--list-runs", "b.json")
+            result = self.run_isoloss(*command, "tiny.toml", "--only", "a", "--list-runs", "b.json")
             self.assert_refused(result, "exclude each other", code=USAGE)
 
     def test_help_of_each_command_ends_with_the_exit_codes(self):

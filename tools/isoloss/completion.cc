@@ -37,7 +37,7 @@ Action DeclareCompletion(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_completion = {
-    "completion", "Print the script that completes command lines in a shell",
+    "completion", "Print what completes command lines in a shell",
     "isoloss lab completion bash", &DeclareCompletion};
 
 }  // namespace isoloss::cli

@@ -13,6 +13,7 @@
 #include "foreign_arguments.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/ensemble_build.h"
 #include "isoloss/campaign/ensemble_plan.h"
 #include "isoloss/campaign/foreign_logs.h"
@@ -73,7 +74,7 @@ ExitCode InterruptedMembers(const campaign::EnsemblePlan& plan) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished members are in {}; "
              "the same command goes on.\n",
-             plan.folder.string());
+             Printable(plan.folder.string()));
   return ExitCode::kInterrupted;
 }
 
@@ -116,8 +117,8 @@ ExitCode Build(BuildArguments& arguments) {
   fmt::print(
       "{}: {} members of {} steps, arm {}, {} of them kept from an "
       "earlier call\n",
-      arguments.out, result.ensemble.members.size(), plan.steps, plan.arm,
-      result.kept);
+      Printable(arguments.out), result.ensemble.members.size(), plan.steps,
+      plan.arm, result.kept);
   return ExitCode::kPass;
 }
 
@@ -186,7 +187,7 @@ Action DeclareEnsemble(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_ensemble = {
-    "ensemble", "Make a null ensemble: good runs, whose spread sets limits",
+    "ensemble", "Make good runs, whose spread sets limits",
     "isoloss lab ensemble build golden/curves/nano/experiment.toml --runs 40 "
     "--out benign.h5",
     &DeclareEnsemble};

@@ -60,7 +60,7 @@ Action DeclareFormats(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_formats = {
-    "formats", "Show number formats: ranges, errors, where their values lie",
+    "formats", "Show number formats: ranges, errors, values",
     "isoloss lab formats e4m3", &DeclareFormats};
 
 }  // namespace isoloss::cli

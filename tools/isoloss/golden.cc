@@ -12,6 +12,7 @@
 
 #include "ci_arguments.h"
 #include "commands.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/golden_check.h"
 #include "isoloss/campaign/golden_ci.h"
 #include "isoloss/campaign/golden_update.h"
@@ -46,7 +47,7 @@ void PrintExact(const campaign::ExactLane& lane) {
 }
 
 void Print(const campaign::CheckedGoldens& checked, const std::string& mutant) {
-  const std::string path = checked.folder.string();
+  const std::string path = Printable(checked.folder.string());
   fmt::print(
       "golden {}{}\n", path,
       mutant.empty() ? "" : fmt::format(", with `{}` planted in it", mutant));
@@ -183,7 +184,7 @@ ExitCode Update(campaign::GoldenUpdatePlan& plan) {
     return ExitCode::kFail;
   }
   fmt::print("{}: {} of {} goldens written. Commit them with the reason.\n",
-             plan.folder.string(), update.changed, update.runs);
+             Printable(plan.folder.string()), update.changed, update.runs);
   return ExitCode::kPass;
 }
 
@@ -230,7 +231,7 @@ Action DeclareGolden(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_golden = {
-    "golden", "Check or replace golden runs, whose every bit is kept",
+    "golden", "Check or replace runs whose every bit is kept",
     "isoloss golden check --exact", &DeclareGolden};
 
 }  // namespace isoloss::cli

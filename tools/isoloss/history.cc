@@ -279,7 +279,7 @@ Action DeclareHistory(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_history = {
-    "history", "Keep figures over commits, and find the one that moved them",
+    "history", "Keep figures over commits, find what moved them",
     "isoloss lab history record runs/mxfp8_vs_bf16 --file history.jsonl",
     &DeclareHistory};
 

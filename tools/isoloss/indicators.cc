@@ -53,8 +53,7 @@ Action DeclareIndicators(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_indicators = {
-    "indicators",
-    "Say which indicators announced the divergences of a stress study",
+    "indicators", "Say what announced divergences under stress",
     "isoloss study indicators runs/mxfp8_vs_bf16-stress", &DeclareIndicators};
 
 }  // namespace isoloss::cli

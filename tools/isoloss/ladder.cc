@@ -113,8 +113,7 @@ Action DeclareLadder(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_ladder = {
-    "ladder",
-    "Train an experiment at several sizes and predict its gaps at large ones",
+    "ladder", "Predict the gaps of large models from small ones",
     "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --budget "
     "30 "
     "--at 16B@50B",

@@ -44,7 +44,8 @@ Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
   std::map<const CLI::App*, Action> actions;
   for (const Command& command : commands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer(fmt::format("{}\n{}", Footer(command.example), ExitCodeHelp()));
+    sub->footer(fmt::format("{}\n{}", Footer(command.summary, command.example),
+                            ExitCodeHelp()));
     actions.emplace(sub, command.declare(*sub));
   }
   return
@@ -77,10 +78,10 @@ Action DeclareBelow(CLI::App& app) {
 }
 
 constexpr Command kAbove[] = {
-    {"study", "Answer a larger question by many runs",
+    {"study", "Many runs: model sizes, stress, layers, claims",
      "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --dry-run",
      &DeclareBelow},
-    {"lab", "Tools for logs, limits, formats, bugs and machines",
+    {"lab", "Export, history, recipes, formats, bugs, machines",
      "isoloss lab recipes mxfp8_rceil", &DeclareBelow}};
 
 /// Those that the program's help names in that part.
@@ -221,7 +222,7 @@ Failure FailureOf() {
 /// processes wait for this one, the whole job ends.
 int Fail(Failure failure, int argc, char** argv) {
   // It names files and what is in them.
-  failure.message = PrintableLines(failure.message);
+  failure.message = PrintableMessage(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
   const std::string who = launch.processes > 1
                               ? fmt::format("isoloss, process {} of {}",

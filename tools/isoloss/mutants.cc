@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/kill_matrix_folder.h"
 #include "isoloss/campaign/kill_matrix_plan.h"
@@ -69,7 +70,7 @@ ExitCode InterruptedCells(const campaign::KillMatrixPlan& plan) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished cells are in "
              "{}/cells; the same command goes on.\n",
-             plan.folder.string());
+             Printable(plan.folder.string()));
   return ExitCode::kInterrupted;
 }
 
@@ -97,7 +98,7 @@ ExitCode Run(const RunArguments& arguments) {
     fmt::print("{}\n{}: {}\n",
                report::RenderKillMatrix(matrix,
                                         report::TerminalStyle(arguments.ascii)),
-               plan.folder.string(), files);
+               Printable(plan.folder.string()), files);
   }
   return CodeOf(matrix);
 }
@@ -141,9 +142,7 @@ Action DeclareMutants(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"list", "Print name, class, what it is and who reported it",
        "isoloss lab mutants list --group scale", DeclareMutantsList},
-      {"run",
-       "Plant each in runs of an experiment and print which levels of the gate "
-       "catch it: the kill matrix",
+      {"run", "Measure which of them the gate catches",
        "isoloss lab mutants run golden/curves/nano/experiment.toml --ensemble "
        "golden/ensembles/nano-mxfp8.h5 --benign 300",
        DeclareMutantsRun}};

@@ -106,7 +106,7 @@ Action DeclareParity(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_parity = {
-    "parity", "Compare a run on many ranks with that on one, to the bit",
+    "parity", "Compare a run on many ranks with that on one",
     "isoloss lab parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
     "--set parallel.ranks=8",
     &DeclareParity};

@@ -67,7 +67,7 @@ Action DeclareStress(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_stress = {
-    "stress", "Put recipes under what low precision is known to suffer from",
+    "stress", "Put recipes under known strains of low precision",
     "isoloss study stress experiments/mxfp8_vs_bf16/experiment.toml --mode "
     "lr_10",
     &DeclareStress};

@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/train/experiment_keys.h"
 
 namespace isoloss::cli {
@@ -190,9 +191,10 @@ std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
   const GivenCommand command(app);
   // First, since a misspelt name often comes before what is missing.
   const std::optional<std::string> left_over = LeftOver(command);
-  return fmt::format("{}: {} Run `{} --help`.\n", command.name,
-                     left_over ? *left_over : OfOption(command, error),
-                     command.name);
+  return fmt::format(
+      "{}: {} Run `{} --help`.\n", command.name,
+      Printable(left_over ? *left_over : OfOption(command, error)),
+      command.name);
 }
 
 }  // namespace isoloss::cli

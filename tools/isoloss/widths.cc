@@ -85,9 +85,7 @@ Action DeclareWidths(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_widths = {
-    "widths",
-    "Hold the quantisation errors of a wide model against those that narrow "
-    "ones predict",
+    "widths", "Predict the errors of wide models from narrow ones",
     "isoloss study widths runs/width_128 runs/width_256 runs/width_512 "
     "runs/layer_of_16b --arm mxfp8",
     &DeclareWidths};

@@ -10,11 +10,13 @@
 #include <chrono>
 #include <cmath>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/child_process.h"
 #include "isoloss/campaign/interrupt.h"
@@ -103,8 +105,22 @@ void CheckArguments(const SweepRequest& request) {
   }
 }
 
+/// Each is a line of a script: what follows a line end would be a command.
+void CheckLines(const char* option, const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    const size_t end = line.find_first_of(std::string_view("\n\r\0", 3));
+    if (end == line.npos) continue;
+    ThrowError(ErrorKind::kConfig,
+               "submit: {} `{}` has a line end at character {}, but it becomes "
+               "one line of each script. Leave the line end out, or repeat {}.",
+               option, line, end + 1, option);
+  }
+}
+
 /// What only Slurm, or only some commands, can do.
 void CheckEngine(const SweepRequest& request) {
+  CheckLines("--sbatch", request.sbatch);
+  CheckLines("--setup", request.setup);
   for (const std::string& option : request.sbatch) {
     if (option.starts_with('-')) continue;
     ThrowError(ErrorKind::kConfig,
@@ -152,6 +168,9 @@ std::vector<std::string> Joined(std::vector<std::vector<std::string>> parts) {
                                   const campaign::ChildResult& result) {
   std::string said = result.errors;
   while (!said.empty() && said.back() == '\n') said.pop_back();
+  for (size_t at = 0; (at = said.find('\n', at)) != said.npos; ++at) {
+    said.insert(at + 1, "  ");  // its lines stay lines
+  }
   ThrowError(ErrorKind::kConfig,
              "submit: `isoloss {}` could not list its runs; it ended with {}: "
              "{}",
@@ -258,7 +277,7 @@ std::string DescribeSweep(const Sweep& sweep) {
   return fmt::format(
       "{} runs in {}: {} finished, {} to be made by {} processes. On "
       "one processor they would take {} of {}, and the longest process {}.\n",
-      sweep.list.runs.size(), sweep.list.folder.string(), finished,
+      sweep.list.runs.size(), Printable(sweep.list.folder.string()), finished,
       sweep.list.runs.size() - finished, sweep.elements.size(),
       report::DurationText(left), report::DurationText(all),
       report::DurationText(sweep.LongestSeconds()));
