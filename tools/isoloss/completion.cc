@@ -30,7 +30,7 @@ Action DeclareCompletion(CLI::App& app) {
            "package installs it. Without that: in bash `source <(isoloss "
            "lab completion bash)`, in fish `isoloss lab completion fish | "
            "source`, in "
-           "zsh `source <(isoloss lab completion zsh)` behind compinit");
+           "zsh `source <(isoloss lab completion zsh)` after compinit");
   return [shell] { return Print(*shell); };
 }
 

@@ -227,7 +227,7 @@ Action DeclareBisect(CLI::App& app) {
   auto arguments = std::make_shared<BisectArguments>();
   campaign::BisectPlan& plan = arguments->plan;
   AddOption(app, "command", plan.command,
-            "Behind --: the command that judges a commit, in a work tree of "
+            "After --: the command that judges a commit, in a work tree of "
             "it. Exit code 0 is good, 1 is bad; others, such as 4 "
             "(inconclusive), skip the commit")
       .Required();

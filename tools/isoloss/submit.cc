@@ -169,7 +169,7 @@ Action DeclareSubmit(CLI::App& app) {
       .Required()
       .TypeName(kTomlFile);
   AddOption(app, "arguments", request.arguments,
-            "Behind `--`: options of the command")
+            "After `--`: options of the command")
       .TypeName("TEXT");
   AddOption(app, "--engine", arguments->engine,
             "What starts the processes: a job array of Slurm, xargs on this "
@@ -203,10 +203,11 @@ Action DeclareSubmit(CLI::App& app) {
           "Print the scripts, and write and start nothing");
   Describe(app,
            "Divide the runs of a command among processes by what each is "
-           "expected to take, have an engine that is there start them, and "
-           "judge what they leave. The folder must be one that all machines "
-           "see. The same command goes on with what is missing or failed. "
-           "docs/cluster.md has the options by which a process gets its runs");
+           "expected to take. A job array of Slurm, xargs or make starts the "
+           "processes, and the last one judges the runs. The folder must be "
+           "one that all machines see. The same command goes on with what is "
+           "missing or failed. docs/cluster.md has the options by which a "
+           "process gets its runs");
   return [arguments] { return Submit(*arguments); };
 }
 

@@ -304,6 +304,16 @@ void CheckAccepted(const EvidenceFiles& evidence,
                 ", "));
 }
 
+/// Until the descriptor is closed.
+Descriptor LockGoldens(const fs::path& folder) {
+  Descriptor lock = LockFolder(folder, /*wait=*/false);
+  if (lock.get() >= 0) return lock;
+  ThrowError(ErrorKind::kConfig,
+             "{}: another `golden update` is at work on this folder, and this "
+             "one would replace what that one writes. Wait until it has ended.",
+             folder.string());
+}
+
 }  // namespace
 
 GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
@@ -312,14 +322,7 @@ GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
   const train::Experiment experiment = LoadGoldenExperiment(folder);
   const gate::Policy policy = PolicyOf("", experiment);
   const Suite suite = ReadSuite(folder);
-  const Descriptor lock = LockFolder(folder, /*wait=*/false);
-  if (lock.get() < 0) {
-    ThrowError(
-        ErrorKind::kConfig,
-        "{}: another `golden update` is at work on this folder, and this "
-        "one would replace what that one writes. Wait until it has ended.",
-        folder.string());
-  }
+  const Descriptor lock = LockGoldens(folder);
   Before before = Open(plan);
   CheckReason(plan.reason, before.history);
   if (!plan.draft) CheckSourceIsCommitted(folder);
