@@ -119,8 +119,11 @@ TEST_F(DecisionTest, L1AskedForByNameNeedsEqualBits) {
   const Judgement drifted = Judged(false, false, policy);
   versions_ = TwoVersions(1, /*equal=*/true);
   const Judgement equal = Judged(false, false, policy);
-  versions_.now[0].log.provenance.final_weights_digest.clear();
-  versions_.approved[0].log.provenance.final_weights_digest.clear();
+  // As a program of an early layout left it.
+  for (auto* runs : {&versions_.now, &versions_.approved}) {
+    (*runs)[0].log.schema_version = 1;
+    (*runs)[0].log.provenance.final_weights_digest.clear();
+  }
   const Judgement unknown = Judged(false, false, policy);
 
   EXPECT_EQ(drifted.outcome, Outcome::kFail);

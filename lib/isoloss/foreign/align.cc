@@ -106,13 +106,16 @@ void CutAfter(int64_t until, RunLog& log) {
   std::erase_if(evaluated, is_late);
   KeepSteps(kept, log);
   KeepEvaluations(evaluated, log);
+  // Judged up to here, it is whole if it got so far.
+  if (until <= log.provenance.steps_planned) {
+    log.provenance.complete = true;
+    log.provenance.steps_planned =
+        kept.size() < step.size() ? kept.back() : until;
+  }
   if (kept.size() == step.size()) return;
   Note(log, fmt::format("Steps after {} are left out, as --until asks: {} of "
                         "{}.",
                         until, step.size() - kept.size(), step.size()));
-  // It went further than it is judged.
-  log.provenance.complete = true;
-  log.provenance.steps_planned = kept.back();
 }
 
 /// What a log counts its progress in.
@@ -304,7 +307,14 @@ void Align(Logs logs, const AlignOptions& options) {
   if (options.until) {
     for (RunLog* log : logs) CutAfter(*options.until, *log);
   }
-  for (RunLog* log : logs) NoteNonfinite(*log);
+  for (RunLog* log : logs) {
+    NoteNonfinite(*log);
+    if (!options.other_batches || log->told.numbers.empty()) continue;
+    log->told.numbers.clear();
+    Note(*log,
+         "What it tells of its batches is not held against another log, as "
+         "--align asks.");
+  }
   RequireAlikeIntervals(logs);
   if (options.by == AlignBy::kTokens) {
     RequireTokens(logs);
