@@ -121,7 +121,7 @@ TEST_F(DecisionTest, L1AskedForByNameNeedsEqualBits) {
   const Judgement equal = Judged(false, false, policy);
   // As a program of an early layout left it.
   for (auto* runs : {&versions_.now, &versions_.approved}) {
-    (*runs)[0].log.schema_version = 1;
+    (*runs)[0].log.schema_version = runlog::kFullTextVersion - 1;
     (*runs)[0].log.provenance.final_weights_digest.clear();
   }
   const Judgement unknown = Judged(false, false, policy);
@@ -330,7 +330,7 @@ PowerRecord SampleRecord(const Policy& policy, const NullEnsemble& benign) {
           .policy_digest = PolicyDigest(policy),
           .experiment = "mxfp8_vs_bf16",
           .config_digest = "c1",
-          .parameters = 123456,
+          .parameters = 2000,
           .recipe = "mxfp8_rceil",
           .arm = "mxfp8",
           .ensemble_digests = {benign.ensemble.digest},

@@ -118,6 +118,23 @@ void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
   }
 }
 
+/// One build makes one model of one configuration.
+void ReportOtherModel(const Run& first, const Run& other, Findings& findings) {
+  const auto& a = first.log.provenance;
+  const auto& b = other.log.provenance;
+  if (a.graph.empty() || b.graph.empty() || a.commit != b.commit ||
+      a.tool_version != b.tool_version ||
+      (a.graph.tensors == b.graph.tensors &&
+       a.graph.inputs == b.graph.inputs)) {
+    return;
+  }
+  Report(findings, Severity::kIncomparable,
+         "{}: its /graph or /graph_inputs is not that of {}, but one build "
+         "makes one model of one configuration. The file is damaged or was "
+         "edited: run it again.",
+         Label(other), Label(first));
+}
+
 Findings CheckConfiguration(const Pairing& pairing, Question question) {
   constexpr Agreement kInitialWeights = {
       "initial_weights_digest", &runlog::Provenance::initial_weights_digest,
@@ -129,6 +146,9 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
     for (const Run* run : pairing.All()) {
       ReportDisagreement(first, *run, rule, findings);
     }
+  }
+  for (const Run* run : pairing.All()) {
+    ReportOtherModel(first, *run, findings);
   }
   ReportMixedNumerics(pairing.baseline, findings);
   ReportMixedNumerics(pairing.candidate, findings);

@@ -9,7 +9,7 @@
 
 #include "isoloss/compare/integrity.h"
 #include "isoloss/compare/written_digits.h"
-#include "isoloss/gate/first_step.h"
+#include "isoloss/gate/foreign_curves.h"
 
 namespace isoloss::gate {
 namespace {

@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
-#include "isoloss/base/digest.h"
 #include "isoloss/runlog/domain_visitor.h"
 #include "isoloss/runlog/probe_schema.h"
+#include "isoloss/runlog/provenance_check.h"
 #include "isoloss/runlog/recording.h"
 #include "isoloss/runlog/relations.h"
 #include "isoloss/runlog/step_relations.h"
@@ -281,91 +281,6 @@ void CheckGraph(const ModelGraph& graph, std::vector<Violation>& violations) {
   if (!wrong.empty()) Add(violations, wrong);
 }
 
-/// Whether the parameters and tensors of the log are the graph's.
-void CheckNames(const RunLog& log, std::vector<Violation>& violations) {
-  const GraphColumns& graph = log.provenance.graph.tensors;
-  std::set<std::string_view> parameters(graph.parameter.begin(),
-                                        graph.parameter.end());
-  parameters.erase("");  // of a tensor that is no parameter's
-  const std::set<std::string_view> tensors(graph.name.begin(),
-                                           graph.name.end());
-  const auto check = [&](const char* group, const auto& names,
-                         const auto& known) {
-    for (const std::string& name : names) {
-      if (known.contains(name)) continue;
-      return Add(violations, fmt::format("/{}/names has `{}`, but /graph does "
-                                         "not know it",
-                                         group, name));
-    }
-  };
-  check("parameters", log.parameters.names, parameters);
-  check("tensors", log.tensors.names, tensors);
-  const std::set<std::string_view> named(log.parameters.names.begin(),
-                                         log.parameters.names.end());
-  if (log.parameters.names.empty() ||
-      (named.size() == log.parameters.names.size() && named == parameters)) {
-    return;
-  }
-  Add(violations, fmt::format("/parameters/names has {} names, {} different "
-                              "ones, but /graph has {} parameters, each once",
-                              log.parameters.names.size(), named.size(),
-                              parameters.size()));
-}
-
-/// Visitor of VisitProvenance: texts that are empty, though a log of this
-/// layout always has them.
-struct EmptyTexts {
-  int64_t version;
-  std::vector<const char*> names = {};
-
-  template <typename T>
-  void Attribute(const Field& field, const T& value) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      // Programs of the first layouts did not know all of their texts.
-      const int64_t since = field.since > 1 ? field.since : kFullTextVersion;
-      if (field.optional || !value.empty() || since > version) return;
-      names.push_back(field.name);
-    }
-  }
-};
-
-/// What attributes must hold, and what they must agree in with each other and
-/// with the graph.
-void CheckAttributes(const RunLog& log, std::vector<Violation>& violations) {
-  const Provenance& provenance = log.provenance;
-  EmptyTexts empty{log.schema_version};
-  VisitProvenance(empty, provenance);
-  for (const std::string_view name : empty.names) {
-    // A run that was stopped has no last weights.
-    if (name == "final_weights_digest" && !provenance.complete) continue;
-    Add(violations, fmt::format("attribute {} is empty, but a log of layout {} "
-                                "must have it",
-                                name, log.schema_version));
-  }
-  const std::string digest = DigestToHex(DigestOf(provenance.experiment_text));
-  if (log.schema_version >= kFullTextVersion &&
-      provenance.experiment_digest != digest) {
-    Add(violations,
-        fmt::format("attribute experiment_digest is '{}', but experiment_text "
-                    "has the digest {}",
-                    provenance.experiment_digest, digest));
-  }
-  const GraphColumns& graph = provenance.graph.tensors;
-  double values = 0;
-  for (size_t i = 0; i < graph.kind.size(); ++i) {
-    if (graph.kind[i] != "parameter") continue;
-    values += static_cast<double>(graph.rows[i]) *
-              static_cast<double>(graph.columns[i]);
-  }
-  if (graph.kind.empty() ||
-      values == static_cast<double>(provenance.parameters)) {
-    return;
-  }
-  Add(violations, fmt::format("attribute parameters is {}, but the parameters "
-                              "of /graph have {} values",
-                              provenance.parameters, values));
-}
-
 }  // namespace
 
 namespace {
@@ -396,8 +311,9 @@ std::vector<Violation> CheckDomains(const RunLog& log) {
     CheckGraph(log.provenance.graph, visitor.violations);
     // Names and sums of a damaged graph say nothing new.
     if (visitor.violations.empty()) {
-      CheckNames(log, visitor.violations);
-      CheckAttributes(log, visitor.violations);
+      for (const std::string& wrong : WrongProvenance(log)) {
+        Add(visitor.violations, wrong);
+      }
     }
   }
   if (log.schema_version >= kFullTextVersion &&

@@ -1,4 +1,4 @@
-#include "isoloss/gate/first_step.h"
+#include "isoloss/gate/foreign_curves.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "isoloss/base/named.h"
+#include "isoloss/compare/difference_by_tenth.h"
 #include "isoloss/compare/final_window.h"
 #include "isoloss/compare/written_digits.h"
 #include "isoloss/stats/summary.h"
@@ -228,7 +229,44 @@ std::string GapText(const compare::Pairing& pairing, const FirstGaps& gaps) {
       gaps.percents[gaps.worst]);
 }
 
+// ---- smoothing --------------------------------------------------------------
+
+/// Smoothing puts off a difference and makes it smaller. It makes none that is
+/// beyond the margin on one side in each tenth, from the first on.
+bool HasGapThroughout(const compare::Pairing& pairing, const Policy& policy) {
+  const auto parts = compare::CompareByTenth(pairing, policy.alpha);
+  const auto beyond = [&](double side) {
+    return std::ranges::all_of(
+        parts.tenths, [&](const compare::PartDifference& part) {
+          return side * part.percent.mean > policy.Margin();
+        });
+  };
+  return !policy.InTokens() && (beyond(1) || (!policy.one_sided && beyond(-1)));
+}
+
 }  // namespace
+
+std::optional<Check> SmoothedCurve(const compare::Pairing& pairing,
+                                   const Policy& policy) {
+  for (const compare::Run* run : pairing.All()) {
+    const runlog::RunLog& log = run->log;
+    if (!log.told.looks_smoothed &&
+        log.provenance.origin.values() != runlog::LossValues::kSmoothed) {
+      continue;
+    }
+    if (HasGapThroughout(pairing, policy)) return std::nullopt;
+    return Check{
+        .name = "final_window",
+        .outcome = Outcome::kInconclusive,
+        .quantity = fmt::format(
+            "{}: its losses {} smoothed, and a mean of them is one of other "
+            "steps",
+            compare::Label(*run),
+            log.told.looks_smoothed ? "move as if they were" : "are"),
+        .next = "export the curves without smoothing"};
+  }
+  return std::nullopt;
+}
 
 std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
                                       const Policy& policy) {

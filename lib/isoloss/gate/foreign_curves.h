@@ -1,5 +1,5 @@
-// What the first losses of other programs' runs say of their pairs: a paired
-// difference needs equal weights, batches and units.
+// What the curves of other programs' runs say of themselves: a paired
+// difference needs equal weights, batches and units, and values of its steps.
 #pragma once
 
 #include <optional>
@@ -21,5 +21,10 @@ std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
 
 /// Of pairs that are further apart at the first step than rounding explains.
 std::vector<std::string> FirstStepWarnings(const compare::Pairing& pairing);
+
+/// INCONCLUSIVE if a value of the window holds steps before it: its mean is
+/// that of other steps, and its spread too small.
+std::optional<Check> SmoothedCurve(const compare::Pairing& pairing,
+                                   const Policy& policy);
 
 }  // namespace isoloss::gate
