@@ -289,6 +289,24 @@ void CountByTokens(Logs logs) {
   }
 }
 
+/// What is told of batches that are meant to differ is held against nothing.
+void ForgetBatches(Logs logs) {
+  const Steps& tokens = logs.front()->steps.tokens_seen;
+  const bool alike = std::ranges::all_of(logs, [&](const RunLog* log) {
+    return log->steps.tokens_seen == tokens;
+  });
+  for (RunLog* log : logs) {
+    const bool told = !log->told.numbers.empty() || !alike;
+    log->told.numbers.clear();
+    if (!told) continue;
+    Note(*log,
+         "What it tells of its batches is not held against another log, as "
+         "--align asks.");
+  }
+  if (alike) return;
+  for (RunLog* log : logs) log->steps.tokens_seen.clear();
+}
+
 void RequireTokens(Logs logs) {
   for (const RunLog* log : logs) {
     if (!log->steps.tokens_seen.empty()) continue;
@@ -307,14 +325,7 @@ void Align(Logs logs, const AlignOptions& options) {
   if (options.until) {
     for (RunLog* log : logs) CutAfter(*options.until, *log);
   }
-  for (RunLog* log : logs) {
-    NoteNonfinite(*log);
-    if (!options.other_batches || log->told.numbers.empty()) continue;
-    log->told.numbers.clear();
-    Note(*log,
-         "What it tells of its batches is not held against another log, as "
-         "--align asks.");
-  }
+  for (RunLog* log : logs) NoteNonfinite(*log);
   RequireAlikeIntervals(logs);
   if (options.by == AlignBy::kTokens) {
     RequireTokens(logs);
@@ -325,6 +336,7 @@ void Align(Logs logs, const AlignOptions& options) {
     KeepCommonSteps(logs);
     KeepCommonEvaluations(logs);
   }
+  if (options.other_batches) ForgetBatches(logs);
   DropUnshared(logs);
 }
 

@@ -47,6 +47,7 @@ constexpr Named<std::string_view> kFactNames[] = {
     {"numtokens", kTokens},
     {"traintokens", kTokens},
     {"timetoken", kTokens},
+    {"tokens", kTokens},
     {"globalbatchsize", kGlobalBatch},
     {"globalbatch", kGlobalBatch},
     {"globaltrainbatchsize", kGlobalBatch},
