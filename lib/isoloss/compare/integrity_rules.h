@@ -24,6 +24,8 @@ void ReportForeignSteps(const Run& run, Findings& findings);
 /// Of such runs, what both of a pair must share besides.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
 
+Findings CheckSeeds(const Pairing& pairing, Question question);
+Findings CheckTraining(const Pairing& pairing, Question question);
 Findings CheckSchedule(const Pairing& pairing, Question question);
 Findings CheckRecipeRan(const Pairing& pairing, Question question);
 Findings CheckDeclaredChange(const Pairing& pairing, Question question);

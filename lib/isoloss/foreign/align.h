@@ -17,6 +17,9 @@ enum class AlignBy {
 struct AlignOptions {
   AlignBy by = AlignBy::kStep;
   std::optional<int64_t> until = {};  ///< steps after it are left out
+  /// Whoever aligns knows that batches differ: what the logs tell of them is
+  /// not held against each other.
+  bool other_batches = false;
 };
 
 /// Leaves each log the steps that all have, and the columns of /steps and

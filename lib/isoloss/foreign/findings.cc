@@ -53,7 +53,7 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
     findings.push_back(fmt::format(
         "{}: it moves like a smoothed series. Differences in a row have the "
         "correlation {:.2f}, where independent batches give -0.5.",
-        series.name, DifferenceCorrelation(series.value)));
+        series.name, CorrelationOfDifferences(series.value).value));
   }
   if (series.thinned) {
     findings.push_back(fmt::format(
@@ -61,14 +61,42 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
   }
 }
 
+/// Of gradient norms and rates: where they are 0, no weight moves.
+void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
+  const auto zeros = std::ranges::count(series.value, 0);
+  const bool is_norm = series.quantity == Quantity::kGradNorm;
+  // A rate may end with 0.
+  if (zeros == 0 || (!is_norm && series.value.front() != 0)) return;
+  if (zeros == std::ssize(series.value) || is_norm) {
+    const auto first = std::ranges::find(series.value, 0);
+    findings.push_back(fmt::format(
+        "{}: it is 0 in {} of {} steps, the first is {}. No weight moves "
+        "there.",
+        series.name, zeros, series.value.size(),
+        series.step[static_cast<size_t>(first - series.value.begin())]));
+    return;
+  }
+  findings.push_back(
+      fmt::format("{}: it is 0 in step {}, so the first update did nothing.",
+                  series.name, series.step.front()));
+}
+
 }  // namespace
 
+double SmoothedFrom(const DifferenceCorrelation& correlation) {
+  constexpr double kLeast = -0.2;
+  return std::max(kLeast, -0.5 + 4 * correlation.standard_error);
+}
+
 bool LooksSmoothed(const Series& series) {
-  return DifferenceCorrelation(series.value) > kSmoothedFrom;
+  const auto correlation = CorrelationOfDifferences(series.value);
+  return correlation.value > SmoothedFrom(correlation);
 }
 
 bool CanTellSmoothing(const Series& series) {
-  return !std::isnan(DifferenceCorrelation(series.value));
+  const auto correlation = CorrelationOfDifferences(series.value);
+  constexpr double kStrong = -(1 - 0.9) / 2;
+  return !std::isnan(correlation.value) && SmoothedFrom(correlation) < kStrong;
 }
 
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
@@ -82,6 +110,10 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
   for (const Series& series : run.series) {
     if (series.quantity == Quantity::kOther) continue;
     AddSteps(series, findings);
+    if (series.quantity == Quantity::kGradNorm ||
+        series.quantity == Quantity::kLearningRate) {
+      AddIdleSteps(series, findings);
+    }
     // A schedule and a clock are smooth, and nothing is wrong with that.
     const bool is_loss = series.quantity == Quantity::kLoss ||
                          series.quantity == Quantity::kGradNorm ||

@@ -110,6 +110,37 @@ void Sort(Series& series) {
   series.value = std::move(value);
 }
 
+/// Takes away the parabola of least squares, by polynomials that are orthogonal
+/// on equal distances.
+void RemoveParabola(std::span<double> values) {
+  std::vector<std::vector<double>> basis;
+  const auto remove = [](std::span<const double> direction,
+                         std::span<double> from) {
+    double square = 0;
+    double product = 0;
+    for (size_t i = 0; i < from.size(); ++i) {
+      square += direction[i] * direction[i];
+      product += direction[i] * from[i];
+    }
+    for (size_t i = 0; i < from.size(); ++i) {
+      from[i] -= product / square * direction[i];
+    }
+  };
+  for (int power = 0; power <= 2; ++power) {
+    std::vector<double>& next = basis.emplace_back();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double x =
+          2 * static_cast<double>(i) / static_cast<double>(values.size() - 1) -
+          1;
+      next.push_back(std::pow(x, power));
+    }
+    for (int below = 0; below < power; ++below) {
+      remove(basis[static_cast<size_t>(below)], next);
+    }
+    remove(next, values);
+  }
+}
+
 }  // namespace
 
 std::string_view AveragingText(Averaging averaging) {
@@ -242,25 +273,26 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
   return spacing;
 }
 
-double DifferenceCorrelation(const std::vector<double>& values) {
+DifferenceCorrelation CorrelationOfDifferences(
+    const std::vector<double>& values) {
   std::vector<double> differences;
   for (size_t i = 1; i < values.size(); ++i) {
     const double difference = values[i] - values[i - 1];
     if (std::isfinite(difference)) differences.push_back(difference);
   }
   const size_t n = differences.size();
-  if (n < kFewestForCorrelation) return std::nan("");
+  if (n < kFewestForCorrelation) return {.value = std::nan("")};
   // Robust against a steep start and single spikes: only the later half.
   const auto later = std::span(differences).subspan(n / 2);
-  double mean = 0;
-  for (const double x : later) mean += x / static_cast<double>(later.size());
+  RemoveParabola(later);
   double square = 0;
   double product = 0;
   for (size_t i = 0; i < later.size(); ++i) {
-    square += (later[i] - mean) * (later[i] - mean);
-    if (i > 0) product += (later[i] - mean) * (later[i - 1] - mean);
+    square += later[i] * later[i];
+    if (i > 0) product += later[i] * later[i - 1];
   }
-  return square > 0 ? product / square : std::nan("");
+  return {square > 0 ? product / square : std::nan(""),
+          1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 
 }  // namespace isoloss::foreign

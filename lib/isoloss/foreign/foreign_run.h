@@ -91,6 +91,8 @@ struct ForeignRun {
   std::string step_unit = "step";
   int64_t step_base = 1;  ///< what the log calls its first step
   std::optional<int64_t> seed;
+  /// Numbers that hold for the whole run, by the log's names.
+  std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;
   std::vector<std::string> notes;  ///< whole sentences
 
@@ -122,9 +124,16 @@ struct Spacing {
 Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
-/// other, their mean removed; NaN if fewer than 50 are finite. Independent
-/// values around a slow trend give -1/2. An exponential mean with weight w on
-/// the past gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
-double DifferenceCorrelation(const std::vector<double>& values);
+/// other, of the later half of a series, a parabola removed. Independent values
+/// around a slow trend give -1/2. An exponential mean with weight w on the past
+/// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
+struct DifferenceCorrelation {
+  double value = 0;  ///< NaN if fewer than 50 differences are finite
+  /// Of `value`, for independent values: Bartlett's formula gives 1/sqrt(2 m)
+  /// for m differences that correlate by -1/2 with the next and not beyond.
+  double standard_error = 0;
+};
+DifferenceCorrelation CorrelationOfDifferences(
+    const std::vector<double>& values);
 
 }  // namespace isoloss::foreign

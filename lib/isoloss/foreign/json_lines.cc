@@ -80,7 +80,9 @@ void Rows::Keep(const json& row) {
     ++without_step_;
     if (!run_.series.empty() || keys_.size() > kFirstRows) return;
     for (const auto& [key, value] : row.items()) {
-      if (value.is_number()) keys_.insert(key);
+      if (!value.is_number()) continue;
+      keys_.insert(key);
+      run_.settings.try_emplace(key, value.get<double>());
     }
     return;
   }

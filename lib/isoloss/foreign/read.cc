@@ -22,6 +22,7 @@
 #include "isoloss/foreign/refusals.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 
@@ -71,13 +72,15 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   for (const LineFormat* format : kLineFormats) {
     candidates.push_back({format, format->make()});
   }
-  ForEachLine(text, [&candidates](std::string_view line) {
+  ForeignRun told;
+  ForEachLine(text, [&](std::string_view line) {
     if (IsQuoted(line)) return;
     for (Candidate& one : candidates) {
       if (!one.reader->Read(line)) continue;
       ++one.lines;
       return;
     }
+    ReadSettings(line, told);
   });
   const auto best = std::ranges::max_element(candidates, {}, &Candidate::rank);
   if (best->lines == 0) return {};
@@ -85,6 +88,7 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   std::vector<ForeignRun> runs;
   runs.push_back(std::move(best->reader->run()));
   runs.back().format = best->format->name;
+  runs.back().settings.merge(told.settings);
   return runs;
 }
 

@@ -220,6 +220,22 @@ struct Origin {
   }
 };
 
+/// What another program's log tells beside the columns of a run log; nothing of
+/// it is written to a file.
+struct Told {
+  /// A number of the run's batches, at the steps where it stands.
+  struct Number {
+    std::string name;           ///< "global batch size"
+    std::vector<int64_t> step;  ///< ascending; 0 alone: of the whole run
+    std::vector<double> value;
+  };
+  std::vector<Number> numbers;
+  /// As Origin::loss_half_unit, of gradient norms.
+  double grad_norm_half_unit = 0;
+  /// By its statistics the curve is smoothed, though nothing declares it.
+  bool looks_smoothed = false;
+};
+
 /// Who made the run, from what, how. Everything that must agree between two
 /// arms but the declared change is in `config_digest`.
 struct Provenance {
@@ -290,6 +306,7 @@ struct RunLog {
   MoeColumns moe;
   ExchangeColumns exchange;
   std::vector<Event> events;
+  Told told = {};
   ReadCharge charge = {};  ///< of a log that was read
 };
 
