@@ -24,7 +24,7 @@ Action DeclareGate(CLI::App& app) {
     std::vector<std::filesystem::path> against;
     std::string baseline;
     std::string control;
-    std::filesystem::path policy;
+    PolicyArguments policy;
     EvidenceArguments evidence;
     ForeignArguments foreign;
     std::filesystem::path out;
@@ -52,17 +52,16 @@ Action DeclareGate(CLI::App& app) {
       .Excludes("--against");
   arguments->evidence.Declare(app);
   arguments->foreign.Declare(app);
-  AddOption(app, "--policy", arguments->policy, "Policy file (TOML)")
-      .TypeName(kTomlFile);
+  arguments->policy.Declare(app, "");
   AddOption(app, "--out", arguments->out,
             "Folder that gets verdict.json and report.html")
       .TypeName(kFolder);
   arguments->report.Declare(app, "gate");
   return [arguments] {
     arguments->report.ci.Begin();
-    const gate::Policy policy = arguments->policy.empty()
-                                    ? gate::Policy{}
-                                    : gate::ReadPolicy(arguments->policy);
+    const std::filesystem::path& file = arguments->policy.file;
+    const gate::Policy policy = arguments->policy.Chosen(
+        file.empty() ? gate::Policy{} : gate::ReadPolicy(file));
     const bool whole = !arguments->against.empty() ||
                        policy.question == compare::Question::kRegression;
     campaign::JudgedRuns judged{

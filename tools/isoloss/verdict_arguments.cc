@@ -41,6 +41,20 @@ campaign::EvidenceFiles EvidenceArguments::Read() const {
   return evidence;
 }
 
+void PolicyArguments::Declare(CLI::App& app, const std::string& in_place) {
+  AddOption(app, "--policy", file, "Policy file (TOML)" + in_place)
+      .TypeName(kTomlFile);
+  AddOption(app, "--margin", margin_percent,
+            "Largest difference that is accepted, percent of the baseline's "
+            "loss, in place of the policy's margin_percent (default: 0.25)")
+      .NumberIn(1e-6, 99);
+}
+
+gate::Policy PolicyArguments::Chosen(gate::Policy policy) const {
+  if (!margin_percent) return policy;
+  return gate::WithMargin(std::move(policy), *margin_percent, "--margin");
+}
+
 Option ReportArguments::Declare(CLI::App& app, const std::string& command) {
   AddFlag(app, "--ascii", ascii, "Draw with 7-bit characters only");
   AddFlag(

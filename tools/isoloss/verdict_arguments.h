@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "isoloss/campaign/evidence_files.h"
 #include "isoloss/campaign/exit_code.h"
 #include "isoloss/campaign/judge_arms.h"
+#include "isoloss/gate/policy.h"
 #include "isoloss/gate/verdict.h"
 
 namespace isoloss::cli {
@@ -27,6 +29,18 @@ struct EvidenceArguments {
   /// Errors   as runlog::ReadProbeLog, runlog::ReadEnsemble and
   ///          gate::ReadPowerRecord.
   campaign::EvidenceFiles Read() const;
+};
+
+/// By what limits a verdict is given.
+struct PolicyArguments {
+  std::filesystem::path file;
+  std::optional<double> margin_percent;
+
+  /// `in_place` ends the help of --policy: what the file replaces.
+  void Declare(CLI::App& app, const std::string& in_place);
+  /// `policy` with the margin that was given.
+  /// Errors   as gate::WithMargin.
+  gate::Policy Chosen(gate::Policy policy) const;
 };
 
 /// How a report is shown, and to whom else.

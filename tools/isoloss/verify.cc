@@ -24,7 +24,7 @@ struct VerifyArguments {
   RunChoiceArguments runs;
   std::vector<std::string> arms;
   std::vector<std::filesystem::path> against;
-  std::filesystem::path policy;
+  PolicyArguments policy;
   std::string looks;
   bool no_oracle = false;
   bool abort_early = false;
@@ -39,7 +39,8 @@ ExitCode Verify(VerifyArguments& arguments) {
   }
   campaign::VerifyPlan plan{.experiment = experiment.Load()};
   plan.folder = arguments.experiment.Folder(plan.experiment);
-  plan.policy = campaign::PolicyOf(arguments.policy, plan.experiment);
+  plan.policy = arguments.policy.Chosen(
+      campaign::PolicyOf(arguments.policy.file, plan.experiment));
   plan.judged = arguments.arms;
   plan.evidence = arguments.evidence.Read();
   plan.approved = campaign::ReadRuns(arguments.against);
@@ -98,9 +99,8 @@ Action DeclareVerify(CLI::App& app) {
       .Excludes("--list-runs")
       .Excludes("--dry-run")
       .Excludes("--restart");
-  AddOption(app, "--policy", arguments->policy,
-            "Policy file (TOML) in place of the experiment's")
-      .TypeName(kTomlFile);
+  arguments->policy.Declare(app,
+                            " in place of the experiment's policy and margin");
   return [arguments] { return Verify(*arguments); };
 }
 

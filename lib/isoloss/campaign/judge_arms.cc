@@ -114,9 +114,15 @@ gate::Controls Beside(const std::string& candidate, gate::Controls controls) {
 gate::Policy PolicyOf(const std::string& file,
                       const train::Experiment& experiment) {
   if (!file.empty()) return gate::ReadPolicy(file);
-  if (experiment.gate.policy.empty()) return {};
-  return gate::ReadPolicy(experiment.path.parent_path() /
-                          experiment.gate.policy);
+  const train::GateConfig& chosen = experiment.gate;
+  gate::Policy policy;
+  if (!chosen.policy.empty()) {
+    policy = gate::ReadPolicy(experiment.path.parent_path() / chosen.policy);
+  }
+  if (!chosen.margin_percent) return policy;
+  return gate::WithMargin(
+      std::move(policy), *chosen.margin_percent,
+      fmt::format("{}: gate.margin_percent", experiment.path.string()));
 }
 
 void CheckVerdicts(const train::Experiment& experiment,

@@ -15,8 +15,9 @@
 
 namespace isoloss::campaign {
 
-/// That of `file`, or else the experiment's, or else the default.
-/// Errors   as gate::ReadPolicy.
+/// That of `file`, or else the experiment's with its `gate.margin_percent`, or
+/// else the default.
+/// Errors   as gate::ReadPolicy and gate::WithMargin.
 gate::Policy PolicyOf(const std::string& file,
                       const train::Experiment& experiment);
 

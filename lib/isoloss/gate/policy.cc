@@ -1,6 +1,7 @@
 #include "isoloss/gate/policy.h"
 
 #include "isoloss/base/digest.h"
+#include "isoloss/base/error.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/config/reader.h"
 #include "isoloss/config/writer.h"
@@ -29,8 +30,31 @@ Policy ReadPolicy(const std::filesystem::path& path) {
   return ParsePolicy(text, path.string());
 }
 
+Policy WithMargin(Policy policy, double percent, const std::string& source) {
+  constexpr double kMost = 100;  // as of the key
+  if (!(percent > 0 && percent < kMost)) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: the margin is {:g}, but it must be above 0 and below {:g} "
+               "% of the baseline's loss. Give for example 0.5.",
+               source, percent, kMost);
+  }
+  if (policy.InTokens()) {
+    ThrowError(ErrorKind::kConfig,
+               "{}: a margin of {:g} % of the loss is given, but the policy "
+               "decides by tokens (margin_tokens_percent = {:g}). Leave out "
+               "one of them.",
+               source, percent, policy.margin_tokens_percent);
+  }
+  policy.margin_percent = percent;
+  policy.margin_source = source;
+  return policy;
+}
+
 Policy ParsePolicy(std::string_view text, std::string_view name) {
-  return config::ReadAll<Policy>(config::Document(text, std::string(name)));
+  Policy policy =
+      config::ReadAll<Policy>(config::Document(text, std::string(name)));
+  policy.margin_source = name;
+  return policy;
 }
 
 std::string FormatPolicy(const Policy& policy) {

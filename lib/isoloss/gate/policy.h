@@ -42,6 +42,10 @@ struct Policy {
 #include "isoloss/gate/policy.def"
 #undef ISOLOSS_POLICY_KEY
 
+  /// Who chose the margin, if not the defaults: "--margin", a file's name.
+  /// No key, and no part of the digest.
+  std::string margin_source;
+
   /// The scale that L5 decides on: extra tokens, or loss.
   bool InTokens() const { return margin_tokens_percent > 0; }
   /// On that scale, in percent of the baseline's.
@@ -66,6 +70,11 @@ std::string_view QuestionName(compare::Question question);
 /// Reads a policy; keys that are absent keep their defaults.
 /// Errors   IoError if the file can't be read; ConfigError as config::Reader's.
 Policy ReadPolicy(const std::filesystem::path& path);
+
+/// The policy with another `margin_percent`, which `source` chose.
+/// Errors   ConfigError if it is not within the key's range, or if the policy
+///          decides by a margin in tokens.
+Policy WithMargin(Policy policy, double percent, const std::string& source);
 
 /// As ReadPolicy, from text; `name` stands for the file in messages.
 Policy ParsePolicy(std::string_view text, std::string_view name);

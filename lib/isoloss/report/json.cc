@@ -243,6 +243,9 @@ Json VerdictJson(const gate::Judgement& judgement) {
   PutNumber(json, "entropy_floor_nats", judgement.entropy_floor_nats);
   json["policy"] = PolicyJson(judgement.policy);
   json["policy_digest"] = gate::PolicyDigest(judgement.policy);
+  json["margin_source"] = judgement.policy.margin_source.empty()
+                              ? "default"
+                              : judgement.policy.margin_source;
   json["evidence"] = judgement.evidence;
   json["looks"] = LooksJson(judgement.looks);
   json["baseline"] = ArmJson(judgement.baseline);

@@ -164,6 +164,8 @@ struct GateConfig {
   /// Policy file, relative to the experiment's; "": the gate's defaults. What
   /// may stand in it is the judgement side's business.
   std::string policy;
+  /// In place of the policy's `margin_percent`; empty: that of the policy.
+  std::optional<double> margin_percent = std::nullopt;
   /// The arm that must come out worse than the baseline, else a verdict on
   /// precision is no PASS.
   std::optional<std::string> control = std::nullopt;
