@@ -55,6 +55,10 @@ class Case(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.path = self.folder / "run.h5"
 
+    def fresh(self):
+        """A folder without logs, since no recording replaces one."""
+        self.path = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "run.h5"
+
     def show(self, path):
         done = subprocess.run([BINARY, "show", path, "--json"], text=True, capture_output=True,
                               check=False)
