@@ -34,6 +34,13 @@ void AddSteps(const Series& series, std::vector<std::string>& findings) {
 }
 
 void AddValues(const Series& series, std::vector<std::string>& findings) {
+  if (series.unreadable > 0) {
+    findings.push_back(fmt::format(
+        "{}: what is written is no number in {} places, the first is `{}` at "
+        "step {}. Each counts as NaN.",
+        series.name, series.unreadable, series.unreadable_text,
+        series.first_unreadable));
+  }
   const auto bad = std::ranges::find_if_not(
       series.value, [](double x) { return std::isfinite(x); });
   if (bad != series.value.end()) {

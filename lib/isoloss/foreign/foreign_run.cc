@@ -84,7 +84,29 @@ bool Same(double a, double b) {
          (std::isnan(a) && std::isnan(b));
 }
 
+/// Pieces of equally many steps, each from where the first one began: an
+/// epoch's counter. Attempts of a run that was started again are not equal.
+int64_t RestartsOf(const std::vector<int64_t>& step) {
+  const int64_t stride = step.size() > 1 ? step[1] - step[0] : 1;
+  std::vector<size_t> begins;
+  for (size_t i = 1; i < step.size(); ++i) {
+    if (step[i] >= step[i - 1]) continue;
+    if (step[i] > step[0] + std::max<int64_t>(stride, 1)) return 0;
+    begins.push_back(i);
+  }
+  if (begins.size() < 2) return 0;
+  constexpr size_t kTwentieth = 20;  // a last batch that is left out, or not
+  const size_t length = begins[0];
+  for (size_t i = 1; i < begins.size(); ++i) {
+    const size_t own = begins[i] - begins[i - 1];
+    const size_t apart = own > length ? own - length : length - own;
+    if (apart > std::max<size_t>(1, length / kTwentieth)) return 0;
+  }
+  return static_cast<int64_t>(begins.size());
+}
+
 void Sort(Series& series) {
+  series.restarts = RestartsOf(series.step);
   std::vector<size_t> order(series.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {},
@@ -198,6 +220,16 @@ double Digits::HalfUnit(double value) const {
   if (value == 0) return 0;
   const double exponent = std::floor(std::log10(std::abs(value)));
   return 0.5 * std::pow(10.0, exponent - (significant - 1));
+}
+
+void Series::AddWritten(int64_t at, const std::optional<Written>& number,
+                        std::string_view text) {
+  if (number) return Add(at, number->value, number->text);
+  Add(at, std::nan(""));
+  if (unreadable++ > 0) return;
+  constexpr size_t kShown = 40;
+  unreadable_text = text.substr(0, kShown);
+  first_unreadable = at;
 }
 
 Series& ForeignRun::Of(std::string_view series_name) {

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/foreign/text.h"
+
 namespace isoloss::foreign {
 
 /// What a value stands for.
@@ -71,6 +73,15 @@ struct Series {
   int64_t copies = 0;        ///< steps written again, the same value
   int64_t first_repeat = 0;  ///< the first step with another value; 0: none
 
+  /// What stands where the loss of a step should, and is no number: it counts
+  /// as NaN.
+  int64_t unreadable = 0;
+  std::string unreadable_text;  ///< the first one
+  int64_t first_unreadable = 0;
+  /// Times that steps began again after equally many, as a counter within an
+  /// epoch does. Set by Finish().
+  int64_t restarts = 0;
+
   void Add(int64_t at, double number) {
     step.push_back(at);
     value.push_back(number);
@@ -79,6 +90,9 @@ struct Series {
     Add(at, number);
     digits.Include(written);
   }
+  /// Of `number` if `text` begins with one; else as unreadable.
+  void AddWritten(int64_t at, const std::optional<Written>& number,
+                  std::string_view text);
 };
 
 /// Each takes some 300 bytes, even with one value.
@@ -95,6 +109,9 @@ struct ForeignRun {
   std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;
   std::vector<std::string> notes;  ///< whole sentences
+  /// What counts the steps, of tables: a column or key; else "".
+  std::string step_name;
+  std::vector<std::string> rising;  ///< what else may count them
 
   /// Made on demand.
   /// Errors   FormatError if there would be more than kMostSeries.
