@@ -15,11 +15,13 @@ import sys
 import tempfile
 import unittest
 import unittest.mock
+import warnings
 
 import h5py
 import numpy as np
 import torch
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 import isoloss
 from isoloss import journal, run_log, tensors
@@ -218,6 +220,122 @@ class Log(Case):
         return self.path
 
 
+class Layer(torch.nn.Module):
+    """With a router of its own, which chooses two of four experts."""
+
+    def __init__(self, name):
+        super().__init__()
+        self.name = name
+        self.gate = torch.nn.Linear(8, 4, bias=False)
+        self.up = torch.nn.Linear(8, 8, bias=False)
+
+    def forward(self, x):
+        weights, ids = self.gate(x).sigmoid().topk(2)
+        isoloss.observe("router", self.name, logits=torch.zeros(1, 4), expert_ids=ids, top_k=2)
+        return x + self.up(x) * weights.sum(-1, keepdim=True)
+
+
+class Checkpoints(Case):
+    """Layers that run again in the backward pass are no more data."""
+
+    def train(self, run, name, micro_batches=2):
+        torch.manual_seed(1)
+        model = torch.nn.ModuleList([Layer("first"), Layer("second")])
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        path = self.folder / f"{name}.h5"
+        with isoloss.record(model, optimizer, path, statistics=[2], digests=[2],
+                            dump=[2]) as recorder:
+            for step in range(2):
+                optimizer.zero_grad()
+                for part in range(micro_batches):
+                    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(2 * step + part))
+                    run(model, x.requires_grad_()).square().mean().backward()
+                    with torch.no_grad():  # an evaluation
+                        run(model, x)
+                optimizer.step()
+                recorder.step(1.0, tokens=16 * micro_batches)
+        with h5py.File(path) as log, h5py.File(
+                self.folder / f"{name}.rank-0.operations-000002.h5") as dump:
+            self.assertEqual(log.attrs["top_k"], 2)
+            return (log["moe/tokens_per_expert"][()].tolist(), list(log["tensors/names"].asstr()),
+                    log["tensors/digest"][()].tolist(), log["tensors/l2_norm"][()].tolist(),
+                    [(group.attrs["type"], group.attrs["module"], sorted(group))
+                     for _, group in sorted(dump["operations"].items())])
+
+    def test_each_token_counts_once_and_in_the_order_of_the_model(self):
+        def plain(model, x):
+            return model[1](model[0](x))
+
+        def each(reentrant):
+            return lambda model, x: checkpoint(model[1], checkpoint(
+                model[0], x, use_reentrant=reentrant), use_reentrant=reentrant)
+
+        def nested(outer, inner):
+            return lambda model, x: checkpoint(each(inner), model, x, use_reentrant=outer)
+
+        expected = self.train(plain, "plain")
+        self.assertEqual({sum(layer) for step in expected[0] for layer in step}, {2 * 16 * 2})
+        for name, run in (("hooks", each(False)), ("function", each(True)),
+                          ("hooks-function", nested(False, True)),
+                          ("function-hooks", nested(True, False)),
+                          ("functions", nested(True, True))):
+            self.assertEqual(self.train(run, name), expected, name)
+
+
+class Loads(Case):
+    def record(self, ids, path, **options):
+        model, optimizer = make()
+        with isoloss.record(model, optimizer, path) as recorder:
+            isoloss.observe("router", "r", logits=torch.zeros(1, 4), top_k=2, expert_ids=ids,
+                            dropped=options.pop("dropped", 0))
+            recorder.step(1.0, tokens=3, lr=0.1, grad_norm=1.0, **options)
+        with h5py.File(path) as log:
+            return list(log["events/kind"].asstr()), dict(log.attrs).get("top_k")
+
+    def test_that_do_not_add_up_are_said(self):
+        fits = torch.tensor([[0, 1]] * 3)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(self.record(fits, self.path), (["start", "finish"], 2))
+            self.assertEqual(self.record(fits[:2], self.folder / "dropped.h5", dropped=2)[1], 2)
+            self.assertEqual(self.record(fits[:2], self.folder / "routed.h5", routed=2)[1], None)
+        for name, ids in (("twice", fits.repeat(2, 1)), ("fewer", fits[:2])):
+            with self.assertWarnsRegex(UserWarning, r"add up to \d+, but 3 tokens with 2 slots"):
+                kinds, _ = self.record(ids, self.folder / f"{name}.h5")
+            self.assertEqual(kinds, ["start", "loads", "finish"])
+
+
+class Refusals(Case):
+    def test_nothing_is_replaced(self):
+        model, optimizer = make()
+        (self.folder / "target").write_text("kept")
+        for place in ("file", "fifo", "folder", "link"):
+            path = self.folder / f"{place}.h5"
+            {"file": lambda: path.write_text("kept"), "fifo": lambda: os.mkfifo(path),
+             "folder": path.mkdir,
+             "link": lambda: path.symlink_to(self.folder / "target")}[place]()
+            before = os.lstat(path)
+            with self.assertRaisesRegex(isoloss.RecorderError, "Record to another path"):
+                with isoloss.record(model, optimizer, path):
+                    self.fail("trains")
+            with self.assertRaisesRegex(run_log.LogError, "is not replaced"):
+                run_log.replace_file(path, b"", replace=False)
+            self.assertEqual(os.lstat(path).st_ino, before.st_ino)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()),
+                         ["fifo.h5", "file.h5", "folder.h5", "link.h5", "target"])
+
+    def test_an_exception_of_any_text_is_what_its_caller_sees(self):
+        model, optimizer = make()
+        for number, text in enumerate(("a NUL: \0", "half a character: \ud800")):
+            path = self.folder / f"{number}.h5"
+            with self.assertRaises(RuntimeError) as raised:
+                with isoloss.record(model, optimizer, path) as recorder:
+                    self.loop(recorder, model, optimizer, 1)
+                    raise RuntimeError(text)
+            self.assertEqual(str(raised.exception), text)
+            self.show(path)
+
+
 class Tensors(Case):
     def test_digests_are_those_of_the_definition(self):
         xxh3 = library()
@@ -389,6 +507,30 @@ class Kill(Case):
 
         self.assertEqual(run_log.read_rows(path), [{"row": "header"}, {"row": "step", "step": 2}])
 
+    def test_steps_that_are_lost_are_told(self):
+        header = {"row": "header", "first_step": 1}
+        steps = [{"row": "step", "step": number, "loss": math.nan} for number in range(1, 6)]
+        lines = [journal.encode(row) for row in (header, *steps)]
+
+        def read(lines):
+            rows, notes, lost = journal.whole(b"".join(lines), "x.journal")
+            return [row["step"] for row in rows[1:]], " ".join(notes), lost
+
+        self.assertEqual(read(lines), ([1, 2, 3, 4, 5], "", False))
+        damaged = [*lines[:3], lines[3].replace(b"loss", b"Loss"), *lines[4:]]
+        found, notes, lost = read(damaged)
+        self.assertEqual((found, lost), ([1, 2], True))
+        self.assertIn("line 4 of 6 is damaged", notes)
+        self.assertIn("The 3 lines before it were read", notes)
+        found, notes, lost = read([*lines[:3], *lines[4:]])
+        self.assertEqual((found, lost), ([1, 2], True))
+        self.assertIn("step 3 is missing", notes)
+        for mended in ([*lines, lines[2]], [lines[0], *lines[:0:-1]]):
+            self.assertEqual(read(mended)[::2], ([1, 2, 3, 4, 5], False))
+            self.assertNotEqual(read(mended)[1], "")
+        with self.assertRaisesRegex(journal.LogError, "step 1 stands in it twice"):
+            read([*lines, journal.encode({**steps[0], "loss": 2.0})])
+
     def test_what_is_no_journal_is_refused(self):
         path = self.folder / "x.journal"
         path.write_bytes(b"no journal\n")
@@ -487,6 +629,51 @@ class Merge(Case):
         next(row for row in other if row["row"] == "step")["grad_squares"] += 1
         with self.assertRaisesRegex(run_log.LogError, "sharded"):
             run_log.merge([run_log.read_rows(part), other])
+
+    def two(self, name, gradients, of_rank, told=None):
+        """Logs of two ranks that have a dense weight and an expert."""
+        paths = []
+        for rank in (0, 1):
+            model = torch.nn.ParameterDict({"dense": torch.nn.Parameter(torch.ones(4)),
+                                            "expert": torch.nn.Parameter(torch.ones(4))})
+            optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+            with isoloss.record(model, optimizer, self.folder / f"{name}.h5", rank=rank, ranks=2,
+                                gradients=gradients) as recorder:
+                model["dense"].grad, model["expert"].grad = of_rank(rank)
+                optimizer.step()
+                recorder.step(2.0, tokens=8, grad_norm=told)
+            paths.append(run_log.read_rows(recorder.path))
+        return paths
+
+    def test_ranks_that_part_are_refused(self):
+        with self.assertRaisesRegex(run_log.LogError, r"final weights, after step 1, is [0-9a-f]{16} "
+                                    r"on rank 0 and [0-9a-f]{16} on rank 1"):
+            run_log.merge(self.two("signs", "replicated", lambda rank: (
+                torch.full((4,), [3.0, -3.0][rank]), torch.ones(4)), 5.0))
+        with self.assertRaisesRegex(run_log.LogError, "step 1: norm of the gradients.*6.3.* on rank 0"):
+            run_log.merge(self.two("clips", "replicated", lambda rank: (
+                torch.full((4,), [3.0, 4.0][rank]), torch.ones(4)), 5.0))
+
+    def test_norms_count_what_ranks_share_once(self):
+        def of_rank(rank):
+            return torch.full((4,), 1.5), torch.full((4,), [6.0, 2.0][rank])
+
+        told = run_log.merge(self.two("told", ["expert"], of_rank))
+        self.assertEqual(run_log.grad_norm(told[1]), 13.0)  # of 3, 12 and 4
+        notes = []
+        untold = run_log.merge(self.two("untold", "sharded", of_rank), notes)
+        self.assertTrue(math.isnan(run_log.grad_norm(untold[1])))
+        self.assertIn("the gradient of dense has one norm", notes[0])
+        with self.assertRaisesRegex(isoloss.RecorderError, "no parameter has that name"):
+            self.two("typo", ["experts"], of_rank)
+
+    def test_norms_that_are_no_number_are_equal(self):
+        rows = self.two("nan", "replicated", lambda _: (torch.full((4,), math.nan), torch.ones(4)),
+                        math.nan)
+        self.assertTrue(math.isnan(run_log.grad_norm(run_log.merge(rows)[1])))
+        rows[1][2]["grad_norm"] = 1.0
+        with self.assertRaisesRegex(run_log.LogError, "grad_norm is nan on rank 0 and 1.0 on rank 1"):
+            run_log.merge(rows)
 
 
 if __name__ == "__main__":
