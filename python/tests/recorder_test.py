@@ -208,7 +208,8 @@ class Log(Case):
                 self.assertTrue(columns[-1].startswith(meaning), (group, name))
         attributes = text.split("### Attributes")[1].split("###")[0]
         # What a log has only if it was perturbed, or made of another one.
-        absent = {"perturbation", "loss_values", "loss_thinned", "loss_half_unit", "lr_half_unit"}
+        absent = {"perturbation", "loss_values", "loss_thinned", "loss_half_unit", "lr_half_unit",
+                  "top_k"}
         with h5py.File(self.written()) as log:
             for name in re.findall(r"(?m)^\| `(\S+)`", attributes):
                 self.assertTrue(name in log.attrs or name in absent, name)
