@@ -160,7 +160,7 @@ def _merge_step(rows, sharing):
     }
 
 
-def _drop_doubled_norms(steps, by_step, notes):
+def _drop_doubled_norms(header, steps, by_step, notes):
     """Sharded gradients that all ranks have alike would be counted for each."""
     for step in by_step[0]:
         parts = [rows[step].get("norms") for rows in by_step if step in rows]
@@ -172,6 +172,7 @@ def _drop_doubled_norms(steps, by_step, notes):
             return
         for row in steps:
             row["grad_squares"] = None
+        header["norm_is_unknown"] = True
         notes.append(
             f"step {step}: the gradient of {shared[0]} has one norm, {parts[0][shared[0]]!r}, on all "
             f"{len(parts)} ranks, as {len(shared)} of {len(parts[0])} parameters have, but with "
@@ -228,5 +229,5 @@ def merge(parts, notes=None):
                          f"{len(common)} in common. The merged log has these.")
     steps = [_merge_step([rows[step] for rows in by_step], sharing) for step in common]
     if sharing.kind == "sharded" and len(ranks) > 1:
-        _drop_doubled_norms(steps, by_step, notes)
+        _drop_doubled_norms(header, steps, by_step, notes)
     return [header, *steps, *_events(split_parts, sharing, common)]

@@ -213,7 +213,7 @@ def grad_norm(row):
     return math.nan if squares < 0 else math.sqrt(tensors.ratio(squares, 1 << 298))
 
 
-def _step_columns(steps):
+def _step_columns(header, steps):
     tokens = 0
     columns = {field: [] for field, _, _ in _GROUPS["steps"][1]}
     for row in steps:
@@ -229,6 +229,8 @@ def _step_columns(steps):
                 ("expert_load_max_over_mean", max(known, default=math.nan)),
                 ("dead_experts", sum(counts.count(0) for counts in row["experts"].values()))):
             columns[field].append(value)
+    if header.get("norm_is_unknown"):
+        del columns["grad_norm"]
     columns["batch_digest"] = [tensors.finish_digest(row["batch"]) for row in steps
                                if row.get("batch") is not None]
     # A column has a value of every step, or is not there.
@@ -348,7 +350,7 @@ def write_log(path, rows, replace=True):
                 value = numpy.int64(value)
             file.attrs[name] = plain(value) if isinstance(value, str) else value
         groups = {
-            "steps": _step_columns(steps), "parameters": _parameter_columns(header, steps),
+            "steps": _step_columns(header, steps), "parameters": _parameter_columns(header, steps),
             "tensors": _tensor_columns(steps), "moe": _moe_columns(steps),
             "events": {"unix_seconds": [event["unix_seconds"] for event in events],
                        "kind": [event["event"] for event in events],

@@ -107,6 +107,61 @@ TEST(Integrity, AsksForNoLoadOfExpertsThatAreNotThere) {
   EXPECT_THAT(two.Check("domains"), load);
 }
 
+// Two layers of four experts, two of them for each of the step's tokens.
+TEST(Integrity, AddsUpTheLoadsOfOtherPrograms) {
+  const auto findings = [](int64_t top_k, const auto& spoil) {
+    Two two = Same();
+    for (compare::Run* run : {&two.baseline, &two.candidate}) {
+      runlog::RunLog& log = run->log;
+      log.provenance.origin.format = "isoloss-recorder";
+      log.provenance.origin.top_k = top_k;
+      const size_t steps = log.steps.step.size();
+      log.moe.step = log.steps.step;
+      log.moe.layers = 2;
+      log.moe.experts = 4;
+      log.steps.tokens_seen.resize(steps);
+      for (size_t i = 0; i < steps; ++i) {
+        log.steps.tokens_seen[i] = 16 * static_cast<int64_t>(i + 1);
+        for (const int64_t load : {9, 8, 5, 10, 6, 9, 9, 8}) {
+          log.moe.tokens_per_expert.push_back(load);
+        }
+      }
+    }
+    spoil(two.candidate.log.moe);
+    std::vector<Severity> found;
+    for (const Finding& finding : two.Check("domains")) {
+      if (finding.message.find("loads of MoE") != std::string::npos) {
+        found.push_back(finding.severity);
+      }
+    }
+    return found;
+  };
+  const auto layer_twice = [](auto& moe) {
+    for (size_t i = 4; i < 8; ++i) moe.tokens_per_expert[i] *= 2;
+  };
+  const auto some_missing = [](auto& moe) {
+    moe.tokens_per_expert[8] -= 7;
+    moe.tokens_per_expert[13] -= 7;
+  };
+  const auto half_more = [](auto& moe) {
+    for (int64_t& load : moe.tokens_per_expert) load += load / 2 + load % 2;
+  };
+  EXPECT_THAT(findings(2, [](auto&) {}), IsEmpty());
+  EXPECT_THAT(findings(0, [](auto&) {}), IsEmpty());
+  EXPECT_THAT(findings(2, layer_twice), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(0, layer_twice), ElementsAre(Severity::kUnverified));
+  EXPECT_THAT(findings(2, some_missing), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(0, some_missing), ElementsAre(Severity::kUnverified));
+  EXPECT_THAT(findings(2, half_more), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(2,
+                       [&](auto& moe) {
+                         some_missing(moe);
+                         moe.dropped_tokens.assign(moe.step.size() * 2, 0);
+                         moe.dropped_tokens[2] = moe.dropped_tokens[3] = 7;
+                       }),
+              IsEmpty());
+}
+
 // As of a sweep in which one machine had another build.
 TEST(Integrity, NamesTheRunOfAnArmThatAnotherArithmeticMade) {
   const auto numerics =

@@ -304,6 +304,7 @@ Findings CheckDomains(const Pairing& pairing, Question) {
                                                     : Severity::kIncomparable,
              "{}: {}", Label(*run), violation.message);
     }
+    if (run->log.provenance.IsForeign()) ReportLoads(*run, findings);
   }
   return findings;
 }

@@ -21,6 +21,8 @@ void Report(Findings& findings, Severity severity,
 
 /// Of a run that another program trained.
 void ReportForeignSteps(const Run& run, Findings& findings);
+/// Of such runs, whether the loads of their experts add up.
+void ReportLoads(const Run& run, Findings& findings);
 /// Of such runs, what both of a pair must share besides.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
 

@@ -206,6 +206,7 @@ struct Origin {
   std::string format;
   int64_t loss_values = 0;    ///< a LossValues
   bool loss_thinned = false;  ///< points of the log were left out
+  int64_t top_k = 0;          ///< experts of each token of a step; 0: unknown
   /// Half a unit of the last place that was written, the largest; 0: none was
   /// rounded away.
   double loss_half_unit = 0;
