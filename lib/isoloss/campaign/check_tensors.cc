@@ -129,7 +129,80 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   return provenance;
 }
 
+bool Masks(const std::string& tensor, float value) {
+  return value < 0 && std::isinf(value) &&
+         (tensor == "logits" || tensor == "scores" || tensor == "bias");
+}
+
+std::vector<NonFiniteTensor> NonFiniteOf(
+    const std::vector<OperationFile>& files) {
+  std::vector<NonFiniteTensor> result;
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t i = 0; i < files[f].operations.size(); ++i) {
+      const operations::Operation& operation = files[f].operations[i];
+      const bool is_skipped =
+          operation.type == "adamw" && operation.texts.contains("expected");
+      for (const auto& [name, tensor] : operation.floats) {
+        if (is_skipped && name == "gradient") continue;
+        const int64_t count =
+            std::ranges::count_if(tensor.values, [&](float value) {
+              return !std::isfinite(value) && !Masks(name, value);
+            });
+        if (count == 0) continue;
+        result.push_back(
+            {f, i, name, count, static_cast<int64_t>(tensor.values.size())});
+      }
+    }
+  }
+  return result;
+}
+
+std::string NonFiniteText(const CheckedTensors& checked,
+                          const report::TextStyle& style) {
+  std::string text;
+  for (const NonFiniteTensor& found : checked.non_finite) {
+    const OperationFile& file = checked.files[found.file];
+    const std::string sentence =
+        fmt::format("{} ({}), step {}: {} of {} elements of {} are not finite.",
+                    Printable(file.operations[found.operation].module),
+                    file.operations[found.operation].type, file.step,
+                    found.elements, found.of, found.tensor);
+    text += report::Wrap(sentence, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+std::string SummaryOf(const CheckedTensors& checked, int64_t elements,
+                      int64_t others) {
+  if (elements == 0) return "INCONCLUSIVE: there is no result to check.";
+  const ExitCode outcome = checked.Outcome();
+  const std::string not_finite =
+      checked.non_finite.empty()
+          ? ""
+          : fmt::format(" {} tensors hold elements that are not finite.",
+                        checked.non_finite.size());
+  return fmt::format(
+      "{}: {} of {} tensors have elements that no order of summation "
+      "explains under recipe {} ({} of {} elements).{}",
+      outcome == ExitCode::kPass   ? "PASS"
+      : outcome == ExitCode::kFail ? "FAIL"
+                                   : "INCONCLUSIVE",
+      checked.wrong(), checked.findings.size(), checked.recipe.name, others,
+      elements, not_finite);
+}
+
 }  // namespace
+
+ExitCode CheckedTensors::Outcome() const {
+  const bool has_bad_state = std::ranges::any_of(
+      non_finite, [](const auto& found) { return found.is_state_after(); });
+  if (wrong() > 0 || has_bad_state) return ExitCode::kFail;
+  const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
+    return f.comparison.Row().elements == 0;
+  });
+  return is_empty || !non_finite.empty() ? ExitCode::kInconclusive
+                                         : ExitCode::kPass;
+}
 
 int64_t CheckedTensors::wrong() const {
   return std::ranges::count_if(findings,
@@ -146,6 +219,7 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   CheckSameRun(checked.files, checked.recipe);
   checked.findings = operations::CheckOperations(checked.files, checked.recipe,
                                                  request.options, team);
+  checked.non_finite = NonFiniteOf(checked.files);
   return checked;
 }
 
@@ -239,16 +313,8 @@ std::string RenderChecked(const CheckedTensors& checked,
     if (sentences.empty()) continue;
     text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
   }
-  const int64_t wrong = checked.wrong();
-  const std::string summary =
-      checked.findings.empty()
-          ? "INCONCLUSIVE: there is no result to check."
-          : fmt::format(
-                "{}: {} of {} tensors have elements that no order of summation "
-                "explains under recipe {} ({} of {} elements).",
-                wrong == 0 ? "PASS" : "FAIL", wrong, checked.findings.size(),
-                checked.recipe.name, others, elements);
-  return text + report::Wrap(summary, 0, 0, style) + "\n";
+  return text + NonFiniteText(checked, style) +
+         report::Wrap(SummaryOf(checked, elements, others), 0, 0, style) + "\n";
 }
 
 }  // namespace isoloss::campaign

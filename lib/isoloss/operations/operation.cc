@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
@@ -196,10 +197,36 @@ class ExtentCheck {
         Fail(fmt::format("attribute {} is missing", name), "there");
       }
     }
-    const double step = operation_.Number("step", 0);
-    if (!(step >= 1 && step <= 1e9)) {
-      Fail(fmt::format("attribute step is {}", step), "from 1 to 10^9");
+    AdamWNumbers();
+    const auto expected = operation_.texts.find("expected");
+    if (expected != operation_.texts.end() && expected->second != "skipped") {
+      Fail(fmt::format("attribute expected is `{}`",
+                       Printable(expected->second)),
+           "`skipped`, or absent");
     }
+  }
+
+  void AdamWNumbers() {
+    const auto require = [&](const char* name, auto holds, const char* rule) {
+      const double value = operation_.Number(name, 0);
+      if (!std::isfinite(value) || !holds(value)) {
+        Fail(fmt::format("attribute {} is {}", name, value), rule);
+      }
+    };
+    const auto is_beta = [](double value) { return value >= 0 && value < 1; };
+    const auto is_any = [](double) { return true; };
+    require("lr", is_any, "a finite number");
+    require("beta1", is_beta, "from 0 to below 1");
+    require("beta2", is_beta, "from 0 to below 1");
+    require(
+        "eps", [](double eps) { return eps > 0; }, "above 0 and finite");
+    require("weight_decay", is_any, "a finite number");
+    require(
+        "step",
+        [](double step) {
+          return step >= 1 && step <= 1e9 && std::floor(step) == step;
+        },
+        "a whole number from 1 to 10^9");
   }
 
   void Loss() {
