@@ -25,7 +25,7 @@ namespace isoloss::gate {
 namespace {
 
 using runlog::StepColumns;
-using Values = std::vector<double>;
+using Numbers = std::vector<double>;
 
 constexpr size_t kTenths = 10;
 // Where the loss falls, a run that is a little ahead or behind is far off. A
@@ -61,10 +61,10 @@ std::vector<Part> PartsOf(size_t steps) {
 }
 
 /// 100 (L - L_r) / L_r at `steps`; empty if a run lacks one.
-std::optional<Values> PercentAt(const std::vector<int64_t>& steps,
-                                const StepColumns& run,
-                                const StepColumns& reference) {
-  Values percent;
+std::optional<Numbers> PercentAt(const std::vector<int64_t>& steps,
+                                 const StepColumns& run,
+                                 const StepColumns& reference) {
+  Numbers percent;
   size_t next = 0;
   for (const runlog::SharedRow& at :
        runlog::MatchRows(run.step, reference.step)) {
@@ -78,16 +78,16 @@ std::optional<Values> PercentAt(const std::vector<int64_t>& steps,
   return percent;
 }
 
-double MeanIn(const Values& values, Part part) {
+double MeanIn(const Numbers& values, Part part) {
   return stats::Mean(
       std::span(values).subspan(part.first, part.last - part.first));
 }
 
 /// Without the steps that lie furthest from the median, a fifth of them and at
 /// least one: a bad batch of one run is no course of training.
-double CalmMean(const Values& values, Part part) {
-  Values all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
-             values.begin() + static_cast<std::ptrdiff_t>(part.last));
+double CalmMean(const Numbers& values, Part part) {
+  Numbers all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
+              values.begin() + static_cast<std::ptrdiff_t>(part.last));
   if (all.size() < kFewestSteps) return stats::Mean(all);
   std::ranges::sort(all);
   const double median = all[all.size() / 2];
@@ -99,7 +99,7 @@ double CalmMean(const Values& values, Part part) {
 
 /// How far good runs spread, by an ensemble of them.
 struct GoodRuns {
-  std::vector<Values> percent;  ///< of each, by step
+  std::vector<Numbers> percent;  ///< of each, by step
   /// Of another program both sides are measured from this good run.
   const StepColumns* reference = nullptr;
   std::string source;
@@ -193,8 +193,8 @@ class Trajectory {
 
  private:
   Tenth TenthOf(Part part, double alpha) const {
-    Values means;
-    Values calm;
+    Numbers means;
+    Numbers calm;
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& from = good_ && good_->reference != nullptr
                                     ? *good_->reference
@@ -218,8 +218,8 @@ class Trajectory {
           stats::IntervalOfMean(tenth.seeds, alpha).upper - tenth.seeds.mean;
       return;
     }
-    Values means;
-    for (const Values& percent : good_->percent) {
+    Numbers means;
+    for (const Numbers& percent : good_->percent) {
       means.push_back(MeanIn(percent, tenth.part));
     }
     const stats::Summary good = stats::Summarize(means);
@@ -234,9 +234,9 @@ class Trajectory {
   }
 
   void AddFalls() {
-    Values losses;
+    Numbers losses;
     for (const Tenth& tenth : tenths_) {
-      Values of;
+      Numbers of;
       for (const compare::SeedPair& pair : pairing_.pairs) {
         of.push_back(MeanIn(pair.baseline->log.steps.loss_nats, tenth.part));
       }
@@ -254,7 +254,7 @@ class Trajectory {
   }
 
   void AddMedian() {
-    Values sizes;
+    Numbers sizes;
     for (const Tenth& tenth : tenths_) sizes.push_back(std::fabs(tenth.calm));
     std::ranges::sort(sizes);
     for (Tenth& tenth : tenths_) tenth.median = sizes[(sizes.size() - 1) / 2];
