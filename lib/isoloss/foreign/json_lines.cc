@@ -21,6 +21,16 @@ using nlohmann::json;
 constexpr size_t kFirstRows = 200;
 constexpr size_t kMostCounters = 64;
 
+/// Whether the row tells of an update, so that it should have its loss. Rows of
+/// evaluations and clocks have none, or `null`.
+bool HasUpdate(const json& row) {
+  return std::ranges::any_of(row.items(), [](const auto& item) {
+    const Quantity quantity = FindName(item.key()).quantity;
+    return item.value().is_number() && (quantity == Quantity::kGradNorm ||
+                                        quantity == Quantity::kLearningRate);
+  });
+}
+
 /// Gathers rows.
 class Rows {
  public:
@@ -111,6 +121,9 @@ void Rows::AddNumbers(const json& object, const std::string& prefix,
       AddNumbers(value, prefix + key + "/", step, true);
     } else if (const auto number = NumberOf(value)) {
       AddShortest(run_.Of(prefix + key), step, *number);
+    } else if (prefix.empty() && FindName(key).quantity == Quantity::kLoss &&
+               HasUpdate(object)) {
+      run_.Of(key).AddWritten(step, std::nullopt, value.dump());
     }
   }
 }

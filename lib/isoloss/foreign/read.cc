@@ -64,6 +64,8 @@ void CountFromOne(ForeignRun& run) {
   }
   run.step_base = 0;
   for (Series& series : run.series) {
+    // An evaluation keeps its number: it has seen so many updates.
+    if (series.quantity == Quantity::kEvalLoss) continue;
     for (int64_t& step : series.step) ++step;
   }
 }
