@@ -186,7 +186,7 @@ std::string FaultAt(std::string_view text, size_t at) {
       break;
     case ']':
     case '}':
-      what = fmt::format(last == ',' ? "`{}` after a comma" : "`{}`", text[at]);
+      what = fmt::format("`{}`{}", text[at], last == ',' ? " after a comma" : "");
       break;
     default:
       what = fmt::format(
