@@ -352,7 +352,6 @@ void Table::Describe() {
 Counters CountersOf(CsvRows rows, const Names& names) {
   Counters counters;
   std::vector<std::string_view> cells;
-  constexpr size_t kMostCounters = 64;
   while (rows.Next(cells)) {
     if (cells.size() != names.size()) continue;
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -362,9 +361,7 @@ Counters CountersOf(CsvRows rows, const Names& names) {
           std::abs(*value) > static_cast<double>(kMostWhole)) {
         continue;
       }
-      const auto found = counters.find(names[i]);
-      if (found == counters.end() && counters.size() == kMostCounters) continue;
-      counters[names[i]].Add(static_cast<int64_t>(*value));
+      Count(names[i], static_cast<int64_t>(*value), counters);
     }
   }
   return counters;

@@ -186,7 +186,8 @@ std::string FaultAt(std::string_view text, size_t at) {
       break;
     case ']':
     case '}':
-      what = fmt::format("`{}`{}", text[at], last == ',' ? " after a comma" : "");
+      what =
+          fmt::format("`{}`{}", text[at], last == ',' ? " after a comma" : "");
       break;
     default:
       what = fmt::format(

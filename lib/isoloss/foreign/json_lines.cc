@@ -19,7 +19,6 @@ using nlohmann::json;
 
 /// So many lines tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
-constexpr size_t kMostCounters = 64;
 
 /// Whether the row tells of an update, so that it should have its loss. Rows of
 /// evaluations and clocks have none, or `null`.
@@ -69,11 +68,7 @@ class Rows {
 void Rows::Decide() {
   for (const json& row : first_) {
     for (const auto& [key, value] : row.items()) {
-      const auto whole = WholeOf(value);
-      if (whole &&
-          (counters_.size() < kMostCounters || counters_.contains(key))) {
-        counters_[key].Add(*whole);
-      }
+      if (const auto whole = WholeOf(value)) Count(key, *whole, counters_);
     }
   }
   int64_t most = 0;

@@ -285,7 +285,7 @@ class Trajectory {
   bool IsOut(const Tenth& tenth) const {
     constexpr double kStandsOut = 2;
     return tenth.Size(policy_) - tenth.half > Soft(tenth) &&
-           tenth.Calm(policy_) > kStandsOut * tenth.median;
+           tenth.Size(policy_) > kStandsOut * tenth.median;
   }
 
   bool IsGross(const Tenth& tenth) const {
