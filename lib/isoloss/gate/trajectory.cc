@@ -29,8 +29,7 @@ using Numbers = std::vector<double>;
 
 constexpr size_t kTenths = 10;
 // Where the loss falls, a run that is a little ahead or behind is far off. A
-// shift by a fiftieth of a tenth is of no concern: the largest that good MXFP8
-// runs showed was 0.01 of a tenth. A tenth of one is gross.
+// shift by a fiftieth of a tenth is of no concern. A tenth of one is gross.
 constexpr double kShift = 0.02;
 constexpr double kGrossShift = 0.1;
 // Without an interval the other tenths show how far chance drives two runs:
@@ -322,9 +321,9 @@ class Trajectory {
           .name = "trajectory",
           .outcome = Outcome::kFail,
           .quantity = fmt::format(
-              "steps {} to {}: seed {} has a loss of {:.4g} nats at step {}, "
-              "more than {:g} times the largest of the baseline, {:.4g} nats",
-              step, step, pair.seed, *found, step, kSpike, most / kSpike),
+              "seed {} has a loss of {:.4g} nats at step {}, more than {:g} "
+              "times the largest of the baseline, {:.4g} nats",
+              pair.seed, *found, step, kSpike, most / kSpike),
           .next = fmt::format("look at the run from step {} on", step)};
     }
     return std::nullopt;
