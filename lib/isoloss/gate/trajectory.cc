@@ -243,7 +243,7 @@ class Trajectory {
     }
     for (size_t i = 0; i < losses.size(); ++i) {
       const auto to = [&](size_t other) {
-        return 100 * std::fabs(losses[i] - losses[other]) / losses[i];
+        return 100 * std::fabs((losses[i] - losses[other]) / losses[i]);
       };
       if (i > 0) tenths_[i].fall = to(i - 1);
       if (i + 1 < losses.size()) {
@@ -311,6 +311,7 @@ class Trajectory {
       const StepColumns& candidate = pair.candidate->log.steps;
       const double most =
           kSpike * std::ranges::max(pair.baseline->log.steps.loss_nats);
+      if (most <= 0) continue;  // no cross entropy
       const auto found = std::ranges::find_if(
           candidate.loss_nats, [most](double loss) { return loss > most; });
       if (found == candidate.loss_nats.end()) continue;
