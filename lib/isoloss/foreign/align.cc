@@ -340,4 +340,12 @@ void Align(Logs logs, const AlignOptions& options) {
   DropUnshared(logs);
 }
 
+void KeepSharedSteps(Logs logs) {
+  const Steps common =
+      Common(logs, [](const RunLog& log) { return log.steps.step; });
+  if (common.empty()) ThrowNoCommonStep(logs);
+  for (RunLog* log : logs) KeepSteps(common, *log);
+  KeepCommonEvaluations(logs);
+}
+
 }  // namespace isoloss::foreign

@@ -34,4 +34,8 @@ struct AlignOptions {
 ///          unequal length; if there are no tokens to align by.
 void Align(std::span<runlog::RunLog* const> logs, const AlignOptions& options);
 
+/// Leaves each log the steps and evaluations that all have, be they few.
+/// Requires and errors as of Align; ConfigError if they share no step.
+void KeepSharedSteps(std::span<runlog::RunLog* const> logs);
+
 }  // namespace isoloss::foreign

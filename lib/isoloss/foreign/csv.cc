@@ -189,6 +189,9 @@ class Table {
  private:
   [[noreturn]] void RefuseOtherCells() const;
   void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
+  /// Whether a row without a loss should have one: it tells of an update, or of
+  /// nothing else.
+  bool HasUpdate(const std::vector<std::string_view>& cells) const;
   void DescribeRun(ForeignRun& run);
   std::optional<Written> NumberIn(std::string_view cell);
 
@@ -217,12 +220,33 @@ std::optional<Written> Table::NumberIn(std::string_view cell) {
   return Written{*number, cell};
 }
 
+bool Table::HasUpdate(const std::vector<std::string_view>& cells) const {
+  bool others = false;
+  for (const auto& [column, target] : targets_) {
+    if (!ParsePlainNumber(cells[column])) continue;
+    const Quantity quantity = FindName(target.series).quantity;
+    if (quantity == Quantity::kGradNorm ||
+        quantity == Quantity::kLearningRate) {
+      return true;
+    }
+    others = true;
+  }
+  return !others;
+}
+
 void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
   const std::string prefix = phase_ ? PhasePrefix(Trimmed(cells[*phase_])) : "";
   for (const auto& [column, target] : targets_) {
     const auto number = NumberIn(cells[column]);
-    if (!number) continue;
     ForeignRun& run = columns_.runs()[target.run];
+    if (!number) {
+      const std::string_view cell = Trimmed(cells[column]);
+      if (!cell.empty() && prefix.empty() && HasUpdate(cells) &&
+          FindName(target.series).quantity == Quantity::kLoss) {
+        run.Of(target.series).AddWritten(step, std::nullopt, cell);
+      }
+      continue;
+    }
     Series& series =
         run.Of(prefix.empty() ? target.series : prefix + target.series);
     series.Add(step, number->value, number->text);
@@ -328,7 +352,6 @@ void Table::Describe() {
 Counters CountersOf(CsvRows rows, const Names& names) {
   Counters counters;
   std::vector<std::string_view> cells;
-  constexpr size_t kMostCounters = 64;
   while (rows.Next(cells)) {
     if (cells.size() != names.size()) continue;
     for (size_t i = 0; i < cells.size(); ++i) {
@@ -338,9 +361,7 @@ Counters CountersOf(CsvRows rows, const Names& names) {
           std::abs(*value) > static_cast<double>(kMostWhole)) {
         continue;
       }
-      const auto found = counters.find(names[i]);
-      if (found == counters.end() && counters.size() == kMostCounters) continue;
-      counters[names[i]].Add(static_cast<int64_t>(*value));
+      Count(names[i], static_cast<int64_t>(*value), counters);
     }
   }
   return counters;

@@ -106,6 +106,82 @@ bool CanTellSmoothing(const Series& series) {
   return !std::isnan(correlation.value) && SmoothedFrom(correlation) < kStrong;
 }
 
+namespace {
+
+/// The series beside the loss whose name says `word` in place of the loss's
+/// `avg` or `mean`; null if there is none.
+const Series* Beside(const ForeignRun& run, const Series& loss,
+                     std::string_view word) {
+  for (const std::string_view mean : {"avg", "mean"}) {
+    const size_t at = loss.name.find(mean);
+    if (at == std::string::npos) continue;
+    std::string name = loss.name;
+    return run.Find(name.replace(at, mean.size(), word));
+  }
+  return nullptr;
+}
+
+/// At how many of the steps that both have `broken(of, loss, slack)` holds;
+/// slack is what the digits of both leave open.
+template <typename Broken>
+void AddContradiction(const Series& of, const Series& loss, const char* rule,
+                      const Broken& broken,
+                      std::vector<std::string>& findings) {
+  size_t common = 0;
+  size_t wrong = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < of.step.size(); ++i) {
+    while (at < loss.step.size() && loss.step[at] < of.step[i]) ++at;
+    if (at == loss.step.size()) break;
+    if (loss.step[at] != of.step[i]) continue;
+    ++common;
+    wrong += broken(of.value[i], loss.value[at],
+                    of.digits.HalfUnit(of.value[i]) +
+                        loss.digits.HalfUnit(loss.value[at]))
+                 ? 1
+                 : 0;
+  }
+  if (wrong == 0) return;
+  findings.push_back(fmt::format("{} {} {} at {} of {} steps, which cannot be.",
+                                 of.name, rule, loss.name, wrong, common));
+}
+
+/// Largest, smallest and mean of ranks, and perplexities, hold for each other
+/// by definition.
+void AddContradictions(const ForeignRun& run,
+                       std::vector<std::string>& findings) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr) return;
+  if (const Series* most = Beside(run, *loss, "max")) {
+    AddContradiction(
+        *most, *loss, "is below",
+        [](double a, double b, double e) { return a < b - e; }, findings);
+  }
+  if (const Series* least = Beside(run, *loss, "min")) {
+    AddContradiction(
+        *least, *loss, "is above",
+        [](double a, double b, double e) { return a > b + e; }, findings);
+  }
+  for (const Series& series : run.series) {
+    const size_t slash = series.name.rfind('/');
+    const std::string name =
+        series.name.substr(slash == std::string::npos ? 0 : slash + 1);
+    if (name != "perplexity" && name != "ppl" && name != "Perplexity") continue;
+    if (series.name.find("val") != std::string::npos) continue;
+    // Of a sum of both half units; e^x grows by itself times them.
+    AddContradiction(
+        series, *loss, "is not exp of",
+        [](double a, double b, double e) {
+          constexpr double kRounding = 1e-6;
+          return std::abs(a - std::exp(b)) >
+                 e * (1 + std::exp(b)) + kRounding * a;
+        },
+        findings);
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
   std::vector<std::string> findings = run.notes;
   if (run.step_base != 1 && run.step_unit == "step") {
@@ -127,6 +203,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
                          series.quantity == Quantity::kEvalLoss;
     if (is_loss) AddValues(series, findings);
   }
+  AddContradictions(run, findings);
   return findings;
 }
 

@@ -105,6 +105,7 @@ struct ForeignRun {
   std::string step_unit = "step";
   int64_t step_base = 1;  ///< what the log calls its first step
   std::optional<int64_t> seed;
+  int64_t steps_planned = 0;  ///< the last step that is due; 0: not told
   /// Numbers that hold for the whole run, by the log's names.
   std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;

@@ -19,7 +19,16 @@ using nlohmann::json;
 
 /// So many lines tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
-constexpr size_t kMostCounters = 64;
+
+/// Whether the row tells of an update, so that it should have its loss. Rows of
+/// evaluations and clocks have none, or `null`.
+bool HasUpdate(const json& row) {
+  return std::ranges::any_of(row.items(), [](const auto& item) {
+    const Quantity quantity = FindName(item.key()).quantity;
+    return item.value().is_number() && (quantity == Quantity::kGradNorm ||
+                                        quantity == Quantity::kLearningRate);
+  });
+}
 
 /// Gathers rows.
 class Rows {
@@ -59,11 +68,7 @@ class Rows {
 void Rows::Decide() {
   for (const json& row : first_) {
     for (const auto& [key, value] : row.items()) {
-      const auto whole = WholeOf(value);
-      if (whole &&
-          (counters_.size() < kMostCounters || counters_.contains(key))) {
-        counters_[key].Add(*whole);
-      }
+      if (const auto whole = WholeOf(value)) Count(key, *whole, counters_);
     }
   }
   int64_t most = 0;
@@ -111,6 +116,9 @@ void Rows::AddNumbers(const json& object, const std::string& prefix,
       AddNumbers(value, prefix + key + "/", step, true);
     } else if (const auto number = NumberOf(value)) {
       AddShortest(run_.Of(prefix + key), step, *number);
+    } else if (prefix.empty() && FindName(key).quantity == Quantity::kLoss &&
+               HasUpdate(object)) {
+      run_.Of(key).AddWritten(step, std::nullopt, value.dump());
     }
   }
 }

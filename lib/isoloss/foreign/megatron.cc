@@ -42,6 +42,9 @@ class MegatronReader : public LineReader {
     if (*step < 0 || !behind.starts_with('/')) return false;
     EndIteration();
     iteration_ = *step;
+    if (const auto plan = LeadingNumber(behind.substr(1))) {
+      run().steps_planned = ParseWhole(plan->text).value_or(0);
+    }
     interval_ = last_ >= 0 && iteration_ > last_ ? iteration_ - last_ : 1;
     ReadFields(behind);
     // A fork wraps the fields over two lines; the second follows at once.

@@ -64,6 +64,8 @@ void CountFromOne(ForeignRun& run) {
   }
   run.step_base = 0;
   for (Series& series : run.series) {
+    // An evaluation keeps its number: it has seen so many updates.
+    if (series.quantity == Quantity::kEvalLoss) continue;
     for (int64_t& step : series.step) ++step;
   }
 }
@@ -203,6 +205,12 @@ void RefuseEpochCounter(const ForeignRun& run) {
 /// Those with values.
 std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
   for (ForeignRun& run : runs) {
+    // A column of words alone is no loss.
+    for (Series& series : run.series) {
+      if (series.unreadable != std::ssize(series.step)) continue;
+      series.step.clear();
+      series.value.clear();
+    }
     run.Finish();
     RefuseEpochCounter(run);
   }

@@ -220,7 +220,8 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
     provenance.origin.lr_half_unit =
         HalfUnitOf(run.Main(Quantity::kLearningRate));
   }
-  provenance.steps_planned = log.steps.step.back();
+  // A run that went on beyond its plan is no shorter than it is.
+  provenance.steps_planned = std::max(log.steps.step.back(), run.steps_planned);
   provenance.tokens_per_step = TokensPerStep(log.steps);
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   provenance.unigram_entropy_nats = kUnknown;

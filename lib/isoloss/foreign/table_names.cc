@@ -63,6 +63,17 @@ void Counter::Add(int64_t value) {
   last_ = value;
 }
 
+void Count(std::string_view name, int64_t value, Counters& counters) {
+  constexpr size_t kMostCounters = 64;
+  const auto found = counters.find(name);
+  if (found != counters.end()) return found->second.Add(value);
+  if (counters.size() >= kMostCounters &&
+      std::ranges::count(kStepNames, name) == 0) {
+    return;
+  }
+  counters[std::string(name)].Add(value);
+}
+
 std::string ChooseStep(const Counters& counters, ForeignRun& run) {
   std::string first;
   for (const std::string_view name : kStepNames) {

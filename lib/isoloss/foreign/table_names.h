@@ -41,6 +41,10 @@ class Counter {
 };
 using Counters = std::map<std::string, Counter, std::less<>>;
 
+/// One more value of that name. Of a table with very many names only the first
+/// ones and StepNames() are counted.
+void Count(std::string_view name, int64_t value, Counters& counters);
+
 /// The first of StepNames() among `counters` that never begins again; failing
 /// that, the first of them; "" if none is there. Tells `run` which it is, and
 /// why if it is not the first.

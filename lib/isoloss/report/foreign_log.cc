@@ -15,13 +15,13 @@ namespace {
 using foreign::ForeignRun;
 using foreign::Series;
 
-constexpr size_t kNameWidth = 28;
+constexpr size_t kNameWidth = 19;
 
 /// Names of one log begin alike, and often end alike.
 std::string Clipped(const std::string& name) {
   std::string shown = Printable(name);
   if (shown.size() <= kNameWidth) return shown;
-  constexpr size_t kEnd = 16;
+  constexpr size_t kEnd = 12;
   return shown.substr(0, kNameWidth - kEnd - 2) + ".." +
          shown.substr(shown.size() - kEnd);
 }
@@ -41,7 +41,7 @@ std::string DigitsText(const foreign::Digits& digits) {
 std::string SeriesRow(const ForeignRun& run, const Series& series) {
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
   return fmt::format(
-      "  {:<28} {:<17} {:>6} {:>7} {:>7} {:>5}  {}\n", Clipped(series.name),
+      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n", Clipped(series.name),
       MeaningOf(run, series), series.step.size(), series.step.front(),
       series.step.back(), spacing.stride, DigitsText(series.digits));
 }
@@ -59,7 +59,7 @@ std::string RenderForeignLog(const std::string& file,
                             ? ""
                             : fmt::format(" (`{}`)", Printable(run.step_name)));
     if (run.seed) text += fmt::format("seed {}\n", *run.seed);
-    text += fmt::format("  {:<28} {:<17} {:>6} {:>7} {:>7} {:>5}  {}\n",
+    text += fmt::format("  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n",
                         "series", "counts as", "values", "first", "last",
                         "every", "written with");
     for (const Series& series : run.series) text += SeriesRow(run, series);
