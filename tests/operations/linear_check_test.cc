@@ -159,6 +159,57 @@ TEST(LinearMistakes, OperandsThatStayedAsTheyWereAreNamed) {
   ExpectNamed(findings, "wgrad", "unquantized.both");
 }
 
+TEST(LinearMistakes, QuantisedModulesThatPatternsLeaveOutAreNamed) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  ThreadTeam team(1);
+  const std::vector<OperationFile> files = {
+      {.path = "1", .operations = {operation}}};
+
+  const auto findings =
+      CheckOperations(files, RecipeByName("mxfp8_rceil"),
+                      {.exclude = {"=" + operation.module}}, team);
+
+  ExpectNamed(findings, "fprop", "quantized.both");
+  ExpectNamed(findings, "dgrad", "quantized.both");
+  ExpectNamed(findings, "wgrad", "quantized.both");
+}
+
+TEST(ModuleChoices, SaysWhatDecidedAboutEachModule) {
+  std::vector<OperationFile> files = {{.path = "1"}};
+  for (const char* module : {"mlp.fc1", "attention.wq", "attention.wq2"}) {
+    files[0].operations.push_back(LinearInputs());
+    files[0].operations.back().module = module;
+  }
+  const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
+  const auto reasons = [&](const CheckOptions& options) {
+    std::vector<std::string> found;
+    for (const auto& choice : ModuleChoices(files, recipe, options).all()) {
+      found.push_back((choice.quantized ? "+ " : "- ") + choice.reason);
+    }
+    return found;
+  };
+
+  EXPECT_THAT(reasons({}), ::testing::ElementsAre("+ included by `attention`",
+                                                  "+ included by `attention`",
+                                                  "- not included"));
+  EXPECT_THAT(reasons({.include = {"=attention.wq", "fc1"}}),
+              ::testing::ElementsAre("+ included by `=attention.wq`",
+                                     "- not included", "+ included by `fc1`"));
+  EXPECT_THAT(reasons({.exclude = {"wq2"}}),
+              ::testing::ElementsAre("+ included by `attention`",
+                                     "- excluded by `wq2`", "- not included"));
+  EXPECT_EQ(ModuleChoices(files, recipe, {.include = {"wq"}}).remarks().size(),
+            1U);
+  testing::ExpectRefused(
+      [&] {
+        reasons({.include = {"wq", "w1"}});
+      },
+      "`w1` matches none of the 3 linear modules");
+  testing::ExpectRefused([&] { reasons({.exclude = {"=attention"}}); },
+                         "`=attention` matches none");
+}
+
 TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
   Operation operation = LinearInputs();
   const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");

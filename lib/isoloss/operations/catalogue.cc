@@ -66,6 +66,13 @@ bool Unquantized(Side& side) {
   return true;
 }
 
+/// The mirror of it.
+bool QuantizedAnyway(Side& side) {
+  if (side.quantization || !side.left_out) return false;
+  side.quantization = side.left_out;
+  return true;
+}
+
 // ---- other values -----------------------------------------------------------
 
 /// What the quantisation makes of the values along their other axis.
@@ -348,6 +355,8 @@ bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
 
 constexpr SideMistake kSideMistakes[] = {
     {"unquantized", "{} stayed as it was: it was not quantised", Unquantized},
+    {"quantized", "{} was quantised, though it was to stay as it was",
+     QuantizedAnyway},
     {"stale", "{} was that of the step before", Stale<&Side::previous>},
     {"stale_call", "{} was that of the call before",
      Stale<&Side::previous_call>},

@@ -105,7 +105,9 @@ constexpr ProductPlan kPlans[] = {{GemmRole::kFprop,
 
 Product ProductOf(const OperationCase& given, const LinearOperands& operands,
                   const ProductPlan& plan,
-                  const precision::LinearPrecision& precision) {
+                  const precision::LinearPrecision& precision,
+                  const precision::LinearPrecision& recipe) {
+  const GemmPrecision& of_recipe = recipe.For(plan.role);
   const GemmPrecision& rule = precision.For(plan.role);
   Product product = {.role = plan.role, .accumulation = rule.accumulation};
   for (size_t g = 0; g < operands.groups(); ++g) {
@@ -116,6 +118,10 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
     group.right.down = plan.right_down;
     group.left.quantization = rule.left;
     group.right.quantization = rule.right;
+    if (precision.is_plain()) {
+      group.left.left_out = of_recipe.left;
+      group.right.left_out = of_recipe.right;
+    }
     if (rule.left_again) group.left.before = precision.dgrad.left;
     if (rule.right_again) group.right.before = precision.fprop.left;
     group.first_row =
@@ -159,6 +165,7 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
 
 void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
+                 const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings) {
   // Rows of no elements, or no weight: nothing to compare.
   if (given.operation.Find("x")->extent[1] == 0 ||
@@ -168,7 +175,7 @@ void CheckLinear(const OperationCase& given,
   const LinearOperands operands(given);
   for (const ProductPlan& plan : kPlans) {
     if (given.operation.Find(plan.left) == nullptr) continue;
-    Product product = ProductOf(given, operands, plan, precision);
+    Product product = ProductOf(given, operands, plan, precision, recipe);
     CheckOperandCodes(given, product, true, plan.codes[0], findings);
     CheckOperandCodes(given, product, false, plan.codes[1], findings);
     const Floats* output = given.operation.Find(plan.output);

@@ -28,6 +28,8 @@ struct Side {
   MatrixView<const float> values = {};
   bool down = false;
   std::optional<formats::Quantization> quantization = {};
+  /// The recipe's, if its patterns leave this module as it is.
+  std::optional<formats::Quantization> left_out = {};
   /// What was done along the rows of `values` before.
   std::optional<formats::Quantization> before = {};
   ChangeTensor change = nullptr;

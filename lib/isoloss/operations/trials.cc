@@ -43,11 +43,13 @@ struct Sample {
 
 /// Rows of operands are independent of others, but for squares of 32.
 bool HasIndependentRows(const Side& side) {
+  const auto& quantization =
+      side.quantization ? side.quantization : side.left_out;
   return !side.before &&
-         (!side.quantization ||
-          (side.quantization->scale_format == formats::ScaleFormat::kE8m0 &&
-           side.quantization->cell.rows != 0 &&
-           kWindow % side.quantization->cell.rows == 0));
+         (!quantization ||
+          (quantization->scale_format == formats::ScaleFormat::kE8m0 &&
+           quantization->cell.rows != 0 &&
+           kWindow % quantization->cell.rows == 0));
 }
 
 size_t OperandRows(const Side& side) {
