@@ -184,7 +184,8 @@ TEST(ModuleChoices, SaysWhatDecidedAboutEachModule) {
   const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
   const auto reasons = [&](const CheckOptions& options) {
     std::vector<std::string> found;
-    for (const auto& choice : ModuleChoices(files, recipe, options).all()) {
+    const ModuleChoices choices(files, recipe, options);
+    for (const ModuleChoice& choice : choices.all()) {
       found.push_back((choice.quantized ? "+ " : "- ") + choice.reason);
     }
     return found;
