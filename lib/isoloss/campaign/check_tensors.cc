@@ -307,25 +307,46 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
   return log;
 }
 
+/// What explains a tenth less than all is told as a part.
+static std::string ExplanationText(const operations::Explanation& why,
+                                   int64_t others) {
+  if (why.other == 0) {
+    return fmt::format("{}. This explains all elements ({}).",
+                       Capital(why.sentence), why.name);
+  }
+  constexpr int64_t kTenth = 10;
+  if (why.other <= others / kTenth) {
+    return fmt::format("{}. This leaves {} others of {} ({}).",
+                       Capital(why.sentence), why.other, others, why.name);
+  }
+  return fmt::format(
+      "No known mistake explains all. The nearest one explains {} of {} "
+      "elements, which may be by chance: {} ({}).",
+      others - why.other, others, why.sentence, why.name);
+}
+
 std::string Sentences(const Finding& finding) {
   if (finding.is_right()) return "";
   const runlog::OracleRow row = finding.comparison.Row();
+  const std::string remark = finding.remark.empty() ? "" : finding.remark + " ";
   if (!finding.explanation) {
-    return fmt::format(
-        "No known mistake explains it. The worst is row {}, column {}: it is "
-        "{:.9g}, but should be {:.9g}.{}",
-        row.worst_row, row.worst_column, row.worst_value, row.worst_expected,
-        finding.knows_previous
-            ? ""
-            : " No file of the step before has this operation, so that what is "
-              "one step old was not tried: give that file, too.");
+    std::string text = remark + "No known mistake explains it.";
+    // A remark names places itself.
+    if (remark.empty()) {
+      text += fmt::format(
+          " The worst is row {}, column {}: it is {:.9g}, but should be "
+          "{:.9g}.",
+          row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
+    }
+    return finding.knows_previous
+               ? text
+               : text +
+                     " No file of the step before has this operation, so "
+                     "that what is one step old was not tried: give that "
+                     "file, too.";
   }
   const operations::Explanation& why = *finding.explanation;
-  std::string text = fmt::format("{}.", Capital(why.sentence));
-  text += why.other == 0
-              ? fmt::format(" This explains all elements ({}).", why.name)
-              : fmt::format(" This leaves {} others of {} ({}).", why.other,
-                            row.other, why.name);
+  std::string text = remark + ExplanationText(why, row.other);
   if (why.name.starts_with("unquantized.")) {
     text += " If the module is not to be quantised, name it with --exclude.";
   }

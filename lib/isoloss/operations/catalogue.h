@@ -41,10 +41,10 @@ struct SideNames {
 /// half of what is wrong there.
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
-/// Those that show in codes of one operand. `sides` of each group, whose codes
-/// are these; all must outlive them.
+/// Those that show in codes or scales of one operand. `sides` of each group,
+/// whose codes are these; all must outlive them.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales);
+                            const Codes& scales, CodePart part);
 
 }  // namespace isoloss::operations

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "isoloss/operations/catalogue.h"
@@ -134,15 +135,36 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   return product;
 }
 
-/// Every code is wrong: the recipe has none here.
-oracle::Comparison AllOther(const Codes& codes) {
-  oracle::Comparison comparison(oracle::Grid::kFp32);
+/// Every code and scale is wrong: the recipe has none here.
+CodeComparison AllOther(const Codes& codes, const Codes& scales) {
+  CodeComparison comparison;
   for (size_t i = 0; i < codes.values.size(); ++i) {
-    comparison.AddOther(0, i, codes.values[i], HUGE_VAL);
+    comparison.codes.AddOther(0, i, codes.values[i], HUGE_VAL);
   }
+  for (size_t i = 0; i < scales.values.size(); ++i) {
+    comparison.scales.AddOther(0, i, scales.values[i], HUGE_VAL);
+  }
+  comparison.remark = "The recipe does not quantise this operand.";
   return comparison;
 }
 
+/// What a trial leaves of one part.
+void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
+            Finding& finding) {
+  if (finding.is_right()) return;
+  finding.explanation = of_both;
+  for (const Trial& trial : trials) {
+    const bool is_best = trial.name == of_both.name;
+    if (!is_best && trial.name != of_both.runner_up) continue;
+    const auto comparison = trial.compare();
+    if (!comparison) continue;
+    (is_best ? finding.explanation->other
+             : finding.explanation->runner_up_other) = comparison->other();
+  }
+}
+
+/// One finding of the codes and one of the scales. Both have one reason: what
+/// explains most of all of them.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
                        bool left, const char* name,
                        std::vector<Finding>& findings) {
@@ -154,11 +176,24 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
   for (const ProductGroup& group : product.groups) {
     sides.push_back(left ? &group.left : &group.right);
   }
-  Finding finding = FindingOf(
-      given, fmt::format("{} codes", name), fmt::format("{}_codes", name),
-      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes)));
-  Explain(TrialsOf(sides, name, *codes, *scales), finding);
-  findings.push_back(std::move(finding));
+  const CodeComparison comparison =
+      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes, *scales));
+  const auto trials = [&](CodePart part) {
+    return TrialsOf(sides, name, *codes, *scales, part);
+  };
+  Finding both = FindingOf(given, name, name, comparison.Both());
+  Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
+  const std::pair<const char*, CodePart> parts[] = {
+      {"codes", [](const CodeComparison& c) { return c.codes; }},
+      {"scales", [](const CodeComparison& c) { return c.scales; }}};
+  for (const auto& [part_name, part] : parts) {
+    Finding finding =
+        FindingOf(given, fmt::format("{} {}", name, part_name),
+                  fmt::format("{}_{}", name, part_name), part(comparison));
+    if (both.explanation) Narrow(trials(part), *both.explanation, finding);
+    findings.push_back(std::move(finding));
+  }
+  findings.back().remark = comparison.remark;
 }
 
 }  // namespace

@@ -149,7 +149,7 @@ std::optional<oracle::Comparison> CompareLossy(const Product& product) {
 
 std::optional<oracle::Comparison> CodesAltered(
     const std::vector<const Side*>& sides, const SideMistake& mistake,
-    const Codes& codes, const Codes& scales) {
+    const Codes& codes, const Codes& scales, CodePart part) {
   std::vector<Side> altered;
   bool any = false;
   for (const Side* side : sides) {
@@ -157,7 +157,9 @@ std::optional<oracle::Comparison> CodesAltered(
   }
   std::vector<const Side*> places;
   for (const Side& side : altered) places.push_back(&side);
-  return any ? CompareCodes(places, codes, scales) : std::nullopt;
+  if (!any) return std::nullopt;
+  const auto comparison = CompareCodes(places, codes, scales);
+  return comparison ? std::optional(part(*comparison)) : std::nullopt;
 }
 
 }  // namespace
@@ -221,26 +223,26 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
 
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales) {
+                            const Codes& scales, CodePart part) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
        .sentence = fmt::format("blocks of {} lay along the other axis", name),
-       .compare = [&sides, &codes, &scales] {
+       .compare = [&sides, &codes, &scales, part] {
          const SideMistake turned = {"", "", [](Side& side) {
                                        side.down = !side.down;
                                        return true;
                                      }};
-         return CodesAltered(sides, turned, codes, scales);
+         return CodesAltered(sides, turned, codes, scales, part);
        }}};
-  std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales),
+  std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales, part),
                     std::back_inserter(trials));
   for (const SideMistake& mistake : SideMistakes()) {
     if (mistake.name == "other_axis") continue;  // codes are those above
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
-         .compare = [&sides, &codes, &scales, &mistake] {
-           return CodesAltered(sides, mistake, codes, scales);
+         .compare = [&sides, &codes, &scales, &mistake, part] {
+           return CodesAltered(sides, mistake, codes, scales, part);
          }});
   }
   return trials;
