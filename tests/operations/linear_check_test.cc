@@ -387,6 +387,24 @@ TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
               "quantized_twice_along_one_axis.fprop_x");
 }
 
+TEST(LinearMistakes, ScalesOfATenthOfTheMaximaAreNamed) {
+  Operation operation = LinearInputs();
+  const precision::Recipe& recipe = RecipeByName("fp8_rowwise");
+  Compute(recipe, operation);
+  const MatrixView<const float> x = operation.Find("x")->Rows();
+  Side side = {.values = x, .quantization = recipe.fprop.left};
+  ASSERT_TRUE(FollowMaxima(0.1, side));
+  const auto tensor = Quantized(side);
+  ASSERT_TRUE(tensor);
+  Floats& output = operation.floats["output"];
+  testing::Multiply(oracle::ScalarDequantize(*tensor, x.cols()),
+                    testing::OperandValues(operation.Find("weight")->Rows(),
+                                           false, recipe.fprop.right),
+                    output.type == "bfloat16", output.values.data());
+
+  ExpectNamed(Check(operation, "fp8_rowwise"), "fprop", "maxima_scaled.x");
+}
+
 TEST(LinearMistakes, SumsInBf16AreNamed) {
   Operation operation = LinearInputs();
   Compute(RecipeByName("mxfp8_rceil"), operation);

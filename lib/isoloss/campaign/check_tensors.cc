@@ -338,6 +338,7 @@ std::string Sentences(const Finding& finding) {
           "{:.9g}.",
           row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
     }
+    if (!finding.untried.empty()) text += " " + finding.untried;
     return finding.knows_previous
                ? text
                : text +

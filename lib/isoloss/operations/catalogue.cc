@@ -45,7 +45,11 @@ bool Element(Side& side, const char* name) {
 template <size_t kRows, size_t kCols>
 bool Block(Side& side) {
   constexpr formats::Cell kCell = {kRows, kCols};
-  if (!IsE8m0(side) || side.quantization->cell == kCell) return false;
+  if (!side.quantization ||
+      side.quantization->scale_format == ScaleFormat::kNone ||
+      side.quantization->cell == kCell) {
+    return false;
+  }
   side.quantization->cell = kCell;
   return true;
 }
@@ -424,6 +428,8 @@ constexpr SideMistake kSideMistakes[] = {
     {"block_128", "scales of {} were of blocks of 128", Block<1, 128>},
     {"block_32x32", "scales of {} were of squares of 32", Block<32, 32>},
     {"block_row", "scales of {} were of whole rows", Block<1, 0>},
+    {"block_128x128", "scales of {} were of squares of 128", Block<128, 128>},
+    {"block_tensor", "{} had one scale for the whole tensor", Block<0, 0>},
     {"other_axis", "blocks of {} lay along the other axis", OtherAxis},
     {"quantized_twice",
      "{} was quantised twice: from values that had been quantised along the "
@@ -500,6 +506,22 @@ constexpr SideMistake kSideMistakes[] = {
 };
 
 }  // namespace
+
+bool FollowMaxima(double factor, Side& side) {
+  if (side.change != nullptr) return false;
+  return Change(
+      side, [factor](ScalarTensor& tensor, const Quantization& quantization) {
+        Matrix<float> scaled(tensor.elements.rows(), tensor.elements.cols());
+        for (size_t r = 0; r < scaled.rows(); ++r) {
+          for (size_t c = 0; c < scaled.cols(); ++c) {
+            scaled(r, c) = tensor.elements(r, c) * static_cast<float>(factor);
+          }
+        }
+        return TakeScales(
+            oracle::ScalarQuantize(scaled.view(), quantization).scales,
+            quantization, tensor);
+      });
+}
 
 std::span<const SideMistake> SideMistakes() { return kSideMistakes; }
 

@@ -20,6 +20,9 @@ struct SideMistake {
 };
 std::span<const SideMistake> SideMistakes();
 
+/// Scales follow the maxima times a constant: elements beyond it are clamped.
+bool FollowMaxima(double factor, Side& side);
+
 /// A mistake in the product as a whole.
 struct ProductMistake {
   std::string_view name;

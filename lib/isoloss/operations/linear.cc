@@ -196,6 +196,21 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
   findings.back().remark = comparison.remark;
 }
 
+std::string UntriedOf(const Product& product) {
+  if (MultiplyAdds(product) > kMostMultiplyAdds) {
+    return "The product has more than 2^33 multiplications: no mistake was "
+           "tried.";
+  }
+  const ProductGroup& group = product.groups.front();
+  for (const Side* side : {&group.left, &group.right}) {
+    if (side->quantization &&
+        side->quantization->scale_format != formats::ScaleFormat::kE8m0) {
+      return "Scales are not E8M0: other rules of scales were not tried.";
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 void CheckLinear(const OperationCase& given,
@@ -224,6 +239,7 @@ void CheckLinear(const OperationCase& given,
       Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
               finding);
     }
+    finding.untried = UntriedOf(product);
     findings.push_back(std::move(finding));
   }
 }
