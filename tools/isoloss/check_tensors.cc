@@ -74,7 +74,8 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
             {"exit_code", static_cast<int>(code)},
             {"recipe", checked.recipe.name},
             {"findings", Json::array()},
-            {"non_finite", Json::array()}};
+            {"non_finite", Json::array()},
+            {"modules", Json::array()}};
   for (const operations::Finding& finding : checked.findings) {
     json["findings"].push_back(FindingJson(checked, finding));
   }
@@ -88,6 +89,11 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
          {"tensor", found.tensor},
          {"elements", found.elements},
          {"of", found.of}});
+  }
+  for (const operations::ModuleChoice& choice : checked.modules) {
+    json["modules"].push_back({{"module", choice.module},
+                               {"quantized", choice.quantized},
+                               {"reason", choice.reason}});
   }
   PrintJson(json);
   return code;
@@ -108,7 +114,7 @@ Action DeclareCheckTensors(CLI::App& app) {
       .TypeName(kRecipeName);
   AddOption(app, "--include", request.options.include,
             "Modules that are quantised: a pattern in place of the recipe's; "
-            "repeatable")
+            "repeatable. =NAME is one module")
       .Repeatable()
       .TypeName("PATTERN");
   AddOption(app, "--exclude", request.options.exclude,

@@ -42,8 +42,13 @@ struct CheckedTensors {
   std::vector<operations::OperationFile> files;
   std::vector<operations::Finding> findings;
   std::vector<NonFiniteTensor> non_finite = {};
+  /// Of a recipe that quantises: what became of each linear module.
+  std::vector<operations::ModuleChoice> modules = {};
+  /// Sentences about the patterns that chose them.
+  std::vector<std::string> pattern_remarks = {};
 
-  int64_t wrong() const;  ///< findings that have others
+  int64_t left_out() const;  ///< modules that are not quantised
+  int64_t wrong() const;     ///< findings that have others
   /// FAIL for others and for a parameter or moment that is not finite after
   /// its step; INCONCLUSIVE if nothing was compared or an input or result is
   /// not finite.
