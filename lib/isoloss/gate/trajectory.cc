@@ -146,6 +146,7 @@ struct Tenth {
   double calm = 0;    ///< mean of CalmMean over seeds
   double fall = 0;    ///< of the baseline's loss to a neighbour, percent
   double median = 0;  ///< of |calm| over all tenths
+  double middle = 0;  ///< |median of calm|: a difference that lasts
 
   double Size(const Policy& policy) const {
     return policy.one_sided ? seeds.mean : std::fabs(seeds.mean);
@@ -253,10 +254,19 @@ class Trajectory {
   }
 
   void AddMedian() {
+    Numbers calm;
     Numbers sizes;
-    for (const Tenth& tenth : tenths_) sizes.push_back(std::fabs(tenth.calm));
+    for (const Tenth& tenth : tenths_) {
+      calm.push_back(tenth.calm);
+      sizes.push_back(std::fabs(tenth.calm));
+    }
+    std::ranges::sort(calm);
     std::ranges::sort(sizes);
-    for (Tenth& tenth : tenths_) tenth.median = sizes[(sizes.size() - 1) / 2];
+    const size_t half = (sizes.size() - 1) / 2;
+    for (Tenth& tenth : tenths_) {
+      tenth.median = sizes[half];
+      tenth.middle = std::fabs(calm[half]);
+    }
   }
 
   double Margins(double count) const {
@@ -284,7 +294,8 @@ class Trajectory {
   bool IsOut(const Tenth& tenth) const {
     constexpr double kStandsOut = 2;
     return tenth.Size(policy_) - tenth.half > Soft(tenth) &&
-           tenth.Size(policy_) > kStandsOut * tenth.median;
+           (tenth.Size(policy_) > kStandsOut * tenth.median ||
+            tenth.middle > Soft(tenth));
   }
 
   bool IsGross(const Tenth& tenth) const {
