@@ -35,23 +35,25 @@ std::optional<oracle::Comparison> CompareAltered(const Product& product,
 
 // ---- a window of a large product --------------------------------------------
 
-/// One block: what squares of blocks and either axis make of it stays the same.
+/// Rows of a window are whole cells: of squares of 32 or, if cells of the
+/// recipe are larger, of 128.
 constexpr size_t kWindow = 32;
+constexpr size_t kLargeWindow = 128;
 
 struct Sample {
   Product product;
   int64_t other = 0;
 };
 
-/// Rows of operands are independent of others, but for squares of 32.
-bool HasIndependentRows(const Side& side) {
+/// Whether rows depend on those of the same window only.
+bool HasIndependentRows(const Side& side, size_t window) {
   const auto& quantization =
       side.quantization ? side.quantization : side.left_out;
   return !side.before &&
          (!quantization ||
-          (quantization->scale_format == formats::ScaleFormat::kE8m0 &&
+          (quantization->scale_format != formats::ScaleFormat::kE4m3 &&
            quantization->cell.rows != 0 &&
-           kWindow % quantization->cell.rows == 0));
+           window % quantization->cell.rows == 0));
 }
 
 size_t OperandRows(const Side& side) {
@@ -59,9 +61,9 @@ size_t OperandRows(const Side& side) {
 }
 
 /// The window's rows of an operand around row `place`; returns the first.
-size_t Cut(Side& side, size_t place) {
-  const size_t first = place / kWindow * kWindow;
-  const size_t count = std::min(kWindow, OperandRows(side) - first);
+size_t Cut(Side& side, size_t place, size_t window) {
+  const size_t first = place / window * window;
+  const size_t count = std::min(window, OperandRows(side) - first);
   const auto cut = [&](const MatrixView<const float>& values) {
     return side.down ? values.Cols(first, count) : values.Rows(first, count);
   };
@@ -85,17 +87,23 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
       group = &each;
     }
   }
-  if (group == nullptr || !HasIndependentRows(group->left) ||
-      !HasIndependentRows(group->right) ||
-      product.output.rows() * product.output.cols() <= 2 * kWindow * kWindow) {
+  if (group == nullptr) return nullptr;
+  const auto fits = [&](size_t size) {
+    return HasIndependentRows(group->left, size) &&
+           HasIndependentRows(group->right, size);
+  };
+  const size_t window = fits(kWindow) ? kWindow : kLargeWindow;
+  if (!fits(window) ||
+      product.output.rows() * product.output.cols() <= 2 * window * window) {
     return nullptr;
   }
   auto sample = std::make_shared<Sample>(Sample{product});
   Product& part = sample->product;
   part.groups = {*group};
   ProductGroup& cut = part.groups[0];
-  const size_t first = Cut(cut.left, row - group->first_row);
-  const size_t column = Cut(cut.right, static_cast<size_t>(worst.worst_column));
+  const size_t first = Cut(cut.left, row - group->first_row, window);
+  const size_t column =
+      Cut(cut.right, static_cast<size_t>(worst.worst_column), window);
   part.output =
       product.output.Rows(group->first_row + first, OperandRows(cut.left))
           .Cols(column, OperandRows(cut.right));
@@ -138,14 +146,14 @@ double FactorOf(const oracle::Comparison& found) {
 /// small: a usual constant, or a ratio of the largest elements of formats.
 /// 1: none explains anything.
 double MaximaFactor(const Product& product, const Sample* sample, Which which) {
-  constexpr double kLargeProduct = 0x1p21;
-  if (sample == nullptr && MultiplyAdds(product) > kLargeProduct) return 1.0;
+  constexpr double kLargeProduct = 0x1p24;
+  const Product& part = sample == nullptr ? product : sample->product;
+  if (which == Which::kBoth || MultiplyAdds(part) > kLargeProduct) return 1.0;
   constexpr double kFactors[] = {
       0.1,   0.01,        0.25,        0.75,          0.8,          0.9,
       0.95,  1.05,        1.1,         1.25,          1.5,          1.0 / 3,
       3.0,   0.2,         5.0,         4.0,           10.0,         16.0,
       100.0, 240.0 / 448, 448.0 / 240, 448.0 / 57344, 57344.0 / 448};
-  const Product& part = sample == nullptr ? product : sample->product;
   double best = 1.0;
   const auto now = Compare(part);
   int64_t least = now ? now->other() : 0;
