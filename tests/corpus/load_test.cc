@@ -44,6 +44,18 @@ class LoadCorpusTest : public ::testing::Test {
   const fs::path root_ = folder_.path();
 };
 
+TEST_F(LoadCorpusTest, TakesNoFileOfTokensForText) {
+  const std::string tokens("\x01\x00\x02\x00", 4);
+  const fs::path path = Write("tokens.bin", tokens);
+
+  const std::string error =
+      ErrorOf(FilesSource{{path}, {}}, ErrorKind::kFormat);
+
+  EXPECT_NE(error.find("2 bytes of value 0"), std::string::npos) << error;
+  // A folder may hold other files beside its text.
+  EXPECT_EQ(ErrorOf(FilesSource{{root_}, {}}, ErrorKind::kFormat), "no error");
+}
+
 TEST_F(LoadCorpusTest, ConcatenatesFilesByRelativePath) {
   Write("b.h", "2");
   Write("a/z.h", "1");

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <span>
 #include <system_error>
 #include <utility>
 
@@ -144,6 +145,17 @@ std::string JoinPaths(const std::vector<fs::path>& paths) {
              JoinPaths(paths));
 }
 
+/// A file that somebody names is text; folders may have other files, too.
+void RefuseTokens(const fs::path& path, std::span<const uint8_t> bytes) {
+  const auto zeros = std::ranges::count(bytes, 0);
+  if (zeros == 0) return;
+  ThrowError(ErrorKind::kFormat,
+             "corpus: {} has {} bytes of value 0, so it is no text, but source "
+             "\"files\" reads text. Give a file of tokens with source "
+             "\"tokens\" (isoloss init: --tokens uint16), and text as UTF-8.",
+             path.string(), zeros);
+}
+
 Corpus Load(const FilesSource& source, double held_out_share) {
   ISOLOSS_ASSERT(!source.paths.empty());
   const std::vector<fs::path> files = SelectFiles(source);
@@ -153,7 +165,11 @@ Corpus Load(const FilesSource& source, double held_out_share) {
     if (type != fs::file_type::regular) {
       ThrowUnreadable(file, "it is neither a file nor a folder");
     }
+    const size_t before = bytes.size();
     AppendFile(file, bytes);
+    if (std::ranges::count(source.paths, file) != 0) {
+      RefuseTokens(file, std::span<const uint8_t>(bytes).subspan(before));
+    }
   }
   if (bytes.empty()) ThrowEmpty(source.paths);
 

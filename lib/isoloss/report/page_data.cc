@@ -186,7 +186,14 @@ std::string TitleOf(const PageContent& content,
                     const std::vector<PageArm>& arms) {
   if (!content.title.empty()) return content.title;
   if (arms.empty()) return "isoloss";
-  return arms.front().runs.front().log->provenance.experiment_name;
+  const auto& name = arms.front().runs.front().log->provenance.experiment_name;
+  if (!name.empty()) return name;
+  // Logs of other programs belong to no experiment.
+  std::string names;
+  for (const PageArm& arm : arms) {
+    names += (names.empty() ? "" : " and ") + arm.name;
+  }
+  return names;
 }
 
 /// All of one page, in the order in which it gets its room.
