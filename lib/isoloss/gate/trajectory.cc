@@ -349,7 +349,9 @@ class Trajectory {
     const int64_t last = steps_[tenth.part.last - 1];
     check.outcome = outcome;
     check.quantity =
-        fmt::format("steps {} to {}: mean loss difference", first, last);
+        first == last
+            ? fmt::format("step {}: mean loss difference", first)
+            : fmt::format("steps {} to {}: mean loss difference", first, last);
     check.value = tenth.seeds.mean;
     check.relation =
         (outcome == Outcome::kPass ? "not beyond " : "beyond ") + side;
@@ -359,10 +361,10 @@ class Trajectory {
       check.upper = tenth.seeds.mean + tenth.half;
     }
     check.evidence = fmt::format(
-        "the furthest of {} parts of the training; the baseline's loss moves "
+        "the furthest of {} part{} of the training; the baseline's loss moves "
         "by {:.2g} % there, {} seed pair{}{}",
-        tenths_.size(), tenth.fall, tenth.seeds.count,
-        tenth.seeds.count == 1 ? "" : "s",
+        tenths_.size(), tenths_.size() == 1 ? "" : "s", tenth.fall,
+        tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
         good_ ? ", spread of " + good_->source : "");
     if (outcome == Outcome::kPass) return;
     check.pairs = tenth.seeds;
