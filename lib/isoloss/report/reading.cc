@@ -91,15 +91,17 @@ bool LeftTheCourse(const Check& check) {
   return check.name == kTrajectory && check.outcome != Outcome::kPass;
 }
 
-/// The figure of the check of L5 that decided, and what the course of training
-/// says against it; failing that, the figure of the final loss.
+/// The figure of the check of L5 that decided, and, where the question stays
+/// open, what the course of training says; failing that, that of the final
+/// loss.
 std::string DecidingFigure(const Judgement& judgement) {
   std::string text;
   for (const Check* check : Deciding(judgement)) {
     const bool course = LeftTheCourse(*check);
     std::string figure = FigureText(check, judgement.policy);
     if (figure.empty() && course) figure = check->quantity;
-    if (figure.empty() || (!text.empty() && !course)) continue;
+    const bool adds = course && judgement.outcome == Outcome::kInconclusive;
+    if (figure.empty() || (!text.empty() && !adds)) continue;
     text += (text.empty() ? "" : "; ") + figure;
   }
   return text.empty() ? FigureText(GatingCheck(judgement, kFinalWindow),
