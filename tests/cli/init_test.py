@@ -113,8 +113,10 @@ class Init(ProgramTest):
         text = (self.folder / "tokens.toml").read_text()
         self.assertIn(f"vocab_size = {max(tokens) + 1}\n", text)
         self.assertIn('token_type = "uint16"', text)
-        as_bytes = self.init("t.bin", "--name", "bytes", "--budget", "1e5")
-        self.assertTrue(any("If these are tokens" in note for note in as_bytes["notes"]))
+        as_bytes = self.run_isoloss("init", "t.bin", "--name", "bytes", "--budget", "1e5")
+        self.assertEqual(as_bytes.returncode, 3, as_bytes.stdout)
+        self.assertIn("--tokens uint16", as_bytes.stderr)
+        self.assertFalse((self.folder / "bytes.toml").exists())
 
     def test_what_is_of_no_use_is_refused_and_nothing_is_left(self):
         self.write("empty.txt", "")

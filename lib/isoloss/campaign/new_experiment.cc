@@ -233,17 +233,6 @@ std::vector<std::string> NotesOn(const NewExperiment& request,
         static_cast<size_t>(written.readings *
                             static_cast<double>(corpus.training().count))));
   }
-  // Of text there are none, of integers that are read as bytes many.
-  std::vector<int32_t> front(std::min<size_t>(corpus.size(), 1 << 16));
-  corpus.Copy(0, front);
-  const auto zeros = std::ranges::count(front, 0);
-  if (request.token_type.empty() &&
-      static_cast<size_t>(zeros) * 20 > front.size()) {
-    notes.push_back(fmt::format(
-        "{:.0f} % of the first bytes are zero. If these are tokens, give "
-        "--tokens uint16 or uint32.",
-        100 * static_cast<double>(zeros) / static_cast<double>(front.size())));
-  }
   if (request.preset.ends_with("-topology")) {
     notes.emplace_back(
         "This preset shows where tokens travel. It is not made for judging "
