@@ -120,5 +120,18 @@ TEST(LooksSmoothed, SaysWhenValuesAreTooFew) {
   EXPECT_TRUE(CanTellSmoothing(Losses(80, 1, 0)));
 }
 
+TEST(Findings, NameALossThatChangesItsName) {
+  ForeignRun run;
+  run.Of("loss").Add(1, 5);
+  run.Of("moe_loss").Add(1, 1);
+  run.Of("main_model_loss").Add(2, 4);
+  run.Of("moe_loss").Add(2, 1);
+  run.Finish();
+  EXPECT_THAT(FindingsOf(run),
+              testing::ElementsAre(testing::StartsWith(
+                  "loss: its last value is of step 1, and main_model_loss "
+                  "begins at step 2")));
+}
+
 }  // namespace
 }  // namespace isoloss::foreign

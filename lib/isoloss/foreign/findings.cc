@@ -180,6 +180,27 @@ void AddContradictions(const ForeignRun& run,
   }
 }
 
+/// A loss of one name that begins where that of another one ends.
+void AddRenamedLoss(const ForeignRun& run, std::vector<std::string>& findings) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr) return;
+  for (const Series& other : run.series) {
+    if (&other == loss || other.quantity == Quantity::kEvalLoss ||
+        other.name.find("loss") == std::string::npos ||
+        other.name.starts_with("val")) {
+      continue;
+    }
+    const Series& first = other.step < loss->step ? other : *loss;
+    const Series& second = &first == loss ? other : *loss;
+    if (first.step.back() >= second.step.front()) continue;
+    findings.push_back(fmt::format(
+        "{}: its last value is of step {}, and {} begins at step {}, as if a "
+        "field had changed its name. Only {} counts as the loss.",
+        first.name, first.step.back(), second.name, second.step.front(),
+        loss->name));
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
@@ -204,6 +225,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
     if (is_loss) AddValues(series, findings);
   }
   AddContradictions(run, findings);
+  AddRenamedLoss(run, findings);
   return findings;
 }
 
