@@ -470,6 +470,19 @@ TEST(Batches, AreEqualAtEqualSteps) {
       ElementsAre(Finds(Severity::kIncomparable, "world size is 16, but 8")));
 }
 
+// Written with two decimals, and counted from 0 or 1.
+TEST(Batches, OfTwoSizesMakeEpochsGrowApart) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"epochs seen", {1, 50, 100}, {0, 0.5, 1}}};
+  candidate.log.told.numbers = {{"epochs seen", {1, 50, 100}, {1.01, 1.5, 2}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value = {0, 1, 2};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate),
+              ElementsAre(Finds(Severity::kIncomparable,
+                                "epochs seen is 1 at step 50, but 0.5")));
+}
+
 // One program counts before a step, the other one after it.
 TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
   compare::Run baseline = testing::ForeignRunOf("a", 1, 0);

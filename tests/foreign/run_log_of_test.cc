@@ -111,6 +111,7 @@ TEST(BatchFacts, AreKnownByEachUsualName) {
   }
   EXPECT_EQ(BatchFactNamed("num_input_tokens_seen"), "tokens seen");
   EXPECT_EQ(BatchFactNamed("world-size"), "world size");
+  EXPECT_EQ(BatchFactNamed("train/epoch"), "epochs seen");
   EXPECT_EQ(BatchFactNamed("max_seq_len"), "sequence length");
   EXPECT_EQ(BatchFactNamed("gradient_accumulation_steps"),
             "gradient accumulation steps");

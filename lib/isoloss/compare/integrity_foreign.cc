@@ -30,24 +30,33 @@ bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
 
 using runlog::Told;
 
+/// Epochs are written with two decimals or more, and counted from 0 or 1.
+constexpr std::string_view kEpochs = "epochs seen";
+
+/// What the digits of epochs, and of one whole one, may hide.
+double SlackOf(std::string_view name, double value) {
+  constexpr double kOfEpochs = 0.02;
+  return name == kEpochs ? kOfEpochs * std::max(1.0, std::fabs(value)) : 0;
+}
+
 /// The first step at which both tell the number and it differs. Programs may
-/// count what was seen before or after a step: of two formats its growth is
-/// compared.
+/// count what was seen before or after a step: of two formats, and of epochs,
+/// its growth is compared.
 void ReportOtherNumber(const SeedPair& pair, const Told::Number& a,
                        const Told::Number& b, Findings& findings) {
   const auto rows = runlog::MatchRows(a.step, b.step);
   if (rows.empty()) return;
-  const bool grows = a.name.ends_with(" seen") &&
-                     pair.baseline->log.provenance.origin.format !=
-                         pair.candidate->log.provenance.origin.format;
+  const bool grows =
+      a.name == kEpochs || (a.name.ends_with(" seen") &&
+                            pair.baseline->log.provenance.origin.format !=
+                                pair.candidate->log.provenance.origin.format);
   const double from_a = grows ? a.value[rows[0].a] : 0;
   const double from_b = grows ? b.value[rows[0].b] : 0;
   for (const runlog::SharedRow& at : rows) {
     const double x = a.value[at.a];
     const double y = b.value[at.b];
-    if (!std::isfinite(x) || !std::isfinite(y) || x - from_a == y - from_b) {
-      continue;
-    }
+    const double apart = std::fabs((x - from_a) - (y - from_b));
+    if (!std::isfinite(apart) || apart <= SlackOf(a.name, x - from_a)) continue;
     Report(findings, Severity::kIncomparable,
            "{}: {} is {}{}, but {} in {}, and runs of a pair must be made of "
            "equal batches. Train both alike, or say with --align step or "

@@ -31,7 +31,7 @@ std::string Text(const SharedValue::Value& value, bool is_digest) {
       [is_digest](const auto& of) -> std::string {
         using T = std::remove_cvref_t<decltype(of)>;
         if constexpr (std::is_same_v<T, double>) {
-          return fmt::format("{:.17g}", of);
+          return fmt::format("{}", of);
         } else if constexpr (std::is_same_v<T, int64_t>) {
           return is_digest ? DigestText(of) : fmt::to_string(of);
         } else {

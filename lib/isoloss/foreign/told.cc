@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::string_view kSamples = "samples seen";
 constexpr std::string_view kTokens = "tokens seen";
+constexpr std::string_view kEpochs = "epochs seen";
 constexpr std::string_view kGlobalBatch = "global batch size";
 constexpr std::string_view kBatch = "batch size";
 constexpr std::string_view kLength = "sequence length";
@@ -48,6 +49,10 @@ constexpr Named<std::string_view> kFactNames[] = {
     {"traintokens", kTokens},
     {"timetoken", kTokens},
     {"tokens", kTokens},
+    {"epoch", kEpochs},
+    {"epochs", kEpochs},
+    {"currentepoch", kEpochs},
+    {"trainepoch", kEpochs},
     {"globalbatchsize", kGlobalBatch},
     {"globalbatch", kGlobalBatch},
     {"globaltrainbatchsize", kGlobalBatch},

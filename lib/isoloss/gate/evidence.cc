@@ -158,7 +158,7 @@ std::string UnlikeStep(const runlog::PlainStepColumns& probed,
     shared = true;
     const auto unlike = [&at](const char* what, double a, double b) {
       return fmt::format(
-          "{} of step {} is {:.17g} in the probe and {:.17g} in "
+          "{} of step {} is {} in the probe and {} in "
           "the run, but they must have the same bits",
           what, at.step, a, b);
     };
