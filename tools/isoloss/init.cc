@@ -69,13 +69,14 @@ void Print(const campaign::WrittenExperiment& written) {
                             report::DurationText(written.Seconds()),
                             report::DurationText(written.training_seconds),
                             report::DurationText(written.oracle_seconds)));
-  field("power", fmt::format("{}: so probably do recipes that do not differ "
-                             "pass, with a margin of {:g} % and a standard "
-                             "deviation of {:g} % between seed pairs ({})",
-                             campaign::PowerText(written.power),
-                             experiment.gate.margin_percent.value(),
-                             experiment.gate.spread_percent.value(),
-                             campaign::SpreadText(written.spread)));
+  field("power",
+        fmt::format("recipes that do not differ pass with probability {}, for "
+                    "a margin of {:g} % and seed pairs that chance spreads by "
+                    "{:g} % ({})",
+                    campaign::PowerText(written.power),
+                    experiment.gate.margin_percent.value(),
+                    experiment.gate.spread_percent.value(),
+                    campaign::SpreadText(written.spread)));
   field("measured", fmt::format("{}, one thread, just now",
                                 campaign::RatesText(written.rates)));
   field("memory", campaign::MemoryText(experiment, runs));

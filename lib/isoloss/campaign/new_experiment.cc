@@ -125,6 +125,8 @@ ExperimentText TextFor(const NewExperiment& request, const fs::path& file) {
   if (request.candidate != kControl) text.control = kControl;
   text.steps = kFewestSteps;
   text.seeds = kFewestSeeds;
+  text.margin_percent = request.margin_percent;
+  text.spread_percent = AssumedSpread().percent;
   return text;
 }
 
