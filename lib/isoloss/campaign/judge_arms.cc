@@ -30,10 +30,12 @@ void CheckArms(const std::vector<compare::Run>& runs,
                DidYouMean(baseline_arm, candidates));
   }
   if (candidates.empty()) {
-    ThrowError(ErrorKind::kConfig,
-               "gate: {} logs, all of arm `{}`, but a verdict needs a second "
-               "arm. Give the logs of both arms.",
-               runs.size(), baseline_arm);
+    ThrowError(
+        ErrorKind::kConfig,
+        "gate: {} logs, all of arm `{}`, but a verdict needs a second "
+        "arm. Give the logs of both arms; ARM=FILE names the arm of a file, "
+        "as in a=d1/train.log b=d2/train.log.",
+        runs.size(), baseline_arm);
   }
 }
 

@@ -113,7 +113,10 @@ void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
                 fmt::format("{} runs", pairing.All().size()), findings));
     if (foreign && !findings.empty()) {
       judgement.checks.back().next =
-          "see what each log holds: isoloss import LOG";
+          rule.name == std::string_view("declared_change")
+              ? "if the question is whether a change altered the run, equal is "
+                "right: isoloss gate NOW.log --against APPROVED.log"
+              : "see what each log holds: isoloss import LOG";
     }
     if (judgement.checks.back().outcome == Outcome::kInvalid) {
       return;

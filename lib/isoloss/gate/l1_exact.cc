@@ -28,6 +28,21 @@ const SeedDivergence* Earliest(const std::vector<SeedDivergence>& divergences) {
   return earliest;
 }
 
+/// With the steps before the first that differs.
+SeedDivergence DivergenceOf(const compare::SeedPair& pair,
+                            std::optional<compare::Divergence> first) {
+  SeedDivergence seed;
+  seed.seed = pair.seed;
+  seed.first = std::move(first);
+  if (!seed.first) return seed;
+  for (const int64_t step : pair.baseline->log.steps.step) {
+    if (step >= seed.first->step) break;
+    seed.equal_until = step;
+    ++seed.equal_values;
+  }
+  return seed;
+}
+
 /// No loss shows what the last update did. Weights that nobody recorded are
 /// not known to be equal.
 bool SameFinalWeights(const compare::Pairing& pairing) {
@@ -156,12 +171,43 @@ Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
 /// What the digits hide must be far below what the margin lets pass.
 constexpr double kFinerThanMargin = 0.1;
 
+/// Every digit is equal, and yet that is no evidence: why, and the short way.
+Check EqualButNotShown(const Judgement& judgement, size_t values, bool by_step,
+                       bool enough, double resolution) {
+  Check check{.name = "written_digits", .outcome = Outcome::kInconclusive};
+  const std::string equal =
+      fmt::format("all {} losses are equal in every digit, but ", values);
+  const Policy& policy = judgement.policy;
+  if (!by_step) {
+    check.quantity = equal + "a loss of these logs is no value of one step";
+    check.next = "log the loss of each step, without smoothing";
+  } else if (!enough) {
+    check.quantity = equal + "so few show nothing: values";
+    check.value = static_cast<double>(values);
+    check.relation = "below ";
+    check.limit = static_cast<double>(policy.early_steps);
+    check.next = fmt::format("log {} more steps",
+                             policy.early_steps - static_cast<int64_t>(values));
+  } else if (resolution > kFinerThanMargin * policy.margin_percent) {
+    check.quantity = equal + "the digits are too coarse: they hide";
+    check.value = resolution;
+    check.relation = "above ";
+    check.limit = kFinerThanMargin * policy.margin_percent;
+    check.unit = "%";
+    check.next = "print more digits of the loss";
+  } else {
+    check.quantity = equal + "the final weights differ";
+    check.next = "look at the last update";
+  }
+  return check;
+}
+
 /// Of another program's runs, whose logs hold no bits but digits.
 void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   for (const compare::SeedPair& pair : pairing.pairs) {
     judgement.divergences.push_back(
-        {pair.seed, compare::FirstWrittenDivergence(pair.baseline->log,
-                                                    pair.candidate->log)});
+        DivergenceOf(pair, compare::FirstWrittenDivergence(
+                               pair.baseline->log, pair.candidate->log)));
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
@@ -191,7 +237,11 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   judgement.written_equal =
       by_step && enough && !OtherFinalWeights(pairing) &&
       resolution <= kFinerThanMargin * judgement.policy.margin_percent;
-  if (!judgement.written_equal) return;
+  if (!judgement.written_equal) {
+    judgement.checks.push_back(
+        EqualButNotShown(judgement, steps.size(), by_step, enough, resolution));
+    return;
+  }
   judgement.checks.push_back(WrittenAlike(pairing, resolution));
   if (resolution > 0 || !SameFinalWeights(pairing)) return;
   if (auto check = OtherStatistics(pairing)) {
@@ -205,9 +255,9 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   if (pairing.IsForeign()) return JudgeDigits(pairing, judgement);
   for (const compare::SeedPair& pair : pairing.pairs) {
-    judgement.divergences.push_back(
-        {pair.seed,
-         compare::FirstDivergence(pair.baseline->log, pair.candidate->log)});
+    judgement.divergences.push_back(DivergenceOf(
+        pair,
+        compare::FirstDivergence(pair.baseline->log, pair.candidate->log)));
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {

@@ -13,6 +13,7 @@
 #include "isoloss/gate/looks.h"
 #include "isoloss/gate/null_test.h"
 #include "isoloss/gate/precision_measures.h"
+#include "isoloss/gate/trajectory.h"
 #include "isoloss/gate/verdict.h"
 #include "isoloss/stats/autocovariance.h"
 #include "isoloss/stats/bootstrap.h"
@@ -466,6 +467,11 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   if (auto check = SmoothedCurve(pairing)) {
     judgement.checks.push_back(std::move(*check));
+    // Smoothing hides no gap that lasts, and makes none.
+    Check course = JudgeTrajectory(evidence, policy, policy.alpha);
+    if (course.outcome != Outcome::kPass) {
+      judgement.checks.push_back(std::move(course));
+    }
     return;
   }
   judgement.final_window =
@@ -476,6 +482,8 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
       AgainstGoodRuns(evidence, window, policy, tests.options().alpha);
   judgement.checks.push_back(against_good_runs ? std::move(*against_good_runs)
                                                : tests.OfWindow());
+  judgement.checks.push_back(
+      JudgeTrajectory(evidence, policy, tests.options().alpha));
   if (window.held_out_step.has_value()) {
     judgement.checks.push_back(tests.OfHeldOut());
     Check& held_out = judgement.checks.back();

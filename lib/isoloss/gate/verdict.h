@@ -81,6 +81,9 @@ struct SeedDivergence {
   int64_t seed = 0;
   /// Empty if the pair is bit-equal.
   std::optional<compare::Divergence> first;
+  /// The last step before it, and how many there are; 0 if none.
+  int64_t equal_until = 0;
+  int64_t equal_values = 0;
 };
 
 /// What one level said on its own.

@@ -171,6 +171,8 @@ Json DivergencesJson(const std::vector<gate::SeedDivergence>& divergences) {
     Json json{{"seed", divergence.seed}, {"step", nullptr}};
     if (divergence.first.has_value()) {
       json["step"] = divergence.first->step;
+      json["equal_until"] = divergence.equal_until;
+      json["equal_values"] = divergence.equal_values;
       json["quantity"] = divergence.first->quantity;
       PutNumber(json, "baseline", divergence.first->baseline);
       PutNumber(json, "candidate", divergence.first->candidate);

@@ -10,6 +10,7 @@
 
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/level.h"
+#include "isoloss/gate/trajectory.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/precision_text.h"
 
@@ -21,6 +22,7 @@ using gate::Judgement;
 using gate::Outcome;
 
 constexpr std::string_view kFinalWindow = "final_window";
+constexpr std::string_view kTrajectory = "trajectory";
 
 bool IsRegression(const Judgement& judgement) {
   return judgement.policy.question == compare::Question::kRegression;
@@ -76,7 +78,10 @@ std::string FigureText(const Check* check, const gate::Policy& policy) {
     spread = fmt::format("{} to {}, {}", Percent(*check->lower, margin),
                          Percent(*check->upper, margin), spread);
   }
-  return fmt::format("{} {}{} ({})", gate::TitleOf(*check),
+  const std::string what = check->name == kTrajectory
+                               ? "loss of " + gate::StepsOfTrajectory(*check)
+                               : gate::TitleOf(*check);
+  return fmt::format("{} {}{} ({})", what,
                      policy.InTokens() ? "made up by tokens: " : "",
                      Percent(*check->value, margin), spread);
 }
@@ -225,6 +230,25 @@ std::string Headline(const Judgement& judgement) {
       break;
   }
   return CannotBeJudged(judgement);
+}
+
+/// How far two runs are equal before they part; "" if not even their first
+/// step is, or if they never part.
+std::string WhereTheyPart(const Judgement& judgement) {
+  const gate::SeedDivergence* first = nullptr;
+  for (const gate::SeedDivergence& seed : judgement.divergences) {
+    if (!seed.first || seed.first->IsHeldOut()) continue;
+    if (first == nullptr || seed.first->step < first->first->step) {
+      first = &seed;
+    }
+  }
+  if (first == nullptr || first->equal_values == 0) return "";
+  return fmt::format(
+      " Seed {} is equal in every {} up to step {} ({}); the first step that "
+      "differs is {}.",
+      first->seed, judgement.origin.empty() ? "bit" : "digit",
+      first->equal_until, Count(first->equal_values, "value"),
+      first->first->step);
 }
 
 // ---- reasons ---------------------------------------------------------------
@@ -452,7 +476,7 @@ std::string SentenceOf(const Check& check) {
 }
 
 Reading ReadingOf(const Judgement& judgement) {
-  return {.headline = Headline(judgement),
+  return {.headline = Headline(judgement) + WhereTheyPart(judgement),
           .reasons = Reasons(judgement),
           .could_have_seen = CouldHaveSeen(judgement),
           .holds_for = HoldsFor(judgement),

@@ -1,0 +1,384 @@
+#include "isoloss/gate/trajectory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "isoloss/compare/final_window.h"
+#include "isoloss/compare/written_digits.h"
+#include "isoloss/gate/evidence.h"
+#include "isoloss/gate/good_runs.h"
+#include "isoloss/gate/null_test.h"
+#include "isoloss/runlog/shared_columns.h"
+#include "isoloss/stats/mean_interval.h"
+#include "isoloss/stats/student_t.h"
+#include "isoloss/stats/summary.h"
+
+namespace isoloss::gate {
+namespace {
+
+using runlog::StepColumns;
+using Values = std::vector<double>;
+
+constexpr size_t kTenths = 10;
+// Where the loss falls, a run that is a little ahead or behind is far off. A
+// shift by a fiftieth of a tenth is of no concern: the largest that good MXFP8
+// runs showed was 0.01 of a tenth. A tenth of one is gross.
+constexpr double kShift = 0.02;
+constexpr double kGrossShift = 0.1;
+// Without an interval the other tenths show how far chance drives two runs:
+// six times their median. Of a normal distribution that is four sd.
+constexpr double kMedians = 6;
+// What no wandering of good runs reaches, in margins.
+constexpr double kHardMargins = 20;
+// A loss above that of the untrained model, by so much, is no bad batch.
+constexpr double kSpike = 4;
+// Of the steps of a tenth so many may be bad batches of one run: a fifth.
+constexpr size_t kDropped = 5;
+// A part of fewer steps has none to spare.
+constexpr size_t kFewestSteps = 4;
+
+/// Places [first, last) of the steps that are compared.
+struct Part {
+  size_t first = 0;
+  size_t last = 0;
+};
+
+std::vector<Part> PartsOf(size_t steps) {
+  const size_t parts = std::clamp<size_t>(steps / kFewestSteps, 1, kTenths);
+  std::vector<Part> result;
+  for (size_t i = 0; i < parts; ++i) {
+    result.push_back({i * steps / parts, (i + 1) * steps / parts});
+  }
+  return result;
+}
+
+/// 100 (L - L_r) / L_r at `steps`; empty if a run lacks one.
+std::optional<Values> PercentAt(const std::vector<int64_t>& steps,
+                                const StepColumns& run,
+                                const StepColumns& reference) {
+  Values percent;
+  size_t next = 0;
+  for (const runlog::SharedRow& at :
+       runlog::MatchRows(run.step, reference.step)) {
+    if (next == steps.size()) break;
+    if (at.step != steps[next]) continue;
+    percent.push_back(compare::PercentDifference(run.loss_nats[at.a],
+                                                 reference.loss_nats[at.b]));
+    ++next;
+  }
+  if (next != steps.size()) return std::nullopt;
+  return percent;
+}
+
+double MeanIn(const Values& values, Part part) {
+  return stats::Mean(
+      std::span(values).subspan(part.first, part.last - part.first));
+}
+
+/// Without the steps that lie furthest from the median, a fifth of them and at
+/// least one: a bad batch of one run is no course of training.
+double CalmMean(const Values& values, Part part) {
+  Values all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
+             values.begin() + static_cast<std::ptrdiff_t>(part.last));
+  if (all.size() < kFewestSteps) return stats::Mean(all);
+  std::ranges::sort(all);
+  const double median = all[all.size() / 2];
+  std::ranges::sort(all, {},
+                    [median](double x) { return std::fabs(x - median); });
+  all.resize(all.size() - std::max<size_t>(1, all.size() / kDropped));
+  return stats::Mean(all);
+}
+
+/// How far good runs spread, by an ensemble of them.
+struct GoodRuns {
+  std::vector<Values> percent;  ///< of each, by step
+  /// Of another program both sides are measured from this good run.
+  const StepColumns* reference = nullptr;
+  std::string source;
+};
+
+/// Of the ensemble that speaks for these runs; empty if none does, or if it
+/// lacks steps.
+std::optional<GoodRuns> GoodRunsOf(const Evidence& evidence,
+                                   const std::vector<int64_t>& steps,
+                                   const Policy& policy) {
+  const compare::Pairing& pairing = *evidence.pairing;
+  const bool regression = policy.question == compare::Question::kRegression;
+  const NullEnsemble* given = regression ? evidence.benign : evidence.seeds;
+  if (given == nullptr || (regression && !pairing.IsForeign()) ||
+      (regression && !given->ensemble.provenance.IsForeign()) ||
+      !Mismatches(*given,
+                  regression ? runlog::EnsembleKind::kBenign
+                             : runlog::EnsembleKind::kSeeds,
+                  pairing)
+           .empty()) {
+    return std::nullopt;
+  }
+  GoodRuns good;
+  good.source = Label(*given);
+  if (regression && !given->ensemble.members.empty()) {
+    good.reference = &given->ensemble.members.front().reference_steps;
+  }
+  if (regression) good.percent.emplace_back(steps.size(), 0.);
+  for (const auto* member : UsableMembers(*given, pairing)) {
+    auto percent = PercentAt(steps, member->steps, member->reference_steps);
+    if (!percent) return std::nullopt;
+    good.percent.push_back(std::move(*percent));
+  }
+  const size_t fewest =
+      regression ? kFewestGoodRuns : static_cast<size_t>(policy.min_members);
+  if (good.percent.size() < fewest) return std::nullopt;
+  return good;
+}
+
+/// A tenth, and what is said of it.
+struct Tenth {
+  Part part;
+  stats::Summary seeds;  ///< differences in percent
+  double half = std::numeric_limits<double>::infinity();  ///< of the interval
+  double calm = 0;    ///< mean of CalmMean over seeds
+  double fall = 0;    ///< of the baseline's loss to a neighbour, percent
+  double median = 0;  ///< of |calm| over all tenths
+
+  double Size(const Policy& policy) const {
+    return policy.one_sided ? seeds.mean : std::fabs(seeds.mean);
+  }
+  double Calm(const Policy& policy) const {
+    return policy.one_sided ? calm : std::fabs(calm);
+  }
+};
+
+class Trajectory {
+ public:
+  Trajectory(const Evidence& evidence, const Policy& policy, double alpha)
+      : pairing_(*evidence.pairing),
+        policy_(policy),
+        steps_(pairing_.pairs[0].baseline->log.steps.step),
+        resolution_(compare::WrittenPercent(pairing_)),
+        good_(GoodRunsOf(evidence, steps_, policy)) {
+    const auto parts = PartsOf(steps_.size());
+    for (const Part& part : parts) {
+      tenths_.push_back(
+          TenthOf(part, alpha / static_cast<double>(parts.size())));
+    }
+    AddFalls();
+    AddMedian();
+  }
+
+  Check Judge() const {
+    Check check{.name = "trajectory", .unit = "%"};
+    if (const auto spike = Spike()) return *spike;
+    const Tenth* worst = &tenths_.front();
+    Outcome outcome = Outcome::kPass;
+    double excess = -1;
+    for (const Tenth& tenth : tenths_) {
+      const Outcome of = OutcomeOf(tenth);
+      const double over = tenth.Size(policy_) / Soft(tenth);
+      if (of < outcome || (of == outcome && !(over > excess))) continue;
+      outcome = of;
+      excess = over;
+      worst = &tenth;
+    }
+    Describe(*worst, outcome, check);
+    return check;
+  }
+
+ private:
+  Tenth TenthOf(Part part, double alpha) const {
+    Values means;
+    Values calm;
+    for (const compare::SeedPair& pair : pairing_.pairs) {
+      const StepColumns& from = good_ && good_->reference != nullptr
+                                    ? *good_->reference
+                                    : pair.baseline->log.steps;
+      const auto percent = PercentAt(steps_, pair.candidate->log.steps, from);
+      if (!percent) continue;
+      means.push_back(MeanIn(*percent, part));
+      calm.push_back(CalmMean(*percent, part));
+    }
+    Tenth tenth{.part = part,
+                .seeds = stats::Summarize(means),
+                .calm = stats::Mean(calm)};
+    AddInterval(alpha / 2, tenth);
+    return tenth;
+  }
+
+  void AddInterval(double alpha, Tenth& tenth) const {
+    const auto n = static_cast<double>(tenth.seeds.count);
+    if (!good_) {
+      tenth.half =
+          stats::IntervalOfMean(tenth.seeds, alpha).upper - tenth.seeds.mean;
+      return;
+    }
+    Values means;
+    for (const Values& percent : good_->percent) {
+      means.push_back(MeanIn(percent, tenth.part));
+    }
+    const stats::Summary good = stats::Summarize(means);
+    const auto g = static_cast<double>(good.count);
+    const double sd =
+        tenth.seeds.count > 1 ? std::max(good.sd, tenth.seeds.sd) : good.sd;
+    tenth.half = stats::StudentTQuantile(1 - alpha, g - 1) * sd *
+                 std::sqrt(1 / n + (good_->reference != nullptr ? 1 / g : 0));
+    if (good_->reference == nullptr) return;
+    tenth.seeds.mean -= good.mean;
+    tenth.calm -= good.mean;
+  }
+
+  void AddFalls() {
+    Values losses;
+    for (const Tenth& tenth : tenths_) {
+      Values of;
+      for (const compare::SeedPair& pair : pairing_.pairs) {
+        of.push_back(MeanIn(pair.baseline->log.steps.loss_nats, tenth.part));
+      }
+      losses.push_back(stats::Mean(of));
+    }
+    for (size_t i = 0; i < losses.size(); ++i) {
+      const auto to = [&](size_t other) {
+        return 100 * std::fabs(losses[i] - losses[other]) / losses[i];
+      };
+      if (i > 0) tenths_[i].fall = to(i - 1);
+      if (i + 1 < losses.size()) {
+        tenths_[i].fall = std::max(tenths_[i].fall, to(i + 1));
+      }
+    }
+  }
+
+  void AddMedian() {
+    Values sizes;
+    for (const Tenth& tenth : tenths_) sizes.push_back(std::fabs(tenth.calm));
+    std::ranges::sort(sizes);
+    for (Tenth& tenth : tenths_) tenth.median = sizes[(sizes.size() - 1) / 2];
+  }
+
+  double Margins(double count) const {
+    return count * policy_.margin_percent + resolution_;
+  }
+  /// What an interval must not lie beyond.
+  double Soft(const Tenth& tenth) const {
+    // A margin in tokens has no place on this scale.
+    return policy_.InTokens() ? Hard(tenth) : Margins(1) + kShift * tenth.fall;
+  }
+  /// What a mean must not lie beyond, whatever the seeds show.
+  double Gross(const Tenth& tenth) const {
+    const double chance = std::min(
+        kMedians * tenth.median,
+        (kHardMargins - policy_.gross_factor) * policy_.margin_percent);
+    return Margins(policy_.gross_factor) + kGrossShift * tenth.fall +
+           std::max(chance, 0.);
+  }
+  double Hard(const Tenth& tenth) const {
+    return Margins(kHardMargins) + kGrossShift * tenth.fall;
+  }
+
+  /// Seeds that happen to agree in a part that is no further off than others
+  /// show chance.
+  bool IsOut(const Tenth& tenth) const {
+    constexpr double kStandsOut = 2;
+    return tenth.Size(policy_) - tenth.half > Soft(tenth) &&
+           tenth.Calm(policy_) > kStandsOut * tenth.median;
+  }
+
+  bool IsGross(const Tenth& tenth) const {
+    constexpr double kSpreads = 3;  // of the mean over seeds
+    const auto n = static_cast<double>(tenth.seeds.count);
+    const double error =
+        tenth.seeds.count > 1 ? tenth.seeds.sd / std::sqrt(n) : 0;
+    return tenth.Calm(policy_) > Gross(tenth) &&
+           tenth.Size(policy_) > kSpreads * error;
+  }
+
+  Outcome OutcomeOf(const Tenth& tenth) const {
+    const bool out = IsOut(tenth);
+    if (policy_.question == compare::Question::kRegression) {
+      return out || IsGross(tenth) ? Outcome::kFail : Outcome::kPass;
+    }
+    if (tenth.Size(policy_) - tenth.half > Hard(tenth)) return Outcome::kFail;
+    return out || IsGross(tenth) ? Outcome::kInconclusive : Outcome::kPass;
+  }
+
+  /// One step that the untrained model would have done better.
+  std::optional<Check> Spike() const {
+    for (const compare::SeedPair& pair : pairing_.pairs) {
+      const StepColumns& candidate = pair.candidate->log.steps;
+      const double most =
+          kSpike * std::ranges::max(pair.baseline->log.steps.loss_nats);
+      const auto found = std::ranges::find_if(
+          candidate.loss_nats, [most](double loss) { return loss > most; });
+      if (found == candidate.loss_nats.end()) continue;
+      const auto step =
+          candidate
+              .step[static_cast<size_t>(found - candidate.loss_nats.begin())];
+      return Check{
+          .name = "trajectory",
+          .outcome = Outcome::kFail,
+          .quantity = fmt::format(
+              "steps {} to {}: seed {} has a loss of {:.4g} nats at step {}, "
+              "more than {:g} times the largest of the baseline, {:.4g} nats",
+              step, step, pair.seed, *found, step, kSpike, most / kSpike),
+          .next = fmt::format("look at the run from step {} on", step)};
+    }
+    return std::nullopt;
+  }
+
+  void Describe(const Tenth& tenth, Outcome outcome, Check& check) const {
+    const double limit =
+        IsOut(tenth) || outcome == Outcome::kPass ? Soft(tenth) : Gross(tenth);
+    const std::string side = policy_.one_sided ? "+" : "+-";
+    const int64_t first = steps_[tenth.part.first];
+    const int64_t last = steps_[tenth.part.last - 1];
+    check.outcome = outcome;
+    check.quantity =
+        fmt::format("steps {} to {}: mean loss difference", first, last);
+    check.value = tenth.seeds.mean;
+    check.relation =
+        (outcome == Outcome::kPass ? "not beyond " : "beyond ") + side;
+    check.limit = limit;
+    if (std::isfinite(tenth.half)) {
+      check.lower = tenth.seeds.mean - tenth.half;
+      check.upper = tenth.seeds.mean + tenth.half;
+    }
+    check.evidence = fmt::format(
+        "the furthest of {} parts of the training; the baseline's loss moves "
+        "by {:.2g} % there, {} seed pair{}{}",
+        tenths_.size(), tenth.fall, tenth.seeds.count,
+        tenth.seeds.count == 1 ? "" : "s",
+        good_ ? ", spread of " + good_->source : "");
+    if (outcome == Outcome::kPass) return;
+    check.pairs = tenth.seeds;
+    check.next = fmt::format(
+        "see what differs in steps {} to {}; that the ends agree does not make "
+        "up for it. If the change is meant to do this, approve it as a new "
+        "baseline or set a wider margin",
+        first, last);
+  }
+
+  const compare::Pairing& pairing_;
+  const Policy& policy_;
+  const std::vector<int64_t>& steps_;
+  const double resolution_;  ///< of the logs' digits, percent
+  const std::optional<GoodRuns> good_;
+  std::vector<Tenth> tenths_;
+};
+
+}  // namespace
+
+Check JudgeTrajectory(const Evidence& evidence, const Policy& policy,
+                      double alpha) {
+  return Trajectory(evidence, policy, alpha).Judge();
+}
+
+std::string StepsOfTrajectory(const Check& check) {
+  return check.quantity.substr(0, check.quantity.find(':'));
+}
+
+}  // namespace isoloss::gate
