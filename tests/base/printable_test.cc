@@ -64,6 +64,11 @@ TEST(PrintableLines, KeepsLinesAndTabsOnly) {
   EXPECT_EQ(PrintableLines("a\n\tb\r\x1b"), "a\n\tb\\x0d\\x1b");
 }
 
+TEST(PrintableMessage, LetsNoNameBeginALine) {
+  EXPECT_EQ(PrintableMessage("a\nPASS: differs:\n  b\n c\n"),
+            "a\\nPASS: differs:\n  b\\n c\\n");
+}
+
 // Whatever comes in: no byte goes out that controls anything.
 TEST(Printable, LetsNoControlCharacterThrough) {
   for (int first = 0; first < 256; ++first) {

@@ -1,4 +1,4 @@
-"""isoloss claim: one command from a claim to its verdict."""
+"""isoloss study claim: one command from a claim to its verdict."""
 
 import json
 import signal

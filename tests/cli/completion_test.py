@@ -28,6 +28,14 @@ def names_in(help_text):
             for name in entry.split(",")}
 
 
+def all_helps(test, *command):
+    """Each command, a tuple of words, with its help; first the program's own."""
+    text = test.run_isoloss(*command, "--help").stdout
+    yield command, text
+    for name in commands_in(text):
+        yield from all_helps(test, *command, name)
+
+
 class Scripts(ProgramTest):
     @classmethod
     def setUpClass(cls):
@@ -42,11 +50,7 @@ class Scripts(ProgramTest):
         cls.write("text/two.h5", "")
         cls.write("text/three.journal", "")
         cls.write("text/a folder/four.toml", "")
-        cls.helps = {(): cls.run_isoloss("--help").stdout}
-        for name in commands_in(cls.helps[()]):
-            cls.helps[name,] = cls.run_isoloss(name, "--help").stdout
-            for sub in commands_in(cls.helps[name,]):
-                cls.helps[name, sub] = cls.run_isoloss(name, sub, "--help").stdout
+        cls.helps = dict(all_helps(cls))
 
     def run_shell(self, shell, script, *arguments):
         """What a script prints that has read the completion; it may complain of nothing."""
@@ -115,11 +119,11 @@ class Scripts(ProgramTest):
 
     def test_values_are_offered(self):
         for words, expected in (
-                (["export", "--format", ""], EXPORT_FORMATS),
-                (["export", "log.h5", "--format", "j"], ["jsonl"]),
-                (["completion", ""], ["bash", "zsh", "fish"]),
-                (["recipes", "te_n"], ["te_nvfp4"]),
-                (["formats", "e4"], ["e4m3"]),
+                (["lab", "export", "--format", ""], EXPORT_FORMATS),
+                (["lab", "export", "log.h5", "--format", "j"], ["jsonl"]),
+                (["lab", "completion", ""], ["bash", "zsh", "fish"]),
+                (["lab", "recipes", "te_n"], ["te_nvfp4"]),
+                (["lab", "formats", "e4"], ["e4m3"]),
                 (["run", "--mutant", "scale_f"], ["scale_floor"]),
                 (["golden", "check", "--mutant", "scale_f"], ["scale_floor"]),
                 (["verify", "--set", "train.ste"], ["train.steps="]),
@@ -141,8 +145,8 @@ class Scripts(ProgramTest):
                 self.assertEqual(sorted(self.bash(*words)), expected)
 
     def test_bash_splits_at_equals_signs(self):
-        self.assertEqual(self.bash("export", "--format", "="), EXPORT_FORMATS)
-        self.assertEqual(self.bash("export", "--format", "=", "c"), ["csv"])
+        self.assertEqual(self.bash("lab", "export", "--format", "="), EXPORT_FORMATS)
+        self.assertEqual(self.bash("lab", "export", "--format", "=", "c"), ["csv"])
         self.assertEqual(self.bash("verify", "--set", "train.steps", "=", "5"), [""])
         self.assertEqual(self.bash("verify", "--set", "a", "=", "5", "one.t"), ["one.toml"])
 
@@ -183,9 +187,9 @@ class Scripts(ProgramTest):
             for typed, expected in (("isoloss veri", "isoloss verify"),
                                     ("isoloss golden ch", "isoloss golden check"),
                                     ("isoloss verify --no-or", "isoloss verify --no-oracle"),
-                                    ("isoloss recipes te_n", "isoloss recipes te_nvfp4"),
-                                    ("isoloss export --format js",
-                                     "isoloss export --format jsonl"),
+                                    ("isoloss lab recipes te_n", "isoloss lab recipes te_nvfp4"),
+                                    ("isoloss lab export --format js",
+                                     "isoloss lab export --format jsonl"),
                                     ("isoloss verify --set train.ste",
                                      "isoloss verify --set train.steps="),
                                     ("isoloss verify on", "isoloss verify one.toml"),
@@ -223,17 +227,8 @@ class Pages(ProgramTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""), page)
         return re.sub(".\b", "", done.stdout)
 
-    def all_helps(self):
-        text = self.run_isoloss("--help").stdout
-        yield "isoloss", text
-        for name in commands_in(text):
-            own = self.run_isoloss(name, "--help").stdout
-            yield f"isoloss-{name}", own
-            for sub in commands_in(own):
-                yield f"isoloss-{name}-{sub}", self.run_isoloss(name, sub, "--help").stdout
-
     def test_every_command_has_a_page_with_every_option(self):
-        helps = dict(self.all_helps())
+        helps = {"-".join(["isoloss", *command]): text for command, text in all_helps(self)}
         self.assertEqual(set(helps), set(self.pages))
         for name, text in helps.items():
             with self.subTest(page=name):

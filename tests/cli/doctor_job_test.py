@@ -1,4 +1,4 @@
-"""isoloss doctor --job names the sick nodes of a job before its first step."""
+"""isoloss lab doctor --job names the sick nodes of a job before its first step."""
 
 import json
 import os

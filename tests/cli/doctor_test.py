@@ -1,4 +1,4 @@
-"""isoloss doctor says whether a machine is fit, and sees one that is not."""
+"""isoloss lab doctor says whether a machine is fit, and sees one that is not."""
 
 import json
 import os

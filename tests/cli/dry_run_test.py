@@ -2,10 +2,11 @@
 trains nothing, and says what the runs take."""
 
 import re
+import resource
 import time
 
 from bad_experiment_test import FILES
-from program import ProgramTest, INVALID, PASS, TINY
+from program import ProgramTest, INTERRUPTED, INVALID, PASS, TINY
 from terminal import TerminalProgram
 
 ONE_ARM = TINY.replace('[arms.mxfp8]\nrecipe = "mxfp8_rceil"\n', "")
@@ -159,6 +160,25 @@ class DryRun(ProgramTest):
                         self.assert_refused(result, "can't take the logs",
                                             "Permission denied")
         closed.rmdir()
+
+    def test_an_unfinished_run_needs_room_for_what_is_left_of_it(self):
+        settings = ("tiny.toml", "--arm", "bf16", "--set=train.seeds=[1]", "--set=train.steps=400",
+                    "--set=log.eval_every=400")
+        begun = self.run_isoloss("run", *settings, "--out", "nearly", "--stop-after", "398")
+        self.assertEqual(begun.returncode, INTERRUPTED, begun.stderr)
+
+        def with_room(kib, *arguments):
+            """No file may have more: the folder is tried with one of that size."""
+            limit = (kib << 10, resource.RLIM_INFINITY)
+            return self.run_isoloss("run", *settings, *arguments, "--dry-run",
+                                    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+
+        refused = with_room(1, "--out", "new")
+        self.assert_refused(refused, "can't take the logs", "File too large")
+        all_of_it = int(re.search(r"about (\d+) KiB", refused.stderr)[1])
+        # The log is half of it and is written anew; the journal is there but for 2 of 400 steps.
+        self.assertEqual(with_room(all_of_it * 51 // 100, "--out", "nearly", "--resume").returncode, PASS)
+        self.assert_refused(with_room(all_of_it * 49 // 100, "--out", "nearly", "--resume"), "can't take the logs")
 
     def test_a_good_experiment_is_shown_with_what_it_takes(self):
         before = sorted(self.folder.rglob("*"))

@@ -166,9 +166,9 @@ class Ensemble(ProgramTest):
             with self.subTest(option=option):
                 result = self.build(option, "-1")
                 self.assertEqual(result.returncode, USAGE)
-                self.assertTrue(result.stderr.startswith("isoloss ensemble build: "),
+                self.assertTrue(result.stderr.startswith("isoloss lab ensemble build: "),
                                 result.stderr)
                 self.assertLess(len(result.stderr), 160)
-        self.assertIn("isoloss ensemble build --help",
+        self.assertIn("isoloss lab ensemble build --help",
                       self.run_isoloss("ensemble", "build").stderr)
         self.assertIn("`bild`", self.run_isoloss("ensemble", "bild").stderr)

@@ -1,10 +1,13 @@
 """export: run logs in the forms in which training programs leave their runs."""
 
 import csv
+import fcntl
 import io
 import json
+import os
 import re
 import struct
+import subprocess
 
 import h5py
 
@@ -167,6 +170,25 @@ class ExportRun(ProgramTest):
         self.assertEqual([head.sub("", line, count=1) for line in lines],
                          expected)
         self.assertTrue(all(head.match(line) for line in lines))
+
+    def test_what_a_killed_export_left_is_no_run_and_is_removed(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        for format, folder in (("tensorboard", "killed"), ("wandb-csv", "")):
+            with self.subTest(format=format):
+                out = self.folder / (folder or "killed.csv")
+                self.export("--format", format, "--out", out)
+                file = self.event_file_in(folder) if folder else out
+                stale = file.with_name(f".{file.name}.{ended.pid}-0.tmp")
+                others = [file.with_name(f".{file.name}.{os.getpid()}-0.tmp"),  # of one that lives
+                          file.with_name(f".{file.name}.{ended.pid}-1.tmp"),  # of one on another machine
+                          file.with_name(f".another.{ended.pid}-0.tmp"), file.with_name(f".{file.name}.tmp")]
+                for path in (stale, *others):
+                    path.write_text("half")
+                with open(others[1], encoding="utf-8") as locked:
+                    fcntl.flock(locked, fcntl.LOCK_EX)
+                    self.export("--format", format, "--out", out)
+                self.assertEqual([path.exists() for path in (stale, *others)], [False] + [True] * 4)
 
     def test_files_of_others_are_not_replaced(self):
         for format in ("wandb-csv", "wandb-jsonl", "torchtitan"):

@@ -1,6 +1,8 @@
 """Goldens: what is checked, what is refused, and that no edit goes unseen."""
 
+import fcntl
 import math
+import os
 import shutil
 
 import h5py
@@ -480,6 +482,15 @@ class Update(GoldenTest):
                                   "Numbers changed because of a reason")
 
         self.assert_unchanged_by(result, "built from commit", "--draft")
+
+    def test_refuses_while_another_one_is_at_work(self):
+        folder = os.open(self.golden, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            self.assert_unchanged_by(self.update("golden", reason=REASON + " again"),
+                                     "another `golden update` is at work")
+        finally:
+            os.close(folder)
 
     def test_refuses_what_it_would_overwrite(self):
         self.assert_unchanged_by(self.update("golden", "--new"), "but this is there")

@@ -298,6 +298,16 @@ class Record(HistoryTest):
         self.assertIn("8 replaced", self.record("planted", "HEAD", "--replace").stdout)
         self.assertEqual(len(self.file.read_text().splitlines()), 8)
 
+    def test_records_at_the_same_time_lose_nothing(self):
+        arguments = [[BINARY, "history", "record", f"small/bf16-seed{1 + place % 4}.h5", "--file", self.file,
+                      "--commit", self.hashes[place // 4]] for place in range(12)]
+        recorders = [subprocess.Popen(words, cwd=self.folder, env=ENVIRONMENT, text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE) for words in arguments]
+        for recorder in recorders:
+            said, errors = recorder.communicate(timeout=60)
+            self.assertIn("1 runs added", said, errors)
+        self.assertEqual(len(self.file.read_text().splitlines()), 12)
+
     def test_branches_that_both_record_merge_by_union(self):
         self.record("small", "HEAD~2")
         base = self.file.read_text()
@@ -375,7 +385,7 @@ class Record(HistoryTest):
 
         shown = " ".join(self.show().split())
         self.assertIn("next: 3 commits lie between", shown)
-        self.assertIn(f"isoloss history bisect --good {self.hashes[0][:12]} --bad "
+        self.assertIn(f"isoloss lab history bisect --good {self.hashes[0][:12]} --bad "
                       f"{self.hashes[4][:12]} -- COMMAND", shown)
 
     def test_a_run_that_its_numbers_ended_has_moved_and_one_that_was_interrupted_is_refused(self):

@@ -72,7 +72,7 @@ class Indicators(ProgramTest):
     def test_damage_and_absence_are_told(self):
         self.write("empty/plan.toml", "")
         self.assert_refused(self.run_isoloss("indicators", "empty"), "empty",
-                            "isoloss stress EXPERIMENT --indicators 5")
+                            "isoloss study stress EXPERIMENT --indicators 5")
         self.run_isoloss(*stress("small.toml", "plain"), "--out", "damaged")
         file = self.folder / "damaged" / "indicators" / "plain" / "bf16-seed1.csv"
         lines = file.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""`isoloss mutants run`: what is measured, kept, and refused."""
+"""`isoloss lab mutants run`: what is measured, kept, and refused."""
 
 import json
 
@@ -53,7 +53,7 @@ class KillMatrix(ProgramTest):
 
         self.assertEqual(result.returncode, INVALID, result.stderr)
         self.assertIn("recipe is 'bf16'", result.stderr)
-        self.assertIn("isoloss ensemble build", result.stderr)
+        self.assertIn("isoloss lab ensemble build", result.stderr)
         self.assertFalse((self.folder / "other" / "kill_matrix.json").exists())
 
     def test_benign_runs_need_an_ensemble_and_are_not_negative(self):

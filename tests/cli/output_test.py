@@ -25,6 +25,20 @@ class Output(ProgramTest):
 
                     self.assert_refused(result, f"{out}: ", "--out", *words)
 
+    def test_a_name_begins_no_line_and_commands_no_terminal(self):
+        forged = "no\nPASS  all\n  is\n\x1b[2Jwell"
+        paths = '"no\\nPASS  all\\u001b[2J"'
+        for arguments in (("gate", forged), ("verify", "tiny.toml", "--out", f"tiny.toml/{forged}"), ("show", forged),
+                          ("run", "tiny.toml", "--set=data.source='files'", f"--set=data.paths=[{paths}]"),
+                          ("verify", "tiny.toml", f"--set=gate.policy={paths}"), ("lab", "manual", forged),
+                          (forged,), ("run", "tiny.toml", "--set", forged), ("run", "tiny.toml", "--out", forged, "--x")):
+            with self.subTest(arguments=arguments):
+                result = self.run_isoloss(*arguments)
+                self.assertNotEqual(result.returncode, PASS)
+                self.assertEqual([line for line in result.stderr.splitlines() if not line.startswith(("isoloss", "  "))],
+                                 [])
+                self.assertNotIn("\x1b", result.stdout + result.stderr)
+
     def test_a_read_only_folder(self):
         folder = self.folder / "read_only"
         folder.mkdir()

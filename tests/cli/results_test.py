@@ -238,6 +238,18 @@ class Results(ProgramTest):
         self.assertFalse(verdict.exists())
         self.assertFalse(page.exists())
 
+    def test_a_verdict_that_its_checks_contradict_is_not_shown(self):
+        self.passed(self.command("verify", "forged", *PLAIN_POLICY), PASS, 1, 4)
+        file = self.folder / "forged/verdict.json"
+        honest = json.loads(file.read_text())
+        failed = [{**check, "outcome": "FAIL", "gates": True} for check in honest["checks"]]
+        for changes in ({"outcome": "PASS", "exit_code": 0, "checks": failed}, {"exit_code": 2}, {"outcome": "GOOD"},
+                        {"outcome": "PASS", "exit_code": 0, "checks": []}):
+            with self.subTest(changes=list(changes)):
+                file.write_text(json.dumps({**honest, **changes}))
+                self.assert_refused(self.run_isoloss("report", "forged", "--out", "forged.html"),
+                                    "verdict.json", "isoloss gate")
+
     def test_an_interrupted_verify_leaves_no_verdict(self):
         long = ("--set=train.steps=200", "--set=train.seeds=[1]", *PLAIN_POLICY)
         self.passed(self.command("verify", "broken", *long), PASS, 1, 4)

@@ -1,4 +1,4 @@
-"""isoloss sites: a planted sensitive site, and what the command leaves."""
+"""isoloss study sites: a planted sensitive site, and what the command leaves."""
 
 import json
 import pathlib

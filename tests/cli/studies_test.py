@@ -90,6 +90,14 @@ class Studies(ProgramTest):
             self.assert_refused(result, "none", "without --no-train")
             self.assertFalse((self.folder / "none").exists())
 
+    def test_what_a_kill_left_before_the_plan_is_removed(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        self.write(f"killed/.plan.toml.{ended.pid}-0.tmp", "half of a plan")
+        result = self.run_isoloss(*LADDER, "--out", "killed", "--no-train")
+        self.assert_refused(result, "without --no-train")
+        self.assertEqual(list((self.folder / "killed").iterdir()), [])
+
     def test_what_is_missing_is_said(self):
         self.run_isoloss(*LADDER, "--out", "holes", "--part", "1/4")
         result = self.run_isoloss(*LADDER, "--out", "holes", "--no-train")

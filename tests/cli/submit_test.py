@@ -87,6 +87,12 @@ class SubmitTest(ProgramTest):
         self.submit("--elements", "1", command=("--out", out, "--no-oracle"))
         self.assertFalse((self.folder / "made").exists())
 
+    def test_a_folders_name_commands_no_terminal(self):
+        for engine in ("local", "slurm"):
+            result = self.submit("--dry-run", engine=engine, command=("--out", "a\x1b[2J", "--no-oracle"))
+            self.assertIn("a\\x1b[2J", result.stderr)
+            self.assertNotIn("\x1b", result.stdout + result.stderr)
+
     def setUp(self):
         self.experiment = self.write("tiny.toml", TINY)
 
@@ -221,6 +227,8 @@ class SubmitTest(ProgramTest):
                 self.assert_refused(self.submit(**arguments), *words)
         self.assert_refused(self.submit("--sbatch", "--partition=p"), "--engine slurm")
         self.assert_refused(self.submit("--sbatch", "partition=p", engine="slurm"), "partition=p", "dash")
+        for option, line in (("--sbatch", "--comment=nightly\ntouch made"), ("--setup", "true\rtouch made")):
+            self.assert_refused(self.submit(f"{option}={line}", engine="slurm"), option, "has a line end at character")
         odd = self.submit(engine="make", command=("--out", "a:b"))
         self.assertIn("the character `:`", odd.stderr)
         self.assertFalse((self.folder / "a:b/sweep/runs.json").exists())

@@ -60,10 +60,11 @@ TEST_F(DecisionTest, OneOfThemAloneDoesNotAndTheVerdictSaysWhatIsMissing) {
 
   EXPECT_EQ(probed.outcome, Outcome::kInconclusive);
   EXPECT_EQ(probed.checks.back().level, "L4");
-  EXPECT_THAT(probed.checks.back().next, HasSubstr("isoloss ensemble build"));
+  EXPECT_THAT(probed.checks.back().next,
+              HasSubstr("isoloss lab ensemble build"));
   EXPECT_EQ(early.outcome, Outcome::kInconclusive);
   EXPECT_EQ(early.checks.back().level, "L2");
-  EXPECT_THAT(early.checks.back().next, HasSubstr("isoloss probe"));
+  EXPECT_THAT(early.checks.back().next, HasSubstr("isoloss lab probe"));
   EXPECT_EQ(neither.outcome, Outcome::kInconclusive);
 }
 

@@ -178,7 +178,7 @@ TEST_F(OracleTest, NeedsEveryCaseForTwoSteps) {
   EXPECT_EQ(Judged().outcome, Outcome::kInconclusive);
   const Check check = CheckNamed(Judged(), "cases");
   EXPECT_THAT(check.quantity, HasSubstr("case tails was not probed"));
-  EXPECT_THAT(check.next, HasSubstr("isoloss probe without --case"));
+  EXPECT_THAT(check.next, HasSubstr("isoloss lab probe without --case"));
 
   probes_[0].log.cases[6] = "tails";
   for (size_t i = 0; i < oracle.step.size(); ++i) {
@@ -219,7 +219,7 @@ TEST_F(PartingTest, NeedsAProbeOfAllSteps) {
   EXPECT_THAT(Partings(), IsEmpty());
 
   ProbeUpTo(49);
-  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 50"));
+  EXPECT_THAT(Partings(), ElementsAre("isoloss lab probe --plain-steps 50"));
 }
 
 TEST_F(PartingTest, NeedsNoMoreThanThePolicyAsks) {
@@ -228,7 +228,7 @@ TEST_F(PartingTest, NeedsNoMoreThanThePolicyAsks) {
   EXPECT_THAT(Partings(), IsEmpty());
 
   ProbeUpTo(29);
-  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 30"));
+  EXPECT_THAT(Partings(), ElementsAre("isoloss lab probe --plain-steps 30"));
 }
 
 TEST_F(PartingTest, NeedsTheStepInWhichTheRunsPart) {
@@ -236,7 +236,7 @@ TEST_F(PartingTest, NeedsTheStepInWhichTheRunsPart) {
   versions_.now[0].log.steps.loss_nats[39] *= 1.01;
   policy_.parted_steps = 1;
   ProbeUpTo(39);
-  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 40"));
+  EXPECT_THAT(Partings(), ElementsAre("isoloss lab probe --plain-steps 40"));
 }
 
 TEST_F(PartingTest, NeedsAllStepsWhereTheLastUpdateDiffers) {
@@ -246,7 +246,7 @@ TEST_F(PartingTest, NeedsAllStepsWhereTheLastUpdateDiffers) {
   EXPECT_THAT(Partings(), IsEmpty());
 
   versions_.now[0].log.provenance.final_weights_digest = "other";
-  EXPECT_THAT(Partings(), ElementsAre("isoloss probe --plain-steps 50"));
+  EXPECT_THAT(Partings(), ElementsAre("isoloss lab probe --plain-steps 50"));
 }
 
 TEST_F(OracleTest, JudgesTheBaselinesProbeToo) {

@@ -112,7 +112,7 @@ TEST_F(PrecisionTest, IsAMeasureWithoutAnEnsemble) {
       [](const Measure& m) { return m.name == "largest_relative_error"; });
   ASSERT_NE(measure, judgement.measures.end());
   EXPECT_THAT(measure->evidence,
-              HasSubstr("isoloss ensemble build --kind seeds"));
+              HasSubstr("isoloss lab ensemble build --kind seeds"));
 }
 
 TEST_F(PrecisionTest, IsInconclusiveWithFewPairs) {

@@ -150,7 +150,7 @@ TEST(History, PointsToCommitsThatNobodyRecorded) {
 
   EXPECT_THAT(RenderHistory(history, false, {.width = 300}),
               HasSubstr("next: 2 commits lie between bbbbbbbbbbbb and it: "
-                        "isoloss history bisect --good bbbbbbbbbbbb --bad "
+                        "isoloss lab history bisect --good bbbbbbbbbbbb --bad "
                         "cccccccccccc -- COMMAND"));
 }
 

@@ -180,7 +180,7 @@ class Additions(unittest.TestCase):
             scratch.compile("tools/isoloss/main.cc")])
 
         self.assertEqual(run(program, "added", folder=self.folder), "it is there\n")
-        self.assertIn("Says that it is there", run(program, "--help", folder=self.folder))
+        self.assertIn("Says that it is there", run(program, "lab", "--help", folder=self.folder))
         self.assert_few_places()
 
     def test_a_transport_carries_a_training(self):

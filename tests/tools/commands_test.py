@@ -22,8 +22,10 @@ def help_of(*words):
 
 
 def subcommands(text):
-    part = re.search(r"(?m)^Subcommands:\n((?: .*\n)+)", text)
-    return re.findall(r"(?m)^  ([a-z]\S*)", part[1]) if part else []
+    """Names of the sub-commands that a help lists, group by group."""
+    groups = re.findall(r"^(\w+):\n((?:  .*\n)+)", text, re.MULTILINE)
+    return [name for title, listed in groups if title not in ("Options", "Positionals", "Example")
+            for name in re.findall(r"^  ([a-z][\w-]*)", listed, re.MULTILINE)]
 
 
 def options(text):
@@ -104,7 +106,7 @@ class Commands(unittest.TestCase):
         for line, fault in (("isoloss runn e.toml", "'runn' is no sub-command"),
                             ("isoloss golden chekc", "'chekc' is no sub-command of isoloss golden"),
                             ("build/release/bin/isoloss run e.toml --resum", "--resum is no option"),
-                            ("isoloss history bisect --good a --bad b -- isoloss runn e.toml",
+                            ("isoloss lab history bisect --good a --bad b -- isoloss runn e.toml",
                              "'runn' is no sub-command"),
                             ("isoloss run golden/none/x.toml", "golden/none/x.toml doesn't exist")):
             self.assertIn(fault, "; ".join(faults(line)))

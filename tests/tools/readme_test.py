@@ -29,7 +29,7 @@ SHORT_RUN = " ".join(f"--set {key.replace(' ', '')}" for key in (
     *(f"model.{key}" for key in TINY), "data.sequence_length=16", "train.steps=20",
     "train.warmup_steps=4", "train.seeds=[1,2]", "log.eval_every=20", "log.eval_sequences=4"))
 
-# Of the oracle's cases one, and few steps of it. `isoloss probe` of docs/usage.md tries all of them.
+# Of the oracle's cases one, and few steps of it. `isoloss lab probe` of docs/usage.md tries all of them.
 FAST_POLICY = "fast.toml"
 
 # What is tried elsewhere.
@@ -188,7 +188,7 @@ class Documents(unittest.TestCase):
                 ("[log]\n", f'[gate]\npolicy = "../../../../isoloss/{FAST_POLICY}"\n\n[log]\n'),
                 ("--arm blocks", "--arm blocks --case plain"),
                 ("--experiment first.toml", f"--experiment first.toml {SHORT_RUN}"),
-                *drafts), {"isoloss doctor": "tests/cli/doctor_test.py"})
+                *drafts), {"isoloss lab doctor": "tests/cli/doctor_test.py"})
 
 
 if __name__ == "__main__":

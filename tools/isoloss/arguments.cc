@@ -121,6 +121,11 @@ const Option& Option::TypeName(const std::string& name) const {
   return *this;
 }
 
+const Option& Option::Hidden() const {
+  option_.group("");
+  return *this;
+}
+
 const Option& Option::ShowDefault() const {
   option_.capture_default_str();
   return *this;

@@ -41,6 +41,8 @@ class Option {
   const Option& OneOf(std::vector<std::string> words) const;
   /// What help calls the value.
   const Option& TypeName(const std::string& name) const;
+  /// Help, pages and completions leave it out.
+  const Option& Hidden() const;
   /// Help names the value that the variable has now.
   const Option& ShowDefault() const;
 

@@ -150,7 +150,7 @@ void ReportErrorToCi(int argc, char** argv, const std::string& kind,
        campaign::WriteCiError(named.targets, report)) {
     // That of the command line is the error itself, which has been said.
     if (fault == message) continue;
-    fmt::print(stderr, "isoloss: {}\n", PrintableLines(fault));
+    fmt::print(stderr, "isoloss: {}\n", PrintableMessage(fault));
   }
   if (named.github) PrintAnnotations(report);
 }

@@ -1,4 +1,4 @@
-// isoloss claim: a published claim, put to the test.
+// isoloss study claim: a published claim, put to the test.
 
 #include "isoloss/report/claim.h"
 
@@ -74,9 +74,7 @@ Action DeclareClaim(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_claim = {
-    "claim",
-    "Put a published claim to the test: reproduced, not at this size, or "
-    "contradicted",
-    "isoloss claim experiments/published/scale_rounding", &DeclareClaim};
+    "claim", "Put a published claim to the test",
+    "isoloss study claim experiments/published/scale_rounding", &DeclareClaim};
 
 }  // namespace isoloss::cli

@@ -54,9 +54,11 @@ CommandEntry EntryOf(const CLI::App& app, std::vector<std::string> words) {
   words.push_back(app.get_name());
   CommandEntry entry{.words = std::move(words)};
   entry.description = app.get_description();
-  entry.summary = FirstSentence(entry.description);
+  entry.summary = SummaryOf(app);
+  if (entry.summary.empty()) entry.summary = FirstSentence(entry.description);
   entry.example = ExampleOf(app);
-  for (const CLI::Option* option : app.get_options()) {
+  for (const CLI::Option* option : app.get_options(
+           [](const CLI::Option* any) { return !any->get_group().empty(); })) {
     auto& list = option->get_positional() ? entry.arguments : entry.options;
     list.push_back(EntryOf(*option));
   }

@@ -44,7 +44,7 @@ inline constexpr int kManyValues = 1'000'000;
 
 struct CommandEntry {
   std::vector<std::string> words = {};  ///< "isoloss", "golden", "check"
-  std::string summary = {};             ///< the first sentence of description
+  std::string summary = {};             ///< what lists of commands say of it
   std::string description = {};
   std::string example = {};  ///< a command line; "" of the program itself
   std::vector<OptionEntry> options = {};

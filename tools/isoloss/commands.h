@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "arguments.h"
 #include "isoloss/campaign/exit_code.h"
@@ -33,7 +33,7 @@ Action DeclareCommands(CLI::App& app, std::span<const Command> commands);
 /// Returns what runs the one that is given.
 Action DeclareProgram(CLI::App& app);
 
-/// In the order of the help, without those below another one.
-std::vector<std::string> CommandNames();
+/// The command that `command` stands below, as "study" of "ladder"; else "".
+std::string NameAbove(std::string_view command);
 
 }  // namespace isoloss::cli

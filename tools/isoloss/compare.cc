@@ -156,7 +156,7 @@ Action DeclareCompare(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_compare = {
-    "compare", "Compare two run logs; names the first step that differs",
+    "compare", "Find the first step at which two logs differ",
     "isoloss compare runs/mxfp8_vs_bf16/bf16-seed1.h5 "
     "runs/mxfp8_vs_bf16/mxfp8-seed1.h5",
     &DeclareCompare};

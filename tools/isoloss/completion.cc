@@ -1,4 +1,4 @@
-// isoloss completion: what makes a shell complete isoloss' command lines.
+// isoloss lab completion: what makes a shell complete isoloss' command lines.
 
 #include <fmt/format.h>
 
@@ -28,15 +28,16 @@ Action DeclareCompletion(CLI::App& app) {
            "Print the script that makes a shell complete command lines of "
            "isoloss: commands, options, files, recipes and keys. The Debian "
            "package installs it. Without that: in bash `source <(isoloss "
-           "completion bash)`, in fish `isoloss completion fish | source`, in "
-           "zsh `source <(isoloss completion zsh)` behind compinit");
+           "lab completion bash)`, in fish `isoloss lab completion fish | "
+           "source`, in "
+           "zsh `source <(isoloss lab completion zsh)` after compinit");
   return [shell] { return Print(*shell); };
 }
 
 }  // namespace
 
 extern constinit const Command kCommand_completion = {
-    "completion", "Print the script that completes command lines in a shell",
-    "isoloss completion bash", &DeclareCompletion};
+    "completion", "Print what completes command lines in a shell",
+    "isoloss lab completion bash", &DeclareCompletion};
 
 }  // namespace isoloss::cli

@@ -12,7 +12,7 @@ namespace isoloss::cli {
 namespace {
 
 constexpr const char* kBashHead =
-    R"(# Completion of isoloss for bash, as `isoloss completion bash` prints it.
+    R"(# Completion of isoloss for bash, as `isoloss lab completion bash` prints it.
 )";
 
 // bash splits at "=", so that --option=value are three words; what follows a

@@ -13,7 +13,7 @@ namespace {
 // Which command a line has so far: options and what follows them are left out,
 // as no option stands before a command's name.
 constexpr const char* kFishHead =
-    R"(# Completion of isoloss for fish, as `isoloss completion fish` prints it.
+    R"(# Completion of isoloss for fish, as `isoloss lab completion fish` prints it.
 
 function __isoloss_at
     set -l command

@@ -113,7 +113,7 @@ std::string FunctionOf(const CommandEntry& command) {
 std::string ZshCompletion(const CommandEntry& program) {
   std::string text =
       "#compdef isoloss\n"
-      "# Completion of isoloss for zsh, as `isoloss completion zsh` prints "
+      "# Completion of isoloss for zsh, as `isoloss lab completion zsh` prints "
       "it.\n\n";
   for (const CommandEntry* command : AllCommands(program)) {
     text += FunctionOf(*command);

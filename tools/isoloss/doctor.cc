@@ -1,4 +1,4 @@
-// isoloss doctor: is this machine, with this build, fit for its work?
+// isoloss lab doctor: is this machine, with this build, fit for its work?
 
 #include "isoloss/campaign/doctor.h"
 
@@ -142,6 +142,6 @@ Action DeclareDoctor(CLI::App& app) {
 
 extern constinit const Command kCommand_doctor = {
     "doctor", "Say whether this machine is fit, with a self-test",
-    "isoloss doctor --json", &DeclareDoctor};
+    "isoloss lab doctor --json", &DeclareDoctor};
 
 }  // namespace isoloss::cli

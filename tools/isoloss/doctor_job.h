@@ -1,4 +1,5 @@
-// isoloss doctor --job: are the nodes of this job fit, before its first step?
+// isoloss lab doctor --job: are the nodes of this job fit, before its first
+// step?
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// isoloss ensemble build: the good runs that limits come from.
+// isoloss lab ensemble build: the good runs that limits come from.
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "foreign_arguments.h"
 #include "isoloss/base/error.h"
 #include "isoloss/base/files.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/ensemble_build.h"
 #include "isoloss/campaign/ensemble_plan.h"
 #include "isoloss/campaign/foreign_logs.h"
@@ -73,7 +74,7 @@ ExitCode InterruptedMembers(const campaign::EnsemblePlan& plan) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished members are in {}; "
              "the same command goes on.\n",
-             plan.folder.string());
+             Printable(plan.folder.string()));
   return ExitCode::kInterrupted;
 }
 
@@ -116,8 +117,8 @@ ExitCode Build(BuildArguments& arguments) {
   fmt::print(
       "{}: {} members of {} steps, arm {}, {} of them kept from an "
       "earlier call\n",
-      arguments.out, result.ensemble.members.size(), plan.steps, plan.arm,
-      result.kept);
+      Printable(arguments.out), result.ensemble.members.size(), plan.steps,
+      plan.arm, result.kept);
   return ExitCode::kPass;
 }
 
@@ -154,7 +155,7 @@ Action DeclareBuild(CLI::App& app) {
       .IntegerIn(0, std::numeric_limits<int64_t>::max());
   AddOption(app, "--probe-steps", arguments->request.probe_steps,
             "Seeds: steps of the precision probe, ascending (default: "
-            "1 2 3, those of `isoloss probe`)")
+            "1 2 3, those of `isoloss lab probe`)")
       .IntegerIn(1, kMostSteps);
   AddOption(app, "--workers", arguments->request.workers,
             "Members side by side (default: one per processor)")
@@ -175,7 +176,8 @@ Action DeclareBuild(CLI::App& app) {
 Action DeclareEnsemble(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"build", "Train the members of an ensemble, side by side",
-       "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+       "isoloss lab ensemble build golden/curves/nano/experiment.toml --runs "
+       "40 "
        "--out benign.h5",
        DeclareBuild}};
   Describe(app, "Null ensembles: good runs, whose spread sets limits");
@@ -185,8 +187,8 @@ Action DeclareEnsemble(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_ensemble = {
-    "ensemble", "Make a null ensemble: good runs, whose spread sets limits",
-    "isoloss ensemble build golden/curves/nano/experiment.toml --runs 40 "
+    "ensemble", "Make good runs, whose spread sets limits",
+    "isoloss lab ensemble build golden/curves/nano/experiment.toml --runs 40 "
     "--out benign.h5",
     &DeclareEnsemble};
 

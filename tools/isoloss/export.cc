@@ -1,5 +1,5 @@
-// isoloss export: a run log or probe log as CSV or JSON lines, or a run log as
-// what training programs leave behind.
+// isoloss lab export: a run log or probe log as CSV or JSON lines, or a run log
+// as what training programs leave behind.
 
 #include <map>
 #include <memory>
@@ -88,7 +88,7 @@ Action DeclareExport(CLI::App& app) {
 
 extern constinit const Command kCommand_export = {
     "export", "Write a run log as a table or for other programs",
-    "isoloss export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
+    "isoloss lab export runs/mxfp8_vs_bf16/mxfp8-seed1.h5 --format csv "
     "--group parameters",
     &DeclareExport};
 

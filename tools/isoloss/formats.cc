@@ -1,4 +1,4 @@
-// isoloss formats: number formats and what they can hold.
+// isoloss lab formats: number formats and what they can hold.
 
 #include <fmt/format.h>
 
@@ -60,7 +60,7 @@ Action DeclareFormats(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_formats = {
-    "formats", "Show number formats: ranges, errors, where their values lie",
-    "isoloss formats e4m3", &DeclareFormats};
+    "formats", "Show number formats: ranges, errors, values",
+    "isoloss lab formats e4m3", &DeclareFormats};
 
 }  // namespace isoloss::cli

@@ -12,6 +12,7 @@
 
 #include "ci_arguments.h"
 #include "commands.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/golden_check.h"
 #include "isoloss/campaign/golden_ci.h"
 #include "isoloss/campaign/golden_update.h"
@@ -46,7 +47,7 @@ void PrintExact(const campaign::ExactLane& lane) {
 }
 
 void Print(const campaign::CheckedGoldens& checked, const std::string& mutant) {
-  const std::string path = checked.folder.string();
+  const std::string path = Printable(checked.folder.string());
   fmt::print(
       "golden {}{}\n", path,
       mutant.empty() ? "" : fmt::format(", with `{}` planted in it", mutant));
@@ -158,7 +159,7 @@ Action DeclareGoldenCheck(CLI::App& app) {
           "Take goldens that were made by a modified source");
   AddOption(app, "--mutant", arguments->mutant,
             "Plant a bug or a benign variant in all arms but the baseline "
-            "(isoloss mutants list): what would a check say of it?")
+            "(isoloss lab mutants list): what would a check say of it?")
       .TypeName(kMutantName);
   DeclareJson(app, arguments->json, "with all lanes of each golden");
   arguments->ci.Declare(app, "golden check");
@@ -183,7 +184,7 @@ ExitCode Update(campaign::GoldenUpdatePlan& plan) {
     return ExitCode::kFail;
   }
   fmt::print("{}: {} of {} goldens written. Commit them with the reason.\n",
-             plan.folder.string(), update.changed, update.runs);
+             Printable(plan.folder.string()), update.changed, update.runs);
   return ExitCode::kPass;
 }
 
@@ -230,7 +231,7 @@ Action DeclareGolden(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_golden = {
-    "golden", "Check or replace golden runs, whose every bit is kept",
+    "golden", "Check or replace runs whose every bit is kept",
     "isoloss golden check --exact", &DeclareGolden};
 
 }  // namespace isoloss::cli

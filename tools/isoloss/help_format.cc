@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kWidthOfFiles = 80;
 /// Below this even an option's name does not fit.
 constexpr size_t kNarrowest = 40;
-constexpr std::string_view kExampleHeading = "Example:\n  ";
+constexpr std::string_view kExampleHeading = "\nExample:\n  ";
 /// Where descriptions begin.
 constexpr size_t kColumn = 28;
 /// On narrower terminals they begin below the name.
@@ -108,7 +108,7 @@ class HelpFormat : public CLI::Formatter {
     return Entry(name, OptionText(*option, is_positional));
   }
   std::string make_subcommand(const CLI::App* sub) const override {
-    return Entry(sub->get_name(), FirstSentence(sub->get_description()));
+    return Entry(sub->get_name(), SummaryOf(*sub));
   }
   std::string make_usage(const CLI::App* app, std::string name) const override {
     return Wrapped(CLI::Formatter::make_usage(app, name), Width(), 0);
@@ -119,9 +119,10 @@ class HelpFormat : public CLI::Formatter {
   std::string make_footer(const CLI::App* app) const override {
     const std::string example = ExampleOf(*app);
     if (example.empty()) return Wrapped(app->get_footer(), Width(), 0);
-    return fmt::format(
-        "{}{}\n{}", kExampleHeading, CommandLines(example),
-        Wrapped(app->get_footer().substr(Footer(example).size()), Width(), 0));
+    const size_t shown = Footer(SummaryOf(*app), example).size();
+    return fmt::format("{}{}\n{}", kExampleHeading.substr(1),
+                       CommandLines(example),
+                       Wrapped(app->get_footer().substr(shown), Width(), 0));
   }
 };
 
@@ -131,14 +132,21 @@ std::string FirstSentence(const std::string& text) {
   return text.substr(0, text.find(". "));
 }
 
-std::string Footer(const std::string& example) {
-  return fmt::format("{}{}\n", kExampleHeading, example);
+std::string Footer(const std::string& summary, const std::string& example) {
+  return fmt::format("{}{}{}\n", summary, kExampleHeading, example);
+}
+
+std::string SummaryOf(const CLI::App& app) {
+  const std::string footer = app.get_footer();
+  const size_t heading = footer.find(kExampleHeading);
+  return heading == footer.npos ? "" : footer.substr(0, heading);
 }
 
 std::string ExampleOf(const CLI::App& app) {
   const std::string footer = app.get_footer();
-  if (!footer.starts_with(kExampleHeading)) return "";
-  const size_t begin = kExampleHeading.size();
+  const size_t heading = footer.find(kExampleHeading);
+  if (heading == footer.npos) return "";
+  const size_t begin = heading + kExampleHeading.size();
   return footer.substr(begin, footer.find('\n', begin) - begin);
 }
 

@@ -1,5 +1,5 @@
-// isoloss history: figures of one experiment over commits, and the commit that
-// moved one.
+// isoloss lab history: figures of one experiment over commits, and the commit
+// that moved one.
 
 #include "isoloss/campaign/history.h"
 
@@ -233,7 +233,7 @@ Action DeclareBisect(CLI::App& app) {
   auto arguments = std::make_shared<BisectArguments>();
   campaign::BisectPlan& plan = arguments->plan;
   AddOption(app, "command", plan.command,
-            "Behind --: the command that judges a commit, in a work tree of "
+            "After --: the command that judges a commit, in a work tree of "
             "it. Exit code 0 is good, 1 is bad; others, such as 4 "
             "(inconclusive), skip the commit")
       .Required();
@@ -266,12 +266,14 @@ Action DeclareBisect(CLI::App& app) {
 Action DeclareHistory(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"record", "Add the figures of a commit's runs to a history",
-       "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
+       "isoloss lab history record runs/mxfp8_vs_bf16 --file history.jsonl",
        DeclareRecord},
       {"show", "Show figures over commits, and where one moved",
-       "isoloss history show history.jsonl --figure loss", DeclareHistoryShow},
+       "isoloss lab history show history.jsonl --figure loss",
+       DeclareHistoryShow},
       {"bisect", "Find the commit that made a command fail",
-       "isoloss history bisect --good HEAD~16 --bad HEAD --build 'cmake -B b "
+       "isoloss lab history bisect --good HEAD~16 --bad HEAD --build 'cmake -B "
+       "b "
        "&& cmake --build b' -- b/bin/isoloss golden check --exact",
        DeclareBisect}};
   Describe(app,
@@ -283,8 +285,8 @@ Action DeclareHistory(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_history = {
-    "history", "Keep figures over commits, and find the one that moved them",
-    "isoloss history record runs/mxfp8_vs_bf16 --file history.jsonl",
+    "history", "Keep figures over commits, find what moved them",
+    "isoloss lab history record runs/mxfp8_vs_bf16 --file history.jsonl",
     &DeclareHistory};
 
 }  // namespace isoloss::cli

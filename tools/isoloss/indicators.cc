@@ -1,4 +1,4 @@
-// isoloss indicators: what announced the divergences of a stress study.
+// isoloss study indicators: what announced the divergences of a stress study.
 
 #include "isoloss/report/indicators.h"
 
@@ -41,8 +41,9 @@ ExitCode ShowIndicators(const IndicatorArguments& arguments) {
 
 Action DeclareIndicators(CLI::App& app) {
   auto arguments = std::make_shared<IndicatorArguments>();
-  AddOption(app, "folder", arguments->folder,
-            "Folder of a study that `isoloss stress --indicators` trained")
+  AddOption(
+      app, "folder", arguments->folder,
+      "Folder of a study that `isoloss study stress --indicators` trained")
       .Required()
       .TypeName("FOLDER");
   DeclareJson(app, arguments->json, "the content of indicators.json");
@@ -52,8 +53,7 @@ Action DeclareIndicators(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_indicators = {
-    "indicators",
-    "Say which indicators announced the divergences of a stress study",
-    "isoloss indicators runs/mxfp8_vs_bf16-stress", &DeclareIndicators};
+    "indicators", "Say what announced divergences under stress",
+    "isoloss study indicators runs/mxfp8_vs_bf16-stress", &DeclareIndicators};
 
 }  // namespace isoloss::cli

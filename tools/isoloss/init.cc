@@ -165,7 +165,7 @@ Action DeclareInit(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_init = {
-    "init", "Write an experiment file for your text, with its cost",
+    "init", "Write an experiment for your text, with its cost",
     "isoloss init experiments --name trial --budget 5", &DeclareInit};
 
 }  // namespace isoloss::cli

@@ -1,4 +1,4 @@
-// isoloss ladder: what small runs say of a large one.
+// isoloss study ladder: what small runs say of a large one.
 
 #include "isoloss/report/ladder.h"
 
@@ -113,9 +113,9 @@ Action DeclareLadder(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_ladder = {
-    "ladder",
-    "Train an experiment at several sizes and predict its gaps at large ones",
-    "isoloss ladder experiments/mxfp8_vs_bf16/experiment.toml --budget 30 "
+    "ladder", "Predict the gaps of large models from small ones",
+    "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --budget "
+    "30 "
     "--at 16B@50B",
     &DeclareLadder};
 

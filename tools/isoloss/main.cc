@@ -4,14 +4,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <new>
 #include <span>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -30,16 +33,19 @@
 
 namespace isoloss::cli {
 
+#define ISOLOSS_GROUP(title, above)
 #define ISOLOSS_COMMAND(name) extern const Command kCommand_##name;
 #include "commands.def"
 #undef ISOLOSS_COMMAND
+#undef ISOLOSS_GROUP
 
 Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
   app.require_subcommand(1);
   std::map<const CLI::App*, Action> actions;
   for (const Command& command : commands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->footer(fmt::format("{}\n{}", Footer(command.example), ExitCodeHelp()));
+    sub->footer(fmt::format("{}\n{}", Footer(command.summary, command.example),
+                            ExitCodeHelp()));
     actions.emplace(sub, command.declare(*sub));
   }
   return
@@ -48,12 +54,40 @@ Action DeclareCommands(CLI::App& app, std::span<const Command> commands) {
 
 namespace {
 
-std::vector<Command> Commands() {
-  return {
-#define ISOLOSS_COMMAND(name) kCommand_##name,
+/// A part of the program's help.
+struct Group {
+  const char* title;
+  std::string_view above;  ///< the command that they stand below, or ""
+  std::vector<Command> commands = {};
+};
+
+std::vector<Group> Groups() {
+  std::vector<Group> groups;
+#define ISOLOSS_GROUP(title, above) groups.push_back({title, above});
+#define ISOLOSS_COMMAND(name) groups.back().commands.push_back(kCommand_##name);
 #include "commands.def"
 #undef ISOLOSS_COMMAND
-  };
+#undef ISOLOSS_GROUP
+  return groups;
+}
+
+Action DeclareBelow(CLI::App& app) {
+  const std::vector<Group> groups = Groups();
+  return DeclareCommands(
+      app, std::ranges::find(groups, app.get_name(), &Group::above)->commands);
+}
+
+constexpr Command kAbove[] = {
+    {"study", "Many runs: model sizes, stress, layers, claims",
+     "isoloss study ladder experiments/mxfp8_vs_bf16/experiment.toml --dry-run",
+     &DeclareBelow},
+    {"lab", "Export, history, recipes, formats, bugs, machines",
+     "isoloss lab recipes mxfp8_rceil", &DeclareBelow}};
+
+/// Those that the program's help names in that part.
+std::vector<Command> CommandsAtTop(const Group& group) {
+  if (group.above.empty()) return group.commands;
+  return {*std::ranges::find(kAbove, group.above, &Command::name)};
 }
 
 std::string VersionText() {
@@ -72,16 +106,28 @@ Action DeclareProgram(CLI::App& app) {
   app.set_version_flag("--version", VersionText);
   app.footer(ExitCodeHelp());
   UseHelpFormat(app);
-  app.failure_message(UsageMessage);
-  Action chosen = DeclareCommands(app, Commands());
+  app.failure_message(HelpOrUsageMessage);
+  std::vector<Command> commands;
+  for (const Group& group : Groups()) {
+    std::ranges::copy(CommandsAtTop(group), std::back_inserter(commands));
+  }
+  Action chosen = DeclareCommands(app, commands);
+  for (const Group& group : Groups()) {
+    for (const Command& command : CommandsAtTop(group)) {
+      app.get_subcommand(command.name)->group(group.title);
+    }
+  }
   RefuseFlagValues(app);
   return chosen;
 }
 
-std::vector<std::string> CommandNames() {
-  std::vector<std::string> names;
-  for (const Command& command : Commands()) names.emplace_back(command.name);
-  return names;
+std::string NameAbove(std::string_view command) {
+  for (const Group& group : Groups()) {
+    const bool is_in =
+        std::ranges::count(group.commands, command, &Command::name) != 0;
+    if (is_in) return std::string(group.above);
+  }
+  return "";
 }
 
 namespace {
@@ -93,6 +139,20 @@ void FlushStandardOutput() {
              "standard output: can't be written: {}. Make room or redirect it "
              "elsewhere.",
              std::generic_category().message(errno));
+}
+
+/// The words of a command line. A command that has moved below another one is
+/// found by its former name: `isoloss ladder` is `isoloss study ladder`. And
+/// `isoloss help run` is `isoloss run --help`.
+std::vector<std::string> Words(std::span<char*> given) {
+  std::vector<std::string> words(given.begin(), given.end());
+  if (words.size() < 2) return words;
+  const bool asks = words[1] == "help";
+  if (asks) words.erase(words.begin() + 1);
+  const std::string above = words.size() > 1 ? NameAbove(words[1]) : "";
+  if (!above.empty()) words.insert(words.begin() + 1, above);
+  if (asks) words.emplace_back("--help");
+  return words;
 }
 
 ExitCode Run(int argc, char** argv) {
@@ -162,7 +222,7 @@ Failure FailureOf() {
 /// processes wait for this one, the whole job ends.
 int Fail(Failure failure, int argc, char** argv) {
   // It names files and what is in them.
-  failure.message = PrintableLines(failure.message);
+  failure.message = PrintableMessage(failure.message);
   const transport::Launch launch = transport::DetectLaunch();
   const std::string who = launch.processes > 1
                               ? fmt::format("isoloss, process {} of {}",
@@ -184,8 +244,14 @@ int Fail(Failure failure, int argc, char** argv) {
 }  // namespace
 }  // namespace isoloss::cli
 
-int main(int argc, char** argv) {
+int main(int given, char** words_given) {
   using isoloss::cli::ExitCode;
+  std::vector<std::string> words =
+      isoloss::cli::Words({words_given, static_cast<size_t>(given)});
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  const int argc = static_cast<int>(pointers.size());
+  char** argv = pointers.data();
   // A file that grows beyond the limit is an error of `write`, not a death.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

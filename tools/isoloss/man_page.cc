@@ -19,7 +19,8 @@ struct Variable {
 constexpr Variable kEnvironment[] = {
     {"ISOLOSS_FORCE_KERNEL",
      "Kernel target to use in place of the best one: scalar, or a vector "
-     "target that `isoloss doctor` lists. No bit of a result depends on it."},
+     "target that `isoloss lab doctor` lists. No bit of a result depends on "
+     "it."},
     {"ISOLOSS_MPI",
      "openmpi or mpich: which module of the transport mpi is loaded, in place "
      "of the launcher's."},

@@ -1,4 +1,4 @@
-// isoloss manual: manual pages of all commands.
+// isoloss lab manual: manual pages of all commands.
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,7 +29,9 @@ struct ManualArguments {
 };
 
 const CommandEntry& NamedCommand(const CommandEntry& program,
-                                 const std::vector<std::string>& words) {
+                                 std::vector<std::string> words) {
+  const std::string above = words.empty() ? "" : NameAbove(words.front());
+  if (!above.empty()) words.insert(words.begin(), above);
   const std::string name = fmt::format("{}", fmt::join(words, " "));
   std::vector<std::string> known;
   for (const CommandEntry* command : AllCommands(program)) {
@@ -62,7 +64,7 @@ ExitCode Manual(const ManualArguments& arguments) {
   for (const CommandEntry* command : AllCommands(program)) {
     const fs::path file = arguments.out / (PageName(*command) + ".1");
     const std::string page = ManPage(program, *command);
-    campaign::CheckOutput(file, {}, "page of `isoloss manual`",
+    campaign::CheckOutput(file, {}, "page of `isoloss lab manual`",
                           campaign::HasFirstLineOf(page));
     WriteFileAtomically(file, page);
   }
@@ -83,14 +85,14 @@ Action DeclareManual(CLI::App& app) {
   Describe(app,
            "Print the manual page of a command, in roff, or write all of "
            "them. The Debian package installs them. Without that, `isoloss "
-           "manual verify | man -l -` shows one");
+           "lab manual verify | man -l -` shows one");
   return [arguments] { return Manual(*arguments); };
 }
 
 }  // namespace
 
 extern constinit const Command kCommand_manual = {
-    "manual", "Print or write manual pages", "isoloss manual verify",
+    "manual", "Print or write manual pages", "isoloss lab manual verify",
     &DeclareManual};
 
 }  // namespace isoloss::cli

@@ -1,5 +1,5 @@
-// isoloss mutants: the known bugs that can be planted in a run, and what a gate
-// catches of them.
+// isoloss lab mutants: the known bugs that can be planted in a run, and what a
+// gate catches of them.
 
 #include <fmt/format.h>
 
@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/kill_matrix_folder.h"
 #include "isoloss/campaign/kill_matrix_plan.h"
@@ -69,7 +70,7 @@ ExitCode InterruptedCells(const campaign::KillMatrixPlan& plan) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished cells are in "
              "{}/cells; the same command goes on.\n",
-             plan.folder.string());
+             Printable(plan.folder.string()));
   return ExitCode::kInterrupted;
 }
 
@@ -97,7 +98,7 @@ ExitCode Run(const RunArguments& arguments) {
     fmt::print("{}\n{}: {}\n",
                report::RenderKillMatrix(matrix,
                                         report::TerminalStyle(arguments.ascii)),
-               plan.folder.string(), files);
+               Printable(plan.folder.string()), files);
   }
   return CodeOf(matrix);
 }
@@ -111,7 +112,7 @@ Action DeclareMutantsRun(CLI::App& app) {
             "Ask the question of precision: compare with this arm, not "
             "with the unchanged runs of the same arm");
   AddOption(app, "--ensemble", arguments->request.ensemble,
-            "Benign ensemble of that arm (isoloss ensemble build); with "
+            "Benign ensemble of that arm (isoloss lab ensemble build); with "
             "--reference one of seeds with all steps")
       .TypeName(kHdf5File);
   AddOption(app, "--policy", arguments->request.policy, "Gate policy (TOML)")
@@ -140,11 +141,9 @@ Action DeclareMutantsRun(CLI::App& app) {
 Action DeclareMutants(CLI::App& app) {
   static constexpr Command kSubcommands[] = {
       {"list", "Print name, class, what it is and who reported it",
-       "isoloss mutants list --group scale", DeclareMutantsList},
-      {"run",
-       "Plant each in runs of an experiment and print which levels of the gate "
-       "catch it: the kill matrix",
-       "isoloss mutants run golden/curves/nano/experiment.toml --ensemble "
+       "isoloss lab mutants list --group scale", DeclareMutantsList},
+      {"run", "Measure which of them the gate catches",
+       "isoloss lab mutants run golden/curves/nano/experiment.toml --ensemble "
        "golden/ensembles/nano-mxfp8.h5 --benign 300",
        DeclareMutantsRun}};
   Describe(app,
@@ -157,6 +156,6 @@ Action DeclareMutants(CLI::App& app) {
 
 extern constinit const Command kCommand_mutants = {
     "mutants", "List the known bugs that can be planted in a run",
-    "isoloss mutants list --group scale", &DeclareMutants};
+    "isoloss lab mutants list --group scale", &DeclareMutants};
 
 }  // namespace isoloss::cli

@@ -1,4 +1,4 @@
-// isoloss parity: is the run on the experiment's mesh the run on one rank?
+// isoloss lab parity: is the run on the experiment's mesh the run on one rank?
 
 #include <fmt/format.h>
 
@@ -106,8 +106,8 @@ Action DeclareParity(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_parity = {
-    "parity", "Compare a run on many ranks with that on one, to the bit",
-    "isoloss parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
+    "parity", "Compare a run on many ranks with that on one",
+    "isoloss lab parity experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8 "
     "--set parallel.ranks=8",
     &DeclareParity};
 

@@ -1,4 +1,4 @@
-// isoloss probe: every tensor of an arm's first steps against the oracle.
+// isoloss lab probe: every tensor of an arm's first steps against the oracle.
 
 #include <fmt/format.h>
 
@@ -14,6 +14,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/arms.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/probe_plan.h"
@@ -85,7 +86,7 @@ ExitCode Probe(const ProbeArguments& arguments) {
     const std::chrono::duration<double> seconds =
         std::chrono::steady_clock::now() - start;
     fmt::print("{}{} ({:.1f} s)\n{}", report::RenderProbe(summary),
-               path.string(), seconds.count(),
+               Printable(path.string()), seconds.count(),
                report::ProbeVerdict(
                    summary, fmt::format("arm {}, seed {}", arm->name, seed)));
     std::fflush(stdout);
@@ -144,8 +145,8 @@ Action DeclareProbe(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_probe = {
-    "probe", "Compare every tensor of an arm's first steps with an oracle",
-    "isoloss probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
+    "probe", "Compare an arm's first steps with an oracle",
+    "isoloss lab probe experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
     &DeclareProbe};
 
 }  // namespace isoloss::cli

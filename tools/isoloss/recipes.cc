@@ -1,4 +1,4 @@
-// isoloss recipes: what the built-in recipes are, as TOML that users write.
+// isoloss lab recipes: what the built-in recipes are, as TOML that users write.
 
 #include <fmt/format.h>
 
@@ -61,6 +61,6 @@ Action DeclareRecipes(CLI::App& app) {
 
 extern constinit const Command kCommand_recipes = {
     "recipes", "List built-in recipes, or print one as TOML",
-    "isoloss recipes deepseek_v3_fp8", &DeclareRecipes};
+    "isoloss lab recipes deepseek_v3_fp8", &DeclareRecipes};
 
 }  // namespace isoloss::cli

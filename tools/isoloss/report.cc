@@ -114,7 +114,7 @@ Action DeclareReport(CLI::App& app) {
   AddOption(app, "--verdict", plan.verdict,
             "A verdict.json, in place of those that lie in folders");
   AddOption(app, "--kill-matrix", plan.kill_matrix,
-            "A kill_matrix.json, as `isoloss mutants run` writes it");
+            "A kill_matrix.json, as `isoloss lab mutants run` writes it");
   DeclareJson(app, arguments->json, "of what was read and where the page is");
   AddFlag(app, "--watch", arguments->watch,
           "Write no file, but serve a page of runs that are being made, which "

@@ -90,7 +90,7 @@ Action DeclareRun(CLI::App& app) {
       .Excludes("--print-steps")
       .Excludes("--dry-run");
   AddOption(app, "--mutant", arguments->mutant,
-            "Plant this known bug in the arm (isoloss mutants list); the "
+            "Plant this known bug in the arm (isoloss lab mutants list); the "
             "log names it in an event")
       .TypeName(kMutantName)
       .Needs("--arm")
@@ -166,7 +166,7 @@ Action DeclareRun(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_run = {
-    "run", "Run arms of an experiment and write their logs; no verdict",
+    "run", "Train arms of an experiment; no verdict",
     "isoloss run experiments/mxfp8_vs_bf16/experiment.toml --arm mxfp8",
     &DeclareRun};
 

@@ -10,12 +10,14 @@ void RunChoiceArguments::Declare(CLI::App& app) {
             "commas between them, and judge nothing: for machines that share "
             "the folder (`isoloss submit` uses it)")
       .SplitAtCommas()
-      .TypeName("RUNS");
+      .TypeName("RUNS")
+      .Hidden();
   AddOption(app, "--list-runs", list,
             "Write to this file (JSON) which runs the command consists of and "
             "what each is expected to take, and make none")
       .TypeName(kJsonFile)
-      .Excludes("--only");
+      .Excludes("--only")
+      .Hidden();
 }
 
 }  // namespace isoloss::cli

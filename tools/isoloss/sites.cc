@@ -1,4 +1,4 @@
-// isoloss sites: which GEMMs can be quantised.
+// isoloss study sites: which GEMMs can be quantised.
 
 #include "isoloss/report/sites.h"
 
@@ -12,6 +12,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "experiment_arguments.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/studies/sites.h"
 #include "study_arguments.h"
@@ -38,7 +39,8 @@ void PrintSites(const SitesArguments& arguments, const studies::SitesPlan& plan,
                 const sites::Statement& statement) {
   std::string text = report::RenderSites(statement);
   if (!statement.recipe_text.empty()) {
-    text += fmt::format("Wrote {}/recipe.toml\n", plan.study.folder.string());
+    text += fmt::format("Wrote {}/recipe.toml\n",
+                        Printable(plan.study.folder.string()));
   }
   PrintResult(plan.study, text, report::RenderSitesJson(statement),
               arguments.study.json);
@@ -95,8 +97,8 @@ Action DeclareSites(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_sites = {
-    "sites", "Find which GEMMs can be quantised, and write a recipe of them",
-    "isoloss sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
+    "sites", "Find which GEMMs can be quantised",
+    "isoloss study sites experiments/mxfp8_vs_bf16/experiment.toml --seeds 4",
     &DeclareSites};
 
 }  // namespace isoloss::cli

@@ -1,4 +1,4 @@
-// isoloss stress: recipes under stress.
+// isoloss study stress: recipes under stress.
 
 #include "isoloss/report/stress.h"
 
@@ -53,10 +53,11 @@ Action DeclareStress(CLI::App& app) {
             "Seeds of each arm in each mode (default: 8)")
       .IntegerIn(2, 10'000)
       .Excludes("--quick");
-  AddOption(app, "--indicators", arguments->request.indicators_every,
-            "Record leading indicators of divergence at step 1 and each step "
-            "that this divides, for `isoloss indicators` (default: none); each "
-            "takes another step in BF16")
+  AddOption(
+      app, "--indicators", arguments->request.indicators_every,
+      "Record leading indicators of divergence at step 1 and each step "
+      "that this divides, for `isoloss study indicators` (default: none); each "
+      "takes another step in BF16")
       .IntegerIn(1, kMostSteps)
       .TypeName("STEPS");
   arguments->study.Declare(app, "stress");
@@ -66,8 +67,9 @@ Action DeclareStress(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_stress = {
-    "stress", "Put recipes under what low precision is known to suffer from",
-    "isoloss stress experiments/mxfp8_vs_bf16/experiment.toml --mode lr_10",
+    "stress", "Put recipes under known strains of low precision",
+    "isoloss study stress experiments/mxfp8_vs_bf16/experiment.toml --mode "
+    "lr_10",
     &DeclareStress};
 
 }  // namespace isoloss::cli

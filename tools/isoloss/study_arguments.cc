@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "isoloss/base/printable.h"
 #include "isoloss/report/terminal_width.h"
 #include "isoloss/report/text_layout.h"
 #include "json_output.h"
@@ -23,6 +24,7 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind,
             "Train the K-th of N shares of the seeds and judge nothing: for N "
             "machines that share the folder")
       .TypeName("K/N")
+      .Hidden()
       .Excludes("--dry-run")
       .Excludes("--no-train")
       .Excludes("--json");
@@ -31,22 +33,23 @@ void StudyArguments::Declare(CLI::App& app, const std::string& kind,
 
 void PrintProse(std::FILE* file, const std::string& text) {
   fmt::print(file, "{}",
-             report::WrapProse(text, report::ProseStyle(fileno(file))));
+             report::WrapProse(PrintableLines(text),
+                               report::ProseStyle(fileno(file))));
 }
 
 void PrintResult(const studies::Study& study, const std::string& text,
                  const std::string& json, bool as_json) {
   if (as_json) return PrintJsonText(json);
   PrintProse(stdout, text);
-  fmt::print("Wrote {}/{}.json, {}.svg\n", study.folder.string(), study.kind,
-             study.kind);
+  fmt::print("Wrote {}/{}.json, {}.svg\n", Printable(study.folder.string()),
+             study.kind, study.kind);
 }
 
 ExitCode Interrupted(const studies::Study& study) {
   fmt::print(stderr,
              "isoloss: interrupted by a signal. Finished runs are in {}; the "
              "same command goes on, and --no-train judges what is there.\n",
-             study.folder.string());
+             Printable(study.folder.string()));
   return ExitCode::kInterrupted;
 }
 

@@ -13,6 +13,7 @@
 #include "arguments.h"
 #include "commands.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/sweeps/scripts.h"
 #include "isoloss/sweeps/slurm.h"
@@ -63,10 +64,12 @@ sweeps::SweepRequest RequestOf(const SubmitArguments& arguments) {
 
 void PrintScripts(const sweeps::Sweep& sweep) {
   for (const sweeps::Script& script : sweeps::ScriptsOf(sweep)) {
-    fmt::print("==> {}\n{}\n", sweep.File(script.name.c_str()).string(),
-               script.text);
+    fmt::print("==> {}\n{}\n",
+               Printable(sweep.File(script.name.c_str()).string()),
+               PrintableLines(script.text));
   }
-  fmt::print("==> it would be started by\n{}\n", sweeps::StartText(sweep));
+  fmt::print("==> it would be started by\n{}\n",
+             PrintableLines(sweeps::StartText(sweep)));
 }
 
 /// Two sweeps at the same runs would wait for each other's locks.
@@ -96,7 +99,8 @@ ExitCode StartSlurm(const sweeps::Sweep& sweep) {
       "Submitted: {}. `isoloss watch {}` shows how far they are; what they say "
       "is in {}. The same command goes on with what is missing or failed.\n",
       text.empty() ? "nothing, as all runs have finished" : text,
-      sweep.list.folder.string(), sweep.File(sweeps::kLogFolder).string());
+      Printable(sweep.list.folder.string()),
+      Printable(sweep.File(sweeps::kLogFolder).string()));
   return ExitCode::kPass;
 }
 
@@ -165,7 +169,7 @@ Action DeclareSubmit(CLI::App& app) {
       .Required()
       .TypeName(kTomlFile);
   AddOption(app, "arguments", request.arguments,
-            "Behind `--`: options of the command")
+            "After `--`: options of the command")
       .TypeName("TEXT");
   AddOption(app, "--engine", arguments->engine,
             "What starts the processes: a job array of Slurm, xargs on this "
@@ -199,17 +203,18 @@ Action DeclareSubmit(CLI::App& app) {
           "Print the scripts, and write and start nothing");
   Describe(app,
            "Divide the runs of a command among processes by what each is "
-           "expected to take, have an engine that is there start them, and "
-           "judge what they leave. The folder must be one that all machines "
-           "see. The same command goes on with what is missing or failed");
+           "expected to take. A job array of Slurm, xargs or make starts the "
+           "processes, and the last one judges the runs. The folder must be "
+           "one that all machines see. The same command goes on with what is "
+           "missing or failed. docs/cluster.md has the options by which a "
+           "process gets its runs");
   return [arguments] { return Submit(*arguments); };
 }
 
 }  // namespace
 
 extern constinit const Command kCommand_submit = {
-    "submit",
-    "Divide a command's runs among processes, by Slurm, xargs or make",
+    "submit", "Divide a command's runs among processes",
     "isoloss submit experiments/mxfp8_vs_bf16/experiment.toml --engine slurm "
     "--dry-run -- --set train.steps=600",
     &DeclareSubmit};

@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "isoloss/base/nearest_name.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/train/experiment_keys.h"
 
 namespace isoloss::cli {
@@ -34,6 +35,19 @@ std::vector<std::string> SubcommandsOf(const CLI::App& app) {
     names.push_back(sub->get_name());
   }
   return names;
+}
+
+/// " Did you mean ...?": one of the commands of `app`, or one below them.
+std::string DidYouMeanCommand(const CLI::App& app, const std::string& given) {
+  const std::vector<std::string> subs = SubcommandsOf(app);
+  std::string hint = DidYouMean(given, subs);
+  for (size_t i = 0; hint.empty() && i < subs.size(); ++i) {
+    const std::string name =
+        NearestName(given, SubcommandsOf(*app.get_subcommand(subs[i])));
+    if (!name.empty())
+      hint = fmt::format(" Did you mean `{} {}`?", subs[i], name);
+  }
+  return hint;
 }
 
 bool IsOption(const std::string& argument) {
@@ -85,7 +99,7 @@ std::optional<std::string> LeftOver(const GivenCommand& command) {
   if (!subs.empty()) {
     return fmt::format("`{}` is no sub-command. Sub-commands: {}.{}",
                        ShownValue(unknown.front()), fmt::join(subs, ", "),
-                       DidYouMean(unknown.front(), subs));
+                       DidYouMeanCommand(*command.app, unknown.front()));
   }
   std::vector<std::string> taken;
   for (const CLI::Option* positional : command.app->get_options(
@@ -165,13 +179,22 @@ void RefuseFlagValues(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands({})) RefuseFlagValues(*sub);
 }
 
+std::string HelpOrUsageMessage(const CLI::App* app, const CLI::Error& error) {
+  const GivenCommand command(app);
+  const bool needs_command = error.get_name() == "RequiredError" &&
+                             !SubcommandsOf(*command.app).empty();
+  if (needs_command && !LeftOver(command)) return app->help();
+  return UsageMessage(app, error);
+}
+
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error) {
   const GivenCommand command(app);
-  // First, since what is missing often stands behind a misspelt name.
+  // First, since a misspelt name often comes before what is missing.
   const std::optional<std::string> left_over = LeftOver(command);
-  return fmt::format("{}: {} Run `{} --help`.\n", command.name,
-                     left_over ? *left_over : OfOption(command, error),
-                     command.name);
+  return fmt::format(
+      "{}: {} Run `{} --help`.\n", command.name,
+      Printable(left_over ? *left_over : OfOption(command, error)),
+      command.name);
 }
 
 }  // namespace isoloss::cli

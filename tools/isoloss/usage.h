@@ -18,9 +18,11 @@ void UseHelpFormat(CLI::App& app);
 /// Up to the first full stop that more follows, without it.
 std::string FirstSentence(const std::string& text);
 
-/// How a command's footer begins: an example, of one line. Help breaks it.
-std::string Footer(const std::string& example);
-/// The example that the footer of `app` begins with; "" if it has none.
+/// How a command's footer begins, as CLI11 has no other place: what lists of
+/// commands say of it, and an example of one line, which help breaks.
+std::string Footer(const std::string& summary, const std::string& example);
+/// Those of `app`; "" if it has none.
+std::string SummaryOf(const CLI::App& app);
 std::string ExampleOf(const CLI::App& app);
 
 /// The exit codes, as every footer ends.
@@ -33,5 +35,8 @@ void RefuseFlagValues(CLI::App& app);
 /// What is wrong with the command line that `app`, the program, was given:
 /// one line of the form "command: argument, rule. Remedy."
 std::string UsageMessage(const CLI::App* app, const CLI::Error& error);
+/// Where no more is wrong than that a sub-command is missing, help, which lists
+/// them; else the message.
+std::string HelpOrUsageMessage(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace isoloss::cli

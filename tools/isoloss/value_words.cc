@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 #include <utility>
 
-#include "commands.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/mutants/mutant.h"
 #include "isoloss/precision/recipe.h"
@@ -48,6 +48,16 @@ std::vector<std::string> MutantNames() {
   return names;
 }
 
+/// All words of commands, such as "golden" and "check".
+std::vector<std::string> CommandWords() {
+  std::set<std::string> words;
+  const CommandEntry program = ProgramTree();
+  for (const CommandEntry* command : AllCommands(program)) {
+    if (command != &program) words.insert(command->words.back());
+  }
+  return {words.begin(), words.end()};
+}
+
 /// "train.steps="; not those of arms, whose names are the user's.
 std::vector<std::string> Settings() {
   std::vector<std::string> settings;
@@ -72,7 +82,7 @@ ValueWords WordsFor(const OptionEntry& option) {
   if (type == kFormatName) return WordsOf(FormatNames());
   if (type == kMutantName) return WordsOf(MutantNames());
   if (type == kPresetName) return WordsOf(train::PresetNames());
-  if (type == kCommandName) return WordsOf(CommandNames());
+  if (type == kCommandName) return WordsOf(CommandWords());
   if (type == kSetting) {
     return {.kind = Kind::kWords, .words = Settings(), .unfinished = true};
   }

@@ -21,15 +21,15 @@
 namespace isoloss::cli {
 void EvidenceArguments::Declare(CLI::App& app) {
   AddOption(app, "--probe", probes,
-            "Probe logs (isoloss probe) of the judged runs, or folders of "
+            "Probe logs (isoloss lab probe) of the judged runs, or folders of "
             "them")
       .TypeName(kHdf5File);
   AddOption(app, "--ensemble", ensembles,
-            "Null ensembles (isoloss ensemble build), or folders of them: "
+            "Null ensembles (isoloss lab ensemble build), or folders of them: "
             "benign ones judge regression, those of seeds precision")
       .TypeName(kHdf5File);
   AddOption(app, "--power", power,
-            "What this gate was measured to catch (isoloss mutants run)")
+            "What this gate was measured to catch (isoloss lab mutants run)")
       .TypeName(kJsonFile);
 }
 

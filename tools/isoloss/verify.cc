@@ -107,7 +107,7 @@ Action DeclareVerify(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_verify = {
-    "verify", "Run all arms of an experiment, compare, judge, report",
+    "verify", "Train all arms of an experiment and judge them",
     "isoloss verify experiments/mxfp8_vs_bf16/experiment.toml "
     "--set train.steps=600",
     &DeclareVerify};

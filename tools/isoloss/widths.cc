@@ -1,5 +1,5 @@
-// isoloss widths: do quantisation errors of narrow models foretell those of a
-// wide one?
+// isoloss study widths: do quantisation errors of narrow models foretell those
+// of a wide one?
 
 #include "isoloss/report/widths.h"
 
@@ -85,10 +85,8 @@ Action DeclareWidths(CLI::App& app) {
 }  // namespace
 
 extern constinit const Command kCommand_widths = {
-    "widths",
-    "Hold the quantisation errors of a wide model against those that narrow "
-    "ones predict",
-    "isoloss widths runs/width_128 runs/width_256 runs/width_512 "
+    "widths", "Predict the errors of wide models from narrow ones",
+    "isoloss study widths runs/width_128 runs/width_256 runs/width_512 "
     "runs/layer_of_16b --arm mxfp8",
     &DeclareWidths};
 

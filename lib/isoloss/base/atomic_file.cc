@@ -1,9 +1,14 @@
 #include "isoloss/base/atomic_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -44,7 +49,42 @@ class Temporary {
   bool renamed_ = false;
 };
 
+/// Of a temporary file for `name`, or for any file if that is "": the process
+/// that made it. 0 of other files.
+pid_t MakerOf(const std::string& file, const std::string& name) {
+  constexpr std::string_view kEnd = ".tmp";
+  if (!file.starts_with('.') || !file.ends_with(kEnd)) return 0;
+  const std::string stem = file.substr(0, file.size() - kEnd.size());
+  const size_t dot = stem.rfind('.');
+  if (!name.empty() && stem.substr(0, dot) != "." + name) return 0;
+  pid_t maker = 0;
+  unsigned counter = 0;
+  int end = 0;
+  const char* ids = stem.c_str() + dot + 1;
+  const int found = std::sscanf(ids, "%d-%u%n", &maker, &counter, &end);
+  return found == 2 && ids[end] == '\0' && maker > 0 ? maker : 0;
+}
+
+/// A lock shows also processes of other machines.
+bool IsAbandoned(const fs::path& file, pid_t maker) {
+  if (::kill(maker, 0) == 0 || errno != ESRCH) return false;
+  const Descriptor opened(
+      ::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  return opened.get() >= 0 && ::flock(opened.get(), LOCK_EX | LOCK_NB) == 0;
+}
+
 }  // namespace
+
+void RemoveStaleTemporaries(const fs::path& folder, const std::string& name) {
+  std::error_code error;
+  fs::directory_iterator entry(folder.empty() ? "." : folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const pid_t maker = MakerOf(entry->path().filename().string(), name);
+    if (maker != 0 && IsAbandoned(entry->path(), maker)) {
+      ::unlink(entry->path().c_str());
+    }
+  }
+}
 
 void SyncFolderOf(const fs::path& path) {
   SyncFolder(path.has_parent_path() ? path.parent_path() : fs::path("."));
@@ -63,6 +103,9 @@ void WriteFileAtomically(const fs::path& path,
 
   Temporary temporary(path);
   Descriptor file = CreateFile(temporary.path(), path);
+  // Says to RemoveStaleTemporaries that this process lives. Where the file
+  // system has no locks the process id alone says so.
+  ::flock(file.get(), LOCK_EX | LOCK_NB);
   WriteAll(file, bytes, path);
   SyncAndClose(std::move(file), path);
   temporary.RenameTo(path);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace isoloss {
@@ -17,6 +18,13 @@ void WriteFileAtomically(const std::filesystem::path& path,
                          std::span<const std::byte> bytes);
 void WriteFileAtomically(const std::filesystem::path& path,
                          std::string_view text);
+
+/// Removes from `folder` the temporary files of killed processes that were
+/// writing a file `name`, or any file if that is "". Those of processes that
+/// live, here or on another machine that shares the folder, stay. Throws
+/// nothing.
+void RemoveStaleTemporaries(const std::filesystem::path& folder,
+                            const std::string& name = "");
 
 /// Makes the names in the folder of `path` survive the death of the machine.
 /// Errors   IoError naming the path and the system's reason.

@@ -1,6 +1,7 @@
 #include "isoloss/base/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -84,6 +85,16 @@ Descriptor OpenOwnFile(const fs::path& path, const char* kind) {
 
 Descriptor OpenFolder(const fs::path& path) {
   return Open(path, O_RDONLY | O_DIRECTORY, path, "open");
+}
+
+Descriptor LockFolder(const fs::path& folder, bool wait) {
+  Descriptor lock = OpenFolder(folder.empty() ? "." : folder);
+  int result = 0;
+  do {
+    result = ::flock(lock.get(), wait ? LOCK_EX : LOCK_EX | LOCK_NB);
+  } while (result != 0 && errno == EINTR);
+  if (result != 0 && errno == EWOULDBLOCK) return Descriptor();
+  return lock;
 }
 
 uint64_t FileSize(const Descriptor& file, const fs::path& path) {

@@ -45,6 +45,12 @@ Descriptor OpenFile(const std::filesystem::path& path);
 Descriptor OpenOwnFile(const std::filesystem::path& path, const char* kind);
 Descriptor OpenFolder(const std::filesystem::path& path);
 
+/// Locks the folder against other processes that do the same, until the
+/// descriptor is closed. Nothing is written to it. `wait`: once those have let
+/// go; else the result is no descriptor while another process has the lock.
+/// Where the file system has no such locks there is no protection.
+Descriptor LockFolder(const std::filesystem::path& folder, bool wait);
+
 uint64_t FileSize(const Descriptor& file, const std::filesystem::path& path);
 /// Takes the space from the disk, where the file system can.
 void Reserve(const Descriptor& file, uint64_t bytes,

@@ -76,4 +76,12 @@ std::string PrintableLines(std::string_view text) {
   return Escaped(text, true);
 }
 
+std::string PrintableMessage(std::string_view text) {
+  std::string message = PrintableLines(text);
+  for (size_t at = 0; (at = message.find('\n', at)) != message.npos; ++at) {
+    if (message.compare(at + 1, 2, "  ") != 0) message.replace(at, 1, "\\n");
+  }
+  return message;
+}
+
 }  // namespace isoloss

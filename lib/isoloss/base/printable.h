@@ -16,4 +16,8 @@ std::string Printable(std::string_view text);
 /// Likewise, but line ends and tabs stay.
 std::string PrintableLines(std::string_view text);
 
+/// A message: a line end stays only before two spaces, where a list goes on,
+/// and is `\n` elsewhere. So no name in it can begin a line of its own.
+std::string PrintableMessage(std::string_view text);
+
 }  // namespace isoloss

@@ -202,10 +202,11 @@ Ensemble EnsembleBuilder::ReadMember(size_t index) const {
   }
   const std::string difference = MemberDifference(file, index);
   if (difference.empty()) return file;
-  ThrowError(ErrorKind::kConfig,
-             "{}: it is a member of another plan:\n{}Remove it, then the same "
-             "command makes it again.",
-             path.string(), difference);
+  ThrowError(
+      ErrorKind::kConfig,
+      "{}: it is a member of another plan. Remove it, then the same command "
+      "makes it again. What differs:\n{}",
+      path.string(), difference);
 }
 
 /// Before hours of training rather than after them.
@@ -386,6 +387,7 @@ void RemoveMembers(const EnsemblePlan& plan) {
     fs::remove(EnsembleBuilder::MemberPath(plan, i), ignored);
   }
   fs::remove(plan.folder / kPlanFile, ignored);
+  RemoveStaleTemporaries(plan.folder);
   fs::remove(plan.folder, ignored);
 }
 

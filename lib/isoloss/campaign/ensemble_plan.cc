@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/arms.h"
 #include "isoloss/gate/policy.h"
@@ -69,6 +70,7 @@ void CheckEnsembleOutput(const std::filesystem::path& out) {
                "such as {}.",
                out.string(), (out / "ensemble.h5").string());
   }
+  RemoveStaleTemporaries(out.parent_path(), out.filename().string());
   std::error_code error;  // what can't be seen is refused with its folder
   if (!std::filesystem::exists(out, error)) return;
   try {

@@ -113,7 +113,7 @@ control = "control"
 
 std::string ArmSections(const ExperimentText& text) {
   std::string sections = fmt::format(
-      R"(# The first arm is the baseline. `isoloss recipes` lists recipes;
+      R"(# The first arm is the baseline. `isoloss lab recipes` lists recipes;
 # docs/recipes.md says how to write one of your own.
 [arms.{0}]
 recipe = "{0}"

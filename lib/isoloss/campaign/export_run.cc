@@ -41,7 +41,8 @@ void MakeExportFolder(const fs::path& folder) {
 }
 
 bool IsEventFileName(const std::string& name) {
-  return name.find("tfevents") != std::string::npos;
+  // A hidden one is what a killed export left.
+  return !name.starts_with('.') && name.find("tfevents") != std::string::npos;
 }
 
 /// All event files of a folder are one run to TensorBoard.

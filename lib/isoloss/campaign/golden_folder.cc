@@ -134,10 +134,10 @@ void CheckConfiguration(const GoldenFolder& folder) {
     if (difference.empty()) continue;
     ThrowError(ErrorKind::kConfig,
                "{}: it is a golden of another configuration than {} asks "
-               "for:\n{}Restore the experiment, or make new goldens with "
-               "`isoloss golden update {} --reconfigured`.",
-               folder.goldens[i].file, experiment.path.string(), difference,
-               folder.path.string());
+               "for. Restore the experiment, or make new goldens with `isoloss "
+               "golden update {} --reconfigured`. What differs:\n{}",
+               folder.goldens[i].file, experiment.path.string(),
+               folder.path.string(), difference);
   }
 }
 

@@ -298,10 +298,20 @@ void CheckAccepted(const EvidenceFiles& evidence,
       ErrorKind::kConfig,
       "golden update: {} tensors hold values that no order of summation "
       "explains (class other), the first {}. Find out why (isoloss "
-      "probe), or name them with --accept-numerics-change.",
+      "lab probe), or name them with --accept-numerics-change.",
       refused.size(),
       fmt::join(std::span(refused).first(std::min<size_t>(refused.size(), 3)),
                 ", "));
+}
+
+/// Until the descriptor is closed.
+Descriptor LockGoldens(const fs::path& folder) {
+  Descriptor lock = LockFolder(folder, /*wait=*/false);
+  if (lock.get() >= 0) return lock;
+  ThrowError(ErrorKind::kConfig,
+             "{}: another `golden update` is at work on this folder, and this "
+             "one would replace what that one writes. Wait until it has ended.",
+             folder.string());
 }
 
 }  // namespace
@@ -312,6 +322,7 @@ GoldenUpdate UpdateGoldens(const GoldenUpdatePlan& plan) {
   const train::Experiment experiment = LoadGoldenExperiment(folder);
   const gate::Policy policy = PolicyOf("", experiment);
   const Suite suite = ReadSuite(folder);
+  const Descriptor lock = LockGoldens(folder);
   Before before = Open(plan);
   CheckReason(plan.reason, before.history);
   if (!plan.draft) CheckSourceIsCommitted(folder);

@@ -227,7 +227,7 @@ report::History ReadHistoryView(const HistoryView& view) {
   if (records.empty()) {
     ThrowError(ErrorKind::kConfig,
                "{}: it has 0 records, but there is nothing to show without "
-               "one. Add some with `isoloss history record`.",
+               "one. Add some with `isoloss lab history record`.",
                view.file.string());
   }
   report::History history;

@@ -7,6 +7,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/files.h"
 #include "isoloss/base/text_file.h"
 #include "isoloss/report/history_file.h"
 
@@ -69,13 +70,15 @@ NewLines Sort(const std::filesystem::path& path,
 
 std::vector<FigureRecord> ReadHistory(const std::filesystem::path& path) {
   return report::ParseHistory(
-      ReadTextFile(path, "Make it with `isoloss history record`."),
+      ReadTextFile(path, "Make it with `isoloss lab history record`."),
       path.string());
 }
 
 HistoryUpdate AddToHistory(const std::filesystem::path& path,
                            const std::vector<FigureRecord>& records,
                            bool replace) {
+  // What others add meanwhile would be lost.
+  const Descriptor lock = LockFolder(path.parent_path(), /*wait=*/true);
   std::string text = ReadIfThere(path);
   const std::vector<FigureRecord> there =
       report::ParseHistory(text, path.string());

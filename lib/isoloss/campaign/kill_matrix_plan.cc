@@ -30,7 +30,7 @@ void RequireEnsemble(const KillMatrixPlan& plan) {
   ThrowError(
       ErrorKind::kConfig,
       "mutants run: {} without --ensemble, but good runs are "
-      "inconclusive without one. Make one with `isoloss ensemble build "
+      "inconclusive without one. Make one with `isoloss lab ensemble build "
       "--arm {}{}`.",
       plan.reference ? fmt::format("--reference {}", plan.reference->name)
                      : fmt::format("--benign {}", plan.benign_runs),
@@ -56,7 +56,7 @@ std::vector<mutants::Mutant> ChosenMutants(
         })) {
       ThrowError(ErrorKind::kConfig,
                  "mutants run: --mutants {}: none of the {} mutants matches. "
-                 "`isoloss mutants list` shows them.{}",
+                 "`isoloss lab mutants list` shows them.{}",
                  pattern, names.size(), DidYouMean(pattern, names));
     }
   }

@@ -120,7 +120,7 @@ void KillMatrixRunner::RequireSoundEvidence() const {
       if (!mismatches.empty()) {
         ThrowError(ErrorKind::kConfig,
                    "mutants run: {}. Make it again for this experiment and "
-                   "arm: isoloss ensemble build.",
+                   "arm: isoloss lab ensemble build.",
                    mismatches[0]);
       }
     }

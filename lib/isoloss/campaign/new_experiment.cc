@@ -148,7 +148,7 @@ void CheckRequest(const NewExperiment& request, const fs::path& file) {
   if (request.candidate == kBaseline) {
     ThrowError(ErrorKind::kConfig,
                "--candidate {}: is the baseline's recipe, so that nothing "
-               "would differ. Give another of `isoloss recipes`.",
+               "would differ. Give another of `isoloss lab recipes`.",
                request.candidate);
   }
   for (const fs::path& path : request.paths) CheckPath(path);

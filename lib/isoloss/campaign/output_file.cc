@@ -8,6 +8,7 @@
 #include <string>
 #include <system_error>
 
+#include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
 
 namespace isoloss::campaign {
@@ -58,6 +59,7 @@ std::vector<std::string> JsonKeys(std::string_view line) {
 void CheckOutput(const fs::path& output, const std::vector<fs::path>& inputs,
                  std::string_view kind, const IsEarlierOutput& is_earlier,
                  std::string_view option) {
+  RemoveStaleTemporaries(output.parent_path(), output.filename().string());
   std::error_code error;  // what can't be seen is refused when it is written
   for (const fs::path& input : inputs) {
     if (fs::equivalent(output, input, error)) {

@@ -13,6 +13,7 @@ namespace isoloss::campaign {
 /// isoloss::Error for "no".
 using IsEarlierOutput = std::function<bool(const std::filesystem::path& file)>;
 
+/// Whether `output` may be written; removes what killed processes left of it.
 /// `kind` completes "is no", say "null ensemble"; `option` is what named it. Of
 /// an empty file nothing is lost; what is no regular file is left to who
 /// writes. Errors   ConfigError if `output` is one of `inputs`, under whatever

@@ -15,6 +15,8 @@
 #include <boost/beast/http/span_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <chrono>
+#include <deque>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -132,6 +134,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  /// No request has come, so that nobody loses an answer.
+  bool is_idle() const { return !message_.has_value(); }
+  void Close() { stream_.close(); }
+
   void Start() {
     stream_.expires_after(kRequestTime);
     http::async_read_header(
@@ -213,19 +219,37 @@ class PageServer::Listener {
     }
   }
 
-  /// The next one; when all places are taken, the one that becomes free goes
-  /// on.
+  /// Whoever connects and stays silent must not keep others away.
+  bool CloseOldestIdle() {
+    while (!waiting_.empty()) {
+      const std::shared_ptr<Connection> oldest = waiting_.front().lock();
+      waiting_.pop_front();
+      if (oldest == nullptr || !oldest->is_idle()) continue;
+      oldest->Close();
+      return true;
+    }
+    return false;
+  }
+
+  /// The next one; when all places are taken by answers, the one that becomes
+  /// free goes on.
   void Accept() {
-    accepting_ = connections_ < kMostConnections;
+    accepting_ = connections_ < kMostConnections || CloseOldestIdle();
     if (!accepting_) return;
     acceptor_.async_accept(
         [this](boost::system::error_code error, tcp::socket socket) {
           if (error) return AcceptLater();
           ++connections_;
-          std::make_shared<Connection>(std::move(socket), site_, [this] {
-            --connections_;
-            if (!accepting_ && !closing_) Accept();
-          })->Start();
+          const auto connection =
+              std::make_shared<Connection>(std::move(socket), site_, [this] {
+                --connections_;
+                if (!accepting_ && !closing_) Accept();
+              });
+          connection->Start();
+          while (!waiting_.empty() && waiting_.front().expired()) {
+            waiting_.pop_front();
+          }
+          waiting_.push_back(connection);
           Accept();
         });
   }
@@ -238,6 +262,7 @@ class PageServer::Listener {
 
   // What handlers use comes before the context that destroys them.
   size_t connections_ = 0;
+  std::deque<std::weak_ptr<Connection>> waiting_;  ///< the oldest first
   bool accepting_ = false;
   bool closing_ = false;
   asio::io_context context_{1};

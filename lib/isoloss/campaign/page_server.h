@@ -24,8 +24,9 @@ struct ServedPage {
 /// Answers  GET and HEAD of the page and its data; everything else is refused.
 ///          So is a request whose Host is not this address: another site's name
 ///          may be made to point here (DNS rebinding).
-/// Bounds   at most 16 connections, each for one request of at most 8 KiB
-///          within 5 seconds and one answer within 60.
+/// Bounds   16 connections, each for one request of at most 8 KiB within 5
+///          seconds and one answer within 60. When all places are taken, the
+///          oldest connection that has sent no request is closed.
 /// Threads  none of its own; it answers while Serve runs.
 class PageServer {
  public:

@@ -5,7 +5,7 @@
 
 namespace isoloss::campaign {
 
-/// What `isoloss parity --json` holds of an arm.
+/// What `isoloss lab parity --json` holds of an arm.
 report::Json ParityJson(const train::ParityReport& found);
 
 }  // namespace isoloss::campaign

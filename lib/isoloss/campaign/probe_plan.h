@@ -1,4 +1,4 @@
-// From what `isoloss probe` is asked to what the oracle is given.
+// From what `isoloss lab probe` is asked to what the oracle is given.
 #pragma once
 
 #include <cstdint>

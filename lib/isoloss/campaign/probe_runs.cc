@@ -53,7 +53,8 @@ void CheckProbeOutput(const fs::path& file, runlog::Provenance planned) {
   if (difference.empty()) return;
   ThrowError(ErrorKind::kConfig,
              "{}: it is the probe log of another run, which this one would "
-             "overwrite:\n{}Choose another folder with --out, or remove it.",
+             "overwrite. Choose another folder with --out, or remove it. What "
+             "differs:\n{}",
              file.string(), difference);
 }
 

@@ -11,6 +11,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/new_folder.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/dry_run.h"
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/job_file.h"
@@ -209,7 +210,7 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
                "isoloss: interrupted by a signal, so no verdict. Finished runs "
                "are in {}/*.h5, what others had in *.partial.h5. The same "
                "command with {} goes on.\n",
-               folder.string(), options.how_to_go_on);
+               Printable(folder.string()), options.how_to_go_on);
   }
   return executed;
 }

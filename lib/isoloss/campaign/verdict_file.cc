@@ -1,9 +1,15 @@
 #include "isoloss/campaign/verdict_file.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
 
+#include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/campaign/json_file.h"
+#include "isoloss/gate/outcome.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -59,6 +65,43 @@ constexpr const char* kKillMatrixShape = R"({
   "benign": [{"seed": "i", "levels": ["s?"], "verdict": "s", "finding": "s"}]
 })";
 
+gate::Outcome OutcomeOf(const Json& object, const std::filesystem::path& file) {
+  const auto& name = object["outcome"].get_ref<const std::string&>();
+  for (const gate::Outcome outcome :
+       {gate::Outcome::kPass, gate::Outcome::kInconclusive,
+        gate::Outcome::kFail, gate::Outcome::kInvalid}) {
+    if (name == gate::OutcomeName(outcome)) return outcome;
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}: it has the outcome `{}`, but there are PASS, INCONCLUSIVE, "
+             "FAIL and INVALID. Write it again with `isoloss gate`.",
+             file.string(), Printable(name.substr(0, 40)));
+}
+
+/// That the outcome and exit code of `whole` are those of the severest of
+/// `parts` that count, as gate::Severest has it. No digest protects the file.
+void CheckOutcome(const Json& whole, const Json& parts,
+                  const std::filesystem::path& file) {
+  std::optional<gate::Outcome> severest;
+  for (const Json& part : parts) {
+    const gate::Outcome outcome = OutcomeOf(part, file);
+    if (part.contains("gates") && part["gates"] == false) continue;
+    severest = std::max(severest.value_or(gate::Outcome::kPass), outcome);
+  }
+  const gate::Outcome expected = severest.value_or(gate::Outcome::kInvalid);
+  if (OutcomeOf(whole, file) == expected &&
+      whole["exit_code"] == gate::ExitCode(expected)) {
+    return;
+  }
+  ThrowError(
+      ErrorKind::kFormat,
+      "{}: it claims {} with exit code {}, but the severest of its parts "
+      "is {} with exit code {}. Write it again with `isoloss gate`.",
+      file.string(), whole["outcome"].get<std::string>(),
+      whole["exit_code"].dump(), gate::OutcomeName(expected),
+      gate::ExitCode(expected));
+}
+
 }  // namespace
 
 std::vector<Json> ReadVerdictFile(const std::filesystem::path& path) {
@@ -71,8 +114,10 @@ std::vector<Json> ReadVerdictFile(const std::filesystem::path& path) {
        several ? file.json()["verdicts"] : Json::array({file.json()})) {
     file.Check(kVerdictShape, &verdict);
     if (verdict.contains("reading")) file.Check(kReadingShape, &verdict);
+    CheckOutcome(verdict, verdict["checks"], path);
     verdicts.push_back(verdict);
   }
+  if (several) CheckOutcome(file.json(), file.json()["verdicts"], path);
   return verdicts;
 }
 

@@ -9,10 +9,11 @@
 namespace isoloss::campaign {
 
 /// The objects of verdict.json, one for each candidate.
-/// Errors   as ReadJsonFile.
+/// Errors   as ReadJsonFile; FormatError if an outcome is not that of its
+/// checks.
 std::vector<report::Json> ReadVerdictFile(const std::filesystem::path& path);
 
-/// kill_matrix.json of `isoloss mutants run`.
+/// kill_matrix.json of `isoloss lab mutants run`.
 /// Errors   as ReadJsonFile.
 report::Json ReadKillMatrixFile(const std::filesystem::path& path);
 

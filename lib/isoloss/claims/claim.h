@@ -123,7 +123,7 @@ struct Cell {
   std::string name = "experiment";
   std::string experiment = "experiment.toml";  ///< a file beside claim.toml
   std::vector<std::string> overrides = {};     ///< "section.key=value" each
-  std::string stress = {};  ///< a mode of `isoloss stress`, or ""
+  std::string stress = {};  ///< a mode of `isoloss study stress`, or ""
   /// In place of the three above.
   std::optional<Student> student = std::nullopt;
 };

@@ -71,18 +71,19 @@ Check CheckProbes(const Evidence& evidence) {
   check.quantity = check.findings[0];
   check.evidence = fmt::format("one of {} findings", check.findings.size());
   check.next = evidence.pairing->IsForeign() ? kRecordOperations
-                                             : "probe again: isoloss probe";
+                                             : "probe again: isoloss lab probe";
   return check;
 }
 
 /// Appends a check if a probe lacks what the policy asks for.
 void RequireCases(const Evidence& evidence, Judgement& judgement) {
-  Check check{.name = "cases",
-              .outcome = Outcome::kInconclusive,
-              .next = evidence.pairing->IsForeign()
-                          ? kRecordOperations
-                          : "probe every case: isoloss probe without --case "
-                            "and --steps"};
+  Check check{
+      .name = "cases",
+      .outcome = Outcome::kInconclusive,
+      .next = evidence.pairing->IsForeign()
+                  ? kRecordOperations
+                  : "probe every case: isoloss lab probe without --case "
+                    "and --steps"};
   for (const auto& probes :
        {evidence.candidate_probes, evidence.baseline_probes}) {
     for (const Probe& probe : probes) {
@@ -222,13 +223,14 @@ std::optional<Check> EndsTooEarly(const Evidence& evidence,
       const int64_t due =
           PlainStepsDue(pair.baseline->log, pair.candidate->log, policy);
       if (due <= last) continue;
-      return Check{.name = "parting",
-                   .outcome = Outcome::kInconclusive,
-                   .quantity = fmt::format(
-                       "the runs of seed {} are not bit-equal, so {} steps of "
-                       "case plain are due, but {} looked at {}",
-                       pair.seed, due, Label(probe), last),
-                   .next = fmt::format("isoloss probe --plain-steps {}", due)};
+      return Check{
+          .name = "parting",
+          .outcome = Outcome::kInconclusive,
+          .quantity = fmt::format(
+              "the runs of seed {} are not bit-equal, so {} steps of "
+              "case plain are due, but {} looked at {}",
+              pair.seed, due, Label(probe), last),
+          .next = fmt::format("isoloss lab probe --plain-steps {}", due)};
     }
   }
   return std::nullopt;
@@ -265,7 +267,7 @@ void JudgeProbes(const Evidence& evidence, Judgement& judgement) {
          .quantity = "only the baseline was probed",
          .next = evidence.pairing->IsForeign()
                      ? kRecordOperations
-                     : "probe the candidate, too: isoloss probe"});
+                     : "probe the candidate, too: isoloss lab probe"});
   }
   RequireCases(evidence, judgement);
   if (auto check = EndsTooEarly(evidence, judgement.policy)) {
@@ -306,7 +308,8 @@ extern constinit const Level kLevel_l2_oracle = {
     .decides = Decides::kBoth,
     .run = &JudgeProbes,
     .remedy =
-        "make a probe of the candidate with `isoloss probe` and give it with "
+        "make a probe of the candidate with `isoloss lab probe` and give it "
+        "with "
         "--probe",
     .foreign_remedy =
         "record operations of some steps with the recorder for PyTorch, make "

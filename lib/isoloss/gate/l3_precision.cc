@@ -195,7 +195,8 @@ std::vector<std::string> EnsembleObstacles(const Evidence& evidence) {
 /// Without an ensemble nobody knows how large these may be.
 void AppendMeasures(const Evidence& evidence, Judgement& judgement) {
   const char* remedy =
-      "not gated: no ensemble says how large it may be; isoloss ensemble build "
+      "not gated: no ensemble says how large it may be; isoloss lab ensemble "
+      "build "
       "--kind seeds makes one";
   for (const Kind& kind : kKinds) {
     double largest = 0;
@@ -312,9 +313,9 @@ extern constinit const Level kLevel_l3_precision = {
     .decides = Decides::kPrecision,
     .run = &JudgePrecision,
     .remedy =
-        "make an ensemble with `isoloss ensemble build --kind seeds` and a "
+        "make an ensemble with `isoloss lab ensemble build --kind seeds` and a "
         "probe "
-        "with `isoloss probe`, and give them with --ensemble and --probe",
+        "with `isoloss lab probe`, and give them with --ensemble and --probe",
     .foreign_remedy =
         "only runs that isoloss itself trains can be probed against BF16: see "
         "how the recipe does in a model of its own with `isoloss verify`"};

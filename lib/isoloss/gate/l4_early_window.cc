@@ -320,10 +320,10 @@ extern constinit const Level kLevel_l4_early_window = {
     .decides = Decides::kBoth,
     .run = &JudgeEarlyWindow,
     .remedy =
-        "make an ensemble with `isoloss ensemble build` and give it with "
+        "make an ensemble with `isoloss lab ensemble build` and give it with "
         "--ensemble (precision: one of --kind seeds)",
     .foreign_remedy =
-        "make an ensemble of good runs with `isoloss ensemble build --from "
+        "make an ensemble of good runs with `isoloss lab ensemble build --from "
         "LOG...` and give it with --ensemble"};
 
 }  // namespace isoloss::gate

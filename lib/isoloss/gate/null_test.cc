@@ -109,7 +109,7 @@ stats::MaxTResult JudgeAgainstNull(std::string_view name,
         "it; largest of all standardised deviations:",
         policy.null_limit_ceiling);
     check.next = fmt::format(
-        "more members make it narrower: isoloss ensemble build --runs {}",
+        "more members make it narrower: isoloss lab ensemble build --runs {}",
         SuggestedMembers(test.null_maxima().size()));
   }
   judgement.checks.push_back(std::move(check));
@@ -128,7 +128,7 @@ Check EvidenceCheck(std::string_view name, std::vector<std::string> findings,
   check.quantity = findings[0];
   check.evidence = fmt::format("one of {} findings", findings.size());
   check.findings = std::move(findings);
-  check.next = "make it again for these runs: isoloss ensemble build";
+  check.next = "make it again for these runs: isoloss lab ensemble build";
   return check;
 }
 
@@ -143,11 +143,12 @@ Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
       .limit = static_cast<double>(policy.min_members),
       .evidence = fmt::format("{} of {}", Label(ensemble),
                               ensemble.ensemble.members.size()),
-      .next = ensemble.ensemble.provenance.IsForeign()
-                  ? "build it from more good runs: isoloss ensemble build "
-                    "--from LOG..."
-                  : fmt::format("add members: isoloss ensemble build --runs {}",
-                                policy.min_members)};
+      .next =
+          ensemble.ensemble.provenance.IsForeign()
+              ? "build it from more good runs: isoloss lab ensemble build "
+                "--from LOG..."
+              : fmt::format("add members: isoloss lab ensemble build --runs {}",
+                            policy.min_members)};
 }
 
 std::vector<const runlog::EnsembleMember*> UsableMembers(

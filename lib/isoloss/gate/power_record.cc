@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kConfidence = 0.95;
 constexpr const char* kPowerRule =
-    "A power record is what `isoloss mutants run` writes. Measure again.";
+    "A power record is what `isoloss lab mutants run` writes. Measure again.";
 
 /// Parts of a power record by their keys: visit(key, part of record).
 template <typename Visit, typename Record>

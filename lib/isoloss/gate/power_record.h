@@ -1,5 +1,5 @@
-// What this gate was measured to catch, as power.json of `isoloss mutants run`
-// records it.
+// What this gate was measured to catch, as power.json of `isoloss lab mutants
+// run` records it.
 #pragma once
 
 #include <cstdint>

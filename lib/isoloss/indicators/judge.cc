@@ -170,7 +170,7 @@ IndicatorStatement JudgeIndicators(std::vector<IndicatorRun> runs) {
   if (runs.empty()) {
     ThrowError(ErrorKind::kConfig,
                "indicators: no run has recorded any. Train some with "
-               "`isoloss stress EXPERIMENT --indicators 5`.");
+               "`isoloss study stress EXPERIMENT --indicators 5`.");
   }
   IndicatorStatement statement{.runs = std::move(runs), .rules = {}};
   for (const AlarmRule& rule : AllAlarmRules()) {

@@ -72,7 +72,7 @@ Mutant MutantByName(std::string_view name) {
   }
   if (const auto index = BenignIndex(name)) return BenignVariant(*index);
   ThrowError(ErrorKind::kConfig,
-             "mutants: there is none named `{}` among {}. `isoloss mutants "
+             "mutants: there is none named `{}` among {}. `isoloss lab mutants "
              "list` shows them.{}",
              name, names.size(), DidYouMean(name, names));
 }

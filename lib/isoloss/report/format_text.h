@@ -1,4 +1,4 @@
-// Number formats as text and as JSON: what `isoloss formats` prints.
+// Number formats as text and as JSON: what `isoloss lab formats` prints.
 #pragma once
 
 #include <span>

@@ -118,7 +118,7 @@ class LineReader {
         /*allow_exceptions=*/false);
     if (!json.is_object() || !json.contains("history")) {
       Reject(
-          "is no record of isoloss history, an object of JSON. Restore the "
+          "is no record of isoloss lab history, an object of JSON. Restore the "
           "file");
     }
     if (keys != json.size()) {

@@ -100,7 +100,7 @@ std::string BisectHint(const History& history, const FigureSeries& series,
   const size_t between = to->second - from->second - 1;
   if (between == 0) return "";
   return fmt::format(
-      "next: {} commit{} lie{} between {} and it: isoloss history bisect "
+      "next: {} commit{} lie{} between {} and it: isoloss lab history bisect "
       "--good {} --bad {} -- COMMAND",
       between, between == 1 ? "" : "s", between == 1 ? "s" : "",
       Short(before.commit), Short(before.commit), Short(point.commit));

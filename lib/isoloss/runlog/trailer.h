@@ -27,10 +27,10 @@ struct FileKind {
 };
 inline constexpr FileKind kRunLogFile = {"run log", "isoloss run",
                                          "schema_version"};
-inline constexpr FileKind kProbeLogFile = {"probe log", "isoloss probe",
+inline constexpr FileKind kProbeLogFile = {"probe log", "isoloss lab probe",
                                            "probe_schema_version"};
 inline constexpr FileKind kEnsembleFile = {
-    "null ensemble", "isoloss ensemble build", "ensemble_schema_version"};
+    "null ensemble", "isoloss lab ensemble build", "ensemble_schema_version"};
 inline constexpr FileKind kTensorDumpFile = {
     "tensor dump", "isoloss run --dump", "dump_version"};
 

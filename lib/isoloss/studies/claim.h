@@ -1,5 +1,5 @@
-// isoloss claim: something that was published, put to the test at a size that
-// trains here.
+// isoloss study claim: something that was published, put to the test at a size
+// that trains here.
 #pragma once
 
 #include <cstddef>

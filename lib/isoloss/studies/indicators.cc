@@ -80,7 +80,7 @@ indicators::IndicatorStatement JudgeIndicatorsOf(const fs::path& folder) {
       !fs::is_directory(folder / "cells")) {
     ThrowError(ErrorKind::kConfig,
                "{}: it holds no indicators of a study. Name the folder of one "
-               "that `isoloss stress EXPERIMENT --indicators 5` trained.",
+               "that `isoloss study stress EXPERIMENT --indicators 5` trained.",
                folder.string());
   }
   std::vector<IndicatorRun> runs;

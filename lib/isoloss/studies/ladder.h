@@ -1,5 +1,5 @@
-// isoloss ladder: one experiment at several sizes, and what they say of a size
-// that nobody trained.
+// isoloss study ladder: one experiment at several sizes, and what they say of a
+// size that nobody trained.
 #pragma once
 
 #include <cstddef>

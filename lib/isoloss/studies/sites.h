@@ -1,4 +1,4 @@
-// isoloss sites: which products of which GEMMs can be quantised.
+// isoloss study sites: which products of which GEMMs can be quantised.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// isoloss stress: recipes under what low precision is known to suffer from.
+// isoloss study stress: recipes under what low precision is known to suffer
+// from.
 #pragma once
 
 #include <cstddef>

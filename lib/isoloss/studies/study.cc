@@ -290,6 +290,7 @@ void CheckStudy(const Study& study, const StudyPart& part) {
                study.kind, part.count, cell.name, seeds);
   }
   const fs::path path = study.folder / campaign::kPlanFile;
+  RemoveStaleTemporaries(study.folder);  // else it is not empty
   if (fs::exists(study.folder) && !fs::is_empty(study.folder) &&
       !fs::exists(path)) {
     ThrowError(

@@ -16,7 +16,7 @@ out=${OUT:?is the results folder, one for each job, on a file system that all no
 command=("$@")
 launcher=${LAUNCHER:-srun --mpi=pmi2}  # pmi2: MPICH; pmix: Open MPI; or mpirun.openmpi, mpirun.mpich
 declare -a check+=()                   # a script that sources this one may set it, with spaces in its words
-[ -z "${CHECK:-}" ] || check=($CHECK)  # isoloss doctor --job EXPERIMENT --out /shared/run
+[ -z "${CHECK:-}" ] || check=($CHECK)  # isoloss lab doctor --job EXPERIMENT --out /shared/run
 faults_allowed=${FAULTS_ALLOWED:-20}
 end_seconds=${END_SECONDS:-120}        # a launcher may take so long to end after its processes
 stall_seconds=${STALL_SECONDS:-3600}   # and the run may write nothing for so long

@@ -77,8 +77,8 @@ std::string LauncherText(const Sweep& sweep) {
 /// experiment.
 std::vector<std::string> CheckCommand(const Sweep& sweep) {
   std::vector<std::string> words =
-      Command(sweep, {"doctor", "--job", sweep.request.experiment, "--out",
-                      sweep.File(kStateFolder).string()});
+      Command(sweep, {"lab", "doctor", "--job", sweep.request.experiment,
+                      "--out", sweep.File(kStateFolder).string()});
   const std::vector<std::string>& given = sweep.request.arguments;
   for (size_t i = 0; i < given.size(); ++i) {
     if (given[i].starts_with("--set=")) words.push_back(given[i]);

@@ -10,11 +10,13 @@
 #include <chrono>
 #include <cmath>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/base/temporary_folder.h"
 #include "isoloss/campaign/child_process.h"
 #include "isoloss/campaign/interrupt.h"
@@ -29,6 +31,7 @@ namespace fs = std::filesystem;
 /// A command whose runs can be divided.
 struct Divisible {
   const char* words;
+  const char* below = "";  ///< the command that it stands below
   /// Options of a process that makes runs, and of the one that judges.
   std::vector<std::string> make = {};
   std::vector<std::string> judge = {};
@@ -48,12 +51,18 @@ const std::vector<Divisible>& Table() {
        .make = {"--resume"},
        .judges = false,
        .shares_runs = true},
-      {.words = "ladder", .judge = {"--no-train"}, .prepares = true},
-      {.words = "stress", .judge = {"--no-train"}, .prepares = true},
+      {.words = "ladder",
+       .below = "study",
+       .judge = {"--no-train"},
+       .prepares = true},
+      {.words = "stress",
+       .below = "study",
+       .judge = {"--no-train"},
+       .prepares = true},
       // It chooses a recipe by the runs, and trains that one.
-      {.words = "sites", .prepares = true},
-      {.words = "ensemble build", .has_journals = false},
-      {.words = "mutants run", .has_journals = false},
+      {.words = "sites", .below = "study", .prepares = true},
+      {.words = "ensemble build", .below = "lab", .has_journals = false},
+      {.words = "mutants run", .below = "lab", .has_journals = false},
   };
   return table;
 }
@@ -96,8 +105,22 @@ void CheckArguments(const SweepRequest& request) {
   }
 }
 
+/// Each is a line of a script: what follows a line end would be a command.
+void CheckLines(const char* option, const std::vector<std::string>& lines) {
+  for (const std::string& line : lines) {
+    const size_t end = line.find_first_of(std::string_view("\n\r\0", 3));
+    if (end == line.npos) continue;
+    ThrowError(ErrorKind::kConfig,
+               "submit: {} `{}` has a line end at character {}, but it becomes "
+               "one line of each script. Leave the line end out, or repeat {}.",
+               option, line, end + 1, option);
+  }
+}
+
 /// What only Slurm, or only some commands, can do.
 void CheckEngine(const SweepRequest& request) {
+  CheckLines("--sbatch", request.sbatch);
+  CheckLines("--setup", request.setup);
   for (const std::string& option : request.sbatch) {
     if (option.starts_with('-')) continue;
     ThrowError(ErrorKind::kConfig,
@@ -145,6 +168,9 @@ std::vector<std::string> Joined(std::vector<std::vector<std::string>> parts) {
                                   const campaign::ChildResult& result) {
   std::string said = result.errors;
   while (!said.empty() && said.back() == '\n') said.pop_back();
+  for (size_t at = 0; (at = said.find('\n', at)) != said.npos; ++at) {
+    said.insert(at + 1, "  ");  // its lines stay lines
+  }
   ThrowError(ErrorKind::kConfig,
              "submit: `isoloss {}` could not list its runs; it ended with {}: "
              "{}",
@@ -217,8 +243,10 @@ Sweep PlanSweep(const SweepRequest& request) {
   const Divisible& divisible = DivisibleOf(request.command);
   CheckArguments(request);
   CheckEngine(request);
-  const std::vector<std::string> command =
-      Joined({Words(request.command), {request.experiment}, request.arguments});
+  const std::vector<std::string> command = Joined({Words(divisible.below),
+                                                   Words(request.command),
+                                                   {request.experiment},
+                                                   request.arguments});
   Sweep sweep{.request = request,
               .list = ListOf(request, command),
               .elements = {},
@@ -249,7 +277,7 @@ std::string DescribeSweep(const Sweep& sweep) {
   return fmt::format(
       "{} runs in {}: {} finished, {} to be made by {} processes. On "
       "one processor they would take {} of {}, and the longest process {}.\n",
-      sweep.list.runs.size(), sweep.list.folder.string(), finished,
+      sweep.list.runs.size(), Printable(sweep.list.folder.string()), finished,
       sweep.list.runs.size() - finished, sweep.elements.size(),
       report::DurationText(left), report::DurationText(all),
       report::DurationText(sweep.LongestSeconds()));

@@ -34,8 +34,8 @@ void RequireSameRun(const std::filesystem::path& file,
   if (difference.empty()) return;
   ThrowError(ErrorKind::kConfig,
              "{}: it was begun as another run, so it can't go on as this "
-             "one:\n{}Give the experiment, corpus and program that it was "
-             "begun with, or start it anew with --restart.",
+             "one. Give the experiment, corpus and program that it was begun "
+             "with, or start it anew with --restart. What differs:\n{}",
              file.string(), difference);
 }
 
@@ -44,11 +44,12 @@ void RequireSameLog(const std::filesystem::path& file,
                     const runlog::Provenance& now) {
   const std::string difference = LogDifference(before, now);
   if (difference.empty()) return;
-  ThrowError(ErrorKind::kConfig,
-             "{}: what is logged was chosen otherwise when it was begun, but "
-             "all rows of a log have the same columns:\n{}Resume it as it was "
-             "begun, or start it anew with --restart.",
-             file.string(), difference);
+  ThrowError(
+      ErrorKind::kConfig,
+      "{}: what is logged was chosen otherwise when it was begun, but "
+      "all rows of a log have the same columns. Resume it as it was begun, "
+      "or start it anew with --restart. What differs:\n{}",
+      file.string(), difference);
 }
 
 /// Why a checkpoint can't be of the run that `now` describes, or can't be used
@@ -160,8 +161,8 @@ runlog::RunLog ReadFinished(const runlog::RunPaths& paths,
   if (difference.empty()) return log;
   ThrowError(ErrorKind::kConfig,
              "{}: it is the finished log of another run, which this one would "
-             "overwrite:\n{}Choose another folder with --out, or discard it "
-             "with --restart.",
+             "overwrite. Choose another folder with --out, or discard it with "
+             "--restart. What differs:\n{}",
              paths.Log().string(), difference);
 }
 
@@ -180,9 +181,12 @@ std::map<std::string, std::string> CheckpointFacts(
           {"numerics_digest", p.numerics_digest}};
 }
 
-void CheckContinuation(const runlog::RunPaths& paths,
-                       const runlog::Provenance& planned) {
-  RequireSame(paths, ReadFiles(paths), planned);
+int64_t CheckContinuation(const runlog::RunPaths& paths,
+                          const runlog::Provenance& planned) {
+  const OnDisk found = ReadFiles(paths);
+  RequireSame(paths, found, planned);
+  if (found.whole) return LastStep(*found.whole);
+  return found.journal ? LastStep(found.journal->log) : 0;
 }
 
 Continuation FindContinuation(const runlog::RunPaths& paths,

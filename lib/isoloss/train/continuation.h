@@ -68,9 +68,10 @@ std::vector<int64_t> ResumedSteps(const runlog::RunLog& log);
 std::string PerturbationOf(const runlog::RunLog& log);
 
 /// Throws what FindContinuation would for a run that `planned` describes
-/// (DescribePlannedRun), as far as that is known before its first step.
-void CheckContinuation(const runlog::RunPaths& paths,
-                       const runlog::Provenance& planned);
+/// (DescribePlannedRun), as far as that is known before its first step. Returns
+/// how many steps are on disk.
+int64_t CheckContinuation(const runlog::RunPaths& paths,
+                          const runlog::Provenance& planned);
 
 /// The newest checkpoint that a repetition may begin with.
 /// Errors   ConfigError with RunDifference if `now` is another run.

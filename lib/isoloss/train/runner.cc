@@ -155,19 +155,24 @@ void RefuseDumps(const Experiment& experiment, const runlog::RunPaths& paths) {
 
 /// Which runs have logs in the folder that are kept; throws if something is
 /// there that may neither be kept nor overwritten.
-std::vector<bool> FindKept(const Experiment& experiment,
-                           const std::vector<Run>& runs,
-                           const corpus::Corpus& corpus, const fs::path& folder,
-                           Leftovers leftovers, const RunnerHooks& hooks) {
-  std::vector<bool> kept(runs.size());
-  if (leftovers == Leftovers::kDiscard) return kept;
+struct Found {
+  std::vector<bool> kept;  ///< of each run: it has finished
+  int64_t steps = 0;       ///< that unfinished runs have on disk
+};
+
+Found FindKept(const Experiment& experiment, const std::vector<Run>& runs,
+               const corpus::Corpus& corpus, const fs::path& folder,
+               Leftovers leftovers, const RunnerHooks& hooks) {
+  Found found{.kept = std::vector<bool>(runs.size())};
+  std::vector<bool>& kept = found.kept;
+  if (leftovers == Leftovers::kDiscard) return found;
   if (leftovers == Leftovers::kRefuse) RefuseUnfinished(runs, folder);
   Planner planner(experiment, corpus);
   std::vector<std::function<void(size_t)>> checks;
   for (size_t i = 0; i < runs.size(); ++i) {
     const runlog::RunPaths paths = {folder, runs[i].Name()};
     if (IsUnfinished(paths)) {
-      CheckContinuation(paths, planner.Of(runs[i]));
+      found.steps += CheckContinuation(paths, planner.Of(runs[i]));
       continue;
     }
     if (!fs::exists(paths.Log())) {
@@ -190,7 +195,18 @@ std::vector<bool> FindKept(const Experiment& experiment,
   if (const size_t missing = MissingOf(kept); missing > 0) {
     for (const auto& check : checks) check(missing);
   }
-  return kept;
+  return found;
+}
+
+/// Half of what a run writes is its journal, of which the steps of unfinished
+/// runs are there already.
+size_t BytesToWrite(const Experiment& experiment, const Found& found) {
+  const size_t all = EstimatedLogBytes(experiment, MissingOf(found.kept));
+  const double share = static_cast<double>(found.steps) /
+                       static_cast<double>(experiment.train.steps);
+  const double there =
+      static_cast<double>(EstimatedLogBytes(experiment, 1)) / 2 * share;
+  return all - std::min(all, static_cast<size_t>(there));
 }
 
 /// "2 finished runs (a-seed1, b-seed1) and 1 unfinished (a-seed2)"; "" if there
@@ -374,15 +390,14 @@ std::vector<bool> CheckRuns(const Experiment& experiment,
                             const RunnerHooks& hooks) {
   // A program may have changed the arms since the file was read.
   ResolveRecipes(experiment);
-  std::vector<bool> kept =
-      FindKept(experiment, runs, corpus, folder, leftovers, hooks);
-  const size_t missing = MissingOf(kept);
-  if (missing == 0) return kept;
+  Found found = FindKept(experiment, runs, corpus, folder, leftovers, hooks);
+  const size_t missing = MissingOf(found.kept);
+  if (missing == 0) return std::move(found.kept);
   CheckMemory(experiment, CrewFor(experiment, missing));
   if (transport::DetectLaunch().process == 0) {
-    CheckFolderTakes(folder, EstimatedLogBytes(experiment, missing));
+    CheckFolderTakes(folder, BytesToWrite(experiment, found));
   }
-  return kept;
+  return std::move(found.kept);
 }
 
 LeftLogs ExecuteRuns(const Experiment& experiment, const std::vector<Run>& runs,

@@ -19,6 +19,7 @@
 
 #include "isoloss/base/atomic_file.h"
 #include "isoloss/base/error.h"
+#include "isoloss/base/printable.h"
 #include "isoloss/transport/launch.h"
 
 namespace isoloss::transport {
@@ -139,7 +140,7 @@ void WriteReason(const std::string& reason) {
   try {
     WriteFileAtomically(ReasonFile(DetectLaunch().process), text);
   } catch (const Error& error) {
-    std::fputs(fmt::format("{}\n", error.what()).c_str(), stderr);
+    std::fputs((PrintableMessage(error.what()) + "\n").c_str(), stderr);
   }
 }
 
