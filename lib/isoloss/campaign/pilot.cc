@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -108,8 +109,14 @@ std::optional<Spread> TrainPilot(const train::Experiment& pilot) {
   constexpr double kUpper = 1.398;
   const TemporaryFolder folder;
   const TrainingPlan plan = PlanTraining(pilot);
-  const ExecutedRuns executed = TrainArms(pilot, plan, folder.path(), {});
-  if (executed.interrupted) return std::nullopt;
+  const ExecutedRuns executed =
+      TrainArms(pilot, plan, folder.path(), {.how_to_go_on = ""});
+  if (executed.interrupted) {
+    fmt::print(stderr,
+               "isoloss: interrupted by a signal in the pilot. No file was "
+               "written.\n");
+    return std::nullopt;
+  }
   std::vector<RunLog> logs;
   for (const auto& file : executed.logs)
     logs.push_back(runlog::ReadRunLog(file));

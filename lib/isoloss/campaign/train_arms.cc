@@ -205,7 +205,8 @@ ExecutedRuns TrainArms(const train::Experiment& experiment,
        }));
   executed.aborted = aborted.load();
   progress.Clear();
-  if (executed.interrupted && SpeaksForTheJob() && !options.quiet) {
+  if (executed.interrupted && SpeaksForTheJob() && !options.quiet &&
+      !options.how_to_go_on.empty()) {
     fmt::print(stderr,
                "isoloss: interrupted by a signal, so no verdict. Finished runs "
                "are in {}/*.h5, what others had in *.partial.h5. The same "

@@ -208,6 +208,7 @@ Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
   }
   if (all.size() <= most) return all;
   Lines lines;
+  if (most == 0) return lines;
   size_t left_out = 0;
   for (const std::string& sentence : sentences) {
     Lines more = Field(lines.empty() ? "could see" : "", sentence, kAll, style);
@@ -327,11 +328,14 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   const Lines passed = take(Passed(judgement, style));
   const Lines warnings = take(BriefWarnings(judgement, style));
   const Lines holds = take(HoldsFor(reading, style));
-  const Lines checks = take(Checks(NotPassed(judgement), left, style));
+  // A line is left for how many sentences are left out.
+  const Lines checks = take(
+      Checks(NotPassed(judgement), left - std::min<size_t>(left, 1), style));
   // Four empty lines may part what is shown; sentences outweigh the chart.
   constexpr size_t kParted = 4;
+  const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(
-      reading, std::max<size_t>(1, left - std::min(left, kParted)), style));
+      reading, std::max(least, left - std::min(left, kParted)), style));
   const Lines chart = take(Difference(judgement, left, style));
 
   Lines lines;
