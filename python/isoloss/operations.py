@@ -39,9 +39,10 @@ class OperationError(Exception):
 class Operation:
     """One operation while its step lasts."""
 
-    def __init__(self, kind, module):
+    def __init__(self, kind, module, place=0):
         self.kind = kind
         self.module = module
+        self.place = place  # in the order of computation
         self.tensors = {}
         self.attributes = {}
         self.formats = {}  # of operands
@@ -93,7 +94,7 @@ def write(path, attributes, operations):
         file.attrs["operations_version"] = numpy.int64(VERSION)
         for name, value in attributes.items():
             kind = {int: numpy.int64, float: numpy.float64}.get(type(value), str)
-            file.attrs[name] = kind(value)
+            file.attrs[name] = run_log.plain(value) if kind is str else kind(value)
         root = file.create_group("operations")
         for place, operation in enumerate(operations):
             group = root.create_group(f"{place:06d}")
@@ -105,4 +106,4 @@ def write(path, attributes, operations):
                 group.attrs[name] = value
             for name, tensor in operation.tensors.items():
                 _write_tensor(group, name, tensor, operation.formats)
-    run_log.replace_file(path, image.getvalue())
+    run_log.replace_file(path, image.getvalue(), replace=False)

@@ -1,15 +1,18 @@
 """Records a training loop of PyTorch: a row for each step, and at chosen steps
 tensors and operations."""
 
+import fnmatch
+import glob
 import json
 import math
 import pathlib
 import time
 import types
+import warnings
 
 import torch
 
-from . import journal, operations, run_log, taps, tensors
+from . import journal, loads, operations, passes, run_log, step_tensors, taps, tensors, xxh3
 
 VERSION = "0.1.0"
 # Weights whose digest is taken unasked: 0.1 s for each million on one core.
@@ -52,36 +55,6 @@ def _squares(norms):
     return sum(int(math.ldexp(norm * norm, 298)) for norm in norms)
 
 
-# Of the tensors of a step, which isoloss lists in this order.
-_PHASES = (("_weight",), ("_activation", "_output"), ("_gradient", "_dgrad"), ("_wgrad",),
-           ("_parameter",), ("_update",))
-
-
-def _in_order_of_computation(rows):
-    """Of rows in the order of the forward pass."""
-    found = {}
-    for endings in _PHASES:
-        names = [name for name in rows if name.endswith(endings)]
-        if "_gradient" in endings:
-            # Backward, but for a layer the gradient of its output comes first.
-            modules = {}
-            for name in names:
-                modules.setdefault(name.rpartition("_")[0], []).append(name)
-            names = [name for module in reversed(modules.values()) for name in module]
-        found.update((name, rows[name]) for name in names)
-    return found
-
-
-def _wgrads(products):
-    """Of each module, of all calls in the step."""
-    found = {}
-    for op in products:
-        own = op.tensors.get("grad_weight")
-        if own is not None:
-            found[op.module] = found[op.module] + own if op.module in found else own
-    return found
-
-
 class Recorder:
     """What `record` returns; see there."""
 
@@ -89,8 +62,6 @@ class Recorder:
                  parameters=False, first_step=1, gradients="replicated", rank=None, ranks=None,
                  name=None, arm=None, recipe="", seed=None, experiment="", config=None,
                  weights=None, expected=None):
-        if gradients not in ("replicated", "sharded"):
-            raise RecorderError(f"gradients is `{gradients}`, but must be `replicated` or `sharded`.")
         found_rank, found_ranks = _rank()
         self.rank = found_rank if rank is None else rank
         self.ranks = found_ranks if ranks is None else ranks
@@ -110,6 +81,7 @@ class Recorder:
         self._names = {id(parameter): key for key, parameter in named}
         self._trained = [p for o in self._optimizers for g in o.param_groups for p in g["params"]]
         self._by_parameter = parameters
+        self._own = self._own_names(gradients, [key for key, _ in named])
         device = self._trained[0].device if self._trained else torch.device("cpu")
         self.arm = arm or recipe or "run"
         self.seed = -1 if seed is None else int(seed)
@@ -124,24 +96,50 @@ class Recorder:
             "row": "header", "version": 1,
             "tool_version": f"isoloss-recorder {VERSION} (torch {torch.__version__})",
             "device": str(device), "name": self.run, "arm": self.arm, "recipe": recipe,
-            "seed": self.seed, "experiment": experiment, "config": config or "",
+            "seed": self.seed, "first_step": first_step, "experiment": experiment, "config": config or "",
             "steps_planned": steps, "rank": self.rank, "ranks": self.ranks,
-            "threads": torch.get_num_threads(), "gradients": gradients,
+            "threads": torch.get_num_threads(), "own": sorted(self._own),
+            "gradients": gradients if isinstance(gradients, str) else "partly sharded",
+            "trained": xxh3.hash_bytes(" ".join(map(self._name, self._trained)).encode()),
             "parameters": max(1, sum(p.numel() for p in self._trained)),
-            "parameter_names": [self._names.get(id(p), "") for p in self._trained]
-                               if parameters else [],
+            "own_parameters": sum(p.numel() for p in self._trained if self._name(p) in self._own),
+            "parameter_names": list(map(self._name, self._trained)) if parameters else [],
         }
         self._header = header
+        # Ranks that share gradients read equal norms, whatever norm they tell.
+        self._is_evidence = self.ranks > 1 and gradients != "sharded"
         self._journal = None
         self._hooks = None
         self._wrapped = []
         self._norms_told = False
+        self._loads_told = False
+        self._norms_of_each = False  # in a row
+        self._places = passes.Places()
         self._last_time = None
         self._clear()
 
     # ---- of the user ---------------------------------------------------------
 
-    def step(self, loss, *, tokens, lr=None, grad_norm=None, batch=None):
+    def _name(self, parameter):
+        return self._names.get(id(parameter), "")
+
+    @staticmethod
+    def _own_names(gradients, names):
+        """Of the parameters of which each rank has its own."""
+        if gradients in ("replicated", "sharded"):
+            return frozenset()
+        known = ("gradients is {!r}, but must be `replicated`, `sharded`, or a list of names of the "
+                 "parameters that each rank has of its own, such as [\"*.experts.*\"].")
+        if isinstance(gradients, str):
+            raise RecorderError(known.format(gradients))
+        for pattern in gradients:
+            if not fnmatch.filter(names, pattern):
+                raise RecorderError(f"gradients has `{pattern}`, but no parameter has that name. "
+                                    f"Names are {', '.join(names[:5])} and so on.")
+        return frozenset(name for name in names
+                         if any(fnmatch.fnmatchcase(name, pattern) for pattern in gradients))
+
+    def step(self, loss, *, tokens, lr=None, grad_norm=None, batch=None, routed=None):
         """Reports an optimizer step, after optimizer.step().
 
         loss       mean over the step's labels, nats: of this rank, not scaled
@@ -151,6 +149,8 @@ class Recorder:
                    that the optimizer read
         batch      the step's tensors of tokens and labels, of all micro-batches:
                    one or a list. Their digest tells whether runs saw equal data
+        routed     tokens that each router saw in the step, on this rank. Default:
+                   `tokens`, or the elements of a tensor of `batch` if that fits
 
         When it returns, a kill of the process loses nothing of the step.
         """
@@ -163,13 +163,19 @@ class Recorder:
                                 "given. Call step() after the optimizer's.")
         row["grad_norm"] = None if grad_norm is None else _number(grad_norm)
         self._norms_told = grad_norm is not None
-        row["grad_squares"] = None
-        if self._norms is not None and (grad_norm is None or self._by_parameter):
-            row["grad_squares"] = _squares(self._norms)
+        row.update(self._squares_of_step())
         row["parameters"] = self._norms if self._by_parameter else None
         row["batch"] = None if batch is None else tensors.batch_digest(batch, self.rank)
-        row["experts"] = {layer: counts.tolist() for layer, counts in self._experts.items()}
-        row["tensors"] = self._tensor_rows()
+        counts, wrong = self._loads.finish(row["tokens"], routed, batch)
+        row.update(counts)
+        if wrong and not self._loads_told:
+            self._loads_told = True
+            warnings.warn(f"step {self._step}: {wrong}")
+            self.event("loads", f"step {self._step}: {wrong}")
+        self._operations.sort(key=lambda operation: operation.place)
+        row["tensors"] = step_tensors.rows_of(
+            self._operations, self._names, self.rank, self.ranks,
+            digests=self._captures("digests"), statistics=self._captures("statistics"))
         if self._captures("dump"):
             operations.write(operations.file_name(self._base, self.rank, self._step),
                              self._file_attributes(row),
@@ -180,21 +186,25 @@ class Recorder:
         self._watch()
         self._last_time = time.monotonic() if row["tensors"] else now
 
-    def observe(self, kind, module, **values):
+    def observe(self, kind, module, *, dropped=0, **values):
         """What an operation outside of linear layers read and gave: its type and
         datasets are those of docs/operations.md. Routers are counted at every
-        step, everything else is taken at steps of `dump` only."""
+        step, everything else is taken at steps of `dump` only.
+
+        dropped   of a router: pairs of token and slot that `expert_ids` leaves
+                  out, because a capacity dropped them
+        """
         operations.check(kind, values)
-        if not torch.is_grad_enabled():
+        if kind != "router" and not self.dumping:
+            return
+        place = self._place()
+        if place is None:
             return
         if kind == "router":
-            experts = next(values[key].shape[-1] for key in ("logits", "scores", "bias")
-                           if values.get(key) is not None)
-            counts = torch.bincount(values["expert_ids"].detach().reshape(-1), minlength=experts)
-            self._experts[module] = self._experts.get(module, 0) + counts
+            self._loads.count(module, place, int(dropped), values)
         if not self.dumping:
             return
-        operation = operations.Operation(kind, module)
+        operation = operations.Operation(kind, module, place)
         if kind == "combine" and values.get("source") is None:
             # Row i is added to token i.
             values = {**values, "source": torch.arange(len(values["rows"]))}
@@ -208,9 +218,10 @@ class Recorder:
     def linear(self, name, function, x, weight, bias=None, dtype=None, operands=None):
         """function(x, weight) or function(x, weight, bias), seen as an operation
         `linear`."""
-        if self._hooks is None or not torch.is_grad_enabled():
+        place = self._place() if self._hooks is not None else None
+        if place is None:
             return function(x, weight) if bias is None else function(x, weight, bias)
-        product = taps.Product("linear", name, x, weight, bias=bias, dtype=dtype,
+        product = taps.Product("linear", name, place, x, weight, bias=bias, dtype=dtype,
                                operands=operands)
         self._operations.append(product.operation)
         return product.finish(function(product.x, product.weight) if bias is None else
@@ -218,9 +229,10 @@ class Recorder:
 
     def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
         """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
-        if self._hooks is None or not torch.is_grad_enabled():
+        place = self._place() if self._hooks is not None else None
+        if place is None:
             return function(x, weight, group_ends)
-        product = taps.Product("grouped_linear", name, x, weight, group_ends=group_ends,
+        product = taps.Product("grouped_linear", name, place, x, weight, group_ends=group_ends,
                                dtype=dtype, operands=operands)
         self._operations.append(product.operation)
         return product.finish(function(product.x, product.weight, group_ends))
@@ -238,7 +250,8 @@ class Recorder:
     # ---- recording -----------------------------------------------------------
 
     def __enter__(self):
-        self._header["weights"] = self._weights_digest()
+        self._refuse_what_is_there()
+        self._header.update(self._weights_digests())
         self._journal = journal.Journal(self.journal_path, self._header)
         self.event("start", f"rank {self.rank} of {self.ranks}")
         for optimizer in self._optimizers:
@@ -257,19 +270,58 @@ class Recorder:
                 del optimizer.step
             else:
                 optimizer.step = original
-        if kind is None:
-            self.event("finish", f"{self._step - 1} steps", weights=self._weights_digest())
-        else:
-            self.event("interrupt" if kind is KeyboardInterrupt else "abort",
-                       f"{kind.__name__}: {error}")
-        self._journal.sync()
-        self._journal.close()
-        run_log.write_log(self.path, run_log.read_rows(self.journal_path))
-        self.journal_path.unlink()
+        try:
+            self._finish(kind, error)
+        except Exception as failure:  # pylint: disable=broad-except
+            if kind is None:
+                raise
+            # What ended the training is what its caller must see.
+            warnings.warn(f"{self.path}: no log was made ({failure}). Steps are in "
+                          f"{self.journal_path}: make the log with `python -m isoloss recover`.")
         return False
 
-    def _weights_digest(self):
-        return tensors.weights_digest(self._model.named_parameters()) if self._weights else None
+    def _finish(self, kind, error):
+        """Makes the log of the journal; `kind` is of the exception that ends the
+        recording, if any."""
+        if kind is None:
+            self.event("finish", f"{self._step - 1} steps", **self._weights_digests())
+        else:
+            try:
+                text = str(error)
+            except Exception:  # pylint: disable=broad-except
+                text = "(an exception without a text)"
+            self.event("interrupt" if kind is KeyboardInterrupt else "abort",
+                       f"{kind.__name__}: {text}")
+        self._journal.sync()
+        self._journal.close()
+        run_log.write_log(self.path, run_log.read_rows(self.journal_path), replace=False)
+        self.journal_path.unlink()
+
+    def _refuse_what_is_there(self):
+        """A recording makes new files, and replaces none."""
+        if self.path == self.journal_path:
+            raise RecorderError(f"{self.path}: a log cannot end in .journal, as its journal has that "
+                                "name. Pass a path that ends in .h5.")
+        stem = operations.file_name(self._base, self.rank, 0).name.removesuffix("000000.h5")
+        dumped = [path for path in sorted(self._base.parent.glob(f"{glob.escape(stem)}*.h5"))
+                  if path.name[len(stem):-3].isdigit() and
+                  int(path.name[len(stem):-3]) in self._chosen["dump"]]
+        for path in (self.path, *dumped):
+            found = run_log.kind_of(path)
+            if found:
+                raise RecorderError(f"{path}: is {found}, but a recording makes a new file and "
+                                    "replaces none. Record to another path, or remove that one.")
+
+    def _weights_digests(self):
+        """Of all weights, and of those of which each rank has its own."""
+        if not self._weights:
+            return {"weights": None}
+        named = list(self._model.named_parameters())
+        found = {"weights": tensors.weights_digest(named)}
+        if self._own:
+            found["own_weights"] = tensors.weights_digest(
+                (name, values) for name, values in named if name in self._own)
+        return found
 
     def _file_attributes(self, row):
         """What an operation file tells of its run and step."""
@@ -288,9 +340,31 @@ class Recorder:
     def _clear(self):
         self._lr = None
         self._norms = None
-        self._experts = {}
+        self._loads = loads.Loads(self._expected.get("router", {}).get("top_k"))
         self._operations = []
         self._parameters_before = {}
+
+    def _place(self):
+        """Of a call in the order of computation; None: it is no data, but an
+        evaluation or a layer that is computed again."""
+        place = self._places.of_call()
+        return place if torch.is_grad_enabled() else None
+
+    def _squares_of_step(self):
+        """Of the gradients that the optimizers read: of those that all ranks
+        share, and of those of which each rank has its own."""
+        row = {"grad_squares": None}
+        if self._norms is None or (self._norms_told and not self._by_parameter and
+                                   not self._is_evidence):
+            return row
+        row["grad_squares"] = _squares(self._norms)
+        if self._own:
+            row["own_squares"] = _squares([norm for norm, p in zip(self._norms, self._trained)
+                                           if self._name(p) in self._own])
+        if self._header["gradients"] == "sharded" and self.ranks > 1 and not self._norms_of_each:
+            self._norms_of_each = True
+            row["norms"] = {self._name(p): norm for norm, p in zip(self._norms, self._trained)}
+        return row
 
     def _captures(self, what=None):
         return any(self._step in self._chosen[key] for key in ([what] if what else self._chosen))
@@ -302,7 +376,8 @@ class Recorder:
             self._hooks = None
         if self._captures():
             self._hooks = taps.ModuleHooks(
-                self._model, lambda product: self._operations.append(product.operation))
+                self._model, self._place,
+                lambda product: self._operations.append(product.operation))
 
     def _wrap(self, optimizer):
         inner = optimizer.step
@@ -315,7 +390,7 @@ class Recorder:
                 update.before()
             result = inner(*arguments, **options)
             if update:
-                self._operations += update.after(self._expected.get("adamw", {}))
+                self._operations += update.after(self._expected.get("adamw", {}), self._places)
             return result
 
         # A method with the marks of the old one, which schedulers expect.
@@ -325,85 +400,12 @@ class Recorder:
     def _before_update(self, optimizer):
         if self._lr is None:
             self._lr = _number(optimizer.param_groups[0]["lr"])
-        if self._norms is None and (self._by_parameter or not self._norms_told):
+        if self._norms is None and (self._by_parameter or not self._norms_told or self._is_evidence):
             gradients = [p.grad for p in self._trained if p.grad is not None]
             if not gradients:
                 return
             norms = iter(_norms(gradients))
             self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
-
-    # ---- tensors -------------------------------------------------------------
-
-    def _tensor_rows(self):
-        """Sums of each tensor, in the order of computation."""
-        digests, statistics = self._captures("digests"), self._captures("statistics")
-        rows = {}
-        calls = {}
-        if not (digests or statistics):
-            return rows
-
-        def add(name, tensor, of, ends=None, first_row=0):
-            entry = {"of": of}
-            if digests:
-                entry["digest"] = tensors.digest_sum(tensor, ends, first_row)
-            if statistics:
-                entry["moments"] = tensors.moments(tensor, ends)
-            old = rows.get(name)
-            if old is None:
-                rows[name] = entry
-            elif of != "whole":
-                if digests:
-                    old["digest"] = old["digest"] + entry["digest"] & 0xFFFFFFFFFFFFFFFF
-                if statistics:
-                    old["moments"] = tensors.merge_moments(old["moments"], entry["moments"])
-
-        products = [op for op in self._operations if op.kind in ("linear", "grouped_linear")]
-        dgrads = self._dgrads(products)
-        for place, op in enumerate(products):
-            call = calls[op.module] = calls.get(op.module, -1) + 1
-            ends = op.tensors.get("group_ends")
-            first = (call * self.ranks + self.rank) * len(op.tensors["x"])
-            for kind, key, of in (("weight", "weight", "whole"), ("activation", "x", "tokens"),
-                                  ("output", "output", "tokens"),
-                                  ("gradient", "grad_output", "tokens"),
-                                  ("dgrad", "grad_input", "tokens")):
-                if key not in op.tensors:
-                    continue
-                of_rows = of == "tokens"
-                # Experts' rows lie in the order of one rank, so only it knows their places.
-                part = "part" if of_rows and ends is not None else of
-                tensor = dgrads[place] if kind == "dgrad" else op.tensors[key]
-                add(f"{op.module}_{kind}", tensor, part,
-                    ends if of_rows else None, first if of_rows else 0)
-        for module, total in _wgrads(products).items():
-            add(f"{module}_wgrad", total, "part")
-        modules = {self._names.get(id(op.read[1])): op.module for op in products}
-        for op in self._operations:
-            if op.kind != "adamw":
-                continue
-            # Experts in one module have names of their own for what is no module's `weight`.
-            name = (op.module.removesuffix(".weight") if op.module.endswith(".weight") else
-                    modules.get(op.module, op.module))
-            after, before = op.tensors["parameter_after"], op.tensors["parameter_before"]
-            add(f"{name}_parameter", after, "whole")
-            add(f"{name}_update", after - before, "whole")
-        return _in_order_of_computation(rows)
-
-    def _dgrads(self, products):
-        """grad_input of each, with what isoloss adds to it: of layers of one
-        module that read one tensor, each has the sum of those up to it, in the
-        order of the model's parameters."""
-        order = {key: place for place, key in enumerate(self._names)}
-        sums, found = {}, {}
-        for place in sorted(range(len(products)),
-                            key=lambda at: order.get(id(products[at].read[1]), len(order))):
-            op = products[place]
-            if "grad_input" not in op.tensors:
-                continue
-            key = (op.module.rpartition(".")[0], id(op.read[0]))
-            own = op.tensors["grad_input"]
-            sums[key] = found[place] = sums[key] + own if key in sums else own
-        return found
 
 
 def record(model, optimizer, path, **options):
@@ -419,8 +421,10 @@ def record(model, optimizer, path, **options):
                 optimizer read it, or if step() is told the norm from before
                 clipping, as it was then
     first_step  number of the first step, of a run that is resumed
-    gradients   "replicated" if all ranks have the same, "sharded" if each has
-                its own part of them
+    gradients   "replicated" if all ranks have the same weights and gradients;
+                "sharded" if each has its own part of all of them; or names of
+                the parameters of which each rank has its own, while all share
+                the others: ["*.experts.*"]
     rank, ranks default: those of torch.distributed
     arm, seed   which side of a comparison the run is on, and which of its runs
                 it is: the gate pairs runs of equal seeds. Default: the recipe's

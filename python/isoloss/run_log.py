@@ -1,15 +1,20 @@
 """Run logs of isoloss (docs/run-log.md) of the rows of a journal."""
 
-import fractions
 import io
 import math
 import os
+import stat
 import struct
 
 import h5py
 import numpy
 
 from . import journal, tensors, xxh3
+from .journal import LogError, split
+from .ranks import merge, mean_loss
+
+__all__ = ["LogError", "kind_of", "mean_loss", "merge", "plain", "read_part", "read_rows",
+           "replace_file", "write_log"]
 
 SCHEMA_VERSION = 6
 ORIGIN = "isoloss-recorder"  # who trained it: not isoloss itself
@@ -76,7 +81,8 @@ _GROUPS = {
         *tensors.STATISTICS)),
     "moe": ("Routing of each optimizer step", (
         _STEP,
-        ("tokens_per_expert", "token", "Tokens that chose the expert"))),
+        ("tokens_per_expert", "token", "Tokens that chose the expert"),
+        ("dropped_tokens", "token", "(token, slot) pairs without an expert"))),
     "exchange": ("What each optimizer step moved between ranks, payload bytes without headers",
                  (_STEP,)),
     "exchange_pairs": ("What all steps moved between each two ranks",
@@ -88,12 +94,8 @@ _GROUPS = {
         ("text", "", "What happened, in words"))),
 }
 # Datasets whose columns are neither float64 nor text.
-_WHOLE = {"step", "tokens_seen", "dead_experts", "digest", "tokens_per_expert", "rank", "tensor",
+_WHOLE = {"step", "tokens_seen", "dead_experts", "digest", "tokens_per_expert", "dropped_tokens", "rank", "tensor",
           "input", "rows", "columns", "groups", "batch_digest"}
-
-
-class LogError(Exception):
-    """Rows that are no run, or that do not fit each other."""
 
 
 def _type_of(name, unit):
@@ -130,27 +132,61 @@ def sealed(image):
     return image + b"isolossT" + struct.pack("<QQ", len(image), xxh3.hash_bytes(image))
 
 
-def replace_file(path, data):
-    """Whole or not at all."""
-    scratch = f"{path}.{os.getpid()}.tmp"
-    with open(scratch, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+def plain(text):
+    """What a text of HDF5 can hold: no NUL, and no half of a character."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def kind_of(path):
+    """What is there, in words; None: nothing."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return None
+    kinds = {stat.S_IFREG: "a file", stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link",
+             stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode), "a device")
+
+
+def _put(scratch, path, replace):
+    found = kind_of(path)
+    if not replace and not found:
+        try:
+            # Unlike a rename, it fails if something came there meanwhile.
+            os.link(scratch, path)
+            os.unlink(scratch)
+            return
+        except FileExistsError:
+            found = kind_of(path)
+        except OSError:
+            pass  # a file system without hard links
+    if found and not (replace and found == "a file"):
+        raise LogError(f"{path}: is {found}, which is not replaced. Pass another path, or remove "
+                       "that one.")
     os.replace(scratch, path)
 
 
-def split(rows, origin):
-    """Header, steps and events. `origin` is for messages."""
-    if not rows or rows[0].get("row") != "header":
-        raise LogError(f"{origin}: its first line does not describe a run. Pass a journal or a log "
-                       "of the recorder.")
-    return (rows[0], [row for row in rows if row["row"] == "step"],
-            [row for row in rows if row["row"] == "event"])
+def replace_file(path, data, replace=True):
+    """Whole or not at all. Without `replace`, nothing may be there; what is no
+    file is never replaced."""
+    scratch = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(scratch, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        _put(scratch, path, replace)
+    except BaseException:
+        if os.path.lexists(scratch):
+            os.unlink(scratch)
+        raise
 
 
-def read_rows(path):
-    """Rows of a journal, or of a log of the recorder."""
+def read_part(path):
+    """Rows of a journal or of a log of the recorder, notes on what is wrong
+    with it, and whether steps are missing."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise LogError(f"{path}: is no file. Pass a journal or a log of the recorder.")
     with open(path, "rb") as file:
         data = file.read()
     if data.startswith(b"\x89HDF"):
@@ -159,7 +195,12 @@ def read_rows(path):
                 raise LogError(f"{path}: has no group /recorder, so the recorder did not write it. "
                                "Pass its logs or journals.")
             data = log["recorder/journal"][()].tobytes()
-    return journal.decode(data)
+    return journal.whole(data, path)
+
+
+def read_rows(path):
+    """Rows alone."""
+    return read_part(path)[0]
 
 
 def grad_norm(row):
@@ -172,7 +213,7 @@ def grad_norm(row):
     return math.nan if squares < 0 else math.sqrt(tensors.ratio(squares, 1 << 298))
 
 
-def _step_columns(steps):
+def _step_columns(header, steps):
     tokens = 0
     columns = {field: [] for field, _, _ in _GROUPS["steps"][1]}
     for row in steps:
@@ -188,6 +229,8 @@ def _step_columns(steps):
                 ("expert_load_max_over_mean", max(known, default=math.nan)),
                 ("dead_experts", sum(counts.count(0) for counts in row["experts"].values()))):
             columns[field].append(value)
+    if header.get("norm_is_unknown"):
+        del columns["grad_norm"]
     columns["batch_digest"] = [tensors.finish_digest(row["batch"]) for row in steps
                                if row.get("batch") is not None]
     # A column has a value of every step, or is not there.
@@ -204,7 +247,20 @@ def _moe_columns(steps):
     if len(shapes) != 1 or len(set(next(iter(shapes)))) != 1:
         raise LogError(f"/moe/tokens_per_expert: layers of {sorted(shapes)} experts, but all layers "
                        "have equally many at all steps. Observe the routers of one size only.")
-    return {"step": [row["step"] for row in steps], "tokens_per_expert": counts}
+    columns = {"step": [row["step"] for row in steps], "tokens_per_expert": counts}
+    dropped = [row.get("dropped") for row in steps]
+    if all(dropped) and any(map(any, dropped)):
+        columns["dropped_tokens"] = dropped
+    return columns
+
+
+def _slots(steps):
+    """Experts of each token, if all routers have equally many and see the tokens
+    that the steps count; None: that is not so, or nobody knows."""
+    found = {slots for row in steps for slots in row.get("slots") or [None]}
+    if len(found) != 1 or any(row.get("routed") != row["tokens"] for row in steps):
+        return None
+    return found.pop()
 
 
 def _clipped(row):
@@ -255,8 +311,10 @@ def _attributes(header, steps, events):
     planned = header["steps_planned"] or max(1, len(steps))
     finished = [event for event in events if event["event"] == "finish"]
     weights = finished[-1].get("weights") if finished else None
-    config = header.get("config", "")
+    config = plain(header.get("config", ""))
+    slots = _slots(steps)
     return {
+        **({"top_k": slots} if slots else {}),
         "tool_version": header["tool_version"], "commit": "unknown", "compiler": "",
         "cpu_target": header["device"], "experiment_name": header.get("experiment", ""),
         "experiment_text": "", "experiment_digest": "",
@@ -275,8 +333,9 @@ def _attributes(header, steps, events):
     }
 
 
-def write_log(path, rows):
-    """The run log of the rows of one rank, or of all merged; whole or not at all.
+def write_log(path, rows, replace=True):
+    """The run log of the rows of one rank, or of all merged; whole or not at
+    all. Without `replace`, nothing may be there.
 
     Errors   LogError if the rows are not those of a run.
     """
@@ -289,130 +348,17 @@ def write_log(path, rows):
                 value = numpy.bool_(value)
             elif isinstance(value, int):
                 value = numpy.int64(value)
-            file.attrs[name] = value
+            file.attrs[name] = plain(value) if isinstance(value, str) else value
         groups = {
-            "steps": _step_columns(steps), "parameters": _parameter_columns(header, steps),
+            "steps": _step_columns(header, steps), "parameters": _parameter_columns(header, steps),
             "tensors": _tensor_columns(steps), "moe": _moe_columns(steps),
             "events": {"unix_seconds": [event["unix_seconds"] for event in events],
                        "kind": [event["event"] for event in events],
-                       "text": [event["text"] for event in events]}}
+                       "text": [plain(event["text"]) for event in events]}}
         for name in _GROUPS:
             _write_group(file, name, groups.get(name, {}))
         lines = b"".join(journal.encode(row) for row in rows)
         recorder = file.create_group("recorder")
         recorder.attrs["description"] = "The rows of this log as the recorder wrote them"
         recorder.create_dataset("journal", data=numpy.frombuffer(lines, numpy.uint8))
-    replace_file(path, sealed(image.getvalue()))
-
-
-def mean_loss(losses, tokens):
-    """Of all tokens, rounded once."""
-    if not all(map(math.isfinite, losses)):
-        return math.fsum(losses) if not any(map(math.isinf, losses)) else math.nan
-    total = sum(fractions.Fraction(loss) * count for loss, count in zip(losses, tokens))
-    return float(total / sum(tokens)) if sum(tokens) else math.nan
-
-
-def _same(values, what, remedy):
-    if any(value != values[0] for value in values[1:]):
-        raise LogError(f"{what} is {', '.join(map(str, values))} on the ranks, but must be the same. "
-                       f"{remedy}")
-    return values[0]
-
-
-def _merge_tensors(parts):
-    """Of tensors of tokens, all ranks' rows; of weights, rank 0's, which all
-    have. A gradient of weights by one rank's tokens is no part of the whole in
-    a way that could be merged."""
-    merged = {}
-    for name, first in parts[0].items():
-        if first["of"] == "part":
-            continue
-        entry = dict(first)
-        for part in parts[1:] if first["of"] == "tokens" else []:
-            other = part.get(name)
-            if other is None:
-                raise LogError(f"/tensors: {name} is of rank 0 only, but tokens are of all ranks. "
-                               "Choose equal steps on all ranks.")
-            if "digest" in entry:
-                entry["digest"] = entry["digest"] + other["digest"] & 0xFFFFFFFFFFFFFFFF
-            if "moments" in entry:
-                entry["moments"] = tensors.merge_moments(entry["moments"], other["moments"])
-        merged[name] = entry
-    return merged
-
-
-def _sum_of(digests):
-    """Of all ranks, which each have a key of their own."""
-    return None if None in digests else sum(digests) & 0xFFFFFFFFFFFFFFFF
-
-
-def _whole(digests):
-    """Of weights that all ranks have, or of which each has a part."""
-    return digests[0] if len(set(digests)) == 1 else _sum_of(digests)
-
-
-def _merge_step(rows, sharded):
-    step = rows[0]["step"]
-    squares = [row["grad_squares"] for row in rows]
-    told = [row["grad_norm"] for row in rows]
-    remedy = "If each rank has gradients of its own, record with gradients=\"sharded\"."
-    layers = _same([list(row["experts"]) for row in rows], f"step {step}: the list of routers",
-                   "Observe the same routers on all ranks.")
-    merged = {
-        "row": "step", "step": step, "tokens": sum(row["tokens"] for row in rows),
-        "loss": mean_loss([row["loss"] for row in rows], [row["tokens"] for row in rows]),
-        "lr": _same([row["lr"] for row in rows], f"step {step}: lr", "Use one schedule."),
-        "seconds": max(row["seconds"] for row in rows),
-        "grad_norm": None if told[0] is None else
-                     _same(told, f"step {step}: grad_norm", "Pass the norm of all ranks together."),
-        "experts": {layer: [sum(counts) for counts in zip(*(row["experts"][layer] for row in rows))]
-                    for layer in layers},
-        "batch": _sum_of([row.get("batch") for row in rows]),
-        "tensors": _merge_tensors([row["tensors"] for row in rows]),
-        "parameters": rows[0]["parameters"],
-    }
-    if any(value is None or value < 0 for value in squares):
-        merged["grad_squares"] = None if None in squares else -1
-    elif sharded:
-        merged["grad_squares"] = sum(squares)
-    else:
-        merged["grad_squares"] = _same(squares, f"step {step}: the square of the gradient's norm",
-                                       remedy)
-    return merged
-
-
-def merge(parts):
-    """Rows of one run, of the rows of all its ranks.
-
-    Exact    counts are added, sums are exact, and the loss is rounded once: no
-             bit depends on the order of ranks.
-    Errors   LogError if they are not all ranks of one run.
-    """
-    split_parts = sorted((split(rows, f"file {i + 1}") for i, rows in enumerate(parts)),
-                         key=lambda part: part[0]["rank"])
-    headers = [header for header, _, _ in split_parts]
-    ranks = [header["rank"] for header in headers]
-    expected = list(range(headers[0]["ranks"]))
-    if ranks != expected:
-        raise LogError(f"ranks {ranks} were passed, but the run has {expected}. Pass one file of "
-                       "each rank.")
-    for key in ("name", "seed", "arm", "experiment", "config", "steps_planned", "gradients"):
-        _same([header.get(key) for header in headers], key, "Pass files of one run.")
-    sharded = headers[0]["gradients"] == "sharded"
-    header = dict(headers[0])
-    header["rank"] = 0
-    header["weights"] = _whole([h.get("weights") for h in headers])
-    if sharded:
-        header["parameter_names"] = []
-        header["parameters"] = sum(h["parameters"] for h in headers)
-    by_step = [{row["step"]: row for row in steps} for _, steps, _ in split_parts]
-    common = [step for step in by_step[0] if all(step in rows for rows in by_step)]
-    merged = [header] + [_merge_step([rows[step] for rows in by_step], sharded) for step in common]
-    finishes = [[event for event in events if event["event"] == "finish"][-1:]
-                for _, _, events in split_parts]
-    merged += [event for event in split_parts[0][2] if event["event"] != "finish"]
-    if all(finishes):
-        weights = _whole([finish.get("weights") for finish, in finishes])
-        merged.append({**finishes[0][0], "weights": weights})
-    return merged
+    replace_file(path, sealed(image.getvalue()), replace)

@@ -55,9 +55,9 @@ def _flat(x):
 class Product:
     """One call of a linear layer, or of one for each group of rows."""
 
-    def __init__(self, kind, name, x, weight, bias=None, group_ends=None, dtype=None,
+    def __init__(self, kind, name, place, x, weight, bias=None, group_ends=None, dtype=None,
                  operands=None):
-        self.operation = operations.Operation(kind, name)
+        self.operation = operations.Operation(kind, name, place)
         # To tell layers that read one tensor, as long as the step lasts.
         self.operation.read = (x, weight)
         self._dtype = dtype or _autocast_dtype(x.device.type)
@@ -108,12 +108,14 @@ def kind_of(module):
 class ModuleHooks:
     """Watches the linear layers of a model until removed.
 
-    `begin(product)` is called for each call in the forward pass. While a layer
+    `begin(product)` is called for each call in the forward pass of which
+    `place_of()` says that it is data, and where it belongs. While a layer
     computes, its weight is a tapped copy, so that a weight with several uses
     shows the gradient of each.
     """
 
-    def __init__(self, model, begin):
+    def __init__(self, model, place_of, begin):
+        self._place_of = place_of
         self._begin = begin
         self._calls = []
         self._handles = []
@@ -128,11 +130,12 @@ class ModuleHooks:
 
     def _before(self, kind, name):
         def before(module, arguments):
-            if not torch.is_grad_enabled():
+            place = self._place_of()
+            if place is None:
                 return None
             grouped = kind == "grouped_linear"
             product = Product(
-                kind, name, arguments[0], module.weight,
+                kind, name, place, arguments[0], module.weight,
                 bias=None if grouped else getattr(module, "bias", None),
                 group_ends=arguments[1] if grouped else None,
                 dtype=getattr(module, "isoloss_compute_dtype", None),
@@ -200,10 +203,11 @@ class Update:
                     "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
                 self._open.append((operation, parameter))
 
-    def after(self, expected):
+    def after(self, expected, places):
         """The operations, complete. `expected` are attributes that count more
         than the optimizer's own."""
         for operation, parameter in self._open:
+            operation.place = places.new()
             state = self._optimizer.state[parameter]
             operation.keep("parameter_after", parameter)
             for name in ("exp_avg", "exp_avg_sq"):

@@ -46,6 +46,7 @@ FOUND = {
 class Operations(Case):
     def record(self, model, optimizer, step, steps=2, dump=(2,), **options):
         """Operations of the last step, as dictionaries."""
+        self.fresh()
         with isoloss.record(model, optimizer, self.path, dump=dump, **options) as recorder:
             for number in range(1, steps + 1):
                 optimizer.zero_grad()
@@ -53,7 +54,7 @@ class Operations(Case):
                 loss.backward()
                 optimizer.step()
                 recorder.step(loss, tokens=1)
-        path = self.folder / f"run.rank-0.operations-{steps:06d}.h5"
+        path = self.path.with_name(f"run.rank-0.operations-{steps:06d}.h5")
         self.assertEqual(wrong_of(path), set())
         found = []
         with h5py.File(path) as file:
@@ -266,6 +267,7 @@ class Operations(Case):
 
 class Example(Case):
     def run_it(self, *options):
+        self.fresh()
         with contextlib.redirect_stdout(io.StringIO()) as out:
             moe_mxfp8.main([*options, "--steps", "3", "--out", str(self.path)])
         return out.getvalue()
@@ -283,14 +285,14 @@ class Example(Case):
             self.assertEqual(shown["provenance"]["recipe"], recipe)
             for step in (1, 2, 3):
                 self.assertEqual(
-                    wrong_of(self.folder / f"run.rank-0.operations-{step:06d}.h5"), set())
+                    wrong_of(self.path.with_name(f"run.rank-0.operations-{step:06d}.h5")), set())
 
     def test_a_mistake_stands_where_it_was_planted(self):
         for mistake in os.environ.get("ISOLOSS_MISTAKES", "stale_weight,eps_inside_sqrt").split(","):
             for name in moe_mxfp8.MISTAKES if mistake == "all" else [mistake]:
                 self.run_it("--dump", "3", "--mistake", name)
                 found = {what for _, what in
-                         wrong_of(self.folder / "run.rank-0.operations-000003.h5")}
+                         wrong_of(self.path.with_name("run.rank-0.operations-000003.h5"))}
                 self.assertLessEqual(set(FOUND[name]), found, name)
 
     def test_every_mistake_is_expected_somewhere(self):
@@ -299,7 +301,7 @@ class Example(Case):
 
     def test_a_mistake_of_one_layer_is_in_it_alone(self):
         self.run_it("--dump", "3", "--mistake", "floor_for_rceil", "--site", "layers.1.moe.experts.w2")
-        found = wrong_of(self.folder / "run.rank-0.operations-000003.h5")
+        found = wrong_of(self.path.with_name("run.rank-0.operations-000003.h5"))
         self.assertEqual({kind for kind, _ in found}, {"grouped_linear"})
 
 

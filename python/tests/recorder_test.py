@@ -55,6 +55,10 @@ class Case(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
         self.path = self.folder / "run.h5"
 
+    def fresh(self):
+        """A folder without logs, since no recording replaces one."""
+        self.path = pathlib.Path(tempfile.mkdtemp(dir=self.folder)) / "run.h5"
+
     def show(self, path):
         done = subprocess.run([BINARY, "show", path, "--json"], text=True, capture_output=True,
                               check=False)
@@ -202,7 +206,8 @@ class Log(Case):
                 self.assertTrue(columns[-1].startswith(meaning), (group, name))
         attributes = text.split("### Attributes")[1].split("###")[0]
         # What a log has only if it was perturbed, or made of another one.
-        absent = {"perturbation", "loss_values", "loss_thinned", "loss_half_unit", "lr_half_unit"}
+        absent = {"perturbation", "loss_values", "loss_thinned", "loss_half_unit", "lr_half_unit",
+                  "top_k"}
         with h5py.File(self.written()) as log:
             for name in re.findall(r"(?m)^\| `(\S+)`", attributes):
                 self.assertTrue(name in log.attrs or name in absent, name)
@@ -385,6 +390,30 @@ class Kill(Case):
 
         self.assertEqual(run_log.read_rows(path), [{"row": "header"}, {"row": "step", "step": 2}])
 
+    def test_steps_that_are_lost_are_told(self):
+        header = {"row": "header", "first_step": 1}
+        steps = [{"row": "step", "step": number, "loss": math.nan} for number in range(1, 6)]
+        lines = [journal.encode(row) for row in (header, *steps)]
+
+        def read(lines):
+            rows, notes, lost = journal.whole(b"".join(lines), "x.journal")
+            return [row["step"] for row in rows[1:]], " ".join(notes), lost
+
+        self.assertEqual(read(lines), ([1, 2, 3, 4, 5], "", False))
+        damaged = [*lines[:3], lines[3].replace(b"loss", b"Loss"), *lines[4:]]
+        found, notes, lost = read(damaged)
+        self.assertEqual((found, lost), ([1, 2], True))
+        self.assertIn("line 4 of 6 is damaged", notes)
+        self.assertIn("The 3 lines before it were read", notes)
+        found, notes, lost = read([*lines[:3], *lines[4:]])
+        self.assertEqual((found, lost), ([1, 2], True))
+        self.assertIn("step 3 is missing", notes)
+        for mended in ([*lines, lines[2]], [lines[0], *lines[:0:-1]]):
+            self.assertEqual(read(mended)[::2], ([1, 2, 3, 4, 5], False))
+            self.assertNotEqual(read(mended)[1], "")
+        with self.assertRaisesRegex(journal.LogError, "step 1 stands in it twice"):
+            read([*lines, journal.encode({**steps[0], "loss": 2.0})])
+
     def test_what_is_no_journal_is_refused(self):
         path = self.folder / "x.journal"
         path.write_bytes(b"no journal\n")
@@ -392,97 +421,6 @@ class Kill(Case):
         with h5py.File(self.path, "w"):
             pass
         self.assertEqual(main(["merge", str(self.folder / "out.h5"), str(self.path)]), 3)
-
-
-class Merge(Case):
-    """Two ranks that have half of a batch each, against one process."""
-
-    def record(self, name, rank, ranks, **options):
-        model, optimizer = make()
-        twin, _ = make()
-        path = self.folder / f"{name}.h5"
-        with isoloss.record(model, optimizer, path, rank=rank, ranks=ranks, steps=3,
-                            name="run", statistics=[2], digests=[2], **options) as recorder:
-            for step in range(1, 4):
-                x, y = batch(step, 64)
-                twin.load_state_dict(model.state_dict())
-                twin.zero_grad()
-                functional.cross_entropy(twin(x), y).backward()
-                optimizer.zero_grad()
-                own = slice(rank * 64 // ranks, (rank + 1) * 64 // ranks)
-                out = model(x[own])
-                losses = functional.cross_entropy(out, y[own], reduction="none")
-                losses.sum().backward()
-                for p, whole in zip(model.parameters(), twin.parameters()):
-                    p.grad = whole.grad.clone()  # as an all-reduce gives it
-                ids = (x[own, :2] * 100).to(torch.int64).abs() % 4
-                isoloss.observe("router", "moe", logits=torch.zeros(1, 4), expert_ids=ids)
-                optimizer.step()
-                # FP64 holds the sum exactly, and a power of two divides it so.
-                loss = float(losses.detach().double().sum()) / len(losses)
-                recorder.step(loss, tokens=len(losses))
-        return recorder.path
-
-    def test_equals_a_single_process(self):
-        parts = [self.record("run", rank, 2) for rank in (0, 1)]
-        self.assertEqual([part.name for part in parts], ["run.rank-0.h5", "run.rank-1.h5"])
-        single = self.record("single", 0, 1)
-        merged = self.folder / "merged.h5"
-
-        for files in (parts, parts[::-1]):
-            self.assertEqual(main(["merge", str(merged), *map(str, files)]), 0)
-            self.show(merged)
-            with h5py.File(merged) as a, h5py.File(single) as b:
-                self.assertEqual(a.attrs["ranks"], 2)
-                for group in ("steps", "moe", "tensors"):
-                    for name in b[group]:
-                        if name in ("step_seconds", "tokens_per_second"):
-                            continue
-                        found, expected = a[group][name][()], b[group][name][()]
-                        if name == "loss_nats":
-                            # Products of half of the rows may be summed in another order.
-                            np.testing.assert_allclose(found, expected, rtol=2.0 ** -18)
-                            continue
-                        if group == "tensors" and name != "step":
-                            found, expected = (values[..., self.exact(log)] for values, log in
-                                               ((found, a), (expected, b)))
-                        np.testing.assert_array_equal(found, expected, err_msg=f"{group}/{name}")
-                # A rank's part of a weight gradient is left out.
-                self.assertEqual([n for n in b["tensors/names"].asstr() if not n.endswith("_wgrad")],
-                                 list(a["tensors/names"].asstr()))
-
-    @staticmethod
-    def exact(log):
-        """Columns of tensors that do not depend on the order of a sum."""
-        return [i for i, name in enumerate(log["tensors/names"].asstr()) if name == "0_activation" or
-                name.endswith(("_weight", "_parameter", "_update"))]
-
-    def test_squares_of_sharded_gradients_add_up_exactly(self):
-        def rows(rank, squares):
-            return [{"row": "header", "rank": rank, "ranks": 2, "name": "r", "seed": 0, "arm": "a",
-                     "steps_planned": 1, "gradients": "sharded", "parameters": 3,
-                     "parameter_names": []},
-                    {"row": "step", "step": 1, "tokens": 3 - rank, "loss": 0.1 * (rank + 1), "lr": 1,
-                     "seconds": 1, "grad_norm": None, "grad_squares": squares, "experts": {},
-                     "tensors": {}, "parameters": None}]
-        tiny, large = 1, 9 << 298
-
-        merged = run_log.merge([rows(1, large), rows(0, tiny)])
-
-        self.assertEqual(merged[1]["grad_squares"], tiny + large)
-        self.assertEqual(merged[1]["tokens"], 5)
-        expected = (3 * fractions.Fraction(0.1) + 2 * fractions.Fraction(0.2)) / 5
-        self.assertEqual(merged[1]["loss"], float(expected))
-
-    def test_refuses_what_does_not_belong_together(self):
-        part = self.record("run", 0, 2)
-        with self.assertRaisesRegex(run_log.LogError, r"ranks \[0\].*\[0, 1\]"):
-            run_log.merge([run_log.read_rows(part)])
-        other = run_log.read_rows(part)
-        other[0]["rank"] = 1
-        next(row for row in other if row["row"] == "step")["grad_squares"] += 1
-        with self.assertRaisesRegex(run_log.LogError, "sharded"):
-            run_log.merge([run_log.read_rows(part), other])
 
 
 if __name__ == "__main__":

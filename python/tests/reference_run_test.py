@@ -272,6 +272,7 @@ class ReferenceRun(unittest.TestCase):
 
     def first_of(self, own, tolerance, **options):
         path = self.folder / "mistake.h5"
+        path.unlink(missing_ok=True)
         own.train(path, **options)
         code, found = own.compare(path, tolerance)
         self.assertEqual(code, FAIL)

@@ -80,6 +80,27 @@ class CheckTensors(ProgramTest):
 
         self.check("empty.toml", code=INCONCLUSIVE)
 
+    def test_modules_that_the_recipe_does_not_reach_are_listed(self):
+        ones = npy("<f4", (1, 32), struct.pack("<32f", *[1.0] * 32))
+        (self.folder / "ones.npy").write_bytes(ones)
+        (self.folder / "sum.npy").write_bytes(npy("<f4", (1, 1), struct.pack("<f", 32.0)))
+        self.write("modules.toml", "step = 1\n" + "".join(
+            f'[[operations]]\ntype = "linear"\nmodule = "{module}"\n[operations.tensors]\n'
+            'x = "ones.npy"\nweight = "ones.npy"\noutput = "sum.npy"\n'
+            for module in ("layers.0.attention.wq", "layers.0.mlp.fc1")))
+
+        text = self.check("modules.toml", code=PASS)
+        shown = json.loads(self.check("modules.toml", "--include", "fc1", "--json", code=PASS))
+        both = self.check("modules.toml", "--include", "layers", code=PASS)
+
+        self.assertIn("Not taken as quantised (not included; 1 of 2 linear modules):", text)
+        self.assertIn("1 of 2 linear modules were not taken as", text)
+        self.assertEqual(shown["modules"], [
+            {"module": "layers.0.attention.wq", "quantized": False, "reason": "not included"},
+            {"module": "layers.0.mlp.fc1", "quantized": True, "reason": "included by `fc1`"}])
+        self.assertIn("--include `layers` matches 2 modules", both)
+        self.assertNotIn("Not taken", both)
+
     def test_files_elsewhere_are_not_opened(self):
         self.write("outside.toml", MAPPING.format(rows="../right"))
 

@@ -3,17 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <random>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
 namespace isoloss::compare {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -100,6 +105,61 @@ TEST(Integrity, AsksForNoLoadOfExpertsThatAreNotThere) {
   two.candidate.log.steps.expert_load_max_over_mean[1] = NAN;
   two.candidate.log.moe.layers = 1;
   EXPECT_THAT(two.Check("domains"), load);
+}
+
+// Two layers of four experts, two of them for each of the step's tokens.
+TEST(Integrity, AddsUpTheLoadsOfOtherPrograms) {
+  const auto findings = [](int64_t top_k, const auto& spoil) {
+    Two two = Same();
+    for (compare::Run* run : {&two.baseline, &two.candidate}) {
+      runlog::RunLog& log = run->log;
+      log.provenance.origin.format = "isoloss-recorder";
+      log.provenance.origin.top_k = top_k;
+      const size_t steps = log.steps.step.size();
+      log.moe.step = log.steps.step;
+      log.moe.layers = 2;
+      log.moe.experts = 4;
+      log.steps.tokens_seen.resize(steps);
+      for (size_t i = 0; i < steps; ++i) {
+        log.steps.tokens_seen[i] = 16 * static_cast<int64_t>(i + 1);
+        for (const int64_t load : {9, 8, 5, 10, 6, 9, 9, 8}) {
+          log.moe.tokens_per_expert.push_back(load);
+        }
+      }
+    }
+    spoil(two.candidate.log.moe);
+    std::vector<Severity> found;
+    for (const Finding& finding : two.Check("domains")) {
+      if (finding.message.find("loads of MoE") != std::string::npos) {
+        found.push_back(finding.severity);
+      }
+    }
+    return found;
+  };
+  const auto layer_twice = [](auto& moe) {
+    for (size_t i = 4; i < 8; ++i) moe.tokens_per_expert[i] *= 2;
+  };
+  const auto some_missing = [](auto& moe) {
+    moe.tokens_per_expert[8] -= 7;
+    moe.tokens_per_expert[13] -= 7;
+  };
+  const auto half_more = [](auto& moe) {
+    for (int64_t& load : moe.tokens_per_expert) load += load / 2 + load % 2;
+  };
+  EXPECT_THAT(findings(2, [](auto&) {}), IsEmpty());
+  EXPECT_THAT(findings(0, [](auto&) {}), IsEmpty());
+  EXPECT_THAT(findings(2, layer_twice), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(0, layer_twice), ElementsAre(Severity::kUnverified));
+  EXPECT_THAT(findings(2, some_missing), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(0, some_missing), ElementsAre(Severity::kUnverified));
+  EXPECT_THAT(findings(2, half_more), ElementsAre(Severity::kIncomparable));
+  EXPECT_THAT(findings(2,
+                       [&](auto& moe) {
+                         some_missing(moe);
+                         moe.dropped_tokens.assign(moe.step.size() * 2, 0);
+                         moe.dropped_tokens[2] = moe.dropped_tokens[3] = 7;
+                       }),
+              IsEmpty());
 }
 
 // As of a sweep in which one machine had another build.
@@ -189,6 +249,238 @@ TEST(Integrity, FindsALogUnderAnotherArmsName) {
   ASSERT_FALSE(findings.empty());
   EXPECT_EQ(findings[0].severity, Severity::kIncomparable);
   EXPECT_THAT(findings[0].message, HasSubstr("it says that it is of arm bf16"));
+}
+
+// ---- training --------------------------------------------------------------
+
+/// The findings of a rule on one run of another program against itself.
+std::vector<Finding> ForeignFindings(std::string_view rule,
+                                     const compare::Run& baseline,
+                                     const compare::Run& candidate) {
+  const Pairing pairing = PairBySeed("a", {&baseline}, "a", {&candidate});
+  for (const IntegrityRule& known : IntegrityRules()) {
+    if (known.name == rule) return known.check(pairing, Question::kRegression);
+  }
+  ADD_FAILURE() << "no rule " << rule;
+  return {};
+}
+
+std::vector<Finding> TrainingOf(const compare::Run& run) {
+  return ForeignFindings("training", run, run);
+}
+
+/// Losses of a batch's noise alone, at a rate and with a gradient.
+Run Untrained() {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(2.3, 0.02);
+  for (double& loss : run.log.steps.loss_nats) loss = noise(random);
+  run.log.steps.lr.assign(run.log.steps.step.size(), 1e-4);
+  return run;
+}
+
+MATCHER_P2(Finds, severity, text, "") {
+  return arg.severity == severity &&
+         arg.message.find(text) != std::string::npos;
+}
+
+TEST(Training, NeedsAGradientAndARate) {
+  EXPECT_THAT(TrainingOf(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(TrainingOf(Untrained()), IsEmpty());  // a warning, no more
+  compare::Run run = Untrained();
+  run.log.steps.grad_norm.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kBad,
+                         "the gradient norm is 0 in 100 of 100 steps")));
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run.log.steps.lr.clear();
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run = Untrained();
+  run.log.steps.lr.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad,
+                             "the learning rate is 0 in 100 of 100 steps")));
+}
+
+TEST(Training, MayRestForThreeSteps) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.lr.assign(100, 1e-4);
+  run.log.steps.lr[0] = 0;
+  run.log.steps.lr[99] = 0;
+  for (const size_t row : {40, 41, 42, 50}) run.log.steps.grad_norm[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.steps.grad_norm[43] = 0;
+  EXPECT_THAT(
+      TrainingOf(run),
+      Contains(Finds(Severity::kBad, "0 in 4 steps in a row, 41 to 44")));
+  // At a rate of 0 no weight was to move.
+  for (const size_t row : {40, 41, 42, 43}) run.log.steps.lr[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+// Units of 0.1 hide norms below 0.05, and of these half are 1.
+TEST(Training, CountsNoZeroThatDigitsExplain) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  for (size_t row = 10; row < 20; ++row) run.log.steps.grad_norm[row] = 0;
+  run.log.told.grad_norm_half_unit = 0.05;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.told.grad_norm_half_unit = 0.005;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+}
+
+// As programs log it that never compute the norm. A log that contradicts itself
+// is no proof either way.
+TEST(Training, IsUndecidedWhereTheLossFallsWithoutAGradient) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.grad_norm.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "but the loss falls")));
+  run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.lr.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "but the loss falls")));
+  // 0.0000 may stand for 3e-5.
+  run.log.provenance.origin.lr_half_unit = 0.5e-4;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, MovesWeights) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.provenance.initial_weights_digest = "w";
+  run.log.provenance.final_weights_digest = "v";
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.provenance.final_weights_digest = "w";
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad, "have the digest w before")));
+  compare::Run own = testing::SyntheticRun(true, 1, 0);
+  own.log.parameters = testing::SampleParameters(own.log.steps);
+  EXPECT_THAT(TrainingOf(own), IsEmpty());
+  std::ranges::fill(own.log.parameters.update_ratio, 0);
+  EXPECT_THAT(
+      TrainingOf(own),
+      Contains(Finds(Severity::kBad, "no parameter moved in 50 steps")));
+}
+
+TEST(Training, GivesNoLossAgainAndAgain) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.loss_nats.assign(100, 2.302585);
+  run.log.provenance.origin.loss_half_unit = 0.5e-6;
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad, "each of its 100")));
+  run.log.provenance.origin.loss_half_unit = 0.005;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, IsShownByALossThatFalls) {
+  const auto warnings = [](const compare::Run& run) {
+    return NoTrainingWarnings(PairBySeed("a", {&run}, "b", {&run}));
+  };
+  EXPECT_THAT(warnings(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(warnings(Untrained()),
+              Each(HasSubstr("this log shows no training")));
+  EXPECT_THAT(warnings(Untrained()), SizeIs(2));
+}
+
+// ---- one seed --------------------------------------------------------------
+
+std::vector<Finding> SeedsOf(std::vector<compare::Run> runs,
+                             Question question) {
+  std::vector<const Run*> arm;
+  for (compare::Run& run : runs) {
+    run.log.provenance.arm = "a";
+    arm.push_back(&run);
+  }
+  return IntegrityRules()[0].check(PairBySeed("a", arm, "a", arm), question);
+}
+
+TEST(Seeds, AreNotOneSeedMovedALittle) {
+  for (const double percent : {1e-7, 1e-5, 0.001}) {
+    std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
+                                      testing::ForeignRunOf("a", 1, percent)};
+    runs[1].log.provenance.seed = 2;
+    for (const auto question : {Question::kPrecision, Question::kRegression}) {
+      EXPECT_THAT(
+          SeedsOf(runs, question),
+          Contains(Finds(Severity::kIncomparable, "These are one seed")))
+          << percent;
+    }
+  }
+  for (const auto question : {Question::kPrecision, Question::kRegression}) {
+    EXPECT_THAT(SeedsOf({testing::ForeignRunOf("a", 1, 0),
+                         testing::ForeignRunOf("a", 2, 0)},
+                        question),
+                IsEmpty());
+  }
+}
+
+// Equal batches, whose noise is 0.02, and weights of their own: a tenth of it.
+TEST(Seeds, MayHaveEqualBatchesOrEqualWeights) {
+  std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
+                                    testing::ForeignRunOf("a", 1, 0)};
+  runs[1].log.provenance.seed = 2;
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> own(0, 0.002);
+  for (double& loss : runs[1].log.steps.loss_nats) loss += own(random);
+  for (compare::Run& run : runs) {
+    run.log.steps.batch_digest.assign(100, 5);
+    run.log.provenance.initial_weights_digest =
+        std::to_string(run.log.provenance.seed);
+  }
+  EXPECT_THAT(SeedsOf(runs, Question::kPrecision), IsEmpty());
+  for (compare::Run& run : runs)
+    run.log.provenance.initial_weights_digest = "w";
+  EXPECT_THAT(SeedsOf(runs, Question::kPrecision),
+              Contains(Finds(Severity::kIncomparable, "all 100 batches")));
+  // A fine-tuning: one checkpoint, batches in another order.
+  runs[1].log.steps.batch_digest[3] = 6;
+  EXPECT_THAT(SeedsOf(runs, Question::kPrecision), IsEmpty());
+}
+
+// Reruns of a trainer that is not deterministic begin alike and part.
+TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
+  std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
+                                    testing::ForeignRunOf("a", 1, 0)};
+  runs[1].log.provenance.seed = 2;
+  for (size_t row = 30; row < 100; ++row) {
+    runs[1].log.steps.loss_nats[row] *= 1.001;
+  }
+  EXPECT_THAT(SeedsOf(runs, Question::kRegression), IsEmpty());
+  EXPECT_THAT(SeedsOf(runs, Question::kPrecision), Not(IsEmpty()));
+}
+
+// ---- batches ---------------------------------------------------------------
+
+TEST(Batches, AreEqualAtEqualSteps) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"global batch size", {1, 2}, {128, 128}},
+                               {"world size", {0}, {8}}};
+  candidate.log.told.numbers = {{"sequence length", {1, 2}, {128, 128}},
+                                {"world size", {0}, {8}},
+                                {"global batch size", {2, 3}, {128, 256}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[2].value[0] = 256;
+  EXPECT_THAT(
+      ForeignFindings("steps", baseline, candidate),
+      ElementsAre(Finds(Severity::kIncomparable,
+                        "global batch size is 256 at step 2, but 128")));
+  candidate.log.told.numbers = {{"world size", {0}, {16}}};
+  EXPECT_THAT(
+      ForeignFindings("steps", baseline, candidate),
+      ElementsAre(Finds(Severity::kIncomparable, "world size is 16, but 8")));
+}
+
+// One program counts before a step, the other one after it.
+TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"samples seen", {1, 2, 3}, {8, 16, 24}}};
+  candidate.log.told.numbers = {{"samples seen", {1, 2, 3}, {0, 8, 16}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+  candidate.log.provenance.origin.format = "csv";
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value[2] = 17;
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
 }
 
 }  // namespace

@@ -167,15 +167,15 @@ TEST_F(LoadCorpusTest, RefusesTokensThatAreReadAsText) {
         TokensOfBits(4, 50257), TokensOfBits(4, 128256),
         std::string(1000, '\0')}) {
     const fs::path file = Write("t.bin", tokens);
-    EXPECT_THAT(ErrorOf(FilesSource{{file}, {}}, ErrorKind::kConfig),
+    EXPECT_THAT(ErrorOf(FilesSource{{file}, {}}, ErrorKind::kFormat),
                 ::testing::AllOf(::testing::HasSubstr(file.string()),
                                  ::testing::HasSubstr("--tokens uint16")));
     // Beside text, too, unless they are a fifth of it at most.
     const fs::path some = Write("text", text.substr(0, tokens.size()));
     const fs::path much = Write("much", text.substr(0, 4 * tokens.size()));
-    EXPECT_NE(ErrorOf(FilesSource{{some, file}, {}}, ErrorKind::kConfig),
+    EXPECT_NE(ErrorOf(FilesSource{{some, file}, {}}, ErrorKind::kFormat),
               "no error");
-    EXPECT_EQ(ErrorOf(FilesSource{{much, file}, {}}, ErrorKind::kConfig),
+    EXPECT_EQ(ErrorOf(FilesSource{{much, file}, {}}, ErrorKind::kFormat),
               "no error")
         << much.string();
   }
@@ -194,7 +194,7 @@ TEST_F(LoadCorpusTest, TakesTextOfAnyEncoding) {
        {utf16, utf32, cyrillic, std::string("na\xefve caf\xe9, \xa7 5\f\n"),
         std::string("na\xc3\xafve \xe6\xbc\xa2\n"),
         std::string("\x1b[31mred\x1b[0m")}) {
-    EXPECT_EQ(ErrorOf(FilesSource{{Write("a", text)}, {}}, ErrorKind::kConfig),
+    EXPECT_EQ(ErrorOf(FilesSource{{Write("a", text)}, {}}, ErrorKind::kFormat),
               "no error");
   }
 }

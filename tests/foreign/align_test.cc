@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "isoloss/base/error.h"
@@ -159,6 +161,39 @@ TEST(Align, RefusesWhatHasNothingInCommon) {
   runlog::RunLog c = LogAt({10, 20});
   runlog::RunLog d = LogAt({10, 20});
   EXPECT_THROW(AlignBoth(c, d, {.until = 5}), Error);
+}
+
+// Against a copy of itself, too.
+TEST(Align, HoldsALogAgainstItsOwnPlan) {
+  const auto both = [](std::optional<int64_t> until) {
+    runlog::RunLog a = LogAt({1, 2, 3, 4, 5});
+    a.provenance.steps_planned = 12;
+    runlog::RunLog b = a;
+    AlignBoth(a, b, {.until = until});
+    EXPECT_EQ(a.provenance.complete, b.provenance.complete);
+    return a.provenance;
+  };
+  EXPECT_FALSE(both({}).complete);
+  EXPECT_EQ(both({}).steps_planned, 12);
+  for (const int64_t until : {3, 5}) {
+    EXPECT_TRUE(both(until).complete) << until;
+    EXPECT_EQ(both(until).steps_planned, until);
+  }
+  // It did not get so far.
+  EXPECT_FALSE(both(8).complete);
+  EXPECT_EQ(both(8).steps_planned, 8);
+}
+
+TEST(Align, LeavesOutWhatIsToldOfBatchesThatAreMeantToDiffer) {
+  runlog::RunLog a = LogAt({1, 2});
+  a.told.numbers = {{"world size", {0}, {8}}};
+  runlog::RunLog b = LogAt({1, 2});
+  AlignBoth(a, b);
+  EXPECT_THAT(a.told.numbers, SizeIs(1));
+  AlignBoth(a, b, {.other_batches = true});
+  EXPECT_THAT(a.told.numbers, IsEmpty());
+  EXPECT_THAT(a.events, SizeIs(1));
+  EXPECT_THAT(b.events, IsEmpty());
 }
 
 }  // namespace

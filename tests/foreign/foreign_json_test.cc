@@ -29,8 +29,26 @@ TEST(Json, IsDiscardedWithAReason) {
   EXPECT_THAT(JsonFault(R"({"a": [1, NaN, 2)"),
               HasSubstr("ends within a value, after 16 bytes"));
   EXPECT_THAT(JsonFault(R"({"a": -Infinity, "b" 2})"),
-              HasSubstr("from byte 22 of 23 on"));
+              HasSubstr("line 1 has `2` where"));
+  EXPECT_THAT(JsonFault("{\n  // a note\n  \"a\": 1}"),
+              HasSubstr("line 2 has a comment"));
+  EXPECT_THAT(JsonFault("{\"a\": [1,\n 2,\n ]}"),
+              HasSubstr("line 3 has `]` after a comma"));
+  EXPECT_THAT(JsonFault("{'a': 1}"), HasSubstr("line 1 has a single quote"));
   EXPECT_EQ(JsonFault(R"({"a": [1, NaN]})"), "");
+}
+
+TEST(Json, TakesBoundedMemory) {
+  std::string many = "[";
+  for (int i = 0; i < 16'000'001; ++i) many += "1,";
+  many += "1]";
+  EXPECT_TRUE(ParseJson(many).is_discarded());
+  EXPECT_THAT(JsonFault(many), HasSubstr("values, and 16000000 are read"));
+  std::string blank((1 << 20) + 4, '\r');
+  blank.front() = '[';
+  blank.replace(blank.size() - 2, 2, "1]");
+  EXPECT_TRUE(ParseJson(blank).is_discarded());
+  EXPECT_THAT(JsonFault(blank), HasSubstr("blanks in a row"));
 }
 
 TEST(Whole, IsTakenFromNumbersOnly) {

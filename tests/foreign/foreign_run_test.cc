@@ -7,6 +7,8 @@
 #include <random>
 #include <vector>
 
+#include "isoloss/foreign/findings.h"
+
 namespace isoloss::foreign {
 namespace {
 
@@ -62,20 +64,60 @@ TEST(Spacing, OfStepOneAndEveryTenth) {
 
 // The correlation of n differences has a standard deviation of at most
 // 1/sqrt(n): with the later 2,000 of 4,000, 0.1 is 4.5 of them.
-TEST(DifferenceCorrelation, TellsSmoothedFromIndependentValues) {
-  std::mt19937_64 random(1);
-  std::normal_distribution<double> normal;
-  std::vector<double> plain;
-  std::vector<double> smooth;
+/// Losses of independent batches around 2, and of an exponential mean with so
+/// much weight on the past.
+Series Losses(size_t count, uint64_t seed, double weight) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> noise(0, 0.03);
+  Series series;
   double mean = 0;
-  for (int i = 0; i < 4001; ++i) {
-    plain.push_back(3 + normal(random));
-    mean = 0.9 * mean + 0.1 * plain.back();
-    smooth.push_back(mean);
+  for (size_t i = 0; i < count; ++i) {
+    const double batch = noise(random);
+    mean = i == 0 ? batch : weight * mean + (1 - weight) * batch;
+    const double share = static_cast<double>(i) / static_cast<double>(count);
+    series.Add(static_cast<int64_t>(i) + 1,
+               2 + 7.5 * std::exp(-2 * share) + mean);
   }
-  EXPECT_NEAR(DifferenceCorrelation(plain), -0.5, 0.1);
-  EXPECT_NEAR(DifferenceCorrelation(smooth), -0.05, 0.1);
-  EXPECT_TRUE(std::isnan(DifferenceCorrelation({1, 2, 3})));
+  return series;
+}
+
+size_t SmoothedOf(size_t draws, size_t count, double weight) {
+  size_t found = 0;
+  for (uint64_t seed = 1; seed <= draws; ++seed) {
+    found += LooksSmoothed(Losses(count, seed, weight)) ? 1 : 0;
+  }
+  return found;
+}
+
+TEST(DifferenceCorrelation, TellsSmoothedFromIndependentValues) {
+  const auto plain = CorrelationOfDifferences(Losses(4001, 1, 0).value);
+  const auto smooth = CorrelationOfDifferences(Losses(4001, 1, 0.9).value);
+  // 2000 differences: four standard errors of the plain one are 0.063, and
+  // of an exponential mean, whose differences hardly correlate, 0.09.
+  EXPECT_NEAR(plain.value, -0.5, 4 * plain.standard_error);
+  EXPECT_NEAR(smooth.value, -0.05, 4 / std::sqrt(2000.0));
+  EXPECT_TRUE(std::isnan(CorrelationOfDifferences({1, 2, 3}).value));
+}
+
+// A simulation of 20 000 draws accuses 5 in 10 000 at most; of 1000 that is
+// 0.5, and 6 or more come once in 70 000 such tests.
+TEST(LooksSmoothed, AccusesNoIndependentValues) {
+  for (const size_t count : {51, 60, 80, 100, 200}) {
+    EXPECT_LE(SmoothedOf(1000, count, 0), 5) << count;
+  }
+}
+
+// The same simulation finds 0.50, 0.93 and 0.96 of 200 values; of 400 draws
+// four standard deviations of those shares are 0.10, 0.05 and 0.04.
+TEST(LooksSmoothed, FindsExponentialMeans) {
+  EXPECT_GE(SmoothedOf(400, 200, 0.6), 160);
+  EXPECT_GE(SmoothedOf(400, 200, 0.9), 352);
+  EXPECT_GE(SmoothedOf(400, 200, 0.99), 368);
+}
+
+TEST(LooksSmoothed, SaysWhenValuesAreTooFew) {
+  EXPECT_FALSE(CanTellSmoothing(Losses(79, 1, 0)));
+  EXPECT_TRUE(CanTellSmoothing(Losses(80, 1, 0)));
 }
 
 }  // namespace

@@ -59,6 +59,58 @@ TEST(Torchtitan, IsReadWithColoursRanksAndValidation) {
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(3.5012));
 }
 
+TEST(Lines, OfStepZeroCount) {
+  const std::string titan = "[titan] 2026-01-01 00:00:00,000 - root - INFO - ";
+  const std::string forms[] = {
+      titan + "step:  0  loss:  5.0  grad_norm: 1.0\n" + titan +
+          "step:  1  loss:  4.9  grad_norm: 1.0\n",
+      " iteration        0/       2 | lm loss: 5.0E+00 | grad norm: 1.0 |\n"
+      " iteration        1/       2 | lm loss: 4.9E+00 | grad norm: 1.0 |\n",
+      "steps: 0 loss: 5.0 iter time (s): 0.5\n"
+      "steps: 1 loss: 4.9 iter time (s): 0.5\n"};
+  for (const std::string& text : forms) {
+    const ForeignRun run = Only(text);
+    EXPECT_THAT(Loss(run).step, ElementsAre(1, 2)) << text;
+    EXPECT_THAT(Loss(run).value, ElementsAre(5.0, 4.9)) << text;
+    EXPECT_EQ(run.step_base, 0) << text;
+  }
+  // An evaluation before training is no update.
+  EXPECT_EQ(Only(titan + "validate step:  0  loss:  5.0\n" + titan +
+                 "step:  1  loss:  4.9\n")
+                .step_base,
+            1);
+}
+
+TEST(Lines, WhoseLossIsNoNumberHaveNaNThere) {
+  const std::string front = "[titan] 2026-01-01 00:00:00,000 - root - INFO - ";
+  for (const std::string word :
+       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E"}) {
+    const ForeignRun run = Only(front + "step:  1  loss:  5.0\n" + front +
+                                "step:  2  loss:  " + word + "\n");
+    ASSERT_EQ(Loss(run).value.size(), 2u) << word;
+    EXPECT_TRUE(std::isnan(Loss(run).value[1])) << word;
+    EXPECT_EQ(Loss(run).unreadable_text, word);
+  }
+  const ForeignRun megatron = Only(
+      " iteration 1/ 2 | lm loss: 5.0E+00 |\n"
+      " iteration 2/ 2 | lm loss: None | grad norm: 1.0 |\n");
+  EXPECT_TRUE(std::isnan(Loss(megatron).value[1]));
+  EXPECT_TRUE(std::isnan(Loss(Only("steps: 1 loss: 5.0 iter time (s): 0.5\n"
+                                   "steps: 2 loss: None iter time (s): 0.5\n"))
+                             .value[1]));
+}
+
+TEST(Plan, IsToldByLinesAndFiles) {
+  EXPECT_EQ(Only(" iteration 1/ 30 | lm loss: 5.0E+00 |\n").steps_planned, 30);
+  const ForeignRun golden = Only(
+      R"({"lm loss": {"start_step": 1, "end_step": 60, "step_interval": 1,
+          "values": {"1": 5.0, "2": "nan", "3": Infinity}}})");
+  EXPECT_EQ(golden.steps_planned, 60);
+  // The text is no sample; the number is a value.
+  EXPECT_THAT(Loss(golden).step, ElementsAre(1, 3));
+  EXPECT_EQ(Loss(golden).value[1], INFINITY);
+}
+
 TEST(LossTable, IsReadWithComments) {
   const ForeignRun run = Only(
       "# config: debug\n# step loss grad_norm\n1 8.1313037872314453 1.5\n"

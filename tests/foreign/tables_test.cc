@@ -1,7 +1,9 @@
 // Tables of other programs: CSV, JSON lines, and names that the caller gives.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "isoloss/base/error.h"
@@ -10,6 +12,7 @@
 namespace isoloss::foreign {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -49,6 +52,53 @@ TEST(Names, ThatAreUnknownAreGiven) {
   EXPECT_THAT(Loss(run).value, ElementsAre(2.5, 2.25));
   const ForeignRun tabs = Only("it\ttrain_nll\n3\t2.5\n", {"it", "train_nll"});
   EXPECT_THAT(Loss(tabs).step, ElementsAre(3));
+}
+
+TEST(Steps, AreCountedByWhatDoesNotBeginAgain) {
+  std::string table = "epoch,step,global_step,loss\n";
+  std::string lines;
+  std::string unknown;
+  for (int i = 0; i < 12; ++i) {
+    table += fmt::format("{},{},{},{}\n", i / 4, i % 4, i, 5 - 0.1 * i);
+    lines += fmt::format(
+        "{{\"iteration\": {}, \"num_updates\": {}, \"loss\": {}}}\n", i % 4 + 1,
+        i + 1, 5 - 0.1 * i);
+    unknown +=
+        fmt::format("{{\"iteration\": {}, \"seen\": {}, \"loss\": {}}}\n",
+                    i % 4 + 1, i + 1, 5 - 0.1 * i);
+  }
+  EXPECT_EQ(Loss(Only(table)).step.size(), 12u);
+  EXPECT_EQ(Only(table).step_name, "global_step");
+  EXPECT_THAT(Only(table).notes,
+              Contains(HasSubstr("`global_step` counts the steps")));
+  EXPECT_EQ(Loss(Only(lines)).step.size(), 12u);
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("within an epoch"));
+  EXPECT_THAT(ErrorOf(unknown), HasSubstr("`seen`"));
+  EXPECT_EQ(Loss(Only(unknown, {.step = "seen", .loss = ""})).step.size(), 12u);
+}
+
+TEST(Steps, OfAResumeGoBackOnce) {
+  std::string table = "step,global_tokens,loss\n";
+  for (int i = 1; i <= 30; ++i) table += fmt::format("{},{},5\n", i, 8 * i);
+  for (int i = 21; i <= 40; ++i) table += fmt::format("{},{},4\n", i, 8 * i);
+  const ForeignRun run = Only(table);
+  EXPECT_EQ(Loss(run).step.size(), 40u);
+  EXPECT_EQ(Loss(run).repeated, 10);
+  EXPECT_EQ(run.step_name, "step");
+}
+
+TEST(Cells, WithoutANumberAreNaNWhereTheRowTellsOfAnUpdate) {
+  const Series loss =
+      Loss(Only("step,loss,grad_norm,eval_loss\n1,5.0,1.0,\n2,None,1.0,\n"
+                "2,None,,4.5\n3,4.9,1.0,\n"));
+  EXPECT_THAT(loss.step, ElementsAre(1, 2, 3));
+  EXPECT_TRUE(std::isnan(loss.value[1]));
+  const Series lines =
+      Loss(Only("{\"step\": 1, \"loss\": 5.0, \"lr\": 0.1}\n"
+                "{\"step\": 2, \"loss\": null, \"lr\": 0.1}\n"
+                "{\"step\": 2, \"loss\": null, \"eval_loss\": 4.5}\n"));
+  EXPECT_THAT(lines.step, ElementsAre(1, 2));
+  EXPECT_TRUE(std::isnan(lines.value[1]));
 }
 
 TEST(Names, OfJsonAreGivenToo) {

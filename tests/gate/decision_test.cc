@@ -120,8 +120,11 @@ TEST_F(DecisionTest, L1AskedForByNameNeedsEqualBits) {
   const Judgement drifted = Judged(false, false, policy);
   versions_ = TwoVersions(1, /*equal=*/true);
   const Judgement equal = Judged(false, false, policy);
-  versions_.now[0].log.provenance.final_weights_digest.clear();
-  versions_.approved[0].log.provenance.final_weights_digest.clear();
+  // As a program of an early layout left it.
+  for (auto* runs : {&versions_.now, &versions_.approved}) {
+    (*runs)[0].log.schema_version = runlog::kFullTextVersion - 1;
+    (*runs)[0].log.provenance.final_weights_digest.clear();
+  }
   const Judgement unknown = Judged(false, false, policy);
 
   EXPECT_EQ(drifted.outcome, Outcome::kFail);
@@ -328,7 +331,7 @@ PowerRecord SampleRecord(const Policy& policy, const NullEnsemble& benign) {
           .policy_digest = PolicyDigest(policy),
           .experiment = "mxfp8_vs_bf16",
           .config_digest = "c1",
-          .parameters = 123456,
+          .parameters = 2000,
           .recipe = "mxfp8_rceil",
           .arm = "mxfp8",
           .ensemble_digests = {benign.ensemble.digest},

@@ -375,6 +375,7 @@ TEST(Domains, WhatWasNotRecordedIsNotMissed) {
   auto& text = log.provenance.experiment_text;
   const std::string every = "eval_every = ";
   text.replace(text.find(every), every.size() + 2, every + "15");
+  testing::FillAttributes(log.provenance);
   log.eval.step = {0, 15, 30, 45, 50};
   log.eval.loss_nats.assign(5, 2.5);
   log.eval.per_sequence_loss_nats.assign(10, 2.5);

@@ -85,6 +85,7 @@ inline compare::Run ArmRun(bool candidate, int64_t seed, double percent) {
   log.provenance.numerics_digest = candidate ? "n1" : "n0";
   log.provenance.experiment_text = testing::SyntheticText(/*full=*/false);
   log.provenance.transport = "none";
+  testing::FillAttributes(log.provenance);
   log.steps.expert_load_max_over_mean.assign(log.steps.step.size(),
                                              std::nan(""));
   log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -159,6 +161,58 @@ TEST(LinearMistakes, OperandsThatStayedAsTheyWereAreNamed) {
   ExpectNamed(findings, "wgrad", "unquantized.both");
 }
 
+TEST(LinearMistakes, QuantisedModulesThatPatternsLeaveOutAreNamed) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  ThreadTeam team(1);
+  const std::vector<OperationFile> files = {
+      {.path = "1", .operations = {operation}}};
+
+  const auto findings =
+      CheckOperations(files, RecipeByName("mxfp8_rceil"),
+                      {.exclude = {"=" + operation.module}}, team);
+
+  ExpectNamed(findings, "fprop", "quantized.both");
+  ExpectNamed(findings, "dgrad", "quantized.both");
+  ExpectNamed(findings, "wgrad", "quantized.both");
+}
+
+TEST(ModuleChoices, SaysWhatDecidedAboutEachModule) {
+  std::vector<OperationFile> files = {{.path = "1"}};
+  for (const char* module : {"mlp.fc1", "attention.wq", "attention.wq2"}) {
+    files[0].operations.push_back(LinearInputs());
+    files[0].operations.back().module = module;
+  }
+  const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
+  const auto reasons = [&](const CheckOptions& options) {
+    std::vector<std::string> found;
+    const ModuleChoices choices(files, recipe, options);
+    for (const ModuleChoice& choice : choices.all()) {
+      found.push_back((choice.quantized ? "+ " : "- ") + choice.reason);
+    }
+    return found;
+  };
+
+  EXPECT_THAT(reasons({}), ::testing::ElementsAre("+ included by `attention`",
+                                                  "+ included by `attention`",
+                                                  "- not included"));
+  EXPECT_THAT(reasons({.include = {"=attention.wq", "fc1"}}),
+              ::testing::ElementsAre("+ included by `=attention.wq`",
+                                     "- not included", "+ included by `fc1`"));
+  EXPECT_THAT(reasons({.exclude = {"wq2"}}),
+              ::testing::ElementsAre("+ included by `attention`",
+                                     "- excluded by `wq2`", "- not included"));
+  EXPECT_EQ(ModuleChoices(files, recipe, {.include = {"wq"}}).remarks().size(),
+            1U);
+  testing::ExpectRefused(
+      [&] {
+        reasons({.include = {"wq", "w1"}});
+      },
+      "`w1` matches none of the 3 linear modules");
+  testing::ExpectRefused([&] { reasons({.exclude = {"=attention"}}); },
+                         "`=attention` matches none");
+}
+
 TEST(LinearMistakes, ColumnwiseValuesMadeOfRowwiseOnesAreNamed) {
   Operation operation = LinearInputs();
   const precision::Recipe& recipe = RecipeByName("mxfp8_rceil");
@@ -234,8 +288,121 @@ TEST(LinearMistakes, TransposedScalesAreNamed) {
 
   const auto findings = Check(operation);
 
-  ExpectNamed(findings, "fprop_x codes", "scale_stored_transposed.fprop_x");
+  ExpectNamed(findings, "fprop_x scales", "scale_stored_transposed.fprop_x");
+  EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
   EXPECT_TRUE(Part(findings, "fprop").is_right());
+}
+
+/// With codes by a right computation.
+Operation CodedLayer(const std::function<void(Operation&)>& change) {
+  Operation operation = LinearInputs();
+  change(operation);
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  return operation;
+}
+
+TEST(OperandCodes, AScaleByteHasAPlaceOfItsOwn) {
+  Operation operation = CodedLayer([](Operation&) {});
+  Codes& scales = operation.codes["fprop_x_scales"];
+  const size_t blocks = scales.extent[1];
+  scales.values[3 * blocks + 1] += 2;
+
+  const auto findings = Check(operation);
+  const Finding& finding = Part(findings, "fprop_x scales");
+
+  EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
+  EXPECT_EQ(finding.comparison.other(), 1);
+  EXPECT_EQ(finding.comparison.Row().worst_row, 3);
+  EXPECT_EQ(finding.comparison.Row().worst_column, 1);
+  EXPECT_THAT(finding.remark,
+              ::testing::HasSubstr("are wrong, by +2: row 3, block 1. All "
+                                   "codes are right."));
+}
+
+TEST(OperandCodes, ScalesThatAreNotAsManyAsBlocksAreCalledThat) {
+  Operation operation = CodedLayer([](Operation&) {});
+  Codes& scales = operation.codes["wgrad_x_scales"];
+  const size_t blocks = scales.values.size();
+  scales.values.resize(3);
+  scales.extent = {3};
+
+  const auto findings = Check(operation);
+
+  EXPECT_TRUE(Part(findings, "wgrad_x codes").is_right());
+  EXPECT_EQ(Part(findings, "wgrad_x scales").remark,
+            "There are 3 scale bytes, but " + std::to_string(blocks) +
+                " blocks of 32 along the contraction.");
+}
+
+TEST(OperandCodes, ScalesOfExactPowersThatAreOneUpAreNamed) {
+  Operation operation = CodedLayer([](Operation& layer) {
+    for (float& value : layer.floats["x"].values) {
+      int exponent = 0;  // no other maximum is 448 times a power of two
+      if (std::fabs(std::frexp(value, &exponent)) == 0.875f) {
+        value = std::ldexp(0.75f, exponent);
+      }
+    }
+    layer.floats["x"].values[5] = 448.0f;
+  });
+  Codes& codes = operation.codes["fprop_x_codes"];
+  const formats::Format& e4m3 = formats::FormatByName("e4m3");
+  for (size_t i = 0; i < 32; ++i) {  // half of each: a scale twice as large
+    codes.values[i] = static_cast<uint8_t>(
+        formats::Encode(e4m3, operation.floats["x"].values[i] / 2,
+                        formats::Overflow::kNonFinite));
+  }
+  ++operation.codes["fprop_x_scales"].values[0];
+
+  const auto findings = Check(operation);
+
+  ExpectNamed(findings, "fprop_x scales", "scale_exact_plus_1.fprop_x");
+  ExpectNamed(findings, "fprop_x codes", "scale_exact_plus_1.fprop_x");
+  EXPECT_THAT(Part(findings, "fprop_x scales").remark,
+              ::testing::HasSubstr("codes differ, all in those blocks."));
+}
+
+TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
+  // 228 is a tie that goes to 224, half of the largest, so that the second
+  // scale is half of the first: rounded up, those are in (224, 448].
+  Operation operation = CodedLayer([](Operation& layer) {
+    for (float& value : layer.floats["x"].values) value /= 64;
+    layer.floats["x"].values[5] = 228.0f;
+  });
+  const Operation once = operation;
+  Floats& x = operation.floats["x"];
+  const Matrix<float> values = testing::OperandValues(
+      x.Rows(), false, RecipeByName("mxfp8_rceil").fprop.left);
+  x.values.assign(values.data(), values.data() + values.size());
+  operation.codes.clear();
+  AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  Operation twice = once;
+  for (const char* name : {"fprop_x_codes", "fprop_x_scales"}) {
+    twice.codes[name] = operation.codes[name];
+  }
+
+  const auto findings = Check(twice);
+
+  ExpectNamed(findings, "fprop_x scales",
+              "quantized_twice_along_one_axis.fprop_x");
+}
+
+TEST(LinearMistakes, ScalesOfATenthOfTheMaximaAreNamed) {
+  Operation operation = LinearInputs();
+  const precision::Recipe& recipe = RecipeByName("fp8_rowwise");
+  Compute(recipe, operation);
+  const MatrixView<const float> x = operation.Find("x")->Rows();
+  Side side = {.values = x, .quantization = recipe.fprop.left};
+  ASSERT_TRUE(FollowMaxima(0.1, side));
+  const auto tensor = Quantized(side);
+  ASSERT_TRUE(tensor);
+  Floats& output = operation.floats["output"];
+  testing::Multiply(oracle::ScalarDequantize(*tensor, x.cols()),
+                    testing::OperandValues(operation.Find("weight")->Rows(),
+                                           false, recipe.fprop.right),
+                    output.type == "bfloat16", output.values.data());
+
+  ExpectNamed(Check(operation, "fp8_rowwise"), "fprop", "maxima_scaled.x");
 }
 
 TEST(LinearMistakes, SumsInBf16AreNamed) {

@@ -148,6 +148,43 @@ TEST(ReadOperations, NamesFileOperationAndTensorOfWhatIsWrong) {
   refuses(linear, "attribute module is missing", {.has_module = false});
 }
 
+Operation Layer(size_t t, size_t k, size_t n) {
+  return {.type = "linear",
+          .module = "a.b",
+          .floats = {{"x", testing::Zeros({t, k})},
+                     {"weight", testing::Zeros({n, k})},
+                     {"output", testing::Zeros({t, n})}}};
+}
+
+TEST(CheckExtents, RefusesProductsOfNoWidth) {
+  const auto check = [](size_t t, size_t k, size_t n) {
+    CheckExtents({.path = "f", .operations = {Layer(t, k, n)}});
+  };
+
+  ExpectError([&] { check(8, 0, 16); }, "K, the width of x and weight, is 0");
+  ExpectError([&] { check(8, 32, 0); }, "N, the rows of weight, is 0");
+  EXPECT_NO_THROW(check(0, 0, 0));
+  EXPECT_NO_THROW(check(0, 32, 16));
+}
+
+TEST(CheckExtents, RefusesCodesOfMoreBitsThanTheirFormatHas) {
+  const auto check = [](const std::string& format, uint8_t last) {
+    Operation layer = Layer(1, 2, 1);
+    layer.codes["fprop_x_codes"] = {
+        .extent = {1, 2}, .values = {0x0F, last}, .type = format};
+    layer.codes["fprop_x_scales"] = {.extent = {1, 1}, .values = {127}};
+    CheckExtents({.path = "f", .operations = {layer}});
+  };
+
+  ExpectError([&] { check("e2m1", 0x35); }, "byte 1 of fprop_x_codes is 53");
+  ExpectError([&] { check("e3m2", 64); }, "from 0 to 63");
+  ExpectError([&] { check("bf16", 0); }, "the format `bf16`");
+  ExpectError([&] { check("", 0); }, "at most 8 bits");
+  EXPECT_NO_THROW(check("e2m1", 0x0F));
+  EXPECT_NO_THROW(check("e3m2", 63));
+  EXPECT_NO_THROW(check("e4m3", 255));
+}
+
 TEST(ReadOperations, RefusesWhatIsCutOffOrNoHdf5) {
   const TemporaryFolder folder;
   const std::filesystem::path path = WriteFile(folder, testing::LinearInputs());

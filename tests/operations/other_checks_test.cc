@@ -458,6 +458,38 @@ TEST(AdamWCheck, NamesMomentsOfTheStepBefore) {
   }
 }
 
+TEST(AdamWCheck, HoldsStateAgainstTheStepBefore) {
+  const Operation before = AdamW();
+  Operation after = AdamW();
+  for (const char* name : {"exp_avg", "exp_avg_sq", "parameter"}) {
+    const std::string stem = name;
+    after.floats[stem + "_before"] = before.floats.at(stem + "_after");
+  }
+  ThreadTeam team(1);
+  const auto name_of = [&](const std::string& part, const Operation& second,
+                           int64_t step) -> std::string {
+    const std::vector<OperationFile> files = {
+        {.path = "1", .step = 1, .operations = {before}},
+        {.path = "2", .step = step, .operations = {second}}};
+    for (const Finding& finding :
+         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+      if (finding.part != part) continue;
+      return finding.is_right() ? "right" : finding.explanation->name;
+    }
+    return "not compared";
+  };
+  EXPECT_EQ(name_of("parameter_before", after, 2), "right");
+  EXPECT_EQ(name_of("exp_avg_before", after, 3), "not compared");
+  Operation wrong = after;
+  std::ranges::fill(wrong.floats["exp_avg_before"].values, 0.0f);
+  EXPECT_EQ(name_of("exp_avg_before", wrong, 2), "moments_lost_between_steps");
+  wrong = after;
+  wrong.floats["parameter_before"] = before.floats.at("parameter_before");
+  EXPECT_EQ(name_of("parameter_before", wrong, 2), "update_lost_between_steps");
+  wrong.floats["parameter_before"].values[0] += 1.0f;
+  EXPECT_EQ(name_of("parameter_before", wrong, 2), "other_parameter");
+}
+
 // ---- loss -------------------------------------------------------------------
 
 enum class LossOf {

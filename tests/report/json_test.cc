@@ -34,9 +34,9 @@ TEST(RenderJson, HoldsVerdictChecksSeedsFilesAndDigests) {
   EXPECT_EQ(verdict["exit_code"], 0);
   EXPECT_EQ(verdict["config_digest"], "c1");
   EXPECT_EQ(verdict["policy"]["margin_percent"], 0.25);
-  EXPECT_EQ(verdict["checks"].size(), 9);
-  EXPECT_EQ(verdict["checks"][7]["name"], "final_window");
-  EXPECT_EQ(verdict["checks"][7]["limit"], 0.25);
+  EXPECT_EQ(verdict["checks"].size(), 11);
+  EXPECT_EQ(verdict["checks"][8]["name"], "final_window");
+  EXPECT_EQ(verdict["checks"][8]["limit"], 0.25);
   const json& seeds = verdict["final_window"]["seeds"];
   ASSERT_EQ(seeds.size(), 4);
   EXPECT_EQ(seeds[2]["seed"], 3);

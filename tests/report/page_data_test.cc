@@ -171,7 +171,7 @@ TEST(RenderPage, OfLogsWithoutAnExperimentIsNamedAfterTheirArms) {
   for (compare::Run& run : runs) run.log.provenance.experiment_name.clear();
 
   EXPECT_THAT(RenderPage(PageData({.runs = runs})),
-              HasSubstr("<title>bf16, mxfp8</title>"));
+              HasSubstr("<title>bf16 and mxfp8</title>"));
 }
 
 TEST(RenderPage, OnlyALivePageMayLoadAnything) {

@@ -56,9 +56,9 @@ TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
   EXPECT_THAT(
       reading.reasons,
       ElementsAre(
-          "All 7 checks of \"log integrity\" (L0) pass: seeds, same "
+          "All 8 checks of \"log integrity\" (L0) pass: seeds, same "
           "configuration, complete runs, valid values, learning-rate schedule, "
-          "recipe really ran, declared change.",
+          "weights that moved, recipe really ran, declared change.",
           StartsWith("The check \"final loss\" (L5) passes: mean paired loss "
                      "difference +0.055 % within +-0.25 % (90 % interval"),
           StartsWith("The check \"held-out loss\" (L5) passes: ")));

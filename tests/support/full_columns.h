@@ -125,6 +125,7 @@ inline void FillColumns(runlog::RunLog& log) {
   log.schema_version = runlog::kSchemaVersion;
   log.provenance.experiment_text = SyntheticText(/*full=*/true);
   log.provenance.transport = "loop";
+  FillAttributes(log.provenance);
   log.provenance.processes = 2;
   log.provenance.ranks = 2;
   log.steps.nonfinite_gradients.assign(log.steps.step.size(), 0);

@@ -58,9 +58,7 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
   ThreadTeam team(AvailableProcessors());
   const campaign::CheckedTensors checked =
       campaign::CheckTensors(arguments.request, team);
-  const ExitCode code = checked.findings.empty() ? ExitCode::kInconclusive
-                        : checked.wrong() > 0    ? ExitCode::kFail
-                                                 : ExitCode::kPass;
+  const ExitCode code = checked.Outcome();
   if (!arguments.out.empty()) {
     runlog::WriteProbeLog(campaign::ProbeLogOf(checked, arguments.request),
                           arguments.out);
@@ -75,9 +73,27 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
                                                   : "INCONCLUSIVE"},
             {"exit_code", static_cast<int>(code)},
             {"recipe", checked.recipe.name},
-            {"findings", Json::array()}};
+            {"findings", Json::array()},
+            {"non_finite", Json::array()},
+            {"modules", Json::array()}};
   for (const operations::Finding& finding : checked.findings) {
     json["findings"].push_back(FindingJson(checked, finding));
+  }
+  for (const campaign::NonFiniteTensor& found : checked.non_finite) {
+    const operations::OperationFile& file = checked.files[found.file];
+    json["non_finite"].push_back(
+        {{"file", file.path},
+         {"step", file.step},
+         {"operation", found.operation},
+         {"module", file.operations[found.operation].module},
+         {"tensor", found.tensor},
+         {"elements", found.elements},
+         {"of", found.of}});
+  }
+  for (const operations::ModuleChoice& choice : checked.modules) {
+    json["modules"].push_back({{"module", choice.module},
+                               {"quantized", choice.quantized},
+                               {"reason", choice.reason}});
   }
   PrintJson(json);
   return code;
@@ -98,7 +114,7 @@ Action DeclareCheckTensors(CLI::App& app) {
       .TypeName(kRecipeName);
   AddOption(app, "--include", request.options.include,
             "Modules that are quantised: a pattern in place of the recipe's; "
-            "repeatable")
+            "repeatable. =NAME is one module")
       .Repeatable()
       .TypeName("PATTERN");
   AddOption(app, "--exclude", request.options.exclude,

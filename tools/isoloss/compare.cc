@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "isoloss/campaign/foreign_logs.h"
 #include "isoloss/campaign/log_comparison.h"
 #include "isoloss/campaign/open_log.h"
+#include "isoloss/foreign/align.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
 #include "value_words.h"
@@ -98,10 +100,26 @@ bool AreFolders(const CompareArguments& arguments) {
   return first;
 }
 
+/// Other programs log every so many steps, and not all at the same ones.
+void KeepSharedSteps(compare::Run& a, compare::Run& b) {
+  const size_t of_a = a.log.steps.step.size();
+  const size_t of_b = b.log.steps.step.size();
+  if (!a.log.provenance.IsForeign() || !b.log.provenance.IsForeign() ||
+      a.log.steps.step == b.log.steps.step) {
+    return;
+  }
+  const std::array logs = {&a.log, &b.log};
+  foreign::KeepSharedSteps(logs);
+  fmt::print(stderr,
+             "isoloss: A has {} steps and B has {}; the {} that both have are "
+             "compared\n",
+             of_a, of_b, a.log.steps.step.size());
+}
+
 ExitCode Compare(const CompareArguments& arguments) {
   if (AreFolders(arguments)) return CompareFolders(arguments);
-  const std::optional<compare::Run> first = OpenUnlessDump(arguments.files[0]);
-  const std::optional<compare::Run> second = OpenUnlessDump(arguments.files[1]);
+  std::optional<compare::Run> first = OpenUnlessDump(arguments.files[0]);
+  std::optional<compare::Run> second = OpenUnlessDump(arguments.files[1]);
   CheckSameKind(arguments.files, !first, !second);
   if (!first) {
     if (arguments.zoom.zoom) {
@@ -112,6 +130,7 @@ ExitCode Compare(const CompareArguments& arguments) {
     return CompareDumpFiles(arguments.files[0], arguments.files[1],
                             arguments.json);
   }
+  KeepSharedSteps(*first, *second);
   const campaign::LogComparison comparison =
       campaign::CompareLogs(*first, *second, {arguments.tolerance});
   if (!arguments.json) {

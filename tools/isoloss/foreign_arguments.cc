@@ -17,8 +17,9 @@ void ForeignArguments::Declare(CLI::App& app) {
             "Logs of other programs: leave out what lies after this step")
       .IntegerIn(1, int64_t{1} << 53);
   AddOption(app, "--align", align,
-            "Logs of other programs: compare equal steps, or equal numbers of "
-            "tokens where batches differ in size")
+            "Logs of other programs whose batches are meant to differ: compare "
+            "equal steps, or equal numbers of tokens (default: equal steps of "
+            "equal batches)")
       .OneOf({"step", "tokens"});
 }
 
@@ -35,7 +36,8 @@ void ForeignArguments::RequireUse(const std::vector<compare::Run>& runs) const {
 foreign::AlignOptions ForeignArguments::Alignment() const {
   return {.by = align == "tokens" ? foreign::AlignBy::kTokens
                                   : foreign::AlignBy::kStep,
-          .until = until};
+          .until = until,
+          .other_batches = !align.empty()};
 }
 
 }  // namespace isoloss::cli

@@ -16,7 +16,7 @@ namespace isoloss::cli {
 struct ForeignArguments {
   foreign::ReadOptions read;
   std::optional<int64_t> until;
-  std::string align = "step";
+  std::string align;  ///< "": not asked for, by step
 
   void Declare(CLI::App& app);
   foreign::AlignOptions Alignment() const;

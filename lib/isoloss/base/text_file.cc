@@ -43,6 +43,15 @@ std::string ReadTextFile(const std::filesystem::path& path,
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) ThrowUnreadable(path, errno, remedy);
   CheckRegular(file, path, remedy);
+  std::error_code ignored;
+  const uintmax_t size = std::filesystem::file_size(path, ignored);
+  const auto refuse = [&] {
+    ThrowError(ErrorKind::kFormat,
+               "{}: has more than {} bytes, but a file of its kind has less. "
+               "{}",
+               path.string(), max_bytes, remedy);
+  };
+  if (!ignored && size > max_bytes) refuse();
   std::string text;
   std::array<char, 1 << 16> chunk;
   for (;;) {
@@ -51,12 +60,7 @@ std::string ReadTextFile(const std::filesystem::path& path,
     if (count < 0) ThrowUnreadable(path, errno, remedy);
     if (count == 0) return text;
     text.append(chunk.data(), static_cast<size_t>(count));
-    if (text.size() > max_bytes) {
-      ThrowError(ErrorKind::kFormat,
-                 "{}: has more than {} bytes, but a file of its kind has less. "
-                 "{}",
-                 path.string(), max_bytes, remedy);
-    }
+    if (text.size() > max_bytes) refuse();
   }
 }
 

@@ -1,6 +1,7 @@
 #include "isoloss/campaign/check_tensors.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -129,11 +130,129 @@ runlog::Provenance ProvenanceOf(const CheckedTensors& checked,
   return provenance;
 }
 
+bool Masks(const std::string& tensor, float value) {
+  return value < 0 && std::isinf(value) &&
+         (tensor == "logits" || tensor == "scores" || tensor == "bias");
+}
+
+std::vector<NonFiniteTensor> NonFiniteOf(
+    const std::vector<OperationFile>& files) {
+  std::vector<NonFiniteTensor> result;
+  for (size_t f = 0; f < files.size(); ++f) {
+    for (size_t i = 0; i < files[f].operations.size(); ++i) {
+      const operations::Operation& operation = files[f].operations[i];
+      const bool is_skipped =
+          operation.type == "adamw" && operation.texts.contains("expected");
+      for (const auto& [name, tensor] : operation.floats) {
+        if (is_skipped && name == "gradient") continue;
+        const int64_t count =
+            std::ranges::count_if(tensor.values, [&](float value) {
+              return !std::isfinite(value) && !Masks(name, value);
+            });
+        if (count == 0) continue;
+        result.push_back(
+            {f, i, name, count, static_cast<int64_t>(tensor.values.size())});
+      }
+    }
+  }
+  return result;
+}
+
+std::string NonFiniteText(const CheckedTensors& checked,
+                          const report::TextStyle& style) {
+  std::string text;
+  for (const NonFiniteTensor& found : checked.non_finite) {
+    const OperationFile& file = checked.files[found.file];
+    const std::string sentence =
+        fmt::format("{} ({}), step {}: {} of {} elements of {} are not finite.",
+                    Printable(file.operations[found.operation].module),
+                    file.operations[found.operation].type, file.step,
+                    found.elements, found.of, found.tensor);
+    text += report::Wrap(sentence, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+/// Modules by what became of them and why; of many the first.
+std::string ModulesText(const CheckedTensors& checked,
+                        const report::TextStyle& style) {
+  constexpr size_t kMostNames = 20;
+  std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
+  for (const operations::ModuleChoice& choice : checked.modules) {
+    by_reason[{choice.quantized, choice.reason}].push_back(
+        Printable(choice.module));
+  }
+  std::string text;
+  for (auto& [key, names] : by_reason) {
+    const size_t count = names.size();
+    std::string more;
+    if (count > kMostNames) {
+      names.resize(kMostNames);
+      more = fmt::format(" and {} more (--json)", count - kMostNames);
+    }
+    text += report::Wrap(
+                fmt::format(
+                    "{} ({}; {} of {} linear modules): {}{}.",
+                    key.first ? "Taken as quantised" : "Not taken as quantised",
+                    Printable(key.second), count, checked.modules.size(),
+                    fmt::join(names, ", "), more),
+                0, 2, style) +
+            "\n";
+  }
+  for (const std::string& remark : checked.pattern_remarks) {
+    text += report::Wrap(remark, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+std::string LeftOutText(const CheckedTensors& checked) {
+  return checked.left_out() == 0
+             ? ""
+             : fmt::format(
+                   " {} of {} linear modules were not taken as quantised.",
+                   checked.left_out(), checked.modules.size());
+}
+
+std::string SummaryOf(const CheckedTensors& checked, int64_t elements,
+                      int64_t others) {
+  if (elements == 0) return "INCONCLUSIVE: there is no result to check.";
+  const ExitCode outcome = checked.Outcome();
+  const std::string not_finite =
+      checked.non_finite.empty()
+          ? ""
+          : fmt::format(" {} tensors hold elements that are not finite.",
+                        checked.non_finite.size());
+  return fmt::format(
+      "{}: {} of {} tensors have elements that no order of summation "
+      "explains under recipe {} ({} of {} elements).{}",
+      outcome == ExitCode::kPass   ? "PASS"
+      : outcome == ExitCode::kFail ? "FAIL"
+                                   : "INCONCLUSIVE",
+      checked.wrong(), checked.findings.size(), checked.recipe.name, others,
+      elements, not_finite);
+}
+
 }  // namespace
+
+ExitCode CheckedTensors::Outcome() const {
+  const bool has_bad_state = std::ranges::any_of(
+      non_finite, [](const auto& found) { return found.is_state_after(); });
+  if (wrong() > 0 || has_bad_state) return ExitCode::kFail;
+  const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
+    return f.comparison.Row().elements == 0;
+  });
+  return is_empty || !non_finite.empty() ? ExitCode::kInconclusive
+                                         : ExitCode::kPass;
+}
 
 int64_t CheckedTensors::wrong() const {
   return std::ranges::count_if(findings,
                                [](const Finding& f) { return !f.is_right(); });
+}
+
+int64_t CheckedTensors::left_out() const {
+  return std::ranges::count(modules, false,
+                            &operations::ModuleChoice::quantized);
 }
 
 CheckedTensors CheckTensors(const CheckTensorsRequest& request,
@@ -146,6 +265,13 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   CheckSameRun(checked.files, checked.recipe);
   checked.findings = operations::CheckOperations(checked.files, checked.recipe,
                                                  request.options, team);
+  checked.non_finite = NonFiniteOf(checked.files);
+  if (checked.recipe.quantizes()) {
+    const operations::ModuleChoices modules(checked.files, checked.recipe,
+                                            request.options);
+    checked.modules = modules.all();
+    checked.pattern_remarks = modules.remarks();
+  }
   return checked;
 }
 
@@ -181,27 +307,54 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
   return log;
 }
 
+/// What explains a tenth less than all is told as a part.
+static std::string ExplanationText(const operations::Explanation& why,
+                                   int64_t others) {
+  if (why.other == 0) {
+    return fmt::format("{}. This explains all elements ({}).",
+                       Capital(why.sentence), why.name);
+  }
+  constexpr int64_t kTenth = 10;
+  if (why.other <= others / kTenth) {
+    return fmt::format("{}. This leaves {} others of {} ({}).",
+                       Capital(why.sentence), why.other, others, why.name);
+  }
+  return fmt::format(
+      "No known mistake explains all. The nearest one explains {} of {} "
+      "elements, which may be by chance: {} ({}).",
+      others - why.other, others, why.sentence, why.name);
+}
+
 std::string Sentences(const Finding& finding) {
   if (finding.is_right()) return "";
   const runlog::OracleRow row = finding.comparison.Row();
+  const std::string remark = finding.remark.empty() ? "" : finding.remark + " ";
   if (!finding.explanation) {
-    return fmt::format(
-        "No known mistake explains it. The worst is row {}, column {}: it is "
-        "{:.9g}, but should be {:.9g}.{}",
-        row.worst_row, row.worst_column, row.worst_value, row.worst_expected,
-        finding.knows_previous
-            ? ""
-            : " No file of the step before has this operation, so that what is "
-              "one step old was not tried: give that file, too.");
+    std::string text = remark + "No known mistake explains it.";
+    // A remark names places itself.
+    if (remark.empty()) {
+      text += fmt::format(
+          " The worst is row {}, column {}: it is {:.9g}, but should be "
+          "{:.9g}.",
+          row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
+    }
+    if (!finding.untried.empty()) text += " " + finding.untried;
+    return finding.knows_previous
+               ? text
+               : text +
+                     " No file of the step before has this operation, so "
+                     "that what is one step old was not tried: give that "
+                     "file, too.";
   }
   const operations::Explanation& why = *finding.explanation;
-  std::string text = fmt::format("{}.", Capital(why.sentence));
-  text += why.other == 0
-              ? fmt::format(" This explains all elements ({}).", why.name)
-              : fmt::format(" This leaves {} others of {} ({}).", why.other,
-                            row.other, why.name);
+  std::string text = remark + ExplanationText(why, row.other);
   if (why.name.starts_with("unquantized.")) {
     text += " If the module is not to be quantised, name it with --exclude.";
+  }
+  if (why.name.starts_with("quantized.")) {
+    text +=
+        " If the module is to be quantised, its name must match --include, "
+        "and not --exclude.";
   }
   if (why.runner_up.empty()) return text;
   text += why.is_ambiguous
@@ -239,16 +392,11 @@ std::string RenderChecked(const CheckedTensors& checked,
     if (sentences.empty()) continue;
     text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
   }
-  const int64_t wrong = checked.wrong();
-  const std::string summary =
-      checked.findings.empty()
-          ? "INCONCLUSIVE: there is no result to check."
-          : fmt::format(
-                "{}: {} of {} tensors have elements that no order of summation "
-                "explains under recipe {} ({} of {} elements).",
-                wrong == 0 ? "PASS" : "FAIL", wrong, checked.findings.size(),
-                checked.recipe.name, others, elements);
-  return text + report::Wrap(summary, 0, 0, style) + "\n";
+  return text + NonFiniteText(checked, style) + ModulesText(checked, style) +
+         report::Wrap(
+             SummaryOf(checked, elements, others) + LeftOutText(checked), 0, 0,
+             style) +
+         "\n";
 }
 
 }  // namespace isoloss::campaign

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/base/threads.h"
+#include "isoloss/campaign/exit_code.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/recipe.h"
 #include "isoloss/report/chart.h"
@@ -24,12 +25,34 @@ struct CheckTensorsRequest {
   operations::CheckOptions options;
 };
 
+/// Elements of one tensor that are not finite. A logit, score or bias of minus
+/// infinity masks an entry and does not count.
+struct NonFiniteTensor {
+  size_t file = 0;
+  size_t operation = 0;
+  std::string tensor = {};
+  int64_t elements = 0;
+  int64_t of = 0;
+
+  bool is_state_after() const { return tensor.ends_with("_after"); }
+};
+
 struct CheckedTensors {
   precision::Recipe recipe;
   std::vector<operations::OperationFile> files;
   std::vector<operations::Finding> findings;
+  std::vector<NonFiniteTensor> non_finite = {};
+  /// Of a recipe that quantises: what became of each linear module.
+  std::vector<operations::ModuleChoice> modules = {};
+  /// Sentences about the patterns that chose them.
+  std::vector<std::string> pattern_remarks = {};
 
-  int64_t wrong() const;  ///< findings that have others
+  int64_t left_out() const;  ///< modules that are not quantised
+  int64_t wrong() const;     ///< findings that have others
+  /// FAIL for others and for a parameter or moment that is not finite after
+  /// its step; INCONCLUSIVE if nothing was compared or an input or result is
+  /// not finite.
+  ExitCode Outcome() const;
 };
 
 /// Reads all files and checks them.

@@ -137,7 +137,8 @@ void RequireGoodRun(const compare::Run& run) {
                compare::Label(run), log.steps.step.back(),
                log.provenance.steps_planned, log.steps.step.back());
   }
-  if (log.provenance.origin.values() == runlog::LossValues::kSmoothed) {
+  if (log.told.looks_smoothed ||
+      log.provenance.origin.values() == runlog::LossValues::kSmoothed) {
     ThrowError(ErrorKind::kConfig,
                "{}: its losses are smoothed, and say nothing of how far good "
                "runs lie apart. Export them without smoothing.",

@@ -58,15 +58,19 @@ std::string RenderLargest(
 /// What the curves alone say, to the bit.
 std::string RenderCurves(const LogComparison& comparison) {
   if (const auto& first = comparison.curves) {
-    return fmt::format(
-        "First divergence: step {}, {}: {:.17g} against {:.17g}\n", first->step,
-        first->quantity, first->baseline, first->candidate);
+    return fmt::format("First divergence: step {}, {}: {} against {}\n",
+                       first->step, first->quantity, first->baseline,
+                       first->candidate);
   }
   const size_t of_a = comparison.a->log.steps.step.size();
   const size_t of_b = comparison.b->log.steps.step.size();
-  if (of_a == of_b) return "Losses and gradient norms are equal to the bit\n";
+  const char* how =
+      comparison.report.of_digits ? "equal in every digit" : "equal to the bit";
+  if (of_a == of_b) {
+    return fmt::format("Losses and gradient norms are {}\n", how);
+  }
   return fmt::format(
-      "Equal to the bit over the {} common steps; A has {}, B has {}\n",
+      "They are {} over the {} common steps; A has {}, B has {}\n", how,
       comparison.steps, of_a, of_b);
 }
 
@@ -193,6 +197,11 @@ LogComparison CompareLogs(const compare::Run& a, const compare::Run& b,
                a.file, b.file, of_a.size(), of_b.size());
   }
   comparison.report = compare::FindDivergence(a.log, b.log, options);
+  for (const compare::Run* run : {&a, &b}) {
+    const runlog::Origin& origin = run->log.provenance.origin;
+    if (origin.loss_half_unit > 0) comparison.report.of_digits = true;
+    if (!origin.format.empty()) comparison.report.can_zoom = false;
+  }
   comparison.curves = compare::FirstStepDivergence(a.log, b.log);
   comparison.parameters =
       compare::LargestParameterDifferences(a.log, b.log, kTop);

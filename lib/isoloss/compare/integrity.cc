@@ -51,96 +51,6 @@ bool Ascend(const std::vector<int64_t>& values, int64_t least, int64_t most) {
 
 namespace {
 
-// ---- seeds -----------------------------------------------------------------
-
-std::string SeedList(const std::vector<const Run*>& runs) {
-  std::string list;
-  for (const Run* run : runs) {
-    list +=
-        fmt::format("{}{}", list.empty() ? "" : ", ", run->log.provenance.seed);
-  }
-  return list.empty() ? "no run" : list;
-}
-
-/// A log copied under another seed would count one experiment twice.
-void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
-  for (auto run = runs.begin(); run != runs.end(); ++run) {
-    const auto original =
-        std::find_if(runs.begin(), run, [&](const Run* other) {
-          return IsCopy(other->log.steps, (*run)->log.steps);
-        });
-    if (original == run) continue;
-    Report(findings, Severity::kIncomparable,
-           "{}: every loss has the bits of {}, but seeds must be independent "
-           "runs. Remove the copy.",
-           Label(**run), Label(**original));
-  }
-}
-
-/// A run of the baseline under another seed is no candidate. Equal runs of one
-/// seed are no declared change, which is another rule's.
-void ReportSwapped(const Pairing& pairing, Findings& findings) {
-  for (const SeedPair& one : pairing.pairs) {
-    for (const SeedPair& other : pairing.pairs) {
-      if (one.seed == other.seed ||
-          !IsCopy(one.baseline->log.steps, other.candidate->log.steps)) {
-        continue;
-      }
-      Report(findings, Severity::kIncomparable,
-             "{}: every loss has the bits of {}, which is a run of the "
-             "baseline with another seed. Give each log to the arm that made "
-             "it.",
-             Label(*other.candidate), Label(*one.baseline));
-      return;
-    }
-  }
-}
-
-/// A curve under another arm's name is judged as what it is not.
-void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
-                  Findings& findings) {
-  for (const Run* run : runs) {
-    if (run->log.provenance.arm == arm) continue;
-    Report(findings, Severity::kIncomparable,
-           "{}: it says that it is of arm {}, but was given as a run of arm "
-           "{}. Give each log to the arm that made it.",
-           Label(*run), run->log.provenance.arm, arm);
-  }
-}
-
-Findings CheckSeeds(const Pairing& pairing, Question question) {
-  Findings findings;
-  const bool paired = !pairing.pairs.empty() &&
-                      pairing.pairs.size() == pairing.baseline.size() &&
-                      pairing.pairs.size() == pairing.candidate.size();
-  if (!paired) {
-    // Of a regression both have one name.
-    const bool same = pairing.baseline_arm == pairing.candidate_arm;
-    Report(findings, Severity::kIncomparable,
-           "{}arm {} has {}, {}arm {} has {}, but each seed needs exactly one "
-           "run in either arm. Run the missing ones or give one log each.",
-           same ? "approved " : "", pairing.baseline_arm,
-           SeedList(pairing.baseline), same ? "judged " : "",
-           pairing.candidate_arm, SeedList(pairing.candidate));
-    return findings;
-  }
-  ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
-  ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
-  const auto& declared = pairing.candidate[0]->log.provenance;
-  // No experiment declared the baseline of another program's runs.
-  if (question == Question::kPrecision && !declared.IsForeign() &&
-      pairing.candidate_arm == declared.baseline_arm) {
-    Report(findings, Severity::kIncomparable,
-           "{}: arm {} is the experiment's baseline, but was given as the "
-           "candidate. Swap the two arms.",
-           Label(*pairing.candidate[0]), pairing.candidate_arm);
-  }
-  ReportCopies(pairing.baseline, findings);
-  ReportCopies(pairing.candidate, findings);
-  if (question == Question::kPrecision) ReportSwapped(pairing, findings);
-  return findings;
-}
-
 // ---- configuration ---------------------------------------------------------
 
 /// A provenance text that must be recorded and the same in all runs.
@@ -208,6 +118,23 @@ void ReportMixedNumerics(std::span<const Run* const> arm, Findings& findings) {
   }
 }
 
+/// One build makes one model of one configuration.
+void ReportOtherModel(const Run& first, const Run& other, Findings& findings) {
+  const auto& a = first.log.provenance;
+  const auto& b = other.log.provenance;
+  if (a.graph.empty() || b.graph.empty() || a.commit != b.commit ||
+      a.tool_version != b.tool_version ||
+      (a.graph.tensors == b.graph.tensors &&
+       a.graph.inputs == b.graph.inputs)) {
+    return;
+  }
+  Report(findings, Severity::kIncomparable,
+         "{}: its /graph or /graph_inputs is not that of {}, but one build "
+         "makes one model of one configuration. The file is damaged or was "
+         "edited: run it again.",
+         Label(other), Label(first));
+}
+
 Findings CheckConfiguration(const Pairing& pairing, Question question) {
   constexpr Agreement kInitialWeights = {
       "initial_weights_digest", &runlog::Provenance::initial_weights_digest,
@@ -219,6 +146,9 @@ Findings CheckConfiguration(const Pairing& pairing, Question question) {
     for (const Run* run : pairing.All()) {
       ReportDisagreement(first, *run, rule, findings);
     }
+  }
+  for (const Run* run : pairing.All()) {
+    ReportOtherModel(first, *run, findings);
   }
   ReportMixedNumerics(pairing.baseline, findings);
   ReportMixedNumerics(pairing.candidate, findings);
@@ -374,6 +304,7 @@ Findings CheckDomains(const Pairing& pairing, Question) {
                                                     : Severity::kIncomparable,
              "{}: {}", Label(*run), violation.message);
     }
+    if (run->log.provenance.IsForeign()) ReportLoads(*run, findings);
   }
   return findings;
 }
@@ -405,6 +336,13 @@ bool AreRatesTold(const Pairing& pairing, Question) {
       pairing, [](const runlog::RunLog& log) { return !log.steps.lr.empty(); });
 }
 
+bool IsMovementTold(const Pairing& pairing, Question) {
+  return AllRuns(pairing, [](const runlog::RunLog& log) {
+    return !log.steps.lr.empty() || !log.steps.grad_norm.empty() ||
+           !log.provenance.final_weights_digest.empty();
+  });
+}
+
 bool IsRecipeTold(const Pairing& pairing, Question) {
   return AllRuns(pairing, [](const runlog::RunLog& log) {
     return !log.provenance.graph.empty() && !log.steps.quantized_gemms.empty();
@@ -424,6 +362,9 @@ constexpr IntegrityRule kRules[] = {
     {"schedule", "each run had the learning rates of its schedule",
      "no two learning rates of a step differ, as far as digits go",
      &CheckSchedule, &AreRatesTold},
+    {"training", "each run's weights moved",
+     "no log says that its run's weights stood still", &CheckTraining,
+     &IsMovementTold},
     {"recipe_ran", "each arm ran its recipe in every step",
      "each arm ran its recipe in every step", &CheckRecipeRan, &IsRecipeTold},
     {"declared_change", "the arms differ by what was declared",

@@ -58,6 +58,12 @@ std::span<const IntegrityRule> IntegrityRules();
 /// something else. Runs of other programs have no digest.
 std::vector<std::string> MixedNumerics(std::span<const Run* const> arm);
 
+/// A sentence for each arm of another program of which a run shows no training:
+/// the loss of its last fifth is not below that of the first by more than the
+/// noise of batches. Alone it decides nothing: a fine-tuning may begin near its
+/// end.
+std::vector<std::string> NoTrainingWarnings(const Pairing& pairing);
+
 /// Whether both hold the same losses to the bit, which independent runs do not.
 /// Curves of nothing but NaN are alike without being copies.
 bool IsCopy(const runlog::StepColumns& a, const runlog::StepColumns& b);

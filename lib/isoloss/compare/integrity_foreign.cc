@@ -1,8 +1,10 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
 #include "isoloss/compare/integrity_rules.h"
+#include "isoloss/runlog/shared_columns.h"
 
 namespace isoloss::compare {
 namespace {
@@ -24,6 +26,49 @@ std::string_view ValuesText(runlog::LossValues values) {
 bool IsFiniteAtEnd(const runlog::StepColumns& steps) {
   return std::isfinite(steps.loss_nats.back()) &&
          (steps.grad_norm.empty() || std::isfinite(steps.grad_norm.back()));
+}
+
+using runlog::Told;
+
+/// The first step at which both tell the number and it differs. Programs may
+/// count what was seen before or after a step: of two formats its growth is
+/// compared.
+void ReportOtherNumber(const SeedPair& pair, const Told::Number& a,
+                       const Told::Number& b, Findings& findings) {
+  const auto rows = runlog::MatchRows(a.step, b.step);
+  if (rows.empty()) return;
+  const bool grows = a.name.ends_with(" seen") &&
+                     pair.baseline->log.provenance.origin.format !=
+                         pair.candidate->log.provenance.origin.format;
+  const double from_a = grows ? a.value[rows[0].a] : 0;
+  const double from_b = grows ? b.value[rows[0].b] : 0;
+  for (const runlog::SharedRow& at : rows) {
+    const double x = a.value[at.a];
+    const double y = b.value[at.b];
+    if (!std::isfinite(x) || !std::isfinite(y) || x - from_a == y - from_b) {
+      continue;
+    }
+    Report(findings, Severity::kIncomparable,
+           "{}: {} is {}{}, but {} in {}, and runs of a pair must be made of "
+           "equal batches. Train both alike, or say with --align step or "
+           "--align tokens that they are meant to differ.",
+           Label(*pair.candidate), a.name, y,
+           at.step == 0 ? "" : fmt::format(" at step {}", at.step), x,
+           Label(*pair.baseline));
+    return;
+  }
+}
+
+/// What both logs tell of their batches.
+void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
+  const runlog::RunLog& baseline = pair.baseline->log;
+  const runlog::RunLog& candidate = pair.candidate->log;
+  for (const Told::Number& a : baseline.told.numbers) {
+    const auto b =
+        std::ranges::find(candidate.told.numbers, a.name, &Told::Number::name);
+    if (b == candidate.told.numbers.end()) continue;
+    ReportOtherNumber(pair, a, *b, findings);
+  }
 }
 
 }  // namespace
@@ -72,6 +117,7 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
            Label(*pair.candidate), b.steps.step.size(), a.steps.step.size(),
            Label(*pair.baseline));
   }
+  ReportOtherBatches(pair, findings);
   const auto values_a = a.provenance.origin.values();
   const auto values_b = b.provenance.origin.values();
   if (values_a == values_b) return;

@@ -21,9 +21,13 @@ void Report(Findings& findings, Severity severity,
 
 /// Of a run that another program trained.
 void ReportForeignSteps(const Run& run, Findings& findings);
+/// Of such runs, whether the loads of their experts add up.
+void ReportLoads(const Run& run, Findings& findings);
 /// Of such runs, what both of a pair must share besides.
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings);
 
+Findings CheckSeeds(const Pairing& pairing, Question question);
+Findings CheckTraining(const Pairing& pairing, Question question);
 Findings CheckSchedule(const Pairing& pairing, Question question);
 Findings CheckRecipeRan(const Pairing& pairing, Question question);
 Findings CheckDeclaredChange(const Pairing& pairing, Question question);

@@ -52,6 +52,8 @@ struct TensorDivergence {
 
 /// What was set side by side, and the first thing that differs.
 struct DivergenceReport {
+  bool of_digits = false;  ///< the logs hold digits of losses, not their bits
+  bool can_zoom = true;    ///< isoloss can train both runs again
   std::optional<TensorDivergence> first;
   /// Common steps of any group but /eval, and those whose tensors can be
   /// compared: with digests in both, or with a tolerance with statistics.

@@ -70,7 +70,7 @@ std::optional<Divergence> FirstWrittenDivergence(
                  {candidate.eval.step, candidate.eval.loss_nats}, resolution);
 }
 
-std::string WhyNotStepByStep(const runlog::RunLog& log) {
+std::string WhyDeclaredUnlikeSteps(const runlog::RunLog& log) {
   switch (log.provenance.origin.values()) {
     case runlog::LossValues::kSmoothed:
       return "its losses are smoothed, so that each holds earlier steps";
@@ -82,6 +82,16 @@ std::string WhyNotStepByStep(const runlog::RunLog& log) {
   }
   if (!log.provenance.origin.loss_thinned) return "";
   return "points of its curve were left out";
+}
+
+std::string WhyNotStepByStep(const runlog::RunLog& log) {
+  std::string why = WhyDeclaredUnlikeSteps(log);
+  if (why.empty() && log.told.looks_smoothed) {
+    why =
+        "its losses move as smoothed ones do, each of which holds earlier "
+        "steps";
+  }
+  return why;
 }
 
 }  // namespace isoloss::compare

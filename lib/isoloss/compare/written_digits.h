@@ -23,7 +23,11 @@ std::optional<Divergence> FirstWrittenDivergence(
 /// seen. 0 of isoloss' own runs.
 double WrittenPercent(const Pairing& pairing);
 
-/// Why the curve does not say of single steps what they were; "" if it does.
+/// Why the curve does not say of single steps what they were, as the log
+/// declares; "" if it does.
+std::string WhyDeclaredUnlikeSteps(const runlog::RunLog& log);
+/// The same, also as its statistics say. That is no proof: values that are
+/// equal in every digit stay equal.
 std::string WhyNotStepByStep(const runlog::RunLog& log);
 
 }  // namespace isoloss::compare

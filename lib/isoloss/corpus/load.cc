@@ -186,12 +186,12 @@ class NoText {
     share_ = share;
   }
 
-  /// Errors   ConfigError if they are more than a fifth of all bytes.
+  /// Errors   FormatError if they are more than a fifth of all bytes.
   void Check(size_t all_bytes) const {
     constexpr size_t kFifth = 5;
     if (bytes_ * kFifth <= all_bytes) return;
     ThrowError(
-        ErrorKind::kConfig,
+        ErrorKind::kFormat,
         "corpus: {}: {:.0f} % of its bytes are control characters, but "
         "source = \"files\" reads text. For a token file give "
         "data.source = \"tokens\" and data.token_type (`isoloss init "

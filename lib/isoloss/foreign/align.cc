@@ -106,13 +106,16 @@ void CutAfter(int64_t until, RunLog& log) {
   std::erase_if(evaluated, is_late);
   KeepSteps(kept, log);
   KeepEvaluations(evaluated, log);
+  // Judged up to here, it is whole if it got so far.
+  if (until <= log.provenance.steps_planned) {
+    log.provenance.complete = true;
+    log.provenance.steps_planned =
+        kept.size() < step.size() ? kept.back() : until;
+  }
   if (kept.size() == step.size()) return;
   Note(log, fmt::format("Steps after {} are left out, as --until asks: {} of "
                         "{}.",
                         until, step.size() - kept.size(), step.size()));
-  // It went further than it is judged.
-  log.provenance.complete = true;
-  log.provenance.steps_planned = kept.back();
 }
 
 /// What a log counts its progress in.
@@ -286,6 +289,24 @@ void CountByTokens(Logs logs) {
   }
 }
 
+/// What is told of batches that are meant to differ is held against nothing.
+void ForgetBatches(Logs logs) {
+  const Steps& tokens = logs.front()->steps.tokens_seen;
+  const bool alike = std::ranges::all_of(logs, [&](const RunLog* log) {
+    return log->steps.tokens_seen == tokens;
+  });
+  for (RunLog* log : logs) {
+    const bool told = !log->told.numbers.empty() || !alike;
+    log->told.numbers.clear();
+    if (!told) continue;
+    Note(*log,
+         "What it tells of its batches is not held against another log, as "
+         "--align asks.");
+  }
+  if (alike) return;
+  for (RunLog* log : logs) log->steps.tokens_seen.clear();
+}
+
 void RequireTokens(Logs logs) {
   for (const RunLog* log : logs) {
     if (!log->steps.tokens_seen.empty()) continue;
@@ -315,7 +336,16 @@ void Align(Logs logs, const AlignOptions& options) {
     KeepCommonSteps(logs);
     KeepCommonEvaluations(logs);
   }
+  if (options.other_batches) ForgetBatches(logs);
   DropUnshared(logs);
+}
+
+void KeepSharedSteps(Logs logs) {
+  const Steps common =
+      Common(logs, [](const RunLog& log) { return log.steps.step; });
+  if (common.empty()) ThrowNoCommonStep(logs);
+  for (RunLog* log : logs) KeepSteps(common, *log);
+  KeepCommonEvaluations(logs);
 }
 
 }  // namespace isoloss::foreign

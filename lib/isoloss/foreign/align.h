@@ -17,6 +17,9 @@ enum class AlignBy {
 struct AlignOptions {
   AlignBy by = AlignBy::kStep;
   std::optional<int64_t> until = {};  ///< steps after it are left out
+  /// Whoever aligns knows that batches differ: what the logs tell of them is
+  /// not held against each other.
+  bool other_batches = false;
 };
 
 /// Leaves each log the steps that all have, and the columns of /steps and
@@ -30,5 +33,9 @@ struct AlignOptions {
 ///          sparsest log, or not their end; if means are over intervals of
 ///          unequal length; if there are no tokens to align by.
 void Align(std::span<runlog::RunLog* const> logs, const AlignOptions& options);
+
+/// Leaves each log the steps and evaluations that all have, be they few.
+/// Requires and errors as of Align; ConfigError if they share no step.
+void KeepSharedSteps(std::span<runlog::RunLog* const> logs);
 
 }  // namespace isoloss::foreign

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <unordered_map>
@@ -26,6 +28,12 @@ bool Has(const Names& names, std::string_view name) {
   return std::ranges::count(names, name) != 0;
 }
 
+/// A chart of W&B has three columns for each of its lines.
+bool IsChart(const Names& names) {
+  return std::ranges::any_of(
+      names, [](const std::string& name) { return name.ends_with(kMin); });
+}
+
 /// Where the values of one column go.
 struct Target {
   size_t run = 0;
@@ -40,8 +48,7 @@ class Columns {
  public:
   Columns(const Names& names, std::string_view step_name) : names_(names) {
     for (size_t i = 0; i < names.size(); ++i) index_.emplace(names[i], i);
-    is_chart_ = std::ranges::any_of(
-        names, [](const std::string& name) { return name.ends_with(kMin); });
+    is_chart_ = IsChart(names);
     step_name_ = step_name;
     if (!step_name.empty()) return;
     // A chart's x axis is its first column, whatever it is called.
@@ -182,6 +189,9 @@ class Table {
  private:
   [[noreturn]] void RefuseOtherCells() const;
   void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
+  /// Whether a row without a loss should have one: it tells of an update, or of
+  /// nothing else.
+  bool HasUpdate(const std::vector<std::string_view>& cells) const;
   void DescribeRun(ForeignRun& run);
   std::optional<Written> NumberIn(std::string_view cell);
 
@@ -210,12 +220,33 @@ std::optional<Written> Table::NumberIn(std::string_view cell) {
   return Written{*number, cell};
 }
 
+bool Table::HasUpdate(const std::vector<std::string_view>& cells) const {
+  bool others = false;
+  for (const auto& [column, target] : targets_) {
+    if (!ParsePlainNumber(cells[column])) continue;
+    const Quantity quantity = FindName(target.series).quantity;
+    if (quantity == Quantity::kGradNorm ||
+        quantity == Quantity::kLearningRate) {
+      return true;
+    }
+    others = true;
+  }
+  return !others;
+}
+
 void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
   const std::string prefix = phase_ ? PhasePrefix(Trimmed(cells[*phase_])) : "";
   for (const auto& [column, target] : targets_) {
     const auto number = NumberIn(cells[column]);
-    if (!number) continue;
     ForeignRun& run = columns_.runs()[target.run];
+    if (!number) {
+      const std::string_view cell = Trimmed(cells[column]);
+      if (!cell.empty() && prefix.empty() && HasUpdate(cells) &&
+          FindName(target.series).quantity == Quantity::kLoss) {
+        run.Of(target.series).AddWritten(step, std::nullopt, cell);
+      }
+      continue;
+    }
     Series& series =
         run.Of(prefix.empty() ? target.series : prefix + target.series);
     series.Add(step, number->value, number->text);
@@ -317,6 +348,25 @@ void Table::Describe() {
   }
 }
 
+/// Of all columns of whole numbers, by one pass over the rows.
+Counters CountersOf(CsvRows rows, const Names& names) {
+  Counters counters;
+  std::vector<std::string_view> cells;
+  while (rows.Next(cells)) {
+    if (cells.size() != names.size()) continue;
+    for (size_t i = 0; i < cells.size(); ++i) {
+      if (names[i].empty()) continue;
+      const auto value = ParsePlainNumber(cells[i]);
+      if (!value || *value != std::floor(*value) ||
+          std::abs(*value) > static_cast<double>(kMostWhole)) {
+        continue;
+      }
+      Count(names[i], static_cast<int64_t>(*value), counters);
+    }
+  }
+  return counters;
+}
+
 Names NamesOf(const std::vector<std::string_view>& cells) {
   Names names;
   for (const std::string_view cell : cells) names.emplace_back(Trimmed(cell));
@@ -341,12 +391,21 @@ std::vector<ForeignRun> ReadCsv(std::string_view text,
   if (!rows.Next(cells) || cells.size() < 2) return {};
   const Names names = NamesOf(cells);
   RefuseRunsTable(names);
-  Columns columns(names, step_name);
+  const Counters counters = CountersOf(rows, names);
+  ForeignRun choice;
+  std::string step(step_name);
+  if (step.empty() && !IsChart(names)) step = ChooseStep(counters, choice);
+  Columns columns(names, step);
   const auto step_column = columns.Place(columns.step_name());
   if (!step_column) return {};
   Table table(names, separator, columns);
   table.ReadRows(rows, *step_column);
   table.Describe();
+  for (ForeignRun& run : columns.runs()) {
+    run.step_name = columns.step_name();
+    run.rising = RisingNames(counters, run.step_name);
+    std::ranges::copy(choice.notes, std::back_inserter(run.notes));
+  }
   return std::move(columns.runs());
 }
 

@@ -33,7 +33,7 @@ class DeepSpeedReader : public LineReader {
     const auto after = After(line, "steps:");
     const auto step = after ? LeadingNumber(*after) : std::nullopt;
     const auto at = step ? ParseWhole(step->text) : std::nullopt;
-    if (!at || *at < 1) return false;
+    if (!at || *at < 0) return false;
     std::string_view rest = Behind(*after, *step);
     if (!Trimmed(rest).starts_with("loss:")) return false;
     while (true) {
@@ -42,11 +42,12 @@ class DeepSpeedReader : public LineReader {
       const std::string_view name = Trimmed(rest.substr(0, colon));
       rest.remove_prefix(colon + 1);
       const auto number = LeadingNumber(rest);
-      if (!number || name.empty()) return true;
+      if (name.empty() || (!number && name != "loss")) return true;
+      std::string_view after = rest;
       run()
           .Of(name == "iter time (s)" ? "step_seconds" : name)
-          .Add(*at, number->value, number->text);
-      rest = Behind(rest, *number);
+          .AddWritten(*at, number, TakeWord(after));
+      rest = number ? Behind(rest, *number) : after;
     }
   }
 
@@ -62,7 +63,7 @@ class DeepSpeedReader : public LineReader {
     if (text.ends_with(',')) text.remove_suffix(1);
     const auto at = ParseWhole(text);
     const auto lr = NumberAfter(line, "lr=[");
-    if (!at || *at < 1 || !lr) return false;
+    if (!at || *at < 0 || !lr) return false;
     run().Of("lr").Add(*at, lr->value, lr->text);
     if (const auto skipped = NumberAfter(line, "skipped=")) {
       skipped_ = std::max(skipped_, CountOf(*skipped));

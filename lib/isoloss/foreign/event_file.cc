@@ -19,6 +19,8 @@ namespace {
 
 /// Length and its checksum, before each payload.
 constexpr size_t kHeadBytes = 12;
+/// Of one record; the largest that is met holds the graph of a model.
+constexpr uint64_t kMostRecordBytes = uint64_t{256} << 20;
 /// The payload's checksum, behind it.
 constexpr size_t kTailBytes = 4;
 /// Of a checkout without its large files.
@@ -303,7 +305,7 @@ size_t Decoder::Take(std::string_view bytes) {
       break;
     }
     const uint64_t length = LittleEndian(rest, 8);
-    if (length > UINT64_MAX - kHeadBytes - kTailBytes) {
+    if (length > kMostRecordBytes) {
       damage_ = "length";
       break;
     }

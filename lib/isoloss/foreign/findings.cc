@@ -34,6 +34,13 @@ void AddSteps(const Series& series, std::vector<std::string>& findings) {
 }
 
 void AddValues(const Series& series, std::vector<std::string>& findings) {
+  if (series.unreadable > 0) {
+    findings.push_back(fmt::format(
+        "{}: what is written is no number in {} places, the first is `{}` at "
+        "step {}. Each counts as NaN.",
+        series.name, series.unreadable, series.unreadable_text,
+        series.first_unreadable));
+  }
   const auto bad = std::ranges::find_if_not(
       series.value, [](double x) { return std::isfinite(x); });
   if (bad != series.value.end()) {
@@ -53,7 +60,7 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
     findings.push_back(fmt::format(
         "{}: it moves like a smoothed series. Differences in a row have the "
         "correlation {:.2f}, where independent batches give -0.5.",
-        series.name, DifferenceCorrelation(series.value)));
+        series.name, CorrelationOfDifferences(series.value).value));
   }
   if (series.thinned) {
     findings.push_back(fmt::format(
@@ -61,15 +68,119 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
   }
 }
 
+/// Of gradient norms and rates: where they are 0, no weight moves.
+void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
+  const auto zeros = std::ranges::count(series.value, 0);
+  const bool is_norm = series.quantity == Quantity::kGradNorm;
+  // A rate may end with 0.
+  if (zeros == 0 || (!is_norm && series.value.front() != 0)) return;
+  if (zeros == std::ssize(series.value) || is_norm) {
+    const auto first = std::ranges::find(series.value, 0);
+    findings.push_back(fmt::format(
+        "{}: it is 0 in {} of {} steps, the first is {}. No weight moves "
+        "there.",
+        series.name, zeros, series.value.size(),
+        series.step[static_cast<size_t>(first - series.value.begin())]));
+    return;
+  }
+  findings.push_back(
+      fmt::format("{}: it is 0 in step {}, so the first update did nothing.",
+                  series.name, series.step.front()));
+}
+
 }  // namespace
 
+double SmoothedFrom(const DifferenceCorrelation& correlation) {
+  constexpr double kLeast = -0.2;
+  return std::max(kLeast, -0.5 + 4 * correlation.standard_error);
+}
+
 bool LooksSmoothed(const Series& series) {
-  return DifferenceCorrelation(series.value) > kSmoothedFrom;
+  const auto correlation = CorrelationOfDifferences(series.value);
+  return correlation.value > SmoothedFrom(correlation);
 }
 
 bool CanTellSmoothing(const Series& series) {
-  return !std::isnan(DifferenceCorrelation(series.value));
+  const auto correlation = CorrelationOfDifferences(series.value);
+  constexpr double kStrong = -(1 - 0.9) / 2;
+  return !std::isnan(correlation.value) && SmoothedFrom(correlation) < kStrong;
 }
+
+namespace {
+
+/// The series beside the loss whose name says `word` in place of the loss's
+/// `avg` or `mean`; null if there is none.
+const Series* Beside(const ForeignRun& run, const Series& loss,
+                     std::string_view word) {
+  for (const std::string_view mean : {"avg", "mean"}) {
+    const size_t at = loss.name.find(mean);
+    if (at == std::string::npos) continue;
+    std::string name = loss.name;
+    return run.Find(name.replace(at, mean.size(), word));
+  }
+  return nullptr;
+}
+
+/// At how many of the steps that both have `broken(of, loss, slack)` holds;
+/// slack is what the digits of both leave open.
+template <typename Broken>
+void AddContradiction(const Series& of, const Series& loss, const char* rule,
+                      const Broken& broken,
+                      std::vector<std::string>& findings) {
+  size_t common = 0;
+  size_t wrong = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < of.step.size(); ++i) {
+    while (at < loss.step.size() && loss.step[at] < of.step[i]) ++at;
+    if (at == loss.step.size()) break;
+    if (loss.step[at] != of.step[i]) continue;
+    ++common;
+    wrong += broken(of.value[i], loss.value[at],
+                    of.digits.HalfUnit(of.value[i]) +
+                        loss.digits.HalfUnit(loss.value[at]))
+                 ? 1
+                 : 0;
+  }
+  if (wrong == 0) return;
+  findings.push_back(fmt::format("{} {} {} at {} of {} steps, which cannot be.",
+                                 of.name, rule, loss.name, wrong, common));
+}
+
+/// Largest, smallest and mean of ranks, and perplexities, hold for each other
+/// by definition.
+void AddContradictions(const ForeignRun& run,
+                       std::vector<std::string>& findings) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr) return;
+  if (const Series* most = Beside(run, *loss, "max")) {
+    AddContradiction(
+        *most, *loss, "is below",
+        [](double a, double b, double e) { return a < b - e; }, findings);
+  }
+  if (const Series* least = Beside(run, *loss, "min")) {
+    AddContradiction(
+        *least, *loss, "is above",
+        [](double a, double b, double e) { return a > b + e; }, findings);
+  }
+  for (const Series& series : run.series) {
+    const size_t slash = series.name.rfind('/');
+    const std::string name =
+        series.name.substr(slash == std::string::npos ? 0 : slash + 1);
+    if (name != "perplexity" && name != "ppl" && name != "Perplexity") continue;
+    if (series.name.find("val") != std::string::npos) continue;
+    // Of a sum of both half units; e^x grows by itself times them.
+    AddContradiction(
+        series, *loss, "is not exp of",
+        [](double a, double b, double e) {
+          constexpr double kRounding = 1e-6;
+          return std::abs(a - std::exp(b)) >
+                 e * (1 + std::exp(b)) + kRounding * a;
+        },
+        findings);
+  }
+}
+
+}  // namespace
 
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
   std::vector<std::string> findings = run.notes;
@@ -82,12 +193,17 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
   for (const Series& series : run.series) {
     if (series.quantity == Quantity::kOther) continue;
     AddSteps(series, findings);
+    if (series.quantity == Quantity::kGradNorm ||
+        series.quantity == Quantity::kLearningRate) {
+      AddIdleSteps(series, findings);
+    }
     // A schedule and a clock are smooth, and nothing is wrong with that.
     const bool is_loss = series.quantity == Quantity::kLoss ||
                          series.quantity == Quantity::kGradNorm ||
                          series.quantity == Quantity::kEvalLoss;
     if (is_loss) AddValues(series, findings);
   }
+  AddContradictions(run, findings);
   return findings;
 }
 

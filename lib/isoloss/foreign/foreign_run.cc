@@ -84,7 +84,29 @@ bool Same(double a, double b) {
          (std::isnan(a) && std::isnan(b));
 }
 
+/// Pieces of equally many steps, each from where the first one began: an
+/// epoch's counter. Attempts of a run that was started again are not equal.
+int64_t RestartsOf(const std::vector<int64_t>& step) {
+  const int64_t stride = step.size() > 1 ? step[1] - step[0] : 1;
+  std::vector<size_t> begins;
+  for (size_t i = 1; i < step.size(); ++i) {
+    if (step[i] >= step[i - 1]) continue;
+    if (step[i] > step[0] + std::max<int64_t>(stride, 1)) return 0;
+    begins.push_back(i);
+  }
+  if (begins.size() < 2) return 0;
+  constexpr size_t kTwentieth = 20;  // a last batch that is left out, or not
+  const size_t length = begins[0];
+  for (size_t i = 1; i < begins.size(); ++i) {
+    const size_t own = begins[i] - begins[i - 1];
+    const size_t apart = own > length ? own - length : length - own;
+    if (apart > std::max<size_t>(1, length / kTwentieth)) return 0;
+  }
+  return static_cast<int64_t>(begins.size());
+}
+
 void Sort(Series& series) {
+  series.restarts = RestartsOf(series.step);
   std::vector<size_t> order(series.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {},
@@ -108,6 +130,37 @@ void Sort(Series& series) {
   }
   series.step = std::move(step);
   series.value = std::move(value);
+}
+
+/// Takes away the parabola of least squares, by polynomials that are orthogonal
+/// on equal distances.
+void RemoveParabola(std::span<double> values) {
+  std::vector<std::vector<double>> basis;
+  const auto remove = [](std::span<const double> direction,
+                         std::span<double> from) {
+    double square = 0;
+    double product = 0;
+    for (size_t i = 0; i < from.size(); ++i) {
+      square += direction[i] * direction[i];
+      product += direction[i] * from[i];
+    }
+    for (size_t i = 0; i < from.size(); ++i) {
+      from[i] -= product / square * direction[i];
+    }
+  };
+  for (int power = 0; power <= 2; ++power) {
+    std::vector<double>& next = basis.emplace_back();
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double x =
+          2 * static_cast<double>(i) / static_cast<double>(values.size() - 1) -
+          1;
+      next.push_back(std::pow(x, power));
+    }
+    for (int below = 0; below < power; ++below) {
+      remove(basis[static_cast<size_t>(below)], next);
+    }
+    remove(next, values);
+  }
 }
 
 }  // namespace
@@ -167,6 +220,16 @@ double Digits::HalfUnit(double value) const {
   if (value == 0) return 0;
   const double exponent = std::floor(std::log10(std::abs(value)));
   return 0.5 * std::pow(10.0, exponent - (significant - 1));
+}
+
+void Series::AddWritten(int64_t at, const std::optional<Written>& number,
+                        std::string_view text) {
+  if (number) return Add(at, number->value, number->text);
+  Add(at, std::nan(""));
+  if (unreadable++ > 0) return;
+  constexpr size_t kShown = 40;
+  unreadable_text = text.substr(0, kShown);
+  first_unreadable = at;
 }
 
 Series& ForeignRun::Of(std::string_view series_name) {
@@ -242,25 +305,26 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
   return spacing;
 }
 
-double DifferenceCorrelation(const std::vector<double>& values) {
+DifferenceCorrelation CorrelationOfDifferences(
+    const std::vector<double>& values) {
   std::vector<double> differences;
   for (size_t i = 1; i < values.size(); ++i) {
     const double difference = values[i] - values[i - 1];
     if (std::isfinite(difference)) differences.push_back(difference);
   }
   const size_t n = differences.size();
-  if (n < kFewestForCorrelation) return std::nan("");
+  if (n < kFewestForCorrelation) return {.value = std::nan("")};
   // Robust against a steep start and single spikes: only the later half.
   const auto later = std::span(differences).subspan(n / 2);
-  double mean = 0;
-  for (const double x : later) mean += x / static_cast<double>(later.size());
+  RemoveParabola(later);
   double square = 0;
   double product = 0;
   for (size_t i = 0; i < later.size(); ++i) {
-    square += (later[i] - mean) * (later[i] - mean);
-    if (i > 0) product += (later[i] - mean) * (later[i - 1] - mean);
+    square += later[i] * later[i];
+    if (i > 0) product += later[i] * later[i - 1];
   }
-  return square > 0 ? product / square : std::nan("");
+  return {square > 0 ? product / square : std::nan(""),
+          1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 
 }  // namespace isoloss::foreign

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "isoloss/foreign/text.h"
+
 namespace isoloss::foreign {
 
 /// What a value stands for.
@@ -71,6 +73,15 @@ struct Series {
   int64_t copies = 0;        ///< steps written again, the same value
   int64_t first_repeat = 0;  ///< the first step with another value; 0: none
 
+  /// What stands where the loss of a step should, and is no number: it counts
+  /// as NaN.
+  int64_t unreadable = 0;
+  std::string unreadable_text;  ///< the first one
+  int64_t first_unreadable = 0;
+  /// Times that steps began again after equally many, as a counter within an
+  /// epoch does. Set by Finish().
+  int64_t restarts = 0;
+
   void Add(int64_t at, double number) {
     step.push_back(at);
     value.push_back(number);
@@ -79,6 +90,9 @@ struct Series {
     Add(at, number);
     digits.Include(written);
   }
+  /// Of `number` if `text` begins with one; else as unreadable.
+  void AddWritten(int64_t at, const std::optional<Written>& number,
+                  std::string_view text);
 };
 
 /// Each takes some 300 bytes, even with one value.
@@ -91,8 +105,14 @@ struct ForeignRun {
   std::string step_unit = "step";
   int64_t step_base = 1;  ///< what the log calls its first step
   std::optional<int64_t> seed;
+  int64_t steps_planned = 0;  ///< the last step that is due; 0: not told
+  /// Numbers that hold for the whole run, by the log's names.
+  std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;
   std::vector<std::string> notes;  ///< whole sentences
+  /// What counts the steps, of tables: a column or key; else "".
+  std::string step_name;
+  std::vector<std::string> rising;  ///< what else may count them
 
   /// Made on demand.
   /// Errors   FormatError if there would be more than kMostSeries.
@@ -122,9 +142,16 @@ struct Spacing {
 Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
-/// other, their mean removed; NaN if fewer than 50 are finite. Independent
-/// values around a slow trend give -1/2. An exponential mean with weight w on
-/// the past gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
-double DifferenceCorrelation(const std::vector<double>& values);
+/// other, of the later half of a series, a parabola removed. Independent values
+/// around a slow trend give -1/2. An exponential mean with weight w on the past
+/// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
+struct DifferenceCorrelation {
+  double value = 0;  ///< NaN if fewer than 50 differences are finite
+  /// Of `value`, for independent values: Bartlett's formula gives 1/sqrt(2 m)
+  /// for m differences that correlate by -1/2 with the next and not beyond.
+  double standard_error = 0;
+};
+DifferenceCorrelation CorrelationOfDifferences(
+    const std::vector<double>& values);
 
 }  // namespace isoloss::foreign

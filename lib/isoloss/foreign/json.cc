@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "isoloss/base/printable.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -14,16 +15,28 @@ namespace {
 
 constexpr std::string_view kWords[] = {"NaN", "-Infinity", "Infinity"};
 
+/// Values of a text that is parsed at once: each takes up to 100 bytes.
+constexpr size_t kMostJsonValues = 16'000'000;
+/// The parser keeps them for its message.
+constexpr size_t kMostJsonBlanks = size_t{1} << 20;
+
 /// What must be known of a text before it is parsed.
 struct Outline {
   int depth = 0;            ///< of its nesting
+  size_t values = 0;        ///< at least
+  size_t blanks = 0;        ///< in the longest row of them
   bool non_finite = false;  ///< it has words that JSON does not know
 };
 
 Outline OutlineOf(std::string_view text) {
   Outline outline;
   int depth = 0;
+  size_t blanks = 0;
   for (size_t i = 0; i < text.size(); ++i) {
+    const bool blank =
+        std::string_view(" \t\r\n").find(text[i]) != std::string_view::npos;
+    blanks = blank ? blanks + 1 : 0;
+    outline.blanks = std::max(outline.blanks, blanks);
     switch (text[i]) {
       case '"':
         // To the closing quote; a text that ends before is no JSON.
@@ -34,6 +47,10 @@ Outline OutlineOf(std::string_view text) {
       case '{':
       case '[':
         outline.depth = std::max(outline.depth, ++depth);
+        ++outline.values;
+        break;
+      case ',':
+        ++outline.values;
         break;
       case '}':
       case ']':
@@ -151,6 +168,40 @@ struct FaultFinder : nlohmann::json_sax<nlohmann::json> {
   }
 };
 
+/// What stands at that place, and in which line.
+std::string FaultAt(std::string_view text, size_t at) {
+  // The parser may have read on to the end of a word or of its second byte.
+  while (at > 0 && (text[at] == '\n' || text[at - 1] == '/')) --at;
+  const auto line = 1 + std::ranges::count(text.substr(0, at), '\n');
+  const size_t before = text.substr(0, at).find_last_not_of(" \t\r\n");
+  const char last = before == std::string_view::npos ? ' ' : text[before];
+  std::string what;
+  switch (text[at]) {
+    case '/':
+    case '#':
+      what = "a comment, which JSON does not have";
+      break;
+    case '\'':
+      what = "a single quote, but JSON has double ones";
+      break;
+    case ']':
+    case '}':
+      what =
+          fmt::format("`{}`{}", text[at], last == ',' ? " after a comma" : "");
+      break;
+    default:
+      what = fmt::format(
+          "`{}`",
+          Printable(std::string(text.substr(
+              at, std::min<size_t>(
+                      12, text.find_first_of(" \t\r\n,:}]", at + 1) - at)))));
+  }
+  return fmt::format(
+      "line {} has {} where JSON cannot have it. Mend that place, or write the "
+      "file with a JSON library",
+      line, what);
+}
+
 }  // namespace
 
 nlohmann::json ParseJson(std::string_view text) {
@@ -159,7 +210,10 @@ nlohmann::json ParseJson(std::string_view text) {
   // The parser's own callback would tell the depth too, but looks through all
   // values of a list whenever one is added.
   const Outline outline = OutlineOf(text);
-  if (outline.depth > kMaxJsonDepth) return discarded;
+  if (outline.depth > kMaxJsonDepth || outline.values > kMostJsonValues ||
+      outline.blanks > kMostJsonBlanks) {
+    return discarded;
+  }
   return outline.non_finite
              ? nlohmann::json::parse(QuoteNonFinite(text), nullptr, false)
              : nlohmann::json::parse(text, nullptr, false);
@@ -167,21 +221,38 @@ nlohmann::json ParseJson(std::string_view text) {
 
 std::string JsonFault(std::string_view text) {
   if (text.size() > kMostJsonBytes) {
-    return fmt::format("has {} bytes, and {} are read at most", text.size(),
-                       kMostJsonBytes);
+    return fmt::format(
+        "has {} bytes, and {} are read at most. Give a smaller part",
+        text.size(), kMostJsonBytes);
   }
   const Outline outline = OutlineOf(text);
   if (outline.depth > kMaxJsonDepth) {
-    return fmt::format("nests {} levels deep, and {} are read at most",
-                       outline.depth, kMaxJsonDepth);
+    return fmt::format(
+        "nests {} levels deep, and {} are read at most. Give the log of a run",
+        outline.depth, kMaxJsonDepth);
+  }
+  if (outline.values > kMostJsonValues) {
+    return fmt::format(
+        "has {} values, and {} are read at most. Give the log "
+        "of a run",
+        outline.values, kMostJsonValues);
+  }
+  if (outline.blanks > kMostJsonBlanks) {
+    return fmt::format(
+        "has {} blanks in a row, and {} are read at most. Write "
+        "the file again without them",
+        outline.blanks, kMostJsonBlanks);
   }
   FaultFinder finder;
   nlohmann::json::sax_parse(WithoutNonFinite(text), &finder);
   if (finder.at == 0) return "";
-  return finder.at > text.size()
-             ? fmt::format("ends within a value, after {} bytes", text.size())
-             : fmt::format("is none from byte {} of {} on", finder.at,
-                           text.size());
+  if (finder.at > text.size()) {
+    return fmt::format(
+        "ends within a value, after {} bytes. Get it whole: copy it or write "
+        "it again",
+        text.size());
+  }
+  return FaultAt(text, finder.at - 1);
 }
 
 JsonMembers::JsonMembers(std::string_view object) : rest_(object) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +19,16 @@ using nlohmann::json;
 
 /// So many lines tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
+
+/// Whether the row tells of an update, so that it should have its loss. Rows of
+/// evaluations and clocks have none, or `null`.
+bool HasUpdate(const json& row) {
+  return std::ranges::any_of(row.items(), [](const auto& item) {
+    const Quantity quantity = FindName(item.key()).quantity;
+    return item.value().is_number() && (quantity == Quantity::kGradNorm ||
+                                        quantity == Quantity::kLearningRate);
+  });
+}
 
 /// Gathers rows.
 class Rows {
@@ -49,6 +58,7 @@ class Rows {
   bool decided_ = false;
   std::vector<json> first_;
   ForeignRun run_;
+  Counters counters_;           ///< of the first rows
   std::set<std::string> keys_;  ///< with numbers, of rows without a step
   int64_t count_ = 0;
   int64_t without_step_ = 0;
@@ -56,19 +66,21 @@ class Rows {
 
 /// A line with the settings may come first, and may have a key of that name.
 void Rows::Decide() {
-  std::map<std::string_view, size_t> counts;
-  size_t most = 0;
-  for (const std::string_view name : StepNames()) {
-    for (const json& row : first_) {
-      const auto found = row.find(name);
-      if (found != row.end() && WholeOf(*found)) ++counts[name];
+  for (const json& row : first_) {
+    for (const auto& [key, value] : row.items()) {
+      if (const auto whole = WholeOf(value)) Count(key, *whole, counters_);
     }
-    most = std::max(most, counts[name]);
   }
+  int64_t most = 0;
   for (const std::string_view name : StepNames()) {
-    if (!step_name_.empty() || most == 0 || 2 * counts[name] < most) continue;
-    step_name_ = name;
+    const auto found = counters_.find(name);
+    if (found != counters_.end()) most = std::max(most, found->second.rows());
   }
+  Counters frequent = counters_;
+  std::erase_if(frequent, [most](const auto& counter) {
+    return 2 * counter.second.rows() < most;
+  });
+  step_name_ = ChooseStep(frequent, run_);
   decided_ = true;
   for (const json& row : std::exchange(first_, {})) Keep(row);
 }
@@ -80,7 +92,9 @@ void Rows::Keep(const json& row) {
     ++without_step_;
     if (!run_.series.empty() || keys_.size() > kFirstRows) return;
     for (const auto& [key, value] : row.items()) {
-      if (value.is_number()) keys_.insert(key);
+      if (!value.is_number()) continue;
+      keys_.insert(key);
+      run_.settings.try_emplace(key, value.get<double>());
     }
     return;
   }
@@ -102,6 +116,9 @@ void Rows::AddNumbers(const json& object, const std::string& prefix,
       AddNumbers(value, prefix + key + "/", step, true);
     } else if (const auto number = NumberOf(value)) {
       AddShortest(run_.Of(prefix + key), step, *number);
+    } else if (prefix.empty() && FindName(key).quantity == Quantity::kLoss &&
+               HasUpdate(object)) {
+      run_.Of(key).AddWritten(step, std::nullopt, value.dump());
     }
   }
 }
@@ -121,6 +138,8 @@ std::vector<ForeignRun> Rows::Finish(bool cut) {
         NamesText(keys));
   }
   DescribeStep(step_name_, run_);
+  run_.step_name = step_name_;
+  run_.rising = RisingNames(counters_, step_name_);
   if (cut) run_.notes.emplace_back("The last line is cut and was left out.");
   if (without_step_ > 0) {
     run_.notes.push_back(fmt::format("{} lines have no `{}` and were left out.",

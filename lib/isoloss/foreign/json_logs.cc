@@ -41,6 +41,9 @@ ForeignRun ReadTrainerState(const json& rows) {
         continue;
       }
       const auto number = NumberOf(value);
+      if (!number && name == "loss") {
+        run.Of(name).AddWritten(*step, std::nullopt, value.dump());
+      }
       if (!number) continue;
       // The trainer's NaN filter: a window of NaN alone is reported as 0.
       const bool is_filtered =
@@ -74,19 +77,32 @@ ForeignRun ReadTrainerState(const json& rows) {
 
 // ---- Megatron --------------------------------------------------------------
 
+/// A number, NaN or an infinity that the file has as a number is a value; the
+/// text "nan" is no sample.
+std::optional<double> SampleOf(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value != "NaN" && value != "Infinity" && value != "-Infinity") {
+    return std::nullopt;
+  }
+  return NumberOf(value);
+}
+
 /// {start_step, end_step, step_interval, values}: values is a list (2023,
-/// 2024) or an object keyed by step. The text "nan" is no sample.
+/// 2024) or an object keyed by step.
 bool AddGoldenMetric(const std::string& name, const json& metric,
                      ForeignRun& run) {
   if (!metric.is_object() || !metric.contains("values")) return false;
   const json& values = metric["values"];
   Series& series = run.Of(name);
+  if (metric.contains("end_step")) {
+    run.steps_planned =
+        std::max(run.steps_planned, WholeOf(metric["end_step"]).value_or(0));
+  }
   if (values.is_object()) {
     for (const auto& [key, value] : values.items()) {
       const auto step = StepKey(key);
-      if (step && value.is_number()) {
-        AddShortest(series, *step, value.get<double>());
-      }
+      const auto number = SampleOf(value);
+      if (step && number) AddShortest(series, *step, *number);
     }
     return true;
   }
@@ -99,9 +115,8 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
       interval && *interval >= 1 && *interval < 1'000'000 ? *interval : 1;
   int64_t step = 1;
   for (const json& value : values) {
-    if (value.is_number() && step < kMostSteps) {
-      AddShortest(series, step, value.get<double>());
-    }
+    const auto number = SampleOf(value);
+    if (number && step < kMostSteps) AddShortest(series, step, *number);
     step += stride;
   }
   return true;
@@ -110,8 +125,8 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
 /// Keyed by step, from 0, each {lm loss, elapsed time per iteration (ms), ...}.
 void AddBridgeStep(int64_t step, const json& fields, ForeignRun& run) {
   for (const auto& [name, value] : fields.items()) {
-    if (value.is_number()) {
-      AddShortest(run.Of(name), step + 1, value.get<double>());
+    if (const auto number = SampleOf(value)) {
+      AddShortest(run.Of(name), step + 1, *number);
     }
   }
 }
@@ -157,6 +172,12 @@ std::vector<ForeignRun> ReadReferencePoints(const json& root) {
           AddShortest(run.Of(key), ++place, value.get<double>());
         }
       }
+      if (run.series.empty()) {
+        ThrowError(ErrorKind::kFormat,
+                   "reference `{}` holds no value yet: its list `{}` is empty. "
+                   "Give the file of a reference that was measured.",
+                   name, key);
+      }
       run.notes.emplace_back(
           "The file says when reference runs reached the target. It holds no "
           "loss curve.");
@@ -174,7 +195,11 @@ std::vector<ForeignRun> ReadJsonLog(std::string_view text,
   if (root.is_array()) return ReadJsonRows(root, step_name);
   if (!root.is_object()) return {};
   if (root.contains("log_history") && root["log_history"].is_array()) {
-    return {ReadTrainerState(root["log_history"])};
+    ForeignRun run = ReadTrainerState(root["log_history"]);
+    if (root.contains("max_steps")) {
+      run.steps_planned = WholeOf(root["max_steps"]).value_or(0);
+    }
+    return {std::move(run)};
   }
   if (auto golden = ReadGolden(root)) return {std::move(*golden)};
   std::vector<ForeignRun> points = ReadReferencePoints(root);

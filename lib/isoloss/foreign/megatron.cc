@@ -39,10 +39,13 @@ class MegatronReader : public LineReader {
     if (!step) return wraps && ReadFields(line) > 0;
     const std::string_view behind = Trimmed(rest->substr(
         static_cast<size_t>(at->text.data() + at->text.size() - rest->data())));
-    if (*step < 1 || !behind.starts_with('/')) return false;
+    if (*step < 0 || !behind.starts_with('/')) return false;
     EndIteration();
     iteration_ = *step;
-    interval_ = last_ > 0 && iteration_ > last_ ? iteration_ - last_ : 1;
+    if (const auto plan = LeadingNumber(behind.substr(1))) {
+      run().steps_planned = ParseWhole(plan->text).value_or(0);
+    }
+    interval_ = last_ >= 0 && iteration_ > last_ ? iteration_ - last_ : 1;
     ReadFields(behind);
     // A fork wraps the fields over two lines; the second follows at once.
     wraps_ = behind.find(kLastField) == std::string_view::npos;
@@ -109,10 +112,13 @@ class MegatronReader : public LineReader {
       line.remove_prefix(end == std::string_view::npos ? line.size() : end + 1);
       const size_t colon = field.rfind(": ");
       if (colon == std::string_view::npos) continue;
-      const auto number = LeadingNumber(field.substr(colon + 1));
-      if (!number) continue;
+      const std::string_view name = Trimmed(field.substr(0, colon));
+      const std::string_view text = Trimmed(field.substr(colon + 1));
+      const auto number = LeadingNumber(text);
+      if (!number && !IsLoss(name)) continue;
       ++fields;
-      Keep(Trimmed(field.substr(0, colon)), *number);
+      Keep(name, number.value_or(Written{std::nan(""), text}));
+      loss_is_number_ = IsLoss(name) ? number.has_value() : loss_is_number_;
     }
     return fields;
   }
@@ -132,29 +138,38 @@ class MegatronReader : public LineReader {
   }
 
   void EndIteration() {
-    if (iteration_ == 0) return;
+    if (iteration_ == kNone) return;
     const bool all_skipped = skipped_now_ > 0 && skipped_now_ >= interval_;
     if (!loss_text_.empty() && !(all_skipped && loss_ == 0)) {
-      run().Of(loss_name_).Add(iteration_, loss_, loss_text_);
+      run()
+          .Of(loss_name_)
+          .AddWritten(iteration_,
+                      loss_is_number_
+                          ? std::optional(Written{loss_, loss_text_})
+                          : std::nullopt,
+                      loss_text_);
     } else if (whole_ && !all_skipped) {
       run().Of(loss_name_).Add(iteration_, std::nan(""));
       if (lost_++ == 0) first_lost_ = iteration_;
     }
     skipped_ += skipped_now_;
     last_ = iteration_;
-    iteration_ = 0;
+    iteration_ = kNone;
     skipped_now_ = 0;
     whole_ = false;
     loss_text_.clear();
   }
 
-  int64_t iteration_ = 0;  ///< whose fields are being read; 0: none
-  int64_t last_ = 0;       ///< the one before
+  static constexpr int64_t kNone = -1;
+
+  int64_t iteration_ = kNone;  ///< whose fields are being read
+  int64_t last_ = kNone;       ///< the one before
   int64_t interval_ = 1;
   bool wraps_ = false;  ///< the line before, which has not all fields
   int64_t skipped_now_ = 0;
   bool whole_ = false;  ///< a field behind the loss was read: no cut line
   double loss_ = 0;
+  bool loss_is_number_ = true;
   std::string loss_text_;
   std::string loss_name_ = "lm loss";
   int64_t skipped_ = 0;

@@ -184,6 +184,8 @@ class MlLogReader : public LineReader {
         KeepValue(fmt::format("{}/{}", key, members.key()), members.value(),
                   metadata);
       }
+    } else if (const auto setting = JsonNumber(value)) {
+      run().settings.try_emplace(std::string(key), *setting);
     }
   }
 

@@ -72,9 +72,12 @@ class NanoGptReader : public LineReader {
  private:
   bool Keep(std::string_view name, int64_t step, std::string_view line,
             std::string_view key) {
-    const auto number = NumberAfter(line, key);
-    if (!number) return false;
-    run().Of(name).Add(step, number->value, number->text);
+    auto rest = After(line, key);
+    if (!rest) return false;
+    const auto number = LeadingNumber(*rest);
+    const std::string_view word = TakeWord(*rest);
+    if (!number && (name != "loss" || word.empty())) return false;
+    run().Of(name).AddWritten(step, number, word);
     return true;
   }
 

@@ -22,6 +22,7 @@
 #include "isoloss/foreign/refusals.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 
@@ -54,6 +55,21 @@ bool IsQuoted(std::string_view line) {
       kMarks, [line](std::string_view mark) { return line.starts_with(mark); });
 }
 
+/// Of lines whose training losses begin at step 0.
+void CountFromOne(ForeignRun& run) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (run.step_base != 1 || loss == nullptr || loss->step.empty() ||
+      std::ranges::min(loss->step) != 0) {
+    return;
+  }
+  run.step_base = 0;
+  for (Series& series : run.series) {
+    // An evaluation keeps its number: it has seen so many updates.
+    if (series.quantity == Quantity::kEvalLoss) continue;
+    for (int64_t& step : series.step) ++step;
+  }
+}
+
 /// Empty if no format knows a line.
 std::vector<ForeignRun> ReadLines(std::string_view text) {
   struct Candidate {
@@ -71,20 +87,24 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   for (const LineFormat* format : kLineFormats) {
     candidates.push_back({format, format->make()});
   }
-  ForEachLine(text, [&candidates](std::string_view line) {
+  ForeignRun told;
+  ForEachLine(text, [&](std::string_view line) {
     if (IsQuoted(line)) return;
     for (Candidate& one : candidates) {
       if (!one.reader->Read(line)) continue;
       ++one.lines;
       return;
     }
+    ReadSettings(line, told);
   });
   const auto best = std::ranges::max_element(candidates, {}, &Candidate::rank);
   if (best->lines == 0) return {};
   best->reader->Finish();
+  CountFromOne(best->reader->run());
   std::vector<ForeignRun> runs;
   runs.push_back(std::move(best->reader->run()));
   runs.back().format = best->format->name;
+  runs.back().settings.merge(told.settings);
   return runs;
 }
 
@@ -163,9 +183,37 @@ bool IsEventFile(const std::filesystem::path& path) {
       {head.data(), static_cast<size_t>(stream.gcount())});
 }
 
+/// Steps within an epoch hide all epochs but the last one.
+void RefuseEpochCounter(const ForeignRun& run) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (loss == nullptr || loss->repeated == 0 ||
+      (loss->restarts == 0 && run.rising.empty())) {
+    return;
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}: {} steps from {} on were written again with other values, as "
+             "by a counter within an epoch, but a step must stand for one "
+             "update of the run. {}",
+             loss->name, loss->repeated, loss->first_repeat,
+             run.rising.empty()
+                 ? std::string("Log the number of updates since the start.")
+                 : fmt::format("Name what counts all updates: {} (--step "
+                               "NAME).",
+                               NamesText(run.rising)));
+}
+
 /// Those with values.
 std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
-  for (ForeignRun& run : runs) run.Finish();
+  for (ForeignRun& run : runs) {
+    // A column of words alone is no loss.
+    for (Series& series : run.series) {
+      if (series.unreadable != std::ssize(series.step)) continue;
+      series.step.clear();
+      series.value.clear();
+    }
+    run.Finish();
+    RefuseEpochCounter(run);
+  }
   std::erase_if(runs, [](const ForeignRun& run) { return run.series.empty(); });
   return runs;
 }

@@ -11,7 +11,7 @@
 namespace isoloss::foreign {
 
 /// More than any log of a training run that is text.
-inline constexpr size_t kMostLogBytes = size_t{1} << 30;
+inline constexpr size_t kMostLogBytes = size_t{512} << 20;
 
 /// The runs of a log, one or, of a chart, several; each has a series with
 /// values. Formats: docs/import.md. If `options` name a loss, that series is

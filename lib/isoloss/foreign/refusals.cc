@@ -94,10 +94,7 @@ void RefuseUnknown(std::string_view content, std::string_view step_name) {
   if (BeginsAsJson(content)) {
     const std::string fault = JsonFault(content);
     if (!fault.empty()) {
-      ThrowError(ErrorKind::kFormat,
-                 "the file begins as JSON, but {}. Get it whole: copy it or "
-                 "write it again.",
-                 fault);
+      ThrowError(ErrorKind::kFormat, "the file begins as JSON, but {}.", fault);
     }
   }
   RefuseTable(CsvColumns(content), step_name);

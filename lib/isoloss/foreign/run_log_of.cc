@@ -15,6 +15,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/findings.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -81,15 +82,29 @@ runlog::LossValues ValuesOf(const Series& loss) {
     case Averaging::kIntervalMean:
       return runlog::LossValues::kOfInterval;
     case Averaging::kBucketMean:
-      return LooksSmoothed(loss) ? runlog::LossValues::kSmoothed
-                                 : runlog::LossValues::kOfBucket;
+      return runlog::LossValues::kOfBucket;
     case Averaging::kSmoothed:
       return runlog::LossValues::kSmoothed;
     case Averaging::kInstant:
       break;
   }
-  return LooksSmoothed(loss) ? runlog::LossValues::kSmoothed
-                             : runlog::LossValues::kOfStep;
+  return runlog::LossValues::kOfStep;
+}
+
+runlog::Told ToldBy(const ForeignRun& run, const Series& loss) {
+  runlog::Told told;
+  told.numbers = BatchFactsOf(run);
+  // The losses' steps are counted from 1 then.
+  for (auto& number : told.numbers) {
+    if (loss.step.front() != 0 || number.step == std::vector<int64_t>{0}) {
+      continue;
+    }
+    for (int64_t& step : number.step) ++step;
+  }
+  told.grad_norm_half_unit = HalfUnitOf(run.Main(Quantity::kGradNorm));
+  told.looks_smoothed =
+      loss.averaging != Averaging::kIntervalMean && LooksSmoothed(loss);
+  return told;
 }
 
 /// Tokens of each step, if it is the same of all; else 0.
@@ -195,6 +210,7 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
   log.steps = StepsOf(run, *loss);
   log.eval = EvalOf(run);
   log.events = EventsOf(run, *loss);
+  log.told = ToldBy(run, *loss);
   runlog::Provenance& provenance = log.provenance;
   provenance.origin.format = run.format;
   provenance.origin.loss_values = static_cast<int64_t>(ValuesOf(*loss));
@@ -204,7 +220,8 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
     provenance.origin.lr_half_unit =
         HalfUnitOf(run.Main(Quantity::kLearningRate));
   }
-  provenance.steps_planned = log.steps.step.back();
+  // A run that went on beyond its plan is no shorter than it is.
+  provenance.steps_planned = std::max(log.steps.step.back(), run.steps_planned);
   provenance.tokens_per_step = TokensPerStep(log.steps);
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   provenance.unigram_entropy_nats = kUnknown;

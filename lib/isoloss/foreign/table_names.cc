@@ -10,12 +10,14 @@ namespace isoloss::foreign {
 namespace {
 
 constexpr std::string_view kStepNames[] = {
-    "step",          "iteration",
-    "iter",          "global_step",
-    "steps",         "trainer/global_step",
-    "train/step",    "train/global_step",
-    "Iteration",     "Step",
-    "training_step", "_step"};
+    "step",           "iteration",
+    "iter",           "global_step",
+    "steps",          "trainer/global_step",
+    "train/step",     "train/global_step",
+    "Iteration",      "Step",
+    "training_step",  "train_step",
+    "num_updates",    "total_updates",
+    "optimizer_step", "_step"};
 
 constexpr std::string_view kPhaseNames[] = {"phase", "split", "type",
                                             "mode",  "stage", "set"};
@@ -45,6 +47,59 @@ std::string_view StepNameAmong(const std::vector<std::string>& names) {
     if (std::ranges::count(names, known) != 0) return known;
   }
   return "";
+}
+
+void Counter::Add(int64_t value) {
+  ++rows_;
+  if (rows_ == 1) {
+    first_ = last_ = value;
+    return;
+  }
+  if (rows_ == 2) stride_ = value - first_;
+  even_ = even_ && value - last_ == stride_;
+  if (value < last_ && value <= first_ + std::max<int64_t>(stride_, 0)) {
+    ++restarts_;
+  }
+  last_ = value;
+}
+
+void Count(std::string_view name, int64_t value, Counters& counters) {
+  constexpr size_t kMostCounters = 64;
+  const auto found = counters.find(name);
+  if (found != counters.end()) return found->second.Add(value);
+  if (counters.size() >= kMostCounters &&
+      std::ranges::count(kStepNames, name) == 0) {
+    return;
+  }
+  counters[std::string(name)].Add(value);
+}
+
+std::string ChooseStep(const Counters& counters, ForeignRun& run) {
+  std::string first;
+  for (const std::string_view name : kStepNames) {
+    const auto found = counters.find(name);
+    if (found == counters.end()) continue;
+    if (first.empty()) first = name;
+    if (found->second.restarts() > 0) continue;
+    if (name != first) {
+      run.notes.push_back(fmt::format(
+          "`{}` counts the steps, since `{}` begins again {} times.", name,
+          first, counters.find(first)->second.restarts()));
+    }
+    return std::string(name);
+  }
+  return first;
+}
+
+std::vector<std::string> RisingNames(const Counters& counters,
+                                     std::string_view step) {
+  std::vector<std::string> names;
+  const auto own = counters.find(step);
+  if (own == counters.end() || own->second.restarts() == 0) return names;
+  for (const auto& [name, counter] : counters) {
+    if (name != step && counter.rises()) names.push_back(name);
+  }
+  return names;
 }
 
 void DescribeStep(std::string_view name, ForeignRun& run) {

@@ -1,6 +1,9 @@
 // Names that tables of programs give to their columns and keys.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +18,40 @@ std::vector<std::string_view> StepNames();
 
 /// The first of StepNames() among `names`; "" if none is one.
 std::string_view StepNameAmong(const std::vector<std::string>& names);
+
+/// How one column of whole numbers runs over the rows of a table, and so
+/// whether it may count the steps of the whole run.
+class Counter {
+ public:
+  void Add(int64_t value);
+  /// Times that it fell to where it began, as a counter within an epoch does. A
+  /// resume goes back to a number above that.
+  int64_t restarts() const { return restarts_; }
+  int64_t rows() const { return rows_; }
+  /// Rises by one amount from row to row.
+  bool rises() const { return rows_ > 2 && stride_ > 0 && even_; }
+
+ private:
+  int64_t rows_ = 0;
+  int64_t first_ = 0;
+  int64_t last_ = 0;
+  int64_t stride_ = 0;  ///< from the first row to the second
+  int64_t restarts_ = 0;
+  bool even_ = true;
+};
+using Counters = std::map<std::string, Counter, std::less<>>;
+
+/// One more value of that name. Of a table with very many names only the first
+/// ones and StepNames() are counted.
+void Count(std::string_view name, int64_t value, Counters& counters);
+
+/// The first of StepNames() among `counters` that never begins again; failing
+/// that, the first of them; "" if none is there. Tells `run` which it is, and
+/// why if it is not the first.
+std::string ChooseStep(const Counters& counters, ForeignRun& run);
+/// Those that rise, but `step`; none if `step` itself never begins again.
+std::vector<std::string> RisingNames(const Counters& counters,
+                                     std::string_view step);
 
 /// Says what the step is by that name: unit and base.
 void DescribeStep(std::string_view name, ForeignRun& run);

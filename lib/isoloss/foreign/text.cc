@@ -183,6 +183,10 @@ std::optional<Written> LeadingNumber(std::string_view text) {
            std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0))) {
     if (++end > kMostNumberLength) return std::nullopt;
   }
+  // What goes on is no unit but a word: 1.#INF, 1_0.
+  if (end < text.size() && (text[end] == '#' || text[end] == '_')) {
+    return std::nullopt;
+  }
   std::string_view word = text.substr(0, end);
   while (!word.empty()) {
     if (const auto value = ParseNumber(word)) return Written{*value, word};
@@ -190,6 +194,8 @@ std::optional<Written> LeadingNumber(std::string_view text) {
     const size_t comma = word.find(',');
     if (comma != std::string_view::npos) {
       word = word.substr(0, comma);
+      // 4,70386 has a decimal comma, and no part of it is the number.
+      if (ParseWhole(word)) return std::nullopt;
       continue;
     }
     // A unit may follow without a blank: 12.5ms, 7.9s.

@@ -30,24 +30,21 @@ class TorchTitanReader : public LineReader {
     if (!before.empty() && before.back() != ' ') return false;
     const bool validation = Trimmed(before).ends_with("validate");
     const auto step = ParseWhole(TakeWord(*fields));
-    if (!step || *step < 1) return false;
+    if (!step || *step < 0) return false;
     bool found = false;
     while (!Trimmed(*fields).empty()) {
       const std::string_view name = TakeName(*fields);
       if (name.empty()) continue;  // a unit, such as "(12.3%)"
       std::string_view ahead = *fields;
-      const auto number = LeadingNumber(TakeWord(ahead));
+      const std::string_view word = TakeWord(ahead);
+      const auto number = LeadingNumber(word);
       // `mfu: N/A` has no number. Older logs run a line on with a sentence.
-      if (!number) continue;
+      if (!number && name != "loss") continue;
       *fields = ahead;
       found = true;
-      if (validation && name == "loss") {
-        run().Of("validation loss").Add(*step, number->value, number->text);
-      } else {
-        const std::string key =
-            (validation ? "validation " : "") + std::string(name);
-        run().Of(key).Add(*step, number->value, number->text);
-      }
+      const std::string key =
+          (validation ? "validation " : "") + std::string(name);
+      run().Of(key).AddWritten(*step, number, word);
     }
     return found;
   }

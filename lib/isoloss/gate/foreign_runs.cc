@@ -7,7 +7,9 @@
 #include <iterator>
 #include <utility>
 
+#include "isoloss/compare/integrity.h"
 #include "isoloss/compare/written_digits.h"
+#include "isoloss/gate/foreign_curves.h"
 
 namespace isoloss::gate {
 namespace {
@@ -90,7 +92,9 @@ std::string ComparedSteps(const compare::Pairing& pairing) {
 
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   if (!pairing.IsForeign()) return {};
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = FirstStepWarnings(pairing);
+  std::ranges::move(compare::NoTrainingWarnings(pairing),
+                    std::back_inserter(warnings));
   const auto runs = pairing.All();
   const std::string unrecorded = Unrecorded(runs);
   warnings.push_back(
@@ -125,8 +129,8 @@ std::vector<Measure> ForeignMeasures(const compare::Pairing& pairing) {
     measures.push_back(
         {"first_loss_gap", gap, "%",
          fmt::format(
-             "step {} of seed {}: runs that begin with the same weights "
-             "and batch are apart by their rounding alone",
+             "step {} of seed {}: rounding alone parts runs that begin with "
+             "the same weights and batch, by some 0.001 %",
              baseline.step.front(), pair.seed)});
   }
   return measures;

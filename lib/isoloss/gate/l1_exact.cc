@@ -227,7 +227,7 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   const auto& steps = pairing.pairs[0].baseline->log.steps.step;
   const bool by_step =
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
-        return compare::WhyNotStepByStep(run->log).empty();
+        return compare::WhyDeclaredUnlikeSteps(run->log).empty();
       });
   // Fewer values may be equal by chance, or before anything went wrong; weights
   // are not. No loss shows what the last update did; digests of weights do.

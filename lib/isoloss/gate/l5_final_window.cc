@@ -8,6 +8,7 @@
 #include "isoloss/compare/token_difference.h"
 #include "isoloss/compare/written_digits.h"
 #include "isoloss/gate/evidence.h"
+#include "isoloss/gate/foreign_curves.h"
 #include "isoloss/gate/good_runs.h"
 #include "isoloss/gate/level.h"
 #include "isoloss/gate/looks.h"
@@ -443,29 +444,10 @@ void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
                                   largest->max_gap_step, largest->seed)});
 }
 
-/// INCONCLUSIVE if a value of the window holds steps before it: its mean is
-/// that of other steps, and its spread too small.
-std::optional<Check> SmoothedCurve(const compare::Pairing& pairing) {
-  for (const compare::Run* run : pairing.All()) {
-    if (run->log.provenance.origin.values() != runlog::LossValues::kSmoothed) {
-      continue;
-    }
-    return Check{
-        .name = "final_window",
-        .outcome = Outcome::kInconclusive,
-        .quantity = fmt::format(
-            "{}: its losses are smoothed, and a mean of them is one of other "
-            "steps",
-            compare::Label(*run)),
-        .next = "export the curves without smoothing"};
-  }
-  return std::nullopt;
-}
-
 void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const Policy& policy = judgement.policy;
-  if (auto check = SmoothedCurve(pairing)) {
+  if (auto check = SmoothedCurve(pairing, policy)) {
     judgement.checks.push_back(std::move(*check));
     // Smoothing hides no gap that lasts, and makes none.
     Check course = JudgeTrajectory(evidence, policy, policy.alpha);
@@ -480,8 +462,14 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const WindowTests tests(evidence, window, policy);
   auto against_good_runs =
       AgainstGoodRuns(evidence, window, policy, tests.options().alpha);
+  const bool judged_by_good_runs = against_good_runs.has_value();
   judgement.checks.push_back(against_good_runs ? std::move(*against_good_runs)
                                                : tests.OfWindow());
+  if (!judged_by_good_runs) {
+    if (auto check = ApartAtFirstStep(pairing, policy)) {
+      judgement.checks.push_back(std::move(*check));
+    }
+  }
   judgement.checks.push_back(
       JudgeTrajectory(evidence, policy, tests.options().alpha));
   if (window.held_out_step.has_value()) {

@@ -44,7 +44,7 @@ struct Policy {
 
   /// Who chose the margin, if not the defaults: "--margin", a file's name.
   /// No key, and no part of the digest.
-  std::string margin_source;
+  std::string margin_source = {};
 
   /// The scale that L5 decides on: extra tokens, or loss.
   bool InTokens() const { return margin_tokens_percent > 0; }

@@ -25,12 +25,11 @@ namespace isoloss::gate {
 namespace {
 
 using runlog::StepColumns;
-using Values = std::vector<double>;
+using Numbers = std::vector<double>;
 
 constexpr size_t kTenths = 10;
 // Where the loss falls, a run that is a little ahead or behind is far off. A
-// shift by a fiftieth of a tenth is of no concern: the largest that good MXFP8
-// runs showed was 0.01 of a tenth. A tenth of one is gross.
+// shift by a fiftieth of a tenth is of no concern. A tenth of one is gross.
 constexpr double kShift = 0.02;
 constexpr double kGrossShift = 0.1;
 // Without an interval the other tenths show how far chance drives two runs:
@@ -61,10 +60,10 @@ std::vector<Part> PartsOf(size_t steps) {
 }
 
 /// 100 (L - L_r) / L_r at `steps`; empty if a run lacks one.
-std::optional<Values> PercentAt(const std::vector<int64_t>& steps,
-                                const StepColumns& run,
-                                const StepColumns& reference) {
-  Values percent;
+std::optional<Numbers> PercentAt(const std::vector<int64_t>& steps,
+                                 const StepColumns& run,
+                                 const StepColumns& reference) {
+  Numbers percent;
   size_t next = 0;
   for (const runlog::SharedRow& at :
        runlog::MatchRows(run.step, reference.step)) {
@@ -78,16 +77,16 @@ std::optional<Values> PercentAt(const std::vector<int64_t>& steps,
   return percent;
 }
 
-double MeanIn(const Values& values, Part part) {
+double MeanIn(const Numbers& values, Part part) {
   return stats::Mean(
       std::span(values).subspan(part.first, part.last - part.first));
 }
 
 /// Without the steps that lie furthest from the median, a fifth of them and at
 /// least one: a bad batch of one run is no course of training.
-double CalmMean(const Values& values, Part part) {
-  Values all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
-             values.begin() + static_cast<std::ptrdiff_t>(part.last));
+double CalmMean(const Numbers& values, Part part) {
+  Numbers all(values.begin() + static_cast<std::ptrdiff_t>(part.first),
+              values.begin() + static_cast<std::ptrdiff_t>(part.last));
   if (all.size() < kFewestSteps) return stats::Mean(all);
   std::ranges::sort(all);
   const double median = all[all.size() / 2];
@@ -99,7 +98,7 @@ double CalmMean(const Values& values, Part part) {
 
 /// How far good runs spread, by an ensemble of them.
 struct GoodRuns {
-  std::vector<Values> percent;  ///< of each, by step
+  std::vector<Numbers> percent;  ///< of each, by step
   /// Of another program both sides are measured from this good run.
   const StepColumns* reference = nullptr;
   std::string source;
@@ -147,6 +146,7 @@ struct Tenth {
   double calm = 0;    ///< mean of CalmMean over seeds
   double fall = 0;    ///< of the baseline's loss to a neighbour, percent
   double median = 0;  ///< of |calm| over all tenths
+  double middle = 0;  ///< |median of calm|: a difference that lasts
 
   double Size(const Policy& policy) const {
     return policy.one_sided ? seeds.mean : std::fabs(seeds.mean);
@@ -193,8 +193,8 @@ class Trajectory {
 
  private:
   Tenth TenthOf(Part part, double alpha) const {
-    Values means;
-    Values calm;
+    Numbers means;
+    Numbers calm;
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& from = good_ && good_->reference != nullptr
                                     ? *good_->reference
@@ -218,8 +218,8 @@ class Trajectory {
           stats::IntervalOfMean(tenth.seeds, alpha).upper - tenth.seeds.mean;
       return;
     }
-    Values means;
-    for (const Values& percent : good_->percent) {
+    Numbers means;
+    for (const Numbers& percent : good_->percent) {
       means.push_back(MeanIn(percent, tenth.part));
     }
     const stats::Summary good = stats::Summarize(means);
@@ -234,9 +234,9 @@ class Trajectory {
   }
 
   void AddFalls() {
-    Values losses;
+    Numbers losses;
     for (const Tenth& tenth : tenths_) {
-      Values of;
+      Numbers of;
       for (const compare::SeedPair& pair : pairing_.pairs) {
         of.push_back(MeanIn(pair.baseline->log.steps.loss_nats, tenth.part));
       }
@@ -244,7 +244,7 @@ class Trajectory {
     }
     for (size_t i = 0; i < losses.size(); ++i) {
       const auto to = [&](size_t other) {
-        return 100 * std::fabs(losses[i] - losses[other]) / losses[i];
+        return 100 * std::fabs((losses[i] - losses[other]) / losses[i]);
       };
       if (i > 0) tenths_[i].fall = to(i - 1);
       if (i + 1 < losses.size()) {
@@ -254,10 +254,19 @@ class Trajectory {
   }
 
   void AddMedian() {
-    Values sizes;
-    for (const Tenth& tenth : tenths_) sizes.push_back(std::fabs(tenth.calm));
+    Numbers calm;
+    Numbers sizes;
+    for (const Tenth& tenth : tenths_) {
+      calm.push_back(tenth.calm);
+      sizes.push_back(std::fabs(tenth.calm));
+    }
+    std::ranges::sort(calm);
     std::ranges::sort(sizes);
-    for (Tenth& tenth : tenths_) tenth.median = sizes[(sizes.size() - 1) / 2];
+    const size_t half = (sizes.size() - 1) / 2;
+    for (Tenth& tenth : tenths_) {
+      tenth.median = sizes[half];
+      tenth.middle = std::fabs(calm[half]);
+    }
   }
 
   double Margins(double count) const {
@@ -285,7 +294,8 @@ class Trajectory {
   bool IsOut(const Tenth& tenth) const {
     constexpr double kStandsOut = 2;
     return tenth.Size(policy_) - tenth.half > Soft(tenth) &&
-           tenth.Calm(policy_) > kStandsOut * tenth.median;
+           (tenth.Size(policy_) > kStandsOut * tenth.median ||
+            tenth.middle > Soft(tenth));
   }
 
   bool IsGross(const Tenth& tenth) const {
@@ -312,6 +322,7 @@ class Trajectory {
       const StepColumns& candidate = pair.candidate->log.steps;
       const double most =
           kSpike * std::ranges::max(pair.baseline->log.steps.loss_nats);
+      if (most <= 0) continue;  // no cross entropy
       const auto found = std::ranges::find_if(
           candidate.loss_nats, [most](double loss) { return loss > most; });
       if (found == candidate.loss_nats.end()) continue;
@@ -322,9 +333,9 @@ class Trajectory {
           .name = "trajectory",
           .outcome = Outcome::kFail,
           .quantity = fmt::format(
-              "steps {} to {}: seed {} has a loss of {:.4g} nats at step {}, "
-              "more than {:g} times the largest of the baseline, {:.4g} nats",
-              step, step, pair.seed, *found, step, kSpike, most / kSpike),
+              "seed {} has a loss of {:.4g} nats at step {}, more than {:g} "
+              "times the largest of the baseline, {:.4g} nats",
+              pair.seed, *found, step, kSpike, most / kSpike),
           .next = fmt::format("look at the run from step {} on", step)};
     }
     return std::nullopt;
@@ -338,7 +349,9 @@ class Trajectory {
     const int64_t last = steps_[tenth.part.last - 1];
     check.outcome = outcome;
     check.quantity =
-        fmt::format("steps {} to {}: mean loss difference", first, last);
+        first == last
+            ? fmt::format("step {}: mean loss difference", first)
+            : fmt::format("steps {} to {}: mean loss difference", first, last);
     check.value = tenth.seeds.mean;
     check.relation =
         (outcome == Outcome::kPass ? "not beyond " : "beyond ") + side;
@@ -348,10 +361,10 @@ class Trajectory {
       check.upper = tenth.seeds.mean + tenth.half;
     }
     check.evidence = fmt::format(
-        "the furthest of {} parts of the training; the baseline's loss moves "
+        "the furthest of {} part{} of the training; the baseline's loss moves "
         "by {:.2g} % there, {} seed pair{}{}",
-        tenths_.size(), tenth.fall, tenth.seeds.count,
-        tenth.seeds.count == 1 ? "" : "s",
+        tenths_.size(), tenths_.size() == 1 ? "" : "s", tenth.fall,
+        tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
         good_ ? ", spread of " + good_->source : "");
     if (outcome == Outcome::kPass) return;
     check.pairs = tenth.seeds;

@@ -45,7 +45,11 @@ bool Element(Side& side, const char* name) {
 template <size_t kRows, size_t kCols>
 bool Block(Side& side) {
   constexpr formats::Cell kCell = {kRows, kCols};
-  if (!IsE8m0(side) || side.quantization->cell == kCell) return false;
+  if (!side.quantization ||
+      side.quantization->scale_format == ScaleFormat::kNone ||
+      side.quantization->cell == kCell) {
+    return false;
+  }
   side.quantization->cell = kCell;
   return true;
 }
@@ -63,6 +67,13 @@ bool Unquantized(Side& side) {
   if (!side.quantization) return false;
   side.quantization.reset();
   side.before.reset();
+  return true;
+}
+
+/// The mirror of it.
+bool QuantizedAnyway(Side& side) {
+  if (side.quantization || !side.left_out) return false;
+  side.quantization = side.left_out;
   return true;
 }
 
@@ -96,6 +107,16 @@ bool Twice(Side& side) {
   Matrix<float> values;
   if (!AlongOtherAxis(side, values)) return false;
   side.Own(std::move(values));
+  return true;
+}
+
+bool TwiceAlongOneAxis(Side& side) {
+  if (side.before || side.change != nullptr) return false;
+  const std::optional<ScalarTensor> once = Quantized(side);
+  if (!once) return false;
+  const size_t cols = side.down ? side.values.rows() : side.values.cols();
+  Matrix<float> values = oracle::ScalarDequantize(*once, cols);
+  side.Own(side.down ? Transposed(values.view()) : std::move(values));
   return true;
 }
 
@@ -152,7 +173,7 @@ bool RoundedFirst(Side& side) {
 // ---- other codes or scales --------------------------------------------------
 
 bool Change(Side& side, ChangeTensor change) {
-  if (!IsE8m0(side)) return false;
+  if (!side.quantization) return false;
   side.change = std::move(change);
   return true;
 }
@@ -233,7 +254,7 @@ bool ScaleOfFirstHalf(ScalarTensor& tensor, const Quantization& quantization) {
 /// Delayed scaling: the scales are those of an earlier tensor.
 template <Earlier kEarlier>
 bool StaleScale(Side& side) {
-  if (!IsE8m0(side) || side.change != nullptr) return false;
+  if (!side.quantization || side.change != nullptr) return false;
   Side before = side;
   if (!Stale<kEarlier>(before)) return false;
   const std::optional<ScalarTensor> tensor = Quantized(before);
@@ -245,10 +266,7 @@ bool StaleScale(Side& side) {
   return true;
 }
 
-/// Exponents of amax over the largest element, rounded to the nearest power of
-/// two: up from its root of a half on.
-bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
-  const float most = formats::MaxFinite(*quantization.element);
+std::vector<float> LargestOfCells(const ScalarTensor& tensor) {
   const size_t across =
       (tensor.codes.cols() + tensor.cell_cols - 1) / tensor.cell_cols;
   std::vector<float> largest(tensor.scales.size(), 0.0f);
@@ -259,6 +277,14 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
       amax = std::max(amax, std::fabs(tensor.elements(r, c)));
     }
   }
+  return largest;
+}
+
+/// Exponents of amax over the largest element, rounded to the nearest power of
+/// two: up from its root of a half on.
+bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
+  const float most = formats::MaxFinite(*quantization.element);
+  const std::vector<float> largest = LargestOfCells(tensor);
   std::vector<ScalarScale> scales = tensor.scales;
   for (size_t i = 0; i < scales.size(); ++i) {
     if (!(largest[i] > 0.0f)) continue;
@@ -271,6 +297,31 @@ bool RoundedScales(ScalarTensor& tensor, const Quantization& quantization) {
     scales[i].encode = std::ldexp(1.0f, -exponent);
   }
   return TakeScales(scales, quantization, tensor);
+}
+
+/// Scales of cells in which log2 of what is rounded is whole, as an error of
+/// the logarithm makes them: that of amax over the largest element, or of amax.
+template <int kExponent>
+bool ExactPowersOff(ScalarTensor& tensor, const Quantization& quantization) {
+  const float divisor = quantization.scale_rule == ScaleRule::kRceil
+                            ? formats::MaxFinite(*quantization.element)
+                            : 1.0f;
+  const std::vector<float> largest = LargestOfCells(tensor);
+  std::vector<ScalarScale> scales = tensor.scales;
+  bool changed = false;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    int exponent = 0;
+    if (std::frexp(
+            static_cast<double>(largest[i]) / static_cast<double>(divisor),
+            &exponent) != 0.5) {
+      continue;
+    }
+    changed = true;
+    scales[i].decode = std::ldexp(scales[i].decode, kExponent);
+    scales[i].encode = std::ldexp(scales[i].encode, -kExponent);
+  }
+  TakeScales(scales, quantization, tensor);
+  return changed;
 }
 
 /// The scales are read as if their matrix were stored the other way.
@@ -348,6 +399,8 @@ bool NoSubnormals(ScalarTensor& tensor, const Quantization& quantization) {
 
 constexpr SideMistake kSideMistakes[] = {
     {"unquantized", "{} stayed as it was: it was not quantised", Unquantized},
+    {"quantized", "{} was quantised, though it was to stay as it was",
+     QuantizedAnyway},
     {"stale", "{} was that of the step before", Stale<&Side::previous>},
     {"stale_call", "{} was that of the call before",
      Stale<&Side::previous_call>},
@@ -375,11 +428,17 @@ constexpr SideMistake kSideMistakes[] = {
     {"block_128", "scales of {} were of blocks of 128", Block<1, 128>},
     {"block_32x32", "scales of {} were of squares of 32", Block<32, 32>},
     {"block_row", "scales of {} were of whole rows", Block<1, 0>},
+    {"block_128x128", "scales of {} were of squares of 128", Block<128, 128>},
+    {"block_tensor", "{} had one scale for the whole tensor", Block<0, 0>},
     {"other_axis", "blocks of {} lay along the other axis", OtherAxis},
     {"quantized_twice",
      "{} was quantised twice: from values that had been quantised along the "
      "other axis",
      Twice},
+    {"quantized_twice_along_one_axis",
+     "{} was quantised twice along the same axis: from values that had been "
+     "quantised so",
+     TwiceAlongOneAxis},
     {"quantized_once",
      "{} was quantised from the original values, not from quantised ones",
      OnlyOnce},
@@ -398,6 +457,18 @@ constexpr SideMistake kSideMistakes[] = {
      [](Side& side) { return Change(side, ScaleOff<1>); }},
     {"scale_minus_1", "exponents of the scales of {} were one too small",
      [](Side& side) { return Change(side, ScaleOff<-1>); }},
+    {"scale_exact_plus_1",
+     "exponents of the scales of {} were one too large where the logarithm is "
+     "a whole number",
+     [](Side& side) {
+       return IsE8m0(side) && Change(side, ExactPowersOff<1>);
+     }},
+    {"scale_exact_minus_1",
+     "exponents of the scales of {} were one too small where the logarithm is "
+     "a whole number",
+     [](Side& side) {
+       return IsE8m0(side) && Change(side, ExactPowersOff<-1>);
+     }},
     {"scale_of_step_before",
      "scales of {} were those of the step before, elements those of this one",
      StaleScale<&Side::previous>},
@@ -435,6 +506,22 @@ constexpr SideMistake kSideMistakes[] = {
 };
 
 }  // namespace
+
+bool FollowMaxima(double factor, Side& side) {
+  if (side.change != nullptr) return false;
+  return Change(
+      side, [factor](ScalarTensor& tensor, const Quantization& quantization) {
+        Matrix<float> scaled(tensor.elements.rows(), tensor.elements.cols());
+        for (size_t r = 0; r < scaled.rows(); ++r) {
+          for (size_t c = 0; c < scaled.cols(); ++c) {
+            scaled(r, c) = tensor.elements(r, c) * static_cast<float>(factor);
+          }
+        }
+        return TakeScales(
+            oracle::ScalarQuantize(scaled.view(), quantization).scales,
+            quantization, tensor);
+      });
+}
 
 std::span<const SideMistake> SideMistakes() { return kSideMistakes; }
 

@@ -20,6 +20,9 @@ struct SideMistake {
 };
 std::span<const SideMistake> SideMistakes();
 
+/// Scales follow the maxima times a constant: elements beyond it are clamped.
+bool FollowMaxima(double factor, Side& side);
+
 /// A mistake in the product as a whole.
 struct ProductMistake {
   std::string_view name;
@@ -41,10 +44,10 @@ struct SideNames {
 /// half of what is wrong there.
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found);
-/// Those that show in codes of one operand. `sides` of each group, whose codes
-/// are these; all must outlive them.
+/// Those that show in codes or scales of one operand. `sides` of each group,
+/// whose codes are these; all must outlive them.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales);
+                            const Codes& scales, CodePart part);
 
 }  // namespace isoloss::operations

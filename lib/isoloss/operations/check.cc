@@ -29,12 +29,6 @@ void RejectStates(const precision::Recipe& recipe) {
   }
 }
 
-bool IsLinear(const Operation& operation) {
-  return operation.type == "linear" || operation.type == "grouped_linear";
-}
-
-bool HasCodes(const Operation& operation) { return !operation.codes.empty(); }
-
 /// Place of the same operation a step before: of this type and module, the
 /// same one among those of its file.
 class PreviousSteps {
@@ -110,26 +104,12 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
 
 }  // namespace
 
-precision::LinearPrecision PrecisionOf(const precision::Recipe& recipe,
-                                       const CheckOptions& options,
-                                       const Operation& operation,
-                                       bool patterns_match) {
-  const std::string& module = operation.module;
-  for (const precision::SiteOverride& change : recipe.overrides) {
-    if (precision::FirstMatch(change.sites, module) != nullptr)
-      return change.precision;
-  }
-  const auto& include =
-      options.include.empty() ? recipe.include : options.include;
-  const auto& exclude =
-      options.exclude.empty() ? recipe.exclude : options.exclude;
-  const bool is_included =
-      !patterns_match || precision::FirstMatch(include, module) != nullptr;
-  if (HasCodes(operation) ||
-      (is_included && precision::FirstMatch(exclude, module) == nullptr)) {
-    return recipe;
-  }
-  return {};
+/// A trial of this tensor looks at the step before.
+static bool LooksBack(const Operation& operation, const std::string& part) {
+  return operation.is_linear() ||
+         (operation.type == "router" && part == "choice" &&
+          operation.Find("bias") != nullptr) ||
+         (operation.type == "adamw" && part.starts_with("exp_avg"));
 }
 
 Finding FindingOf(const OperationCase& given, const std::string& part,
@@ -141,7 +121,8 @@ Finding FindingOf(const OperationCase& given, const std::string& part,
           .part = part,
           .tensor = given.operation.module + "_" + kind,
           .comparison = std::move(comparison),
-          .knows_previous = given.previous != nullptr};
+          .knows_previous =
+              given.previous != nullptr || !LooksBack(given.operation, part)};
 }
 
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
@@ -149,17 +130,12 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                      const CheckOptions& options,
                                      ThreadTeam& team) {
   RejectStates(recipe);
+  const ModuleChoices modules(files, recipe, options);
   const PreviousSteps previous(files);
   std::vector<std::pair<size_t, size_t>> places;
-  bool patterns_match = !options.include.empty();
   for (size_t f = 0; f < files.size(); ++f) {
     for (size_t i = 0; i < files[f].operations.size(); ++i) {
       places.emplace_back(f, i);
-      const Operation& operation = files[f].operations[i];
-      patterns_match =
-          patterns_match ||
-          (IsLinear(operation) &&
-           precision::FirstMatch(recipe.include, operation.module) != nullptr);
     }
   }
   std::vector<std::vector<Finding>> found(places.size());
@@ -173,9 +149,8 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
                                  .file = f,
                                  .index = i};
     const std::string& type = given.operation.type;
-    if (IsLinear(given.operation)) {
-      CheckLinear(given,
-                  PrecisionOf(recipe, options, given.operation, patterns_match),
+    if (given.operation.is_linear()) {
+      CheckLinear(given, modules.Of(given.operation).precision, recipe,
                   found[task]);
     } else if (type == "router") {
       CheckRouter(given, found[task]);

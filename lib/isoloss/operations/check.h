@@ -13,7 +13,7 @@ namespace isoloss::operations {
 
 struct CheckOptions {
   /// Patterns of modules that are quantised and that are not, in place of the
-  /// recipe's; empty: the recipe's.
+  /// recipe's; empty: the recipe's. `=NAME` matches the module NAME alone.
   std::vector<std::string> include = {};
   std::vector<std::string> exclude = {};
 };
@@ -30,20 +30,50 @@ struct OperationCase {
   size_t index;
 };
 
-/// What products of `module` get: of a module that holds codes always what the
-/// recipe gives. A recipe of whose patterns none names any module of the files
-/// quantises all but those that it excludes.
-precision::LinearPrecision PrecisionOf(const precision::Recipe& recipe,
-                                       const CheckOptions& options,
-                                       const Operation& operation,
-                                       bool patterns_match);
+/// Whether a linear module is quantised.
+struct ModuleChoice {
+  std::string module;
+  bool quantized = false;
+  std::string reason;  ///< "included by `attention`"
+  /// Those that the recipe gives this module.
+  precision::LinearPrecision precision = {};
+};
+
+/// Decides for all linear modules of the files. A module that holds codes
+/// always gets what the recipe gives. A recipe of whose patterns none names any
+/// module of the files quantises all but those that it excludes.
+class ModuleChoices {
+ public:
+  /// Errors   ConfigError for a pattern of `options` that matches no linear
+  ///          module.
+  ModuleChoices(const std::vector<OperationFile>& files,
+                const precision::Recipe& recipe, const CheckOptions& options);
+
+  const ModuleChoice& Of(const Operation& operation) const;
+  /// By name.
+  const std::vector<ModuleChoice>& all() const { return choices_; }
+  /// Sentences about patterns that match several modules.
+  const std::vector<std::string>& remarks() const { return remarks_; }
+
+ private:
+  ModuleChoice Choose(const std::string& module, bool has_codes) const;
+  void CheckPatterns(const char* option,
+                     const std::vector<std::string>& patterns);
+
+  const precision::Recipe& recipe_;
+  const CheckOptions& options_;
+  bool patterns_match_ = false;
+  std::vector<ModuleChoice> choices_;
+  std::vector<std::string> remarks_;
+};
 
 /// Every tensor that each operation of the files made, against what it should
 /// be of the operation's own inputs. Files are of one run; order does not
 /// matter.
 /// Errors   ConfigError for a recipe that draws random bits or looks back,
-///          which nobody recorded; FormatError for two files of one step and
-///          rank, or a tensor of a type that has no grid.
+///          which nobody recorded, and those of ModuleChoices; FormatError for
+///          two files of one step and rank, or a tensor of a type that has no
+///          grid.
 /// Cost     that of the products, and, of a tensor that has others, some fifty
 ///          times as much.
 std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
@@ -54,6 +84,7 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
 // Of one type each.
 void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
+                 const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings);
 void CheckRouter(const OperationCase& given, std::vector<Finding>& findings);
 void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);

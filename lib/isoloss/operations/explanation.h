@@ -48,7 +48,12 @@ struct Finding {
   std::string tensor = {};  ///< "<module>_<kind>", as probe logs name it
   oracle::Comparison comparison;
   std::optional<Explanation> explanation = {};
-  /// The same operation one step earlier was at hand, for what is stale.
+  /// Which mistakes were not tried, in whole sentences.
+  std::string untried = {};
+  /// What else is known of elements that are wrong, in whole sentences.
+  std::string remark = {};
+  /// The same operation one step earlier was at hand, for what is stale, or no
+  /// trial looks at it.
   bool knows_previous = false;
 
   bool is_right() const { return comparison.other() == 0; }

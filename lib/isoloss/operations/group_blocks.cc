@@ -112,20 +112,21 @@ std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
 
 std::vector<Trial> TrialsOfJoinedBlocks(const std::vector<const Side*>& sides,
                                         const std::string& name,
-                                        const Codes& codes,
-                                        const Codes& scales) {
+                                        const Codes& codes, const Codes& scales,
+                                        CodePart part) {
   std::vector<Trial> trials;
   if (sides.size() < 2) return trials;
   for (const JoinedBlocks& mistake : kJoinedBlocks) {
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
-         .compare = [&sides, &mistake, &codes,
-                     &scales]() -> std::optional<oracle::Comparison> {
+         .compare = [&sides, &mistake, &codes, &scales,
+                     part]() -> std::optional<oracle::Comparison> {
            std::optional<Side> joined = JoinedSide(sides);
            if (!joined || !CanBe(mistake, *joined)) return std::nullopt;
            if (mistake.turned) joined->down = !joined->down;
-           return CompareCodes({&*joined}, codes, scales);
+           const auto comparison = CompareCodes({&*joined}, codes, scales);
+           return comparison ? std::optional(part(*comparison)) : std::nullopt;
          }});
   }
   return trials;

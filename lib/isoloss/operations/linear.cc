@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <optional>
 
 #include "isoloss/operations/catalogue.h"
@@ -105,7 +106,9 @@ constexpr ProductPlan kPlans[] = {{GemmRole::kFprop,
 
 Product ProductOf(const OperationCase& given, const LinearOperands& operands,
                   const ProductPlan& plan,
-                  const precision::LinearPrecision& precision) {
+                  const precision::LinearPrecision& precision,
+                  const precision::LinearPrecision& recipe) {
+  const GemmPrecision& of_recipe = recipe.For(plan.role);
   const GemmPrecision& rule = precision.For(plan.role);
   Product product = {.role = plan.role, .accumulation = rule.accumulation};
   for (size_t g = 0; g < operands.groups(); ++g) {
@@ -116,6 +119,10 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
     group.right.down = plan.right_down;
     group.left.quantization = rule.left;
     group.right.quantization = rule.right;
+    if (precision.is_plain()) {
+      group.left.left_out = of_recipe.left;
+      group.right.left_out = of_recipe.right;
+    }
     if (rule.left_again) group.left.before = precision.dgrad.left;
     if (rule.right_again) group.right.before = precision.fprop.left;
     group.first_row =
@@ -128,15 +135,36 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
   return product;
 }
 
-/// Every code is wrong: the recipe has none here.
-oracle::Comparison AllOther(const Codes& codes) {
-  oracle::Comparison comparison(oracle::Grid::kFp32);
+/// Every code and scale is wrong: the recipe has none here.
+CodeComparison AllOther(const Codes& codes, const Codes& scales) {
+  CodeComparison comparison;
   for (size_t i = 0; i < codes.values.size(); ++i) {
-    comparison.AddOther(0, i, codes.values[i], HUGE_VAL);
+    comparison.codes.AddOther(0, i, codes.values[i], HUGE_VAL);
   }
+  for (size_t i = 0; i < scales.values.size(); ++i) {
+    comparison.scales.AddOther(0, i, scales.values[i], HUGE_VAL);
+  }
+  comparison.remark = "The recipe does not quantise this operand.";
   return comparison;
 }
 
+/// What a trial leaves of one part.
+void Narrow(const std::vector<Trial>& trials, const Explanation& of_both,
+            Finding& finding) {
+  if (finding.is_right()) return;
+  finding.explanation = of_both;
+  for (const Trial& trial : trials) {
+    const bool is_best = trial.name == of_both.name;
+    if (!is_best && trial.name != of_both.runner_up) continue;
+    const auto comparison = trial.compare();
+    if (!comparison) continue;
+    (is_best ? finding.explanation->other
+             : finding.explanation->runner_up_other) = comparison->other();
+  }
+}
+
+/// One finding of the codes and one of the scales. Both have one reason: what
+/// explains most of all of them.
 void CheckOperandCodes(const OperationCase& given, const Product& product,
                        bool left, const char* name,
                        std::vector<Finding>& findings) {
@@ -148,22 +176,56 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
   for (const ProductGroup& group : product.groups) {
     sides.push_back(left ? &group.left : &group.right);
   }
-  Finding finding = FindingOf(
-      given, fmt::format("{} codes", name), fmt::format("{}_codes", name),
-      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes)));
-  Explain(TrialsOf(sides, name, *codes, *scales), finding);
-  findings.push_back(std::move(finding));
+  const CodeComparison comparison =
+      CompareCodes(sides, *codes, *scales).value_or(AllOther(*codes, *scales));
+  const auto trials = [&](CodePart part) {
+    return TrialsOf(sides, name, *codes, *scales, part);
+  };
+  Finding both = FindingOf(given, name, name, comparison.Both());
+  Explain(trials([](const CodeComparison& c) { return c.Both(); }), both);
+  const std::pair<const char*, CodePart> parts[] = {
+      {"codes", [](const CodeComparison& c) { return c.codes; }},
+      {"scales", [](const CodeComparison& c) { return c.scales; }}};
+  for (const auto& [part_name, part] : parts) {
+    Finding finding =
+        FindingOf(given, fmt::format("{} {}", name, part_name),
+                  fmt::format("{}_{}", name, part_name), part(comparison));
+    if (both.explanation) Narrow(trials(part), *both.explanation, finding);
+    findings.push_back(std::move(finding));
+  }
+  findings.back().remark = comparison.remark;
+}
+
+std::string UntriedOf(const Product& product) {
+  if (MultiplyAdds(product) > kMostMultiplyAdds) {
+    return "The product has more than 2^33 multiplications: no mistake was "
+           "tried.";
+  }
+  const ProductGroup& group = product.groups.front();
+  for (const Side* side : {&group.left, &group.right}) {
+    if (side->quantization &&
+        side->quantization->scale_format != formats::ScaleFormat::kE8m0) {
+      return "Scales are not E8M0: other rules of scales were not tried.";
+    }
+  }
+  return "";
 }
 
 }  // namespace
 
 void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
+                 const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings) {
+  // Rows of no elements, or no weight: nothing to compare.
+  if (given.operation.Find("x")->extent[1] == 0 ||
+      given.operation.Find("weight")->values.empty()) {
+    return;
+  }
   const LinearOperands operands(given);
   for (const ProductPlan& plan : kPlans) {
     if (given.operation.Find(plan.left) == nullptr) continue;
-    Product product = ProductOf(given, operands, plan, precision);
+    Product product = ProductOf(given, operands, plan, precision, recipe);
     CheckOperandCodes(given, product, true, plan.codes[0], findings);
     CheckOperandCodes(given, product, false, plan.codes[1], findings);
     const Floats* output = given.operation.Find(plan.output);
@@ -177,6 +239,7 @@ void CheckLinear(const OperationCase& given,
       Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
               finding);
     }
+    finding.untried = UntriedOf(product);
     findings.push_back(std::move(finding));
   }
 }

@@ -82,6 +82,9 @@ class MappingReader {
     std::string function;
     fields.Text("score_function", function);
     if (!function.empty()) operation.texts["score_function"] = function;
+    std::string expected;
+    fields.Text("expected", expected);
+    if (!expected.empty()) operation.texts["expected"] = expected;
     for (const char* key : kReals) {
       std::optional<double> value;
       fields.Real(key, value, config::Closed(-1e300, 1e300));

@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
+#include "isoloss/formats/format.h"
 
 namespace isoloss::operations {
 namespace {
@@ -90,6 +92,32 @@ class ExtentCheck {
            "both codes and scales");
     }
     Fits(code, name + "_codes", codes);
+    if (code != nullptr) CodesInFormat(*code, name + "_codes");
+  }
+  void CodesInFormat(const Codes& codes, const std::string& name) {
+    const auto known = formats::AllFormats();
+    const auto found = std::ranges::find(
+        known, codes.type, [](const auto* each) { return each->name; });
+    if (found == known.end() || (*found)->bits() > 8) {
+      Fail(fmt::format("{} has the format `{}`", name, Printable(codes.type)),
+           "of a format of at most 8 bits, such as e4m3, e5m2 or e2m1");
+    }
+    const int bits = (*found)->bits();
+    for (size_t i = 0; i < codes.values.size(); ++i) {
+      if (codes.values[i] >> bits == 0) continue;
+      Fail(fmt::format("byte {} of {} is {}", i, name, codes.values[i]),
+           fmt::format("one code of {}, which has {} bits: from 0 to {}",
+                       codes.type, bits, (1 << bits) - 1));
+    }
+  }
+  /// A width of zero, unless there is nothing to compare at all.
+  void HaveWidths(size_t rows, size_t k, size_t n) {
+    if (rows > 0 && n > 0 && k == 0) {
+      Fail("K, the width of x and weight, is 0", "1 or more");
+    }
+    if (rows > 0 && k > 0 && n == 0) {
+      Fail("N, the rows of weight, is 0", "1 or more");
+    }
   }
 
   void Linear() {
@@ -98,6 +126,7 @@ class ExtentCheck {
     const size_t t = x[0];
     const size_t k = x[1];
     const size_t n = w[0];
+    HaveWidths(t, k, n);
     Fits("weight", {n, k});
     Fits("output", {t, n});
     Fits("grad_output", {t, n});
@@ -120,6 +149,7 @@ class ExtentCheck {
     const size_t k = x[1];
     const size_t e = w[0];
     const size_t n = w[1];
+    HaveWidths(m, k, n);
     Fits(&ends, "group_ends", {e});
     int64_t begin = 0;
     for (const int64_t end : ends.values) {
@@ -196,10 +226,36 @@ class ExtentCheck {
         Fail(fmt::format("attribute {} is missing", name), "there");
       }
     }
-    const double step = operation_.Number("step", 0);
-    if (!(step >= 1 && step <= 1e9)) {
-      Fail(fmt::format("attribute step is {}", step), "from 1 to 10^9");
+    AdamWNumbers();
+    const auto expected = operation_.texts.find("expected");
+    if (expected != operation_.texts.end() && expected->second != "skipped") {
+      Fail(fmt::format("attribute expected is `{}`",
+                       Printable(expected->second)),
+           "`skipped`, or absent");
     }
+  }
+
+  void AdamWNumbers() {
+    const auto require = [&](const char* name, auto holds, const char* rule) {
+      const double value = operation_.Number(name, 0);
+      if (!std::isfinite(value) || !holds(value)) {
+        Fail(fmt::format("attribute {} is {}", name, value), rule);
+      }
+    };
+    const auto is_beta = [](double value) { return value >= 0 && value < 1; };
+    const auto is_any = [](double) { return true; };
+    require("lr", is_any, "a finite number");
+    require("beta1", is_beta, "from 0 to below 1");
+    require("beta2", is_beta, "from 0 to below 1");
+    require(
+        "eps", [](double eps) { return eps > 0; }, "above 0 and finite");
+    require("weight_decay", is_any, "a finite number");
+    require(
+        "step",
+        [](double step) {
+          return step >= 1 && step <= 1e9 && std::floor(step) == step;
+        },
+        "a whole number from 1 to 10^9");
   }
 
   void Loss() {

@@ -52,6 +52,9 @@ struct Operation {
   const Integers* FindIntegers(std::string_view name) const;
   const Codes* FindCodes(std::string_view name) const;
   double Number(std::string_view name, double otherwise) const;
+  bool is_linear() const {
+    return type == "linear" || type == "grouped_linear";
+  }
 };
 
 /// What one file holds: those of one step and rank, in the order of

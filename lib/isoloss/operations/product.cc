@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
@@ -169,12 +168,6 @@ void CompareGroup(const Product& product, const ProductGroup& group,
   });
 }
 
-float ScaleOf(uint8_t code) {
-  constexpr uint8_t kNan = 255;
-  return code == kNan ? std::numeric_limits<float>::quiet_NaN()
-                      : std::ldexp(1.0f, code - 127);
-}
-
 }  // namespace
 
 void Side::Own(Matrix<float> matrix) {
@@ -219,56 +212,6 @@ std::optional<Comparison> Compare(const Product& product) {
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kShape) throw;
     return std::nullopt;
-  }
-  return comparison;
-}
-
-std::optional<Comparison> CompareCodes(const std::vector<const Side*>& sides,
-                                       const Codes& codes,
-                                       const Codes& scales) {
-  Comparison comparison(oracle::Grid::kFp32);
-  const formats::Format& format = formats::FormatByName(codes.type);
-  size_t code = 0;
-  std::vector<float> wanted_scales;
-  for (const Side* side : sides) {
-    const std::optional<ScalarTensor> tensor = Quantized(*side);
-    if (!tensor) return std::nullopt;
-    const bool is_format = side->quantization->element == &format;
-    const size_t rows = side->values.rows();
-    const size_t cols = side->values.cols();
-    for (size_t r = 0; r < rows; ++r) {
-      for (size_t c = 0; c < cols; ++c) {
-        const float found = formats::Decode(format, codes.values[code++]);
-        const float wanted =
-            side->down ? tensor->codes(c, r) : tensor->codes(r, c);
-        if (is_format && found == 0.0f && wanted == 0.0f) {
-          comparison.AddExact(r, c, found, found);
-        } else if (is_format) {
-          comparison.AddExact(r, c, found, wanted);
-        } else {
-          comparison.AddOther(r, c, found, static_cast<double>(wanted));
-        }
-      }
-    }
-    constexpr size_t kBlock = 32;
-    const size_t scale_rows = side->down ? (rows + kBlock - 1) / kBlock : rows;
-    const size_t scale_cols = side->down ? cols : (cols + kBlock - 1) / kBlock;
-    for (size_t r = 0; r < scale_rows; ++r) {
-      for (size_t c = 0; c < scale_cols; ++c) {
-        const oracle::ScalarScale& wanted =
-            side->down ? tensor->ScaleAt(c, kBlock * r)
-                       : tensor->ScaleAt(r, kBlock * c);
-        wanted_scales.push_back(wanted.decode);
-      }
-    }
-  }
-  const bool fits = wanted_scales.size() == scales.values.size();
-  for (size_t i = 0; i < scales.values.size(); ++i) {
-    if (fits) {
-      comparison.AddExact(0, i, ScaleOf(scales.values[i]), wanted_scales[i]);
-    } else {
-      comparison.AddOther(0, i, ScaleOf(scales.values[i]), HUGE_VAL);
-    }
   }
   return comparison;
 }

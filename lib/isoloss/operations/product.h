@@ -28,6 +28,8 @@ struct Side {
   MatrixView<const float> values = {};
   bool down = false;
   std::optional<formats::Quantization> quantization = {};
+  /// The recipe's, if its patterns leave this module as it is.
+  std::optional<formats::Quantization> left_out = {};
   /// What was done along the rows of `values` before.
   std::optional<formats::Quantization> before = {};
   ChangeTensor change = nullptr;
@@ -79,10 +81,24 @@ std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 /// Nothing, if a change has nothing to change, or sums can't be cut so.
 std::optional<oracle::Comparison> Compare(const Product& product);
 
-/// Codes and scales of one operand, `side` of each group. Scales that are not
-/// as many as the blocks are all wrong. Zeros of either sign are equal:
-/// products do not see it.
-std::optional<oracle::Comparison> CompareCodes(
+/// Codes and scales of one operand against those of a quantisation.
+struct CodeComparison {
+  oracle::Comparison codes = oracle::Comparison(oracle::Grid::kFp32);
+  /// Places are those of the scales' own matrix: row and block, or block and
+  /// column of an operand that runs down.
+  oracle::Comparison scales = oracle::Comparison(oracle::Grid::kFp32);
+  /// How scales differ, in whole sentences; "" if they do not.
+  std::string remark = {};
+
+  oracle::Comparison Both() const;
+};
+
+/// What an explanation is to explain.
+using CodePart = oracle::Comparison (*)(const CodeComparison& comparison);
+
+/// `side` of each group. Scales that are not as many as the blocks are all
+/// wrong. Zeros of either sign are equal: products do not see it.
+std::optional<CodeComparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
     const Codes& scales);
 

@@ -253,6 +253,37 @@ class Choice {
   const ExpertGroups groups_;
 };
 
+/// The choice of experts by another bias.
+Comparison CompareChoiceBy(const OperationCase& given, const Floats& bias) {
+  Operation operation = given.operation;
+  operation.floats["bias"] = bias;
+  const OperationCase altered = {.operation = operation,
+                                 .previous = nullptr,
+                                 .where = given.where,
+                                 .file = given.file,
+                                 .index = given.index};
+  return Choice(altered).CompareChoice(/*bias=*/true);
+}
+
+void AddOtherBiases(const OperationCase& given, std::vector<Trial>& trials) {
+  const Floats& bias = *given.operation.Find("bias");
+  trials.push_back({"bias_negated",
+                    "experts were chosen by the bias with the other sign",
+                    [&given, &bias] {
+                      Floats negated = bias;
+                      for (float& value : negated.values) value = -value;
+                      return std::optional(CompareChoiceBy(given, negated));
+                    }});
+  const Floats* older =
+      given.previous == nullptr ? nullptr : given.previous->Find("bias");
+  if (older == nullptr || older->extent != bias.extent) return;
+  trials.push_back({"bias_stale",
+                    "experts were chosen by the bias of the step before",
+                    [&given, older] {
+                      return std::optional(CompareChoiceBy(given, *older));
+                    }});
+}
+
 Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
   Finding finding = FindingOf(given, "choice", "expert_ids",
                               choice.CompareChoice(/*bias=*/true));
@@ -261,6 +292,7 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
     trials.push_back(
         {"bias_ignored", "experts were chosen by their scores without the bias",
          [&] { return std::optional(choice.CompareChoice(false)); }});
+    AddOtherBiases(given, trials);
   }
   if (choice.limits_groups()) {
     trials.push_back(

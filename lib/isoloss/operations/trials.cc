@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -16,15 +17,16 @@ namespace isoloss::operations {
 namespace {
 
 enum class Which { kLeft, kRight, kBoth };
+using AlterSide = std::function<bool(Side& side)>;
 
 std::optional<oracle::Comparison> CompareAltered(const Product& product,
-                                                 const SideMistake& mistake,
+                                                 const AlterSide& alter,
                                                  Which which) {
   Product altered = product;
   bool any = false;
   for (ProductGroup& group : altered.groups) {
-    const bool left = which != Which::kRight && mistake.alter(group.left);
-    const bool right = which != Which::kLeft && mistake.alter(group.right);
+    const bool left = which != Which::kRight && alter(group.left);
+    const bool right = which != Which::kLeft && alter(group.right);
     if (which == Which::kBoth && left != right) return std::nullopt;
     any = any || left || right;
   }
@@ -33,21 +35,25 @@ std::optional<oracle::Comparison> CompareAltered(const Product& product,
 
 // ---- a window of a large product --------------------------------------------
 
-/// One block: what squares of blocks and either axis make of it stays the same.
+/// Rows of a window are whole cells: of squares of 32 or, if cells of the
+/// recipe are larger, of 128.
 constexpr size_t kWindow = 32;
+constexpr size_t kLargeWindow = 128;
 
 struct Sample {
   Product product;
   int64_t other = 0;
 };
 
-/// Rows of operands are independent of others, but for squares of 32.
-bool HasIndependentRows(const Side& side) {
+/// Whether rows depend on those of the same window only.
+bool HasIndependentRows(const Side& side, size_t window) {
+  const auto& quantization =
+      side.quantization ? side.quantization : side.left_out;
   return !side.before &&
-         (!side.quantization ||
-          (side.quantization->scale_format == formats::ScaleFormat::kE8m0 &&
-           side.quantization->cell.rows != 0 &&
-           kWindow % side.quantization->cell.rows == 0));
+         (!quantization ||
+          (quantization->scale_format != formats::ScaleFormat::kE4m3 &&
+           quantization->cell.rows != 0 &&
+           window % quantization->cell.rows == 0));
 }
 
 size_t OperandRows(const Side& side) {
@@ -55,9 +61,9 @@ size_t OperandRows(const Side& side) {
 }
 
 /// The window's rows of an operand around row `place`; returns the first.
-size_t Cut(Side& side, size_t place) {
-  const size_t first = place / kWindow * kWindow;
-  const size_t count = std::min(kWindow, OperandRows(side) - first);
+size_t Cut(Side& side, size_t place, size_t window) {
+  const size_t first = place / window * window;
+  const size_t count = std::min(window, OperandRows(side) - first);
   const auto cut = [&](const MatrixView<const float>& values) {
     return side.down ? values.Cols(first, count) : values.Rows(first, count);
   };
@@ -81,17 +87,23 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
       group = &each;
     }
   }
-  if (group == nullptr || !HasIndependentRows(group->left) ||
-      !HasIndependentRows(group->right) ||
-      product.output.rows() * product.output.cols() <= 2 * kWindow * kWindow) {
+  if (group == nullptr) return nullptr;
+  const auto fits = [&](size_t size) {
+    return HasIndependentRows(group->left, size) &&
+           HasIndependentRows(group->right, size);
+  };
+  const size_t window = fits(kWindow) ? kWindow : kLargeWindow;
+  if (!fits(window) ||
+      product.output.rows() * product.output.cols() <= 2 * window * window) {
     return nullptr;
   }
   auto sample = std::make_shared<Sample>(Sample{product});
   Product& part = sample->product;
   part.groups = {*group};
   ProductGroup& cut = part.groups[0];
-  const size_t first = Cut(cut.left, row - group->first_row);
-  const size_t column = Cut(cut.right, static_cast<size_t>(worst.worst_column));
+  const size_t first = Cut(cut.left, row - group->first_row, window);
+  const size_t column =
+      Cut(cut.right, static_cast<size_t>(worst.worst_column), window);
   part.output =
       product.output.Rows(group->first_row + first, OperandRows(cut.left))
           .Cols(column, OperandRows(cut.right));
@@ -104,14 +116,15 @@ std::shared_ptr<const Sample> SampleOf(const Product& product,
 }
 
 /// That it explains less than half of the window. Scales that are transposed
-/// come from elsewhere.
+/// or of more rows than the window come from elsewhere.
 bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
                    Which which) {
   if (sample == nullptr ||
-      mistake.name.find("transposed") != std::string_view::npos) {
+      mistake.name.find("transposed") != std::string_view::npos ||
+      mistake.name == "block_128x128" || mistake.name == "block_tensor") {
     return false;
   }
-  const auto comparison = CompareAltered(sample->product, mistake, which);
+  const auto comparison = CompareAltered(sample->product, mistake.alter, which);
   return comparison && 2 * comparison->other() > sample->other;
 }
 
@@ -127,6 +140,32 @@ double FactorOf(const oracle::Comparison& found) {
   const double factor = std::fabs(ratio) >= 1 ? whole : 1 / whole;
   const bool is_near = std::fabs(ratio / factor - 1) < kNear;
   return is_near && std::fabs(whole) <= kMost ? factor : 1.0;
+}
+
+/// The factor of maxima that explains most of a window, or of a product that is
+/// small: a usual constant, or a ratio of the largest elements of formats.
+/// 1: none explains anything.
+double MaximaFactor(const Product& product, const Sample* sample, Which which) {
+  constexpr double kLargeProduct = 0x1p24;
+  const Product& part = sample == nullptr ? product : sample->product;
+  if (which == Which::kBoth || MultiplyAdds(part) > kLargeProduct) return 1.0;
+  constexpr double kFactors[] = {
+      0.1,   0.01,        0.25,        0.75,          0.8,          0.9,
+      0.95,  1.05,        1.1,         1.25,          1.5,          1.0 / 3,
+      3.0,   0.2,         5.0,         4.0,           10.0,         16.0,
+      100.0, 240.0 / 448, 448.0 / 240, 448.0 / 57344, 57344.0 / 448};
+  double best = 1.0;
+  const auto now = Compare(part);
+  int64_t least = now ? now->other() : 0;
+  for (const double factor : kFactors) {
+    const auto comparison = CompareAltered(
+        part, [factor](Side& side) { return FollowMaxima(factor, side); },
+        which);
+    if (!comparison || comparison->other() >= least) continue;
+    best = factor;
+    least = comparison->other();
+  }
+  return best;
 }
 
 /// Sums within what an accumulator of 13 bits behind the point loses, whose
@@ -147,7 +186,7 @@ std::optional<oracle::Comparison> CompareLossy(const Product& product) {
 
 std::optional<oracle::Comparison> CodesAltered(
     const std::vector<const Side*>& sides, const SideMistake& mistake,
-    const Codes& codes, const Codes& scales) {
+    const Codes& codes, const Codes& scales, CodePart part) {
   std::vector<Side> altered;
   bool any = false;
   for (const Side* side : sides) {
@@ -155,7 +194,9 @@ std::optional<oracle::Comparison> CodesAltered(
   }
   std::vector<const Side*> places;
   for (const Side& side : altered) places.push_back(&side);
-  return any ? CompareCodes(places, codes, scales) : std::nullopt;
+  if (!any) return std::nullopt;
+  const auto comparison = CompareCodes(places, codes, scales);
+  return comparison ? std::optional(part(*comparison)) : std::nullopt;
 }
 
 }  // namespace
@@ -209,36 +250,54 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
              if (FailsOnWindow(sample.get(), mistake, side)) {
                return std::nullopt;
              }
-             return CompareAltered(product, mistake, side);
+             return CompareAltered(product, mistake.alter, side);
            },
            .in_both = which == Which::kBoth});
     }
+  }
+  if (found.other() == 0) return trials;
+  for (const auto& [which, name] : sides) {
+    const double factor = MaximaFactor(product, sample.get(), which);
+    if (factor == 1.0) continue;
+    trials.push_back(
+        {.name = fmt::format("maxima_scaled.{}", name),
+         .sentence =
+             fmt::format("scales of {} followed the maxima times {:.6g}",
+                         which == Which::kBoth ? "each operand" : name, factor),
+         .compare =
+             [&product, factor, side = which] {
+               return CompareAltered(
+                   product,
+                   [factor](Side& s) { return FollowMaxima(factor, s); }, side);
+             },
+         .in_both = which == Which::kBoth,
+         .is_vague = true});
   }
   return trials;
 }
 
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales) {
+                            const Codes& scales, CodePart part) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
        .sentence = fmt::format("blocks of {} lay along the other axis", name),
-       .compare = [&sides, &codes, &scales] {
+       .compare = [&sides, &codes, &scales, part] {
          const SideMistake turned = {"", "", [](Side& side) {
                                        side.down = !side.down;
                                        return true;
                                      }};
-         return CodesAltered(sides, turned, codes, scales);
+         return CodesAltered(sides, turned, codes, scales, part);
        }}};
-  std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales),
+  std::ranges::move(TrialsOfJoinedBlocks(sides, name, codes, scales, part),
                     std::back_inserter(trials));
   for (const SideMistake& mistake : SideMistakes()) {
     if (mistake.name == "other_axis") continue;  // codes are those above
     trials.push_back(
         {.name = fmt::format("{}.{}", mistake.name, name),
          .sentence = fmt::format(fmt::runtime(mistake.sentence), name),
-         .compare = [&sides, &codes, &scales, &mistake] {
-           return CodesAltered(sides, mistake, codes, scales);
+         .compare = [&sides, &codes, &scales, &mistake, part] {
+           return CodesAltered(sides, mistake, codes, scales, part);
          }});
   }
   return trials;

@@ -45,7 +45,7 @@ std::string NeighboursText(const TensorDivergence& first) {
 }
 
 std::string LoggedText(const DivergenceReport& report) {
-  if (!report.HidesTensors()) return "";
+  if (!report.can_zoom || !report.HidesTensors()) return "";
   if (report.tensor_steps.empty()) {
     return "  Tensors can be compared at no common step; `--zoom` finds the "
            "first that differs.\n";
@@ -72,7 +72,8 @@ std::string RenderDivergence(const DivergenceReport& report,
   const std::string bound =
       options.tolerance
           ? fmt::format("within {:g} of each other", *options.tolerance)
-          : "equal to the bit";
+      : report.of_digits ? "equal in every digit"
+                         : "equal to the bit";
   if (report.first) {
     const TensorDivergence& first = *report.first;
     text += fmt::format("First difference: step {}, {}: {} against {}\n",

@@ -15,12 +15,21 @@ namespace {
 using foreign::ForeignRun;
 using foreign::Series;
 
-constexpr size_t kNameWidth = 24;
+constexpr size_t kNameWidth = 19;
 
+/// Names of one log begin alike, and often end alike.
 std::string Clipped(const std::string& name) {
   std::string shown = Printable(name);
   if (shown.size() <= kNameWidth) return shown;
-  return shown.substr(0, kNameWidth - 3) + "...";
+  constexpr size_t kEnd = 12;
+  return shown.substr(0, kNameWidth - kEnd - 2) + ".." +
+         shown.substr(shown.size() - kEnd);
+}
+
+/// What the judge takes it for: of several losses one counts.
+std::string_view MeaningOf(const ForeignRun& run, const Series& series) {
+  const bool counts = run.Main(series.quantity) == &series;
+  return counts ? foreign::QuantityName(series.quantity) : "";
 }
 
 std::string DigitsText(const foreign::Digits& digits) {
@@ -29,12 +38,12 @@ std::string DigitsText(const foreign::Digits& digits) {
   return fmt::format("{} decimals", digits.decimals);
 }
 
-std::string SeriesRow(const Series& series) {
+std::string SeriesRow(const ForeignRun& run, const Series& series) {
   const foreign::Spacing spacing = foreign::SpacingOf(series.step);
-  return fmt::format("  {:<24} {:>8} {:>9} {:>9} {:>6}  {}\n",
-                     Clipped(series.name), series.step.size(),
-                     series.step.front(), series.step.back(), spacing.stride,
-                     DigitsText(series.digits));
+  return fmt::format(
+      "  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n", Clipped(series.name),
+      MeaningOf(run, series), series.step.size(), series.step.front(),
+      series.step.back(), spacing.stride, DigitsText(series.digits));
 }
 
 }  // namespace
@@ -43,13 +52,17 @@ std::string RenderForeignLog(const std::string& file,
                              const std::vector<ForeignRun>& runs) {
   std::string text = fmt::format("{}\n", Printable(file));
   for (const ForeignRun& run : runs) {
-    text += fmt::format("\n{}format {}, steps count {}s\n",
+    text += fmt::format("\n{}format {}, steps count {}s{}\n",
                         run.name.empty() ? "" : Printable(run.name) + ": ",
-                        run.format, run.step_unit);
+                        run.format, run.step_unit,
+                        run.step_name.empty()
+                            ? ""
+                            : fmt::format(" (`{}`)", Printable(run.step_name)));
     if (run.seed) text += fmt::format("seed {}\n", *run.seed);
-    text += fmt::format("  {:<24} {:>8} {:>9} {:>9} {:>6}  {}\n", "series",
-                        "values", "first", "last", "every", "written with");
-    for (const Series& series : run.series) text += SeriesRow(series);
+    text += fmt::format("  {:<19} {:<17} {:>6} {:>6} {:>6} {:>5}  {}\n",
+                        "series", "counts as", "values", "first", "last",
+                        "every", "written with");
+    for (const Series& series : run.series) text += SeriesRow(run, series);
     for (const std::string& finding : foreign::FindingsOf(run)) {
       text += fmt::format("- {}\n", Printable(finding));
     }

@@ -186,13 +186,14 @@ std::string TitleOf(const PageContent& content,
                     const std::vector<PageArm>& arms) {
   if (!content.title.empty()) return content.title;
   if (arms.empty()) return "isoloss";
-  const std::string& experiment =
-      arms.front().runs.front().log->provenance.experiment_name;
-  if (!experiment.empty()) return experiment;
-  // Another program's logs know no experiment.
-  std::string title = arms.front().name;
-  for (size_t i = 1; i < arms.size(); ++i) title += ", " + arms[i].name;
-  return title;
+  const auto& name = arms.front().runs.front().log->provenance.experiment_name;
+  if (!name.empty()) return name;
+  // Logs of other programs belong to no experiment.
+  std::string names;
+  for (const PageArm& arm : arms) {
+    names += (names.empty() ? "" : " and ") + arm.name;
+  }
+  return names;
 }
 
 /// All of one page, in the order in which it gets its room.

@@ -86,13 +86,27 @@ std::string FigureText(const Check* check, const gate::Policy& policy) {
                      Percent(*check->value, margin), spread);
 }
 
-/// The figure of the check of L5 that decided, or of the final loss.
+/// Whether the course of training is no reason for a PASS.
+bool LeftTheCourse(const Check& check) {
+  return check.name == kTrajectory && check.outcome != Outcome::kPass;
+}
+
+/// The figure of the check of L5 that decided, and, where the question stays
+/// open, what the course of training says; failing that, that of the final
+/// loss.
 std::string DecidingFigure(const Judgement& judgement) {
+  std::string text;
   for (const Check* check : Deciding(judgement)) {
+    const bool course = LeftTheCourse(*check);
     std::string figure = FigureText(check, judgement.policy);
-    if (!figure.empty()) return figure;
+    if (figure.empty() && course) figure = check->quantity;
+    const bool adds = course && judgement.outcome == Outcome::kInconclusive;
+    if (figure.empty() || (!text.empty() && !adds)) continue;
+    text += (text.empty() ? "" : "; ") + figure;
   }
-  return FigureText(GatingCheck(judgement, kFinalWindow), judgement.policy);
+  return text.empty() ? FigureText(GatingCheck(judgement, kFinalWindow),
+                                   judgement.policy)
+                      : text;
 }
 
 std::string Margin(const gate::Policy& policy) {
@@ -169,7 +183,7 @@ std::string Fails(const Judgement& judgement) {
   const std::string& candidate = judgement.candidate.arm;
   const std::string& baseline = judgement.baseline.arm;
   const auto measured = std::ranges::find_if(deciding, [](const Check* check) {
-    return check->pairs && check->value;
+    return (check->pairs && check->value) || LeftTheCourse(*check);
   });
   if (measured == deciding.end()) {
     return IsRegression(judgement)
@@ -180,7 +194,18 @@ std::string Fails(const Judgement& judgement) {
                : fmt::format("{} fails against {}: {} failed.", candidate,
                              baseline, Named(deciding));
   }
-  const std::string figure = FigureText(*measured, policy);
+  const std::string figure = DecidingFigure(judgement);
+  if (LeftTheCourse(**measured)) {
+    const std::string limit =
+        (*measured)->limit
+            ? fmt::format(" is beyond {:.3g} %", *(*measured)->limit)
+            : "";
+    return IsRegression(judgement)
+               ? fmt::format("{} is no longer the run that was approved: {}{}.",
+                             candidate, figure, limit)
+               : fmt::format("{} does not train like {}: {}{}.", candidate,
+                             baseline, figure, limit);
+  }
   if (IsRegression(judgement)) {
     return fmt::format(
         "{} is no longer the run that was approved: {} is beyond {}.",
@@ -242,13 +267,22 @@ std::string WhereTheyPart(const Judgement& judgement) {
       first = &seed;
     }
   }
-  if (first == nullptr || first->equal_values == 0) return "";
+  // The first few losses may agree by their rounding alone.
+  constexpr int64_t kFewest = 3;
+  if (first == nullptr || first->equal_values < kFewest) return "";
+  const bool long_equal = IsRegression(judgement) &&
+                          first->equal_values >= judgement.policy.early_steps;
   return fmt::format(
       " Seed {} is equal in every {} up to step {} ({}); the first step that "
-      "differs is {}.",
+      "differs is {}.{}",
       first->seed, judgement.origin.empty() ? "bit" : "digit",
       first->equal_until, Count(first->equal_values, "value"),
-      first->first->step);
+      first->first->step,
+      long_equal
+          ? fmt::format(" Look at what came before step {}: a restart, a "
+                        "checkpoint, or other data.",
+                        first->first->step)
+          : "");
 }
 
 // ---- reasons ---------------------------------------------------------------

@@ -36,9 +36,15 @@ bool Domain::Contains(double value) const {
 bool Domain::Contains(int64_t value) const {
   if (is_text()) return true;
   if (nonzero_ && value == 0) return false;
-  // Bounds are far below 2^63, where the conversion rounds by 2^10.
-  const auto real = static_cast<double>(value);
-  return least_ <= real && real <= most_;
+  // As whole numbers: 2^53 + 1 has no FP64 of its own.
+  constexpr double kBeyond = 0x1p63;
+  const bool above =
+      least_ < -kBeyond ||
+      (least_ < kBeyond && value >= static_cast<int64_t>(std::ceil(least_)));
+  const bool below =
+      most_ >= kBeyond ||
+      (most_ >= -kBeyond && value <= static_cast<int64_t>(std::floor(most_)));
+  return above && below;
 }
 
 std::string Domain::Range() const {

@@ -147,7 +147,10 @@ class DomainVisitor {
   void Check(const Field& field, const std::vector<T>& values, size_t expected,
              const Axes& axes) {
     if (values.empty()) {
-      if (expected == 0 || std::max(field.since, group_since_) > version_ ||
+      // /moe/expert_ids alone tells how wide it is, and without it that is 0.
+      const bool tells_width = rows_ > 0 && field.when == When::kRouting;
+      if ((expected == 0 && !tells_width) ||
+          std::max(field.since, group_since_) > version_ ||
           !is_due_(field.when)) {
         return;
       }

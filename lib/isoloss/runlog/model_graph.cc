@@ -124,6 +124,19 @@ std::string WrongTensor(const GraphColumns& tensors, size_t i) {
         "known if they are a parameter's, and only then",
         where, tensors.rows[i], rows_of, tensors.parameter[i]);
   }
+  const double deviation = tensors.initial_std[i];
+  const double cut = tensors.initial_cut[i];
+  const bool is_drawn = kind->name == "weight" && deviation >= 0 && cut >= 0;
+  const bool is_none =
+      kind->name != "weight" && std::isnan(deviation) && std::isnan(cut);
+  // Weights of such a model would overflow in their first product.
+  constexpr double kLargest = 0x1p10;
+  if (!(is_drawn && deviation <= kLargest) && !is_none) {
+    return fmt::format(
+        "{} initial values of `{}` of standard deviation {}, cut at {}, but "
+        "a weight has such of at most {}, and all else NaN",
+        where, tensors.name[i], deviation, cut, kLargest);
+  }
   return "";
 }
 

@@ -133,6 +133,12 @@ std::string RoutedTokens(const RunLog& log) {
         "/moe has {} layers of {} experts, by experiment_text {} of {}",
         moe.layers, moe.experts, recording.moe_layers(), recording.experts());
   }
+  const auto dropped = std::ranges::find_if(
+      moe.dropped_tokens, [](int64_t count) { return count != 0; });
+  if (dropped != moe.dropped_tokens.end()) {
+    return fmt::format("/moe/dropped_tokens is {}, and isoloss drops none",
+                       *dropped);
+  }
   // Old logs without expert_ids do not say how many slots a token has.
   const double slots = known           ? static_cast<double>(recording.top_k())
                        : moe.top_k > 0 ? static_cast<double>(moe.top_k)

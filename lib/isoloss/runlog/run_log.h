@@ -206,6 +206,7 @@ struct Origin {
   std::string format;
   int64_t loss_values = 0;    ///< a LossValues
   bool loss_thinned = false;  ///< points of the log were left out
+  int64_t top_k = 0;          ///< experts of each token of a step; 0: unknown
   /// Half a unit of the last place that was written, the largest; 0: none was
   /// rounded away.
   double loss_half_unit = 0;
@@ -218,6 +219,22 @@ struct Origin {
                ? static_cast<LossValues>(loss_values)
                : LossValues::kSmoothed;
   }
+};
+
+/// What another program's log tells beside the columns of a run log; nothing of
+/// it is written to a file.
+struct Told {
+  /// A number of the run's batches, at the steps where it stands.
+  struct Number {
+    std::string name;           ///< "global batch size"
+    std::vector<int64_t> step;  ///< ascending; 0 alone: of the whole run
+    std::vector<double> value;
+  };
+  std::vector<Number> numbers;
+  /// As Origin::loss_half_unit, of gradient norms.
+  double grad_norm_half_unit = 0;
+  /// By its statistics the curve is smoothed, though nothing declares it.
+  bool looks_smoothed = false;
 };
 
 /// Who made the run, from what, how. Everything that must agree between two
@@ -290,6 +307,7 @@ struct RunLog {
   MoeColumns moe;
   ExchangeColumns exchange;
   std::vector<Event> events;
+  Told told = {};
   ReadCharge charge = {};  ///< of a log that was read
 };
 

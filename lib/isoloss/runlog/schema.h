@@ -88,6 +88,13 @@ void VisitOrigin(Visitor& visitor, OriginT& origin) {
             "Points of the curve were left out; absent: none", Domain::Text()}
           .Optional(),
       origin.loss_thinned);
+  visitor.Attribute(
+      Field{"top_k", "1",
+            "Experts that each token of a step has in every MoE layer; absent: "
+            "nobody told, or routers see other tokens than labels count",
+            Domain::Count()}
+          .Optional(),
+      origin.top_k);
   const auto half_unit = [&](const char* name, const char* unit,
                              const char* description, auto& value) {
     visitor.Attribute(
@@ -239,7 +246,7 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
   // No exchange of this program has a capacity that could drop any.
   by_layer(
       Field{"dropped_tokens", "token", "(token, slot) pairs without an expert",
-            Domain::Zero().With(Relation::kRouted)},
+            Domain::Count().With(Relation::kRouted)},
       moe.dropped_tokens);
   by_layer(Field{"padding_rows", "row",
                  "Zero rows that fill up the experts' lists", Domain::Count()}

@@ -1,0 +1,179 @@
+// Rule `seeds` of level L0: is each seed one independent run of either arm?
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/integrity_rules.h"
+
+namespace isoloss::compare {
+namespace {
+
+std::string SeedList(const std::vector<const Run*>& runs) {
+  std::string list;
+  for (const Run* run : runs) {
+    list +=
+        fmt::format("{}{}", list.empty() ? "" : ", ", run->log.provenance.seed);
+  }
+  return list.empty() ? "no run" : list;
+}
+
+/// A log copied under another seed would count one experiment twice.
+void ReportCopies(const std::vector<const Run*>& runs, Findings& findings) {
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    const auto original =
+        std::find_if(runs.begin(), run, [&](const Run* other) {
+          return IsCopy(other->log.steps, (*run)->log.steps);
+        });
+    if (original == run) continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: every loss has the bits of {}, but seeds must be independent "
+           "runs. Remove the copy.",
+           Label(**run), Label(**original));
+  }
+}
+
+/// A run of the baseline under another seed is no candidate. Equal runs of one
+/// seed are no declared change, which is another rule's.
+void ReportSwapped(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& one : pairing.pairs) {
+    for (const SeedPair& other : pairing.pairs) {
+      if (one.seed == other.seed ||
+          !IsCopy(one.baseline->log.steps, other.candidate->log.steps)) {
+        continue;
+      }
+      Report(findings, Severity::kIncomparable,
+             "{}: every loss has the bits of {}, which is a run of the "
+             "baseline with another seed. Give each log to the arm that made "
+             "it.",
+             Label(*other.candidate), Label(*one.baseline));
+      return;
+    }
+  }
+}
+
+/// A curve under another arm's name is judged as what it is not.
+void ReportLabels(const std::string& arm, const std::vector<const Run*>& runs,
+                  Findings& findings) {
+  for (const Run* run : runs) {
+    if (run->log.provenance.arm == arm) continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: it says that it is of arm {}, but was given as a run of arm "
+           "{}. Give each log to the arm that made it.",
+           Label(*run), run->log.provenance.arm, arm);
+  }
+}
+
+/// Weights and batches of both are recorded, and the same.
+bool HaveOneStart(const runlog::RunLog& a, const runlog::RunLog& b) {
+  const auto& weights = a.provenance.initial_weights_digest;
+  const auto& batches = a.steps.batch_digest;
+  return !weights.empty() && weights == b.provenance.initial_weights_digest &&
+         !batches.empty() && batches == b.steps.batch_digest;
+}
+
+/// How far values stand apart that follow each other, by the median of second
+/// differences, which a trend does not move: of independent values of standard
+/// deviation s it is 0.6745 sqrt(6) s.
+double NoiseOf(std::span<const double> values) {
+  std::vector<double> bends;
+  for (size_t i = 2; i < values.size(); ++i) {
+    bends.push_back(std::fabs(values[i] - 2 * values[i - 1] + values[i - 2]));
+  }
+  const auto middle =
+      bends.begin() + static_cast<std::ptrdiff_t>(bends.size() / 2);
+  std::ranges::nth_element(bends, middle);
+  return *middle / (0.6745 * std::sqrt(6.0));
+}
+
+/// Two curves so near that batches and weights must be the same: other batches
+/// part them by sqrt(2) times the noise of batches, and other weights by a
+/// tenth of it and more. Reruns of one seed are near in the first steps only;
+/// a regression may be judged by them, but precision is one of several seeds.
+bool AreNearTwins(const runlog::RunLog& a, const runlog::RunLog& b,
+                  Question question) {
+  constexpr size_t kFewest = 10;
+  constexpr size_t kFirst = 20;  // before chaos has set in
+  constexpr double kNear = 0.01;
+  const auto& x = a.steps.loss_nats;
+  const auto& y = b.steps.loss_nats;
+  if (x.size() < kFewest || a.steps.step != b.steps.step) return false;
+  const size_t count =
+      question == Question::kPrecision ? std::min(x.size(), kFirst) : x.size();
+  double apart =
+      a.provenance.origin.loss_half_unit + b.provenance.origin.loss_half_unit;
+  for (size_t i = 0; i < count; ++i) {
+    if (!std::isfinite(x[i]) || !std::isfinite(y[i])) return false;
+    apart = std::max(apart, std::fabs(x[i] - y[i]));
+  }
+  return apart < kNear * NoiseOf(std::span(x).first(count));
+}
+
+/// A trainer that ignores its seed, or a log that was copied and moved.
+void ReportOneSeed(const std::vector<const Run*>& runs, Question question,
+                   Findings& findings) {
+  for (auto run = runs.begin(); run != runs.end(); ++run) {
+    for (auto other = runs.begin(); other != run; ++other) {
+      const runlog::RunLog& a = (*other)->log;
+      const runlog::RunLog& b = (*run)->log;
+      if (IsCopy(a.steps, b.steps)) continue;
+      if (HaveOneStart(a, b)) {
+        Report(findings, Severity::kIncomparable,
+               "{}: its initial weights ({}) and all {} batches are those of "
+               "{}, but seeds must be independent runs. These are one seed: "
+               "train each from weights or batches of its own.",
+               Label(**run), b.provenance.initial_weights_digest,
+               b.steps.batch_digest.size(), Label(**other));
+        return;
+      }
+      if (!AreNearTwins(a, b, question)) continue;
+      Report(findings, Severity::kIncomparable,
+             "{}: its losses differ from those of {} by less than a hundredth "
+             "of what two batches differ by, but seeds must be independent "
+             "runs. These are one seed: train each from weights or batches of "
+             "its own.",
+             Label(**run), Label(**other));
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+Findings CheckSeeds(const Pairing& pairing, Question question) {
+  Findings findings;
+  const bool paired = !pairing.pairs.empty() &&
+                      pairing.pairs.size() == pairing.baseline.size() &&
+                      pairing.pairs.size() == pairing.candidate.size();
+  if (!paired) {
+    // Of a regression both have one name.
+    const bool same = pairing.baseline_arm == pairing.candidate_arm;
+    Report(findings, Severity::kIncomparable,
+           "{}arm {} has {}, {}arm {} has {}, but each seed needs exactly one "
+           "run in either arm. Run the missing ones or give one log each.",
+           same ? "approved " : "", pairing.baseline_arm,
+           SeedList(pairing.baseline), same ? "judged " : "",
+           pairing.candidate_arm, SeedList(pairing.candidate));
+    return findings;
+  }
+  ReportLabels(pairing.baseline_arm, pairing.baseline, findings);
+  ReportLabels(pairing.candidate_arm, pairing.candidate, findings);
+  const auto& declared = pairing.candidate[0]->log.provenance;
+  // No experiment declared the baseline of another program's runs.
+  if (question == Question::kPrecision && !declared.IsForeign() &&
+      pairing.candidate_arm == declared.baseline_arm) {
+    Report(findings, Severity::kIncomparable,
+           "{}: arm {} is the experiment's baseline, but was given as the "
+           "candidate. Swap the two arms.",
+           Label(*pairing.candidate[0]), pairing.candidate_arm);
+  }
+  ReportCopies(pairing.baseline, findings);
+  ReportCopies(pairing.candidate, findings);
+  if (question == Question::kPrecision) ReportSwapped(pairing, findings);
+  ReportOneSeed(pairing.baseline, question, findings);
+  ReportOneSeed(pairing.candidate, question, findings);
+  return findings;
+}
+
+}  // namespace isoloss::compare

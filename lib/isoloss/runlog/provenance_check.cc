@@ -1,0 +1,128 @@
+#include "isoloss/runlog/provenance_check.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <string_view>
+#include <type_traits>
+
+#include "isoloss/base/digest.h"
+#include "isoloss/runlog/schema.h"
+
+namespace isoloss::runlog {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+/// Whether the parameters and tensors of the log are the graph's.
+void CheckNames(const RunLog& log, Texts& wrong) {
+  const GraphColumns& graph = log.provenance.graph.tensors;
+  std::set<std::string_view> parameters(graph.parameter.begin(),
+                                        graph.parameter.end());
+  parameters.erase("");  // of a tensor that is no parameter's
+  const std::set<std::string_view> tensors(graph.name.begin(),
+                                           graph.name.end());
+  const auto check = [&](const char* group, const auto& names,
+                         const auto& known) {
+    for (const std::string& name : names) {
+      if (known.contains(name)) continue;
+      return wrong.push_back(
+          fmt::format("/{}/names has `{}`, but /graph does "
+                      "not know it",
+                      group, name));
+    }
+  };
+  check("parameters", log.parameters.names, parameters);
+  check("tensors", log.tensors.names, tensors);
+  const std::set<std::string_view> named(log.parameters.names.begin(),
+                                         log.parameters.names.end());
+  if (log.parameters.names.empty() ||
+      (named.size() == log.parameters.names.size() && named == parameters)) {
+    return;
+  }
+  wrong.push_back(fmt::format(
+      "/parameters/names has {} names, {} different "
+      "ones, but /graph has {} parameters, each once",
+      log.parameters.names.size(), named.size(), parameters.size()));
+}
+
+/// Visitor of VisitProvenance: texts that are empty, though a log of this
+/// layout always has them.
+struct EmptyTexts {
+  int64_t version;
+  std::vector<const char*> names = {};
+
+  template <typename T>
+  void Attribute(const Field& field, const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      // Programs of the first layouts did not know all of their texts.
+      const int64_t since = field.since > 1 ? field.since : kFullTextVersion;
+      if (field.optional || !value.empty() || since > version) return;
+      names.push_back(field.name);
+    }
+  }
+};
+
+/// Ranks form whole copies of the experts, and no node has more of them.
+void CheckMesh(const Provenance& provenance, Texts& wrong) {
+  const int64_t copies = provenance.expert_data_parallel;
+  if (provenance.ranks_per_node <= provenance.ranks &&
+      (copies < 1 || provenance.ranks % copies == 0)) {
+    return;
+  }
+  wrong.push_back(fmt::format(
+      "attribute ranks_per_node is {} and expert_data_parallel {}, but there "
+      "are {} ranks, which must be as many and a multiple",
+      provenance.ranks_per_node, copies, provenance.ranks));
+}
+
+/// What attributes must hold, and what they must agree in with each other and
+/// with the graph.
+void CheckAttributes(const RunLog& log, Texts& wrong) {
+  const Provenance& provenance = log.provenance;
+  EmptyTexts empty{log.schema_version};
+  VisitProvenance(empty, provenance);
+  for (const std::string_view name : empty.names) {
+    // A run that was stopped has no last weights.
+    if (name == "final_weights_digest" && !provenance.complete) continue;
+    wrong.push_back(
+        fmt::format("attribute {} is empty, but a log of layout {} "
+                    "must have it",
+                    name, log.schema_version));
+  }
+  const std::string digest = DigestToHex(DigestOf(provenance.experiment_text));
+  if (log.schema_version >= kFullTextVersion &&
+      provenance.experiment_digest != digest) {
+    wrong.push_back(
+        fmt::format("attribute experiment_digest is '{}', but experiment_text "
+                    "has the digest {}",
+                    provenance.experiment_digest, digest));
+  }
+  CheckMesh(provenance, wrong);
+  const GraphColumns& graph = provenance.graph.tensors;
+  double values = 0;
+  for (size_t i = 0; i < graph.kind.size(); ++i) {
+    if (graph.kind[i] != "parameter") continue;
+    values += static_cast<double>(graph.rows[i]) *
+              static_cast<double>(graph.columns[i]);
+  }
+  if (graph.kind.empty() ||
+      values == static_cast<double>(provenance.parameters)) {
+    return;
+  }
+  wrong.push_back(
+      fmt::format("attribute parameters is {}, but the parameters "
+                  "of /graph have {} values",
+                  provenance.parameters, values));
+}
+
+}  // namespace
+
+std::vector<std::string> WrongProvenance(const RunLog& log) {
+  Texts wrong;
+  CheckNames(log, wrong);
+  CheckAttributes(log, wrong);
+  return wrong;
+}
+
+}  // namespace isoloss::runlog

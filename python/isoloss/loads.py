@@ -1,0 +1,57 @@
+"""Tokens of each expert in one step, and what they must add up to."""
+
+import types
+
+import torch
+
+
+class Loads:
+    """Counts what routers choose. `slots` is the number of experts of each
+    token as it is configured, which counts more than what routers tell."""
+
+    def __init__(self, slots=None):
+        self._slots = slots
+        self._layers = {}
+
+    def count(self, layer, place, dropped, values):
+        """One call of a router: its place in the order of computation, pairs of
+        token and slot that a capacity dropped, and what it told."""
+        ids = values["expert_ids"].detach()
+        experts = next(values[key].shape[-1] for key in ("logits", "scores", "bias")
+                       if values.get(key) is not None)
+        slots = self._slots or values.get("top_k")
+        if slots is None and ids.dim() > 1:
+            slots = ids.shape[-1]
+        found = self._layers.setdefault(layer, types.SimpleNamespace(
+            place=place, counts=0, dropped=0, slots=set()))
+        found.place = min(found.place, place)
+        found.counts = found.counts + torch.bincount(ids.reshape(-1), minlength=experts)
+        found.dropped += dropped
+        found.slots.add(slots)
+
+    def finish(self, tokens, routed, batch):
+        """Parts of a row, whose layers are in the order of computation, and a
+        text that says which loads do not add up; None: they do."""
+        layers = dict(sorted(self._layers.items(), key=lambda item: item[1].place))
+        counts = {name: layer.counts.tolist() for name, layer in layers.items()}
+        pairs = {name: sum(counts[name]) + layer.dropped for name, layer in layers.items()}
+        slots = {name: next(iter(layer.slots)) for name, layer in layers.items()
+                 if len(layer.slots) == 1 and None not in layer.slots}
+
+        def wrong(of_each):
+            return [name for name in slots if pairs[name] != slots[name] * of_each]
+
+        if routed is None:
+            given = [] if batch is None else [batch] if isinstance(batch, torch.Tensor) else batch
+            sizes = sorted({x.numel() for x in given if not x.is_floating_point()})
+            routed = next((size for size in (tokens, *sizes) if not wrong(size)), tokens)
+        row = {"experts": counts, "slots": [slots.get(name) for name in layers],
+               "dropped": [layer.dropped for layer in layers.values()],
+               "routed": int(routed) if layers else None}
+        for name in wrong(routed)[:1]:
+            return row, (
+                f"the loads of router {name} add up to {pairs[name]}, but {routed} tokens with "
+                f"{slots[name]} slots each have {slots[name] * routed}. Observe each token once. "
+                "Pass routed= to step() if routers see more tokens than there are labels, and "
+                "dropped= to observe() if a capacity drops some.")
+        return row, None

@@ -1,0 +1,131 @@
+// Runs that end alike, but do not train alike on the way.
+#include "isoloss/gate/trajectory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "isoloss/gate/judge.h"
+#include "judged_runs.h"
+#include "support/foreign_runs.h"
+
+namespace isoloss::gate {
+namespace {
+
+using testing::ForeignArms;
+
+/// What a loss of step `step` of 100 becomes.
+using Shape = std::function<double(int64_t step, double loss)>;
+
+/// Four seeds whose candidates have `shape`, and a little noise of their own.
+Runs ArmsOf(const Shape& shape, int64_t stride, uint64_t draw = 0) {
+  Runs runs = ForeignArms({0, 0, 0, 0}, stride);
+  std::mt19937_64 random(draw);
+  std::normal_distribution<double> noise(0, 2e-4);
+  for (compare::Run& run : runs) {
+    if (run.log.provenance.arm != "fp8") continue;
+    auto& steps = run.log.steps;
+    for (size_t row = 0; row < steps.step.size(); ++row) {
+      steps.loss_nats[row] = shape(steps.step[row], steps.loss_nats[row]) *
+                             (1 + (row > 0 ? noise(random) : 0));
+    }
+  }
+  return runs;
+}
+
+/// The candidates as runs of the arm that was approved.
+Outcome AgainstApproved(Runs& runs) {
+  Policy policy;
+  policy.question = compare::Question::kRegression;
+  std::vector<const compare::Run*> approved;
+  std::vector<const compare::Run*> now;
+  for (compare::Run& run : runs) {
+    (run.log.provenance.arm == "fp8" ? now : approved).push_back(&run);
+    run.log.provenance.arm = "bf16";
+  }
+  return Judge(compare::PairBySeed("bf16", approved, "bf16", now), policy)
+      .outcome;
+}
+
+struct Course {
+  const char* name;
+  Shape shape;
+};
+
+const std::vector<Course>& BadCourses() {
+  static const std::vector<Course> kCourses = {
+      {"hump",
+       [](int64_t step, double loss) {
+         return step > 35 && step <= 55 ? 1.5 * loss : loss;
+       }},
+      {"dip",
+       [](int64_t step, double loss) {
+         return step > 35 && step <= 55 ? 0.7 * loss : loss;
+       }},
+      {"a third 2 % too high",
+       [](int64_t step, double loss) {
+         return step > 30 && step <= 63 ? 1.02 * loss : loss;
+       }},
+      {"drift that ends",
+       [](int64_t step, double loss) {
+         return step <= 70 ? loss * (1 + 3e-4 * static_cast<double>(step))
+                           : loss;
+       }},
+      {"most of the run off the scale",
+       [](int64_t step, double loss) {
+         return step > 1 && step <= 80 ? 1e30 : loss;
+       }},
+      {"gap of the last steps",
+       [](int64_t step, double loss) {
+         return step > 94 ? 1.012 * loss : loss;
+       }},
+  };
+  return kCourses;
+}
+
+TEST(Trajectory, OfEqualEndsIsJudgedAllTheWay) {
+  for (const Course& course : BadCourses()) {
+    Runs runs = ArmsOf(course.shape, 1);
+    EXPECT_NE(JudgeArms(runs, "bf16", "fp8").outcome, Outcome::kPass)
+        << course.name;
+    EXPECT_EQ(AgainstApproved(runs), Outcome::kFail) << course.name;
+  }
+}
+
+TEST(Trajectory, OfEachTenthStepIsJudgedToo) {
+  for (const Course& course : BadCourses()) {
+    Runs runs = ArmsOf(course.shape, 10);
+    EXPECT_NE(JudgeArms(runs, "bf16", "fp8").outcome, Outcome::kPass)
+        << course.name;
+  }
+}
+
+TEST(Trajectory, OneStepBeyondAnUntrainedModelFails) {
+  Runs runs = ArmsOf(
+      [](int64_t step, double loss) { return step == 50 ? 1e30 : loss; }, 1);
+  const Judgement judgement = JudgeArms(runs, "bf16", "fp8");
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_EQ(AgainstApproved(runs), Outcome::kFail);
+}
+
+// The tenths share an alpha of 5 %, so that of 60 sets of good runs more than 9
+// are stopped with a probability of 0.1 % (binomial).
+TEST(Trajectory, OfGoodRunsPasses) {
+  constexpr uint64_t kSets = 60;
+  int precision = 0;
+  int regression = 0;
+  for (uint64_t draw = 1; draw <= kSets; ++draw) {
+    Runs runs = ArmsOf([](int64_t, double loss) { return loss; }, 1, draw);
+    precision += JudgeArms(runs, "bf16", "fp8").outcome != Outcome::kPass;
+    regression += AgainstApproved(runs) != Outcome::kPass;
+  }
+  EXPECT_LE(precision, 9);
+  EXPECT_LE(regression, 9);
+}
+
+}  // namespace
+}  // namespace isoloss::gate

@@ -1,0 +1,101 @@
+#include "isoloss/runlog/provenance_check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "isoloss/runlog/domain_check.h"
+#include "isoloss/runlog/schema.h"
+#include "support/full_columns.h"
+
+namespace isoloss::runlog {
+namespace {
+
+/// A log that has every column and attribute.
+RunLog FullLog() {
+  RunLog log = testing::SyntheticRun(true, 1, 0).log;
+  testing::FillColumns(log);
+  return log;
+}
+
+/// Attributes of a text that no log of this layout lacks.
+struct Texts {
+  template <typename T>
+  void Attribute(const Field& field, T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      if (!field.optional) texts.emplace_back(field.name, &value);
+    }
+  }
+  std::vector<std::pair<std::string, std::string*>> texts;
+};
+
+TEST(Provenance, HasNoEmptyText) {
+  RunLog log = FullLog();
+  Texts found;
+  VisitProvenance(found, log.provenance);
+  EXPECT_GE(found.texts.size(), 18);
+  for (const auto& [name, text] : found.texts) {
+    const std::string was = std::exchange(*text, "");
+    EXPECT_FALSE(CheckDomains(log).empty()) << name;
+    *text = was;
+  }
+  EXPECT_TRUE(CheckDomains(log).empty());
+  // A run that was stopped has no last weights.
+  log.provenance.final_weights_digest.clear();
+  log.provenance.complete = false;
+  EXPECT_TRUE(CheckDomains(log).empty());
+}
+
+TEST(Provenance, AgreesWithTextAndGraph) {
+  const auto expect_found = [&](std::string_view text, const auto& spoil) {
+    RunLog log = FullLog();
+    spoil(log);
+    const auto violations = CheckDomains(log);
+    ASSERT_FALSE(violations.empty()) << text;
+    EXPECT_THAT(violations[0].message, ::testing::HasSubstr(std::string(text)));
+  };
+  expect_found("experiment_digest", [](auto& log) {
+    log.provenance.experiment_text += "[other]\nkey = 1\n";
+  });
+  for (const int64_t more : {-1, 1}) {
+    expect_found("attribute parameters",
+                 [more](auto& log) { log.provenance.parameters += more; });
+  }
+  for (const double deviation : {std::nan(""), 1e300}) {
+    expect_found("standard deviation", [deviation](auto& log) {
+      for (double& value : log.provenance.graph.tensors.initial_std) {
+        if (!std::isnan(value)) value = deviation;
+      }
+    });
+  }
+  expect_found("names has ``", [](auto& log) { log.parameters.names[1] = ""; });
+  expect_found("each once", [](auto& log) {
+    log.parameters.names[1] = log.parameters.names[0];
+  });
+  expect_found("expert_ids is missing", [](auto& log) {
+    log.moe.expert_ids.clear();
+    log.moe.tokens = 0;
+    log.moe.top_k = 0;
+  });
+}
+
+// FP64 has no 2^53 + 1.
+TEST(Domain, BoundsOfWholeNumbersAreWhole) {
+  constexpr int64_t kMost = int64_t{1} << 53;
+  EXPECT_TRUE(Domain::Count().Contains(kMost));
+  EXPECT_FALSE(Domain::Count().Contains(kMost + 1));
+  EXPECT_FALSE(Domain::Count().Contains(int64_t{-1}));
+  EXPECT_TRUE(Domain::Whole().Contains(std::numeric_limits<int64_t>::max()));
+  EXPECT_TRUE(Domain::Whole().Contains(std::numeric_limits<int64_t>::min()));
+  EXPECT_FALSE(Domain::Digest().Contains(int64_t{0}));
+}
+
+}  // namespace
+}  // namespace isoloss::runlog
