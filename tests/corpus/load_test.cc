@@ -161,7 +161,7 @@ std::string TokensOfBits(int bytes_each, uint32_t vocabulary) {
 }
 
 TEST_F(LoadCorpusTest, RefusesTokensThatAreReadAsText) {
-  const std::string text(40'000, 'x');
+  const std::string text(70'000, 'x');
   for (const std::string& tokens :
        {TokensOfBits(2, 65), TokensOfBits(2, 300), TokensOfBits(2, 50257),
         TokensOfBits(4, 50257), TokensOfBits(4, 128256),
