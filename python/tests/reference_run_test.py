@@ -313,7 +313,7 @@ class ReferenceRun(unittest.TestCase):
             # Norms of gradients as the optimizer reads them, clipped.
             ("isoloss.run_log._clipped", lambda row: 1.0, {}, "grad_norm"),
             # Gradients of a layer's input by this layer alone.
-            ("isoloss.recorder.Recorder._dgrads", lambda _, products: {
+            ("isoloss.step_tensors._dgrads", lambda products, _: {
                 place: op.tensors["grad_input"] for place, op in enumerate(products)
                 if "grad_input" in op.tensors}, {"steps": 1, "statistics": (1,)}, "l2_norm"))
         for target, function, options, quantity in changes:

@@ -29,6 +29,7 @@ enum class Relation : uint32_t {
   kDeadExperts,
   kEvaluationMean,
   kRouted,
+  kDropped,
   kExpertIds,
   kEntropy,
   kAssignments,

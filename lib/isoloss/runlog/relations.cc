@@ -116,6 +116,13 @@ std::string DeadExperts(const RunLog& log) {
   return "";
 }
 
+std::string DroppedTokens(const RunLog& log) {
+  const auto dropped = std::ranges::find_if(
+      log.moe.dropped_tokens, [](int64_t count) { return count != 0; });
+  if (dropped == log.moe.dropped_tokens.end()) return "";
+  return fmt::format("/moe/dropped_tokens is {}", *dropped);
+}
+
 std::string RoutedTokens(const RunLog& log) {
   const MoeColumns& moe = log.moe;
   if (moe.tokens_per_expert.empty()) return "";
@@ -133,12 +140,7 @@ std::string RoutedTokens(const RunLog& log) {
         "/moe has {} layers of {} experts, by experiment_text {} of {}",
         moe.layers, moe.experts, recording.moe_layers(), recording.experts());
   }
-  const auto dropped = std::ranges::find_if(
-      moe.dropped_tokens, [](int64_t count) { return count != 0; });
-  if (dropped != moe.dropped_tokens.end()) {
-    return fmt::format("/moe/dropped_tokens is {}, and isoloss drops none",
-                       *dropped);
-  }
+  if (!DroppedTokens(log).empty()) return "";  // another rule's
   // Old logs without expert_ids do not say how many slots a token has.
   const double slots = known           ? static_cast<double>(recording.top_k())
                        : moe.top_k > 0 ? static_cast<double>(moe.top_k)
@@ -380,6 +382,8 @@ constexpr RelationRule kRules[] = {
     {Relation::kRouted,
      "sum over experts + dropped_tokens = tokens x slots, in every layer",
      Fault::kFile, &RoutedTokens},
+    {Relation::kDropped, "no run of isoloss drops any", Fault::kRun,
+     &DroppedTokens},
     {Relation::kExpertIds, "tokens_per_expert counts expert_ids", Fault::kFile,
      &ExpertIds},
     {Relation::kEntropy, "at most ln of the number of experts", Fault::kRun,

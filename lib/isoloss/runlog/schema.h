@@ -246,7 +246,7 @@ void VisitMoe(Visitor& visitor, MoeT& moe) {
   // No exchange of this program has a capacity that could drop any.
   by_layer(
       Field{"dropped_tokens", "token", "(token, slot) pairs without an expert",
-            Domain::Count().With(Relation::kRouted)},
+            Domain::Count().With(Relation::kRouted).With(Relation::kDropped)},
       moe.dropped_tokens);
   by_layer(Field{"padding_rows", "row",
                  "Zero rows that fill up the experts' lists", Domain::Count()}
