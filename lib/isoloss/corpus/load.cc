@@ -167,6 +167,8 @@ double ShareOfNoText(std::span<const uint8_t> file) {
   }
   // Zeros alone are none either.
   if (counted == 0) return front.empty() ? 0 : 1;
+  constexpr size_t kSome = 8;  // a few may stand in any text
+  if (controls < kSome) return 0;
   return static_cast<double>(controls) / static_cast<double>(counted);
 }
 
