@@ -331,11 +331,10 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   // A line is left for how many sentences are left out.
   const Lines checks = take(
       Checks(NotPassed(judgement), left - std::min<size_t>(left, 1), style));
-  // Four empty lines may part what is shown; sentences outweigh the chart.
-  constexpr size_t kParted = 4;
+  constexpr size_t kOfChart = 9;  // in favour of which sentences are counted
   const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(
-      reading, std::max(least, left - std::min(left, kParted)), style));
+      reading, std::max(least, left - std::min(left, kOfChart)), style));
   const Lines chart = take(Difference(judgement, left, style));
 
   Lines lines;

@@ -162,8 +162,8 @@ void DrawGuide(double value, const ValueRange& range, bool ascii,
 }
 
 std::string AxisLabel(double value, bool with_sign) {
-  return with_sign ? fmt::format("{:+.3g}", value)
-                   : fmt::format("{:.4g}", value);
+  return with_sign && value != 0 ? fmt::format("{:+.3g}", value)
+                                 : fmt::format("{:.4g}", value);
 }
 
 /// What each row's label says; empty: it has none. The highest and the lowest
