@@ -11,7 +11,7 @@ namespace isoloss::report {
 
 /// Lines of a brief report on a terminal of 80 columns or more. Narrower ones
 /// get as many more as they are narrower.
-inline constexpr size_t kBriefLines = 28;
+inline constexpr size_t kBriefLines = 25;
 
 /// What the verdict means, the difference along training, the checks that did
 /// not pass with what to do about them, what could have been seen, where it
