@@ -267,19 +267,21 @@ std::string FittingTitle(const Judgement& judgement, const TextStyle& style) {
   return Shortened(title.substr(0, names), width - end.size()) + end;
 }
 
+constexpr size_t kAroundChart = 3;  // title, axis and its labels
+/// Odd, so that a row is that of no difference.
+constexpr int kFewestRows = 3;
+
 /// The difference along training in at most `most` lines; none if they are too
 /// few, or there is no difference.
 Lines Difference(const Judgement& judgement, size_t most,
                  const TextStyle& style) {
-  constexpr size_t kAround = 3;  // title, axis and its labels
-  // Odd, so that a row is that of no difference.
   constexpr int kRows = 5;
-  constexpr int kFewestRows = 3;
   if (judgement.bit_equal || judgement.written_equal ||
-      most < kAround + kFewestRows)
+      most < kAroundChart + kFewestRows) {
     return {};
+  }
   Chart chart = DifferenceChart(judgement);
-  chart.rows = most < kAround + kRows ? kFewestRows : kRows;
+  chart.rows = most < kAroundChart + kRows ? kFewestRows : kRows;
   Lines drawn = DrawChart(chart, style);
   if (drawn.empty()) return {};
   Lines lines = {FittingTitle(judgement, style)};
@@ -331,7 +333,8 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   // A line is left for how many sentences are left out.
   const Lines checks = take(
       Checks(NotPassed(judgement), left - std::min<size_t>(left, 1), style));
-  constexpr size_t kOfChart = 9;  // in favour of which sentences are counted
+  // Below a blank line, in its fewest rows.
+  constexpr size_t kOfChart = 1 + kAroundChart + kFewestRows;
   const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(
       reading, std::max(least, left - std::min(left, kOfChart)), style));
