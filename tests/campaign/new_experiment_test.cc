@@ -3,14 +3,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <algorithm>
+#include <cmath>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "isoloss/base/error.h"
 #include "isoloss/campaign/experiment_size.h"
 #include "isoloss/campaign/experiment_text.h"
+#include "isoloss/campaign/pilot.h"
 #include "isoloss/config/document.h"
 #include "isoloss/train/arm_recipes.h"
+#include "support/temporary_folder.h"
+#include "tiny_experiment.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -21,20 +27,89 @@ double Seconds(const ExperimentSize& size) {
                    static_cast<double>(size.seeds);
 }
 
-TEST(ExperimentSize, FillsTheBudgetSeedsFirstThenStepsThenSeeds) {
-  const auto chosen = [](double budget, int64_t most_steps) {
-    const ExperimentSize size = LargestSize(Seconds, budget, most_steps);
+/// With pairs that spread by `percent` after 80 steps.
+OfSize PowerAt(double percent) {
+  return [spread = Spread{.percent = percent, .steps = 80}](
+             const ExperimentSize& size) {
+    return PowerOf(spread.After(size.steps), size.seeds, gate::Policy());
+  };
+}
+
+TEST(ExperimentSize, IsTheLongestOfThoseOfEnoughPower) {
+  const auto chosen = [](double spread, double budget) {
+    const ExperimentSize size =
+        MostTellingSize(Seconds, PowerAt(spread), budget, 320);
     return std::pair(size.steps, size.seeds);
   };
-  EXPECT_EQ(chosen(899, 300), std::pair(int64_t{0}, size_t{0}));
-  EXPECT_EQ(chosen(900, 300), std::pair(int64_t{100}, size_t{4}));
-  EXPECT_EQ(chosen(1500, 300), std::pair(int64_t{110}, size_t{6}));
-  EXPECT_EQ(chosen(1700, 300), std::pair(int64_t{100}, size_t{8}));
-  EXPECT_EQ(chosen(1700 + 16 * 59, 300), std::pair(int64_t{150}, size_t{8}));
-  // 300 steps of 8 seeds take 4900, each two seeds more 1200.
-  EXPECT_EQ(chosen(4900 + 2400, 307), std::pair(int64_t{300}, size_t{12}));
-  EXPECT_EQ(chosen(1e9, 300), std::pair(int64_t{300}, size_t{24}));
-  EXPECT_EQ(chosen(1e9, 3), std::pair(int64_t{100}, size_t{24}));
+  EXPECT_EQ(chosen(0.1, 899), std::pair(int64_t{0}, size_t{0}));
+  EXPECT_EQ(chosen(0.1, 900), std::pair(int64_t{100}, size_t{4}));
+  // Where chance does nothing, four seeds suffice, and steps fill the budget.
+  EXPECT_EQ(chosen(1e-6, 100 + 2 * 4 * 200),
+            std::pair(int64_t{200}, size_t{4}));
+  EXPECT_EQ(chosen(1e-6, 1e9), std::pair(int64_t{320}, size_t{24}));
+  // 2600 seconds are 1250 steps of a seed, of which chance makes 12 seeds.
+  EXPECT_EQ(chosen(0.2, 2600), std::pair(int64_t{100}, size_t{12}));
+}
+
+TEST(ExperimentSize, OfALargerBudgetHasNoLessPower) {
+  for (const double spread : {0.05, 0.1, 0.2, 0.3, 0.6}) {
+    const OfSize power = PowerAt(spread);
+    double least = 0;
+    for (double budget = 900; budget < 20000; budget *= 1.07) {
+      const double here = power(MostTellingSize(Seconds, power, budget, 320));
+      // Above kEnoughPower more steps are worth more.
+      EXPECT_GE(here, std::min(least, kEnoughPower)) << spread << " " << budget;
+      least = std::max(least, here);
+    }
+  }
+}
+
+TEST(ExperimentSize, SaysWhatTheWantedPowerTakes) {
+  const double seconds = SecondsForWantedPower(Seconds, PowerAt(0.2), 320);
+  const OfSize power = PowerAt(0.2);
+  const auto most = [&](double budget) {
+    return power(MostTellingSize(Seconds, power, budget, 320));
+  };
+  EXPECT_GE(most(seconds), kWantedPower);
+  EXPECT_LT(most(seconds - 1), kWantedPower);
+  EXPECT_TRUE(std::isinf(SecondsForWantedPower(Seconds, PowerAt(9), 320)));
+}
+
+TEST(Pilot, FindsTheSpreadOfPairsAgainAndAgain) {
+  const testing::TemporaryFolder folder;
+  const train::Experiment experiment = TinyExperiment(
+      folder.path(),
+      {"arms.null.recipe=bf16", "arms.null.perturb=one_ulp",
+       "arms.control.recipe=mxfp4_floor", "gate.control=control"});
+
+  const train::Experiment pilot = PilotOf(experiment, 10);
+  const auto spread = TrainPilot(pilot);
+
+  EXPECT_EQ(train::ArmNames(pilot),
+            (std::vector<std::string>{"bf16", "mxfp8", "null"}));
+  EXPECT_EQ(pilot.train.seeds, (std::vector<uint64_t>{1001, 1002, 1003, 1004}));
+  ASSERT_TRUE(spread);
+  EXPECT_TRUE(spread->measured);
+  EXPECT_EQ(spread->steps, 10);
+  EXPECT_GT(spread->percent, 0);
+  EXPECT_EQ(TrainPilot(pilot)->percent, spread->percent);
+  // Four times as many steps: twice the spread; fewer: no less.
+  EXPECT_DOUBLE_EQ(spread->After(40), 2 * spread->percent);
+  EXPECT_DOUBLE_EQ(spread->After(5), spread->percent);
+}
+
+TEST(Pilot, PowerOfAnExperimentIsThatOfItsSpread) {
+  const testing::TemporaryFolder folder;
+  const auto power = [&](const std::vector<std::string>& overrides) {
+    return ExpectedPower(TinyExperiment(folder.path(), overrides),
+                         gate::Policy());
+  };
+  EXPECT_FALSE(power({}));
+  EXPECT_FALSE(power({"gate.spread_percent=0.1", "train.seeds=[1]"}));
+  EXPECT_EQ(power({"gate.spread_percent=0.1", "train.seeds=[1,2,3,4]"}),
+            PowerOf(0.1, 4, gate::Policy()));
+  EXPECT_EQ(PowerText(0.876), "0.88");
+  EXPECT_EQ(PowerText(0.97), "above 0.95");
 }
 
 TEST(ExperimentSize, ReadsATextAtMostFourTimes) {
@@ -55,6 +130,9 @@ ExperimentText Text() {
   text.steps = 120;
   text.seeds = 4;
   text.eval_sequences = 12;
+  text.margin_percent = 0.5;
+  text.spread_percent = 0.12;
+  text.spread_from = SpreadText({.steps = 1000, .measured = true});
   return text;
 }
 
@@ -66,7 +144,9 @@ TEST(ExperimentText, ReadsBackToWhatItWasMadeOf) {
   EXPECT_EQ(read.train.steps, 120);
   EXPECT_EQ(read.train.warmup_steps, 17);
   EXPECT_EQ(read.train.seeds, (std::vector<uint64_t>{1, 2, 3, 4}));
-  EXPECT_EQ(read.log.eval_every, 120);
+  EXPECT_EQ(read.log.eval_every, 24);
+  EXPECT_EQ(read.gate.margin_percent, 0.5);
+  EXPECT_EQ(read.gate.spread_percent, 0.12);
   EXPECT_EQ(read.log.eval_sequences, 12U);
   EXPECT_EQ(read.gate.control, "control");
   ASSERT_EQ(read.arms.size(), 4U);
@@ -127,7 +207,7 @@ TEST(ExperimentText, ExplainsEveryKey) {
     }
     explained = line.starts_with('#');
   }
-  EXPECT_EQ(keys, 11);
+  EXPECT_EQ(keys, 13);
 }
 
 }  // namespace

@@ -416,8 +416,8 @@ class Record(HistoryTest):
         self.file = self.file.rename(clone / "history.jsonl")
 
         shown = " ".join(self.show().split())
-        self.assertIn(f"Left out, since the first parents of HEAD do not lead to them in this "
-                      f"repository: {self.hashes[-2][:12]}.", shown)
+        self.assertIn(f"Left out, since they are no ancestors of HEAD in this repository (only "
+                      f"first parents are followed): {self.hashes[-2][:12]}.", shown)
         self.assertIn("`git fetch --unshallow`", shown)
 
     def test_files_that_are_no_history_are_refused(self):

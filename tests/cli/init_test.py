@@ -19,7 +19,7 @@ class Init(ProgramTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.write("text/a.txt", WORDS)
-        cls.result = cls.run_isoloss("init", "text", "--budget", "1e5", "--name", "trial")
+        cls.result = cls.run_isoloss("init", "text", "--budget", "1e5", "--no-pilot", "--name", "trial")
         if cls.result.returncode != PASS:
             raise AssertionError(cls.result.stderr)
         cls.text = (cls.folder / "trial.toml").read_text()
@@ -70,6 +70,24 @@ class Init(ProgramTest):
         self.assertEqual(logs, {f"{arm}-seed{seed}.h5" for seed in (1, 2) for arm in
                                 ("bf16", "mxfp8_rceil", "null", "control")})
 
+    def test_the_power_of_its_plan_is_that_of_the_dry_run(self):
+        made = self.init("text", "--budget", "1e5", "--no-pilot", "--out", "m.toml", "--margin", "0.1")
+        text = (self.folder / "m.toml").read_text()
+        dry = self.run_isoloss("verify", "m.toml", "--dry-run")
+
+        self.assertEqual((made["margin_percent"], made["spread_measured"]), (0.1, False))
+        self.assertIn("margin_percent = 0.1\n", text)
+        self.assertIn(f"spread_percent = {made['spread_percent']:g}\n", text)
+        # 24 seeds are the most: two equal recipes are not told from different ones by a tenth of a percent.
+        self.assertLess(made["power"], 0.8)
+        self.assertTrue(any("--margin 0." in note for note in made["notes"]), made["notes"])
+        shown = re.sub(r"\n# +", " ", dry.stdout)
+        self.assertIn(f"pass with probability {made['power']:.2f} (24 seed pairs, margin 0.1 %", shown)
+        wider = re.sub(r"\n# +", " ", self.run_isoloss("verify", "m.toml", "--dry-run", "--margin", "0.5").stdout)
+        self.assertIn("pass with probability above 0.95 (24 seed pairs, margin 0.5 %", wider)
+        unknown = re.sub(r"\n# +", " ", self.run_isoloss("verify", "tiny.toml", "--dry-run").stdout)
+        self.assertIn("unknown without gate.spread_percent", unknown)
+
     def test_no_file_is_replaced(self):
         os.symlink("nowhere", self.folder / "dangling.toml")
         (self.folder / "folder.toml").mkdir()
@@ -87,7 +105,7 @@ class Init(ProgramTest):
         self.write(f"{name}/a.txt", WORDS)
         out = "-an 'odd' \"name\".toml"
 
-        made = self.init(name, "--out=" + out, "--budget", "1e5")
+        made = self.init(name, "--out=" + out, "--budget", "1e5", "--no-pilot")
 
         self.assertEqual([shlex.split(command)[2] for command in made["next"]], ["./" + out] * 2)
         dry = self.run_isoloss(*shlex.split(made["next"][0])[1:])
@@ -96,7 +114,7 @@ class Init(ProgramTest):
     def test_paths_hold_from_another_folder(self):
         (self.folder / "below").mkdir()
         made = self.init("text/a.txt", "--out", "below/e.toml", "--candidate", "mxfp4_floor",
-                         "--budget", "1e5")
+                         "--budget", "1e5", "--no-pilot")
 
         self.assertEqual(made["arms"], ["bf16", "mxfp4_floor", "null"])
         text = (self.folder / "below/e.toml").read_text()
@@ -107,16 +125,14 @@ class Init(ProgramTest):
         tokens = array.array("H", (n * n % 300 for n in range(40_000)))
         (self.folder / "t.bin").write_bytes(tokens.tobytes())
 
-        made = self.init("t.bin", "--tokens", "uint16", "--name", "tokens", "--budget", "1e5")
+        made = self.init("t.bin", "--tokens", "uint16", "--name", "tokens", "--budget", "1e5", "--no-pilot")
 
         self.assertEqual(made["corpus"]["training_tokens"], 36_000)
         text = (self.folder / "tokens.toml").read_text()
         self.assertIn(f"vocab_size = {max(tokens) + 1}\n", text)
         self.assertIn('token_type = "uint16"', text)
-        as_bytes = self.run_isoloss("init", "t.bin", "--name", "bytes", "--budget", "1e5")
-        self.assertEqual(as_bytes.returncode, 3, as_bytes.stdout)
-        self.assertIn("--tokens uint16", as_bytes.stderr)
-        self.assertFalse((self.folder / "bytes.toml").exists())
+        as_bytes = self.run_isoloss("init", "t.bin", "--name", "bytes")
+        self.assert_refused(as_bytes, "t.bin", "control characters", "--tokens uint16")
 
     def test_what_is_of_no_use_is_refused_and_nothing_is_left(self):
         self.write("empty.txt", "")
@@ -157,7 +173,7 @@ class Init(ProgramTest):
         self.assert_refused(result, "closed.txt", "Permission denied")
 
     def test_it_fits_narrow_terminals(self):
-        shown = on_terminal(self.folder, ["init", "text", "--name", "narrow", "--budget", "1e5"],
+        shown = on_terminal(self.folder, ["init", "text", "--name", "narrow", "--budget", "1e5", "--no-pilot"],
                             60)
         for line in shown.splitlines():
             self.assertLessEqual(len(line), 60, line)

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -43,18 +44,6 @@ class LoadCorpusTest : public ::testing::Test {
   const testing::TemporaryFolder folder_;
   const fs::path root_ = folder_.path();
 };
-
-TEST_F(LoadCorpusTest, TakesNoFileOfTokensForText) {
-  const std::string tokens("\x01\x00\x02\x00", 4);
-  const fs::path path = Write("tokens.bin", tokens);
-
-  const std::string error =
-      ErrorOf(FilesSource{{path}, {}}, ErrorKind::kFormat);
-
-  EXPECT_NE(error.find("2 bytes of value 0"), std::string::npos) << error;
-  // A folder may hold other files beside its text.
-  EXPECT_EQ(ErrorOf(FilesSource{{root_}, {}}, ErrorKind::kFormat), "no error");
-}
 
 TEST_F(LoadCorpusTest, ConcatenatesFilesByRelativePath) {
   Write("b.h", "2");
@@ -158,6 +147,56 @@ TEST_F(LoadCorpusTest, NamesTheTokenOutsideTheVocabulary) {
             "corpus: " + odd.string() +
                 " ends with 1 odd byte, but its tokens have 2 bytes each. "
                 "Correct data.token_type or the file.");
+}
+
+std::string TokensOfBits(int bytes_each, uint32_t vocabulary) {
+  std::string bytes;
+  for (uint32_t i = 0; i < 4000; ++i) {
+    const uint32_t token = i * i % vocabulary;
+    for (int byte = 0; byte < bytes_each; ++byte) {
+      bytes += static_cast<char>(token >> (8 * byte));
+    }
+  }
+  return bytes;
+}
+
+TEST_F(LoadCorpusTest, RefusesTokensThatAreReadAsText) {
+  const std::string text(70'000, 'x');
+  for (const std::string& tokens :
+       {TokensOfBits(2, 65), TokensOfBits(2, 300), TokensOfBits(2, 50257),
+        TokensOfBits(4, 50257), TokensOfBits(4, 128256),
+        std::string(1000, '\0')}) {
+    const fs::path file = Write("t.bin", tokens);
+    EXPECT_THAT(ErrorOf(FilesSource{{file}, {}}, ErrorKind::kFormat),
+                ::testing::AllOf(::testing::HasSubstr(file.string()),
+                                 ::testing::HasSubstr("--tokens uint16")));
+    // Beside text, too, unless they are a fifth of it at most.
+    const fs::path some = Write("text", text.substr(0, tokens.size()));
+    const fs::path much = Write("much", text.substr(0, 4 * tokens.size()));
+    EXPECT_NE(ErrorOf(FilesSource{{some, file}, {}}, ErrorKind::kFormat),
+              "no error");
+    EXPECT_EQ(ErrorOf(FilesSource{{much, file}, {}}, ErrorKind::kFormat),
+              "no error")
+        << much.string();
+  }
+}
+
+TEST_F(LoadCorpusTest, TakesTextOfAnyEncoding) {
+  std::string utf16;
+  std::string utf32;
+  for (const char letter : std::string("All happy families\tare alike.\r\n")) {
+    utf16 += std::string{letter, '\0'};
+    utf32 += std::string{letter, '\0', '\0', '\0'};
+  }
+  // "Все" in UTF-16 with its mark; its high bytes are control characters.
+  const std::string cyrillic("\xff\xfe\x12\x04\x41\x04\x35\x04", 8);
+  for (const std::string& text :
+       {utf16, utf32, cyrillic, std::string("na\xefve caf\xe9, \xa7 5\f\n"),
+        std::string("na\xc3\xafve \xe6\xbc\xa2\n"),
+        std::string("\x1b[31mred\x1b[0m")}) {
+    EXPECT_EQ(ErrorOf(FilesSource{{Write("a", text)}, {}}, ErrorKind::kFormat),
+              "no error");
+  }
 }
 
 TEST_F(LoadCorpusTest, StatesTheFloorOfASyntheticSource) {

@@ -229,6 +229,30 @@ TEST(Brief, OfAPassShowsTheDifferenceAndWhatItRestsOn) {
   EXPECT_THAT(RenderBrief(BitEqual(), {}), Not(HasSubstr("difference")));
 }
 
+TEST(Brief, DropsNoSentenceInSilence) {
+  Judgement judgement = Judged({0.05, 0.06, 0.07, 0.04});
+  judgement.controls->nulls.push_back({.arm = "null", .recipe = "bf16"});
+  judgement.controls->control = {.arm = "control", .recipe = "mxfp4_floor"};
+  for (const int width : {60, 70, 80, 100, 120}) {
+    const std::string text =
+        OnOneLine(RenderBrief(judgement, {.width = width}));
+    for (const std::string& sentence : ReadingOf(judgement).could_have_seen) {
+      EXPECT_TRUE(text.find(sentence) != std::string::npos ||
+                  text.find(" more: --verbose)") != std::string::npos)
+          << width << ": " << sentence;
+    }
+    EXPECT_THAT(text, HasSubstr("The control \"control\""));
+    EXPECT_THAT(text, HasSubstr("The null arm \"null\""));
+  }
+}
+
+TEST(Brief, TheTitleOfTheChartKeepsItsNumber) {
+  for (const int width : {40, 60}) {
+    EXPECT_THAT(RenderBrief(Judged({0.05, 0.06}), {.width = width}),
+                HasSubstr("in %   margin +-0.25\n"));
+  }
+}
+
 TEST(Brief, ShowsTheFirstWarningInWholeSentencesAndCountsTheOthers) {
   Judgement judgement = Judged({0.05, 0.06});
   const auto shown = [&](std::vector<std::string> warnings) {

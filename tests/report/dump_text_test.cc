@@ -37,8 +37,25 @@ TEST(DumpText, BlocksShowWhatCodesStandFor) {
   const runlog::TensorDump b{.step = 1, .tensors = {tensor}};
 
   EXPECT_THAT(RenderDumpDifference(compare::CompareDumps(a, b)),
-              AllOf(HasSubstr("values   A             1.5\n"),
+              AllOf(HasSubstr("scale A 0x7f (2^0)  B 0x7f (2^0)\n"),
+                    HasSubstr("values   A             1.5\n"),
                     HasSubstr("values   B               2\n")));
+}
+
+TEST(DumpText, CountsInUnitsOfTheFormatThatTheTensorHas) {
+  const auto shown = [](float x, float y) {
+    runlog::DumpedTensor tensor = Tensor(1);
+    tensor.values = {x};
+    const runlog::TensorDump a{.step = 1, .tensors = {tensor}};
+    tensor.values = {y};
+    const runlog::TensorDump b{.step = 1, .tensors = {tensor}};
+    return RenderDumpDifference(compare::CompareDumps(a, b));
+  };
+  // BF16 has 8 bits of significand: 1/128 is one unit above 1.
+  EXPECT_THAT(shown(1, 1 + 3.0F / 128),
+              AllOf(HasSubstr("BF16 ulps\n"), HasSubstr("           3\n")));
+  EXPECT_THAT(shown(1, 1 + 0x1p-22F),
+              AllOf(HasSubstr("FP32 ulps\n"), HasSubstr("           2\n")));
 }
 
 TEST(DumpText, SaysWhatIsLeftOutAndWhy) {

@@ -166,6 +166,14 @@ TEST(RenderPage, TextsAreNoMarkup) {
   EXPECT_THAT(page, HasSubstr("<title>&lt;/title&gt;&lt;script&gt;hit()"));
 }
 
+TEST(RenderPage, OfLogsWithoutAnExperimentIsNamedAfterTheirArms) {
+  std::vector<compare::Run> runs = testing::SyntheticExperiment({0.05});
+  for (compare::Run& run : runs) run.log.provenance.experiment_name.clear();
+
+  EXPECT_THAT(RenderPage(PageData({.runs = runs})),
+              HasSubstr("<title>bf16 and mxfp8</title>"));
+}
+
 TEST(RenderPage, OnlyALivePageMayLoadAnything) {
   const LivePicture picture;
   EXPECT_THAT(RenderPage(PageData({})), Not(HasSubstr("connect-src")));

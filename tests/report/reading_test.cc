@@ -101,6 +101,16 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
               Contains("The null arm \"null\" (bf16 again, which only chance "
                        "drives away) was not seen outside the margin."));
   EXPECT_THAT(seen, Contains(StartsWith("Measured with planted bugs: 41 of")));
+  gate::ArmTest& chance = judgement.controls->nulls[0].tests[0];
+  chance.margin = 0.25;
+  chance.lower = -0.3;
+  chance.upper = 0.2;
+  EXPECT_THAT(ReadingOf(judgement).could_have_seen,
+              Contains(HasSubstr("was not seen outside the margin.")));
+  chance.upper = 0.4;
+  EXPECT_THAT(ReadingOf(judgement).could_have_seen,
+              Contains(HasSubstr("reaches beyond both ends of the margin "
+                                 "(-0.300 % to +0.400 %)")));
   judgement.controls->control.reset();
   judgement.controls->is_candidate = true;
   EXPECT_THAT(

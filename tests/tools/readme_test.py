@@ -36,7 +36,7 @@ FAST_POLICY = "fast.toml"
 ELSEWHERE = {
     "tools/demo": "tools/dev/fresh demo",
     "tools/test": "tools/dev/fresh test",
-    "build/release/bin/isoloss golden check --exact": "the test Golden.check",
+    "isoloss golden check --exact": "the test Golden.check",
 }
 # Exit codes of a verdict: pass, fail, inconclusive.
 VERDICTS = {0, 1, 4}
@@ -127,8 +127,8 @@ class Documents(unittest.TestCase):
             ["bash", "-c", f'{text}\ncode=$?; pwd > "{self.place}"; exit $code'],
             cwd=self.folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, encoding="utf-8", timeout=900, check=False)
-        judges = re.search(r"isoloss (verify|gate) ", text) and (
-            {1, 4} & set(command.codes) or text != command.text)
+        # The experiments are shortened, which leaves no verdict what it is.
+        judges = re.search(r"isoloss (verify|gate) ", text) and "--dry-run" not in text
         self.assertIn(done.returncode, VERDICTS if judges else command.codes,
                       f"{text}\n{done.stdout[-3000:]}")
         self.folder = pathlib.Path(self.place.read_text(encoding="utf-8").strip())
@@ -156,9 +156,10 @@ class Documents(unittest.TestCase):
         self.go_through(("README.md", "docs/usage.md"), (
             SMALL_MODEL,
             # However busy this machine is, the budget suffices.
-            ("--candidate mxfp8_floor", "--candidate mxfp8_floor --budget 1000"),
+            ("--candidate mxfp8_floor", "--candidate mxfp8_floor --budget 1000 --no-pilot"),
             ('source = "files"', 'source = "files"\nsequence_length = 16'),
-            ("steps = 300", "steps = 20"),
+            ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]\n\n[arms.bf16]",
+             "steps = 20\nwarmup_steps = 4\nseeds = [1, 2, 3, 4]\n\n[arms.bf16]"),
             ("[arms.bf16]\n", f'[gate]\npolicy = "{FAST_POLICY}"\n\n[arms.bf16]\n'),
             # Any number of runs of any of the mutants: one of one.
             ("--benign 300", "--benign 1 --seeds 1 --mutants scale_floor"),
@@ -179,7 +180,8 @@ class Documents(unittest.TestCase):
                 ("steps = 140\nwarmup_steps = 20\nseeds = [1, 2, 3, 4, 5, 6, 7, 8]",
                  "steps = 5\nwarmup_steps = 2\nseeds = [1]"),
                 # However busy this machine is, the budget suffices; then it is not used up.
-                ("--budget 3", "--budget 1000"),
+                ("--name first --budget 3", "--name first --budget 1000"),
+                ("mxfp8_floor --budget 3", "mxfp8_floor --budget 1000 --no-pilot"),
                 ("verify first.toml\n", f"verify first.toml --no-oracle {SHORT_RUN}"),
                 ("verify first.toml --dry", f"verify first.toml {SHORT_RUN} --dry"),
                 ("run first.toml --seeds", f"run first.toml {SHORT_RUN} --seeds"),

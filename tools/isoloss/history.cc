@@ -42,12 +42,18 @@ ExitCode Record(const RecordArguments& arguments) {
     PrintJson({{"file", recording.file.string()},
                {"added", update.added},
                {"replaced", update.replaced},
-               {"known", update.known}});
+               {"known", update.known},
+               {"commit", Printable(update.commit)}});
     return ExitCode::kPass;
   }
   fmt::print("{}: {} runs added, {} replaced, {} were there already\n",
              Printable(recording.file.string()), update.added, update.replaced,
              update.known);
+  fmt::print("commit {}{}\n", Printable(update.commit),
+             recording.commit.empty()
+                 ? " of isoloss, which made the runs; --commit names one of "
+                   "your own repository instead"
+                 : "");
   return ExitCode::kPass;
 }
 

@@ -23,6 +23,7 @@ namespace {
 
 struct InitArguments {
   campaign::NewExperiment request;
+  bool no_pilot = false;
   bool json = false;
 };
 
@@ -68,6 +69,14 @@ void Print(const campaign::WrittenExperiment& written) {
                             report::DurationText(written.Seconds()),
                             report::DurationText(written.training_seconds),
                             report::DurationText(written.oracle_seconds)));
+  field("power",
+        fmt::format("recipes that do not differ pass with probability {}, for "
+                    "a margin of {:g} % and seed pairs that chance spreads by "
+                    "{:g} % ({})",
+                    campaign::PowerText(written.power),
+                    experiment.gate.margin_percent.value(),
+                    experiment.gate.spread_percent.value(),
+                    campaign::SpreadText(written.spread)));
   field("measured", fmt::format("{}, one thread, just now",
                                 campaign::RatesText(written.rates)));
   field("memory", campaign::MemoryText(experiment, runs));
@@ -94,6 +103,10 @@ void PrintAsJson(const campaign::WrittenExperiment& written) {
              {"steps", experiment.train.steps},
              {"training_seconds", written.training_seconds},
              {"oracle_seconds", written.oracle_seconds},
+             {"margin_percent", experiment.gate.margin_percent.value()},
+             {"spread_percent", experiment.gate.spread_percent.value()},
+             {"spread_measured", written.spread.measured},
+             {"power", written.power},
              {"memory", campaign::MemoryText(experiment, runs)},
              {"disk", campaign::DiskText(experiment, runs)},
              {"notes", written.notes},
@@ -122,6 +135,12 @@ Action DeclareInit(CLI::App& app) {
             "Minutes that `isoloss verify` may take on this machine")
       .NumberIn(0.1, 1e6)
       .ShowDefault();
+  AddOption(app, "--margin", request.margin_percent,
+            "Largest difference of no concern, percent of the loss")
+      .NumberIn(1e-6, 99)
+      .ShowDefault();
+  AddFlag(app, "--no-pilot", arguments->no_pilot,
+          "Train no pilot, and assume how far chance drives two runs apart");
   AddOption(app, "--tokens", request.token_type,
             "The paths are token files: flat little-endian integers of this "
             "type")
@@ -130,12 +149,15 @@ Action DeclareInit(CLI::App& app) {
   Describe(app,
            "Write a commented experiment file for a text of your own, and say "
            "what it will cost. Four arms: BF16, the candidate, a null arm and "
-           "a control. Steps and seeds fill the budget, by a measurement of a "
-           "few steps. Replaces no file");
+           "a control. Of the steps and seeds that the budget allows it takes "
+           "those that most probably give an answer: a pilot, of at most a "
+           "fifth of the budget besides, learns how far chance drives two "
+           "runs apart. Replaces no file");
   return [arguments] {
-    const campaign::WrittenExperiment written =
-        campaign::WriteExperiment(arguments->request);
-    arguments->json ? PrintAsJson(written) : Print(written);
+    arguments->request.pilot = !arguments->no_pilot;
+    const auto written = campaign::WriteExperiment(arguments->request);
+    if (!written) return ExitCode::kInterrupted;
+    arguments->json ? PrintAsJson(*written) : Print(*written);
     return ExitCode::kPass;
   };
 }

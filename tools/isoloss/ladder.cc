@@ -74,7 +74,7 @@ Action DeclareLadder(CLI::App& app) {
   DeclareExperiment(app, arguments->request.source).Required();
   AddFlag(app, "--quick", arguments->request.quick,
           "Three tiny sizes and 4 seeds, in less than 5 minutes: it shows that "
-          "the ladder works, and says nothing of large models");
+          "the ladder works, and says nothing of large models. Exit code 4");
   for (const auto& [name, values, what] :
        {std::tuple("--parameters", &arguments->request.parameters_in_millions,
                    "Sizes of models, million parameters (default: 0.34 1.3 3 "

@@ -2,11 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 namespace isoloss::campaign {
 namespace {
 
-constexpr int64_t kTen = 10;
+/// All sizes that an experiment may have, by steps and then by seeds.
+std::vector<ExperimentSize> Sizes(int64_t most_steps) {
+  constexpr int64_t kTen = 10;
+  constexpr size_t kMostSeeds = 24;
+  std::vector<ExperimentSize> sizes;
+  for (int64_t steps = kFewestSteps;
+       steps <= std::max(most_steps, kFewestSteps); steps += kTen) {
+    for (size_t seeds = kFewestSeeds; seeds <= kMostSeeds; seeds += 2) {
+      sizes.push_back({.steps = steps, .seeds = seeds});
+    }
+  }
+  return sizes;
+}
 
 }  // namespace
 
@@ -22,36 +36,28 @@ size_t FewestTrainingTokens(size_t tokens_per_step) {
                                        kMostReadings));
 }
 
-ExperimentSize LargestSize(
-    const std::function<double(const ExperimentSize&)>& seconds,
-    double budget_seconds, int64_t most_steps) {
-  constexpr size_t kManySeeds = 8;
-  constexpr size_t kMostSeeds = 24;
-  const auto fits = [&](const ExperimentSize& size) {
-    return seconds(size) <= budget_seconds;
-  };
-  ExperimentSize size{.steps = kFewestSteps, .seeds = kFewestSeeds};
-  if (!fits(size)) return {};
-  const auto add_seeds = [&](size_t most) {
-    while (size.seeds + 2 <= most && fits({size.steps, size.seeds + 2})) {
-      size.seeds += 2;
-    }
-  };
-  add_seeds(kManySeeds);
-  // In whole tens: the largest that fits.
-  int64_t low = kFewestSteps / kTen;
-  int64_t high = std::max(low, most_steps / kTen);
-  while (low < high) {
-    const int64_t middle = (low + high + 1) / 2;
-    if (fits({middle * kTen, size.seeds})) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
+ExperimentSize MostTellingSize(const OfSize& seconds, const OfSize& power,
+                               double budget_seconds, int64_t most_steps) {
+  ExperimentSize best;
+  double most = -1;
+  for (const ExperimentSize& size : Sizes(most_steps)) {
+    if (seconds(size) > budget_seconds) continue;
+    const double counted = std::min(power(size), kEnoughPower);
+    // Of equal ones a later one has more steps, or as many and more seeds.
+    if (counted < most) continue;
+    most = counted;
+    best = size;
   }
-  size.steps = low * kTen;
-  add_seeds(kMostSeeds);
-  return size;
+  return best;
+}
+
+double SecondsForWantedPower(const OfSize& seconds, const OfSize& power,
+                             int64_t most_steps) {
+  double least = std::numeric_limits<double>::infinity();
+  for (const ExperimentSize& size : Sizes(most_steps)) {
+    if (power(size) >= kWantedPower) least = std::min(least, seconds(size));
+  }
+  return least;
 }
 
 }  // namespace isoloss::campaign

@@ -83,17 +83,29 @@ eval_every = {}
 # Of so many sequences of the end of the text.
 eval_sequences = {}
 )",
-      text.steps, WarmupOf(text.steps), fmt::join(seeds, ", "), text.steps,
-      text.eval_sequences);
+      text.steps, WarmupOf(text.steps), fmt::join(seeds, ", "),
+      EvalEvery(text.steps), text.eval_sequences);
 }
 
 std::string GateSection(const ExperimentText& text) {
+  std::string section = fmt::format(
+      R"([gate]
+# The margin: a smaller difference, in percent of the loss, is of no concern.
+# docs/gate.md, "What a margin is worth".
+margin_percent = {:g}
+# How far chance drives a seed pair apart, as standard deviation in percent:
+# {}.
+# `verify --dry-run` tells the power from it. No verdict depends on it.
+spread_percent = {:.2g}
+)",
+      text.margin_percent, text.spread_from, text.spread_percent);
   if (text.control.empty()) {
-    return "# No control arm: the candidate is the recipe that others take for "
+    return section +
+           "# No control arm: the candidate is the recipe that others take for "
            "one.\n\n";
   }
-  return R"([gate]
-# This arm must come out worse. docs/gate.md, "Null arms and the control".
+  return section +
+         R"(# This arm must come out worse. docs/gate.md, "Null arms and the control".
 control = "control"
 
 )";

@@ -8,6 +8,10 @@
 
 namespace isoloss::campaign {
 
+/// Steps between held-out losses: a fifth of whole tens, so that the last step
+/// has one.
+constexpr int64_t EvalEvery(int64_t steps) { return steps / 5; }
+
 struct ExperimentText {
   std::string name;
   std::string preset;
@@ -20,6 +24,9 @@ struct ExperimentText {
   int64_t steps = 0;
   size_t seeds = 0;  ///< 1 to this one
   size_t eval_sequences = 1;
+  double margin_percent = 0.25;
+  double spread_percent = 0;     ///< expected after `steps`
+  std::string spread_from = {};  ///< where that comes from, on one line
 
   /// TOML that train::ParseExperiment reads.
   std::string Toml() const;

@@ -155,10 +155,11 @@ void OrderCommits(const Git& git, report::History& history) {
     if (!places.contains(commit)) others.push_back(commit.substr(0, 12));
   }
   if (!others.empty()) {
-    history.notes.push_back(fmt::format(
-        "Left out, since the first parents of HEAD do not lead to them in this "
-        "repository: {}.{}",
-        SomeOf(others, 4), git.ShallowNote()));
+    history.notes.push_back(
+        fmt::format("Left out, since they are no ancestors of HEAD in this "
+                    "repository (only "
+                    "first parents are followed): {}.{}",
+                    SomeOf(others, 4), git.ShallowNote()));
   }
   history.in_git_order = true;
   history.commits = std::move(ordered);
@@ -215,7 +216,10 @@ HistoryUpdate RecordHistory(const HistoryRecording& recording) {
       compare::FiguresOf(runs, gate::Policy{}.window_share);
   SetCommit(recording, runs, records);
   SetOutcomes(recording, records);
-  return AddToHistory(recording.file, records, recording.replace);
+  HistoryUpdate update =
+      AddToHistory(recording.file, records, recording.replace);
+  update.commit = records.front().commit;
+  return update;
 }
 
 report::History ReadHistoryView(const HistoryView& view) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <string>
 #include <vector>
 
 #include "isoloss/compare/figure_history.h"
@@ -18,7 +19,8 @@ std::vector<compare::FigureRecord> ReadHistory(
 struct HistoryUpdate {
   size_t added = 0;
   size_t replaced = 0;
-  size_t known = 0;  ///< were there with the same values
+  size_t known = 0;    ///< were there with the same values
+  std::string commit;  ///< that the runs are of
 };
 
 /// Appends `records` to the file, which it makes if need be. Lines that are

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -16,6 +19,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/experiment_size.h"
 #include "isoloss/campaign/experiment_text.h"
+#include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/train_arms.h"
 #include "isoloss/oracle/probe_cases.h"
 #include "isoloss/precision/recipe.h"
@@ -121,6 +125,8 @@ ExperimentText TextFor(const NewExperiment& request, const fs::path& file) {
   if (request.candidate != kControl) text.control = kControl;
   text.steps = kFewestSteps;
   text.seeds = kFewestSeeds;
+  text.margin_percent = request.margin_percent;
+  text.spread_percent = AssumedSpread().percent;
   return text;
 }
 
@@ -189,42 +195,120 @@ double OracleSeconds(const train::Experiment& experiment, const ArmRates& rates,
   return steps * flops / rates.at(candidate).flops_per_second / workers;
 }
 
-/// The experiment of another size.
-train::Experiment Sized(train::Experiment experiment,
-                        const ExperimentSize& size) {
-  experiment.train.steps = size.steps;
-  experiment.log.eval_every = size.steps;
-  experiment.train.seeds.resize(size.seeds);
-  return experiment;
+/// The pilot that kPilotShare of the budget allows; empty if it would say too
+/// little.
+std::optional<train::Experiment> PilotFor(const NewExperiment& request,
+                                          const train::Experiment& experiment,
+                                          const ArmRates& rates) {
+  if (!request.pilot) return std::nullopt;
+  const train::Experiment pilot = PilotOf(experiment, kPilotSteps);
+  const double whole = TrainingSeconds(pilot, train::PlanRuns(pilot), rates);
+  const double share = kPilotShare * 60 * request.budget_minutes / whole;
+  if (share >= 1) return pilot;
+  const auto steps = static_cast<int64_t>(share * double{kPilotSteps});
+  if (steps < kFewestPilotSteps) return std::nullopt;
+  return PilotOf(experiment, steps);
 }
 
-ExperimentSize SizeFor(const NewExperiment& request,
-                       const train::Experiment& experiment,
-                       const corpus::Corpus& corpus, const ArmRates& rates) {
-  const double oracle = OracleSeconds(experiment, rates, request.candidate);
-  const auto seconds = [&](const ExperimentSize& size) {
-    const train::Experiment sized = Sized(experiment, size);
-    return oracle + TrainingSeconds(sized, train::PlanRuns(sized), rates);
-  };
-  // Curves flatten: more steps than these say little more about precision.
-  const int64_t enough = 2 * train::PresetByName(request.preset).train.steps;
-  const ExperimentSize size = LargestSize(
-      seconds, 60 * request.budget_minutes,
-      std::min(enough,
-               MostSteps(corpus.training().count, TokensPerStep(experiment))));
-  if (size.seeds > 0) return size;
-  const double least = seconds({.steps = kFewestSteps, .seeds = kFewestSeeds});
-  ThrowError(ErrorKind::kConfig,
-             "--budget {:g}: is in minutes, but {} steps of {} seeds, the "
-             "least that a verdict needs, take {:.1f} on this machine. Raise "
-             "it, or give a smaller --preset.",
-             request.budget_minutes, kFewestSteps, kFewestSeeds, least / 60);
+void AnnouncePilot(const train::Experiment& pilot, const ArmRates& rates) {
+  const std::vector<train::Run> runs = train::PlanRuns(pilot);
+  fmt::print(stderr,
+             "isoloss: pilot: {} runs of {} steps, about {}, show how far "
+             "chance drives two runs apart. --no-pilot leaves it out.\n",
+             runs.size(), pilot.train.steps,
+             report::DurationText(TrainingSeconds(pilot, runs, rates)));
 }
+
+/// Chooses among sizes.
+class SizeChoice {
+ public:
+  SizeChoice(const NewExperiment& request, const train::Experiment& experiment,
+             const corpus::Corpus& corpus, const ArmRates& rates,
+             const Spread& spread)
+      : request_(request),
+        experiment_(experiment),
+        rates_(rates),
+        spread_(spread),
+        oracle_(OracleSeconds(experiment, rates, request.candidate)),
+        // Curves flatten: more steps than twice the preset's say little more.
+        most_steps_(std::min(
+            {2 * train::PresetByName(request.preset).train.steps,
+             kForetold * spread.steps,
+             MostSteps(corpus.training().count, TokensPerStep(experiment))})) {}
+
+  ExperimentSize Best() const {
+    return MostTellingSize(
+        [&](const ExperimentSize& size) { return Seconds(size); },
+        [&](const ExperimentSize& size) {
+          return Power(size, request_.margin_percent);
+        },
+        60 * request_.budget_minutes, most_steps_);
+  }
+
+  /// Before anything is trained.
+  void RequireLeast() const {
+    const double least = Seconds({kFewestSteps, kFewestSeeds});
+    if (least <= 60 * request_.budget_minutes) return;
+    ThrowError(ErrorKind::kConfig,
+               "--budget {:g}: is in minutes, but {} steps of {} seeds, the "
+               "least that a verdict needs, take {:.1f} on this machine. Raise "
+               "it, or give a smaller --preset.",
+               request_.budget_minutes, kFewestSteps, kFewestSeeds, least / 60);
+  }
+
+  /// What gives `size` the power that it lacks; "" if it has it.
+  std::string Remedy(const ExperimentSize& size) const {
+    if (Power(size, request_.margin_percent) >= kWantedPower) return "";
+    double low = request_.margin_percent;
+    double high = 100;
+    while (high - low > 0.005) {
+      const double middle = (low + high) / 2;
+      (Power(size, middle) >= kWantedPower ? high : low) = middle;
+    }
+    const double seconds = SecondsForWantedPower(
+        [&](const ExperimentSize& other) { return Seconds(other); },
+        [&](const ExperimentSize& other) {
+          return Power(other, request_.margin_percent);
+        },
+        most_steps_);
+    const std::string more =
+        std::isfinite(seconds)
+            ? fmt::format("--budget {:.0f}, or ", std::ceil(seconds / 60))
+            : "";
+    return fmt::format(
+        "The budget is too small to expect an answer. {:g} of power take "
+        "{}--margin {:.2f}.",
+        kWantedPower, more, std::ceil(100 * high) / 100);
+  }
+
+ private:
+  double Seconds(const ExperimentSize& size) const {
+    train::Experiment sized = experiment_;
+    sized.train.steps = size.steps;
+    sized.log.eval_every = EvalEvery(size.steps);
+    sized.train.seeds.resize(size.seeds);
+    return oracle_ + TrainingSeconds(sized, train::PlanRuns(sized), rates_);
+  }
+  double Power(const ExperimentSize& size, double margin) const {
+    gate::Policy policy;
+    policy.margin_percent = margin;
+    return PowerOf(spread_.After(size.steps), size.seeds, policy);
+  }
+
+  const NewExperiment& request_;
+  const train::Experiment& experiment_;
+  const ArmRates& rates_;
+  const Spread spread_;
+  const double oracle_;
+  const int64_t most_steps_;
+};
 
 std::vector<std::string> NotesOn(const NewExperiment& request,
                                  const WrittenExperiment& written,
-                                 const corpus::Corpus& corpus) {
+                                 const corpus::Corpus& corpus,
+                                 const std::string& remedy) {
   std::vector<std::string> notes;
+  if (!remedy.empty()) notes.push_back(remedy);
   if (written.readings > 1) {
     notes.push_back(fmt::format(
         "The text is short: each run reads it {:.1f} times. With {} tokens to "
@@ -241,6 +325,32 @@ std::vector<std::string> NotesOn(const NewExperiment& request,
   return notes;
 }
 
+/// Empty if a signal came.
+std::optional<Spread> LearnSpread(const NewExperiment& request,
+                                  const WrittenExperiment& written) {
+  const auto pilot = PilotFor(request, written.experiment, written.rates);
+  if (!pilot) return AssumedSpread();
+  AnnouncePilot(*pilot, written.rates);
+  return TrainPilot(*pilot);
+}
+
+/// What the experiment costs, and what may come of it.
+void Describe(const NewExperiment& request, const corpus::Corpus& corpus,
+              WrittenExperiment& written) {
+  const train::Experiment& experiment = written.experiment;
+  written.power = ExpectedPower(experiment, PolicyOf("", experiment)).value();
+  written.corpus = corpus.description();
+  written.training_tokens = corpus.training().count;
+  written.held_out_tokens = corpus.held_out().count;
+  written.readings = static_cast<double>(experiment.train.steps) *
+                     static_cast<double>(TokensPerStep(experiment)) /
+                     static_cast<double>(corpus.training().count);
+  written.training_seconds =
+      TrainingSeconds(experiment, train::PlanRuns(experiment), written.rates);
+  written.oracle_seconds =
+      OracleSeconds(experiment, written.rates, request.candidate);
+}
+
 /// Whole or not at all, and never in the place of another one.
 void WriteNewFile(const fs::path& file, const std::string& text) {
   CreateFile(file);  // from now on it is ours
@@ -255,7 +365,7 @@ void WriteNewFile(const fs::path& file, const std::string& text) {
 
 }  // namespace
 
-WrittenExperiment WriteExperiment(const NewExperiment& given) {
+std::optional<WrittenExperiment> WriteExperiment(const NewExperiment& given) {
   RequireOneProcess("init", "one file is written");
   NewExperiment request = given;
   if (request.name.empty()) {
@@ -275,25 +385,25 @@ WrittenExperiment WriteExperiment(const NewExperiment& given) {
                      train::CrewFor(written.experiment, kFewestSeeds));
   written.rates =
       MeasureArms(written.experiment, train::PlanRuns(written.experiment));
-  const ExperimentSize size =
-      SizeFor(request, written.experiment, corpus, written.rates);
+  const auto choice = [&](const Spread& spread) {
+    return SizeChoice(request, written.experiment, corpus, written.rates,
+                      spread);
+  };
+  choice(AssumedSpread()).RequireLeast();
+  const auto spread = LearnSpread(request, written);
+  if (!spread) return std::nullopt;
+  written.spread = *spread;
+  const ExperimentSize size = choice(written.spread).Best();
+  const std::string remedy = choice(written.spread).Remedy(size);
   text.steps = size.steps;
   text.seeds = size.seeds;
+  text.spread_percent = written.spread.After(size.steps);
+  text.spread_from = SpreadText(written.spread);
   written.experiment = read();
   WriteNewFile(file, text.Toml());
 
-  const train::Experiment& experiment = written.experiment;
-  written.corpus = corpus.description();
-  written.training_tokens = corpus.training().count;
-  written.held_out_tokens = corpus.held_out().count;
-  written.readings = static_cast<double>(size.steps) *
-                     static_cast<double>(TokensPerStep(experiment)) /
-                     static_cast<double>(corpus.training().count);
-  written.training_seconds =
-      TrainingSeconds(experiment, train::PlanRuns(experiment), written.rates);
-  written.oracle_seconds =
-      OracleSeconds(experiment, written.rates, request.candidate);
-  written.notes = NotesOn(request, written, corpus);
+  Describe(request, corpus, written);
+  written.notes = NotesOn(request, written, corpus, remedy);
   return written;
 }
 

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "isoloss/campaign/pilot.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/train/experiment.h"
 
@@ -20,6 +22,8 @@ struct NewExperiment {
   /// "uint16" or "uint32": `paths` are token files; "": they are text.
   std::string token_type = {};
   double budget_minutes = 10;
+  double margin_percent = 0.25;
+  bool pilot = true;  ///< learn the spread of seed pairs from a pilot
 };
 
 /// What was written, and what it will cost here.
@@ -32,18 +36,22 @@ struct WrittenExperiment {
   ArmRates rates = {};
   double training_seconds = 0;
   double oracle_seconds = 0;
+  Spread spread = {};  ///< that it was planned with
+  /// Probability that recipes that do not differ pass.
+  double power = 0;
   std::vector<std::string> notes = {};  ///< what to know of the corpus
 
   double Seconds() const { return training_seconds + oracle_seconds; }
 };
 
 /// Writes a commented experiment file: BF16 against the candidate, with a null
-/// arm and a control, on as many steps and seeds as the budget allows by a
-/// short measurement. The file is whole or not there, and reads back.
+/// arm and a control. Steps and seeds are those of most power that the budget
+/// allows (MostTellingSize), by the speed of a few steps and the spread of a
+/// pilot. The file is whole or not there, and reads back.
+/// Special  empty if a signal ended the pilot: no file is written.
 /// Errors   ConfigError if a file is there, a name, recipe, preset or path is
-/// of
-///          no use, the text is far too short or the budget too small; as
+///          of no use, the text is far too short or the budget too small; as
 ///          train::LoadCorpusOf; IoError if the file can't be written.
-WrittenExperiment WriteExperiment(const NewExperiment& request);
+std::optional<WrittenExperiment> WriteExperiment(const NewExperiment& request);
 
 }  // namespace isoloss::campaign

@@ -59,7 +59,8 @@ struct TrainArmsOptions {
   /// They are judged afterwards: an earlier verdict goes even if all runs are
   /// kept. Else it goes if one is trained.
   bool judged = false;
-  /// Options that make the same command go on, for messages.
+  /// Options that make the same command go on, for messages; "": nothing is
+  /// said, as nothing is kept.
   std::string how_to_go_on = "--resume";
   /// What a run begins with besides (train::RunnerHooks::run_hooks).
   std::function<train::RunHooks(const train::Run& run)> run_hooks = {};

@@ -16,6 +16,7 @@
 #include "isoloss/campaign/interrupt.h"
 #include "isoloss/campaign/judge_arms.h"
 #include "isoloss/campaign/log_files.h"
+#include "isoloss/campaign/pilot.h"
 #include "isoloss/campaign/probe_runs.h"
 #include "isoloss/campaign/run_cost.h"
 #include "isoloss/campaign/seed_looks.h"
@@ -115,6 +116,7 @@ class Verifier {
     if (plan_.dry_run) {
       Train(training);
       AnnounceProbes(training);
+      AnnouncePower();
       AnnounceLooks();
       return {};
     }
@@ -265,6 +267,27 @@ class Verifier {
                     "the {} of all runs (--no-oracle leaves it out)",
                     steps, kOracleStepCost, kOracleStepCost * steps,
                     training.runs.size() * plan_.experiment.train.steps));
+  }
+
+  /// Whether the plan can be expected to answer, by what its file says of
+  /// chance. Each of several looks has a power of its own.
+  void AnnouncePower() const {
+    if (IsRegression() || SeveralLooks() || !SpeaksForTheJob() ||
+        plan_.policy.question != compare::Question::kPrecision) {
+      return;
+    }
+    const auto power = ExpectedPower(plan_.experiment, plan_.policy);
+    PrintCostLine(
+        "power",
+        power ? fmt::format("recipes that do not differ pass with probability "
+                            "{} ({} seed pairs, margin {:g} %, "
+                            "gate.spread_percent {:g})",
+                            PowerText(*power),
+                            plan_.experiment.train.seeds.size(),
+                            plan_.policy.margin_percent,
+                            *plan_.experiment.gate.spread_percent)
+              : "unknown without gate.spread_percent, which `isoloss init` "
+                "learns from a pilot");
   }
 
   ExecutedRuns Train(const TrainingPlan& training) {

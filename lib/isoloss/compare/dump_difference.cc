@@ -221,9 +221,16 @@ std::optional<CellDifference> CompareCells(const DumpedTensor& a,
   return first;
 }
 
+bool HoldsBf16(const std::vector<float>& values) {
+  return std::ranges::all_of(values, [](float value) {
+    return (std::bit_cast<uint32_t>(value) & 0xFFFFU) == 0;
+  });
+}
+
 void CompareValues(const DumpedTensor& a, const DumpedTensor& b,
                    TensorDifference& difference) {
   difference.elements = static_cast<int64_t>(a.values.size());
+  difference.is_bf16 = HoldsBf16(a.values) && HoldsBf16(b.values);
   for (size_t i = 0; i < a.values.size(); ++i) {
     const float x = a.values[i];
     const float y = b.values[i];

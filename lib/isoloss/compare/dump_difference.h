@@ -57,6 +57,7 @@ struct TensorDifference {
   std::vector<int64_t> shape_b;
   int64_t differing = 0;  ///< elements whose bits differ
   int64_t elements = 0;
+  bool is_bf16 = false;    ///< BF16 represents all values of both
   double max_abs = 0;      ///< of a - b; NaN if a differing element is
   double relative_l2 = 0;  ///< ||a - b|| / ||a||
   std::vector<ElementDifference> first_elements;  ///< up to 8

@@ -145,33 +145,86 @@ std::string JoinPaths(const std::vector<fs::path>& paths) {
              JoinPaths(paths));
 }
 
-/// A file that somebody names is text; folders may have other files, too.
-void RefuseTokens(const fs::path& path, std::span<const uint8_t> bytes) {
-  const auto zeros = std::ranges::count(bytes, 0);
-  if (zeros == 0) return;
-  ThrowError(ErrorKind::kFormat,
-             "corpus: {} has {} bytes of value 0, so it is no text, but source "
-             "\"files\" reads text. Give a file of tokens with source "
-             "\"tokens\" (isoloss init: --tokens uint16), and text as UTF-8.",
-             path.string(), zeros);
+/// Share of bytes that no text has, of the front of a file: control characters
+/// besides white space, backspace and escape, of all bytes but NUL. Without
+/// NUL, text of Latin letters in UTF-16 and UTF-32 counts like that in ASCII,
+/// Latin-1 and UTF-8. Of other letters in UTF-16 the mark at the beginning
+/// speaks.
+double ShareOfNoText(std::span<const uint8_t> file) {
+  constexpr size_t kFront = 1 << 16;
+  const auto front = file.first(std::min(file.size(), kFront));
+  const bool has_mark =
+      front.size() >= 2 && ((front[0] == 0xff && front[1] == 0xfe) ||
+                            (front[0] == 0xfe && front[1] == 0xff));
+  if (has_mark) return 0;
+  size_t counted = 0;
+  size_t controls = 0;
+  for (const uint8_t byte : front) {
+    if (byte == 0) continue;
+    ++counted;
+    const bool in_text = (byte >= 0x08 && byte <= 0x0d) || byte == 0x1b;
+    if ((byte < 0x20 && !in_text) || byte == 0x7f) ++controls;
+  }
+  // Zeros alone are none either.
+  if (counted == 0) return front.empty() ? 0 : 1;
+  constexpr size_t kSome = 8;  // a few may stand in any text
+  if (controls < kSome) return 0;
+  return static_cast<double>(controls) / static_cast<double>(counted);
 }
+
+/// Files that are no text, as far as they are more than some pictures in a
+/// folder of text. Tokens below 65536 have control characters in every tenth
+/// byte or more, and so have random and compressed bytes; text has none.
+class NoText {
+ public:
+  void Add(const fs::path& file, std::span<const uint8_t> bytes) {
+    constexpr double kMost = 0.02;
+    const double share = ShareOfNoText(bytes);
+    if (share <= kMost) return;
+    bytes_ += bytes.size();
+    if (bytes.size() <= largest_bytes_) return;
+    largest_ = file;
+    largest_bytes_ = bytes.size();
+    share_ = share;
+  }
+
+  /// Errors   FormatError if they are more than a fifth of all bytes.
+  void Check(size_t all_bytes) const {
+    constexpr size_t kFifth = 5;
+    if (bytes_ * kFifth <= all_bytes) return;
+    ThrowError(
+        ErrorKind::kFormat,
+        "corpus: {}: {:.0f} % of its bytes are control characters, but "
+        "source = \"files\" reads text. For a token file give "
+        "data.source = \"tokens\" and data.token_type (`isoloss init "
+        "--tokens uint16`, or uint32). Leave other binary files out with "
+        "data.include, and convert text in UTF-16 to UTF-8.",
+        largest_.string(), 100 * share_);
+  }
+
+ private:
+  size_t bytes_ = 0;
+  fs::path largest_;
+  size_t largest_bytes_ = 0;
+  double share_ = 0;
+};
 
 Corpus Load(const FilesSource& source, double held_out_share) {
   ISOLOSS_ASSERT(!source.paths.empty());
   const std::vector<fs::path> files = SelectFiles(source);
   std::vector<uint8_t> bytes;
+  NoText no_text;
   for (const fs::path& file : files) {
     const fs::file_type type = TypeOf(file);
     if (type != fs::file_type::regular) {
       ThrowUnreadable(file, "it is neither a file nor a folder");
     }
-    const size_t before = bytes.size();
+    const size_t first = bytes.size();
     AppendFile(file, bytes);
-    if (std::ranges::count(source.paths, file) != 0) {
-      RefuseTokens(file, std::span<const uint8_t>(bytes).subspan(before));
-    }
+    no_text.Add(file, std::span(bytes).subspan(first));
   }
   if (bytes.empty()) ThrowEmpty(source.paths);
+  no_text.Check(bytes.size());
 
   std::string description = fmt::format(
       "files: {} bytes of {} file{} in {}", bytes.size(), files.size(),

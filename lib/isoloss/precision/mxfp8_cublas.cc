@@ -8,7 +8,8 @@ Recipe mxfp8_cublas() {
   Recipe recipe =
       RecipeOf(Uniform(MxOperand("e4m3", formats::ScaleRule::kFloor)));
   recipe.name = "mxfp8_cublas";
-  recipe.summary = "mxfp8_floor under its name of February 2026";
+  recipe.summary =
+      "the same as mxfp8_floor: torchao called it so in February 2026";
   recipe.source =
       "torchao of February 2026, MXLinearConfig recipe mxfp8_cublas";
   return recipe;

@@ -8,7 +8,8 @@ Recipe mxfp8_cublas_rceil() {
   Recipe recipe =
       RecipeOf(Uniform(MxOperand("e4m3", formats::ScaleRule::kRceil)));
   recipe.name = "mxfp8_cublas_rceil";
-  recipe.summary = "mxfp8_rceil under its name of February 2026";
+  recipe.summary =
+      "the same as mxfp8_rceil: torchao called it so in February 2026";
   recipe.source =
       "torchao of February 2026, MXLinearConfig recipe mxfp8_cublas_rceil";
   return recipe;

@@ -193,19 +193,35 @@ Lines Passed(const Judgement& judgement, const TextStyle& style) {
   std::string text = fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",
                                  levels.empty() ? "" : ": ", levels);
   if (not_needed > 0) {
-    text += fmt::format("; {} more did not need to", not_needed);
+    text += fmt::format("; {} more {} not needed", not_needed,
+                        not_needed == 1 ? "was" : "were");
   }
   return Field("passed", text, Cap(3, style), style);
 }
 
-/// Whole sentences, as many as fit.
+/// Whole sentences, as many as fit, and how many do not.
 Lines CouldSee(const Reading& reading, size_t most, const TextStyle& style) {
-  Lines lines;
-  for (const std::string& sentence : reading.could_have_seen) {
-    Lines more = Field(lines.empty() ? "could see" : "", sentence, most, style);
-    if (lines.size() + more.size() > most) continue;
-    Append(std::move(more), lines);
+  const std::vector<std::string>& sentences = reading.could_have_seen;
+  Lines all;
+  for (const std::string& sentence : sentences) {
+    Append(Field(all.empty() ? "could see" : "", sentence, kAll, style), all);
   }
+  if (all.size() <= most) return all;
+  Lines lines;
+  if (most == 0) return lines;
+  size_t left_out = 0;
+  for (const std::string& sentence : sentences) {
+    Lines more = Field(lines.empty() ? "could see" : "", sentence, kAll, style);
+    // The last line is for the number.
+    if (lines.size() + more.size() < most) {
+      Append(std::move(more), lines);
+    } else {
+      ++left_out;
+    }
+  }
+  Append(Field(lines.empty() ? "could see" : "",
+               fmt::format("({} more: --verbose)", left_out), kAll, style),
+         lines);
   return lines;
 }
 
@@ -241,22 +257,34 @@ Lines HoldsFor(const Reading& reading, const TextStyle& style) {
   return Field("holds for", text, Cap(4, style), style);
 }
 
+/// The title of the difference, which loses words, but not its number.
+std::string FittingTitle(const Judgement& judgement, const TextStyle& style) {
+  const auto width = static_cast<size_t>(style.width);
+  const std::string title = DifferenceTitle(judgement);
+  if (title.size() <= width) return title;
+  const size_t names = title.rfind(" in %");
+  const std::string end = title.substr(names);
+  return Shortened(title.substr(0, names), width - end.size()) + end;
+}
+
+constexpr size_t kAroundChart = 3;  // title, axis and its labels
+/// Odd, so that a row is that of no difference.
+constexpr int kFewestRows = 3;
+
 /// The difference along training in at most `most` lines; none if they are too
 /// few, or there is no difference.
 Lines Difference(const Judgement& judgement, size_t most,
                  const TextStyle& style) {
-  constexpr size_t kAround = 3;  // title, axis and its labels
-  // Odd, so that a row is that of no difference.
   constexpr int kRows = 5;
-  constexpr int kFewestRows = 3;
   if (judgement.bit_equal || judgement.written_equal ||
-      most < kAround + kFewestRows)
+      most < kAroundChart + kFewestRows) {
     return {};
+  }
   Chart chart = DifferenceChart(judgement);
-  chart.rows = most < kAround + kRows ? kFewestRows : kRows;
+  chart.rows = most < kAroundChart + kRows ? kFewestRows : kRows;
   Lines drawn = DrawChart(chart, style);
   if (drawn.empty()) return {};
-  Lines lines = WrappedLines(DifferenceTitle(judgement), 0, 0, 1, style);
+  Lines lines = {FittingTitle(judgement, style)};
   Append(std::move(drawn), lines);
   return lines;
 }
@@ -302,8 +330,11 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   const Lines passed = take(Passed(judgement, style));
   const Lines warnings = take(BriefWarnings(judgement, style));
   const Lines holds = take(HoldsFor(reading, style));
-  const Lines checks = take(Checks(NotPassed(judgement), left, style));
-  constexpr size_t kOfChart = 9;  // in favour of which sentences are left out
+  // A line is left for how many sentences are left out.
+  const Lines checks = take(
+      Checks(NotPassed(judgement), left - std::min<size_t>(left, 1), style));
+  // Below a blank line, in its fewest rows.
+  constexpr size_t kOfChart = 1 + kAroundChart + kFewestRows;
   const size_t least = std::min<size_t>(left, 4);
   const Lines seen = take(CouldSee(
       reading, std::max(least, left - std::min(left, kOfChart)), style));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 namespace isoloss::report {
 namespace {
@@ -161,8 +162,31 @@ void DrawGuide(double value, const ValueRange& range, bool ascii,
 }
 
 std::string AxisLabel(double value, bool with_sign) {
-  return with_sign ? fmt::format("{:+.3g}", value)
-                   : fmt::format("{:.4g}", value);
+  return with_sign && value != 0 ? fmt::format("{:+.3g}", value)
+                                 : fmt::format("{:.4g}", value);
+}
+
+/// What each row's label says; empty: it has none. The highest and the lowest
+/// value have one, and the guides, or the middle if there is none.
+std::vector<std::optional<double>> Ticks(const Chart& chart,
+                                         const ValueRange& range) {
+  const int last = chart.rows - 1;
+  std::vector<std::optional<double>> ticks(static_cast<size_t>(chart.rows));
+  const auto put = [&](double value, int row) {
+    ticks[static_cast<size_t>(row)] = value;
+  };
+  if (chart.guides.empty()) put((range.high + range.low) / 2, chart.rows / 2);
+  put(range.high, 0);
+  put(range.low, last);
+  for (const double guide : chart.guides) {
+    const int row = range.Place(guide, chart.rows);
+    if (row > 0 && row < last) put(guide, row);
+  }
+  // Zero, in the middle of guides that share a row.
+  const int zero =
+      range.low < 0 && range.high > 0 ? range.Place(0, chart.rows) : 0;
+  if (!chart.guides.empty() && zero > 0 && zero < last) put(0, zero);
+  return ticks;
 }
 
 /// Puts `label` into `line`, centred on `column` as far as it fits.
@@ -235,15 +259,13 @@ std::vector<std::string> DrawChart(const Chart& chart, const TextStyle& style) {
   }
 
   std::vector<std::string> lines;
+  const std::vector<std::optional<double>> ticks = Ticks(chart, range);
   for (int row = 0; row < chart.rows; ++row) {
-    const bool labelled =
-        row == 0 || row == chart.rows / 2 || row == chart.rows - 1;
-    const double share =
-        static_cast<double>(row) / static_cast<double>(chart.rows - 1);
-    const double value = range.high + share * (range.low - range.high);
+    const std::optional<double> tick = ticks[static_cast<size_t>(row)];
+    const bool labelled = tick.has_value();
     lines.push_back(
         fmt::format("{:>{}} ",
-                    labelled ? AxisLabel(value, chart.signed_labels) : "",
+                    labelled ? AxisLabel(*tick, chart.signed_labels) : "",
                     kLabelWidth - 2) +
         (style.ascii ? "|"
          : labelled  ? "┤"

@@ -43,6 +43,14 @@ std::string ValuesText(std::string_view side,
   return text + "\n";
 }
 
+/// Of E8M0: "0x78 (2^-7)".
+std::string ScaleText(uint8_t scale) {
+  constexpr int kBias = 127;
+  constexpr int kNan = 255;
+  return scale == kNan ? "0xff (NaN)"
+                       : fmt::format("{:#04x} (2^{})", scale, scale - kBias);
+}
+
 std::string SideText(std::string_view side,
                      const compare::OperandBlock::Side& block) {
   std::string text;
@@ -51,8 +59,8 @@ std::string SideText(std::string_view side,
   } else if (block.codes.empty()) {
     text = fmt::format("    {} is {}\n", side, block.format);
   } else {
-    text = fmt::format("    {} is {}, scale {:02x}\n", side, block.format,
-                       block.scale);
+    text = fmt::format("    {} is {}, scale {}\n", side, block.format,
+                       ScaleText(block.scale));
     for (size_t i = 0; i < block.codes.size(); i += kCodesPerLine) {
       text += fmt::format("    {:<8} {} {}\n", i == 0 ? "codes" : "",
                           i == 0 ? side : " ", CodesText(block.codes, i));
@@ -100,9 +108,9 @@ std::string BlockText(std::string_view title, std::string_view format,
                                block->col, block->col + length);
   std::string text = fmt::format(
       "  First of {} of {} {} blocks ({}) that differ: {}\n"
-      "    scale A {:02x}  B {:02x}\n",
-      block->count, block->of, title, format, place, block->scale_a,
-      block->scale_b);
+      "    scale A {}  B {}\n",
+      block->count, block->of, title, format, place, ScaleText(block->scale_a),
+      ScaleText(block->scale_b));
   for (size_t i = 0; i < block->codes_a.size(); i += kCodesPerLine) {
     text +=
         fmt::format("    codes A {}\n          B {}\n",
@@ -121,7 +129,7 @@ std::string CellText(std::string_view title, const std::string& format,
   return fmt::format(
       "  First of {} of {} cells along {} ({}) that differ: tensor {}, row {}, "
       "step {} of the contraction\n"
-      "    scale A {:.9g}  B {:.9g}, code A {:x}  B {:x}\n",
+      "    scale A {:.9g}  B {:.9g}, code A {:#x}  B {:#x}\n",
       cell->count, cell->of, title, format, cell->segment, cell->row, cell->col,
       cell->scale_a, cell->scale_b, cell->code_a, cell->code_b);
 }
@@ -132,17 +140,20 @@ std::string HexBits(float value) {
 
 std::string ElementsText(const TensorDifference& tensor) {
   if (tensor.first_elements.empty()) return "";
+  // A value of BF16 is one of FP32 whose last 16 bits are 0.
+  const int64_t unit = tensor.is_bf16 ? 1 << 16 : 1;
   std::string text = fmt::format(
       "  First elements of {} of {} that differ (largest |A - B| {:.9g}, "
       "||A - B|| / ||A|| {:.4g}):\n"
       "    {:>8} {:>8}  {:>16} {:>8}  {:>16} {:>8}  {:>10}\n",
       tensor.differing, tensor.elements, tensor.max_abs, tensor.relative_l2,
-      "row", "column", "A", "bits", "B", "bits", "ulps");
+      "row", "column", "A", "bits", "B", "bits",
+      tensor.is_bf16 ? "BF16 ulps" : "FP32 ulps");
   for (const ElementDifference& e : tensor.first_elements) {
     const auto ulps = compare::UlpDistance(e.a, e.b);
     text += fmt::format("    {:>8} {:>8}  {:>16.9g} {}  {:>16.9g} {}  {:>10}\n",
                         e.row, e.col, e.a, HexBits(e.a), e.b, HexBits(e.b),
-                        ulps ? fmt::to_string(*ulps) : "-");
+                        ulps ? fmt::to_string(*ulps / unit) : "-");
   }
   return text;
 }

@@ -233,9 +233,11 @@ std::string HowItIsJudged(const History& history, const TextStyle& style) {
   const compare::MoveOptions& options = history.options;
   const std::string text = fmt::format(
       "A commit has moved a figure if it changed bits and the {:g} % interval "
-      "of the paired change since the last move (in square brackets) lies "
-      "outside +-{:g}.",
-      100 * (1 - options.alpha), options.tolerance);
+      "of the paired change since the last move (in square brackets) {}.",
+      100 * (1 - options.alpha),
+      options.tolerance > 0
+          ? fmt::format("lies outside +-{:g}", options.tolerance)
+          : "does not hold 0");
   return "\n" + Paint(Wrap(text, 0, 0, style), kDim, style) + "\n";
 }
 

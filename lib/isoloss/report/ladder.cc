@@ -52,7 +52,8 @@ std::string RemedyText(const SizeStatement& size, bool doubts) {
   }
   return fmt::format(
       "If the means stay{}, {:g} times the seeds ({:g} times the computation) "
-      "would put it below the margin; larger sizes would do so with less.",
+      "would put the gap below the margin. Larger models would do so for less "
+      "computation.",
       doubts ? " and no doubt is left" : "", *size.seeds_factor,
       *size.seeds_factor);
 }

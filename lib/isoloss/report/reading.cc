@@ -359,7 +359,22 @@ std::string ControlText(const Judgement& judgement) {
                      ControlFinding(*controls.control));
 }
 
+/// Whether chance alone reaches across the whole margin in a test, so that the
+/// test says nothing of the candidate either.
+bool CrossesBothEnds(const gate::ArmTest& test) {
+  return test.lower && test.upper &&
+         *test.lower<-test.margin&& * test.upper> test.margin;
+}
+
 std::string NullText(const gate::ControlArm& arm) {
+  const auto wide = std::ranges::find_if(arm.tests, CrossesBothEnds);
+  if (wide != arm.tests.end()) {
+    return fmt::format(
+        "The null arm \"{}\" ({} again, which only chance drives away) reaches "
+        "beyond both ends of the margin ({:+.3f} % to {:+.3f} %): this "
+        "experiment is too small for its margin.",
+        arm.arm, arm.recipe, *wide->lower, *wide->upper);
+  }
   return fmt::format(
       "The null arm \"{}\" ({} again, which only chance drives away) {}.",
       arm.arm, arm.recipe,

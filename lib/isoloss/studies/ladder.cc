@@ -103,7 +103,7 @@ void MakeQuick(LadderPlan& plan) {
   plan.request.seeds = 4;
   plan.notes.push_back(
       "--quick trains three tiny sizes of 1 token a parameter: it shows that "
-      "the ladder works, and nothing of large models.");
+      "the ladder works, and nothing of large models. So its exit code is 4.");
 }
 
 /// Leaves out what the budget does not hold, from the most expensive one on.

@@ -166,6 +166,9 @@ struct GateConfig {
   std::string policy;
   /// In place of the policy's `margin_percent`; empty: that of the policy.
   std::optional<double> margin_percent = std::nullopt;
+  /// Expected standard deviation of a seed pair's difference, in percent of the
+  /// baseline's loss. For plans: no verdict depends on it.
+  std::optional<double> spread_percent = std::nullopt;
   /// The arm that must come out worse than the baseline, else a verdict on
   /// precision is no PASS.
   std::optional<std::string> control = std::nullopt;

@@ -220,6 +220,8 @@ void Visit(Fields& fields, GateConfig& gate) {
   fields.Text("policy", gate.policy);
   fields.Real("margin_percent", gate.margin_percent, config::Open(0, 100),
               "% of the baseline's loss");
+  fields.Real("spread_percent", gate.spread_percent, config::Open(0, 1000),
+              "% of the baseline's loss");
   fields.OptionalText("control", gate.control);
   fields.Numbers("looks", gate.looks);
 }

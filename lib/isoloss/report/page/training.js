@@ -176,7 +176,7 @@ function plainChart(data, key, options) {
 }
 
 isoloss.trainingSection = function (data) {
-  const charts = [lossChart(data), differenceChart(data), heldOutChart(data),
+  const charts = [differenceChart(data), lossChart(data), heldOutChart(data),
     plainChart(data, "grad_norm", {id: "grad-norm", title: "Gradient norm before clipping", logY: true,
       about: "A rise that one arm alone shows often comes before its loss diverges."})].filter((chart) => chart !== null);
   if (charts.length === 0) return null;

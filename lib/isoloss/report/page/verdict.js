@@ -116,7 +116,7 @@ function checks(data, verdict) {
   const row = (check) => {
     const outcome = check.gates ? isoloss.badge(check.outcome) : make("span", {class: "badge none"}, "not needed");
     return make("tr", {class: check.gates ? null : "quiet-row"}, make("td", {}, outcome),
-      make("th", {scope: "row", title: check.name}, titleOf(data, check.name)), make("td", {}, check.level),
+      make("th", {scope: "row", title: check.name}, titleOf(data, check.name)), make("td", {class: "level"}, check.level),
       make("td", {class: "words"}, statement(check),
         check.evidence ? make("span", {class: "quiet-text"}, ` (${check.evidence})`) : null,
         check.next ? make("div", {}, `Next: ${check.next}`) : null));
@@ -126,9 +126,9 @@ function checks(data, verdict) {
   const bad = all.filter((check) => check.gates && check.outcome !== "PASS").length;
   return make("details", {open: bad > 0},
     make("summary", {}, `${verdict.checks.length} checks` + (bad ? `, ${bad} of which do not pass` : "")),
-    isoloss.titled(`Checks of ${verdict.candidate.arm} against ${verdict.baseline.arm}`, make("table", {},
+    isoloss.titled(`Checks of ${verdict.candidate.arm} against ${verdict.baseline.arm}`, make("table", {class: "checks"},
       make("thead", {}, make("tr", {}, ["outcome", "check", "level", "what was found"].map((name) =>
-        make("th", {scope: "col"}, name)))),
+        make("th", {scope: "col", class: name === "level" ? name : null}, name)))),
       make("tbody", {}, all.map(row)))));
 }
 
