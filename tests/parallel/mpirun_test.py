@@ -7,6 +7,7 @@ Times are limits on hanging, not measurements.
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -222,6 +223,16 @@ class Deaths(LiveJobTest):
         self.assertTrue(reasons)
         self.assertTrue(any(re.search(r"step \d+, \w+.*process 2", reason)
                             for reason in reasons.values()), reasons)
+
+    def test_a_reason_is_left_though_the_folder_is_gone(self):
+        # As of a job that ends before its first step.
+        def interfere(_, pids):
+            os.kill(pids[2], signal.SIGSTOP)
+            shutil.rmtree(self.folder / "gone")
+
+        self.end_job("gone", interfere)
+
+        self.assertTrue(self.reasons("gone"))
 
     def test_a_killed_process_ends_the_job(self):
         # The launcher, or the MPI library of a process that reads the dead one's

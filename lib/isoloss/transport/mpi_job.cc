@@ -137,6 +137,9 @@ std::filesystem::path ReasonFile(int process) {
 void WriteReason(const std::string& reason) {
   if (TheJob().reason_folder.empty()) return;
   const std::string text = reason + "\n";
+  // Gone if the job made it, and ends before it left a file there.
+  std::error_code ignored;
+  std::filesystem::create_directories(TheJob().reason_folder, ignored);
   try {
     WriteFileAtomically(ReasonFile(DetectLaunch().process), text);
   } catch (const Error& error) {
