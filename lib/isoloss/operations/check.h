@@ -92,6 +92,12 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
+/// State before a step against that after the step before, bit for bit.
+void CheckStateBetweenSteps(const OperationCase& given,
+                            std::vector<Finding>& findings);
+/// A step that the optimizer was to skip leaves all as it was.
+void CheckSkippedStep(const OperationCase& given,
+                      std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
 
 /// A finding of that operation.
