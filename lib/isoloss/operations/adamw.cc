@@ -177,8 +177,6 @@ struct AdamWMistake {
   void (*alter)(AdamWRule& rule);
 };
 constexpr AdamWMistake kAdamWMistakes[] = {
-    {"not_updated", "{} not updated",
-     [](AdamWRule& rule) { rule.skips = true; }},
     {"bias_correction_early", "bias correction was that of the step before",
      [](AdamWRule& rule) { rule.step -= 1; }},
     {"bias_correction_late", "bias correction was that of the step after",
@@ -221,13 +219,10 @@ std::vector<Trial> Mistakes(const OperationCase& given, const PartText& part,
                         return std::optional(Compare(given, part, altered));
                       }});
   };
-  const char* what = part.part == Part::kParameter ? "the parameter was"
-                                                   : "the moments were";
   for (const AdamWMistake& mistake : kAdamWMistakes) {
     AdamWRule altered = rule;
     mistake.alter(altered);
-    add(mistake.name, fmt::format(fmt::runtime(mistake.sentence), what),
-        altered);
+    add(mistake.name, mistake.sentence, altered);
   }
   if (given.previous != nullptr &&
       given.previous->Find("gradient")->extent ==
@@ -257,6 +252,16 @@ class AdamWFits {
 
   std::vector<Trial> Trials() {
     const bool of_parameter = part_.part == Part::kParameter;
+    AdamWRule skipped = rule_;
+    skipped.skips = true;
+    // It says more than that a factor was 0.
+    if (const Comparison as_before = Compare(given_, part_, skipped);
+        as_before.other() == 0) {
+      return {{"not_updated",
+               of_parameter ? "the parameter was not updated"
+                            : "the moments were not updated",
+               [as_before] { return std::optional(as_before); }}};
+    }
     if (part_.part != Part::kSecond) AddGradient();
     if (part_.part == Part::kSecond) AddSquaredGradient();
     if (of_parameter) AddRate();
@@ -420,8 +425,9 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
     Finding finding =
         FindingOf(given, part.tensor, part.tensor, Compare(given, part, rule));
     if (!finding.is_right()) {
+      AdamWFits fits(given, part, rule);
       Explain(Mistakes(given, part, rule), finding,
-              [&] { return AdamWFits(given, part, rule).Trials(); });
+              [&] { return fits.Trials(); });
     }
     findings.push_back(std::move(finding));
   }

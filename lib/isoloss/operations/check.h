@@ -100,6 +100,13 @@ void CheckSkippedStep(const OperationCase& given,
                       std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
 
+/// "0, 1, 2", or the first eight and how many more there are.
+std::string FirstFew(const std::vector<size_t>& places);
+/// "3 of 6 tokens have others: 0, 1, 2." of a tensor with so many `rows`, which
+/// are `tokens`; "" if all have, or none.
+std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
+                     const char* noun);
+
 /// A finding of that operation.
 Finding FindingOf(const OperationCase& given, const std::string& part,
                   const std::string& kind, oracle::Comparison comparison);

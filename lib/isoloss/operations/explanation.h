@@ -52,6 +52,8 @@ struct Finding {
   std::string untried = {};
   /// What else is known of elements that are wrong, in whole sentences.
   std::string remark = {};
+  /// Which rows have others, as a sentence; "": all of them, or it has no rows.
+  std::string places = {};
   /// The same operation one step earlier was at hand, for what is stale, or no
   /// trial looks at it.
   bool knows_previous = false;

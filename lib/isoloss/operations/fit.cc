@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <optional>
 
 namespace isoloss::operations {
 namespace {
@@ -38,6 +39,26 @@ std::vector<double> Candidates(double factor, double error) {
   return result;
 }
 
+std::optional<Trial> ConfirmedFit(const Fit& fit) {
+  const double factor = fit.sums.factor();
+  const double error = fit.sums.error();
+  constexpr double kTold = 0.1;
+  if (!std::isfinite(factor) ||
+      !(error <=
+        kTold * std::max(std::fabs(fit.right), std::fabs(factor)))) {
+    return std::nullopt;
+  }
+  for (const double number : Candidates(factor, error)) {
+    if (number == fit.right) continue;
+    oracle::Comparison comparison = fit.compare(number);
+    if (comparison.other() > 0) continue;
+    return Trial{.name = fit.name,
+                 .sentence = fit.sentence(number),
+                 .compare = [comparison] { return std::optional(comparison); }};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 void LeastSquares::Add(double x, double y) {
@@ -58,30 +79,10 @@ double LeastSquares::error() const {
   return std::sqrt(rest / static_cast<double>(count_ - 1) / xx_);
 }
 
-std::optional<Trial> Confirmed(const Fit& fit) {
-  const double factor = fit.sums.factor();
-  const double error = fit.sums.error();
-  constexpr double kTold = 0.1;
-  if (!std::isfinite(factor) ||
-      !(error <=
-        kTold * std::max(std::fabs(fit.right), std::fabs(factor)))) {
-    return std::nullopt;
-  }
-  for (const double number : Candidates(factor, error)) {
-    if (number == fit.right) continue;
-    oracle::Comparison comparison = fit.compare(number);
-    if (comparison.other() > 0) continue;
-    return Trial{.name = fit.name,
-                 .sentence = fit.sentence(number),
-                 .compare = [comparison] { return std::optional(comparison); }};
-  }
-  return std::nullopt;
-}
-
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits) {
   std::vector<Trial> trials;
   for (const Fit& fit : fits) {
-    if (std::optional<Trial> trial = Confirmed(fit)) {
+    if (std::optional<Trial> trial = ConfirmedFit(fit)) {
       trials.push_back(std::move(*trial));
     }
   }

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,11 +42,10 @@ struct Fit {
   double right = 1.0;
 };
 
-/// The roundest number by which `fit` leaves no others: of so few digits as
+/// Of each fit the roundest number that leaves no others: of so few digits as
 /// possible, or the inverse of such a number. Candidates lie within eight
-/// standard errors of the factor. Nothing if none leaves none, or if the error
-/// is more than a tenth of the number.
-std::optional<Trial> Confirmed(const Fit& fit);
+/// standard errors of the factor. Nothing of a fit of which none leaves none,
+/// or whose error is more than a tenth of the number.
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits);
 
 }  // namespace isoloss::operations

@@ -239,6 +239,8 @@ void CheckLinear(const OperationCase& given,
       Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
               finding);
     }
+    finding.places =
+        PlacesOf(finding.comparison, product.output.rows(), "rows");
     finding.untried = UntriedOf(product);
     findings.push_back(std::move(finding));
   }

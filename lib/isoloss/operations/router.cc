@@ -1,4 +1,7 @@
 // Routers: scores of logits, the choice of experts, weights of their outputs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -7,6 +10,7 @@
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/expert_groups.h"
+#include "isoloss/operations/fit.h"
 
 namespace isoloss::operations {
 namespace {
@@ -135,21 +139,14 @@ class Choice {
     Comparison comparison(Grid::kFp32);
     const size_t experts = scores_.extent[1];
     const size_t slots = ids_.extent[1];
-    std::vector<double> all(experts);
     std::vector<double> chosen(slots);
     std::vector<int64_t> ids(slots);
     for (size_t t = 0; t < ids_.extent[0]; ++t) {
-      for (size_t e = 0; e < experts; ++e) all[e] = SumOf(t, e, bias);
       for (size_t i = 0; i < slots; ++i) {
         ids[i] = ids_.values[t * slots + i];
         chosen[i] = SumOf(t, static_cast<size_t>(ids[i]), bias);
       }
-      if (in_groups) {
-        const std::vector<bool> open = groups_.Open(all, ids);
-        for (size_t e = 0; e < experts; ++e) {
-          if (!open[e]) all[e] = -HUGE_VAL;
-        }
-      }
+      std::vector<double> all = OpenSums(t, bias, in_groups, ids);
       std::ranges::sort(all, std::greater());
       std::ranges::sort(chosen, std::greater());
       std::ranges::sort(ids);
@@ -179,28 +176,76 @@ class Choice {
     bool divide = false;  ///< by the scale
     /// Of so many experts beyond the chosen ones is the sum, too.
     bool all_experts = false;
+    bool reversed = false;  ///< slots of each token
+    double factor = 1.0;
   };
   WeightRule AsGiven() const {
     return {.normalize = normalize_, .scale = true};
   }
 
-  /// score, over the sum of the token's (k additions, one of 1e-20, one
-  /// division), times scale: k + 3 roundings.
   Comparison CompareWeights(const WeightRule& rule) const {
-    const Grid grid = GridOf(*weights_, "weights", where_);
-    Comparison comparison(grid);
-    const size_t slots = ids_.extent[1];
+    Comparison comparison(GridOf(*weights_, "weights", where_));
+    ForEachWeight(rule, [&](size_t t, size_t i, const Estimate& weight) {
+      comparison.Add(t, i, weights_->values[t * slots() + i], weight);
+    });
+    return comparison;
+  }
+
+  Fit WeightFit() const {
+    Fit fit;
+    fit.name = "weights_scaled";
+    fit.sentence = [](double factor) {
+      return factor == 0.0
+                 ? "weights were zero"
+                 : fmt::format("weights were {:.9g} times what scores, "
+                               "`normalize` and `scale` give",
+                               factor);
+    };
+    fit.compare = [this](double factor) {
+      WeightRule rule = AsGiven();
+      rule.factor = factor;
+      return CompareWeights(rule);
+    };
+    ForEachWeight(AsGiven(), [&](size_t t, size_t i, const Estimate& weight) {
+      fit.sums.Add(weight.exact,
+                   static_cast<double>(weights_->values[t * slots() + i]));
+    });
+    return fit;
+  }
+
+  /// "Token 3 has experts 1, 5, but should have 1, 2."
+  std::string ExpertsText(size_t token) const {
+    std::vector<int64_t> chosen(slots());
+    std::copy_n(ids_.values.begin() + static_cast<ptrdiff_t>(token * slots()),
+                slots(), chosen.begin());
+    const std::vector<double> all = OpenSums(token, true, true, chosen);
+    std::vector<int64_t> wanted(all.size());
+    std::iota(wanted.begin(), wanted.end(), 0);
+    std::ranges::stable_sort(wanted, [&](int64_t a, int64_t b) {
+      return all[static_cast<size_t>(a)] > all[static_cast<size_t>(b)];
+    });
+    wanted.resize(Configured());
+    return fmt::format("Token {} has experts {}, but should have {}.", token,
+                       fmt::join(chosen, ", "), fmt::join(wanted, ", "));
+  }
+
+ private:
+  /// score, over the sum of the token's (k additions, one of 1e-20, one
+  /// division), times scale: k + 3 roundings. Two more of another factor.
+  template <typename Visit>
+  void ForEachWeight(const WeightRule& rule, const Visit& visit) const {
     for (size_t t = 0; t < ids_.extent[0]; ++t) {
       double sum = 0.0;
-      for (size_t i = 0; i < slots; ++i) sum += WeightOf(t, i, rule);
+      for (size_t i = 0; i < slots(); ++i) sum += WeightOf(t, i, rule);
       if (rule.all_experts) {
         sum = 0.0;
         for (size_t e = 0; e < scores_.extent[1]; ++e) {
           sum += SumOf(t, e, rule.bias);
         }
       }
-      for (size_t i = 0; i < slots; ++i) {
-        double weight = WeightOf(t, i, rule);
+      for (size_t i = 0; i < slots(); ++i) {
+        double weight =
+            WeightOf(t, rule.reversed ? slots() - 1 - i : i, rule);
         size_t roundings = rule.bias ? 1 : 0;
         if (rule.normalize) {
           weight /= sum + 1e-20;
@@ -210,16 +255,27 @@ class Choice {
           weight = rule.divide ? weight / scale_ : weight * scale_;
           roundings += scale_ == 1.0 ? 0 : 2;
         }
-        const Estimate estimate =
-            roundings == 0 ? Estimate{.exact = weight}
-                           : Around(weight, std::fabs(weight), roundings);
-        comparison.Add(t, i, weights_->values[t * slots + i], estimate);
+        weight *= rule.factor;
+        roundings += rule.factor == 1.0 ? 0 : 2;
+        visit(t, i,
+              roundings == 0 ? Estimate{.exact = weight}
+                             : Around(weight, std::fabs(weight), roundings));
       }
     }
-    return comparison;
   }
-
- private:
+  /// Sums of score and bias; minus infinity where a group is not open to a
+  /// token that chose `ids`.
+  std::vector<double> OpenSums(size_t token, bool bias, bool in_groups,
+                               std::span<const int64_t> ids) const {
+    std::vector<double> all(scores_.extent[1]);
+    for (size_t e = 0; e < all.size(); ++e) all[e] = SumOf(token, e, bias);
+    if (!in_groups) return all;
+    const std::vector<bool> open = groups_.Open(all, ids);
+    for (size_t e = 0; e < all.size(); ++e) {
+      if (!open[e]) all[e] = -HUGE_VAL;
+    }
+    return all;
+  }
   double SumOf(size_t token, size_t expert, bool bias) const {
     const double score = At(scores_, token, expert);
     return bias && bias_ != nullptr
@@ -307,6 +363,10 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
                     " experts, but top_k is " +
                     std::to_string(static_cast<int64_t>(choice.top_k()))};
   }
+  if (!finding.is_right()) {
+    finding.remark = choice.ExpertsText(
+        static_cast<size_t>(finding.comparison.Row().worst_row));
+  }
   return finding;
 }
 
@@ -353,7 +413,13 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
     add("normalized_over_all",
         "weights were divided by the sum over all experts", rule);
   }
-  Explain(trials, finding);
+  rule = as_given;
+  rule.reversed = true;
+  if (choice.slots() > 1) {
+    add("slots_reversed",
+        "weights of each token stood in reverse order of its experts", rule);
+  }
+  Explain(trials, finding, [&] { return Confirmed({choice.WeightFit()}); });
   return finding;
 }
 
