@@ -446,6 +446,39 @@ TEST(LinearMistakes, ABiasMayBeAddedToTheRoundedProduct) {
   ExpectNamed(Check(without), "fprop", "bias_missing");
 }
 
+TEST(LinearMistakes, NameTheTermThatWasMultiplied) {
+  const Operation inputs = LinearInputs();
+  Operation operation = inputs;
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  const Floats bias = Random({testing::kOut}, "bias", "bfloat16", 4.0);
+  operation.floats["bias"] = bias;
+  Floats& output = operation.floats["output"];
+  const std::vector<float> rounded = output.values;
+  const auto make = [&](float product, float times) {
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      output.values[i] =
+          product * rounded[i] + times * bias.values[i % testing::kOut];
+    }
+    output.type = "float32";  // of sums on BF16's grid
+    for (float& y : output.values) y = formats::RoundToBf16(y);
+    output.type = "bfloat16";
+  };
+  make(1, 3);
+  ExpectNamed(Check(operation), "fprop", "bias_scaled");
+}
+
+TEST(LinearMistakes, NameRowsThatStandElsewhere) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  std::vector<float>& output = operation.floats["output"].values;
+  std::swap_ranges(output.begin(), output.begin() + testing::kOut,
+                   output.begin() + 7 * testing::kOut);
+
+  ExpectNamed(Check(operation), "fprop", "wrong_rows");
+  EXPECT_EQ(Part(Check(operation), "fprop").explanation->sentence,
+            "rows 0, 7 are what rows 7, 0 should be");
+}
+
 TEST(Catalogue, NamesEachTrialOnce) {
   const Operation operation = LinearInputs();
   const Product product = {.output = operation.Find("x")->Rows(), .groups = {}};

@@ -38,7 +38,7 @@ struct AdamWRule {
   double gradient_factor = 1.0;
   double step_factor = 1.0;
   bool zero_moments = false;
-  bool skips = false;  ///< all stays as it was
+  bool skips = false;                  ///< all stays as it was
   const Operation* moments = nullptr;  ///< where they come from; null: here
 };
 
@@ -258,14 +258,21 @@ class AdamWFits {
     if (const Comparison as_before = Compare(given_, part_, skipped);
         as_before.other() == 0) {
       return {{"not_updated",
-               of_parameter ? "the parameter was not updated"
-                            : "the moments were not updated",
+               std::string(of_parameter ? "the parameter was not updated"
+                                        : "the moments were not updated") +
+                   (HasFiniteGradient()
+                        ? ""
+                        : ", since the gradient is not finite: if the step was "
+                          "to be skipped, say expected = \"skipped\""),
                [as_before] { return std::optional(as_before); }}};
     }
     if (part_.part != Part::kSecond) AddGradient();
     if (part_.part == Part::kSecond) AddSquaredGradient();
-    if (of_parameter) AddRate();
-    if (of_parameter) AddDecay();
+    if (of_parameter) {
+      AddRate();
+      AddDecay();
+      AddEps();
+    }
     if (part_.part != Part::kSecond) {
       AddBeta("beta1_off", "exp_avg_after", &AdamWRule::beta1,
               [](const Element& e) { return std::pair(e.g, e.m); });
@@ -281,7 +288,8 @@ class AdamWFits {
   using Sentence = std::function<std::string(double)>;
   using Alter = std::function<void(AdamWRule& rule, double number)>;
 
-  /// `term` of an element: that term taken once, and what all others leave.
+  /// `term` of an element and its result: the term taken once, and what the
+  /// result owes to it.
   template <typename Term>
   void Add(const char* name, const char* tensor, double right, const Term& term,
            const Sentence& sentence, const Alter& alter) {
@@ -300,29 +308,34 @@ class AdamWFits {
       const auto at = [&](const char* input) {
         return static_cast<double>(given_.operation.Find(input)->values[i]);
       };
-      const auto [once, others] =
+      const auto [once, owed] =
           term(Element{at("parameter_before"), at("gradient"),
-                       at("exp_avg_before"), at("exp_avg_sq_before")});
-      fit.sums.Add(once, static_cast<double>(after->values[i]) - others);
+                       at("exp_avg_before"), at("exp_avg_sq_before")},
+               static_cast<double>(after->values[i]));
+      fit.sums.Add(once, owed);
     }
+  }
+  bool HasFiniteGradient() const {
+    return std::ranges::all_of(given_.operation.Find("gradient")->values,
+                               [](float g) { return std::isfinite(g); });
   }
   double Parameter(const AdamWRule& rule, const Element& e) const {
     return Update(rule, corrections_, e.p, e.g, e.m, e.v).parameter.exact;
   }
 
   static std::string GradientText(double factor) {
-    return factor == 0.0
-               ? "the gradient was taken as zero"
-               : fmt::format(
-                     "the gradient was {:.9g} times what was recorded: clipped "
-                     "or averaged otherwise",
-                     factor);
+    if (factor == 0.0) return "the gradient was taken as zero";
+    if (factor == -1.0) return "the gradient had the other sign";
+    return fmt::format(
+        "the gradient was {:.9g} times what was recorded: clipped or averaged "
+        "otherwise",
+        factor);
   }
   void AddGradient() {
     Add(
         "gradient_scaled", "exp_avg_after", 1.0,
-        [this](const Element& e) {
-          return std::pair((1 - rule_.beta1) * e.g, rule_.beta1 * e.m);
+        [this](const Element& e, double after) {
+          return std::pair((1 - rule_.beta1) * e.g, after - rule_.beta1 * e.m);
         },
         GradientText,
         [](AdamWRule& rule, double f) { rule.gradient_factor = f; });
@@ -330,8 +343,9 @@ class AdamWFits {
   void AddSquaredGradient() {
     Add(
         "gradient_scaled", "exp_avg_sq_after", 1.0,
-        [this](const Element& e) {
-          return std::pair((1 - rule_.beta2) * e.g * e.g, rule_.beta2 * e.v);
+        [this](const Element& e, double after) {
+          return std::pair((1 - rule_.beta2) * e.g * e.g,
+                           after - rule_.beta2 * e.v);
         },
         [](double square) { return GradientText(std::sqrt(square)); },
         [](AdamWRule& rule, double square) {
@@ -346,31 +360,32 @@ class AdamWFits {
     if (is_zero) once.lr = 1.0;
     Add(
         "lr_off", "parameter_after", is_zero ? 0.0 : 1.0,
-        [this, once](const Element& e) {
-          return std::pair(Parameter(once, e) - e.p, e.p);
+        [this, once](const Element& e, double after) {
+          return std::pair(Parameter(once, e) - e.p, after - e.p);
         },
         [is_zero](double f) {
-          return is_zero
-                     ? fmt::format("the learning rate was {:.9g}, not 0", f)
-                     : fmt::format(
-                           "the learning rate was {:.9g} times what was "
-                           "recorded",
-                           f);
+          return is_zero ? fmt::format("the learning rate was {:.9g}, not 0", f)
+                         : fmt::format(
+                               "the learning rate was {:.9g} times what was "
+                               "recorded",
+                               f);
         },
         [once](AdamWRule& rule, double f) { rule.lr = once.lr * f; });
     if (is_zero || rule_.weight_decay == 0.0) return;
     once.weight_decay = 0.0;
     Add(
         "step_scaled", "parameter_after", 1.0,
-        [this, once](const Element& e) {
+        [this, once](const Element& e, double after) {
           return std::pair(Parameter(once, e) - e.p,
-                           e.p * (1 - rule_.lr * rule_.weight_decay));
+                           after - e.p * (1 - rule_.lr * rule_.weight_decay));
         },
         [](double f) {
-          return fmt::format(
-              "the step was {:.9g} times what moments and learning rate give, "
-              "the decay was right",
-              f);
+          return f == 0.0
+                     ? std::string("the parameter decayed and was not updated")
+                     : fmt::format(
+                           "the step was {:.9g} times what moments and "
+                           "learning rate give, the decay was right",
+                           f);
         },
         [](AdamWRule& rule, double f) { rule.step_factor = f; });
   }
@@ -379,8 +394,8 @@ class AdamWFits {
     without.weight_decay = 0.0;
     Add(
         "decay_off", "parameter_after", rule_.weight_decay,
-        [this, without](const Element& e) {
-          return std::pair(-rule_.lr * e.p, Parameter(without, e));
+        [this, without](const Element& e, double after) {
+          return std::pair(-rule_.lr * e.p, after - Parameter(without, e));
         },
         [declared = rule_.weight_decay](double decay) {
           return fmt::format("the parameter decayed by {:.9g}, not by {:.9g}",
@@ -388,15 +403,33 @@ class AdamWFits {
         },
         [](AdamWRule& rule, double decay) { rule.weight_decay = decay; });
   }
+  /// step (root + eps) = lr / (1 - b1^t) m'.
+  void AddEps() {
+    const double factor = rule_.lr / corrections_.first;
+    Add(
+        "eps_off", "parameter_after", rule_.eps,
+        [this, factor](const Element& e, double after) {
+          const Updated updated =
+              Update(rule_, corrections_, e.p, e.g, e.m, e.v);
+          const double step = e.p * (1 - rule_.lr * rule_.weight_decay) - after;
+          const double root =
+              std::sqrt(updated.second.exact / corrections_.second);
+          return std::pair(step, factor * updated.first.exact - step * root);
+        },
+        [declared = rule_.eps](double eps) {
+          return fmt::format("eps was {:.9g}, not {:.9g}", eps, declared);
+        },
+        [](AdamWRule& rule, double eps) { rule.eps = eps; });
+  }
   /// b m + (1 - b) g = g + b (m - g).
   template <typename Inputs>
   void AddBeta(const char* name, const char* tensor, double AdamWRule::*beta,
                const Inputs& inputs) {
     Add(
         name, tensor, rule_.*beta,
-        [inputs](const Element& e) {
+        [inputs](const Element& e, double after) {
           const auto [added, kept] = inputs(e);
-          return std::pair(kept - added, added);
+          return std::pair(kept - added, after - added);
         },
         [text = std::string(name, 5), declared = rule_.*beta](double value) {
           return fmt::format("{} was {:.9g}, not {:.9g}", text, value,

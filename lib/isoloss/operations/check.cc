@@ -1,8 +1,5 @@
 #include "isoloss/operations/check.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -113,32 +110,6 @@ static bool LooksBack(const Operation& operation, const std::string& part) {
          (operation.type == "router" && part == "choice" &&
           operation.Find("bias") != nullptr) ||
          (operation.type == "adamw" && part.starts_with("exp_avg"));
-}
-
-std::string FirstFew(const std::vector<size_t>& places) {
-  constexpr size_t kFew = 8;
-  const std::vector<size_t> few(
-      places.begin(),
-      places.begin() + static_cast<ptrdiff_t>(std::min(places.size(), kFew)));
-  return places.size() <= kFew
-             ? fmt::format("{}", fmt::join(few, ", "))
-             : fmt::format("{} and {} more", fmt::join(few, ", "),
-                           places.size() - kFew);
-}
-
-std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
-                     const char* noun) {
-  std::vector<size_t> wrong;
-  for (size_t r = 0; r < comparison.wrong_rows().size(); ++r) {
-    if (comparison.wrong_rows()[r]) wrong.push_back(r);
-  }
-  if (wrong.empty() || wrong.size() >= rows) return "";
-  const auto whole = static_cast<int64_t>(wrong.size()) *
-                     (comparison.elements() / static_cast<int64_t>(rows));
-  return fmt::format(
-      "{} of {} {} have others{}: {}.", wrong.size(), rows, noun,
-      comparison.other() == whole ? ", in every element" : "",
-      FirstFew(wrong));
 }
 
 Finding FindingOf(const OperationCase& given, const std::string& part,

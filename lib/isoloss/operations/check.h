@@ -86,6 +86,8 @@ void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
                  const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings);
+/// Scores of the logits, if there are logits.
+void CheckScores(const OperationCase& given, std::vector<Finding>& findings);
 void CheckRouter(const OperationCase& given, std::vector<Finding>& findings);
 void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 /// `group_ends`: of the experts that made the rows; null if nobody knows.
@@ -99,13 +101,6 @@ void CheckStateBetweenSteps(const OperationCase& given,
 void CheckSkippedStep(const OperationCase& given,
                       std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
-
-/// "0, 1, 2", or the first eight and how many more there are.
-std::string FirstFew(const std::vector<size_t>& places);
-/// "3 of 6 tokens have others: 0, 1, 2." of a tensor with so many `rows`, which
-/// are `tokens`; "" if all have, or none.
-std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
-                     const char* noun);
 
 /// A finding of that operation.
 Finding FindingOf(const OperationCase& given, const std::string& part,

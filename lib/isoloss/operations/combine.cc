@@ -8,13 +8,13 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/fit.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -25,7 +25,7 @@ using oracle::Grid;
 
 /// What of a combine may be otherwise.
 struct CombineRule {
-  bool weights = true;
+  int weights = 1;                ///< how often rows are multiplied by them
   bool weights_reversed = false;  ///< among the rows of each token
   double routed = 1.0;            ///< how often their sum is added
   double addends = 1.0;           ///< how often the addend is added
@@ -42,9 +42,12 @@ struct TokenChange {
   static constexpr size_t kNone = std::numeric_limits<size_t>::max();
   enum class Kind {
     kNone,
+    kZero,           ///< nothing
+    kRowsMissing,    ///< its addend only
+    kAddendMissing,  ///< its rows only
     kOtherToken,     ///< all of `token`
     kOtherRows,      ///< its own addend, and the routed part of `token`
-    kRowsMissing,    ///< its addend only
+    kOtherAddend,    ///< its own rows, and the addend of `token`
     kRowMissing,     ///< `row` is left out
     kRowTwice,       ///< `row` counts twice
     kRowExtra,       ///< `other`, which belongs to another token, is added
@@ -92,8 +95,7 @@ class Combine {
 
   /// Factors of the routed part, the addend and both.
   std::vector<Fit> Fits() const;
-  /// What explains each token that has others, if one change does. `left`: so
-  /// many additions may be made for it.
+  /// What explains each token that has others, if one change does.
   TokenChanges Changes(const std::vector<bool>& wrong) const;
   size_t TokenOf(size_t row) const {
     return static_cast<size_t>(source_.values[row]);
@@ -111,7 +113,7 @@ class Combine {
   double Product(const CombineRule& rule, size_t row, size_t weight,
                  size_t column) const {
     double product = rule.routed * static_cast<double>(rows_(row, column));
-    if (weights_ != nullptr && rule.weights) {
+    for (int i = 0; weights_ != nullptr && i < rule.weights; ++i) {
       product *= static_cast<double>(weights_->values[weight]);
     }
     return rule.bf16_products
@@ -131,11 +133,20 @@ class Combine {
                const TokenChange& change = {}) const {
     using Kind = TokenChange::Kind;
     const bool is_other = change.kind == Kind::kOtherToken;
+    const bool has_addend =
+        change.kind != Kind::kZero && change.kind != Kind::kAddendMissing;
+    const bool has_rows =
+        change.kind != Kind::kZero && change.kind != Kind::kRowsMissing;
     const double addend =
-        rule.addends * Addend(is_other ? change.token : token, column);
+        has_addend ? rule.addends *
+                         Addend(is_other || change.kind == Kind::kOtherAddend
+                                    ? change.token
+                                    : token,
+                                column)
+                   : 0.0;
     double sum = rule.addend_last ? 0.0 : addend;
     double size = std::fabs(addend);
-    size_t terms = rule.routed == 1.0 ? 1 : 3;
+    size_t terms = rule.routed == 1.0 && rule.weights < 2 ? 1 : 3;
     const auto add = [&](double product) {
       sum += product;
       if (rule.bf16_sums) {
@@ -149,9 +160,7 @@ class Combine {
                                                               : token];
     for (size_t i = 0; i < rows.size(); ++i) {
       const size_t row = rows[i];
-      if (change.kind == Kind::kRowsMissing || IsSkipped(rule, token, row)) {
-        continue;
-      }
+      if (!has_rows || IsSkipped(rule, token, row)) continue;
       const bool is_changed = row == change.row;
       if (is_changed && change.kind != Kind::kRowTwice) continue;
       const size_t weight =
@@ -180,7 +189,6 @@ class Combine {
   std::vector<std::vector<size_t>> of_token_;
 };
 
-
 std::vector<Fit> Combine::Fits() const {
   LeastSquares routed, addend, both;
   for (size_t t = 0; t < tokens(); ++t) {
@@ -195,16 +203,19 @@ std::vector<Fit> Combine::Fits() const {
   }
   const auto fit = [this](const char* name, const LeastSquares& sums,
                           const char* sentence, bool of_rows, bool of_addend) {
-    return Fit{name, sums,
-               [sentence](double factor) {
-                 return fmt::format(fmt::runtime(sentence), factor);
-               },
-               [this, of_rows, of_addend](double factor) {
-                 CombineRule rule;
-                 if (of_rows) rule.routed = factor;
-                 if (of_addend) rule.addends = factor;
-                 return Compare(rule);
-               }};
+    return Fit{.name = name,
+               .sums = sums,
+               .sentence =
+                   [sentence](double factor) {
+                     return fmt::format(fmt::runtime(sentence), factor);
+                   },
+               .compare =
+                   [this, of_rows, of_addend](double factor) {
+                     CombineRule rule;
+                     if (of_rows) rule.routed = factor;
+                     if (of_addend) rule.addends = factor;
+                     return Compare(rule);
+                   }};
   };
   std::vector<Fit> fits = {
       fit("routed_scaled", routed,
@@ -242,8 +253,12 @@ std::optional<TokenChange> Combine::ChangeOf(size_t token,
   const auto explains = [&](const TokenChange& change) {
     return Explains(token, change, left);
   };
-  TokenChange change = {.kind = Kind::kRowsMissing};
-  if (explains(change)) return change;
+  TokenChange change;
+  for (const Kind kind :
+       {Kind::kZero, Kind::kRowsMissing, Kind::kAddendMissing}) {
+    change = {.kind = kind};
+    if (explains(change)) return change;
+  }
   const std::vector<size_t>& rows = of_token_[token];
   for (const Kind kind : {Kind::kRowMissing, Kind::kRowTwice}) {
     for (const size_t row : rows) {
@@ -251,7 +266,8 @@ std::optional<TokenChange> Combine::ChangeOf(size_t token,
       if (explains(change)) return change;
     }
   }
-  for (const Kind kind : {Kind::kOtherToken, Kind::kOtherRows}) {
+  for (const Kind kind :
+       {Kind::kOtherToken, Kind::kOtherRows, Kind::kOtherAddend}) {
     for (size_t other = 0; other < tokens(); ++other) {
       change = {.kind = kind, .token = other};
       if (other != token && !of_token_[other].empty() && explains(change)) {
@@ -319,7 +335,11 @@ const CombineMistake kCombineMistakes[] = {
      {.skip = CombineRule::Skip::kLast}},
     {"weight_missing",
      "rows were added without their weights",
-     {.weights = false},
+     {.weights = 0},
+     true},
+    {"weights_twice",
+     "rows were multiplied by their weights twice",
+     {.weights = 2},
      true},
     {"weights_reversed",
      "rows of each token had the weights of its rows in reverse order",
@@ -360,82 +380,91 @@ std::vector<Trial> CombineTrials(const Combine& combine,
   return trials;
 }
 
-
 // ---- rows of single tokens --------------------------------------------------
 
-const char* NameOf(TokenChange::Kind kind) {
+/// Name, and the sentence of all tokens: {0} is "s" of several, {1} lists them,
+/// {2} the tokens whose parts they have. Empty: one of each token.
+struct TokenChangeText {
+  TokenChange::Kind kind;
+  const char* name;
+  const char* sentence;
+};
+constexpr TokenChangeText kTokenChangeTexts[] = {
+    {TokenChange::Kind::kZero, "token_zero", "output of token{0} {1} is zero"},
+    {TokenChange::Kind::kRowsMissing, "rows_missing",
+     "all rows of token{0} {1} were left out"},
+    {TokenChange::Kind::kAddendMissing, "addend_missing",
+     "the addend of token{0} {1} was not added"},
+    {TokenChange::Kind::kOtherToken, "wrong_token",
+     "output of token{0} {1} is that of token{0} {2}"},
+    {TokenChange::Kind::kOtherRows, "wrong_token",
+     "the routed part of token{0} {1} is that of token{0} {2}"},
+    {TokenChange::Kind::kOtherAddend, "wrong_addend",
+     "the addend of token{0} {1} is that of token{0} {2}"},
+    {TokenChange::Kind::kRowMissing, "row_missing", ""},
+    {TokenChange::Kind::kRowTwice, "row_twice", ""},
+    {TokenChange::Kind::kRowExtra, "wrong_row", ""},
+    {TokenChange::Kind::kRowReplaced, "wrong_row", ""},
+};
+
+std::string SentenceOfRow(const Combine& combine, size_t token,
+                          const TokenChange& change) {
   using Kind = TokenChange::Kind;
-  switch (kind) {
-    case Kind::kOtherToken:
-    case Kind::kOtherRows:
-      return "wrong_token";
-    case Kind::kRowsMissing:
-      return "rows_missing";
-    case Kind::kRowMissing:
-      return "row_missing";
-    case Kind::kRowTwice:
-      return "row_twice";
-    default:
-      return "wrong_row";
+  if (change.kind == Kind::kRowMissing) {
+    return fmt::format("token {} lacks row {} times its weight", token,
+                       change.row);
   }
+  if (change.kind == Kind::kRowTwice) {
+    return fmt::format("token {} counts row {} twice", token, change.row);
+  }
+  const std::string extra = fmt::format("row {} of token {}", change.other,
+                                        combine.TokenOf(change.other));
+  return change.kind == Kind::kRowExtra
+             ? fmt::format("token {} has {} besides its own", token, extra)
+             : fmt::format("token {} has {} in place of its row {}", token,
+                           extra, change.row);
 }
 
-std::string SentenceOf(const Combine& combine, TokenChange::Kind kind,
+/// "": no token has it.
+std::string SentenceOf(const Combine& combine, const TokenChangeText& text,
                        const TokenChanges& changes) {
-  using Kind = TokenChange::Kind;
   std::vector<size_t> tokens, others;
   std::vector<std::string> each;
+  const bool of_rows = *text.sentence == '\0';
   for (const auto& [token, change] : changes) {
-    if (change.kind != kind) continue;
+    if (change.kind != text.kind) continue;
     tokens.push_back(token);
     others.push_back(change.token);
-    const std::string extra =
-        change.other == TokenChange::kNone
-            ? ""
-            : fmt::format("row {} of token {}", change.other,
-                          combine.TokenOf(change.other));
-    each.push_back(
-        kind == Kind::kRowMissing
-            ? fmt::format("token {} lacks row {} times its weight", token,
-                          change.row)
-        : kind == Kind::kRowTwice
-            ? fmt::format("token {} counts row {} twice", token, change.row)
-        : kind == Kind::kRowExtra
-            ? fmt::format("token {} has {} besides its own", token, extra)
-            : fmt::format("token {} has {} in place of its row {}", token,
-                          extra, change.row));
+    if (of_rows) each.push_back(SentenceOfRow(combine, token, change));
   }
-  const char* s = tokens.size() == 1 ? "" : "s";
-  if (kind == Kind::kOtherToken || kind == Kind::kOtherRows) {
-    return fmt::format("{} of token{} {} is that of token{} {}",
-                       kind == Kind::kOtherToken ? "output" : "the routed part",
-                       s, FirstFew(tokens), s, FirstFew(others));
-  }
-  if (kind == Kind::kRowsMissing) {
-    return fmt::format("all rows of token{} {} were left out", s,
-                       FirstFew(tokens));
+  if (tokens.empty()) return "";
+  if (!of_rows) {
+    return fmt::format(fmt::runtime(text.sentence),
+                       tokens.size() == 1 ? "" : "s", FirstFew(tokens),
+                       FirstFew(others));
   }
   constexpr size_t kFew = 4;
-  const size_t count = each.size();
-  if (count > kFew) each.resize(kFew);
-  return fmt::format("{}{}", fmt::join(each, ", "),
-                     count > kFew
-                         ? fmt::format(", and {} more such tokens", count - kFew)
-                         : "");
+  each.resize(std::min(each.size(), kFew));
+  return fmt::format(
+      "{}{}", fmt::join(each, ", "),
+      tokens.size() > kFew
+          ? fmt::format(", and {} more such tokens", tokens.size() - kFew)
+          : "");
 }
 
 std::vector<Trial> RowTrials(const Combine& combine,
                              const std::vector<bool>& wrong) {
   const TokenChanges changes = combine.Changes(wrong);
   if (changes.empty()) return {};
-  std::set<TokenChange::Kind> kinds;
-  for (const auto& [token, change] : changes) kinds.insert(change.kind);
+  std::string name;
   std::vector<std::string> sentences;
-  for (const TokenChange::Kind kind : kinds) {
-    sentences.push_back(SentenceOf(combine, kind, changes));
+  for (const TokenChangeText& text : kTokenChangeTexts) {
+    std::string sentence = SentenceOf(combine, text, changes);
+    if (sentence.empty()) continue;
+    if (name.empty()) name = text.name;
+    sentences.push_back(std::move(sentence));
   }
-  return {{NameOf(*kinds.begin()),
-           fmt::format("{}", fmt::join(sentences, "; ")),
+  return {{name, fmt::format("{}", fmt::join(sentences, "; ")),
            [&combine, changes] {
              return std::optional(combine.Compare({}, changes));
            }}};

@@ -3,7 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -12,6 +14,9 @@
 #include "isoloss/formats/bf16.h"
 #include "isoloss/formats/format.h"
 #include "isoloss/operations/check.h"
+#include "isoloss/operations/estimates.h"
+#include "isoloss/operations/fit.h"
+#include "isoloss/operations/rows.h"
 #include "isoloss/oracle/scalar_quantize.h"
 #include "isoloss/precision/operands.h"
 
@@ -21,7 +26,7 @@ namespace {
 using oracle::Comparison;
 using oracle::Grid;
 
-/// Row m is row `token(m)` of `tokens`.
+/// Row m is row `token(m)` of `tokens`, or zero, of either sign, if that is -1.
 Comparison CompareRows(const MatrixView<const float>& rows,
                        const MatrixView<const float>& tokens,
                        const std::function<int64_t(size_t)>& token) {
@@ -29,7 +34,9 @@ Comparison CompareRows(const MatrixView<const float>& rows,
   for (size_t m = 0; m < rows.rows(); ++m) {
     const int64_t t = token(m);
     for (size_t d = 0; d < rows.cols(); ++d) {
-      const float wanted = t < 0 ? 0.0f : tokens(static_cast<size_t>(t), d);
+      const float wanted = t >= 0 ? tokens(static_cast<size_t>(t), d)
+                           : rows(m, d) == 0.0f ? rows(m, d)
+                                                : 0.0f;
       comparison.AddExact(m, d, rows(m, d), wanted);
     }
   }
@@ -102,6 +109,37 @@ std::vector<Trial> DispatchTrials(const MatrixView<const float>& rows,
   return trials;
 }
 
+/// A factor of all rows, which is rounded like they are.
+Fit RowFit(const MatrixView<const float>& rows,
+           const MatrixView<const float>& tokens, const Integers& source,
+           Grid grid) {
+  Fit fit;
+  fit.name = "rows_scaled";
+  fit.sentence = [](double factor) {
+    return fmt::format("rows were {:.9g} times their tokens", factor);
+  };
+  fit.not_zero = true;
+  fit.compare = [&rows, &tokens, &source, grid](double factor) {
+    Comparison comparison(grid);
+    for (size_t m = 0; m < rows.rows(); ++m) {
+      const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
+      for (size_t d = 0; d < rows.cols(); ++d) {
+        const double scaled = factor * static_cast<double>(token[d]);
+        comparison.Add(m, d, rows(m, d), Around(scaled, std::fabs(scaled), 1));
+      }
+    }
+    return comparison;
+  };
+  for (size_t m = 0; m < rows.rows(); ++m) {
+    const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
+    for (size_t d = 0; d < rows.cols(); ++d) {
+      fit.sums.Add(static_cast<double>(token[d]),
+                   static_cast<double>(rows(m, d)));
+    }
+  }
+  return fit;
+}
+
 /// Rows that are those of other tokens, or zero. Tokens are told by their bits.
 std::vector<Trial> RowTrials(const MatrixView<const float>& rows,
                              const MatrixView<const float>& tokens,
@@ -153,12 +191,17 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings) {
   const MatrixView<const float> rows = given.operation.Find("rows")->Rows();
   const MatrixView<const float> tokens = given.operation.Find("tokens")->Rows();
   const Integers& source = *given.operation.FindIntegers("source");
+  const Grid grid = GridOf(*given.operation.Find("rows"), "rows", given.where);
   Finding finding = FindingOf(
       given, "rows", "rows",
       CompareRows(rows, tokens, [&](size_t m) { return source.values[m]; }));
   finding.places = PlacesOf(finding.comparison, rows.rows(), "rows");
   Explain(DispatchTrials(rows, tokens, source), finding, [&] {
-    return RowTrials(rows, tokens, source, finding.comparison.wrong_rows());
+    std::vector<Trial> trials =
+        RowTrials(rows, tokens, source, finding.comparison.wrong_rows());
+    std::ranges::move(Confirmed({RowFit(rows, tokens, source, grid)}),
+                      std::back_inserter(trials));
+    return trials;
   });
   findings.push_back(std::move(finding));
 }

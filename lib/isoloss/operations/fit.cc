@@ -44,12 +44,11 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
   const double error = fit.sums.error();
   constexpr double kTold = 0.1;
   if (!std::isfinite(factor) ||
-      !(error <=
-        kTold * std::max(std::fabs(fit.right), std::fabs(factor)))) {
+      !(error <= kTold * std::max(std::fabs(fit.right), std::fabs(factor)))) {
     return std::nullopt;
   }
   for (const double number : Candidates(factor, error)) {
-    if (number == fit.right) continue;
+    if (number == fit.right || (fit.not_zero && number == 0.0)) continue;
     oracle::Comparison comparison = fit.compare(number);
     if (comparison.other() > 0) continue;
     return Trial{.name = fit.name,

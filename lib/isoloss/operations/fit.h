@@ -35,6 +35,8 @@ class LeastSquares {
 struct Fit {
   std::string name;  ///< "routed_scaled"
   LeastSquares sums;
+  /// 0 has a name of its own in the catalogue.
+  bool not_zero = false;
   /// What is told of the number, as a sentence without full stop.
   std::function<std::string(double number)> sentence;
   std::function<oracle::Comparison(double number)> compare;

@@ -7,6 +7,7 @@
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/product.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -236,8 +237,16 @@ void CheckLinear(const OperationCase& given,
         FindingOf(given, std::string(GemmRoleName(plan.role)), plan.kind,
                   Compare(product).value_or(oracle::Comparison(product.grid)));
     if (MultiplyAdds(product) <= kMostMultiplyAdds) {
-      Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
-              finding);
+      Explain(
+          TrialsOf(product, {plan.left, plan.right}, finding.comparison),
+          finding, [&] {
+            return TrialsOfRows(
+                {.found = product.output,
+                 .grid = product.grid,
+                 .for_each = [&](const auto& use) { ForEachSum(product, use); },
+                 .noun = "row"},
+                finding.comparison.wrong_rows());
+          });
     }
     finding.places =
         PlacesOf(finding.comparison, product.output.rows(), "rows");

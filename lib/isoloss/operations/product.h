@@ -70,7 +70,9 @@ struct Product {
   /// Of those bits: nobody knows when they are cut off, so that all that may
   /// be lost is let pass.
   bool loses_bits = false;
-  double factor = 1.0;  ///< of the result
+  double factor = 1.0;       ///< of the sums
+  double bias_factor = 1.0;  ///< of the bias
+  double late_factor = 1.0;  ///< of the rounded result
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of
@@ -80,6 +82,12 @@ std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 /// Every element of the output against the products.
 /// Nothing, if a change has nothing to change, or sums can't be cut so.
 std::optional<oracle::Comparison> Compare(const Product& product);
+
+/// Calls use(row, column, sum) for each element of the output, before its last
+/// rounding. Only of sums that are not cut off, and of sides without changes.
+void ForEachSum(const Product& product,
+                const std::function<void(size_t row, size_t column,
+                                         const oracle::Estimate& sum)>& use);
 
 /// Codes and scales of one operand against those of a quantisation.
 struct CodeComparison {

@@ -83,7 +83,7 @@ class Comparison {
   void AddOther(size_t row, size_t column, float value, double expected,
                 int64_t elements);
   void KeepWorst(size_t row, size_t column, float value, double exact,
-                  double ratio);
+                 double ratio);
   void CountOther(size_t row);
 
   Grid grid_;
