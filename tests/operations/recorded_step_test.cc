@@ -240,6 +240,45 @@ TEST(AdamWCheck, HoldsStateAgainstTheStepBefore) {
   EXPECT_EQ(name_of("parameter_before", wrong, 2), "other_parameter");
 }
 
+TEST(LinearCheck, HoldsTheWeightAgainstTheUpdateOfTheStepBefore) {
+  Operation linear = testing::LinearInputs();
+  testing::Compute(precision::RecipeByName("bf16"), linear);
+  Operation adamw = {.type = "adamw", .module = linear.module + ".weight"};
+  adamw.numbers = {{"lr", 0.0},   {"beta1", 0.9},        {"beta2", 0.95},
+                   {"eps", 1e-8}, {"weight_decay", 0.0}, {"step", 1}};
+  const auto name_of = [&](int64_t step) -> std::string {
+    ThreadTeam team(1);
+    const std::vector<OperationFile> files = {
+        {.path = "1", .step = 1, .operations = {adamw}},
+        {.path = "2", .step = step, .operations = {linear}}};
+    for (const Finding& finding :
+         CheckOperations(files, precision::RecipeByName("bf16"), {}, team)) {
+      if (finding.part != "weight") continue;
+      return finding.is_right() ? "right" : finding.explanation->name;
+    }
+    return "not compared";
+  };
+  // A master whose last bits BF16 does not hold.
+  Floats master = *linear.Find("weight");
+  master.type = "float32";
+  for (float& value : master.values) value *= 1.0f + 0x1p-12f;
+  Floats other = master;
+  for (float& value : other.values) value *= 2.0f;
+  for (const char* name : {"gradient", "exp_avg_before", "exp_avg_sq_before"}) {
+    adamw.floats[name] = Zeros(master.extent, "float32");
+  }
+  adamw.floats["parameter_after"] = master;
+  adamw.floats["parameter_before"] = other;
+  EXPECT_EQ(name_of(2), "right");
+  EXPECT_EQ(name_of(3), "not compared");
+  std::swap(adamw.floats["parameter_after"], adamw.floats["parameter_before"]);
+  EXPECT_EQ(name_of(2), "weight_of_step_before");
+  adamw.floats["parameter_before"] = other;
+  EXPECT_EQ(name_of(2), "other_weight");
+  adamw.module = "another";
+  EXPECT_EQ(name_of(2), "not compared");
+}
+
 // ---- loss -------------------------------------------------------------------
 
 enum class LossOf {

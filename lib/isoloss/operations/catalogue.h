@@ -56,6 +56,6 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
 /// whose codes are these; all must outlive them.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales, CodePart part);
+                            const Scales& scales, CodePart part);
 
 }  // namespace isoloss::operations

@@ -25,6 +25,8 @@ struct OperationCase {
   const Operation* previous;
   /// The call before of a module that a step calls several times; else null.
   const Operation* call_before = nullptr;
+  /// The step before's update of a linear module's weight, if it is known.
+  const Operation* update_before = nullptr;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
@@ -94,6 +96,9 @@ void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
+/// The weight that a linear module read against the parameter after the update
+/// of the step before, to the bit after rounding to the weight's type.
+void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
 /// State before a step against that after the step before, bit for bit.
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings);

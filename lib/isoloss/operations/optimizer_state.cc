@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "isoloss/base/matrix.h"
 #include "isoloss/operations/check.h"
 
 namespace isoloss::operations {
@@ -52,6 +53,37 @@ Explanation StateMistake(const OperationCase& given, const std::string& before,
 }
 
 }  // namespace
+
+void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {
+  if (given.update_before == nullptr) return;
+  const Floats* after = given.update_before->Find("parameter_after");
+  const Floats& weight = *given.operation.Find("weight");
+  if (after == nullptr || after->extent != weight.extent) return;
+  if (after->type != weight.type && after->type != "float32") return;
+  const auto compare = [&](const Floats& wanted) {
+    return CompareState(weight, "weight", wanted, given.where);
+  };
+  Finding finding = FindingOf(given, "weight", "weight", compare(*after));
+  if (finding.is_right()) return findings.push_back(std::move(finding));
+  // An optimizer may hold a square the other way.
+  if (weight.extent.size() == 2 && weight.extent[0] == weight.extent[1]) {
+    Floats turned = *after;
+    const Matrix<float> transposed = Transposed(after->Rows());
+    turned.values.assign(transposed.data(),
+                         transposed.data() + transposed.size());
+    if (compare(turned).other() == 0) return;
+  }
+  const bool is_old =
+      compare(*given.update_before->Find("parameter_before")).other() == 0;
+  finding.explanation = {
+      .name = is_old ? "weight_of_step_before" : "other_weight",
+      .sentence = is_old
+                      ? "the layer read the weight from before the update of "
+                        "the step before"
+                      : "the layer read another weight than the update of "
+                        "the step before left"};
+  findings.push_back(std::move(finding));
+}
 
 void CheckStateBetweenSteps(const OperationCase& given,
                             std::vector<Finding>& findings) {

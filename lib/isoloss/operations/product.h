@@ -89,6 +89,15 @@ void ForEachSum(const Product& product,
                 const std::function<void(size_t row, size_t column,
                                          const oracle::Estimate& sum)>& use);
 
+/// What multiplies the codes of an operand, as a file holds it.
+struct Scales {
+  std::vector<float> values;
+  bool has_bytes = false;  ///< of E8M0; else they are FP32
+};
+/// Nothing if the operand has none.
+std::optional<Scales> ScalesOf(const Operation& operation,
+                               const std::string& operand);
+
 /// Codes and scales of one operand against those of a quantisation.
 struct CodeComparison {
   oracle::Comparison codes = oracle::Comparison(oracle::Grid::kFp32);
@@ -105,10 +114,11 @@ struct CodeComparison {
 using CodePart = oracle::Comparison (*)(const CodeComparison& comparison);
 
 /// `side` of each group. Scales that are not as many as the blocks are all
-/// wrong. Zeros of either sign are equal: products do not see it.
+/// wrong. FP32 scales that are no powers of two may be rounded twice on their
+/// way. Zeros of either sign are equal: products do not see it.
 std::optional<CodeComparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
-    const Codes& scales);
+    const Scales& scales);
 
 /// Operations of the product: how long Compare takes.
 double MultiplyAdds(const Product& product);

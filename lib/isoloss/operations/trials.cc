@@ -250,7 +250,7 @@ std::optional<oracle::Comparison> CompareLossy(const Product& product) {
 
 std::optional<oracle::Comparison> CodesAltered(
     const std::vector<const Side*>& sides, const SideMistake& mistake,
-    const Codes& codes, const Codes& scales, CodePart part) {
+    const Codes& codes, const Scales& scales, CodePart part) {
   std::vector<Side> altered;
   bool any = false;
   for (const Side* side : sides) {
@@ -336,7 +336,7 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
 
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales, CodePart part) {
+                            const Scales& scales, CodePart part) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
        .sentence = fmt::format("blocks of {} lay along the other axis", name),
