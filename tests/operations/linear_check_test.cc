@@ -363,7 +363,7 @@ TEST(LinearMistakes, NameRowsThatStandElsewhere) {
 
   ExpectNamed(Check(operation), "fprop", "wrong_rows");
   EXPECT_EQ(Part(Check(operation), "fprop").explanation->sentence,
-            "rows 0, 7 are what rows 7, 0 should be");
+            "in rows 0, 7 stand the results of rows 7, 0");
 }
 
 TEST(Catalogue, NamesEachTrialOnce) {

@@ -227,8 +227,9 @@ TEST(RouterCheck, NamesTokensWhoseRowsStandElsewhere) {
     const auto found = std::ranges::find(findings, part, &Finding::part);
     ASSERT_TRUE(found->explanation) << part;
     EXPECT_EQ(found->explanation->name, "wrong_rows");
-    EXPECT_EQ(found->explanation->sentence,
-              "tokens 0, 5 are what tokens 5, 0 should be");
+    EXPECT_EQ(
+        found->explanation->sentence,
+        std::string("in tokens 0, 5 stand the ") + part + " of tokens 5, 0");
     EXPECT_EQ(found->places,
               "2 of 64 tokens have others, in every element: "
               "0, 5.");

@@ -224,6 +224,19 @@ TEST(CombineCheck, NamesRowsOfSingleTokens) {
   };
   expect(weigh(7, 0), "row_missing", "token 3 lacks row 7 times its weight");
   expect(weigh(7, 2), "row_twice", "token 3 counts row 7 twice");
+  ExpectNamed({with([](Operation& inputs) {
+                std::ranges::rotate(
+                    inputs.integers["source"].values,
+                    inputs.integers["source"].values.begin() + 1);
+              })},
+              "output", "source_shifted_back");
+  expect(with([](Operation& inputs) {
+           std::vector<float>& weights = inputs.floats["weights"].values;
+           std::swap(weights[7], weights[55]);
+           std::swap(weights[23], weights[39]);
+         }),
+         "weights_reversed",
+         "rows of token 3 had their weights in reverse order");
   expect(with([](Operation& inputs) {
            for (size_t m = 7; m < 64; m += 16) {
              inputs.floats["weights"].values[m] = 0;

@@ -11,6 +11,7 @@
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/fit.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -274,11 +275,11 @@ class AdamWFits {
       AddEps();
     }
     if (part_.part != Part::kSecond) {
-      AddBeta("beta1_off", "exp_avg_after", &AdamWRule::beta1,
+      AddBeta("beta1_off", kParts[0], &AdamWRule::beta1,
               [](const Element& e) { return std::pair(e.g, e.m); });
     }
     if (part_.part != Part::kFirst) {
-      AddBeta("beta2_off", "exp_avg_sq_after", &AdamWRule::beta2,
+      AddBeta("beta2_off", kParts[1], &AdamWRule::beta2,
               [](const Element& e) { return std::pair(e.g * e.g, e.v); });
     }
     return Confirmed(fits_);
@@ -288,13 +289,8 @@ class AdamWFits {
   using Sentence = std::function<std::string(double)>;
   using Alter = std::function<void(AdamWRule& rule, double number)>;
 
-  /// `term` of an element and its result: the term taken once, and what the
-  /// result owes to it.
-  template <typename Term>
-  void Add(const char* name, const char* tensor, double right, const Term& term,
-           const Sentence& sentence, const Alter& alter) {
-    const Floats* after = given_.operation.Find(tensor);
-    if (after == nullptr) return;
+  Fit& AddFit(const char* name, double right, const Sentence& sentence,
+              const Alter& alter) {
     Fit& fit = fits_.emplace_back();
     fit.name = name;
     fit.right = right;
@@ -304,16 +300,35 @@ class AdamWFits {
       alter(altered, number);
       return Compare(given_, part_, altered);
     };
+    return fit;
+  }
+  /// use(element, its value after the step, its grid).
+  template <typename Use>
+  void ForEach(const PartText& part, const Use& use) const {
+    const Floats* after = given_.operation.Find(part.tensor);
+    if (after == nullptr) return;
+    const Grid grid = GridOf(*after, part.tensor, given_.where);
     for (size_t i = 0; i < after->values.size(); ++i) {
       const auto at = [&](const char* input) {
         return static_cast<double>(given_.operation.Find(input)->values[i]);
       };
-      const auto [once, owed] =
-          term(Element{at("parameter_before"), at("gradient"),
-                       at("exp_avg_before"), at("exp_avg_sq_before")},
-               static_cast<double>(after->values[i]));
-      fit.sums.Add(once, owed);
+      use(Element{at("parameter_before"), at("gradient"), at("exp_avg_before"),
+                  at("exp_avg_sq_before")},
+          after->values[i], grid);
     }
+  }
+  /// `term` of an element: that term taken once, and what all others give. An
+  /// update by `once` is as exact as the result may be.
+  template <typename Term>
+  void Add(const char* name, const PartText& part, double right,
+           const AdamWRule& once, const Term& term, const Sentence& sentence,
+           const Alter& alter) {
+    Fit& fit = AddFit(name, right, sentence, alter);
+    ForEach(part, [&](const Element& e, float after, Grid grid) {
+      const auto [x, others] = term(e);
+      const Updated updated = Update(once, corrections_, e.p, e.g, e.m, e.v);
+      fit.range.Add(x, others, after, grid, (updated.*part.estimate).bound);
+    });
   }
   bool HasFiniteGradient() const {
     return std::ranges::all_of(given_.operation.Find("gradient")->values,
@@ -333,24 +348,26 @@ class AdamWFits {
   }
   void AddGradient() {
     Add(
-        "gradient_scaled", "exp_avg_after", 1.0,
-        [this](const Element& e, double after) {
-          return std::pair((1 - rule_.beta1) * e.g, after - rule_.beta1 * e.m);
+        "gradient_scaled", kParts[0], 1.0, rule_,
+        [this](const Element& e) {
+          return std::pair((1 - rule_.beta1) * e.g, rule_.beta1 * e.m);
         },
         GradientText,
         [](AdamWRule& rule, double f) { rule.gradient_factor = f; });
   }
   void AddSquaredGradient() {
-    Add(
-        "gradient_scaled", "exp_avg_sq_after", 1.0,
-        [this](const Element& e, double after) {
-          return std::pair((1 - rule_.beta2) * e.g * e.g,
-                           after - rule_.beta2 * e.v);
-        },
-        [](double square) { return GradientText(std::sqrt(square)); },
-        [](AdamWRule& rule, double square) {
-          rule.gradient_factor = std::sqrt(square);
-        });
+    Fit& fit =
+        AddFit("gradient_scaled", 1.0, GradientText,
+               [](AdamWRule& rule, double f) { rule.gradient_factor = f; });
+    FactorRange square;
+    ForEach(kParts[1], [&](const Element& e, float after, Grid grid) {
+      const double others = rule_.beta2 * e.v;
+      const double once = (1 - rule_.beta2) * e.g * e.g;
+      square.Add(once, others, after, grid,
+                 Around(others + once, others + once, 6).bound);
+    });
+    fit.range.Narrow(std::sqrt(std::max(0.0, square.low())),
+                     std::sqrt(square.high()));
   }
 
   /// Of the whole change of the parameter, and of the step without the decay.
@@ -359,9 +376,9 @@ class AdamWFits {
     const bool is_zero = rule_.lr == 0.0;
     if (is_zero) once.lr = 1.0;
     Add(
-        "lr_off", "parameter_after", is_zero ? 0.0 : 1.0,
-        [this, once](const Element& e, double after) {
-          return std::pair(Parameter(once, e) - e.p, after - e.p);
+        "lr_off", kParts[2], is_zero ? 0.0 : 1.0, once,
+        [this, once](const Element& e) {
+          return std::pair(Parameter(once, e) - e.p, e.p);
         },
         [is_zero](double f) {
           return is_zero ? fmt::format("the learning rate was {:.9g}, not 0", f)
@@ -374,10 +391,10 @@ class AdamWFits {
     if (is_zero || rule_.weight_decay == 0.0) return;
     once.weight_decay = 0.0;
     Add(
-        "step_scaled", "parameter_after", 1.0,
-        [this, once](const Element& e, double after) {
+        "step_scaled", kParts[2], 1.0, rule_,
+        [this, once](const Element& e) {
           return std::pair(Parameter(once, e) - e.p,
-                           after - e.p * (1 - rule_.lr * rule_.weight_decay));
+                           e.p * (1 - rule_.lr * rule_.weight_decay));
         },
         [](double f) {
           return f == 0.0
@@ -393,9 +410,9 @@ class AdamWFits {
     AdamWRule without = rule_;
     without.weight_decay = 0.0;
     Add(
-        "decay_off", "parameter_after", rule_.weight_decay,
-        [this, without](const Element& e, double after) {
-          return std::pair(-rule_.lr * e.p, after - Parameter(without, e));
+        "decay_off", kParts[2], rule_.weight_decay, rule_,
+        [this, without](const Element& e) {
+          return std::pair(-rule_.lr * e.p, Parameter(without, e));
         },
         [declared = rule_.weight_decay](double decay) {
           return fmt::format("the parameter decayed by {:.9g}, not by {:.9g}",
@@ -405,31 +422,33 @@ class AdamWFits {
   }
   /// step (root + eps) = lr / (1 - b1^t) m'.
   void AddEps() {
-    const double factor = rule_.lr / corrections_.first;
-    Add(
-        "eps_off", "parameter_after", rule_.eps,
-        [this, factor](const Element& e, double after) {
-          const Updated updated =
-              Update(rule_, corrections_, e.p, e.g, e.m, e.v);
-          const double step = e.p * (1 - rule_.lr * rule_.weight_decay) - after;
-          const double root =
-              std::sqrt(updated.second.exact / corrections_.second);
-          return std::pair(step, factor * updated.first.exact - step * root);
-        },
+    Fit& fit = AddFit(
+        "eps_off", rule_.eps,
         [declared = rule_.eps](double eps) {
           return fmt::format("eps was {:.9g}, not {:.9g}", eps, declared);
         },
         [](AdamWRule& rule, double eps) { rule.eps = eps; });
+    ForEach(kParts[2], [&](const Element& e, float after, Grid grid) {
+      const Updated updated = Update(rule_, corrections_, e.p, e.g, e.m, e.v);
+      const double kept = e.p * (1 - rule_.lr * rule_.weight_decay);
+      const double bound = updated.parameter.bound;
+      const double least = kept - Boundary(grid, after, true) - bound;
+      const double most = kept - Boundary(grid, after, false) + bound;
+      if (!(least * most > 0.0)) return;  // any eps gives such a step
+      const double root = std::sqrt(updated.second.exact / corrections_.second);
+      const double step = rule_.lr / corrections_.first * updated.first.exact;
+      fit.range.Narrow(step / least - root, step / most - root);
+    });
   }
   /// b m + (1 - b) g = g + b (m - g).
   template <typename Inputs>
-  void AddBeta(const char* name, const char* tensor, double AdamWRule::*beta,
+  void AddBeta(const char* name, const PartText& part, double AdamWRule::*beta,
                const Inputs& inputs) {
     Add(
-        name, tensor, rule_.*beta,
-        [inputs](const Element& e, double after) {
+        name, part, rule_.*beta, rule_,
+        [inputs](const Element& e) {
           const auto [added, kept] = inputs(e);
-          return std::pair(kept - added, after - added);
+          return std::pair(kept - added, added);
         },
         [text = std::string(name, 5), declared = rule_.*beta](double value) {
           return fmt::format("{} was {:.9g}, not {:.9g}", text, value,
@@ -461,6 +480,9 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
       AdamWFits fits(given, part, rule);
       Explain(Mistakes(given, part, rule), finding,
               [&] { return fits.Trials(); });
+      finding.places =
+          PlacesOf(finding.comparison,
+                   given.operation.Find(part.tensor)->Rows().rows(), "rows");
     }
     findings.push_back(std::move(finding));
   }

@@ -133,8 +133,9 @@ Fit RowFit(const MatrixView<const float>& rows,
   for (size_t m = 0; m < rows.rows(); ++m) {
     const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
     for (size_t d = 0; d < rows.cols(); ++d) {
-      fit.sums.Add(static_cast<double>(token[d]),
-                   static_cast<double>(rows(m, d)));
+      const auto once = static_cast<double>(token[d]);
+      fit.range.Add(once, 0.0, rows(m, d), grid,
+                    oracle::kUnitRoundoff * std::fabs(once));
     }
   }
   return fit;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <optional>
 
 namespace isoloss::operations {
@@ -18,37 +17,44 @@ double ToDigits(double value, int digits) {
                      nullptr);
 }
 
-/// From the roundest one on.
-std::vector<double> Candidates(double factor, double error) {
+/// Those in the range, from the roundest one on.
+std::vector<double> Candidates(const FactorRange& range) {
   constexpr int kMostDigits = 9;  // those of FP32
-  constexpr double kErrors = 8.0;
-  // Least squares of many equal ratios still round their sums.
-  const double room = kErrors * error + 1e-6 * std::fabs(factor);
+  const double middle = range.low() + (range.high() - range.low()) / 2;
   std::vector<double> result;
   const auto add = [&](double candidate) {
-    if (std::fabs(candidate - factor) <= room &&
+    if (candidate >= range.low() && candidate <= range.high() &&
         std::ranges::find(result, candidate) == result.end()) {
       result.push_back(candidate);
     }
   };
   add(0.0);
   for (int digits = 1; digits <= kMostDigits; ++digits) {
-    add(ToDigits(factor, digits));
-    add(1 / ToDigits(1 / factor, digits));
+    add(ToDigits(middle, digits));
+    add(1 / ToDigits(1 / middle, digits));
   }
   return result;
 }
 
 std::optional<Trial> ConfirmedFit(const Fit& fit) {
-  const double factor = fit.sums.factor();
-  const double error = fit.sums.error();
-  constexpr double kTold = 0.1;
-  if (!std::isfinite(factor) ||
-      !(error <= kTold * std::max(std::fabs(fit.right), std::fabs(factor)))) {
+  const double low = fit.range.low();
+  const double high = fit.range.high();
+  constexpr double kTold = 0.25;
+  if (!(low <= high) ||
+      !(high - low <= kTold * std::max({std::fabs(fit.right), std::fabs(low),
+                                        std::fabs(high)}))) {
     return std::nullopt;
   }
-  for (const double number : Candidates(factor, error)) {
-    if (number == fit.right || (fit.not_zero && number == 0.0)) continue;
+  // What is nearer is noise of something else.
+  constexpr double kNear = 1e-5;
+  size_t tried = 0;
+  constexpr size_t kMostTried = 6;
+  for (const double number : Candidates(fit.range)) {
+    if (std::fabs(number - fit.right) <= kNear * std::fabs(fit.right) ||
+        (fit.not_zero && number == 0.0)) {
+      continue;
+    }
+    if (tried++ == kMostTried) break;
     oracle::Comparison comparison = fit.compare(number);
     if (comparison.other() > 0) continue;
     return Trial{.name = fit.name,
@@ -60,22 +66,19 @@ std::optional<Trial> ConfirmedFit(const Fit& fit) {
 
 }  // namespace
 
-void LeastSquares::Add(double x, double y) {
-  if (!std::isfinite(x) || !std::isfinite(y) || x == 0.0) return;
-  xx_ += x * x;
-  xy_ += x * y;
-  yy_ += y * y;
-  ++count_;
+void FactorRange::Narrow(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return;
+  low_ = std::max(low_, std::min(a, b));
+  high_ = std::min(high_, std::max(a, b));
 }
 
-double LeastSquares::factor() const {
-  return xx_ > 0.0 ? xy_ / xx_ : std::numeric_limits<double>::quiet_NaN();
-}
-
-double LeastSquares::error() const {
-  if (count_ < 2 || !(xx_ > 0.0)) return HUGE_VAL;
-  const double rest = std::max(0.0, yy_ - xy_ * xy_ / xx_);
-  return std::sqrt(rest / static_cast<double>(count_ - 1) / xx_);
+void FactorRange::Add(double x, double others, float value, oracle::Grid grid,
+                      double bound) {
+  if (!std::isfinite(value) || x == 0.0) return;
+  const double owed = static_cast<double>(value) - others;
+  const double slack = bound * std::max(1.0, std::fabs(owed / x));
+  Narrow((Boundary(grid, value, false) - others - slack) / x,
+         (Boundary(grid, value, true) - others + slack) / x);
 }
 
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits) {

@@ -2,8 +2,8 @@
 // its elements.
 #pragma once
 
-#include <cstddef>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,29 +12,29 @@
 
 namespace isoloss::operations {
 
-/// The factor of a term by least squares: sum(x y) / sum(x^2).
-class LeastSquares {
+/// The numbers that all elements of a result allow.
+class FactorRange {
  public:
-  /// `y`: what the result owes to the term. `x`: the term, taken once. Pairs
-  /// that are not finite do not count.
-  void Add(double x, double y);
+  /// An element allows numbers from `a` to `b`, or from `b` to `a`. NaN does
+  /// not count.
+  void Narrow(double a, double b);
+  /// `value` is others + x times the number, rounded to `grid`, give or take
+  /// `bound` for numbers up to 1, and in proportion for larger ones.
+  void Add(double x, double others, float value, oracle::Grid grid,
+           double bound);
 
-  /// NaN if no term has a size.
-  double factor() const;
-  /// Standard error of the factor. Infinite if fewer than two elements tell.
-  double error() const;
+  double low() const { return low_; }
+  double high() const { return high_; }
 
  private:
-  double xx_ = 0.0;
-  double xy_ = 0.0;
-  double yy_ = 0.0;
-  size_t count_ = 0;
+  double low_ = -std::numeric_limits<double>::infinity();
+  double high_ = std::numeric_limits<double>::infinity();
 };
 
 /// A number that the result may have been computed by.
 struct Fit {
   std::string name;  ///< "routed_scaled"
-  LeastSquares sums;
+  FactorRange range;
   /// 0 has a name of its own in the catalogue.
   bool not_zero = false;
   /// What is told of the number, as a sentence without full stop.
@@ -45,9 +45,8 @@ struct Fit {
 };
 
 /// Of each fit the roundest number that leaves no others: of so few digits as
-/// possible, or the inverse of such a number. Candidates lie within eight
-/// standard errors of the factor. Nothing of a fit of which none leaves none,
-/// or whose error is more than a tenth of the number.
+/// possible, or the inverse of such a number. Nothing of a fit of which none
+/// leaves none, or whose number is not told to a quarter of its size.
 std::vector<Trial> Confirmed(const std::vector<Fit>& fits);
 
 }  // namespace isoloss::operations

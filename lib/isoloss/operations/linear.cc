@@ -244,7 +244,8 @@ void CheckLinear(const OperationCase& given,
                 {.found = product.output,
                  .grid = product.grid,
                  .for_each = [&](const auto& use) { ForEachSum(product, use); },
-                 .noun = "row"},
+                 .noun = "row",
+                 .content = "results"},
                 finding.comparison.wrong_rows());
           });
     }

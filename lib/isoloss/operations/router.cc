@@ -113,10 +113,13 @@ class Choice {
   Fit WeightFit() const {
     Fit fit;
     fit.name = "weights_scaled";
-    fit.sentence = [](double factor) {
+    fit.sentence = [this](double factor) {
       return fmt::format(
-          "weights were {:.9g} times what scores, `normalize` and `scale` give",
-          factor);
+          "weights were {:.9g} times what scores, `normalize` and `scale` "
+          "give{}",
+          factor,
+          scales() ? fmt::format(", as by a scale of {:.6g}", factor * scale_)
+                   : "");
     };
     fit.not_zero = true;
     fit.compare = [this](double factor) {
@@ -124,9 +127,11 @@ class Choice {
       rule.factor = factor;
       return CompareWeights(rule);
     };
+    const Grid grid = GridOf(*weights_, "weights", where_);
     ForEachWeight(AsGiven(), [&](size_t t, size_t i, const Estimate& weight) {
-      fit.sums.Add(weight.exact,
-                   static_cast<double>(weights_->values[t * slots() + i]));
+      fit.range.Add(
+          weight.exact, 0.0, weights_->values[t * slots() + i], grid,
+          weight.bound + 2 * oracle::kUnitRoundoff * std::fabs(weight.exact));
     });
     return fit;
   }
@@ -136,10 +141,11 @@ class Choice {
         {.found = weights_->Rows(),
          .grid = GridOf(*weights_, "weights", where_),
          .for_each = [this](const auto& use) { ForEachWeight(AsGiven(), use); },
-         .noun = "token"},
+         .noun = "token",
+         .content = "weights"},
         wrong);
   }
-  std::string WeightPlaces(const Comparison& comparison) const {
+  std::string TokenPlaces(const Comparison& comparison) const {
     return PlacesOf(comparison, ids_.extent[0], "tokens");
   }
 
@@ -289,6 +295,7 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
          [&] { return std::optional(choice.CompareChoice(true, false)); }});
   }
   Explain(trials, finding);
+  finding.places = choice.TokenPlaces(finding.comparison);
   if (!choice.has_top_k() && finding.comparison.other() > 0) {
     finding.explanation = {
         .name = "k_off",
@@ -358,7 +365,7 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
                       std::back_inserter(further));
     return further;
   });
-  finding.places = choice.WeightPlaces(finding.comparison);
+  finding.places = choice.TokenPlaces(finding.comparison);
   return finding;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/operations/check.h"
@@ -83,31 +84,45 @@ Comparison CompareScores(const Floats& logits, const Floats& scores, Grid grid,
   return comparison;
 }
 
+/// Of the least and the largest number that FP32 may round to `score` after
+/// some eight roundings.
+std::pair<double, double> LogarithmsOf(float score, Grid grid) {
+  constexpr double kEight = 8 * oracle::kUnitRoundoff;
+  return {kernels::Log(Boundary(grid, score, false) * (1 - kEight)),
+          kernels::Log(Boundary(grid, score, true) * (1 + kEight))};
+}
+
 /// Scores of logits times a number, and scores times a number.
 std::vector<Fit> ScoreFits(const Floats& logits, const Floats& scores,
                            Grid grid, bool softmax) {
-  LeastSquares of_logits, of_scores;
-  std::vector<double> means(logits.extent[0]);  // of logarithms, and of logits
-  std::vector<double> centers(logits.extent[0]);
-  const auto inverse = [&](size_t t, size_t e) {
-    const double score = ScoreAt(scores, t, e);
-    return kernels::Log(softmax ? score : score / (1.0 - score));
-  };
-  for (size_t t = 0; softmax && t < logits.extent[0]; ++t) {
-    for (size_t e = 0; e < logits.extent[1]; ++e) {
-      means[t] += inverse(t, e) / static_cast<double>(logits.extent[1]);
-      centers[t] +=
-          ScoreAt(logits, t, e) / static_cast<double>(logits.extent[1]);
+  FactorRange of_logits, of_scores;
+  const size_t experts = logits.extent[1];
+  for (size_t t = 0; t < logits.extent[0]; ++t) {
+    const float* row = scores.Rows().Row(t);
+    // Of a softmax, logarithms of two scores differ by the difference of their
+    // logits; of a sigmoid, those of the score and of what it lacks of 1.
+    const auto largest =
+        static_cast<size_t>(std::max_element(row, row + experts) - row);
+    const auto [low_base, high_base] = LogarithmsOf(row[largest], grid);
+    for (size_t e = 0; e < experts; ++e) {
+      const auto [low, high] = LogarithmsOf(row[e], grid);
+      if (softmax) {
+        const double x = ScoreAt(logits, t, e) - ScoreAt(logits, t, largest);
+        of_logits.Narrow((low - high_base) / x, (high - low_base) / x);
+      } else {
+        const double x = ScoreAt(logits, t, e);
+        of_logits.Narrow((low - kernels::Log(1 - kernels::Exp(low))) / x,
+                         (high - kernels::Log(1 - kernels::Exp(high))) / x);
+      }
     }
   }
-  ForEachScore(logits, softmax, 1.0,
-               [&](size_t t, size_t e, const Estimate& score) {
-                 of_scores.Add(score.exact, ScoreAt(scores, t, e));
-                 of_logits.Add(ScoreAt(logits, t, e) - centers[t],
-                               inverse(t, e) - means[t]);
+  ForEachScore(logits, softmax, 2.0,
+               [&](size_t t, size_t e, const Estimate& twice) {
+                 of_scores.Add(twice.exact / 2, 0.0, scores.Rows()(t, e), grid,
+                               twice.bound);
                });
   return {{.name = "logits_scaled",
-           .sums = of_logits,
+           .range = of_logits,
            .sentence =
                [](double factor) {
                  return fmt::format(
@@ -125,7 +140,8 @@ std::vector<Fit> ScoreFits(const Floats& logits, const Floats& scores,
                  return CompareScores(scaled, scores, grid, softmax);
                }},
           {.name = "scores_scaled",
-           .sums = of_scores,
+           .range = of_scores,
+           .not_zero = true,
            .sentence =
                [](double factor) {
                  return fmt::format("scores were multiplied by {:.9g}", factor);
@@ -174,7 +190,8 @@ void CheckScores(const OperationCase& given, std::vector<Finding>& findings) {
                                               ForEachScore(*logits, softmax,
                                                            1.0, use);
                                             },
-                                        .noun = "token"},
+                                        .noun = "token",
+                                        .content = "scores"},
                                        finding.comparison.wrong_rows()),
                           std::back_inserter(trials));
         return trials;

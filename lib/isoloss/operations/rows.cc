@@ -63,18 +63,20 @@ class RowSearch {
     }
   }
 
-  std::string Sentence(const char* noun) const {
-    std::string text;
+  std::string Sentence(const ExpectedRows& expected) const {
+    std::vector<std::string> parts;
     if (!places_.empty()) {
       const char* s = places_.size() == 1 ? "" : "s";
-      text = fmt::format("{}{} {} {} what {}{} {} should be", noun, s,
-                         FirstFew(places_), *s == '\0' ? "is" : "are", noun, s,
-                         FirstFew(owners_));
+      parts.push_back(fmt::format("in {0}{1} {2} stand the {3} of {0}{1} {4}",
+                                  expected.noun, s, FirstFew(places_),
+                                  expected.content, FirstFew(owners_)));
     }
-    if (zeros_.empty()) return text;
-    return fmt::format("{}{}{}{} {} {} zero", text, text.empty() ? "" : "; ",
-                       noun, zeros_.size() == 1 ? "" : "s", FirstFew(zeros_),
-                       zeros_.size() == 1 ? "is" : "are");
+    if (!zeros_.empty()) {
+      parts.push_back(fmt::format(
+          "the {} of {}{} {} are zero", expected.content, expected.noun,
+          zeros_.size() == 1 ? "" : "s", FirstFew(zeros_)));
+    }
+    return fmt::format("{}", fmt::join(parts, "; "));
   }
   bool moves() const { return !places_.empty(); }
 
@@ -156,7 +158,7 @@ std::vector<Trial> TrialsOfRows(const ExpectedRows& expected,
   }
   auto search = std::make_shared<RowSearch>(expected);
   search->Find(wrong);
-  std::string sentence = search->Sentence(expected.noun);
+  std::string sentence = search->Sentence(expected);
   if (sentence.empty()) return {};
   return {{.name = search->moves() ? "wrong_rows" : "rows_zero",
            .sentence = std::move(sentence),

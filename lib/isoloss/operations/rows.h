@@ -28,7 +28,8 @@ struct ExpectedRows {
   MatrixView<const float> found;
   oracle::Grid grid;
   std::function<void(const Use& use)> for_each;
-  const char* noun;  ///< what a row is: "token"
+  const char* noun;     ///< what a row is: "token"
+  const char* content;  ///< what it holds: "scores"
 };
 
 /// `wrong` rows that are zero, or what other rows should be. Nothing of tensors

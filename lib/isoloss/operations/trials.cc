@@ -151,21 +151,28 @@ oracle::Comparison CompareFit(const Product& product, const Sample* sample,
 std::vector<Fit> FitsOf(const Product& product,
                         const std::shared_ptr<const Sample>& sample) {
   const Product& part = sample == nullptr ? product : sample->product;
-  LeastSquares result, sums, bias;
+  FactorRange result, sums, bias;
   ForEachSum(part, [&](size_t row, size_t column, const oracle::Estimate& sum) {
     const double added =
         part.bias == nullptr ? 0.0 : static_cast<double>(part.bias[column]);
-    const auto found = static_cast<double>(part.output(row, column));
-    result.Add(sum.exact, found);
-    sums.Add(sum.exact - added, found - added);
-    bias.Add(added, found - (sum.exact - added));
+    const float found = part.output(row, column);
+    // The result or the product may have been rounded before.
+    const auto rounding = [&](double exact) {
+      return std::fabs(static_cast<double>(RoundTo(part.grid, exact)) - exact);
+    };
+    const double bound = sum.bound + rounding(sum.exact) +
+                         rounding(sum.exact - added) +
+                         2 * oracle::kUnitRoundoff * std::fabs(sum.exact);
+    result.Add(sum.exact, 0.0, found, part.grid, bound);
+    sums.Add(sum.exact - added, added, found, part.grid, bound);
+    bias.Add(added, sum.exact - added, found, part.grid, bound);
   });
   std::vector<Fit> fits;
-  const auto add = [&](const char* name, const LeastSquares& of,
+  const auto add = [&](const char* name, const FactorRange& of,
                        const char* sentence, AlterProduct alter,
                        AlterProduct or_else = nullptr) {
     fits.push_back({.name = name,
-                    .sums = of,
+                    .range = of,
                     .not_zero = true,
                     .sentence =
                         [sentence](double factor) {
