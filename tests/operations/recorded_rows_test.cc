@@ -192,6 +192,14 @@ TEST(CombineCheck, NamesTheFactorOfATerm) {
   ExpectNamed({scaled(2.5f, 1)}, "output", "routed_scaled");
   ExpectNamed({scaled(1, 0.25f)}, "output", "addend_scaled");
   ExpectNamed({scaled(3, 3)}, "output", "output_scaled");
+  // Of some tokens only.
+  Operation some = scaled(0.5f, 1);
+  std::copy_n(right.floats.at("output").values.begin(), 10 * 32,
+              some.floats["output"].values.begin());
+  ExpectNamed({some}, "output", "routed_scaled");
+  EXPECT_EQ(Check({some})[0].explanation->sentence,
+            "the routed part of tokens 10, 11, 12, 13, 14, 15 was 0.5 times "
+            "what weights and rows give");
 }
 
 TEST(CombineCheck, NamesRowsOfSingleTokens) {

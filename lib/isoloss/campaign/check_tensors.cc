@@ -408,7 +408,11 @@ std::string Sentences(const Finding& finding) {
           "one step old was not tried: give that file, too.";
     }
   }
-  if (!why || why->runner_up.empty()) return text;
+  // One that leaves most of them tells nothing.
+  if (!why || why->runner_up.empty() ||
+      (!why->is_ambiguous && why->runner_up_other > row.other / 2)) {
+    return text;
+  }
   return text +
          (why->is_ambiguous
               ? fmt::format(" {} explains it as well, with {} others: these "

@@ -104,13 +104,13 @@ std::vector<Trial> CombineTrials(const Combine& combine,
 
 }  // namespace
 
-std::vector<Fit> Combine::Fits() const {
+std::vector<Fit> Combine::Fits(const std::vector<bool>& wrong) const {
   FactorRange routed, addend, both;
   // Products that are multiplied by another number are rounded twice more.
   CombineRule doubled;
   doubled.routed = 2.0;
-  for (size_t t = 0; t < tokens(); ++t) {
-    for (size_t d = 0; d < rows_.cols(); ++d) {
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    for (size_t d = 0; wrong[t] && d < rows_.cols(); ++d) {
       const float output = output_.Rows()(t, d);
       const double once = Addend(t, d);
       const oracle::Estimate sum = Sum(doubled, t, d);
@@ -120,32 +120,41 @@ std::vector<Fit> Combine::Fits() const {
       both.Add(rows + once, 0.0, output, grid_, sum.bound);
     }
   }
-  const auto fit = [this](const char* name, const FactorRange& range,
-                          const char* sentence, bool of_rows, bool of_addend) {
+  std::vector<size_t> places;
+  for (size_t t = 0; t < wrong.size(); ++t) {
+    if (wrong[t]) places.push_back(t);
+  }
+  const std::string whose =
+      places.size() == tokens()
+          ? ""
+          : fmt::format("of token{} {} ", places.size() == 1 ? "" : "s",
+                        FirstFew(places));
+  const auto fit = [&](const char* name, const FactorRange& range,
+                       const char* sentence, bool of_rows, bool of_addend) {
     return Fit{.name = name,
                .range = range,
                .not_zero = true,
                .sentence =
-                   [sentence](double factor) {
-                     return fmt::format(fmt::runtime(sentence), factor);
+                   [sentence, whose](double factor) {
+                     return fmt::format(fmt::runtime(sentence), whose, factor);
                    },
                .compare =
-                   [this, of_rows, of_addend](double factor) {
+                   [this, of_rows, of_addend, wrong](double factor) {
                      CombineRule rule;
                      if (of_rows) rule.routed = factor;
                      if (of_addend) rule.addends = factor;
-                     return Compare(rule);
+                     return Compare(rule, {}, &wrong);
                    }};
   };
   std::vector<Fit> fits = {
       fit("routed_scaled", routed,
-          "the routed part was {:.9g} times what weights and rows give", true,
+          "the routed part {}was {:.9g} times what weights and rows give", true,
           false)};
   if (addend_ == nullptr) return fits;
   fits.push_back(fit("addend_scaled", addend,
-                     "the addend was added {:.9g} times", false, true));
+                     "the addend {}was added {:.9g} times", false, true));
   fits.push_back(fit("output_scaled", both,
-                     "the output was {:.9g} times what addend, weights and "
+                     "the output {}was {:.9g} times what addend, weights and "
                      "rows give",
                      true, true));
   return fits;
@@ -157,7 +166,8 @@ void CheckCombine(const OperationCase& given, const Integers* group_ends,
   Finding finding = FindingOf(given, "output", "output", combine.Compare({}));
   finding.places = PlacesOf(finding.comparison, combine.tokens(), "tokens");
   Explain(CombineTrials(combine, group_ends), finding, [&] {
-    std::vector<Trial> trials = Confirmed(combine.Fits());
+    std::vector<Trial> trials =
+        Confirmed(combine.Fits(finding.comparison.wrong_rows()));
     std::ranges::move(TrialsOfTokens(combine, finding.comparison.wrong_rows()),
                       std::back_inserter(trials));
     return trials;

@@ -76,23 +76,28 @@ class Combine {
   bool has_addend() const { return addend_ != nullptr; }
   oracle::Grid grid() const { return grid_; }
 
+  /// `only`: tokens that the rule is of; null: all.
   oracle::Comparison Compare(const CombineRule& rule,
-                             const TokenChanges& changes = {}) const {
+                             const TokenChanges& changes = {},
+                             const std::vector<bool>* only = nullptr) const {
     oracle::Comparison comparison(grid_);
     const MatrixView<const float> output = output_.Rows();
     for (size_t t = 0; t < output.rows(); ++t) {
       const auto found = changes.find(t);
       const TokenChange change =
           found == changes.end() ? TokenChange{} : found->second;
+      const bool is_meant = only == nullptr || (t < only->size() && (*only)[t]);
       for (size_t d = 0; d < output.cols(); ++d) {
-        comparison.Add(t, d, output(t, d), Sum(rule, t, d, change));
+        comparison.Add(t, d, output(t, d),
+                       Sum(is_meant ? rule : CombineRule{}, t, d, change));
       }
     }
     return comparison;
   }
 
-  /// Factors of the routed part, the addend and both.
-  std::vector<Fit> Fits() const;
+  /// Factors of the routed part, the addend and both, of the tokens that have
+  /// others.
+  std::vector<Fit> Fits(const std::vector<bool>& wrong) const;
   /// What explains each token that has others, if one change does.
   TokenChanges Changes(const std::vector<bool>& wrong) const;
   size_t TokenOf(size_t row) const {

@@ -151,7 +151,7 @@ TokenChanges Combine::Changes(const std::vector<bool>& wrong) const {
   // Fewer columns match by chance.
   constexpr size_t kFewestColumns = 4;
   if (rows_.cols() < kFewestColumns) return changes;
-  int64_t left = int64_t{1} << 26;
+  int64_t left = int64_t{1} << 28;
   for (size_t t = 0; t < wrong.size() && left > 0; ++t) {
     if (!wrong[t]) continue;
     if (const auto change = ChangeOf(t, left)) changes[t] = *change;
