@@ -173,6 +173,9 @@ TEST(DispatchCheck, NamesTheFactorOfRows) {
       row = RoundToBf16(row * factor);
     }
     ExpectNamed({dispatch}, "rows", factor == 0 ? "rows_zero" : "rows_scaled");
+    if (factor != 1.0f / 3) continue;
+    EXPECT_EQ(Check({dispatch})[0].explanation->sentence,
+              "rows were 0.333333333 times their tokens");
   }
 }
 
