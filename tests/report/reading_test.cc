@@ -49,9 +49,12 @@ TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
   const Reading reading = ReadingOf(Judged({0.05, 0.06, 0.07, 0.04}));
 
   // Mean 0.055, standard deviation 0.0129, t_{0.95,3} = 2.353: +-0.0152.
-  EXPECT_EQ(reading.headline,
-            "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
-            "(+0.040 % to +0.070 %, 4 seed pairs).");
+  EXPECT_EQ(
+      reading.headline,
+      "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
+      "(+0.040 % to +0.070 %, 4 seed pairs). The course of training stays "
+      "within its limits, closest in steps 46 to 50: +0.055 % (limit "
+      "0.276 %).");
   EXPECT_THAT(reading.next, IsEmpty());
   EXPECT_THAT(
       reading.reasons,
@@ -168,8 +171,9 @@ TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
   const Reading far = ReadingOf(Again({3, 3.1}));
 
   EXPECT_EQ(equal.headline,
-            "mxfp8 is still the run that was approved: every bit is equal (2 "
-            "seed pairs, 50 steps).");
+            "mxfp8 is still the run that was approved: losses, gradient norms, "
+            "held-out losses and final weights have the same bits (2 seed "
+            "pairs, 50 steps).");
   EXPECT_THAT(equal.holds_for,
               ElementsAre("It holds for these 50 steps of mxfp8_vs_bf16 with "
                           "seeds 1, 2, and for no other recipe, model or "
@@ -180,6 +184,17 @@ TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
   EXPECT_THAT(far.headline,
               StartsWith("mxfp8 is no longer the run that was approved: final "
                          "loss +3.050 % ("));
+}
+
+TEST(Reading, OfEqualLossesNamesATensorThatDiffers) {
+  gate::Judgement judgement = Again({0, 0});
+  judgement.other_tensor = "`w1_output` at step 3 of seed 1";
+
+  EXPECT_EQ(ReadingOf(judgement).headline,
+            "mxfp8 is still the run that was approved: losses, gradient norms, "
+            "held-out losses and final weights have the same bits (2 seed "
+            "pairs, 50 steps). Not all tensors have: the first that differs is "
+            "`w1_output` at step 3 of seed 1.");
 }
 
 TEST(Reading, GivesFiguresToAHundredthOfTheMargin) {
