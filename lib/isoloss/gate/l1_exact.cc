@@ -68,26 +68,37 @@ Check BitsDiffer(const SeedDivergence* earliest) {
   check.quantity = fmt::format("{} differs first at step", at.quantity);
   check.value = static_cast<double>(at.step);
   check.evidence =
-      fmt::format("seed {}: {:.9g} in the baseline, {:.9g} in the candidate",
+      fmt::format("seed {}: {:.9g} approved, {:.9g} now",
                   earliest->seed, at.baseline, at.candidate);
   return check;
 }
 
-/// What the digests of tensors say, which no loss shows.
+/// What the digests of tensors say, which no loss shows. Notes what equal losses
+/// leave open.
 std::string CompareTensors(const compare::Pairing& pairing,
                            Judgement& judgement) {
   int64_t steps = 0;
+  std::string other;
   for (const compare::SeedPair& pair : pairing.pairs) {
     const compare::TensorDigests digests =
         compare::CompareTensorDigests(pair.baseline->log, pair.candidate->log);
     steps = std::max(steps, digests.steps);
-    if (!digests.other_step || !judgement.other_tensor.empty()) continue;
-    judgement.other_tensor =
-        fmt::format("`{}` at step {} of seed {}", digests.other_tensor,
-                    *digests.other_step, pair.seed);
+    if (digests.other_step && other.empty()) {
+      other = fmt::format("`{}` at step {} of seed {}", digests.other_tensor,
+                          *digests.other_step, pair.seed);
+    }
+    if (judgement.equality_note.empty() &&
+        compare::SamenessOf(*pair.baseline, *pair.candidate) ==
+            compare::Sameness::kBytes) {
+      judgement.equality_note = fmt::format(
+          "The files {} and {} are equal in every byte: a copy shows nothing.",
+          compare::Label(*pair.candidate), compare::Label(*pair.baseline));
+    }
   }
-  if (!judgement.other_tensor.empty()) {
-    return "tensors have other bits, first " + judgement.other_tensor;
+  if (!other.empty()) {
+    judgement.equality_note = fmt::format(
+        "Not all tensors are equal: the first that differs is {}.", other);
+    return "tensors have other bits, first " + other;
   }
   return steps == 0 ? "no digests of tensors in both logs"
                     : fmt::format("tensors of {} step{} have the same bits",

@@ -121,19 +121,15 @@ std::string PassesAsEqual(const Judgement& judgement) {
   if (!IsRegression(judgement)) return "";
   const Check* bits = GatingCheck(judgement, "bit_equal");
   if (bits == nullptr && !judgement.written_equal) return "";
-  const std::string tensors =
-      judgement.other_tensor.empty()
-          ? ""
-          : fmt::format(" Not all tensors have: the first that differs is {}.",
-                        judgement.other_tensor);
+  const std::string& note = judgement.equality_note;
   return fmt::format(
-      "{}: {} ({}, {}).{}", Claim(judgement),
+      "{}: {} ({}, {}).{}{}", Claim(judgement),
       bits != nullptr ? bits->quantity
                       : "every loss is equal, as far as the logs' digits go",
       Count(static_cast<int64_t>(judgement.divergences.size()), "seed pair"),
       judgement.origin.empty() ? Count(judgement.steps_planned, "step")
                                : judgement.compared_steps,
-      tensors);
+      note.empty() ? "" : " ", note);
 }
 
 /// What else a PASS rests on than the end.
