@@ -69,8 +69,8 @@ std::string RenderCurves(const LogComparison& comparison) {
   if (of_a == of_b) {
     const bool norms = !comparison.a->log.steps.grad_norm.empty() &&
                        !comparison.b->log.steps.grad_norm.empty();
-    return fmt::format("Losses{} are {}\n",
-                       norms ? " and gradient norms" : "", how);
+    return fmt::format("Losses{} are {}\n", norms ? " and gradient norms" : "",
+                       how);
   }
   return fmt::format(
       "They are {} over the {} common steps; A has {}, B has {}\n", how,

@@ -1,5 +1,6 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -71,6 +72,32 @@ void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   }
 }
 
+/// Of steps that the log tells of without their loss ("unknown_loss", its text
+/// is the step) those in the last fifth, which no judgement can do without.
+void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
+                         Findings& findings) {
+  const auto& step = log.steps.step;
+  const int64_t from = step[step.size() - (step.size() + 4) / 5];
+  int64_t count = 0;
+  int64_t first = 0;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != "unknown_loss") continue;
+    int64_t at = 0;
+    const char* end = event.text.data() + event.text.size();
+    if (std::from_chars(event.text.data(), end, at).ec != std::errc() ||
+        at < from || at > log.provenance.steps_planned) {
+      continue;
+    }
+    if (count++ == 0) first = at;
+  }
+  if (count == 0) return;
+  Report(findings, Severity::kUnverified,
+         "{}: the loss of {} step{} of the last fifth is not known, the first "
+         "is step {}, and the end of training is judged by all of its losses. "
+         "Log the loss of each step, or judge what is before with --until {}.",
+         Label(run), count, count == 1 ? "" : "s", first, first - 1);
+}
+
 }  // namespace
 
 void ReportForeignSteps(const Run& run, Findings& findings) {
@@ -92,6 +119,7 @@ void ReportForeignSteps(const Run& run, Findings& findings) {
            "{}: {}. The run diverged or computed garbage.", Label(run),
            event.text);
   }
+  ReportUnknownLosses(log, run, findings);
   if (log.provenance.complete) return;
   if (!IsFiniteAtEnd(log.steps)) {
     Report(findings, Severity::kBad,

@@ -122,7 +122,7 @@ bool HidesSmallNorms(const runlog::RunLog& log) {
   const auto middle =
       norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2);
   std::ranges::nth_element(norms, middle);
-  constexpr double kUnits = 20;
+  constexpr double kUnits = 10;
   return *middle < kUnits * 2 * log.told.grad_norm_half_unit;
 }
 

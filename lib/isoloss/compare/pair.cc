@@ -51,14 +51,16 @@ bool SameBytes(const std::filesystem::path& a, const std::filesystem::path& b) {
 
 Sameness SamenessOf(const Run& a, const Run& b) {
   namespace fs = std::filesystem;
-  if (a.log.provenance.arm != b.log.provenance.arm || SeedOf(&a) != SeedOf(&b)) {
+  if (a.log.provenance.arm != b.log.provenance.arm ||
+      SeedOf(&a) != SeedOf(&b)) {
     return Sameness::kNone;
   }
   std::error_code error;
   if (fs::equivalent(a.file, b.file, error)) return Sameness::kFile;
-  const bool alike = fs::is_regular_file(a.file, error) &&
-                     fs::is_regular_file(b.file, error) &&
-                     fs::file_size(a.file, error) == fs::file_size(b.file, error);
+  const bool alike =
+      fs::is_regular_file(a.file, error) &&
+      fs::is_regular_file(b.file, error) &&
+      fs::file_size(a.file, error) == fs::file_size(b.file, error);
   return alike && !error && SameBytes(a.file, b.file) ? Sameness::kBytes
                                                       : Sameness::kNone;
 }

@@ -34,6 +34,8 @@ struct LineFormat {
   std::string_view name;   ///< "torchtitan"
   std::string_view title;  ///< "torchtitan's stdout"
   std::unique_ptr<LineReader> (*make)();
+  /// It knows no program: any other format that found a loss goes before it.
+  bool last_resort = false;
 };
 
 }  // namespace isoloss::foreign

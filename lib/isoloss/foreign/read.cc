@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -79,8 +80,8 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
 
     /// DeepSpeed prints beside what trains with it, line by line: a loss goes
     /// before many lines.
-    std::pair<bool, int64_t> rank() const {
-      return {lines > 0 && reader->has_loss(), lines};
+    std::tuple<bool, bool, int64_t> rank() const {
+      return {lines > 0 && reader->has_loss(), !format->last_resort, lines};
     }
   };
   std::vector<Candidate> candidates;

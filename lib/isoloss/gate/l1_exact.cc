@@ -67,14 +67,13 @@ Check BitsDiffer(const SeedDivergence* earliest) {
   const compare::Divergence& at = *earliest->first;
   check.quantity = fmt::format("{} differs first at step", at.quantity);
   check.value = static_cast<double>(at.step);
-  check.evidence =
-      fmt::format("seed {}: {:.9g} approved, {:.9g} now",
-                  earliest->seed, at.baseline, at.candidate);
+  check.evidence = fmt::format("seed {}: {:.9g} approved, {:.9g} now",
+                               earliest->seed, at.baseline, at.candidate);
   return check;
 }
 
-/// What the digests of tensors say, which no loss shows. Notes what equal losses
-/// leave open.
+/// What the digests of tensors say, which no loss shows. Notes what equal
+/// losses leave open.
 std::string CompareTensors(const compare::Pairing& pairing,
                            Judgement& judgement) {
   int64_t steps = 0;

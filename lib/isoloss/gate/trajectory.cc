@@ -316,9 +316,9 @@ class Trajectory {
     double chance = kMedians * tenth.median;
     // One pair shows no spread of seeds.
     if (tenth.seeds.count > 1) {
-      chance = std::min(chance, std::max(0., kHardMargins -
-                                                 policy_.gross_factor) *
-                                    policy_.margin_percent);
+      chance =
+          std::min(chance, std::max(0., kHardMargins - policy_.gross_factor) *
+                               policy_.margin_percent);
     }
     return Margins(policy_.gross_factor) + kGrossShift * tenth.fall +
            std::max({chance, kErrors * tenth.noise, kErrors * tenth.spread});
