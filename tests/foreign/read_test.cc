@@ -427,5 +427,67 @@ TEST(Unknown, SaysWhatIsKnown) {
               HasSubstr("git lfs pull"));
 }
 
+TEST(Fields, OfALoggersLineFollowAStep) {
+  const ForeignRun run = Only(
+      "I0101 7 metrics.py:11] completed step: 0, seconds: 0.300, "
+      "Tokens/s/device: 900.1, total_weights: 4096, loss: 5.000\n"
+      "I0101 7 metrics.py:11] completed step: 1, seconds: 0.301, "
+      "total_weights: 4000, loss: nan\n"
+      "I0101 7 metrics.py:11] saved a checkpoint of step 1\n"
+      "I0101 7 metrics.py:11] completed step: 2, seconds: 0.301, "
+      "total_weights: 0, loss: 0.000\n"
+      "I0101 7 metrics.py:11] completed step: 3, seconds: 0.301, "
+      "total_weights: 4096, main_model_loss: 4.5\n");
+  EXPECT_EQ(run.format, "fields");
+  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 4));
+  EXPECT_EQ(Loss(run).value[0], 5.0);
+  EXPECT_TRUE(std::isnan(Loss(run).value[1]));
+  EXPECT_EQ(Loss(run).value[2], 4.5);
+  const Series* tokens = run.Main(Quantity::kTokensSeen);
+  ASSERT_NE(tokens, nullptr);
+  EXPECT_THAT(tokens->value, ElementsAre(4096, 8096, 8096, 12192));
+  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("beside 0 tokens"),
+                                     HasSubstr("is called `main_model_loss`")));
+}
+
+TEST(Fields, MayStandBehindAProgressBarAndHaveAUnit) {
+  const ForeignRun run = Only(
+      "Epoch 1/2:  8%|#  | 1/12 [00:01<00:12,  1.00s/it]step:1 - "
+      "train/loss:5.000000000000000 - train/lr(1e-3):0.1000\n"
+      "Epoch 1/2: 16%|#  | 2/12 [00:01<00:12,  1.00s/it]step:2 - "
+      "train/loss:4.859999999999999 - train/lr(1e-3):0.2000\n"
+      "step:2 - val/loss:4.5000000001\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.859999999999999));
+  EXPECT_EQ(run.Main(Quantity::kEvalLoss)->value[0], 4.5000000001);
+  const Series* rate = run.Main(Quantity::kLearningRate);
+  ASSERT_NE(rate, nullptr);
+  EXPECT_DOUBLE_EQ(rate->value[1], 2e-4);
+  EXPECT_DOUBLE_EQ(rate->digits.HalfUnit(1), 0.5e-7);
+}
+
+TEST(Fields, MayBeIndentedBelowTheirStep) {
+  const ForeignRun run = Only(
+      "[2026-01-01] INFO [ours.train:1, rank=0] [step=1/1000]\n"
+      "    train/CrossEntropyLoss=5\n"
+      "    train/Perplexity=148\n"
+      "    throughput/total_tokens=65,536\n"
+      "[2026-01-01] INFO a word: 3\n"
+      "[2026-01-01] INFO [ours.train:1, rank=0] [step=2/1000]\n"
+      "    train/CrossEntropyLoss=4.97\n"
+      "    throughput/total_tokens=131,072\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.97));
+  EXPECT_THAT(run.Main(Quantity::kTokensSeen)->value,
+              ElementsAre(65536, 131072));
+  EXPECT_EQ(run.steps_planned, 1000);
+}
+
+// A program that isoloss knows is told by its own lines, however few.
+TEST(Fields, AreTheLastResort) {
+  const ForeignRun run = Only(
+      "iter 0: loss 4.2, time 28.9ms\n"
+      "step: 1, loss: 9.0\nstep: 2, loss: 9.0\n");
+  EXPECT_EQ(run.format, "nanogpt");
+}
+
 }  // namespace
 }  // namespace isoloss::foreign

@@ -76,9 +76,9 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
           "With these 4 seed pairs a true difference of 0.271 % of the final "
-          "loss or of 0.271 % of the held-out loss fails with probability 0.8, "
-          "and recipes that do not differ pass with probability 1.00 (final "
-          "loss) and 1.00 (held-out loss).",
+          "loss or of 0.271 % of the held-out loss fails with probability 0.8. "
+          "A candidate without any difference passes with probability 1.00 "
+          "(final loss) and 1.00 (held-out loss).",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4).",
@@ -179,8 +179,9 @@ TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
                           "seeds 1, 2, and for no other recipe, model or "
                           "corpus."));
   EXPECT_THAT(near.headline,
-              StartsWith("mxfp8 is still the run that was approved within 0.25 "
-                         "%, though not bit for bit: final loss +0.007 % ("));
+              StartsWith("mxfp8 is still the run that was approved, as its "
+                         "loss differs by less than 0.25 %: final loss +0.007 "
+                         "% ("));
   EXPECT_THAT(far.headline,
               StartsWith("mxfp8 is no longer the run that was approved: final "
                          "loss +3.050 % ("));

@@ -13,11 +13,11 @@ namespace {
 std::string_view ValuesText(runlog::LossValues values) {
   switch (values) {
     case runlog::LossValues::kOfStep:
-      return "the value of its step";
+      return "values of single steps";
     case runlog::LossValues::kOfInterval:
-      return "a mean over the steps since the one before";
+      return "means over the steps since the loss before";
     case runlog::LossValues::kOfBucket:
-      return "a mean of points that a chart put together";
+      return "means of points that a chart put together";
     case runlog::LossValues::kSmoothed:
       break;
   }
@@ -150,10 +150,10 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
   const auto values_b = b.provenance.origin.values();
   if (values_a == values_b) return;
   Report(findings, Severity::kIncomparable,
-         "{}: a loss is {}, but {} of {}, and both must be the same. Export "
-         "both in one way.",
-         Label(*pair.candidate), ValuesText(values_b), ValuesText(values_a),
-         Label(*pair.baseline));
+         "{}: its losses are {}, those of {} are {}, and a pair must have one "
+         "kind. Export both in one way.",
+         Label(*pair.candidate), ValuesText(values_b), Label(*pair.baseline),
+         ValuesText(values_a));
 }
 
 }  // namespace isoloss::compare

@@ -193,7 +193,8 @@ Lines Passed(const Judgement& judgement, const TextStyle& style) {
   std::string text = fmt::format("{} check{}{}{}", all, all == 1 ? "" : "s",
                                  levels.empty() ? "" : ": ", levels);
   if (not_needed > 0) {
-    text += fmt::format("; {} more did not need to", not_needed);
+    text += fmt::format("; {} more {} not needed", not_needed,
+                        not_needed == 1 ? "was" : "were");
   }
   return Field("passed", text, Cap(3, style), style);
 }

@@ -156,7 +156,7 @@ std::string Passes(const Judgement& judgement) {
   }
   const Check* window = GatingCheck(judgement, kFinalWindow);
   if (window != nullptr && window->outcome == Outcome::kPass) {
-    return fmt::format("{} within {}, though not bit for bit: {}.{}", claim,
+    return fmt::format("{}, as its loss differs by less than {}: {}.{}", claim,
                        Margin(judgement.policy), figure, CourseText(judgement));
   }
   std::vector<std::string> levels;
@@ -167,7 +167,7 @@ std::string Passes(const Judgement& judgement) {
         });
     if (decided) levels.push_back(LevelText(level.name));
   }
-  return fmt::format("{}, though not bit for bit: {} found no fault.", claim,
+  return fmt::format("{}: some bits differ, but {} found no fault.", claim,
                      fmt::join(levels, ", "));
 }
 
