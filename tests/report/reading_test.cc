@@ -52,9 +52,8 @@ TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
   EXPECT_EQ(
       reading.headline,
       "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
-      "(+0.040 % to +0.070 %, 4 seed pairs). The course of training stays "
-      "within its limits, closest in steps 46 to 50: +0.055 % (limit "
-      "0.276 %).");
+      "(+0.040 % to +0.070 %, 4 seed pairs). The course of training keeps "
+      "its limits (steps 46 to 50: +0.055 % of 0.276 %).");
   EXPECT_THAT(reading.next, IsEmpty());
   EXPECT_THAT(
       reading.reasons,

@@ -33,12 +33,14 @@ struct StepOfLine {
 
 /// "step: 3", "step=3/1000" or "Step 3" followed by " |".
 std::optional<StepOfLine> StepIn(std::string_view line) {
+  constexpr std::string_view kBefore = " \t[](),|;";
   for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
     for (size_t at = line.find(word); at != std::string_view::npos;
          at = line.find(word, at + 1)) {
-      const auto before =
-          static_cast<unsigned char>(at == 0 ? ' ' : line[at - 1]);
-      if (std::isalnum(before) != 0 || before == '.' || before == '/') continue;
+      // Not within a name, nor in a string of a program that reads such lines.
+      if (at > 0 && kBefore.find(line[at - 1]) == std::string_view::npos) {
+        continue;
+      }
       std::string_view rest = line.substr(at + word.size());
       const bool sign = rest.starts_with(':') || rest.starts_with('=');
       if (sign) rest.remove_prefix(1);

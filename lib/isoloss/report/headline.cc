@@ -137,11 +137,10 @@ std::string CourseText(const Judgement& judgement) {
   const Check* course = GatingCheck(judgement, kTrajectory);
   if (course == nullptr || !course->value || !course->limit) return "";
   const double margin = judgement.policy.Margin();
-  return fmt::format(
-      " The course of training stays within its limits, closest in {}: {} "
-      "(limit {}).",
-      gate::StepsOfTrajectory(*course), Percent(*course->value, margin),
-      Percent(*course->limit, margin).substr(1));
+  return fmt::format(" The course of training keeps its limits ({}: {} of {}).",
+                     gate::StepsOfTrajectory(*course),
+                     Percent(*course->value, margin),
+                     Percent(*course->limit, margin).substr(1));
 }
 
 std::string Passes(const Judgement& judgement) {
