@@ -132,15 +132,11 @@ std::string PassesAsEqual(const Judgement& judgement) {
       note.empty() ? "" : " ", note);
 }
 
-/// What else a PASS rests on than the end.
+/// What else a PASS rests on than the end; "" if nothing was judged.
 std::string CourseText(const Judgement& judgement) {
-  const Check* course = GatingCheck(judgement, kTrajectory);
-  if (course == nullptr || !course->value || !course->limit) return "";
-  const double margin = judgement.policy.Margin();
-  return fmt::format(" The course of training keeps its limits ({}: {} of {}).",
-                     gate::StepsOfTrajectory(*course),
-                     Percent(*course->value, margin),
-                     Percent(*course->limit, margin).substr(1));
+  return GatingCheck(judgement, kTrajectory) == nullptr
+             ? ""
+             : " The course of training keeps its limits.";
 }
 
 std::string Passes(const Judgement& judgement) {

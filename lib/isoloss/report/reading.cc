@@ -74,8 +74,8 @@ std::string SensitivityText(const std::vector<gate::Sensitivity>& tests,
     }
   }
   return fmt::format(
-      "With these {} a true difference of {} fails with probability {:g}. A "
-      "candidate without any difference passes with probability {}.",
+      "With these {} a true difference of {} fails with probability {:g}. An "
+      "equal candidate passes with probability {}.",
       Count(tests.front().pairs, "seed pair"), detectable, tests.front().power,
       at_zero);
 }
