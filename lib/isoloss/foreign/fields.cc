@@ -74,7 +74,7 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
 
 /// A name as a program gives it; empty if it is none.
 std::string_view NameIn(std::string_view text) {
-  constexpr std::string_view kAround = " \t,|-;";
+  constexpr std::string_view kAround = " \t,|-;])";
   constexpr size_t kLongest = 60;
   const size_t begin = text.find_first_not_of(kAround);
   if (begin == std::string_view::npos) return {};
@@ -97,9 +97,10 @@ class FieldsReader : public LineReader {
     const auto found = StepIn(line);
     if (!found) return false;
     const std::string_view rest = Trimmed(found->rest);
-    if (rest == "]" || rest == "]:") {
+    const int fields = ReadFields(rest, found->step);
+    if (rest.ends_with(']') || rest.ends_with("]:")) {
       block_step_ = found->step;
-    } else if (ReadFields(rest, found->step) == 0) {
+    } else if (fields == 0) {
       return false;
     }
     run().steps_planned = std::max(run().steps_planned, found->planned);
