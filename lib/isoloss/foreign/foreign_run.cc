@@ -39,6 +39,7 @@ constexpr Named<KnownName> kNames[] = {
     {"training loss", {Quantity::kLoss, 3}},
     {"train/CrossEntropyLoss", {Quantity::kLoss, 3}},
     {"CrossEntropyLoss", {Quantity::kLoss, 3}},
+    {"train/CE loss", {Quantity::kLoss, 3}},
     {"train/cross_entropy", {Quantity::kLoss, 3}},
     {"loss/train/total", {Quantity::kLoss, 3}},
     {"main_model_loss", {Quantity::kLoss, 4}},

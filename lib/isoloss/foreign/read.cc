@@ -89,11 +89,13 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
     candidates.push_back({format, format->make()});
   }
   ForeignRun told;
+  ForeignRun told_on_steps;  // by lines that the last resort takes for steps
   ForEachLine(text, [&](std::string_view line) {
     if (IsQuoted(line)) return;
     for (Candidate& one : candidates) {
       if (!one.reader->Read(line)) continue;
       ++one.lines;
+      if (one.format->last_resort) ReadSettings(line, told_on_steps);
       return;
     }
     ReadSettings(line, told);
@@ -106,6 +108,9 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
   runs.push_back(std::move(best->reader->run()));
   runs.back().format = best->format->name;
   runs.back().settings.merge(told.settings);
+  if (!best->format->last_resort) {
+    runs.back().settings.merge(told_on_steps.settings);
+  }
   return runs;
 }
 

@@ -119,12 +119,15 @@ Check BitEqual(const compare::Pairing& pairing, Judgement& judgement) {
               judgement.steps_planned, CompareTensors(pairing, judgement))};
 }
 
-Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
+Measure FirstDivergenceMeasure(const SeedDivergence& earliest,
+                               compare::Question question) {
   const compare::Divergence& at = *earliest.first;
+  const bool regression = question == compare::Question::kRegression;
   return {"first_divergence", static_cast<double>(at.step), "step",
-          fmt::format("seed {}: {} {:.9g} in the baseline, {:.9g} in the "
-                      "candidate",
-                      earliest.seed, at.quantity, at.baseline, at.candidate)};
+          fmt::format("seed {}: {} {:.9g} {}, {:.9g} {}", earliest.seed,
+                      at.quantity, at.baseline,
+                      regression ? "approved" : "in the baseline", at.candidate,
+                      regression ? "now" : "in the candidate")};
 }
 
 /// A value of BF16 that falls the other way in an evaluation moves its loss,
@@ -248,7 +251,8 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+    judgement.measures.push_back(
+        FirstDivergenceMeasure(*earliest, judgement.policy.question));
   }
   std::ranges::move(ForeignMeasures(pairing),
                     std::back_inserter(judgement.measures));
@@ -298,7 +302,8 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+    judgement.measures.push_back(
+        FirstDivergenceMeasure(*earliest, judgement.policy.question));
   }
   judgement.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
   const Policy& policy = judgement.policy;

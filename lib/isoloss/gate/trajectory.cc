@@ -396,10 +396,12 @@ class Trajectory {
       check.upper = tenth.seeds.mean + tenth.half;
     }
     check.evidence = fmt::format(
-        "the furthest of {} part{} of the training; the baseline's loss moves "
-        "by {:.2g} % there, {} seed pair{}{}",
-        tenths_.size(), tenths_.size() == 1 ? "" : "s", tenth.fall,
-        tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
+        "the furthest of {} part{} of the training; the {} loss moves by "
+        "{:.2g} % there, {} seed pair{}{}",
+        tenths_.size(), tenths_.size() == 1 ? "" : "s",
+        policy_.question == compare::Question::kRegression ? "approved"
+                                                           : "baseline's",
+        tenth.fall, tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
         good_ ? ", spread of " + good_->source : "");
     if (outcome == Outcome::kPass) return;
     check.pairs = tenth.seeds;
