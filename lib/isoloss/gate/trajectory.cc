@@ -231,7 +231,8 @@ class Trajectory {
 
  private:
   Tenth TenthOf(Part part, double alpha) const {
-    Tenth tenth{.part = part};
+    Tenth tenth;
+    tenth.part = part;
     Numbers means;
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& from = good_ && good_->reference != nullptr
