@@ -402,7 +402,8 @@ std::string ScatterWarning(const compare::Pairing& pairing) {
           "single steps of the pairs part more than {:g} times as far in the "
           "middle, some steps between {} and {}, as before and after: did both "
           "arms see the same batches there?",
-          kLeap, step[(first - 1) * tenth], step[end * tenth]);
+          kLeap, step[(first - 1) * tenth],
+          step[std::min(end + 1, scatter.size() - 1) * tenth]);
     }
   }
   return "";
