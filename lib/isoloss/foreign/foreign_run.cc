@@ -356,6 +356,42 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
   return spacing;
 }
 
+namespace {
+
+/// The median in place of differences that are further from it than 4.45 times
+/// the median distance, three standard deviations of a normal distribution. The
+/// few of a spike, hump or step would outweigh all others.
+void RemoveJumps(std::span<double> differences) {
+  constexpr double kMedians = 4.45;
+  const auto median = [](std::vector<double> values) {
+    const auto middle = values.begin() + std::ssize(values) / 2;
+    std::ranges::nth_element(values, middle);
+    return *middle;
+  };
+  const double center = median({differences.begin(), differences.end()});
+  std::vector<double> distances;
+  for (const double x : differences) distances.push_back(std::fabs(x - center));
+  const double most = kMedians * median(distances);
+  if (most == 0) return;  // of few digits
+  for (double& x : differences) {
+    if (std::fabs(x - center) > most) x = center;
+  }
+}
+
+/// Between neighbours, a parabola removed.
+double LagCorrelation(std::vector<double> values) {
+  RemoveParabola(values);
+  double square = 0;
+  double product = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    square += values[i] * values[i];
+    if (i > 0) product += values[i] * values[i - 1];
+  }
+  return square > 0 ? product / square : std::nan("");
+}
+
+}  // namespace
+
 DifferenceCorrelation CorrelationOfDifferences(
     const std::vector<double>& values) {
   std::vector<double> differences;
@@ -365,16 +401,13 @@ DifferenceCorrelation CorrelationOfDifferences(
   }
   const size_t n = differences.size();
   if (n < kFewestForCorrelation) return {.value = std::nan("")};
-  // Robust against a steep start and single spikes: only the later half.
-  const auto later = std::span(differences).subspan(n / 2);
-  RemoveParabola(later);
-  double square = 0;
-  double product = 0;
-  for (size_t i = 0; i < later.size(); ++i) {
-    square += later[i] * later[i];
-    if (i > 0) product += later[i] * later[i - 1];
-  }
-  return {square > 0 ? product / square : std::nan(""),
+  // Robust against a steep start: only the later half.
+  std::vector<double> later(
+      differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
+      differences.end());
+  const double with_jumps = LagCorrelation(later);
+  RemoveJumps(later);
+  return {std::min(with_jumps, LagCorrelation(later)),
           1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 

@@ -145,7 +145,8 @@ struct Spacing {
 Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
-/// other, of the later half of a series, a parabola removed. Independent values
+/// other, of the later half of a series, a parabola removed; or that without
+/// the jumps of a spike, hump or step, if it is smaller. Independent values
 /// around a slow trend give -1/2. An exponential mean with weight w on the past
 /// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
 struct DifferenceCorrelation {

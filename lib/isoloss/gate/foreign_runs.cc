@@ -92,7 +92,7 @@ std::string ComparedSteps(const compare::Pairing& pairing) {
 
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   if (!pairing.IsForeign()) return {};
-  std::vector<std::string> warnings = FirstStepWarnings(pairing);
+  std::vector<std::string> warnings = CurveWarnings(pairing);
   std::ranges::move(compare::NoTrainingWarnings(pairing),
                     std::back_inserter(warnings));
   const auto runs = pairing.All();
