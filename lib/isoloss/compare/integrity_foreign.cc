@@ -107,6 +107,32 @@ void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
          Label(run), count, count == 1 ? "" : "s", first, first - 1);
 }
 
+void ReportShortRun(const Run& run, Findings& findings) {
+  const runlog::RunLog& log = run.log;
+  const int64_t last = log.steps.step.back();
+  if (!IsFiniteAtEnd(log.steps)) {
+    Report(findings, Severity::kBad,
+           "{}: ends at step {} of {} with a loss or gradient norm that is not "
+           "finite.",
+           Label(run), last, log.provenance.steps_planned);
+    return;
+  }
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != "broke_off") continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: after step {} its log has `{}`, so the run broke off, and a "
+           "run must be whole. Train it on, or judge all up to a step that "
+           "they share with --until {}.",
+           Label(run), last, event.text, last);
+    return;
+  }
+  Report(findings, Severity::kIncomparable,
+         "{}: ends at step {} of {}, which another run or its own plan has, "
+         "and all must go equally far. Train it on, or judge all up to a step "
+         "that they share with --until {}.",
+         Label(run), last, log.provenance.steps_planned, last);
+}
+
 }  // namespace
 
 void ReportForeignSteps(const Run& run, Findings& findings) {
@@ -129,19 +155,7 @@ void ReportForeignSteps(const Run& run, Findings& findings) {
            event.text);
   }
   ReportUnknownLosses(log, run, findings);
-  if (log.provenance.complete) return;
-  if (!IsFiniteAtEnd(log.steps)) {
-    Report(findings, Severity::kBad,
-           "{}: ends at step {} of {} with a loss or gradient norm that is not "
-           "finite.",
-           Label(run), step.back(), log.provenance.steps_planned);
-    return;
-  }
-  Report(findings, Severity::kIncomparable,
-         "{}: ends at step {} of {}, which another run or its own plan has, "
-         "and all must go equally far. Train it on, or judge all up to a step "
-         "that they share with --until {}.",
-         Label(run), step.back(), log.provenance.steps_planned, step.back());
+  if (!log.provenance.complete) ReportShortRun(run, findings);
 }
 
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {

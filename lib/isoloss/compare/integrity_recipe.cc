@@ -1,6 +1,8 @@
 // Rules of level L0 about what was computed: see integrity.cc.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
 #include "isoloss/runlog/shared_columns.h"
@@ -80,6 +82,39 @@ void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   }
 }
 
+/// At how many steps of a pair the losses are equal, written so finely that
+/// rounding alone parts runs of two precisions there.
+size_t EqualSteps(const SeedPair& pair) {
+  constexpr double kFine = 1e-5;  // of the loss
+  const runlog::RunLog& a = pair.baseline->log;
+  const runlog::RunLog& b = pair.candidate->log;
+  const double unit = std::max({a.provenance.origin.loss_half_unit,
+                                b.provenance.origin.loss_half_unit,
+                                a.told.loss_step / 2, b.told.loss_step / 2});
+  const auto rows = runlog::MatchRows(a.steps.step, b.steps.step);
+  return static_cast<size_t>(
+      std::ranges::count_if(rows, [&](const runlog::SharedRow& at) {
+        const double loss = a.steps.loss_nats[at.a];
+        return loss == b.steps.loss_nats[at.b] && unit <= kFine * loss;
+      }));
+}
+
+/// Both arms are one run where the change did nothing. It may begin late, but
+/// not so late that most of the run is without it.
+void ReportMostlyEqual(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& pair : pairing.pairs) {
+    const size_t steps = pair.baseline->log.steps.step.size();
+    const size_t equal = EqualSteps(pair);
+    if (2 * equal <= steps) continue;
+    Report(findings, Severity::kUnverified,
+           "{}: its loss is that of {} in all digits at {} of {} steps, so the "
+           "declared change did nothing there. Give runs in which it acts for "
+           "more than half of the steps.",
+           Label(*pair.candidate), Label(*pair.baseline), equal, steps);
+    return;
+  }
+}
+
 /// A log shows nothing of itself.
 void ReportOneFile(const Pairing& pairing, Findings& findings) {
   for (const SeedPair& pair : pairing.pairs) {
@@ -155,6 +190,8 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
            "{}. The declared change did nothing.",
            pairing.baseline_arm, pairing.candidate_arm,
            seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
+  } else {
+    ReportMostlyEqual(pairing, findings);
   }
   return findings;
 }

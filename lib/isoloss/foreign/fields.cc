@@ -90,22 +90,6 @@ std::string_view NameIn(std::string_view text) {
              : text;
 }
 
-/// Whether the words before a step say that no training is at work, as in
-/// "eval metrics after step: 3".
-bool IsEvaluation(std::string_view words) {
-  constexpr std::string_view kBegins[] = {"eval", "valid", "test",
-                                          "Eval", "Valid", "Test"};
-  while (!Trimmed(words).empty()) {
-    const std::string_view word = TakeWord(words);
-    if (std::ranges::any_of(kBegins, [word](std::string_view begin) {
-          return word.starts_with(begin);
-        })) {
-      return true;
-    }
-  }
-  return false;
-}
-
 class FieldsReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
@@ -117,7 +101,7 @@ class FieldsReader : public LineReader {
     block_step_ = -1;
     const auto found = StepIn(line);
     if (!found) return false;
-    evaluates_ = IsEvaluation(found->before);
+    evaluates_ = SaysEvaluation(found->before);
     const std::string_view rest = Trimmed(found->rest);
     const int fields = ReadFields(rest, found->step);
     if (rest.ends_with(']') || rest.ends_with("]:")) {

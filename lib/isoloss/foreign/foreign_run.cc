@@ -12,6 +12,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -47,6 +48,10 @@ constexpr Named<KnownName> kNames[] = {
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
+    {"loss_mean", {Quantity::kLoss, 4}},
+    {"mean_loss", {Quantity::kLoss, 4}},
+    {"loss_avg", {Quantity::kLoss, 4}},
+    {"avg_loss", {Quantity::kLoss, 4}},
     {"val_loss", {Quantity::kEvalLoss, 1}},
     {"val loss", {Quantity::kEvalLoss, 1}},
     {"val/loss", {Quantity::kEvalLoss, 1}},
@@ -72,6 +77,10 @@ constexpr Named<KnownName> kNames[] = {
     {"grad-norm", {Quantity::kGradNorm, 0}},
     {"train/grad_norm", {Quantity::kGradNorm, 1}},
     {"gradient_norm", {Quantity::kGradNorm, 1}},
+    {"total_grad_norm", {Quantity::kGradNorm, 2}},
+    {"global_grad_norm", {Quantity::kGradNorm, 2}},
+    {"total_norm", {Quantity::kGradNorm, 2}},
+    {"gnorm", {Quantity::kGradNorm, 2}},
     {"norm", {Quantity::kGradNorm, 2}},
     {"lr", {Quantity::kLearningRate, 0}},
     {"learning rate", {Quantity::kLearningRate, 0}},
@@ -93,6 +102,10 @@ constexpr Named<KnownName> kNames[] = {
     {"tokens_per_second", {Quantity::kTokensPerSecond, 0}},
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
+
+/// What trainers put before the names of its norm and rate.
+constexpr std::string_view kOptimizers[] = {
+    "optim", "optimizer", "actor", "train", "training", "learning", "opt"};
 
 /// Whether both are the same value: bits, but any NaN equals another one.
 bool Same(double a, double b) {
@@ -121,8 +134,26 @@ int64_t RestartsOf(const std::vector<int64_t>& step) {
   return static_cast<int64_t>(begins.size());
 }
 
-void Sort(Series& series) {
-  series.restarts = RestartsOf(series.step);
+/// Rows from which on the steps begin again where the first row began, or
+/// before: a resume goes back to a later one.
+std::vector<size_t> BeginsOf(const std::vector<int64_t>& step) {
+  std::vector<size_t> begins;
+  for (size_t i = 1; i < step.size(); ++i) {
+    if (step[i] < step[i - 1] && step[i] <= step[0]) begins.push_back(i);
+  }
+  return begins;
+}
+
+/// Whether a number of epochs goes on where the steps begin again.
+bool RisesAtRestarts(const Series& epochs) {
+  const std::vector<size_t> begins = BeginsOf(epochs.step);
+  return std::ranges::any_of(begins, [&](size_t at) {
+    return epochs.value[at] > epochs.value[at - 1];
+  });
+}
+
+/// By step. Of a step that occurs several times the last value counts.
+void SortRows(Series& series) {
   std::vector<size_t> order(series.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {},
@@ -131,7 +162,8 @@ void Sort(Series& series) {
   std::vector<double> value;
   step.reserve(order.size());
   value.reserve(order.size());
-  for (const size_t at : order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t at = order[i];
     if (step.empty() || step.back() != series.step[at]) {
       step.push_back(series.step[at]);
       value.push_back(series.value[at]);
@@ -142,10 +174,29 @@ void Sort(Series& series) {
       continue;
     }
     if (series.repeated++ == 0) series.first_repeat = step.back();
+    series.neighbours += at == order[i - 1] + 1 ? 1 : 0;
     value.back() = series.value[at];
   }
   series.step = std::move(step);
   series.value = std::move(value);
+}
+
+/// Of several attempts that each began with the first step the last one alone
+/// is the run, if it got as far as the others.
+void Sort(Series& series) {
+  series.restarts = RestartsOf(series.step);
+  const std::vector<size_t> begins = BeginsOf(series.step);
+  if (begins.empty()) return SortRows(series);
+  const auto from = static_cast<std::ptrdiff_t>(begins.back());
+  Series last = series;
+  last.step.erase(last.step.begin(), last.step.begin() + from);
+  last.value.erase(last.value.begin(), last.value.begin() + from);
+  SortRows(series);
+  if (series.repeated == 0) return;  // several ranks, one after the other
+  SortRows(last);
+  series.attempts = last.attempts = std::ssize(begins) + 1;
+  series.last_attempt_ends = last.last_attempt_ends = last.step.back();
+  if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
 /// Takes away the parabola of least squares, by polynomials that are orthogonal
@@ -235,8 +286,30 @@ std::string_view QuantityName(Quantity quantity) {
 }
 
 KnownName FindName(std::string_view name) {
-  const auto* found = std::ranges::find(kNames, name, &Named<KnownName>::name);
-  return found == std::end(kNames) ? KnownName{} : found->value;
+  const auto known = [](std::string_view part) {
+    const auto* found =
+        std::ranges::find(kNames, part, &Named<KnownName>::name);
+    return found == std::end(kNames) ? KnownName{} : found->value;
+  };
+  const KnownName whole = known(name);
+  if (whole.quantity != Quantity::kOther) return whole;
+  // "optim/learning_rate_group0"; the same of a module is of no whole run.
+  const size_t path = name.find('/');
+  if (path != std::string_view::npos) {
+    if (std::ranges::count(kOptimizers, name.substr(0, path)) == 0) return {};
+    name.remove_prefix(path + 1);
+  }
+  bool of_group = false;
+  for (const std::string_view first : {"_group0", "_0"}) {
+    if (!name.ends_with(first)) continue;
+    name.remove_suffix(first.size());
+    of_group = true;
+  }
+  const KnownName part = known(name);
+  const bool is_norm = part.quantity == Quantity::kGradNorm && !of_group;
+  if (!is_norm && part.quantity != Quantity::kLearningRate) return {};
+  constexpr int kLast = 8;
+  return {part.quantity, part.rank + kLast};
 }
 
 bool Digits::exact() const { return significant >= kFp32Digits; }
@@ -320,6 +393,9 @@ void ForeignRun::Finish() {
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
+    if (BatchFactNamed(series[i].name) == kEpochsSeen) {
+      counts_within_epoch |= RisesAtRestarts(series[i]);
+    }
     Sort(series[i]);
   }
   const Series* loss = Main(Quantity::kLoss);

@@ -234,7 +234,7 @@ Check EqualButNotShown(const Judgement& judgement, size_t values, bool by_step,
     check.relation = "above ";
     check.limit = kFinerThanMargin * policy.margin_percent;
     check.unit = "%";
-    check.next = "print more digits of the loss";
+    check.next = "print more digits of a loss in FP32";
   } else {
     check.quantity = equal + "the final weights differ";
     check.next = "look at the last update";
@@ -264,7 +264,8 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
     }
     return;
   }
-  const double resolution = compare::WrittenPercent(pairing);
+  const double resolution = std::max(compare::WrittenPercent(pairing),
+                                     compare::FormatPercent(pairing));
   const auto& steps = pairing.pairs[0].baseline->log.steps.step;
   const bool by_step =
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
