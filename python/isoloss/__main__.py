@@ -30,8 +30,8 @@ def _refuse_other(path, rows, inputs):
             old = run_log.read_rows(path)
             if _lines_of(old) <= _lines_of(rows):
                 return
-            what = (f"a log of {run_log.steps_of(old)} steps, of which some or what was recorded with "
-                    f"them is not in the new log of {run_log.steps_of(rows)} steps")
+            what = (f"a log of {run_log.steps_of(old)} steps, and the new log of "
+                    f"{run_log.steps_of(rows)} steps lacks a part of it")
         except (OSError, ValueError, run_log.LogError):
             pass
     raise run_log.LogError(f"{path}: is {what}, so it is not replaced. Pass another path, or remove "

@@ -205,6 +205,21 @@ def _events(split_parts, sharing, steps):
     return kept
 
 
+def _check_ranks(headers):
+    """That they are of all ranks of one run, in order."""
+    ranks = [header["rank"] for header in headers]
+    if any(header.get("merged") for header in headers):
+        raise LogError("one of the files is a merged log, which holds all ranks already. Pass one "
+                       "file of each rank.")
+    count = headers[0]["ranks"]
+    if len(ranks) != count or any(rank != place for place, rank in enumerate(ranks)):
+        raise LogError(f"ranks {ranks} were passed, but the run has {count}, which count from 0. "
+                       "Pass one file of each rank.")
+    for key in ("name", "seed", "arm", "experiment", "config", "first_step", "steps_planned",
+                "gradients", "own"):
+        _same([header.get(key) for header in headers], key, "Pass files of one run.")
+
+
 def merge(parts, notes=None):
     """Rows of one run, of the rows of all its ranks. What is to be said of it is
     appended to `notes`.
@@ -218,17 +233,7 @@ def merge(parts, notes=None):
     split_parts = sorted((split(rows, f"file {i + 1}") for i, rows in enumerate(parts)),
                          key=lambda part: part[0]["rank"])
     headers = [header for header, _, _ in split_parts]
-    ranks = [header["rank"] for header in headers]
-    if any(header.get("merged") for header in headers):
-        raise LogError("one of the files is a merged log, which holds all ranks already. Pass one "
-                       "file of each rank.")
-    count = headers[0]["ranks"]
-    if len(ranks) != count or any(rank != place for place, rank in enumerate(ranks)):
-        raise LogError(f"ranks {ranks} were passed, but the run has {count}, which count from 0. "
-                       "Pass one file of each rank.")
-    for key in ("name", "seed", "arm", "experiment", "config", "first_step", "steps_planned",
-                "gradients", "own"):
-        _same([header.get(key) for header in headers], key, "Pass files of one run.")
+    _check_ranks(headers)
     sharing = _Sharing(headers)
     header = {**headers[0], "rank": 0, "merged": True,
               "weights": sharing.weights(headers, "initial weights")}

@@ -334,14 +334,14 @@ def _attributes(header, steps, events):
     planned = header["steps_planned"] or max(1, len(steps))
     finished = [event for event in events if event["event"] == "finish"]
     weights = finished[-1].get("weights") if finished else None
-    config = header.get("config", "")
+    config = header.get("config", "").encode("utf-8", "backslashreplace")
     slots = _slots(steps)
     return {
         **({"top_k": slots} if slots else {}),
         "tool_version": header["tool_version"], "commit": "unknown", "compiler": "",
         "cpu_target": header["device"], "experiment_name": header.get("experiment", ""),
         "experiment_text": "", "experiment_digest": "",
-        "config_digest": _hex(xxh3.hash_bytes(config.encode("utf-8", "backslashreplace"))) if config else "",
+        "config_digest": _hex(xxh3.hash_bytes(config)) if config else "",
         "arm": header["arm"], "baseline_arm": "", "recipe": header["recipe"],
         "resolved_recipe": "", "corpus_description": "", "corpus_digest": "",
         "initial_weights_digest": _hex(header.get("weights")),
