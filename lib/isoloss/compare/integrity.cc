@@ -309,32 +309,24 @@ void ReportUnequalProgress(const SeedPair& pair, Findings& findings) {
   }
 }
 
-/// What a complete run's own log cannot say.
-void ReportContradictions(const Run& run, Findings& findings) {
-  const auto& log = run.log;
-  if (log.provenance.complete && !log.events.empty() &&
-      log.events.back().kind == "abort") {
-    Report(findings, Severity::kIncomparable,
-           "{}: is marked as complete, but its last event is `abort`. The log "
-           "was edited: run it again.",
-           Label(run));
-  }
-  // Other programs may train on all of a small set in each step.
-  constexpr size_t kFewest = 20;
-  const auto& batches = log.steps.batch_digest;
-  if (log.provenance.IsForeign() || batches.size() < kFewest ||
-      std::ranges::any_of(batches, [&](auto x) { return x != batches[0]; })) {
+void ReportAborted(const Run& run, Findings& findings) {
+  const auto& events = run.log.events;
+  if (!run.log.provenance.complete || events.empty() ||
+      events.back().kind != "abort") {
     return;
   }
   Report(findings, Severity::kIncomparable,
-         "{}: all its {} batches have the digest {}, but each step draws one "
-         "of its own. The log was edited: run it again.",
-         Label(run), batches.size(), batches[0]);
+         "{}: is marked as complete, but its last event is `abort`. The log "
+         "was edited: run it again.",
+         Label(run));
 }
 
 Findings CheckSteps(const Pairing& pairing, Question) {
   Findings findings;
-  for (const Run* run : pairing.All()) ReportSteps(*run, findings);
+  for (const Run* run : pairing.All()) {
+    ReportSteps(*run, findings);
+    ReportAborted(*run, findings);
+  }
   if (std::any_of(findings.begin(), findings.end(), [](const Finding& f) {
         return f.severity == Severity::kIncomparable;
       })) {
@@ -343,7 +335,6 @@ Findings CheckSteps(const Pairing& pairing, Question) {
   for (const SeedPair& pair : pairing.pairs) {
     ReportUnequalProgress(pair, findings);
   }
-  for (const Run* run : pairing.All()) ReportContradictions(*run, findings);
   return findings;
 }
 
