@@ -156,5 +156,20 @@ TEST(Findings, NameALossThatChangesItsName) {
                   "begins at step 2")));
 }
 
+TEST(ForeignRun, MissesTheLossesOfLostLines) {
+  const auto missing = [](const std::vector<int64_t>& steps) {
+    ForeignRun run;
+    for (const int64_t step : steps) run.Of("loss").Add(step, 5);
+    run.Finish();
+    return run.without_loss;
+  };
+  EXPECT_THAT(missing({1, 2, 3, 4, 7, 8, 9, 10}), testing::ElementsAre(5, 6));
+  EXPECT_THAT(missing({1, 10, 20, 30, 50, 60, 70, 80}),
+              testing::ElementsAre(40));
+  // Another distance from step 4 on, and points that were left out anywhere.
+  EXPECT_THAT(missing({1, 2, 3, 4, 14, 24, 34, 44}), testing::IsEmpty());
+  EXPECT_THAT(missing({1, 2, 5, 6, 8, 11, 12, 17}), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace isoloss::foreign

@@ -262,6 +262,36 @@ void KeepDue(const std::vector<int64_t>& with_loss,
   });
 }
 
+/// Steps that are missing between losses which stand at one distance before and
+/// after: lines that were lost.
+void AppendLost(const std::vector<int64_t>& with_loss,
+                std::vector<int64_t>& steps) {
+  constexpr size_t kAround = 5;          // gaps on each side
+  constexpr size_t kFewest = 4;          // gaps of that distance
+  constexpr int64_t kMostLost = 10'000;  // a longer gap is no lost line
+  const size_t count = with_loss.size();
+  for (size_t i = 1; i < count; ++i) {
+    const int64_t gap = with_loss[i] - with_loss[i - 1];
+    std::vector<int64_t> around;
+    for (size_t j = i - std::min(i - 1, kAround); j <= i + kAround; ++j) {
+      if (j == i || j >= count) continue;
+      around.push_back(with_loss[j] - with_loss[j - 1]);
+    }
+    if (around.size() < kFewest) continue;
+    std::ranges::nth_element(around, around.begin() + around.size() / 2);
+    const int64_t usual = around[around.size() / 2];
+    const bool regular =
+        std::ranges::count(around, usual) >= std::ssize(around) * 4 / 5;
+    if (!regular || gap <= usual || gap % usual != 0 || gap > kMostLost) {
+      continue;
+    }
+    for (int64_t step = with_loss[i - 1] + usual; step < with_loss[i];
+         step += usual) {
+      steps.push_back(step);
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view AveragingText(Averaging averaging) {
@@ -399,7 +429,9 @@ void ForeignRun::Finish() {
     Sort(series[i]);
   }
   const Series* loss = Main(Quantity::kLoss);
-  KeepDue(loss == nullptr ? std::vector<int64_t>() : loss->step, without_loss);
+  if (loss == nullptr) return without_loss.clear();
+  AppendLost(loss->step, without_loss);
+  KeepDue(loss->step, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {
