@@ -185,8 +185,8 @@ def _other_rule(optimizer, group):
     if not options and reason is None:
         missing = {"lr", "betas", "eps", "weight_decay"} - group.keys()
         return f"{name} has no `{min(missing)}` in its groups." if missing else None
-    return (f"{' with '.join([name, *options])} is not the rule of torch.optim.AdamW, and only "
-            f"updates by that rule are recorded.{reason or ''}")
+    return (f"{' with '.join([name, *options])} is not the rule of torch.optim.AdamW, by which "
+            f"alone updates are recorded and checked.{reason or ''}")
 
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
