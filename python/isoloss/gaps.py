@@ -17,15 +17,19 @@ _UNREAD = ("Only calls of linear layers are recorded, not functions such as "
            "on linear layers of your own classes.")
 
 
-def _text(what, reason, names):
-    shown = ", ".join(names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    plural = "s" if len(names) > 1 else ""
-    return f"{what.format(f'{len(names)}', plural)}: {shown}{more}. {reason}"
+def _texts(gaps):
+    groups = {}
+    for what, reason, name in gaps:
+        groups.setdefault((what, reason), []).append(name)
+    for (what, reason), names in groups.items():
+        shown = ", ".join(names[:_SHOWN])
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        plural = "s" if len(names) > 1 else ""
+        yield f"{what.format(len(names), plural)}: {shown}{more}. {reason}"
 
 
 class Gaps:
-    """Tells what no operation holds, at the step where that begins.
+    """What no operation holds, of one step after the other.
 
     `trained` are the parameters of all optimizers.
     """
@@ -35,16 +39,14 @@ class Gaps:
         self._trained = {id(p) for p in trained}
         self._known = frozenset()
 
-    def texts(self, step_operations, reasons):
-        """Of one step. `reasons` tell, by a parameter's id, why an optimizer that
-        was called left no operation of its update."""
+    def find(self, step_operations, reasons):
+        """Texts of a step, and texts of what is new in it. `reasons` tell, by a
+        parameter's id, why an optimizer that was called left no operation of its
+        update."""
         found = [*self._updates(step_operations, reasons), *self._weights(step_operations)]
-        new = {}
-        for gap in found:
-            if gap not in self._known:
-                new.setdefault(gap[:2], []).append(gap[2])
+        new = [gap for gap in found if gap not in self._known]
         self._known = frozenset(found)
-        return [_text(*kind, names) for kind, names in new.items()]
+        return list(_texts(found)), list(_texts(new))
 
     def _updates(self, step_operations, reasons):
         held = {op.module for op in step_operations if op.kind == "adamw"}

@@ -333,13 +333,17 @@ class Recorder:
         row["tensors"] = step_tensors.rows_of(
             self._operations, self._names, self.rank, self.ranks,
             digests=self._captures("digests"), statistics=self._captures("statistics"))
+        if not self._captures():
+            return
+        lacking, new = self._gaps.find(self._operations, self._no_update)
         if self._captures("dump"):
-            operations.write(operations.file_name(self._base, self.rank, self._step),
-                             self._file_attributes(row),
+            attributes = self._file_attributes(row)
+            if lacking:
+                attributes["unrecorded"] = "\n".join(lacking)
+            operations.write(operations.file_name(self._base, self.rank, self._step), attributes,
                              [op for op in self._operations if op.tensors])
-        if self._captures():
-            for text in self._gaps.texts(self._operations, self._no_update):
-                self._tell("unrecorded", text)
+        for text in new:
+            self._tell("unrecorded", text)
 
     def _tell(self, kind, text):
         """Of the step, in the log and to who watches the training."""

@@ -225,6 +225,8 @@ class Operations(Case):
                     told,))
             kinds = ["linear"] if told else ["linear", "adamw", "adamw"]
             self.assertEqual([op["type"] for op in found], kinds, told)
+            with h5py.File(self.path.with_name("run.rank-0.operations-000002.h5")) as file:
+                self.assertRegex(file.attrs.get("unrecorded", "None"), str(told))
 
     def test_parameters_that_were_not_updated_are_told(self):
         torch.manual_seed(3)
@@ -252,6 +254,10 @@ class Operations(Case):
             "step 5: no operation holds the update of 1 trained parameter: late"])
         self.assertIn("record() was given no optimizer for that.", told[0])
         self.assertIn("AdamW found no gradient and changed nothing.", told[1])
+        # A file tells its own step, also of what is not new.
+        for number, lines in ((1, 1), (2, 2), (3, 2), (4, 1), (5, 2)):
+            with h5py.File(self.path.with_name(f"run.rank-0.operations-{number:06d}.h5")) as file:
+                self.assertEqual(len(file.attrs["unrecorded"].splitlines()), lines)
 
     def test_a_step_without_the_optimizers_is_told(self):
         model = torch.nn.Linear(4, 4)
