@@ -78,21 +78,22 @@ std::vector<std::string> PathsFrom(const fs::path& folder,
   return written;
 }
 
-/// The largest token of a flat file of little-endian integers, as far as a
-/// corpus may hold it.
+/// The largest token of a flat file of little-endian integers; 0 if it is more
+/// than a corpus may hold.
 template <typename T>
 uint64_t LargestToken(const fs::path& path) {
   uint64_t largest = 0;
   std::vector<T> chunk(size_t{1} << 16);
   std::ifstream file(path, std::ios::binary);
-  for (size_t used = 0; file && used <= corpus::kMaxBytes;) {
+  std::error_code unknown;
+  if (fs::file_size(path, unknown) > corpus::kMaxBytes) return 0;
+  while (file) {
     file.read(reinterpret_cast<char*>(chunk.data()),  // NOLINT
               static_cast<std::streamsize>(chunk.size() * sizeof(T)));
     const auto count = static_cast<size_t>(file.gcount()) / sizeof(T);
     for (size_t i = 0; i < count; ++i) {
       largest = std::max<uint64_t>(largest, chunk[i]);
     }
-    used += count * sizeof(T);
   }
   return largest;
 }
