@@ -35,10 +35,9 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
              path.string(), reason);
 }
 
-/// Throws if `more` tokens after `used` ones make a corpus above kMaxBytes.
-void RequireFits(const fs::path& path, size_t used, size_t more,
-                 size_t token_bytes) {
-  if (used + more <= kMaxBytes / token_bytes) return;
+/// Throws if the bytes make a corpus above kMaxBytes.
+void RequireFits(const fs::path& path, uintmax_t bytes) {
+  if (bytes <= kMaxBytes) return;
   ThrowError(ErrorKind::kConfig,
              "corpus: {} makes it larger than {} GiB, but a corpus is held in "
              "memory. Give a part of it.",
@@ -58,10 +57,10 @@ void AppendFile(const fs::path& path, std::vector<T>& values) {
   size_t used = values.size();
   std::error_code unknown;
   const uintmax_t told = fs::file_size(path, unknown);
-  RequireFits(path, used, unknown ? 0 : told / sizeof(T), sizeof(T));
+  RequireFits(path, used * sizeof(T) + (unknown ? 0 : told));
   for (;;) {
     constexpr size_t kChunk = 1 << 16;
-    RequireFits(path, used, 0, sizeof(T));  // it may grow meanwhile
+    RequireFits(path, used * sizeof(T));  // it may grow meanwhile
     values.resize(used + kChunk);
     const size_t bytes =
         std::fread(values.data() + used, 1, kChunk * sizeof(T), file.get());
