@@ -84,7 +84,8 @@ TEST(Lines, OfStepZeroCount) {
 TEST(Lines, WhoseLossIsNoNumberHaveNaNThere) {
   const std::string front = "[titan] 2026-01-01 00:00:00,000 - root - INFO - ";
   for (const std::string word :
-       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E"}) {
+       {"None", "N/A", "1.#INF", "1_0", "4,70386", "\u221E", "1.03k",
+        "1.03/nan", "1.03e", "1.03%"}) {
     const ForeignRun run = Only(front + "step:  1  loss:  5.0\n" + front +
                                 "step:  2  loss:  " + word + "\n");
     ASSERT_EQ(Loss(run).value.size(), 2u) << word;
@@ -98,6 +99,25 @@ TEST(Lines, WhoseLossIsNoNumberHaveNaNThere) {
   EXPECT_TRUE(std::isnan(Loss(Only("steps: 1 loss: 5.0 iter time (s): 0.5\n"
                                    "steps: 2 loss: None iter time (s): 0.5\n"))
                              .value[1]));
+}
+
+TEST(Lines, HaveLossesWithoutUnits) {
+  const std::string forms[] = {
+      " iteration 1/ 2 | lm loss: 5.0E+00 |\n iteration 2/ 2 | lm loss: 1.03k "
+      "| grad norm: 1.0 |\n",
+      "iter 0: loss 5.0, time 9.00ms\niter 1: loss 1.03k, time 9.00ms\n",
+      "step 0 | loss 5.0 | lr 1e-3\nstep 1 | loss 1.03k | lr 1e-3\n",
+      "steps: 1 loss: 5.0 iter time (s): 0.5\n"
+      "steps: 2 loss: 1.03k iter time (s): 0.5\n",
+      "step=1 loss=5.0, lr=1e-3\nstep=2 loss=1.03k, lr=1e-3\n"};
+  for (const std::string& text : forms) {
+    const ForeignRun run = Only(text);
+    ASSERT_EQ(Loss(run).value.size(), 2u) << text;
+    EXPECT_EQ(Loss(run).value[0], 5.0) << text;
+    EXPECT_TRUE(std::isnan(Loss(run).value[1])) << text;
+  }
+  // What follows a number after a mark is none of it.
+  EXPECT_EQ(Loss(Only("step=1, loss=5.0, lr=0.1\n")).value[0], 5.0);
 }
 
 TEST(Plan, IsToldByLinesAndFiles) {

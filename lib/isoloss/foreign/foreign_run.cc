@@ -375,7 +375,11 @@ double Digits::HalfUnit(double value) const {
 
 void Series::AddWritten(int64_t at, const std::optional<Written>& number,
                         std::string_view text) {
-  if (number) return Add(at, number->value, number->text);
+  const bool is_loss =
+      quantity == Quantity::kLoss || quantity == Quantity::kEvalLoss;
+  if (number && !(is_loss && HasUnit(*number, text))) {
+    return Add(at, number->value, number->text);
+  }
   Add(at, std::nan(""));
   if (unreadable++ > 0) return;
   constexpr size_t kShown = 40;

@@ -36,6 +36,7 @@ std::optional<int64_t> TakeStep(std::string_view& rest, char mark) {
 struct Field {
   std::string_view name;
   std::optional<Written> number;
+  std::string_view word;  ///< that begins with the number
 };
 
 /// "name: 1.5 (+0.1z)" or the same without the colon: words up to the first
@@ -50,9 +51,9 @@ Field FieldOf(std::string_view text) {
     const auto number = LeadingNumber(word);
     if (!number) continue;
     if (name.ends_with(':')) name.remove_suffix(1);
-    return {name, number};
+    return {name, number, word};
   }
-  return {text, std::nullopt};
+  return {text, std::nullopt, {}};
 }
 
 class NanoGptReader : public LineReader {
@@ -155,7 +156,7 @@ class NanoGptReader : public LineReader {
       const bool loss = field.name == "train loss";
       run()
           .Of(loss ? "loss" : field.name)
-          .Add(step, field.number->value, field.number->text);
+          .AddWritten(step, field.number, field.word);
     }
     return true;
   }

@@ -233,6 +233,13 @@ std::optional<Written> LeadingNumber(std::string_view text) {
   return std::nullopt;
 }
 
+bool HasUnit(const Written& number, std::string_view text) {
+  constexpr std::string_view kEnds = " \t.,;:|()[]{}'\"";
+  const size_t end = static_cast<size_t>(number.text.data() +
+                                         number.text.size() - text.data());
+  return end < text.size() && kEnds.find(text[end]) == std::string_view::npos;
+}
+
 int64_t CountOf(const Written& number) {
   constexpr int64_t kMost = 1'000'000'000;
   std::string_view text = number.text;

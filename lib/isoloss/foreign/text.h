@@ -56,4 +56,8 @@ std::optional<Written> NumberAfter(std::string_view line, std::string_view key);
 /// The number at the beginning of `text`; what stands behind it is left alone.
 std::optional<Written> LeadingNumber(std::string_view text);
 
+/// Whether more of a word stands in `text` right after its `number`: 12.5ms,
+/// 1.03k, 1.03/nan. A loss has no unit, so such a word is none.
+bool HasUnit(const Written& number, std::string_view text);
+
 }  // namespace isoloss::foreign
