@@ -10,7 +10,10 @@ _MASK = 0xFFFFFFFFFFFFFFFF
 
 
 def mean_loss(losses, tokens):
-    """Of all tokens, rounded once."""
+    """Of all tokens, rounded once. The mean over no token counts nothing, NaN
+    though it is."""
+    counted = [(loss, count) for loss, count in zip(losses, tokens) if count]
+    losses, tokens = [loss for loss, _ in counted], [count for _, count in counted]
     if not all(map(math.isfinite, losses)):
         return math.fsum(losses) if not any(map(math.isinf, losses)) else math.nan
     total = sum(fractions.Fraction(loss) * count for loss, count in zip(losses, tokens))
@@ -249,7 +252,7 @@ def merge(parts, notes=None):
     for rank, rows in enumerate(by_step):
         if len(rows) > len(common):
             notes.append(f"rank {rank} has {len(rows)} steps, but all ranks have only "
-                         f"{len(common)} in common. The merged log has these.")
+                         f"{len(common)} in common, which a merged log has.")
     steps = [_merge_step([rows[step] for rows in by_step], sharing) for step in common]
     _drop_doubled_norms(header, steps, split_parts, notes)
     return [header, *steps, *_events(split_parts, sharing, common)]

@@ -30,6 +30,12 @@ def _number(value):
     return float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
 
 
+def _some(names):
+    """The first ones, for a message."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
 def _rank():
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -113,6 +119,7 @@ class Recorder:
         self._wrapped = []
         self._norms_told = False
         self._loads_told = False
+        self._gaps_told = False
         # Parameters that ranks may share unasked, until a row has norms of them.
         self._untold = {id(p) for p in self._trained if self.ranks > 1 and
                         (gradients == "sharded" or self._name(p) in self._own)}
@@ -179,6 +186,7 @@ class Recorder:
             self._operations, self._names, self.rank, self.ranks,
             digests=self._captures("digests"), statistics=self._captures("statistics"))
         if self._captures("dump"):
+            self._tell_gaps()
             operations.write(operations.file_name(self._base, self.rank, self._step),
                              self._file_attributes(row),
                              [op for op in self._operations if op.tensors])
@@ -338,6 +346,23 @@ class Recorder:
         if not math.isnan(norm):
             found["grad_norm"] = norm
         return found
+
+    def _tell_gaps(self):
+        """Warns once of what the operations of a step lack."""
+        seen = {operation.module for operation in self._operations}
+        untold = [self._name(p) for p in self._trained
+                  if p.grad is not None and self._name(p) not in seen]
+        unseen = [name for name in self._hooks.names if name not in seen] if self._hooks else []
+        gaps = []
+        if untold:
+            gaps.append(f"the updates of {_some(untold)}, as only those of AdamW, and of Adam without "
+                        "a coupled decay, are operations")
+        if unseen:
+            gaps.append(f"the layers {_some(unseen)}, which were not called with gradients. What "
+                        "calls a function with their weights is seen by isoloss.linear()")
+        if gaps and not self._gaps_told:
+            self._gaps_told = True
+            warnings.warn(f"step {self._step}: its operation file lacks {'; and '.join(gaps)}.")
 
     def _clear(self):
         self._lr = None

@@ -1,5 +1,7 @@
 """Reads what linear layers and optimizers compute, without changing it."""
 
+import re
+
 import torch
 
 from . import operations
@@ -111,7 +113,7 @@ class ModuleHooks:
     `begin(product)` is called for each call in the forward pass of which
     `place_of(name)` says that it is data, and where it belongs. While a layer
     computes, its weight is a tapped copy, so that a weight with several uses
-    shows the gradient of each.
+    shows the gradient of each. `names` are those of the layers.
     """
 
     def __init__(self, model, place_of, begin):
@@ -120,11 +122,13 @@ class ModuleHooks:
         self._calls = []
         self._handles = []
         self._modules = []
+        self.names = []
         for name, module in model.named_modules():
             kind = kind_of(module)
             if kind is None:
                 continue
             self._modules.append(module)
+            self.names.append(name)
             self._handles.append(module.register_forward_pre_hook(self._before(kind, name)))
             self._handles.append(module.register_forward_hook(self._after))
 
@@ -160,10 +164,20 @@ class ModuleHooks:
         self._handles.clear()
 
 
+# Optimizers whose settings and states have the names of Adam's.
+_OTHER_NAMES = re.compile(r"(?i)^(fused|cpu|paged)?(nadam|radam|adamax|adamp|adan|adabelief|lamb|yogi)")
+
+
 def _is_adamw(optimizer, group):
     """Whether the group's update is that of operation `adamw`."""
     if not {"lr", "betas", "eps", "weight_decay"} <= group.keys():
         return False
+    for base in type(optimizer).__mro__:
+        if base in (torch.optim.Adam, torch.optim.AdamW):
+            break
+        of_torch = base.__module__.startswith("torch.optim.") and base is not torch.optim.Optimizer
+        if of_torch or _OTHER_NAMES.match(base.__name__):
+            return False
     if group.get("amsgrad") or group.get("maximize"):
         return False
     # Adam adds its decay to the gradient, from torch 2.6 on unless told otherwise.

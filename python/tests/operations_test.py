@@ -6,6 +6,7 @@ import os
 import pathlib
 import sys
 import unittest
+import warnings
 
 import h5py
 import numpy as np
@@ -172,13 +173,33 @@ class Operations(Case):
                                           optimizer.state[model.weight]["exp_avg_sq"])
             self.assertEqual(updates[0]["step"], 3)
 
-    def test_an_update_of_another_rule_is_left_out(self):
-        model = torch.nn.Linear(4, 4)
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.1, weight_decay=0.1)
+    def test_an_update_of_another_rule_is_left_out_with_a_warning(self):
+        optim = torch.optim
+        for make in (lambda p: optim.Adam(p, lr=0.1, weight_decay=0.1), lambda p: optim.NAdam(p),
+                     lambda p: optim.RAdam(p), lambda p: optim.Adamax(p),
+                     lambda p: optim.AdamW(p, amsgrad=True), lambda p: optim.SGD(p, lr=0.1)):
+            model = torch.nn.Linear(4, 4)
 
-        found = self.record(model, optimizer, lambda _: model(torch.randn(5, 4)).square().sum())
+            with self.assertWarnsRegex(UserWarning, "lacks the updates of weight, bias, as only"):
+                found = self.record(model, make(model.parameters()),
+                                    lambda _, m=model: m(torch.randn(5, 4)).square().sum())
 
-        self.assertEqual([op["type"] for op in found], ["linear"])
+            self.assertEqual([op["type"] for op in found], ["linear"])
+
+    def test_a_layer_whose_weight_a_function_reads_is_told(self):
+        model = torch.nn.ModuleDict({"a": torch.nn.Linear(4, 4), "b": torch.nn.Linear(4, 4)})
+
+        def step(call):
+            return call(model["a"](torch.randn(5, 4))).square().sum()
+
+        def by_function(x):
+            return functional.linear(x, model["b"].weight, model["b"].bias)
+
+        with self.assertWarnsRegex(UserWarning, "lacks the layers b, which were not called"):
+            self.record(model, torch.optim.AdamW(model.parameters()), lambda _: step(by_function))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.record(model, torch.optim.AdamW(model.parameters()), lambda _: step(model["b"]))
 
     def test_experts_by_a_function_and_operations_that_are_told(self):
         torch.manual_seed(8)

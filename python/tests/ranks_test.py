@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 import isoloss
-from isoloss import run_log
+from isoloss import ranks, run_log
 from recorder_test import Case, batch, main, make
 
 
@@ -93,6 +93,12 @@ class Merge(Case):
         self.assertEqual(merged[1]["tokens"], 5)
         expected = (3 * fractions.Fraction(0.1) + 2 * fractions.Fraction(0.2)) / 5
         self.assertEqual(merged[1]["loss"], float(expected))
+
+    def test_a_rank_without_tokens_has_no_part_in_the_loss(self):
+        # torch's mean over no label is NaN.
+        self.assertEqual(ranks.mean_loss([2.0, math.nan], [8, 0]), 2.0)
+        self.assertTrue(math.isnan(ranks.mean_loss([2.0, math.nan], [8, 8])))
+        self.assertTrue(math.isnan(ranks.mean_loss([math.nan], [0])))
 
     def test_refuses_what_does_not_belong_together(self):
         part = self.record("run", 0, 2)
