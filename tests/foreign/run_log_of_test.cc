@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/batch_names.h"
 #include "isoloss/foreign/read.h"
-#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -98,32 +100,40 @@ std::vector<std::string> BatchesOf(const std::string& text) {
   return facts;
 }
 
+/// "perhaps " before one that is not sure.
+std::string FactNamed(const std::string& name) {
+  const BatchName named = BatchNamed(name);
+  return named.sure || named.fact.empty() ? named.fact
+                                          : "perhaps " + named.fact;
+}
+
 TEST(BatchFacts, AreKnownByEachUsualName) {
   for (const char* name :
        {"consumed_samples", "consumed-samples", "train/consumed_samples",
         "Consumed Samples", "samples_seen", "time/sample"}) {
-    EXPECT_EQ(BatchFactNamed(name), "samples seen") << name;
+    EXPECT_EQ(FactNamed(name), "samples seen") << name;
   }
   for (const char* name :
        {"global batch size", "global_batch_size", "trainer/global_batch_size",
         "gbs", "total_train_batch_size"}) {
-    EXPECT_EQ(BatchFactNamed(name), "global batch size") << name;
+    EXPECT_EQ(FactNamed(name), "global batch size") << name;
   }
-  EXPECT_EQ(BatchFactNamed("num_input_tokens_seen"), "tokens seen");
-  EXPECT_EQ(BatchFactNamed("num_examples_seen"), "samples seen");
-  EXPECT_EQ(BatchFactNamed("effective_batch"), "global batch size");
-  EXPECT_EQ(BatchFactNamed("tokens_per_step"), "tokens of a step");
-  EXPECT_EQ(BatchFactNamed("num_sequences"), "number of sequences");
-  EXPECT_EQ(BatchFactNamed("parallel/dp_degree"), "data-parallel size");
-  EXPECT_EQ(BatchFactNamed("total_steps"), "") << "a plan is no batch";
-  EXPECT_EQ(BatchFactNamed("world-size"), "world size");
-  EXPECT_EQ(BatchFactNamed("train/epoch"), "epochs seen");
-  EXPECT_EQ(BatchFactNamed("max_seq_len"), "sequence length");
-  EXPECT_EQ(BatchFactNamed("gradient_accumulation_steps"),
+  EXPECT_EQ(FactNamed("num_input_tokens_seen"), "tokens seen");
+  EXPECT_EQ(FactNamed("num_examples_seen"), "samples seen");
+  EXPECT_EQ(FactNamed("effective_batch"), "global batch size");
+  EXPECT_EQ(FactNamed("tokens_per_step"), "tokens of a step");
+  EXPECT_EQ(FactNamed("num_sequences"), "number of sequences");
+  EXPECT_EQ(FactNamed("parallel/dp_degree"), "data-parallel size");
+  EXPECT_EQ(FactNamed("total_steps"), "") << "a plan is no batch";
+  EXPECT_EQ(FactNamed("world-size"), "world size");
+  EXPECT_EQ(FactNamed("train/epoch"), "epochs seen");
+  EXPECT_EQ(FactNamed("max_seq_len"), "sequence length");
+  EXPECT_EQ(FactNamed("gradient_accumulation_steps"),
             "gradient accumulation steps");
+  EXPECT_EQ(FactNamed("samples vs steps"), "samples seen");
   // What a rank takes at once may differ.
-  EXPECT_EQ(BatchFactNamed("micro_batch_size"), "");
-  EXPECT_EQ(BatchFactNamed("samples_per_second"), "");
+  EXPECT_EQ(FactNamed("micro_batch_size"), "");
+  EXPECT_EQ(FactNamed("samples_per_second"), "");
 }
 
 TEST(BatchFacts, AreReadFromColumnsAndFields) {
@@ -188,6 +198,53 @@ TEST(BatchFacts, AreReadFromBannersOfSeveralPrograms) {
               ElementsAre("global batch size 64 at 0"));
 }
 
+TEST(BatchFacts, AreReadFromDumpsOfSettings) {
+  const auto reads = [](const std::string& line, const std::string& fact) {
+    EXPECT_THAT(BatchesOf(line + "\n" + kTitan), ElementsAre(fact)) << line;
+  };
+  reads("Namespace(batch_size=64, lr=0.1)", "batch size 64 at 0");
+  reads("    \"train_batch_size\": 64,", "batch size 64 at 0");
+  reads("- batch_size: 64", "batch size 64 at 0");
+  reads("| sequence length T     | 1024 |", "sequence length 1024 at 0");
+  reads("Training on 64 GPUs", "world size 64 at 0");
+  reads("num_processes: 64", "world size 64 at 0");
+  reads("torchrun --nproc_per_node=64 train.py",
+        "torchrun n proc per node 64 at 0");
+  reads("Using 64 GPUs", "number of gpus in the text 64 at 0");
+}
+
+TEST(BatchFacts, OfATrainerStateStandBesideItsRows) {
+  EXPECT_THAT(
+      BatchesOf(R"({"train_batch_size": 8, "num_input_tokens_seen": 2048,
+                    "global_step": 2, "log_history": [
+                    {"step": 1, "loss": 3.5}, {"step": 2, "loss": 3.25}]})"),
+      UnorderedElementsAre("tokens seen 2048 at 2",
+                           "train batch size of trainer state 8 at 0"));
+}
+
+// A rate falls somewhere, and is none of the counts that its name may mean.
+TEST(BatchFacts, CountSomething) {
+  const auto of = [](const std::string& name, const std::string& values) {
+    std::string text = "step,loss," + name + "\n";
+    std::istringstream each(values);
+    int step = 0;
+    for (std::string value; each >> value; ++step) {
+      text += fmt::format("{},{},{}\n", step + 1, 3.5 - 0.1 * step, value);
+    }
+    return BatchesOf(text);
+  };
+  EXPECT_THAT(of("throughput/tokens", "5000 5100 4900"), IsEmpty());
+  EXPECT_THAT(of("tokens", "64 128 192"), ElementsAre("tokens seen 192 at 3"));
+  EXPECT_THAT(of("tokens", "64 64 64"),
+              ElementsAre("tokens of a step 64 at 3"));
+  EXPECT_THAT(of("batch_size", "7.5 8 8"), IsEmpty());
+  // Under a name that is not sure only one number, or one that grows evenly.
+  EXPECT_THAT(of("tokens_M", "0.5 1 1.5"), ElementsAre("tokens m 1.5 at 3"));
+  EXPECT_THAT(of("cached_tokens", "5 6 9"), IsEmpty());
+  EXPECT_THAT(of("mini_batch_size", "8 8 8"),
+              ElementsAre("mini batch size 8 at 3"));
+}
+
 // What differs between good runs of a pair.
 TEST(BatchFacts, AreNoneOfAnEvaluationAndNoCounts) {
   for (const char* text :
@@ -199,13 +256,72 @@ TEST(BatchFacts, AreNoneOfAnEvaluationAndNoCounts) {
         "{'val': {'validation batch size': 8}}\n", "Generated tokens: 55\n",
         "Prefetched samples: 17\n", "cache hit for tokens 12345\n",
         "average throughput, tokens: 5123.2\n", "loading data, epoch: 1\n",
-        "mean tokens per step: 5123.25\n"}) {
+        "mean tokens per step: 5123.25\n", "inference batch size: 4\n",
+        "[INFO] prefetch batch size 4\n", "tokenizer batch size = 1000\n",
+        "benchmark: num_steps: 10, batch size 3\n",
+        "cuda graph capture, batch size 1\n", "Batch size (per GPU): 8\n",
+        "CUDA_VISIBLE_DEVICES=3\n"}) {
     EXPECT_THAT(BatchesOf(text + kTitan), IsEmpty()) << text;
   }
   EXPECT_THAT(BatchesOf("***** Running Evaluation *****\n  Batch size = 8\n"
                         "***** Running training *****\n  Batch size = 16\n" +
                         kTitan),
               ElementsAre("batch size 16 at 0"));
+}
+
+// By its words, in any order: any name that programs may think of.
+TEST(BatchFacts, AreKnownByTheWordsOfAName) {
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"cum_tokens tokens-trained tokens_so_far TokensSeen", "tokens seen"},
+      {"total_samples_seen samples/processed SamplesSeen", "samples seen"},
+      {"bs train_bs batchsize optimizer_batch_size", "batch size"},
+      {"global_bs batch_size_total total_batch batch-size/global",
+       "global batch size"},
+      {"ctx_len nctx context_size train_seq_len seqlen", "sequence length"},
+      {"n_gpu ngpus gpus num_processes world gpu_count", "world size"},
+      {"tokens_in_batch per_step_tokens batch_size_tokens", "tokens of a step"},
+      {"grad_acc accum accumulation_steps ga_steps",
+       "gradient accumulation steps"},
+      {"dp data_parallel dp_world_size", "data-parallel size"},
+      // With a word that is not known.
+      {"mini_batch_size", "perhaps mini batch size"},
+      {"tokens_M", "perhaps tokens m"},
+      {"nproc_per_node", "perhaps n proc per node"},
+      {"nnodes", "perhaps n nodes"}};
+  for (const auto& [of, fact] : names) {
+    std::istringstream each(of);
+    for (std::string name; each >> name;) {
+      EXPECT_EQ(FactNamed(name), fact) << name;
+    }
+  }
+}
+
+// These differ in good pairs, on other machines or with other formats.
+TEST(BatchFacts, AreNoneOfOtherWords) {
+  for (const char* name : {"samples_per_sec",
+                           "tokens_per_gpu",
+                           "tokens_per_expert",
+                           "loss_per_token",
+                           "batch_time",
+                           "gpu_util",
+                           "gpu_memory",
+                           "num_workers",
+                           "rank",
+                           "dp_rank",
+                           "mx_block_size",
+                           "amax_history_len",
+                           "context-parallel size",
+                           "completion_length",
+                           "vocab_size",
+                           "eval/tokens",
+                           "val_batch_size",
+                           "batch-size vs samples",
+                           "num_epochs",
+                           "per_device_train_batch_size",
+                           "inference/batch_size",
+                           "dropped_tokens"}) {
+    EXPECT_EQ(FactNamed(name), "") << name;
+  }
 }
 
 TEST(Plan, IsToldByBannersAndTotals) {

@@ -12,7 +12,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
-#include "isoloss/foreign/told.h"
+#include "isoloss/foreign/batch_names.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -423,7 +423,7 @@ void ForeignRun::Finish() {
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
-    if (BatchFactNamed(series[i].name) == kEpochsSeen) {
+    if (BatchNamed(series[i].name).fact == kEpochsSeen) {
       counts_within_epoch |= RisesAtRestarts(series[i]);
     }
     Sort(series[i]);

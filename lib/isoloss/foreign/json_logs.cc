@@ -75,6 +75,22 @@ ForeignRun ReadTrainerState(const json& rows) {
   return run;
 }
 
+/// What the state itself tells beside its rows.
+void AddBatches(const json& root, ForeignRun& run) {
+  constexpr const char* kTokens = "num_input_tokens_seen";
+  const auto number = [&root](const char* name) {
+    return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
+  };
+  const auto last = static_cast<int64_t>(number("global_step"));
+  if (number(kTokens) > 0 && last > 0 && run.Find(kTokens) == nullptr) {
+    AddShortest(run.Of(kTokens), last, number(kTokens));
+  }
+  // Of one device: other numbers of them may make equal batches.
+  if (const double batch = number("train_batch_size"); batch > 0) {
+    run.settings["train_batch_size of trainer_state"] = batch;
+  }
+}
+
 // ---- Megatron --------------------------------------------------------------
 
 /// A number, NaN or an infinity that the file has as a number is a value; the
@@ -207,6 +223,7 @@ std::vector<ForeignRun> ReadJsonLog(std::string_view text,
     if (root.contains("max_steps")) {
       run.steps_planned = WholeOf(root["max_steps"]).value_or(0);
     }
+    AddBatches(root, run);
     return {std::move(run)};
   }
   if (auto golden = ReadGolden(root)) return {std::move(*golden)};

@@ -138,7 +138,11 @@ void PrintedLog::ReadFailure(std::string_view line) {
 
 void PrintedLog::Read(std::string_view line) {
   ++line_;
-  if (IsQuoted(line)) return reader_.ReadHeading(line);
+  if (IsQuoted(line)) {
+    // A dump of settings has such lines, too.
+    const bool lists = line.find_first_of("\"-") == line.find_first_not_of(" ");
+    return lists ? reader_.Read(line, told_) : reader_.ReadHeading(line);
+  }
   for (Candidate& one : candidates_) {
     if (!one.reader->Read(line)) continue;
     ++one.lines;

@@ -9,12 +9,6 @@
 
 namespace isoloss::foreign {
 
-inline constexpr std::string_view kEpochsSeen = "epochs seen";
-
-/// "global batch size", "samples seen", ...: what runs of a pair must share, by
-/// any of its usual names ("train/consumed-samples"); "" of all other names.
-std::string_view BatchFactNamed(std::string_view name);
-
 /// Reads the lines of a log that hold no values of steps.
 class SettingsReader {
  public:
@@ -37,6 +31,9 @@ void TakePlan(ForeignRun& run);
 /// Signs that no weight moved: updates that were skipped, updates of norm 0,
 /// parameters of one norm throughout.
 std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
+
+/// "loss_scale", "amp/grad scale".
+bool IsLossScale(std::string_view name);
 
 /// All that the run tells of its batches.
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run);
