@@ -129,8 +129,9 @@ std::string OtherNorms(const SeedPair& pair) {
   const bool below = factors[factors.size() - 1 - quarter] < 1 / kFactor;
   if (!above && !below) return "";
   return fmt::format(
-      "{}: its gradient norm is {:.3g} times that of {} in the median, and at "
-      "three steps in four {} than {:g} times: were both computed alike?",
+      "{}: its gradient norm is {:.3g} times that of {}. At three steps in "
+      "four "
+      "it is {} than {:g} times. Was it computed alike?",
       Label(*pair.candidate), factors[factors.size() / 2],
       Label(*pair.baseline), above ? "more" : "less",
       above ? kFactor : 1 / kFactor);
@@ -263,7 +264,7 @@ std::vector<std::string> PairWarnings(const Pairing& pairing) {
   std::vector<std::string> warnings;
   for (const SeedPair& pair : pairing.pairs) {
     for (const std::string& text : OtherBatches(pair, false)) {
-      warnings.push_back(text + ": did both runs train on equal batches?");
+      warnings.push_back(text + ". Did both runs train on equal batches?");
     }
     if (std::string text = OtherNorms(pair); !text.empty()) {
       warnings.push_back(std::move(text));
