@@ -20,14 +20,8 @@ using nlohmann::json;
 /// So many lines tell which key counts the steps.
 constexpr size_t kFirstRows = 200;
 
-/// Whether the row tells of an update, so that it should have its loss. Rows of
-/// evaluations and clocks have none, or `null`.
-bool HasUpdate(const json& row) {
-  return std::ranges::any_of(row.items(), [](const auto& item) {
-    const Quantity quantity = FindName(item.key()).quantity;
-    return item.value().is_number() && (quantity == Quantity::kGradNorm ||
-                                        quantity == Quantity::kLearningRate);
-  });
+bool IsLoss(const std::string& key) {
+  return FindName(key).quantity == Quantity::kLoss;
 }
 
 /// Gathers rows.
@@ -51,6 +45,9 @@ class Rows {
  private:
   void Decide();
   void Keep(const json& row);
+  bool MissesLoss(const json& row);
+  void AddMissing(const json& row, int64_t step);
+  void AddNulls();
   void AddNumbers(const json& object, const std::string& prefix, int64_t step,
                   bool inner);
 
@@ -58,6 +55,8 @@ class Rows {
   bool decided_ = false;
   std::vector<json> first_;
   ForeignRun run_;
+  LossRows loss_rows_;
+  std::vector<int64_t> null_;   ///< steps of updates whose loss is null
   Counters counters_;           ///< of the first rows
   std::set<std::string> keys_;  ///< with numbers, of rows without a step
   int64_t count_ = 0;
@@ -104,12 +103,48 @@ void Rows::Keep(const json& row) {
     prefix = PhasePrefix(value.get_ref<const std::string&>());
   }
   AddNumbers(row, prefix, *step, false);
-  const bool has_loss = std::ranges::any_of(row.items(), [](const auto& item) {
-    return FindName(item.key()).quantity == Quantity::kLoss;
-  });
-  if (prefix.empty() && !has_loss && HasUpdate(row)) {
-    run_.without_loss.push_back(*step);
+  if (prefix.empty() && MissesLoss(row)) AddMissing(row, *step);
+}
+
+/// Objects within the row count as a whole.
+bool Rows::MissesLoss(const json& row) {
+  std::vector<std::string_view> names;
+  bool has_loss = false;
+  bool names_loss = false;
+  for (const auto& [key, value] : row.items()) {
+    if (IsLoss(key)) {
+      names_loss = true;
+      has_loss |= NumberOf(value).has_value();
+    } else if (key != step_name_ && !key.starts_with('_') && !value.is_null()) {
+      names.emplace_back(key);
+    }
   }
+  return loss_rows_.Misses(names, has_loss, names_loss);
+}
+
+void Rows::AddMissing(const json& row, int64_t step) {
+  std::vector<int64_t>* missing = &run_.without_loss;
+  for (const auto& [key, value] : row.items()) {
+    if (!IsLoss(key)) continue;
+    if (!value.is_null()) {
+      return run_.Of(key).AddWritten(step, std::nullopt, value.dump());
+    }
+    missing = &null_;
+  }
+  missing->push_back(step);
+}
+
+/// JSON has no NaN, so that programs write null. Between losses at each tenth
+/// step it is no value, however.
+void Rows::AddNulls() {
+  const Series* loss = run_.Main(Quantity::kLoss);
+  if (loss == nullptr || loss->step.empty()) return;
+  std::vector<int64_t> with_loss = loss->step;
+  std::ranges::sort(with_loss);
+  std::erase_if(null_, [&](int64_t at) { return at < with_loss.front(); });
+  if (with_loss.size() > 1) KeepDue(with_loss, null_);
+  Series& series = run_.Of(loss->name);
+  for (const int64_t step : null_) series.AddWritten(step, {}, "null");
 }
 
 void Rows::AddNumbers(const json& object, const std::string& prefix,
@@ -122,9 +157,6 @@ void Rows::AddNumbers(const json& object, const std::string& prefix,
       AddNumbers(value, prefix + key + "/", step, true);
     } else if (const auto number = NumberOf(value)) {
       AddShortest(run_.Of(prefix + key), step, *number);
-    } else if (prefix.empty() && FindName(key).quantity == Quantity::kLoss &&
-               HasUpdate(object)) {
-      run_.Of(key).AddWritten(step, std::nullopt, value.dump());
     }
   }
 }
@@ -143,6 +175,7 @@ std::vector<ForeignRun> Rows::Finish(bool cut) {
                            : "the key `" + step_name_ + "`",
         NamesText(keys));
   }
+  AddNulls();
   DescribeStep(step_name_, run_);
   run_.step_name = step_name_;
   run_.rising = RisingNames(counters_, step_name_);

@@ -75,6 +75,25 @@ ForeignRun ReadTrainerState(const json& rows) {
   return run;
 }
 
+/// The last step that is due: told, or by the epochs.
+int64_t PlanOfTrainer(const json& root) {
+  const auto number = [&root](const char* name) {
+    return root.contains(name) ? NumberOf(root[name]).value_or(0) : 0;
+  };
+  const auto told =
+      root.contains("max_steps") ? WholeOf(root["max_steps"]) : std::nullopt;
+  if (told && *told > 0) return *told;
+  // The last batches of an epoch may be left out, so that it ends before 1.
+  constexpr double kWhole = 0.95;
+  const double epochs = number("num_train_epochs");
+  const double epoch = number("epoch");
+  const double step = number("global_step");
+  const bool ended = !(epoch > 0) || !(step > 0) || epoch >= kWhole * epochs;
+  if (ended) return 0;
+  return static_cast<int64_t>(
+      std::min(std::floor(step * epochs / epoch), 0x1p53));
+}
+
 // ---- Megatron --------------------------------------------------------------
 
 /// A number, NaN or an infinity that the file has as a number is a value; the
@@ -146,7 +165,9 @@ std::optional<ForeignRun> ReadGolden(const json& root) {
   for (const auto& [name, value] : root.items()) {
     if (AddGoldenMetric(name, value, golden)) continue;
     const auto step = StepKey(name);
-    if (step && value.is_object()) AddBridgeStep(*step, value, bridge);
+    if (!step || !value.is_object()) continue;
+    AddBridgeStep(*step, value, bridge);
+    bridge.steps_planned = std::max(bridge.steps_planned, *step + 1);
   }
   const Series* empty = golden.Main(Quantity::kLoss);
   if (empty != nullptr && empty->step.empty() && !HasLoss(bridge)) {
@@ -204,9 +225,7 @@ std::vector<ForeignRun> ReadJsonLog(std::string_view text,
   if (!root.is_object()) return {};
   if (root.contains("log_history") && root["log_history"].is_array()) {
     ForeignRun run = ReadTrainerState(root["log_history"]);
-    if (root.contains("max_steps")) {
-      run.steps_planned = WholeOf(root["max_steps"]).value_or(0);
-    }
+    run.steps_planned = PlanOfTrainer(root);
     return {std::move(run)};
   }
   if (auto golden = ReadGolden(root)) return {std::move(*golden)};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "isoloss/base/named.h"
+#include "isoloss/foreign/plan.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -23,6 +24,10 @@ constexpr std::string_view kSequences = "number of sequences";
 constexpr std::string_view kReplicas = "data-parallel size";
 /// No fact of the batches: the step at which the run is to end.
 constexpr std::string_view kPlanned = "planned steps";
+/// The same by words that name something else in places.
+constexpr std::string_view kPlannedToo = "planned updates";
+constexpr std::string_view kPlannedOfEpoch = "planned steps of an epoch";
+constexpr std::string_view kPlannedEpochs = "planned epochs";
 
 /// In letters and digits alone. What one rank takes at once is known, too, so
 /// that its end is not read as something else: with it nothing need be equal.
@@ -121,6 +126,13 @@ constexpr Named<std::string_view> kFactNames[] = {
     {"maxiters", kPlanned},
     {"trainiters", kPlanned},
     {"plannedsteps", kPlanned},
+    {"stepsperepoch", kPlannedOfEpoch},
+    {"iterationsperepoch", kPlannedOfEpoch},
+    {"itersperepoch", kPlannedOfEpoch},
+    {"numepochs", kPlannedEpochs},
+    {"maxepochs", kPlannedEpochs},
+    {"totalepochs", kPlannedEpochs},
+    {"numtrainepochs", kPlannedEpochs},
 };
 
 std::string LettersOf(std::string_view name) {
@@ -162,6 +174,25 @@ std::string_view FactAtEndOf(std::string_view text) {
   return fact;
 }
 
+/// A setting of a part of the program is within braces or indented.
+bool IsOfAll(std::string_view line, size_t at) {
+  const auto depth = std::ranges::count(line.substr(0, at), '{') -
+                     std::ranges::count(line.substr(0, at), '}');
+  const bool indented = line.starts_with(' ') || line.starts_with('\t');
+  return depth <= 1 &&
+         (!indented || line.find(" ...") != std::string_view::npos);
+}
+
+/// Of the number at `at`, which follows `words`.
+std::string_view FactOf(std::string_view words, std::string_view line,
+                        size_t at) {
+  const std::string_view fact = FactAtEndOf(words);
+  if (!fact.empty() || !IsOfAll(line, at)) return fact;
+  const std::string_view behind =
+      line.substr(std::min(line.size(), line.find_first_of(" \t", at)));
+  return NamesPlan(words, behind) ? kPlannedToo : fact;
+}
+
 /// "train batch size (w. parallel, accumulation) = 64": a note without a number
 /// is no part of the name.
 std::string WithoutNotes(std::string_view line) {
@@ -201,7 +232,7 @@ std::string_view FactNamed(std::string_view name) {
 
 std::string_view BatchFactNamed(std::string_view name) {
   const std::string_view fact = FactNamed(name);
-  return fact == kPlanned ? "" : fact;
+  return fact.starts_with("planned") ? "" : fact;
 }
 
 void SettingsReader::Read(std::string_view line, ForeignRun& run) {
@@ -221,7 +252,8 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
     if (!starts) continue;
     const auto number = LeadingNumber(line.substr(at));
     if (!number) continue;
-    const std::string_view fact = FactAtEndOf(line.substr(begin, at - begin));
+    const std::string_view fact =
+        FactOf(line.substr(begin, at - begin), line, at);
     at += std::max<size_t>(number->text.size(), 1) - 1;
     begin = at + 1;
     // A rate or a mean has a fraction.
@@ -247,27 +279,19 @@ void SettingsReader::ReadHeading(std::string_view line) {
   indent_ = indent;
 }
 
-void TakePlan(ForeignRun& run) {
-  if (run.step_unit != "step" || run.format == "mllog") return;
-  const auto take = [&run](std::string_view name, double value) {
-    // Printed settings have `max_steps` of much else, too.
-    const bool plan = FactNamed(name) == kPlanned ||
-                      LettersOf(name.substr(name.rfind('/') + 1)) == "maxsteps";
-    if (!plan || !(value >= 1 && value <= static_cast<double>(kMostWhole))) {
-      return;
-    }
-    run.steps_planned =
-        std::max(run.steps_planned, static_cast<int64_t>(value));
+bool IsPlannedSteps(std::string_view name) {
+  return FactNamed(name) == kPlanned;
+}
+
+double StepsOfEpochs(const ForeignRun& run) {
+  const auto told = [&run](std::string_view fact, double unless) {
+    const auto found = run.settings.find(fact);
+    return found == run.settings.end() ? unless : found->second;
   };
-  for (const auto& [name, value] : run.settings) take(name, value);
-  for (const Series& series : run.series) {
-    // One that grows is no plan.
-    if (std::ranges::count(series.value, series.value.front()) !=
-        std::ssize(series.value)) {
-      continue;
-    }
-    take(series.name, series.value.front());
-  }
+  // An epoch may count micro-batches.
+  if (told(kAccumulation, 1) != 1) return 0;
+  const double epochs = told(kPlannedEpochs, told(kEpochsSeen, 0));
+  return epochs * told(kPlannedOfEpoch, 0);
 }
 
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run) {
