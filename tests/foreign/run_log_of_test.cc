@@ -248,7 +248,8 @@ TEST(Plan, IsToldByWordsOfAllSteps) {
        {"warmup_steps: 60", "eval_max_steps: 60", "env.max_steps: 60",
         "save every 60 steps", "benchmark: num_steps: 60", "train step: 60",
         "num steps per epoch: 60", "lr_decay_steps: 60", "  max_steps: 60",
-        "Config: {'agent': {'max_steps': 60}}", "steps per epoch: 60",
+        "Config: {'agent': {'max_steps': 60}}",
+        "scheduler ...... {'total_num_steps': 60}", "steps per epoch: 60",
         "log_interval_steps 60", "num_train_steps_per_env: 60",
         "epochs: 2, steps per epoch: 30, gradient_accumulation_steps: 2",
         "training for 60 epochs", "training for 60 steps per epoch"}) {
@@ -266,6 +267,7 @@ TEST(Plan, IsToldByWordsOfAllSteps) {
   EXPECT_EQ(planned(R"({"0": {"lm loss": 3.5}, "1": {"lm loss": 3.4},
                         "2": {"lm loss": "nan"}})"),
             3);
+  EXPECT_EQ(planned(R"({"lm loss": {"values": [3.5, 3.4, "nan", "nan"]}})"), 4);
   const std::string trainer =
       R"("num_train_epochs": 4, "max_steps": -1, "global_step": 30,
          "log_history": [{"step": 30, "loss": 3}]})";

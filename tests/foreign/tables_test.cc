@@ -252,6 +252,19 @@ TEST(Cells, OfNullAreNaNWhereALossWasDue) {
   }
   EXPECT_EQ(finite(Loss(Only(list + "]"))), 3);
   EXPECT_EQ(Loss(Only(list + "]")).step.size(), 6u);
+  // Within an object, and of an update that was skipped.
+  const auto nested = [](int at) {
+    std::string text;
+    for (int step = 1; step <= 12; ++step) {
+      text += fmt::format(
+          R"({{"step": {}, "train": {{"loss": {}}}, "skipped_iterations": {}}})"
+          "\n",
+          step, step == 10 ? "null" : "2.5", step == at ? 1 : 0);
+    }
+    return Loss(Only(text)).step.size();
+  };
+  EXPECT_EQ(nested(9), 12u);
+  EXPECT_EQ(nested(10), 11u);
   const std::string others =
       "{\"step\": 13, \"loss\": null, \"eval_loss\": 2}\n"
       "{\"step\": 14, \"loss\": null, \"image\": {\"_type\": \"file\"}}\n";

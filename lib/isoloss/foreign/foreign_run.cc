@@ -287,9 +287,8 @@ void AppendLost(const std::vector<int64_t>& with_loss,
   }
 }
 
-/// No loss is due where the log says that the update was skipped.
-void EraseSkipped(ForeignRun& run) {
-  if (run.without_loss.empty()) return;
+/// At which the log says that the update was skipped, ascending.
+std::vector<int64_t> SkippedSteps(const ForeignRun& run) {
   std::vector<int64_t> skipped;
   for (const auto& idle : IdleOf(run)) {
     if (!idle.may_begin) continue;
@@ -298,9 +297,7 @@ void EraseSkipped(ForeignRun& run) {
     }
   }
   std::ranges::sort(skipped);
-  std::erase_if(run.without_loss, [&skipped](int64_t step) {
-    return std::ranges::binary_search(skipped, step);
-  });
+  return skipped;
 }
 
 }  // namespace
@@ -428,18 +425,22 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   return best;
 }
 
-void KeepDue(const std::vector<int64_t>& with_loss,
-             std::vector<int64_t>& steps) {
+void KeepDue(const ForeignRun& run, std::vector<int64_t>& steps) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (steps.empty()) return;
+  if (loss == nullptr || loss->step.size() < 2) return steps.clear();
+  std::vector<int64_t> with_loss = loss->step;
+  std::ranges::sort(with_loss);
   std::ranges::sort(steps);
   steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  const std::vector<int64_t> skipped = SkippedSteps(run);
   const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
   std::erase_if(steps, [&](int64_t step) {
     const auto next = std::ranges::lower_bound(with_loss, step);
-    if (with_loss.size() < 2 || next == with_loss.begin() ||
-        (next != with_loss.end() && *next == step)) {
-      return true;
-    }
-    return (step - *(next - 1)) % stride != 0;
+    return next == with_loss.begin() ||
+           (next != with_loss.end() && *next == step) ||
+           (step - *(next - 1)) % stride != 0 ||
+           std::ranges::binary_search(skipped, step);
   });
 }
 
@@ -457,8 +458,7 @@ void ForeignRun::Finish() {
   const Series* loss = Main(Quantity::kLoss);
   if (loss == nullptr) return without_loss.clear();
   AppendLost(loss->step, without_loss);
-  KeepDue(loss->step, without_loss);
-  EraseSkipped(*this);
+  KeepDue(*this, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {

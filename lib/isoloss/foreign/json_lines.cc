@@ -45,11 +45,15 @@ class Rows {
  private:
   void Decide();
   void Keep(const json& row);
-  bool MissesLoss(const json& row);
-  void AddMissing(const json& row, int64_t step);
+  /// Of one row, or of an object within it: "train/loss".
+  struct Field {
+    std::string name;
+    const json* value = nullptr;
+  };
+  std::vector<Field> FieldsOf(const json& row) const;
+  bool MissesLoss(const std::vector<Field>& fields);
+  void AddMissing(const std::vector<Field>& fields, int64_t step);
   void AddNulls();
-  void AddNumbers(const json& object, const std::string& prefix, int64_t step,
-                  bool inner);
 
   std::string step_name_;
   bool decided_ = false;
@@ -102,32 +106,51 @@ void Rows::Keep(const json& row) {
     if (!value.is_string() || !IsPhaseName(key)) continue;
     prefix = PhasePrefix(value.get_ref<const std::string&>());
   }
-  AddNumbers(row, prefix, *step, false);
-  if (prefix.empty() && MissesLoss(row)) AddMissing(row, *step);
+  const std::vector<Field> fields = FieldsOf(row);
+  for (const auto& [name, value] : fields) {
+    const auto number = NumberOf(*value);
+    if (number) AddShortest(run_.Of(prefix + name), *step, *number);
+  }
+  if (prefix.empty() && MissesLoss(fields)) AddMissing(fields, *step);
 }
 
-/// Objects within the row count as a whole.
-bool Rows::MissesLoss(const json& row) {
+std::vector<Rows::Field> Rows::FieldsOf(const json& row) const {
+  std::vector<Field> fields;
+  for (const auto& [key, value] : row.items()) {
+    if (key == step_name_ || key.starts_with('_')) continue;
+    // A picture or a table of W&B's has a type, and numbers of no interest.
+    if (!value.is_object() || value.contains("_type")) {
+      fields.push_back({key, &value});
+      continue;
+    }
+    for (const auto& [inner, part] : value.items()) {
+      fields.push_back({key + "/" + inner, &part});
+    }
+  }
+  return fields;
+}
+
+bool Rows::MissesLoss(const std::vector<Field>& fields) {
   std::vector<std::string_view> names;
   bool has_loss = false;
   bool names_loss = false;
-  for (const auto& [key, value] : row.items()) {
-    if (IsLoss(key)) {
+  for (const auto& [name, value] : fields) {
+    if (IsLoss(name)) {
       names_loss = true;
-      has_loss |= NumberOf(value).has_value();
-    } else if (key != step_name_ && !key.starts_with('_') && !value.is_null()) {
-      names.emplace_back(key);
+      has_loss |= NumberOf(*value).has_value();
+    } else if (!value->is_null()) {
+      names.emplace_back(name);
     }
   }
   return loss_rows_.Misses(names, has_loss, names_loss);
 }
 
-void Rows::AddMissing(const json& row, int64_t step) {
+void Rows::AddMissing(const std::vector<Field>& fields, int64_t step) {
   std::vector<int64_t>* missing = &run_.without_loss;
-  for (const auto& [key, value] : row.items()) {
-    if (!IsLoss(key)) continue;
-    if (!value.is_null()) {
-      return run_.Of(key).AddWritten(step, std::nullopt, value.dump());
+  for (const auto& [name, value] : fields) {
+    if (!IsLoss(name)) continue;
+    if (!value->is_null()) {
+      return run_.Of(name).AddWritten(step, std::nullopt, value->dump());
     }
     missing = &null_;
   }
@@ -139,26 +162,11 @@ void Rows::AddMissing(const json& row, int64_t step) {
 void Rows::AddNulls() {
   const Series* loss = run_.Main(Quantity::kLoss);
   if (loss == nullptr || loss->step.empty()) return;
-  std::vector<int64_t> with_loss = loss->step;
-  std::ranges::sort(with_loss);
-  std::erase_if(null_, [&](int64_t at) { return at < with_loss.front(); });
-  if (with_loss.size() > 1) KeepDue(with_loss, null_);
+  const int64_t first = std::ranges::min(loss->step);
+  std::erase_if(null_, [first](int64_t step) { return step < first; });
+  if (loss->step.size() > 1) KeepDue(run_, null_);
   Series& series = run_.Of(loss->name);
   for (const int64_t step : null_) series.AddWritten(step, {}, "null");
-}
-
-void Rows::AddNumbers(const json& object, const std::string& prefix,
-                      int64_t step, bool inner) {
-  for (const auto& [key, value] : object.items()) {
-    if (!inner && (key == step_name_ || key.starts_with('_'))) continue;
-    if (value.is_object() && !inner) {
-      // A picture or a table of W&B's has a type, and numbers of no interest.
-      if (value.contains("_type")) continue;
-      AddNumbers(value, prefix + key + "/", step, true);
-    } else if (const auto number = NumberOf(value)) {
-      AddShortest(run_.Of(prefix + key), step, *number);
-    }
-  }
 }
 
 std::vector<ForeignRun> Rows::Finish(bool cut) {

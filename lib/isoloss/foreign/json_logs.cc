@@ -122,6 +122,7 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
       const auto step = StepKey(key);
       const auto number = SampleOf(value);
       if (step && number) AddShortest(series, *step, *number);
+      if (step) run.steps_planned = std::max(run.steps_planned, *step);
     }
     return true;
   }
@@ -135,7 +136,9 @@ bool AddGoldenMetric(const std::string& name, const json& metric,
   int64_t step = 1;
   for (const json& value : values) {
     const auto number = SampleOf(value);
-    if (number && step < kMostSteps) AddShortest(series, step, *number);
+    if (step >= kMostSteps) break;
+    if (number) AddShortest(series, step, *number);
+    run.steps_planned = std::max(run.steps_planned, step);
     step += stride;
   }
   return true;

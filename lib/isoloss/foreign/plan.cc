@@ -121,11 +121,12 @@ namespace {
 
 /// "exit code 1", "exitcode: -9", "exit status 2"; else "".
 std::string ExitIn(std::string_view line) {
+  constexpr size_t kNear = 20;
   size_t at = line.find("xit");
   if (at == std::string_view::npos) return "";
   line.remove_prefix(at);
   for (const std::string_view word : {"code", "status"}) {
-    at = line.find(word);
+    at = line.substr(0, kNear).find(word);
     if (at == std::string_view::npos) continue;
     std::string_view rest = line.substr(at + word.size());
     rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" :=(")));
@@ -159,6 +160,8 @@ std::string ExceptionIn(std::string_view line) {
 
 /// SIGTERM, Killed, or a stop because of a loss that is no number; else "".
 std::string StopIn(std::string_view line) {
+  constexpr std::string_view kSignals[] = {"TERM", "KILL", "ABRT", "SEGV",
+                                           "BUS",  "INT",  "HUP",  "XCPU"};
   constexpr std::string_view kEnds[] = {"killed", "aborted", "terminated"};
   constexpr std::string_view kNoNumber[] = {"nan", "inf", "infinite",
                                             "nonfinite", "diverged"};
@@ -168,9 +171,8 @@ std::string StopIn(std::string_view line) {
   for (const Word& word : WordsOf(line)) {
     const std::string_view text = line.substr(word.begin, word.letters.size());
     const bool capital = IsCapital(text.front());
-    const bool is_signal = text.starts_with("SIG") && text.size() > 5 &&
-                           text.size() < 8 &&
-                           std::ranges::all_of(text, IsCapital);
+    const bool is_signal = text.starts_with("SIG") &&
+                           std::ranges::count(kSignals, text.substr(3)) != 0;
     if (is_signal || (capital && IsOneOf(kEnds, word))) {
       return std::string(text);
     }

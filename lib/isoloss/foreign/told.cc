@@ -174,7 +174,7 @@ std::string_view FactAtEndOf(std::string_view text) {
   return fact;
 }
 
-/// A setting of a part of the program is within braces or indented.
+/// A setting of a part of the program is indented, or in braces within braces.
 bool IsOfAll(std::string_view line, size_t at) {
   const auto depth = std::ranges::count(line.substr(0, at), '{') -
                      std::ranges::count(line.substr(0, at), '}');
@@ -188,9 +188,13 @@ std::string_view FactOf(std::string_view words, std::string_view line,
                         size_t at) {
   const std::string_view fact = FactAtEndOf(words);
   if (!fact.empty() || !IsOfAll(line, at)) return fact;
+  // "scheduler = {'num_steps': 60}".
+  std::string names(line.substr(0, std::min(line.find('{'), at)));
+  if (names.size() == at) names.clear();
+  names.append(" ").append(words);
   const std::string_view behind =
       line.substr(std::min(line.size(), line.find_first_of(" \t", at)));
-  return NamesPlan(words, behind) ? kPlannedToo : fact;
+  return NamesPlan(names, behind) ? kPlannedToo : fact;
 }
 
 /// "train batch size (w. parallel, accumulation) = 64": a note without a number
