@@ -345,6 +345,52 @@ TEST(Plan, IsToldByBannersAndTotals) {
   EXPECT_EQ(planned("step,loss,total_steps\n1,3,60\n2,2.9,61\n"), 2);
 }
 
+// By words, since each program has names of its own.
+TEST(Plan, IsToldByWordsOfAllSteps) {
+  const auto planned = [](const std::string& text) {
+    return LogOf(text).provenance.steps_planned;
+  };
+  for (const char* line :
+       {"max_steps: 60", "max_steps=60,", "num_steps: 60", "maxTrainSteps = 60",
+        "[rank0] INFO - num_training_steps: 60", "trainer.max_steps=60",
+        "Total training steps: 60", "num_iterations: 60", "Max steps: 60",
+        "Starting training for 60 steps", "  max_steps ........... 60",
+        "config {\"max_steps\": 60, \"lr\": 1}", "Number of training steps: 60",
+        "epochs: 2, steps per epoch: 30", "end_step: 60"}) {
+    EXPECT_EQ(planned(line + ("\n" + kTitan)), 60) << line;
+  }
+  // Of a part of the run, of no training, or the step that is at work.
+  for (const char* line :
+       {"warmup_steps: 60", "eval_max_steps: 60", "env.max_steps: 60",
+        "save every 60 steps", "benchmark: num_steps: 60", "train step: 60",
+        "num steps per epoch: 60", "lr_decay_steps: 60", "  max_steps: 60",
+        "Config: {'agent': {'max_steps': 60}}",
+        "scheduler ...... {'total_num_steps': 60}", "steps per epoch: 60",
+        "log_interval_steps 60", "num_train_steps_per_env: 60",
+        "epochs: 2, steps per epoch: 30, gradient_accumulation_steps: 2",
+        "training for 60 epochs", "training for 60 steps per epoch"}) {
+    EXPECT_EQ(planned(line + ("\n" + kTitan)), 1) << line;
+  }
+  // What means nothing else goes before.
+  EXPECT_EQ(planned("total steps 30\nnum_steps: 60\n" + kTitan), 30);
+  for (const char* name : {"num_training_steps", "max_step", "total_iters",
+                           "end_step", "train/num_steps", "steps_total"}) {
+    EXPECT_EQ(planned(fmt::format("step,loss,{}\n1,3,60\n2,2.9,60\n", name)),
+              60)
+        << name;
+  }
+  EXPECT_EQ(planned("step: 1 / 60 | loss: 3.5\n"), 60);
+  EXPECT_EQ(planned(R"({"0": {"lm loss": 3.5}, "1": {"lm loss": 3.4},
+                        "2": {"lm loss": "nan"}})"),
+            3);
+  EXPECT_EQ(planned(R"({"lm loss": {"values": [3.5, 3.4, "nan", "nan"]}})"), 4);
+  const std::string trainer =
+      R"("num_train_epochs": 4, "max_steps": -1, "global_step": 30,
+         "log_history": [{"step": 30, "loss": 3}]})";
+  EXPECT_EQ(planned("{\"epoch\": 2.0, " + trainer), 60);
+  EXPECT_EQ(planned("{\"epoch\": 3.97, " + trainer), 30);
+}
+
 TEST(BrokeOff, IsAnErrorBehindTheLastStep) {
   const std::string trace =
       "Traceback (most recent call last):\n  File \"t.py\", line 1\n";
@@ -362,6 +408,35 @@ TEST(BrokeOff, IsAnErrorBehindTheLastStep) {
   EXPECT_TRUE(complete(kTitan + "INFO - Training completed\n" + trace));
   EXPECT_TRUE(
       complete(kTitan + "Exception ignored in: <function x>\n" + trace));
+}
+
+TEST(BrokeOff, IsSaidByErrorsSignalsAndExitCodes) {
+  const auto complete = [](const std::string& line) {
+    return LogOf(kTitan + line + "\n").provenance.complete;
+  };
+  for (const char* line :
+       {"torch.OutOfMemoryError: CUDA out of memory.", "KeyboardInterrupt",
+        "[rank0]: torch.distributed.DistBackendError: NCCL error",
+        "RuntimeError: loss is NaN", "Killed", "Aborted (core dumped)",
+        "run.sh: line 3:  1234 Killed      python train.py", "Bus error",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in step 123.0",
+        "srun: error: n1: task 3: Exited with exit code 1",
+        "E torch.distributed.elastic failed (exitcode: -9) local_rank: 0",
+        "[Rank 0] Watchdog caught collective operation timeout",
+        "Loss is nan, stopping training", "exiting program at iteration 60",
+        "received SIGTERM, saving checkpoint", "Training interrupted"}) {
+    EXPECT_FALSE(complete(line)) << line;
+  }
+  for (const char* line :
+       {"exit code 0", "process exited with exit code: 0", "Errors: 0",
+        "saving a checkpoint", "number of nan iterations: 0", "Error rate: 0.5",
+        "peak signal 3", "UserWarning: destroy it",
+        "Early stopping, no improvement"}) {
+    EXPECT_TRUE(complete(line)) << line;
+  }
+  EXPECT_TRUE(
+      complete("Exception ignored in: <x>\nTraceback (most recent "
+               "call last):\n  File\nOSError: closed"));
 }
 
 TEST(RunLogOf, KnowsACoarseFormatBehindFineDigits) {
@@ -394,6 +469,21 @@ TEST(RunLogOf, TellsWhereUpdatesWereSkipped) {
               ElementsAre(0, 1));
   EXPECT_THAT(idle("step,loss,update_norm\n1,3,0.5\n2,2.9,0.0\n"),
               ElementsAre(0.5, 0));
+}
+
+// Megatron-LM leaves the loss out then, and DeepSpeed's is none.
+TEST(RunLogOf, MissesNoLossOfASkippedUpdate) {
+  std::string text;
+  for (int i = 1; i <= 20; ++i) {
+    const bool skips = i == 18;
+    text += fmt::format(
+        " iteration {}/ 20 | learning rate: 1.0E-4 |{} number of skipped "
+        "iterations: {} | number of nan iterations: 0 |\n",
+        i, skips ? "" : " lm loss: 3.5E+00 |", skips ? 1 : 0);
+  }
+  const ForeignRun run = ParseLog(text).front();
+  EXPECT_EQ(run.Main(Quantity::kLoss)->step.size(), 19u);
+  EXPECT_THAT(run.without_loss, IsEmpty());
 }
 
 TEST(Names, OfOptimizersAreKnownByTheirLastPart) {

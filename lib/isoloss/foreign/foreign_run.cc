@@ -13,6 +13,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
 #include "isoloss/foreign/batch_names.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -48,7 +49,20 @@ constexpr Named<KnownName> kNames[] = {
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
+    {"Loss", {Quantity::kLoss, 4}},
+    {"Train Loss", {Quantity::kLoss, 4}},
+    {"Training Loss", {Quantity::kLoss, 4}},
+    {"Train/Loss", {Quantity::kLoss, 4}},
+    {"Train/loss", {Quantity::kLoss, 4}},
     {"loss_mean", {Quantity::kLoss, 4}},
+    {"loss.mean", {Quantity::kLoss, 4}},
+    {"loss/mean", {Quantity::kLoss, 4}},
+    {"loss.avg", {Quantity::kLoss, 4}},
+    {"loss/avg", {Quantity::kLoss, 4}},
+    {"train/mean_loss", {Quantity::kLoss, 4}},
+    {"train/loss_mean", {Quantity::kLoss, 4}},
+    {"train/avg_loss", {Quantity::kLoss, 4}},
+    {"train/loss_avg", {Quantity::kLoss, 4}},
     {"mean_loss", {Quantity::kLoss, 4}},
     {"loss_avg", {Quantity::kLoss, 4}},
     {"avg_loss", {Quantity::kLoss, 4}},
@@ -244,24 +258,6 @@ void TakeUnit(Series& series) {
   series.digits.decimals -= static_cast<int>(std::lround(std::log10(*unit)));
 }
 
-/// Of steps without a loss those at which one was due: between losses, or right
-/// after the last, at their distance. Programs also log a norm at each step and
-/// a loss at each tenth.
-void KeepDue(const std::vector<int64_t>& with_loss,
-             std::vector<int64_t>& steps) {
-  std::ranges::sort(steps);
-  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
-  const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
-  std::erase_if(steps, [&](int64_t step) {
-    const auto next = std::ranges::lower_bound(with_loss, step);
-    if (with_loss.size() < 2 || next == with_loss.begin() ||
-        (next != with_loss.end() && *next == step)) {
-      return true;
-    }
-    return (step - *(next - 1)) % stride != 0;
-  });
-}
-
 /// Steps that are missing between losses which stand at one distance before and
 /// after: lines that were lost.
 void AppendLost(const std::vector<int64_t>& with_loss,
@@ -290,6 +286,19 @@ void AppendLost(const std::vector<int64_t>& with_loss,
       steps.push_back(step);
     }
   }
+}
+
+/// At which the log says that the update was skipped, ascending.
+std::vector<int64_t> SkippedSteps(const ForeignRun& run) {
+  std::vector<int64_t> skipped;
+  for (const auto& idle : IdleOf(run)) {
+    if (!idle.may_begin) continue;
+    for (size_t i = 0; i < idle.step.size(); ++i) {
+      if (idle.value[i] == 0) skipped.push_back(idle.step[i]);
+    }
+  }
+  std::ranges::sort(skipped);
+  return skipped;
 }
 
 }  // namespace
@@ -417,6 +426,25 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   return best;
 }
 
+void KeepDue(const ForeignRun& run, std::vector<int64_t>& steps) {
+  const Series* loss = run.Main(Quantity::kLoss);
+  if (steps.empty()) return;
+  if (loss == nullptr || loss->step.size() < 2) return steps.clear();
+  std::vector<int64_t> with_loss = loss->step;
+  std::ranges::sort(with_loss);
+  std::ranges::sort(steps);
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  const std::vector<int64_t> skipped = SkippedSteps(run);
+  const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
+  std::erase_if(steps, [&](int64_t step) {
+    const auto next = std::ranges::lower_bound(with_loss, step);
+    return next == with_loss.begin() ||
+           (next != with_loss.end() && *next == step) ||
+           (step - *(next - 1)) % stride != 0 ||
+           std::ranges::binary_search(skipped, step);
+  });
+}
+
 void ForeignRun::Finish() {
   std::erase_if(series, [](const Series& one) { return one.step.empty(); });
   std::ranges::for_each(series, TakeUnit);
@@ -431,7 +459,7 @@ void ForeignRun::Finish() {
   const Series* loss = Main(Quantity::kLoss);
   if (loss == nullptr) return without_loss.clear();
   AppendLost(loss->step, without_loss);
-  KeepDue(loss->step, without_loss);
+  KeepDue(*this, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {

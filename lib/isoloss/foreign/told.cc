@@ -7,6 +7,7 @@
 
 #include "isoloss/base/named.h"
 #include "isoloss/foreign/batch_names.h"
+#include "isoloss/foreign/plan.h"
 #include "isoloss/foreign/text.h"
 
 namespace isoloss::foreign {
@@ -14,12 +15,25 @@ namespace {
 
 /// No fact of the batches: the step at which the run is to end.
 constexpr std::string_view kPlanned = "planned steps";
+/// The same by words that name something else in places.
+constexpr std::string_view kPlannedToo = "planned updates";
+constexpr std::string_view kPlannedOfEpoch = "planned steps of an epoch";
+constexpr std::string_view kPlannedEpochs = "planned epochs";
 
 /// In letters and digits alone.
 constexpr Named<std::string_view> kFactNames[] = {
-    {"totalsteps", kPlanned},   {"totaloptimizationsteps", kPlanned},
-    {"maxiters", kPlanned},     {"trainiters", kPlanned},
+    {"totalsteps", kPlanned},
+    {"totaloptimizationsteps", kPlanned},
+    {"maxiters", kPlanned},
+    {"trainiters", kPlanned},
     {"plannedsteps", kPlanned},
+    {"stepsperepoch", kPlannedOfEpoch},
+    {"iterationsperepoch", kPlannedOfEpoch},
+    {"itersperepoch", kPlannedOfEpoch},
+    {"numepochs", kPlannedEpochs},
+    {"maxepochs", kPlannedEpochs},
+    {"totalepochs", kPlannedEpochs},
+    {"numtrainepochs", kPlannedEpochs},
 };
 
 std::string LettersOf(std::string_view name) {
@@ -76,6 +90,28 @@ std::string FactAtEndOf(std::string_view text, std::string_view line) {
   const std::string_view said =
       lists ? text : line.substr(line.find_last_of("]|>") + 1);
   return SaysOtherPurpose(said) ? "" : fact.fact;
+}
+
+/// A setting of a part of the program is indented, or in braces within braces.
+bool IsOfAll(std::string_view line, size_t at) {
+  const auto depth = std::ranges::count(line.substr(0, at), '{') -
+                     std::ranges::count(line.substr(0, at), '}');
+  const bool indented = line.starts_with(' ') || line.starts_with('\t');
+  return depth <= 1 &&
+         (!indented || line.find(" ...") != std::string_view::npos);
+}
+
+/// Of the number at `at`, which follows `words`.
+std::string FactOf(std::string_view words, std::string_view line, size_t at) {
+  std::string fact = FactAtEndOf(words, line.substr(0, at));
+  if (!fact.empty() || !IsOfAll(line, at)) return fact;
+  // "scheduler = {'num_steps': 60}".
+  std::string names(line.substr(0, std::min(line.find('{'), at)));
+  if (names.size() == at) names.clear();
+  names.append(" ").append(words);
+  const std::string_view behind =
+      line.substr(std::min(line.size(), line.find_first_of(" \t", at)));
+  return NamesPlan(names, behind) ? std::string(kPlannedToo) : fact;
 }
 
 /// "train batch size (w. parallel, accumulation) = 64": a note without a number
@@ -136,8 +172,7 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
     if (!starts) continue;
     const auto number = LeadingNumber(line.substr(at));
     if (!number) continue;
-    std::string fact =
-        FactAtEndOf(line.substr(begin, at - begin), line.substr(0, at));
+    std::string fact = FactOf(line.substr(begin, at - begin), line, at);
     at += std::max<size_t>(number->text.size(), 1) - 1;
     if (fact.empty()) fact = FactBehind(line.substr(at + 1), line);
     begin = at + 1;
@@ -164,27 +199,19 @@ void SettingsReader::ReadHeading(std::string_view line) {
   indent_ = indent;
 }
 
-void TakePlan(ForeignRun& run) {
-  if (run.step_unit != "step" || run.format == "mllog") return;
-  const auto take = [&run](std::string_view name, double value) {
-    // Printed settings have `max_steps` of much else, too.
-    const bool plan = FactNamed(name) == kPlanned ||
-                      LettersOf(name.substr(name.rfind('/') + 1)) == "maxsteps";
-    if (!plan || !(value >= 1 && value <= static_cast<double>(kMostWhole))) {
-      return;
-    }
-    run.steps_planned =
-        std::max(run.steps_planned, static_cast<int64_t>(value));
+bool IsPlannedSteps(std::string_view name) {
+  return FactNamed(name) == kPlanned;
+}
+
+double StepsOfEpochs(const ForeignRun& run) {
+  const auto told = [&run](std::string_view fact, double unless) {
+    const auto found = run.settings.find(fact);
+    return found == run.settings.end() ? unless : found->second;
   };
-  for (const auto& [name, value] : run.settings) take(name, value);
-  for (const Series& series : run.series) {
-    // One that grows is no plan.
-    if (std::ranges::count(series.value, series.value.front()) !=
-        std::ssize(series.value)) {
-      continue;
-    }
-    take(series.name, series.value.front());
-  }
+  // An epoch may count micro-batches.
+  if (told("gradient accumulation steps", 1) != 1) return 0;
+  const double epochs = told(kPlannedEpochs, told(kEpochsSeen, 0));
+  return epochs * told(kPlannedOfEpoch, 0);
 }
 
 namespace {

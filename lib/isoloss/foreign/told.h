@@ -25,8 +25,12 @@ class SettingsReader {
   size_t indent_ = 0;  ///< of the heading
 };
 
-/// Makes the run's planned end the one that its settings tell.
-void TakePlan(ForeignRun& run);
+/// "total steps", "max_iters", ...: names of the step at which a run is to end
+/// that mean nothing else.
+bool IsPlannedSteps(std::string_view name);
+/// Epochs times steps of each, by the settings; no number above 0 if they do
+/// not tell it.
+double StepsOfEpochs(const ForeignRun& run);
 
 /// Signs that no weight moved: updates that were skipped, updates of norm 0,
 /// parameters of one norm throughout.
