@@ -157,11 +157,6 @@ struct Spacing {
 /// Of steps in any order, also several times.
 Spacing SpacingOf(std::vector<int64_t> steps);
 
-/// Of steps without a loss keeps those at which one was due: between losses, or
-/// right after the last, at their distance. Programs also log a norm at each
-/// step and a loss at each tenth, and no loss of an update that was skipped.
-void KeepDue(const ForeignRun& run, std::vector<int64_t>& steps);
-
 /// Lag-1 autocorrelation of the differences between values that follow each
 /// other, of the later half of a series, a parabola removed; or that without
 /// the jumps of a spike, hump or step, if it is smaller. Independent values

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/due_losses.h"
 #include "isoloss/foreign/json.h"
 #include "isoloss/foreign/table_names.h"
 #include "isoloss/foreign/text.h"
