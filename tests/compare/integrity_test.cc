@@ -407,5 +407,63 @@ TEST(Batches, OfTwoFormatsAreEqualInTheirGrowth) {
   EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
 }
 
+// A logger counts whole epochs, another one their parts.
+TEST(Batches, OfWholeEpochsAndOfPartsOfThemMayBeOneApart) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"epochs seen", {1, 50, 99, 100}, {0, 0, 0, 1}}};
+  candidate.log.told.numbers = {
+      {"epochs seen", {1, 50, 99, 100}, {0.01, 0.5, 0.99, 1}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value = {0.03, 1.5, 2.97, 3};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+}
+
+// An event file holds FP32, of which 2^24 + 1 is none.
+TEST(Batches, AreEqualUpToFp32) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"tokens seen", {2}, {0x1p24 + 1}}};
+  candidate.log.told.numbers = {{"tokens seen", {2}, {0x1p24}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  candidate.log.told.numbers = {{"tokens seen", {2}, {0x1p24 - 2}}};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), SizeIs(1));
+}
+
+std::vector<std::string> WarningsOf(const compare::Run& baseline,
+                                    const compare::Run& candidate) {
+  return PairWarnings(PairBySeed("a", {&baseline}, "a", {&candidate}));
+}
+
+TEST(PairWarnings, TellOfNumbersThatMayBeOfBatches) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  baseline.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
+  candidate.log.told.numbers = {{"mini batch size", {1, 2}, {8, 8}, false}};
+  EXPECT_THAT(WarningsOf(baseline, candidate), IsEmpty());
+  candidate.log.told.numbers[0].value = {8, 16};
+  EXPECT_THAT(ForeignFindings("steps", baseline, candidate), IsEmpty());
+  EXPECT_THAT(WarningsOf(baseline, candidate),
+              ElementsAre(HasSubstr("mini batch size is 16 at step 2, but 8")));
+}
+
+TEST(PairWarnings, TellOfGradientNormsThatDifferByAFactor) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("a", 1, 0);
+  const size_t steps = baseline.log.steps.step.size();
+  baseline.log.steps.grad_norm.assign(steps, 2);
+  const auto warnings = [&](double factor, size_t from) {
+    candidate.log.steps.grad_norm.assign(steps, 2);
+    for (size_t i = from; i < steps; ++i) {
+      candidate.log.steps.grad_norm[i] *= factor;
+    }
+    return WarningsOf(baseline, candidate);
+  };
+  EXPECT_THAT(warnings(10, 0), ElementsAre(HasSubstr("is 10 times that of a")));
+  EXPECT_THAT(warnings(0.7, 0), SizeIs(1));
+  EXPECT_THAT(warnings(10, steps / 2), IsEmpty());
+  EXPECT_THAT(warnings(1.2, 0), IsEmpty());
+}
+
 }  // namespace
 }  // namespace isoloss::compare

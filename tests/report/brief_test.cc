@@ -181,6 +181,20 @@ TEST(Brief, NamesEveryCheckThatGatesAndDidNotPass) {
   }
 }
 
+// Another unit explains all that was measured.
+TEST(Brief, BeginsWithARelationOfAllLosses) {
+  Judgement judgement = EverythingFails();
+  judgement.checks.push_back({.level = "L5",
+                              .name = "first_step",
+                              .outcome = Outcome::kInconclusive,
+                              .quantity = "each loss is 4 times the other"});
+
+  const std::string text = OnOneLine(RenderBrief(judgement, {}));
+
+  EXPECT_THAT(text, HasSubstr(": each loss is 4 times the other."));
+  EXPECT_LT(text.find("pairs at the first step"), text.find("FAIL  ", 6));
+}
+
 TEST(Brief, EndsWithTheLineThatScriptsLookFor) {
   for (const int width : {40, 80}) {
     for (const Judgement& judgement : AllKinds()) {

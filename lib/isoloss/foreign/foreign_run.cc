@@ -12,7 +12,8 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
-#include "isoloss/foreign/told.h"
+#include "isoloss/foreign/batch_names.h"
+#include "isoloss/foreign/due_losses.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -48,7 +49,20 @@ constexpr Named<KnownName> kNames[] = {
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
+    {"Loss", {Quantity::kLoss, 4}},
+    {"Train Loss", {Quantity::kLoss, 4}},
+    {"Training Loss", {Quantity::kLoss, 4}},
+    {"Train/Loss", {Quantity::kLoss, 4}},
+    {"Train/loss", {Quantity::kLoss, 4}},
     {"loss_mean", {Quantity::kLoss, 4}},
+    {"loss.mean", {Quantity::kLoss, 4}},
+    {"loss/mean", {Quantity::kLoss, 4}},
+    {"loss.avg", {Quantity::kLoss, 4}},
+    {"loss/avg", {Quantity::kLoss, 4}},
+    {"train/mean_loss", {Quantity::kLoss, 4}},
+    {"train/loss_mean", {Quantity::kLoss, 4}},
+    {"train/avg_loss", {Quantity::kLoss, 4}},
+    {"train/loss_avg", {Quantity::kLoss, 4}},
     {"mean_loss", {Quantity::kLoss, 4}},
     {"loss_avg", {Quantity::kLoss, 4}},
     {"avg_loss", {Quantity::kLoss, 4}},
@@ -244,54 +258,6 @@ void TakeUnit(Series& series) {
   series.digits.decimals -= static_cast<int>(std::lround(std::log10(*unit)));
 }
 
-/// Of steps without a loss those at which one was due: between losses, or right
-/// after the last, at their distance. Programs also log a norm at each step and
-/// a loss at each tenth.
-void KeepDue(const std::vector<int64_t>& with_loss,
-             std::vector<int64_t>& steps) {
-  std::ranges::sort(steps);
-  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
-  const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
-  std::erase_if(steps, [&](int64_t step) {
-    const auto next = std::ranges::lower_bound(with_loss, step);
-    if (with_loss.size() < 2 || next == with_loss.begin() ||
-        (next != with_loss.end() && *next == step)) {
-      return true;
-    }
-    return (step - *(next - 1)) % stride != 0;
-  });
-}
-
-/// Steps that are missing between losses which stand at one distance before and
-/// after: lines that were lost.
-void AppendLost(const std::vector<int64_t>& with_loss,
-                std::vector<int64_t>& steps) {
-  constexpr size_t kAround = 5;          // gaps on each side
-  constexpr size_t kFewest = 4;          // gaps of that distance
-  constexpr int64_t kMostLost = 10'000;  // a longer gap is no lost line
-  const size_t count = with_loss.size();
-  for (size_t i = 1; i < count; ++i) {
-    const int64_t gap = with_loss[i] - with_loss[i - 1];
-    std::vector<int64_t> around;
-    for (size_t j = i - std::min(i - 1, kAround); j <= i + kAround; ++j) {
-      if (j == i || j >= count) continue;
-      around.push_back(with_loss[j] - with_loss[j - 1]);
-    }
-    if (around.size() < kFewest) continue;
-    std::ranges::nth_element(around, around.begin() + around.size() / 2);
-    const int64_t usual = around[around.size() / 2];
-    const bool regular =
-        std::ranges::count(around, usual) >= std::ssize(around) * 4 / 5;
-    if (!regular || gap <= usual || gap % usual != 0 || gap > kMostLost) {
-      continue;
-    }
-    for (int64_t step = with_loss[i - 1] + usual; step < with_loss[i];
-         step += usual) {
-      steps.push_back(step);
-    }
-  }
-}
-
 }  // namespace
 
 std::string_view AveragingText(Averaging averaging) {
@@ -427,7 +393,7 @@ void ForeignRun::Finish() {
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
-    if (BatchFactNamed(series[i].name) == kEpochsSeen) {
+    if (BatchNamed(series[i].name).fact == kEpochsSeen) {
       counts_within_epoch |= RisesAtRestarts(series[i]);
     }
     Sort(series[i]);
@@ -435,7 +401,7 @@ void ForeignRun::Finish() {
   const Series* loss = Main(Quantity::kLoss);
   if (loss == nullptr) return without_loss.clear();
   AppendLost(loss->step, without_loss);
-  KeepDue(loss->step, without_loss);
+  KeepDue(*this, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace isoloss::foreign {
 
@@ -31,6 +32,13 @@ std::optional<int64_t> ParseWhole(std::string_view text);
 /// Removes from the front of `rest`: blanks, then everything up to a blank or
 /// comma. Empty if nothing is left.
 std::string_view TakeWord(std::string_view& rest);
+
+/// A run of letters, in small ones; a capital begins one: "maxSteps".
+struct Word {
+  std::string letters;
+  size_t begin = 0;  ///< in the text
+};
+std::vector<Word> WordsOf(std::string_view text);
 
 /// Whether a word says that no training is at work, as in "eval metrics after
 /// step: 3".

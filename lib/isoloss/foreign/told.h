@@ -9,12 +9,6 @@
 
 namespace isoloss::foreign {
 
-inline constexpr std::string_view kEpochsSeen = "epochs seen";
-
-/// "global batch size", "samples seen", ...: what runs of a pair must share, by
-/// any of its usual names ("train/consumed-samples"); "" of all other names.
-std::string_view BatchFactNamed(std::string_view name);
-
 /// Reads the lines of a log that hold no values of steps.
 class SettingsReader {
  public:
@@ -31,12 +25,19 @@ class SettingsReader {
   size_t indent_ = 0;  ///< of the heading
 };
 
-/// Makes the run's planned end the one that its settings tell.
-void TakePlan(ForeignRun& run);
+/// "total steps", "max_iters", ...: names of the step at which a run is to end
+/// that mean nothing else.
+bool IsPlannedSteps(std::string_view name);
+/// Epochs times steps of each, by the settings; no number above 0 if they do
+/// not tell it.
+double StepsOfEpochs(const ForeignRun& run);
 
 /// Signs that no weight moved: updates that were skipped, updates of norm 0,
 /// parameters of one norm throughout.
 std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
+
+/// "loss_scale", "amp/grad scale".
+bool IsLossScale(std::string_view name);
 
 /// All that the run tells of its batches.
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run);

@@ -173,6 +173,11 @@ std::string Fails(const Judgement& judgement) {
   const auto deciding = Deciding(judgement);
   const std::string& candidate = judgement.candidate.arm;
   const std::string& baseline = judgement.baseline.arm;
+  if (const auto found = std::ranges::find_if(judgement.checks, &TellsRelation);
+      found != judgement.checks.end()) {
+    return fmt::format("{} fails against {}: {}.", candidate, baseline,
+                       found->quantity);
+  }
   const auto measured = std::ranges::find_if(deciding, [](const Check* check) {
     return (check->pairs && check->value) || LeftTheCourse(*check);
   });
@@ -306,6 +311,11 @@ std::string WhereTheyPart(const Judgement& judgement) {
 }
 
 }  // namespace
+
+bool TellsRelation(const Check& check) {
+  // Of pairs that are none by their spread there is evidence.
+  return check.name == "first_step" && check.gates && check.evidence.empty();
+}
 
 std::vector<const Check*> Deciding(const Judgement& judgement) {
   std::vector<const Check*> deciding;
