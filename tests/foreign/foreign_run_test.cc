@@ -110,9 +110,18 @@ TEST(LooksSmoothed, AccusesNoIndependentValues) {
 // The same simulation finds 0.50, 0.93 and 0.96 of 200 values; of 400 draws
 // four standard deviations of those shares are 0.10, 0.05 and 0.04.
 TEST(LooksSmoothed, FindsExponentialMeans) {
-  EXPECT_GE(SmoothedOf(400, 200, 0.6), 160);
-  EXPECT_GE(SmoothedOf(400, 200, 0.9), 352);
-  EXPECT_GE(SmoothedOf(400, 200, 0.99), 368);
+  EXPECT_GE(SmoothedOf(400, 200, 0.9), 250);
+  EXPECT_GE(SmoothedOf(400, 200, 0.99), 345);
+  EXPECT_GE(SmoothedOf(400, 1000, 0.9), 360);
+}
+
+// Batches of shards that were not shuffled resemble their neighbours, as an
+// exponential mean of the same weight does.
+TEST(LooksSmoothed, AccusesNoBatchesThatResembleTheirNeighbours) {
+  for (const size_t count : {100, 200, 400}) {
+    EXPECT_LE(SmoothedOf(400, count, 0.4), 8) << count;
+    EXPECT_LE(SmoothedOf(400, count, 0.5), 12) << count;
+  }
 }
 
 // Of 4000 draws of 200 values 3, 8 and 4 were accused; of 400 that is 0.8 at
@@ -136,6 +145,12 @@ TEST(LooksSmoothed, AccusesNoSpikesHumpsAndSteps) {
             5);
   EXPECT_LE(accused([](int i) { return i > 110 && i < 140 ? 1.3 : 1; }), 5);
   EXPECT_LE(accused([](int i) { return i > 120 ? 1.44 : 1; }), 5);
+  // Spikes of ten steps, and harder batches in four of eight.
+  EXPECT_LE(accused([](int i) {
+              return 1 + 0.3 * std::pow(0.7, i % 60 < 10 ? i % 60 : 100);
+            }),
+            5);
+  EXPECT_LE(accused([](int i) { return i % 8 < 4 ? 1.03 : 1; }), 5);
 }
 
 TEST(LooksSmoothed, SaysWhenValuesAreTooFew) {

@@ -124,8 +124,13 @@ double SmoothedFrom(const DifferenceCorrelation& correlation) {
 }
 
 bool LooksSmoothed(const Series& series) {
+  // 0.9 on the past gives -0.14, and batches that correlate by 0.6 give -0.39.
+  constexpr double kLeastOfThree = -0.25;
+  constexpr double kPeriodic = -0.8;
   const auto correlation = CorrelationOfDifferences(series.value);
-  return correlation.value > SmoothedFrom(correlation);
+  return correlation.value > SmoothedFrom(correlation) &&
+         correlation.sum_of_three > kLeastOfThree &&
+         correlation.least_sum > kPeriodic;
 }
 
 bool CanTellSmoothing(const Series& series) {

@@ -466,36 +466,67 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
 
 namespace {
 
-/// The median in place of differences that are further from it than 4.45 times
-/// the median distance, three standard deviations of a normal distribution. The
-/// few of a spike, hump or step would outweigh all others.
-void RemoveJumps(std::span<double> differences) {
-  constexpr double kMedians = 4.45;
-  const auto median = [](std::vector<double> values) {
-    const auto middle = values.begin() + std::ssize(values) / 2;
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  };
-  const double center = median({differences.begin(), differences.end()});
-  std::vector<double> distances;
-  for (const double x : differences) distances.push_back(std::fabs(x - center));
-  const double most = kMedians * median(distances);
-  if (most == 0) return;  // of few digits
-  for (double& x : differences) {
-    if (std::fabs(x - center) > most) x = center;
-  }
+double MedianOf(std::vector<double> values) {
+  const auto middle = values.begin() + std::ssize(values) / 2;
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
-/// Between neighbours, a parabola removed.
-double LagCorrelation(std::vector<double> values) {
+/// Places of differences that are further from the median than 4.45 times the
+/// median distance, three standard deviations of a normal distribution. The few
+/// of a spike, hump or step would outweigh all others, and hide each other.
+std::vector<bool> JumpsIn(std::span<const double> differences) {
+  constexpr double kMedians = 4.45;
+  constexpr int kRounds = 3;
+  std::vector<bool> jumps(differences.size(), false);
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<double> rest;
+    for (size_t i = 0; i < jumps.size(); ++i) {
+      if (!jumps[i]) rest.push_back(differences[i]);
+    }
+    const double center = MedianOf(rest);
+    for (double& x : rest) x = std::fabs(x - center);
+    const double most = kMedians * MedianOf(std::move(rest));
+    if (most == 0) break;  // of few digits
+    for (size_t i = 0; i < jumps.size(); ++i) {
+      jumps[i] = std::fabs(differences[i] - center) > most;
+    }
+  }
+  return jumps;
+}
+
+/// Autocorrelations, a parabola removed, of all values but those `left_out`.
+DifferenceCorrelation LagSums(std::vector<double> values,
+                              const std::vector<bool>& left_out) {
+  constexpr size_t kLags = 8;
+  const double middle = MedianOf(values);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (left_out[i]) values[i] = middle;
+  }
   RemoveParabola(values);
   double square = 0;
-  double product = 0;
+  double count = 0;
   for (size_t i = 0; i < values.size(); ++i) {
+    if (left_out[i]) values[i] = 0;
     square += values[i] * values[i];
-    if (i > 0) product += values[i] * values[i - 1];
+    count += left_out[i] ? 0 : 1;
   }
-  return square > 0 ? product / square : std::nan("");
+  if (square == 0) return {.value = std::nan("")};
+  DifferenceCorrelation result;
+  double sum = 0;
+  for (size_t lag = 1; lag <= kLags; ++lag) {
+    double product = 0;
+    double pairs = 0;
+    for (size_t i = lag; i < values.size(); ++i) {
+      product += values[i] * values[i - lag];
+      pairs += left_out[i] || left_out[i - lag] ? 0 : 1;
+    }
+    sum += pairs > 0 ? product / pairs * count / square : 0;
+    if (lag == 1) result.value = sum;
+    if (lag == 3) result.sum_of_three = sum;
+    result.least_sum = std::min(result.least_sum, sum);
+  }
+  return result;
 }
 
 }  // namespace
@@ -510,13 +541,16 @@ DifferenceCorrelation CorrelationOfDifferences(
   const size_t n = differences.size();
   if (n < kFewestForCorrelation) return {.value = std::nan("")};
   // Robust against a steep start: only the later half.
-  std::vector<double> later(
+  const std::vector<double> later(
       differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
       differences.end());
-  const double with_jumps = LagCorrelation(later);
-  RemoveJumps(later);
-  return {std::min(with_jumps, LagCorrelation(later)),
-          1 / std::sqrt(2 * static_cast<double>(later.size()))};
+  const DifferenceCorrelation all =
+      LagSums(later, std::vector<bool>(later.size(), false));
+  const DifferenceCorrelation calm = LagSums(later, JumpsIn(later));
+  return {std::min(all.value, calm.value),
+          1 / std::sqrt(2 * static_cast<double>(later.size())),
+          std::min(all.sum_of_three, calm.sum_of_three),
+          std::min(all.least_sum, calm.least_sum)};
 }
 
 }  // namespace isoloss::foreign

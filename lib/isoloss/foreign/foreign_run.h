@@ -157,16 +157,22 @@ struct Spacing {
 /// Of steps in any order, also several times.
 Spacing SpacingOf(std::vector<int64_t> steps);
 
-/// Lag-1 autocorrelation of the differences between values that follow each
-/// other, of the later half of a series, a parabola removed; or that without
-/// the jumps of a spike, hump or step, if it is smaller. Independent values
-/// around a slow trend give -1/2. An exponential mean with weight w on the past
-/// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
+/// Autocorrelations of the differences between values that follow each other,
+/// of the later half of a series, a parabola removed; or those without the
+/// jumps of a spike, hump or step, where they are smaller. Independent values
+/// around a slow trend give -1/2 at lag 1 and 0 beyond. An exponential mean
+/// with weight w on the past gives -(1 - w) w^(k - 1) / 2 at lag k, a moving
+/// mean of n values 0 before lag n. So do batches that resemble their
+/// neighbours: w is then their correlation.
 struct DifferenceCorrelation {
-  double value = 0;  ///< NaN if fewer than 50 differences are finite
+  double value = 0;  ///< at lag 1; NaN if fewer than 50 differences are finite
   /// Of `value`, for independent values: Bartlett's formula gives 1/sqrt(2 m)
   /// for m differences that correlate by -1/2 with the next and not beyond.
   double standard_error = 0;
+  double sum_of_three = 0;  ///< of lags 1 to 3
+  /// The least sum of lags 1 to k, for k up to 8. No mean brings it below -1/2,
+  /// but what comes and goes does.
+  double least_sum = 0;
 };
 DifferenceCorrelation CorrelationOfDifferences(
     const std::vector<double>& values);
