@@ -157,9 +157,9 @@ TEST(ForeignPairs, WithOneScheduleInTwoPrecisionsPass) {
       const double turn =
           M_PI * static_cast<double>(step) / testing::kForeignSteps;
       // In FP32 the cosine's end is a difference of two numbers near 1.
-      run.log.steps.lr.push_back(
-          single ? 1.5e-4F * (1 + std::cos(static_cast<float>(turn)))
-                 : 1.5e-4 * (1 + std::cos(turn)));
+      const float rounded = 1.5e-4F * (1 + std::cos(static_cast<float>(turn)));
+      run.log.steps.lr.push_back(single ? static_cast<double>(rounded)
+                                        : 1.5e-4 * (1 + std::cos(turn)));
     }
   }
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
