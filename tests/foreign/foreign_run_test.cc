@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/foreign/findings.h"
+#include "isoloss/foreign/smoothing.h"
 
 namespace isoloss::foreign {
 namespace {

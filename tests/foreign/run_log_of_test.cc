@@ -280,19 +280,40 @@ TEST(RunLogOf, TellsWhereUpdatesWereSkipped) {
               ElementsAre(0.5, 0));
 }
 
-TEST(Names, OfOptimizersAreKnownByTheirLastPart) {
-  for (const char* name : {"optim/total_grad_norm", "actor/grad_norm",
-                           "total_norm", "gnorm", "learning/grad_norm"}) {
+TEST(Names, OfRatesAndNormsAreKnownByTheirWords) {
+  for (const char* name :
+       {"optim/total_grad_norm", "actor/grad_norm", "total_norm", "gnorm",
+        "learning/grad_norm", "GradNorm", "gradnorm", "l2_grad_norm",
+        "grad_norm_clipped", "grads/norm", "g_norm", "grad_2.0_norm_total",
+        "l2_norm/grad/global", "train_grad_norm", "train/gradientNorm"}) {
     EXPECT_EQ(FindName(name).quantity, Quantity::kGradNorm) << name;
   }
   for (const char* name :
-       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr"}) {
+       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr", "LR",
+        "Learning Rate", "learningRate", "train_lr", "pg0_lr", "lr_actor",
+        "lr-AdamW/pg1", "lr_scheduler/lr", "Train/Samples/lr", "base_lr"}) {
     EXPECT_EQ(FindName(name).quantity, Quantity::kLearningRate) << name;
   }
-  // Of a part that may be frozen, and of no norm.
-  for (const char* name : {"embedding/grad_norm", "norm_0", "actor/loss"}) {
+  // Of a part that may be frozen, of no gradient, and of no rate.
+  for (const char* name :
+       {"embedding/grad_norm", "norm_0", "actor/loss", "grad_norm/layers.0.w",
+        "weight_norm", "max_grad_norm", "grad-norm vs samples", "lr_warmup",
+        "min_lr", "lr_decay_ratio", "learning-rate vs samples", "clrs",
+        "error rate"}) {
     EXPECT_EQ(FindName(name).quantity, Quantity::kOther) << name;
   }
+}
+
+// A frozen part has a rate of 0 beside others that train; and a rate that was
+// asked for is none that was used.
+TEST(Names, OfSeveralRatesGiveTheOneThatTrains) {
+  ForeignRun run;
+  for (int64_t step = 1; step <= 3; ++step) {
+    run.Of("base_lr").Add(step, 1);
+    run.Of("lr-AdamW/pg1").Add(step, 0);
+    run.Of("lr-AdamW/pg2").Add(step, 1e-4);
+  }
+  EXPECT_EQ(run.Main(Quantity::kLearningRate)->name, "lr-AdamW/pg2");
 }
 
 }  // namespace

@@ -53,8 +53,9 @@ enum class Quantity {
 /// "loss", "eval loss", ...; "" of kOther.
 std::string_view QuantityName(Quantity quantity);
 
-/// By the names that programs use for it; kOther if none is known. `rank` is
-/// how usual the name is, 0 the most, where a run has several such series.
+/// By the names that programs use for it, and those of rates and gradient norms
+/// by their words; kOther if none is known. `rank` is how usual the name is, 0
+/// the most, where a run has several such series.
 struct KnownName {
   Quantity quantity = Quantity::kOther;
   int rank = 0;
@@ -156,25 +157,5 @@ struct Spacing {
 };
 /// Of steps in any order, also several times.
 Spacing SpacingOf(std::vector<int64_t> steps);
-
-/// Autocorrelations of the differences between values that follow each other,
-/// of the later half of a series, a parabola removed; or those without the
-/// jumps of a spike, hump or step, where they are smaller. Independent values
-/// around a slow trend give -1/2 at lag 1 and 0 beyond. An exponential mean
-/// with weight w on the past gives -(1 - w) w^(k - 1) / 2 at lag k, a moving
-/// mean of n values 0 before lag n. So do batches that resemble their
-/// neighbours: w is then their correlation.
-struct DifferenceCorrelation {
-  double value = 0;  ///< at lag 1; NaN if fewer than 50 differences are finite
-  /// Of `value`, for independent values: Bartlett's formula gives 1/sqrt(2 m)
-  /// for m differences that correlate by -1/2 with the next and not beyond.
-  double standard_error = 0;
-  double sum_of_three = 0;  ///< of lags 1 to 3
-  /// The least sum of lags 1 to k, for k up to 8. No mean brings it below -1/2,
-  /// but what comes and goes does.
-  double least_sum = 0;
-};
-DifferenceCorrelation CorrelationOfDifferences(
-    const std::vector<double>& values);
 
 }  // namespace isoloss::foreign
