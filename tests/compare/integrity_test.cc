@@ -337,7 +337,8 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
 
 // ---- the declared change ---------------------------------------------------
 
-Findings DeclaredChangeOf(const Run& baseline, const Run& candidate) {
+std::vector<Finding> DeclaredChangeOf(const compare::Run& baseline,
+                                      const compare::Run& candidate) {
   const Pairing pairing = PairBySeed("a", {&baseline}, "b", {&candidate});
   for (const IntegrityRule& rule : IntegrityRules()) {
     if (rule.name != "declared_change") continue;
@@ -371,8 +372,8 @@ TEST(DeclaredChange, ActsInHalfOfTheSteps) {
 }
 
 TEST(DeclaredChange, IsNoneBetweenTwoRecordsOfOneRun) {
-  Run baseline = testing::ForeignRunOf("a", 1, 0);
-  Run candidate = testing::ForeignRunOf("b", 1, 0);
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("b", 1, 0);
   baseline.log.provenance.origin.loss_half_unit = 5e-7;
   candidate.log.provenance.origin.loss_half_unit = 5e-5;
   for (double& loss : candidate.log.steps.loss_nats) {
@@ -385,7 +386,7 @@ TEST(DeclaredChange, IsNoneBetweenTwoRecordsOfOneRun) {
   candidate.log.provenance.origin.format = "tensorboard";
   baseline.log.provenance.origin.loss_half_unit = 0;
   for (double& loss : candidate.log.steps.loss_nats) {
-    loss = static_cast<float>(loss);
+    loss = static_cast<double>(static_cast<float>(loss));
   }
   EXPECT_THAT(DeclaredChangeOf(baseline, candidate),
               ElementsAre(Finds(Severity::kBad, "identical")));

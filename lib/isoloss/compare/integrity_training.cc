@@ -113,12 +113,15 @@ void ReportPausedRates(const Run& run, const Zeros& found, Findings& findings) {
   const auto& rates = run.log.steps.lr;
   const bool long_pause =
       found.longest > kMostIdleSteps && 5 * found.longest >= found.count;
-  if ((!long_pause && 2 * found.zeros < found.count) ||
-      HidesSmall(rates, run.log.provenance.origin.lr_half_unit)) {
-    return;
-  }
+  if (!long_pause && 2 * found.zeros < found.count) return;
   const auto& step = run.log.steps.step;
   const size_t begin = found.end + 1 - found.longest;
+  // Rates that digits hide are next to small ones: to two units.
+  constexpr double kHidden = 5;  // half units
+  const double around =
+      std::max(begin > 0 ? rates[begin - 1] : 0,
+               found.end + 1 < found.count ? rates[found.end + 1] : 0);
+  if (around <= kHidden * run.log.provenance.origin.lr_half_unit) return;
   const bool at_end = found.end + 1 == found.count && begin > 0;
   Report(findings, Severity::kUnverified,
          "{}: the learning rate is 0 in {} of {} steps, {} to {} in a row, and "
