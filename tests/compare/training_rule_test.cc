@@ -153,6 +153,12 @@ TEST(Training, StopsWhereOneLossStands) {
   EXPECT_THAT(TrainingOf(run), IsEmpty());
 }
 
+/// The run is both arms.
+template <typename Matcher>
+auto ElementsAreBoth(const Matcher& finding) {
+  return ::testing::ElementsAre(finding, finding);
+}
+
 TEST(Training, GoesOnToItsEnd) {
   compare::Run run = testing::ForeignRunOf("a", 1, 0);
   auto& rates = run.log.steps.lr;
@@ -160,10 +166,10 @@ TEST(Training, GoesOnToItsEnd) {
   std::fill(rates.begin() + 81, rates.end(), 0);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   rates[80] = 0;
+  EXPECT_THAT(TrainingOf(run), ElementsAreBoth(Finds(Severity::kUnverified,
+                                                     "81 to 100 in a row")));
   EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "81 to 100 in a row")));
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "with --until 80")));
+              ElementsAreBoth(Finds(Severity::kUnverified, "with --until 80")));
   // 0.0000 may be 4e-5.
   run.log.provenance.origin.lr_half_unit = 0.5e-4;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
@@ -176,12 +182,14 @@ TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
   std::fill_n(rates.begin() + 40, 19, 0);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   rates[59] = 0;
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified,
-                         "is 0 in 20 of 100 steps, 41 to 60 in a row")));
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified,
+                            "is 0 in 20 of 100 steps, 41 to 60 in a row")));
   for (size_t row = 0; row < 100; ++row) rates[row] = row % 2 == 0 ? 0 : 1e-4;
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "is 0 in 50 of 100 steps")));
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "is 0 in 50 of 100 steps")));
   rates.assign(100, 0);
   rates[98] = rates[99] = 1e-4;
   EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "both arms are this run";
@@ -191,8 +199,9 @@ TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
   for (size_t row = 0; row < 100; row += 5) norms[row] = 0;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   for (size_t row = 0; row < 100; ++row) norms[row] = row % 4 == 0 ? 0 : 1;
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "norm is 0 in 25 of 100")));
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "norm is 0 in 25 of 100")));
 }
 
 TEST(Training, SkipsNoMoreUpdatesThanALossScaleNeeds) {
