@@ -1,7 +1,6 @@
 #include "isoloss/foreign/foreign_run.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cctype>
 #include <cmath>
@@ -152,7 +151,13 @@ std::vector<std::string> WordsOf(std::string_view name) {
 KnownName NameByWords(std::string_view name) {
   constexpr size_t kLongest = 80;
   constexpr int kSetting = 64;
-  if (name.size() > kLongest) return {};
+  // Most names of a wide table are others: they cost no memory.
+  constexpr std::string_view kHints[] = {"lr", "LR", "earning", "norm", "Norm"};
+  const bool hinted =
+      std::ranges::any_of(kHints, [name](std::string_view hint) {
+        return name.find(hint) != std::string_view::npos;
+      });
+  if (name.size() > kLongest || !hinted) return {};
   const std::vector<std::string> words = WordsOf(name);
   const auto has = [&](std::string_view word) {
     return std::ranges::count(words, word) != 0;
@@ -175,8 +180,7 @@ KnownName NameByWords(std::string_view name) {
       std::ranges::any_of(words, is_any(kWordsOfOptimizers));
   const bool is_norm = has("gradnorm") || has("gnorm") ||
                        (has("norm") && (of_gradient || of_optimizer));
-  const bool of_group = std::isdigit(static_cast<unsigned char>(
-                            name.empty() ? 0 : name.back())) != 0;
+  const bool of_group = name.back() >= '0' && name.back() <= '9';
   if (!is_norm || of_group ||
       !std::ranges::all_of(words, is_any(kWordsOfWhole))) {
     return {};
