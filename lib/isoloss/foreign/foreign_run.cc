@@ -101,9 +101,7 @@ constexpr Named<KnownName> kNames[] = {
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
 
-/// Of names by their words: behind all that are known.
-constexpr int kByWords = 8;
-
+constexpr int kByWords = 8;  // the rank of such names: behind all known ones
 /// Of a norm over all parameters; that of a module has its name.
 constexpr std::string_view kWordsOfWhole[] = {
     "grad",   "grads",    "gradient", "gradients", "g",     "norm",
@@ -117,7 +115,7 @@ constexpr std::string_view kWordsOfWhole[] = {
 constexpr std::string_view kWordsOfOptimizers[] = {
     "total", "optim", "optimizer", "opt", "actor", "train", "training"};
 
-/// Of a number about rates that is none, or of another axis.
+/// Of what is no rate.
 constexpr std::string_view kWordsOfOthers[] = {
     "warmup", "min",   "max",     "ratio",    "decay", "mult",  "multiplier",
     "factor", "scale", "scaling", "end",      "final", "vs",    "steps",
