@@ -337,6 +337,16 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
 
 // ---- the declared change ---------------------------------------------------
 
+std::vector<Finding> DeclaredChangeOf(const compare::Run& baseline,
+                                      const compare::Run& candidate) {
+  const Pairing pairing = PairBySeed("a", {&baseline}, "b", {&candidate});
+  for (const IntegrityRule& rule : IntegrityRules()) {
+    if (rule.name != "declared_change") continue;
+    return rule.check(pairing, Question::kPrecision);
+  }
+  return {};
+}
+
 TEST(DeclaredChange, ActsInHalfOfTheSteps) {
   compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
   compare::Run candidate = testing::ForeignRunOf("b", 1, 0.001);
@@ -344,19 +354,46 @@ TEST(DeclaredChange, ActsInHalfOfTheSteps) {
     std::ranges::copy_n(baseline.log.steps.loss_nats.begin(),
                         static_cast<std::ptrdiff_t>(row),
                         candidate.log.steps.loss_nats.begin());
-    const Pairing pairing = PairBySeed("a", {&baseline}, "b", {&candidate});
-    for (const IntegrityRule& rule : IntegrityRules()) {
-      if (rule.name != "declared_change") continue;
-      return rule.check(pairing, Question::kPrecision);
-    }
-    return std::vector<Finding>();
+    return DeclaredChangeOf(baseline, candidate);
   };
   EXPECT_THAT(equal_up_to(50), IsEmpty());
   EXPECT_THAT(equal_up_to(51),
               ElementsAre(Finds(Severity::kUnverified, "at 51 of 100 steps")));
+  // Losses of 2 and more with 4 decimals differ, where the change acts.
+  for (compare::Run* run : {&baseline, &candidate}) {
+    run->log.provenance.origin.loss_half_unit = 5e-5;
+  }
+  EXPECT_THAT(equal_up_to(51), SizeIs(1));
   // Few digits are equal by chance.
-  candidate.log.provenance.origin.loss_half_unit = 0.005;
+  for (compare::Run* run : {&baseline, &candidate}) {
+    run->log.provenance.origin.loss_half_unit = 0.005;
+  }
   EXPECT_THAT(equal_up_to(99), IsEmpty());
+}
+
+TEST(DeclaredChange, IsNoneBetweenTwoRecordsOfOneRun) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("b", 1, 0);
+  baseline.log.provenance.origin.loss_half_unit = 5e-7;
+  candidate.log.provenance.origin.loss_half_unit = 5e-5;
+  for (double& loss : candidate.log.steps.loss_nats) {
+    loss = std::round(loss * 1e4) / 1e4;
+  }
+  EXPECT_THAT(DeclaredChangeOf(baseline, candidate),
+              ElementsAre(Finds(Severity::kBad, "identical")));
+  // Two programs that write all digits, one of them in FP32.
+  candidate = testing::ForeignRunOf("b", 1, 0);
+  candidate.log.provenance.origin.format = "tensorboard";
+  baseline.log.provenance.origin.loss_half_unit = 0;
+  for (double& loss : candidate.log.steps.loss_nats) {
+    loss = static_cast<double>(static_cast<float>(loss));
+  }
+  EXPECT_THAT(DeclaredChangeOf(baseline, candidate),
+              ElementsAre(Finds(Severity::kBad, "identical")));
+  // Of one program, one bit is a change that acted.
+  candidate.log.provenance.origin.format =
+      baseline.log.provenance.origin.format;
+  EXPECT_THAT(DeclaredChangeOf(baseline, candidate), IsEmpty());
 }
 
 // ---- batches ---------------------------------------------------------------

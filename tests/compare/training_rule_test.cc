@@ -153,6 +153,12 @@ TEST(Training, StopsWhereOneLossStands) {
   EXPECT_THAT(TrainingOf(run), IsEmpty());
 }
 
+/// The run is both arms.
+template <typename Matcher>
+auto ElementsAreBoth(const Matcher& finding) {
+  return ::testing::ElementsAre(finding, finding);
+}
+
 TEST(Training, GoesOnToItsEnd) {
   compare::Run run = testing::ForeignRunOf("a", 1, 0);
   auto& rates = run.log.steps.lr;
@@ -160,11 +166,42 @@ TEST(Training, GoesOnToItsEnd) {
   std::fill(rates.begin() + 81, rates.end(), 0);
   EXPECT_THAT(TrainingOf(run), IsEmpty());
   rates[80] = 0;
+  EXPECT_THAT(TrainingOf(run), ElementsAreBoth(Finds(Severity::kUnverified,
+                                                     "81 to 100 in a row")));
   EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "0 in the last 20 of 100")));
+              ElementsAreBoth(Finds(Severity::kUnverified, "with --until 80")));
   // 0.0000 may be 4e-5.
   run.log.provenance.origin.lr_half_unit = 0.5e-4;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, DoesNotPauseForAFifthOrInHalfOfTheSteps) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  auto& rates = run.log.steps.lr;
+  rates.assign(100, 1e-4);
+  std::fill_n(rates.begin() + 40, 19, 0);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  rates[59] = 0;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified,
+                            "is 0 in 20 of 100 steps, 41 to 60 in a row")));
+  for (size_t row = 0; row < 100; ++row) rates[row] = row % 2 == 0 ? 0 : 1e-4;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "is 0 in 50 of 100 steps")));
+  rates.assign(100, 0);
+  rates[98] = rates[99] = 1e-4;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "both arms are this run";
+
+  rates.clear();
+  auto& norms = run.log.steps.grad_norm;
+  for (size_t row = 0; row < 100; row += 5) norms[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  for (size_t row = 0; row < 100; ++row) norms[row] = row % 4 == 0 ? 0 : 1;
+  EXPECT_THAT(
+      TrainingOf(run),
+      ElementsAreBoth(Finds(Severity::kUnverified, "norm is 0 in 25 of 100")));
 }
 
 TEST(Training, SkipsNoMoreUpdatesThanALossScaleNeeds) {
@@ -202,6 +239,19 @@ TEST(Training, IsShownByALossThatFalls) {
   EXPECT_THAT(warnings(Untrained()),
               Each(HasSubstr("this log shows no training")));
   EXPECT_THAT(warnings(Untrained()), SizeIs(2));
+}
+
+TEST(Training, IsNotShownByALossThatRises) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  const auto rising = [&] {
+    return RisingLoss(PairBySeed("a", {&run}, "b", {&run}));
+  };
+  EXPECT_EQ(rising(), "");
+  std::ranges::reverse(run.log.steps.loss_nats);
+  EXPECT_THAT(rising(), HasSubstr("nats above that of its first fifth"));
+  // Noise alone.
+  run = Untrained();
+  EXPECT_EQ(rising(), "");
 }
 
 }  // namespace

@@ -331,8 +331,10 @@ TEST(NanoGpt, AndItsRelativesCountFromZero) {
   const ForeignRun run = Only(
       "step 0: train loss 4.2874, val loss 4.2823\n"
       "iter 0: loss 4.2649, time 28518.92ms, mfu -100.00%\n"
-      "iter 10: loss 3.1000, time 12.50ms, mfu 30.00%\n");
+      "iter 10: loss 3.1000, time 12.50ms, lr 0.0006, grad_norm 0.0\n");
   EXPECT_EQ(run.format, "nanogpt");
+  EXPECT_THAT(run.Main(Quantity::kLearningRate)->value, ElementsAre(0.0006));
+  EXPECT_THAT(run.Main(Quantity::kGradNorm)->value, ElementsAre(0));
   EXPECT_THAT(Loss(run).step, ElementsAre(1, 11));
   EXPECT_THAT(run.Main(Quantity::kEvalLoss)->step, ElementsAre(0));
   const ForeignRun llm_c =

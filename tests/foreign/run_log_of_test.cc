@@ -480,20 +480,5 @@ TEST(RunLogOf, MissesNoLossOfASkippedUpdate) {
   EXPECT_THAT(run.without_loss, IsEmpty());
 }
 
-TEST(Names, OfOptimizersAreKnownByTheirLastPart) {
-  for (const char* name : {"optim/total_grad_norm", "actor/grad_norm",
-                           "total_norm", "gnorm", "learning/grad_norm"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kGradNorm) << name;
-  }
-  for (const char* name :
-       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kLearningRate) << name;
-  }
-  // Of a part that may be frozen, and of no norm.
-  for (const char* name : {"embedding/grad_norm", "norm_0", "actor/loss"}) {
-    EXPECT_EQ(FindName(name).quantity, Quantity::kOther) << name;
-  }
-}
-
 }  // namespace
 }  // namespace isoloss::foreign

@@ -8,6 +8,8 @@
 #include <set>
 #include <string_view>
 
+#include "isoloss/foreign/smoothing.h"
+
 namespace isoloss::foreign {
 namespace {
 
@@ -74,30 +76,27 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
 /// Of gradient norms and rates: where they are 0, no weight moves.
 void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
   const auto zeros = std::ranges::count(series.value, 0);
-  const bool is_norm = series.quantity == Quantity::kGradNorm;
   if (zeros == 0) return;
-  const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
-                                 [](double value) { return value != 0; });
-  const auto late = last - series.value.rbegin();
-  // A rate may end with 0, but not a fifth of the run before the end.
-  if (!is_norm && late < zeros && 5 * late >= std::ssize(series.value)) {
-    findings.push_back(fmt::format(
-        "{}: it is 0 in the last {} of {} steps. No weight moves there.",
-        series.name, late, series.value.size()));
+  if (series.quantity == Quantity::kLearningRate) {
+    const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
+                                   [](double value) { return value != 0; });
+    const auto late = last - series.value.rbegin();
+    // A rate may end with 0, but not a fifth of the run before the end.
+    const bool may_end = 5 * late < std::ssize(series.value);
+    if (may_end && late == zeros) return;
+    if (series.value.front() == 0 && zeros - (may_end ? late : 0) == 1) {
+      findings.push_back(
+          fmt::format("{}: it is 0 in step {}, so the first update did "
+                      "nothing.",
+                      series.name, series.step.front()));
+      return;
+    }
   }
-  if (!is_norm && series.value.front() != 0) return;
-  if (zeros == std::ssize(series.value) || is_norm) {
-    const auto first = std::ranges::find(series.value, 0);
-    findings.push_back(fmt::format(
-        "{}: it is 0 in {} of {} steps, the first is {}. No weight moves "
-        "there.",
-        series.name, zeros, series.value.size(),
-        series.step[static_cast<size_t>(first - series.value.begin())]));
-    return;
-  }
-  findings.push_back(
-      fmt::format("{}: it is 0 in step {}, so the first update did nothing.",
-                  series.name, series.step.front()));
+  const auto first = std::ranges::find(series.value, 0);
+  findings.push_back(fmt::format(
+      "{}: it is 0 in {} of {} steps, the first is {}. No weight moves there.",
+      series.name, zeros, series.value.size(),
+      series.step[static_cast<size_t>(first - series.value.begin())]));
 }
 
 }  // namespace
@@ -118,22 +117,6 @@ std::vector<std::string> WarningsOf(const Series& series) {
         series.name, series.neighbours, series.first_repeat));
   }
   return warnings;
-}
-
-double SmoothedFrom(const DifferenceCorrelation& correlation) {
-  constexpr double kLeast = -0.2;
-  return std::max(kLeast, -0.5 + 4 * correlation.standard_error);
-}
-
-bool LooksSmoothed(const Series& series) {
-  const auto correlation = CorrelationOfDifferences(series.value);
-  return correlation.value > SmoothedFrom(correlation);
-}
-
-bool CanTellSmoothing(const Series& series) {
-  const auto correlation = CorrelationOfDifferences(series.value);
-  constexpr double kStrong = -(1 - 0.9) / 2;
-  return !std::isnan(correlation.value) && SmoothedFrom(correlation) < kStrong;
 }
 
 namespace {
@@ -296,8 +279,9 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
     if (series.quantity == Quantity::kOther) continue;
     AddSteps(series, findings);
     std::ranges::move(WarningsOf(series), std::back_inserter(findings));
-    if (series.quantity == Quantity::kGradNorm ||
-        series.quantity == Quantity::kLearningRate) {
+    const bool moves = series.quantity == Quantity::kGradNorm ||
+                       series.quantity == Quantity::kLearningRate;
+    if (moves && &series == run.Main(series.quantity)) {
       AddIdleSteps(series, findings);
     }
     // A schedule and a clock are smooth, and nothing is wrong with that.

@@ -1,8 +1,8 @@
 #include "isoloss/foreign/foreign_run.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -20,8 +20,6 @@ namespace {
 
 /// FP32 needs up to nine significant digits to be read back to the same bits.
 constexpr int kFp32Digits = 9;
-
-constexpr size_t kFewestForCorrelation = 50;
 
 constexpr Named<KnownName> kNames[] = {
     {"lm loss", {Quantity::kLoss, 0}},
@@ -117,9 +115,90 @@ constexpr Named<KnownName> kNames[] = {
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
 
-/// What trainers put before the names of its norm and rate.
-constexpr std::string_view kOptimizers[] = {
-    "optim", "optimizer", "actor", "train", "training", "learning", "opt"};
+constexpr int kByWords = 8;  // the rank of such names: behind all known ones
+/// Of a norm over all parameters; that of a module has its name.
+constexpr std::string_view kWordsOfWhole[] = {
+    "grad",   "grads",    "gradient", "gradients", "g",     "norm",
+    "norms",  "gradnorm", "gnorm",    "l",         "total", "global",
+    "all",    "overall",  "train",    "training",  "optim", "optimizer",
+    "opt",    "actor",    "critic",   "learning",  "clip",  "clipped",
+    "pre",    "post",     "before",   "after",     "raw",   "unclipped",
+    "charts", "clipping", "metrics",  "step",      "model", "policy"};
+
+/// Of a norm that does not say what it is of.
+constexpr std::string_view kWordsOfOptimizers[] = {
+    "total", "optim", "optimizer", "opt", "actor", "train", "training"};
+
+/// Of what is no rate.
+constexpr std::string_view kWordsOfOthers[] = {
+    "warmup", "min",   "max",     "ratio",    "decay", "mult",  "multiplier",
+    "factor", "scale", "scaling", "end",      "final", "vs",    "steps",
+    "epoch",  "loss",  "time",    "patience", "gamma", "target"};
+
+/// Rates that a run may have been set to, and need not follow.
+constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
+                                                 "peak"};
+
+/// Lower case, split at any other sign than a letter and where a capital
+/// follows a small letter.
+std::vector<std::string> WordsOf(std::string_view name) {
+  std::vector<std::string> words(1);
+  char last = 0;
+  for (const char c : name) {
+    const auto sign = static_cast<unsigned char>(c);
+    const bool begins = std::isupper(sign) != 0 &&
+                        std::islower(static_cast<unsigned char>(last)) != 0;
+    last = c;
+    if (std::isalpha(sign) == 0 || begins) words.emplace_back();
+    if (std::isalpha(sign) != 0) {
+      words.back() += static_cast<char>(std::tolower(sign));
+    }
+  }
+  std::erase(words, "");
+  return words;
+}
+
+/// A rate has the word "lr" or "learning rate", a norm "norm" and one of a
+/// gradient, whatever else a program calls them.
+KnownName NameByWords(std::string_view name) {
+  constexpr size_t kLongest = 80;
+  constexpr int kSetting = 64;
+  // Most names of a wide table are others: they cost no memory.
+  constexpr std::string_view kHints[] = {"lr", "LR", "earning", "norm", "Norm"};
+  const bool hinted =
+      std::ranges::any_of(kHints, [name](std::string_view hint) {
+        return name.find(hint) != std::string_view::npos;
+      });
+  if (name.size() > kLongest || !hinted) return {};
+  const std::vector<std::string> words = WordsOf(name);
+  const auto has = [&](std::string_view word) {
+    return std::ranges::count(words, word) != 0;
+  };
+  const auto is_any = [](std::span<const std::string_view> known) {
+    return [known](std::string_view word) {
+      return std::ranges::count(known, word) != 0;
+    };
+  };
+  const int rank = kByWords + static_cast<int>(words.size());
+  constexpr std::string_view kLearningRate[] = {"learning", "rate"};
+  if ((has("lr") || !std::ranges::search(words, kLearningRate).empty()) &&
+      std::ranges::none_of(words, is_any(kWordsOfOthers))) {
+    const bool setting = std::ranges::any_of(words, is_any(kWordsOfSettings));
+    return {Quantity::kLearningRate, rank + (setting ? kSetting : 0)};
+  }
+  const bool of_gradient = has("grad") || has("grads") || has("gradient") ||
+                           has("gradients") || has("g");
+  const bool of_optimizer =
+      std::ranges::any_of(words, is_any(kWordsOfOptimizers));
+  const bool is_norm = has("gradnorm") || has("gnorm") ||
+                       (has("norm") && (of_gradient || of_optimizer));
+  const bool of_group = name.back() >= '0' && name.back() <= '9';
+  if (!is_norm || of_group ||
+      !std::ranges::all_of(words, is_any(kWordsOfWhole))) {
+    return {};
+  }
+  return {Quantity::kGradNorm, rank};
+}
 
 /// Whether both are the same value: bits, but any NaN equals another one.
 bool Same(double a, double b) {
@@ -213,37 +292,6 @@ void Sort(Series& series) {
   if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
-/// Takes away the parabola of least squares, by polynomials that are orthogonal
-/// on equal distances.
-void RemoveParabola(std::span<double> values) {
-  std::vector<std::vector<double>> basis;
-  const auto remove = [](std::span<const double> direction,
-                         std::span<double> from) {
-    double square = 0;
-    double product = 0;
-    for (size_t i = 0; i < from.size(); ++i) {
-      square += direction[i] * direction[i];
-      product += direction[i] * from[i];
-    }
-    for (size_t i = 0; i < from.size(); ++i) {
-      from[i] -= product / square * direction[i];
-    }
-  };
-  for (int power = 0; power <= 2; ++power) {
-    std::vector<double>& next = basis.emplace_back();
-    for (size_t i = 0; i < values.size(); ++i) {
-      const double x =
-          2 * static_cast<double>(i) / static_cast<double>(values.size() - 1) -
-          1;
-      next.push_back(std::pow(x, power));
-    }
-    for (int below = 0; below < power; ++below) {
-      remove(basis[static_cast<size_t>(below)], next);
-    }
-    remove(next, values);
-  }
-}
-
 /// "train/lr(1e-3)": the name of a rate tells the unit of its numbers.
 void TakeUnit(Series& series) {
   const size_t open = series.name.rfind('(');
@@ -282,30 +330,8 @@ std::string_view QuantityName(Quantity quantity) {
 }
 
 KnownName FindName(std::string_view name) {
-  const auto known = [](std::string_view part) {
-    const auto* found =
-        std::ranges::find(kNames, part, &Named<KnownName>::name);
-    return found == std::end(kNames) ? KnownName{} : found->value;
-  };
-  const KnownName whole = known(name);
-  if (whole.quantity != Quantity::kOther) return whole;
-  // "optim/learning_rate_group0"; the same of a module is of no whole run.
-  const size_t path = name.find('/');
-  if (path != std::string_view::npos) {
-    if (std::ranges::count(kOptimizers, name.substr(0, path)) == 0) return {};
-    name.remove_prefix(path + 1);
-  }
-  bool of_group = false;
-  for (const std::string_view first : {"_group0", "_0"}) {
-    if (!name.ends_with(first)) continue;
-    name.remove_suffix(first.size());
-    of_group = true;
-  }
-  const KnownName part = known(name);
-  const bool is_norm = part.quantity == Quantity::kGradNorm && !of_group;
-  if (!is_norm && part.quantity != Quantity::kLearningRate) return {};
-  constexpr int kLast = 8;
-  return {part.quantity, part.rank + kLast};
+  const auto* found = std::ranges::find(kNames, name, &Named<KnownName>::name);
+  return found == std::end(kNames) ? NameByWords(name) : found->value;
 }
 
 bool Digits::exact() const { return significant >= kFp32Digits; }
@@ -379,7 +405,13 @@ const Series* ForeignRun::Main(Quantity quantity) const {
   int best_rank = std::numeric_limits<int>::max();
   for (const Series& candidate : series) {
     if (candidate.quantity != quantity) continue;
-    const int rank = FindName(candidate.name).rank;
+    int rank = FindName(candidate.name).rank;
+    // The rate of a part that is frozen, beside others.
+    constexpr int kFrozen = 32;
+    if (rank >= kByWords &&
+        std::ranges::count(candidate.value, 0) == std::ssize(candidate.value)) {
+      rank += kFrozen;
+    }
     if (rank >= best_rank) continue;
     best = &candidate;
     best_rank = rank;
@@ -432,61 +464,6 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
     spacing.missing += std::max<int64_t>(gaps[i] / spacing.stride - 1, 0);
   }
   return spacing;
-}
-
-namespace {
-
-/// The median in place of differences that are further from it than 4.45 times
-/// the median distance, three standard deviations of a normal distribution. The
-/// few of a spike, hump or step would outweigh all others.
-void RemoveJumps(std::span<double> differences) {
-  constexpr double kMedians = 4.45;
-  const auto median = [](std::vector<double> values) {
-    const auto middle = values.begin() + std::ssize(values) / 2;
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  };
-  const double center = median({differences.begin(), differences.end()});
-  std::vector<double> distances;
-  for (const double x : differences) distances.push_back(std::fabs(x - center));
-  const double most = kMedians * median(distances);
-  if (most == 0) return;  // of few digits
-  for (double& x : differences) {
-    if (std::fabs(x - center) > most) x = center;
-  }
-}
-
-/// Between neighbours, a parabola removed.
-double LagCorrelation(std::vector<double> values) {
-  RemoveParabola(values);
-  double square = 0;
-  double product = 0;
-  for (size_t i = 0; i < values.size(); ++i) {
-    square += values[i] * values[i];
-    if (i > 0) product += values[i] * values[i - 1];
-  }
-  return square > 0 ? product / square : std::nan("");
-}
-
-}  // namespace
-
-DifferenceCorrelation CorrelationOfDifferences(
-    const std::vector<double>& values) {
-  std::vector<double> differences;
-  for (size_t i = 1; i < values.size(); ++i) {
-    const double difference = values[i] - values[i - 1];
-    if (std::isfinite(difference)) differences.push_back(difference);
-  }
-  const size_t n = differences.size();
-  if (n < kFewestForCorrelation) return {.value = std::nan("")};
-  // Robust against a steep start: only the later half.
-  std::vector<double> later(
-      differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
-      differences.end());
-  const double with_jumps = LagCorrelation(later);
-  RemoveJumps(later);
-  return {std::min(with_jumps, LagCorrelation(later)),
-          1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 
 }  // namespace isoloss::foreign

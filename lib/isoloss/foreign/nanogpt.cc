@@ -96,7 +96,18 @@ class NanoGptReader : public LineReader {
   bool ReadIteration(std::string_view rest) {
     const auto at = TakeStep(rest, ':');
     if (!at || !Keep("loss", *at + 1, rest, "loss ")) return false;
-    Keep("iteration ms", Update(*at), rest, "time ");
+    const int64_t step = Update(*at);
+    Keep("iteration ms", step, rest, "time ");
+    while (!rest.empty()) {
+      const size_t end = std::min(rest.find(','), rest.size());
+      const Field field = FieldOf(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 1, rest.size()));
+      const Quantity quantity = FindName(field.name).quantity;
+      if (field.number && (quantity == Quantity::kLearningRate ||
+                           quantity == Quantity::kGradNorm)) {
+        run().Of(field.name).Add(step, field.number->value, field.number->text);
+      }
+    }
     return true;
   }
 

@@ -16,6 +16,7 @@
 #include "isoloss/base/error.h"
 #include "isoloss/base/printable.h"
 #include "isoloss/foreign/findings.h"
+#include "isoloss/foreign/smoothing.h"
 #include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {

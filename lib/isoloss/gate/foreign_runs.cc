@@ -100,6 +100,9 @@ std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   std::ranges::move(CurveWarnings(pairing), std::back_inserter(warnings));
   std::ranges::move(compare::NoTrainingWarnings(pairing),
                     std::back_inserter(warnings));
+  if (std::string rising = compare::RisingLoss(pairing); !rising.empty()) {
+    warnings.push_back(std::move(rising));
+  }
   const std::string unrecorded = Unrecorded(runs);
   warnings.push_back(
       unrecorded.empty()

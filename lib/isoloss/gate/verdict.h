@@ -132,6 +132,8 @@ struct Judgement {
   /// whose digests differ, or one log that is given twice. Empty if there is
   /// none.
   std::string equality_note;
+  /// compare::RisingLoss of the runs.
+  std::string rising_loss;
   /// Set by level L1 of other programs' runs: all losses of all steps, as far
   /// as their digits go, which is further than any limit. Nobody knows more.
   bool written_equal = false;

@@ -242,7 +242,8 @@ std::string CannotBeJudged(const Judgement& judgement) {
 std::string Headline(const Judgement& judgement) {
   switch (judgement.outcome) {
     case Outcome::kPass:
-      return Passes(judgement);
+      return Passes(judgement) +
+             (judgement.rising_loss.empty() ? "" : " " + judgement.rising_loss);
     case Outcome::kFail:
       return Fails(judgement);
     case Outcome::kInconclusive:
