@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "isoloss/base/build_info.h"
@@ -24,6 +25,7 @@ namespace isoloss::campaign {
 namespace {
 
 using operations::Finding;
+using operations::OpenPoint;
 using operations::OperationFile;
 
 precision::Recipe RecipeOf(const std::string& name) {
@@ -146,14 +148,14 @@ std::vector<NonFiniteTensor> NonFiniteOf(
       const bool is_skipped =
           operation.type == "adamw" && operation.texts.contains("expected");
       for (const auto& [name, tensor] : operation.floats) {
-        if (is_skipped && name == "gradient") continue;
         const int64_t count =
             std::ranges::count_if(tensor.values, [&](float value) {
               return !std::isfinite(value) && !Masks(name, value);
             });
         if (count == 0) continue;
-        result.push_back(
-            {f, i, name, count, static_cast<int64_t>(tensor.values.size())});
+        result.push_back({f, i, name, count,
+                          static_cast<int64_t>(tensor.values.size()),
+                          is_skipped && name == "gradient"});
       }
     }
   }
@@ -165,12 +167,46 @@ std::string NonFiniteText(const CheckedTensors& checked,
   std::string text;
   for (const NonFiniteTensor& found : checked.non_finite) {
     const OperationFile& file = checked.files[found.file];
-    const std::string sentence =
-        fmt::format("{} ({}), step {}: {} of {} elements of {} are not finite.",
-                    Printable(file.operations[found.operation].module),
-                    file.operations[found.operation].type, file.step,
-                    found.elements, found.of, found.tensor);
+    const std::string sentence = fmt::format(
+        "{} ({}), step {}: {} of {} elements of {} are not finite{}.",
+        Printable(file.operations[found.operation].module),
+        file.operations[found.operation].type, file.step, found.elements,
+        found.of, found.tensor,
+        found.is_expected ? ", and the step was to be skipped" : "");
     text += report::Wrap(sentence, 0, 2, style) + "\n";
+  }
+  return text;
+}
+
+constexpr size_t kMostNames = 20;
+
+/// Open points, each once for all modules of a step and rank that have it.
+std::string OpenText(const CheckedTensors& checked,
+                     const report::TextStyle& style) {
+  using Key = std::tuple<bool, int64_t, int64_t, std::string>;
+  std::map<Key, std::set<std::string>> points;
+  for (const OpenPoint& point : checked.open) {
+    const OperationFile& file = checked.files[point.file];
+    std::set<std::string>& modules =
+        points[{!point.forbids_pass, file.step, file.rank, point.text}];
+    if (!point.module.empty()) modules.insert(Printable(point.module));
+  }
+  std::string text;
+  for (const auto& [key, modules] : points) {
+    const auto& [is_note, step, rank, sentence] = key;
+    std::vector<std::string> names(modules.begin(), modules.end());
+    names.resize(std::min(names.size(), kMostNames));
+    text += report::Wrap(
+                fmt::format("{}, step {}, rank {}: {}{}{}{}.",
+                            is_note ? "Note" : "Open", step, rank, sentence,
+                            names.empty() ? "" : " (", fmt::join(names, ", "),
+                            names.empty() ? ""
+                            : modules.size() > kMostNames
+                                ? fmt::format(" and {} more: --json)",
+                                              modules.size() - kMostNames)
+                                : ")"),
+                0, 2, style) +
+            "\n";
   }
   return text;
 }
@@ -178,7 +214,6 @@ std::string NonFiniteText(const CheckedTensors& checked,
 /// Modules by what became of them and why; of many the first.
 std::string ModulesText(const CheckedTensors& checked,
                         const report::TextStyle& style) {
-  constexpr size_t kMostNames = 20;
   std::map<std::pair<bool, std::string>, std::vector<std::string>> by_reason;
   for (const operations::ModuleChoice& choice : checked.modules) {
     by_reason[{choice.quantized, choice.reason}].push_back(
@@ -227,22 +262,31 @@ std::string SummaryOf(const CheckedTensors& checked) {
   const char* word = outcome == ExitCode::kPass   ? "PASS"
                      : outcome == ExitCode::kFail ? "FAIL"
                                                   : "INCONCLUSIVE";
-  const std::string not_finite =
-      checked.non_finite.size() == 1
-          ? "1 tensor holds elements that are not finite."
-          : fmt::format("{} tensors hold elements that are not finite.",
-                        checked.non_finite.size());
-  if (!checked.non_finite.empty() && checked.wrong() == 0) {
+  const int64_t count = checked.not_finite();
+  std::string reasons;
+  if (count > 0) {
+    reasons = count == 1
+                  ? "1 tensor holds elements that are not finite."
+                  : fmt::format("{} tensors hold elements that are not finite.",
+                                count);
+  }
+  const auto open =
+      std::ranges::count(checked.open, true, &OpenPoint::forbids_pass);
+  if (open > 0) {
+    reasons += fmt::format("{}{} point{} open.", reasons.empty() ? "" : " ",
+                           open, open == 1 ? " is" : "s are");
+  }
+  if (!reasons.empty() && checked.wrong() == 0) {
     return fmt::format(
-        "{}: {} Each of the {} results is what its inputs give under recipe "
-        "{}.",
-        word, not_finite, checked.findings.size(), checked.recipe.name);
+        "{}: {} Each of the {} results that were checked is what its inputs "
+        "give under recipe {}.",
+        word, reasons, checked.findings.size(), checked.recipe.name);
   }
   return fmt::format(
       "{}: {} of {} tensors have elements that no order of summation "
       "explains under recipe {} ({} of {} elements).{}",
       word, checked.wrong(), checked.findings.size(), checked.recipe.name,
-      others, elements, checked.non_finite.empty() ? "" : " " + not_finite);
+      others, elements, reasons.empty() ? "" : " " + reasons);
 }
 
 /// A table of the findings that are right, or of those that are not.
@@ -278,8 +322,14 @@ ExitCode CheckedTensors::Outcome() const {
   const bool is_empty = std::ranges::all_of(findings, [](const Finding& f) {
     return f.comparison.Row().elements == 0;
   });
-  return is_empty || !non_finite.empty() ? ExitCode::kInconclusive
-                                         : ExitCode::kPass;
+  const bool is_open = std::ranges::any_of(
+      open, [](const OpenPoint& point) { return point.forbids_pass; });
+  return is_empty || is_open || not_finite() > 0 ? ExitCode::kInconclusive
+                                                 : ExitCode::kPass;
+}
+
+int64_t CheckedTensors::not_finite() const {
+  return std::ranges::count(non_finite, false, &NonFiniteTensor::is_expected);
 }
 
 int64_t CheckedTensors::wrong() const {
@@ -303,6 +353,7 @@ CheckedTensors CheckTensors(const CheckTensorsRequest& request,
   checked.findings = operations::CheckOperations(checked.files, checked.recipe,
                                                  request.options, team);
   checked.non_finite = NonFiniteOf(checked.files);
+  checked.open = operations::OpenPointsOf(checked.files);
   if (checked.recipe.quantizes()) {
     const operations::ModuleChoices modules(checked.files, checked.recipe,
                                             request.options);
@@ -352,6 +403,12 @@ static bool IsCause(const operations::Explanation& why, int64_t others) {
 
 static std::string ExplanationText(const operations::Explanation& why,
                                    int64_t others) {
+  if (why.is_guess) {
+    return fmt::format(
+        "{}. That is only a possibility, since other small errors look alike. "
+        "It leaves {} others of {} ({}).",
+        Capital(why.sentence), why.other, others, why.name);
+  }
   if (why.other == 0) {
     return fmt::format("{}. This explains all elements ({}).",
                        Capital(why.sentence), why.name);
@@ -418,6 +475,9 @@ std::string Sentences(const Finding& finding) {
               ? fmt::format(" {} explains it as well, with {} others: these "
                             "tensors do not tell the two apart.",
                             why->runner_up, why->runner_up_other)
+          : why->runner_up_other == 0
+              ? fmt::format(" {} explains all, too, but by many more flips.",
+                            why->runner_up)
               : fmt::format(" The next best, {}, leaves {} others.",
                             why->runner_up, why->runner_up_other));
 }
@@ -446,7 +506,8 @@ std::string RenderChecked(const CheckedTensors& checked, bool all,
             0, 0, style) +
         "\n";
   }
-  return table + NonFiniteText(checked, style) + ModulesText(checked, style) +
+  return table + NonFiniteText(checked, style) + OpenText(checked, style) +
+         ModulesText(checked, style) +
          report::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0, style) +
          "\n";
 }

@@ -19,8 +19,15 @@ bool Accumulator(Product& product, const char* name) {
   return true;
 }
 
+/// One interval over all steps is a rounding of the result.
 template <size_t kInterval>
 bool Bf16Sums(Product& product) {
+  if (std::ranges::all_of(product.groups, [](const ProductGroup& group) {
+        const MatrixView<const float>& left = group.left.values;
+        return (group.left.down ? left.rows() : left.cols()) <= kInterval;
+      })) {
+    return false;
+  }
   product.accumulation = {.accumulator = nullptr,
                           .interval = kInterval,
                           .outer = kernels::Rounding::kBf16};
@@ -107,6 +114,7 @@ bool Swapped(Product& product) {
 
 /// Groups whose output is zero throughout have operands of zeros.
 bool MissingGroups(Product& product) {
+  if (product.groups.size() < 2) return false;
   bool found = false;
   for (size_t g = 0; g < product.groups.size(); ++g) {
     ProductGroup& group = product.groups[g];

@@ -97,6 +97,7 @@ class Choice {
     bool all_experts = false;
     bool reversed = false;  ///< slots of each token
     double factor = 1.0;
+    bool bf16 = false;  ///< each step is rounded to it
   };
   WeightRule AsGiven() const {
     return {.normalize = normalize_, .scale = true};
@@ -182,7 +183,9 @@ class Choice {
       for (size_t i = 0; i < slots(); ++i) {
         double weight = WeightOf(t, rule.reversed ? slots() - 1 - i : i, rule);
         size_t roundings = rule.bias ? 1 : 0;
-        if (rule.normalize) {
+        if (rule.normalize && rule.bf16) {
+          weight = InBf16(weight / InBf16(sum));
+        } else if (rule.normalize) {
           weight /= sum + 1e-20;
           roundings += scores_.extent[1] + 2;
         }
@@ -220,6 +223,9 @@ class Choice {
     return bias && bias_ != nullptr
                ? score + static_cast<double>(bias_->values[expert])
                : score;
+  }
+  static double InBf16(double value) {
+    return static_cast<double>(RoundTo(Grid::kBf16, value));
   }
   size_t Configured() const {
     return static_cast<size_t>(
@@ -352,6 +358,11 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
   if (choice.normalizes()) {
     add("normalized_over_all",
         "weights were divided by the sum over all experts", rule);
+    rule = as_given;
+    rule.bf16 = true;
+    add("normalized_in_bf16",
+        "sums of scores and quotients by them were rounded to BF16 on the way",
+        rule);
   }
   rule = as_given;
   rule.reversed = true;
