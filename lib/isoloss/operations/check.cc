@@ -136,9 +136,7 @@ const Integers* GroupEndsFor(const OperationFile& file, size_t index) {
 
 /// A trial of this tensor looks at the step before.
 static bool LooksBack(const Operation& operation, const std::string& part) {
-  return operation.is_linear() ||
-         (operation.type == "router" && part == "choice" &&
-          operation.Find("bias") != nullptr) ||
+  return operation.is_linear() || operation.type == "router" ||
          (operation.type == "adamw" && part.starts_with("exp_avg"));
 }
 

@@ -151,6 +151,13 @@ class OpenPoints {
 
   /// Of a parameter that both steps updated; whether any of it was compared.
   bool AddState(size_t file, const Operation& before, const Operation& after) {
+    if (before.Find("parameter_before")->extent !=
+        after.Find("parameter_before")->extent) {
+      Add(file, after.module,
+          "state was not compared with the step before, since shapes differ",
+          true);
+      return false;
+    }
     bool is_compared = false;
     for (const std::string stem : kStems) {
       const Floats* left = before.Find(stem + "_after");
@@ -163,7 +170,7 @@ class OpenPoints {
       Add(file, after.module,
           fmt::format("{}_before was not compared with the step before: {}",
                       stem, why),
-          left != nullptr && left->extent != found.extent);
+          false);
     }
     return is_compared;
   }

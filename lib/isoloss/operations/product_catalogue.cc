@@ -1,5 +1,6 @@
 // Mistakes in products as a whole; catalogue.cc has those in operands.
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -78,17 +79,22 @@ bool NoBias(Product& product) {
   return true;
 }
 
-/// Group g gets the weight of group g + shift; in wgrad, its operands.
+/// The group has what another one is to have: its weight, in wgrad its
+/// operands.
+void TakeGroup(const ProductGroup& from, Product& product, size_t group) {
+  product.groups[group].right = from.right;
+  if (product.role == precision::GemmRole::kWgrad) {
+    product.groups[group].left = from.left;
+  }
+}
+
+/// Group g gets that of group g + shift.
 bool Rotated(Product& product, size_t shift) {
   const std::vector<ProductGroup> groups = product.groups;
   const size_t count = groups.size();
   if (count < 2 || (shift > 1 && count < 3)) return false;
   for (size_t g = 0; g < count; ++g) {
-    const ProductGroup& from = groups[(g + shift) % count];
-    product.groups[g].right = from.right;
-    if (product.role == precision::GemmRole::kWgrad) {
-      product.groups[g].left = from.left;
-    }
+    TakeGroup(groups[(g + shift) % count], product, g);
   }
   return true;
 }
@@ -110,6 +116,40 @@ bool Swapped(Product& product) {
   std::swap(a.right, b.right);
   if (product.role == precision::GemmRole::kWgrad) std::swap(a.left, b.left);
   return true;
+}
+
+/// Each wrong group has what another one has, in a way that is neither a swap
+/// nor a rotation by one. As many products as there are groups: not of large
+/// ones.
+bool Mixed(Product& product) {
+  constexpr double kMostMultiplyAdds = 0x1p33;
+  const std::vector<ProductGroup> groups = product.groups;
+  const size_t count = groups.size();
+  if (count < 2 ||
+      static_cast<double>(count) * MultiplyAdds(product) > kMostMultiplyAdds) {
+    return false;
+  }
+  std::set<size_t> shifts;
+  size_t moved = 0;
+  for (size_t g = 0; g < count; ++g) {
+    const auto is_right = [&](size_t from) {
+      Product one = product;
+      TakeGroup(groups[from], one, g);
+      one.groups = {one.groups[g]};
+      const auto comparison = Compare(one);
+      return comparison && comparison->other() == 0;
+    };
+    if (is_right(g)) continue;
+    size_t from = 0;
+    while (from < count && !is_right(from)) ++from;
+    if (from == count) return false;
+    TakeGroup(groups[from], product, g);
+    shifts.insert((from + count - g) % count);
+    ++moved;
+  }
+  const bool is_rotated = moved == count && shifts.size() == 1 &&
+                          (shifts.contains(1) || shifts.contains(count - 1));
+  return moved > 0 && !is_rotated && !(moved == 2 && shifts.size() <= 2);
 }
 
 /// Groups whose output is zero throughout have operands of zeros.
@@ -146,6 +186,7 @@ constexpr ProductMistake kProductMistakes[] = {
      [](Product& product) {
        return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
      }},
+    {"experts_mixed", "experts had the weights of other ones", Mixed},
     {"expert_missing", "an expert was left out: what it gives is zero",
      MissingGroups},
     {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",

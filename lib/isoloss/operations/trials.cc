@@ -13,6 +13,7 @@
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/fit.h"
 #include "isoloss/operations/group_blocks.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -272,6 +273,47 @@ std::optional<oracle::Comparison> CodesAltered(
 
 }  // namespace
 
+/// A factor of the rows that have others, if some have none.
+static std::optional<Fit> FitOfRows(const Product& product,
+                                    const oracle::Comparison& found) {
+  const std::vector<bool>& wrong = found.wrong_rows();
+  std::vector<size_t> places;
+  for (size_t r = 0; r < wrong.size(); ++r) {
+    if (wrong[r]) places.push_back(r);
+  }
+  if (places.empty() || places.size() == product.output.rows()) {
+    return std::nullopt;
+  }
+  Fit fit;
+  fit.name = "rows_scaled";
+  fit.not_zero = true;
+  fit.sentence = [places](double factor) {
+    return fmt::format("the results of row{} {} were multiplied by {:.9g}",
+                       places.size() == 1 ? "" : "s", FirstFew(places), factor);
+  };
+  fit.compare = [&product, wrong](double factor) {
+    Product altered = product;
+    altered.factor_rows = &wrong;
+    altered.factor = altered.bias_factor = factor;
+    oracle::Comparison comparison =
+        Compare(altered).value_or(oracle::Comparison(product.grid));
+    if (comparison.other() == 0) return comparison;
+    altered.factor = altered.bias_factor = 1.0;
+    altered.late_factor = factor;
+    return Compare(altered).value_or(oracle::Comparison(product.grid));
+  };
+  ForEachSum(
+      product, [&](size_t r, size_t column, const oracle::Estimate& sum) {
+        if (r >= wrong.size() || !wrong[r]) return;
+        const double rounding = std::fabs(
+            static_cast<double>(RoundTo(product.grid, sum.exact)) - sum.exact);
+        fit.range.Add(sum.exact, 0.0, product.output(r, column), product.grid,
+                      sum.bound + rounding +
+                          2 * oracle::kUnitRoundoff * std::fabs(sum.exact));
+      });
+  return fit;
+}
+
 std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                             const oracle::Comparison& found) {
   std::vector<Trial> trials;
@@ -297,8 +339,11 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                     std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
   if (found.other() > 0) {
-    std::ranges::move(Confirmed(FitsOf(product, sample)),
-                      std::back_inserter(trials));
+    std::vector<Fit> fits = FitsOf(product, sample);
+    if (auto of_rows = FitOfRows(product, found)) {
+      fits.push_back(std::move(*of_rows));
+    }
+    std::ranges::move(Confirmed(fits), std::back_inserter(trials));
   }
   // Both last: of what explains as much the first counts.
   const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
