@@ -129,8 +129,7 @@ bool Mixed(Product& product) {
       static_cast<double>(count) * MultiplyAdds(product) > kMostMultiplyAdds) {
     return false;
   }
-  std::set<size_t> shifts;
-  size_t moved = 0;
+  std::vector<size_t> from_of(count);
   for (size_t g = 0; g < count; ++g) {
     const auto is_right = [&](size_t from) {
       Product one = product;
@@ -139,17 +138,23 @@ bool Mixed(Product& product) {
       const auto comparison = Compare(one);
       return comparison && comparison->other() == 0;
     };
+    size_t& from = from_of[g] = g;
     if (is_right(g)) continue;
-    size_t from = 0;
-    while (from < count && !is_right(from)) ++from;
+    for (from = 0; from < count && !is_right(from);) ++from;
     if (from == count) return false;
     TakeGroup(groups[from], product, g);
-    shifts.insert((from + count - g) % count);
-    ++moved;
   }
-  const bool is_rotated = moved == count && shifts.size() == 1 &&
+  std::set<size_t> moved, shifts;
+  bool is_swap = true;
+  for (size_t g = 0; g < count; ++g) {
+    if (from_of[g] == g) continue;
+    moved.insert(g);
+    shifts.insert((from_of[g] + count - g) % count);
+    is_swap = is_swap && from_of[from_of[g]] == g;
+  }
+  const bool is_rotated = moved.size() == count && shifts.size() == 1 &&
                           (shifts.contains(1) || shifts.contains(count - 1));
-  return moved > 0 && !is_rotated && !(moved == 2 && shifts.size() <= 2);
+  return !moved.empty() && !is_rotated && !(is_swap && moved.size() == 2);
 }
 
 /// Groups whose output is zero throughout have operands of zeros.
@@ -186,7 +191,7 @@ constexpr ProductMistake kProductMistakes[] = {
      [](Product& product) {
        return Rotated(product, std::max<size_t>(product.groups.size(), 1) - 1);
      }},
-    {"experts_mixed", "experts had the weights of other ones", Mixed},
+    {"experts_mixed", "experts had what other experts were to have", Mixed},
     {"expert_missing", "an expert was left out: what it gives is zero",
      MissingGroups},
     {"sums_hopper_f13", "sums kept 13 bits after the point, as Hopper's do",
