@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "isoloss/base/error.h"
@@ -105,31 +105,47 @@ std::string NonFiniteText(const CheckedTensors& checked,
 
 constexpr size_t kMostNames = 20;
 
-/// Open points, each once for all modules of a step and rank that have it.
+/// The first of them, and how many more there are.
+template <typename Names>
+std::string FirstOf(const Names& names) {
+  const size_t count = std::min(names.size(), kMostNames);
+  return fmt::format(
+      "{}{}",
+      fmt::join(names.begin(),
+                std::next(names.begin(), static_cast<ptrdiff_t>(count)), ", "),
+      names.size() > count
+          ? fmt::format(" and {} more (--json)", names.size() - count)
+          : "");
+}
+
+/// Open points, each once with all steps, ranks and modules that have it.
 std::string OpenText(const CheckedTensors& checked,
                      const report::TextStyle& style) {
-  using Key = std::tuple<bool, int64_t, int64_t, std::string>;
-  std::map<Key, std::set<std::string>> points;
+  struct Whose {
+    std::set<std::string> modules;
+    std::set<std::pair<int64_t, int64_t>> places;
+  };
+  std::map<std::pair<bool, std::string>, Whose> points;
   for (const OpenPoint& point : checked.open) {
     const OperationFile& file = checked.files[point.file];
-    std::set<std::string>& modules =
-        points[{!point.forbids_pass, file.step, file.rank, point.text}];
-    if (!point.module.empty()) modules.insert(Printable(point.module));
+    Whose& whose = points[{!point.forbids_pass, point.text}];
+    if (!point.module.empty()) whose.modules.insert(Printable(point.module));
+    whose.places.emplace(file.step, file.rank);
   }
   std::string text;
-  for (const auto& [key, modules] : points) {
-    const auto& [is_note, step, rank, sentence] = key;
-    std::vector<std::string> names(modules.begin(), modules.end());
-    names.resize(std::min(names.size(), kMostNames));
+  for (const auto& [key, whose] : points) {
+    const auto [step, rank] = *whose.places.begin();
     text += report::Wrap(
-                fmt::format("{}, step {}, rank {}: {}{}{}{}.",
-                            is_note ? "Note" : "Open", step, rank, sentence,
-                            names.empty() ? "" : " (", fmt::join(names, ", "),
-                            names.empty() ? ""
-                            : modules.size() > kMostNames
-                                ? fmt::format(" and {} more: --json)",
-                                              modules.size() - kMostNames)
-                                : ")"),
+                fmt::format(
+                    "{}, step {}, rank {}{}: {}{}.",
+                    key.first ? "Note" : "Open", step, rank,
+                    whose.places.size() > 1
+                        ? fmt::format(", and {} more", whose.places.size() - 1)
+                        : "",
+                    key.second,
+                    whose.modules.empty()
+                        ? ""
+                        : fmt::format(": {}", FirstOf(whose.modules))),
                 0, 2, style) +
             "\n";
   }
@@ -145,20 +161,13 @@ std::string ModulesText(const CheckedTensors& checked,
         Printable(choice.module));
   }
   std::string text;
-  for (auto& [key, names] : by_reason) {
-    const size_t count = names.size();
-    std::string more;
-    if (count > kMostNames) {
-      names.resize(kMostNames);
-      more = fmt::format(" and {} more (--json)", count - kMostNames);
-    }
-    text += report::Wrap(
-                fmt::format(
-                    "{} ({}; {} of {} linear modules): {}{}.",
-                    key.first ? "Taken as quantised" : "Not taken as quantised",
-                    Printable(key.second), count, checked.modules.size(),
-                    fmt::join(names, ", "), more),
-                0, 2, style) +
+  for (const auto& [key, names] : by_reason) {
+    text += report::Wrap(fmt::format("{} ({}; {} of {} linear modules): {}.",
+                                     key.first ? "Taken as quantised"
+                                               : "Not taken as quantised",
+                                     Printable(key.second), names.size(),
+                                     checked.modules.size(), FirstOf(names)),
+                         0, 2, style) +
             "\n";
   }
   for (const std::string& remark : checked.pattern_remarks) {
