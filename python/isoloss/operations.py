@@ -25,7 +25,7 @@ TYPES = {
     "combine": (("rows", "source", "weights", "addend", "output"), ()),
     "adamw": (("parameter_before", "gradient", "exp_avg_before", "exp_avg_sq_before",
                "parameter_after", "exp_avg_after", "exp_avg_sq_after"),
-              ("lr", "beta1", "beta2", "eps", "weight_decay", "step", "implementation")),
+              ("lr", "beta1", "beta2", "eps", "weight_decay", "step")),
     "loss": (("logits", "labels", "loss"), ("ignore_index",)),
 }
 _INTEGER_ATTRIBUTES = {"top_k", "normalize", "step", "groups", "limited_groups",

@@ -227,9 +227,6 @@ class Update:
         operation.attributes = {
             "lr": float(group["lr"]), "beta1": float(beta1), "beta2": float(beta2),
             "eps": float(group["eps"]), "weight_decay": float(group["weight_decay"])}
-        if _rule_of(self._optimizer) in (torch.optim.Adam, torch.optim.AdamW):
-            operation.attributes["implementation"] = (
-                "fused" if group.get("fused") else "elementwise")
         return operation
 
     def after(self, expected, places):

@@ -85,6 +85,9 @@ struct OperationFile {
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where);
 
+/// Whether its type has one of those grids.
+bool HasGrid(const Floats& tensor);
+
 /// That the tensors of every operation are there and fit each other, and that
 /// each place that one names is in another.
 /// Errors   FormatError naming file, operation and tensor.
