@@ -52,6 +52,13 @@ OperationFile File(int64_t step, const std::vector<Operation>& operations,
   return {.path = "f", .step = step, .rank = rank, .operations = operations};
 }
 
+TEST(OpenPoints, WhatTheRecorderLeftOut) {
+  OperationFile file = File(1, {Layer("l")});
+  file.unrecorded = "no operation holds a.\nno operation reads b";
+  EXPECT_THAT(Points({file}),
+              ElementsAre(": no operation holds a", ": no operation reads b"));
+}
+
 TEST(OpenPoints, ResultsWithoutTheirInputs) {
   Operation layer = Layer("l");
   EXPECT_THAT(Points({File(1, {layer})}), IsEmpty());

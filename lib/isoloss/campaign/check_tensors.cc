@@ -128,7 +128,7 @@ std::string OpenText(const CheckedTensors& checked,
   std::map<std::pair<bool, std::string>, Whose> points;
   for (const OpenPoint& point : checked.open) {
     const OperationFile& file = checked.files[point.file];
-    Whose& whose = points[{!point.forbids_pass, point.text}];
+    Whose& whose = points[{!point.forbids_pass, Printable(point.text)}];
     if (!point.module.empty()) whose.modules.insert(Printable(point.module));
     whose.places.emplace(file.step, file.rank);
   }

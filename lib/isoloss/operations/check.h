@@ -96,9 +96,10 @@ struct OpenPoint {
   bool forbids_pass = false;
 };
 
-/// Results whose inputs are missing; rows of no group; state that two
-/// consecutive steps of a rank do not allow to compare; skipped steps without a
-/// reason; replicas with one parameter and two gradients.
+/// What the recorder left out; results whose inputs are missing; rows of no
+/// group; state that two consecutive steps of a rank do not allow to compare;
+/// skipped steps without a reason; replicas with one parameter and two
+/// gradients.
 std::vector<OpenPoint> OpenPointsOf(const std::vector<OperationFile>& files);
 
 /// The name of an update of a linear module's parameter `weight`.

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,7 @@ class OpenPoints {
 
   std::vector<OpenPoint> Find() {
     for (size_t f = 0; f < files_.size(); ++f) {
+      AddUnrecorded(f);
       for (const Operation& operation : files_[f].operations) {
         AddMissingInputs(f, operation);
         AddRowsOfNoGroup(f, operation);
@@ -61,6 +63,15 @@ class OpenPoints {
   void Add(size_t file, const std::string& module, std::string text,
            bool forbids_pass) {
     points_.push_back({file, module, std::move(text), forbids_pass});
+  }
+
+  /// What the recorder itself knows to be missing.
+  void AddUnrecorded(size_t file) {
+    std::istringstream lines(files_[file].unrecorded);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.ends_with('.')) line.pop_back();
+      Add(file, "", line, false);
+    }
   }
 
   // ---- one operation --------------------------------------------------------

@@ -73,6 +73,8 @@ struct OperationFile {
   std::optional<double> loss_nats = {};
   std::optional<double> grad_norm = {};
   std::string initial_weights_digest = {};
+  /// A line for each reason why an operation of the step is not here.
+  std::string unrecorded = {};
   std::vector<Operation> operations = {};
   std::vector<runlog::ReadCharge> charges = {};
 
