@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <random>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -323,6 +325,30 @@ TEST(Seeds, MayHaveEqualBatchesOrEqualWeights) {
   EXPECT_THAT(SeedsOf(runs, Question::kPrecision), IsEmpty());
 }
 
+// isoloss draws weights and batches by the seed, so neither is shared.
+TEST(Seeds, OfIsolossHaveWeightsAndBatchesOfTheirOwn) {
+  const auto found = [](const auto& edit) {
+    std::vector<compare::Run> runs = {testing::SyntheticRun(true, 1, 0),
+                                      testing::SyntheticRun(true, 2, 0)};
+    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    edit(runs[0].log, runs[1].log);
+    return SeedsOf(runs, Question::kRegression);
+  };
+  EXPECT_THAT(found([](auto&, auto&) {}), IsEmpty());
+  const auto expect_found = [&](const char* text, const auto& edit) {
+    EXPECT_THAT(found(edit), Contains(Finds(Severity::kIncomparable, text)));
+  };
+  expect_found("its all 50 batches are", [](auto& a, auto& b) {
+    b.steps.batch_digest = a.steps.batch_digest;
+  });
+  expect_found("its initial weights (w1) are", [](auto& a, auto& b) {
+    b.provenance.initial_weights_digest = a.provenance.initial_weights_digest;
+  });
+  expect_found("its final weights have", [](auto& a, auto& b) {
+    b.provenance.final_weights_digest = a.provenance.final_weights_digest;
+  });
+}
+
 // Reruns of a trainer that is not deterministic begin alike and part.
 TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
   std::vector<compare::Run> runs = {testing::ForeignRunOf("a", 1, 0),
@@ -333,6 +359,29 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
   }
   EXPECT_THAT(SeedsOf(runs, Question::kRegression), IsEmpty());
   EXPECT_THAT(SeedsOf(runs, Question::kPrecision), Not(IsEmpty()));
+}
+
+// ---- the first step ---------------------------------------------------------
+
+TEST(Configuration, GivesEqualWeightsAndBatchesEqualLosses) {
+  const auto findings = [](double factor, const auto& edit) {
+    std::vector<compare::Run> runs = {testing::SyntheticRun(false, 1, 0),
+                                      testing::SyntheticRun(true, 1, 0)};
+    for (compare::Run& run : runs) testing::FillBatches(run.log);
+    runs[1].log.steps.loss_nats[0] *= factor;
+    edit(runs[1].log);
+    return IntegrityRules()[1].check(
+        PairBySeed("bf16", {&runs[0]}, "mxfp8", {&runs[1]}),
+        Question::kPrecision);
+  };
+  const auto none = [](auto&) {};
+  EXPECT_THAT(findings(1.0049, none), IsEmpty());
+  for (const double factor : {0.9949, 1.0051, 2.0}) {
+    EXPECT_THAT(findings(factor, none),
+                ElementsAre(Finds(Severity::kBad, "its loss of step 1 is")));
+  }
+  EXPECT_THAT(findings(2, [](auto& log) { log.steps.batch_digest[0] += 1000; }),
+              IsEmpty());
 }
 
 // ---- the declared change ---------------------------------------------------
@@ -357,6 +406,97 @@ TEST(DeclaredChange, ActsInHalfOfTheSteps) {
   // Few digits are equal by chance.
   candidate.log.provenance.origin.loss_half_unit = 0.005;
   EXPECT_THAT(equal_up_to(99), IsEmpty());
+}
+
+/// What rule declared_change finds in two seeds of arms 0.1 % apart, whose
+/// gradient norms differ by the same, once `edit` has changed the first
+/// candidate, given the runs of the baseline.
+std::vector<Finding> FindingsOfEdited(
+    const std::function<void(runlog::RunLog&, const std::vector<Run>&)>& edit) {
+  const auto arm = [](const char* name, double percent) {
+    std::vector<Run> runs;
+    for (const int64_t seed : {1, 2}) {
+      runs.push_back(testing::ForeignRunOf(name, seed, percent));
+      runlog::RunLog& log = runs.back().log;
+      log.steps.grad_norm = log.steps.loss_nats;
+      log.eval.step = {0, 100};
+      log.eval.loss_nats = {log.steps.loss_nats[0] + 0.01,
+                            log.steps.loss_nats[99] + 0.01};
+      log.provenance.final_weights_digest =
+          name + std::to_string(log.provenance.seed);
+    }
+    return runs;
+  };
+  const std::vector<Run> baseline = arm("a", 0);
+  std::vector<Run> candidate = arm("b", 0.1);
+  edit(candidate[0].log, baseline);
+  const Pairing pairing = PairBySeed("a", {&baseline[0], &baseline[1]}, "b",
+                                     {&candidate[0], &candidate[1]});
+  const auto rules = IntegrityRules();
+  const auto rule =
+      std::ranges::find(rules, "declared_change", &IntegrityRule::name);
+  return rule->check(pairing, Question::kPrecision);
+}
+
+void CopyRows(const std::vector<double>& from, size_t first, size_t count,
+              double factor, std::vector<double>& to) {
+  for (size_t i = first; i < first + count; ++i) to[i] = factor * from[i];
+}
+
+TEST(DeclaredChange, HasNoPartOfTheOtherArm) {
+  EXPECT_THAT(FindingsOfEdited([](auto&, auto&) {}), IsEmpty());
+  // At the end, in the middle, moved by a millionth of the distance, and of
+  // another seed.
+  for (const auto& [first, factor, seed] :
+       {std::tuple(90, 1.0, 0), std::tuple(40, 1.0, 0),
+        std::tuple(90, 1 + 1e-9, 0), std::tuple(90, 1.0, 1)}) {
+    const auto splice = [&](size_t count) {
+      return FindingsOfEdited([&](auto& log, const auto& baseline) {
+        CopyRows(baseline[static_cast<size_t>(seed)].log.steps.loss_nats,
+                 static_cast<size_t>(first), count, factor,
+                 log.steps.loss_nats);
+      });
+    };
+    EXPECT_THAT(splice(10),
+                ElementsAre(Finds(Severity::kUnverified,
+                                  "at 10 steps, " + std::to_string(first + 1) +
+                                      " to " + std::to_string(first + 10) +
+                                      ", its loss is that of a-seed")))
+        << first << ' ' << factor << ' ' << seed;
+    EXPECT_THAT(splice(9), IsEmpty());  // less than a tenth
+  }
+  EXPECT_THAT(FindingsOfEdited([](auto& log, const auto& baseline) {
+                log.steps.grad_norm = baseline[0].log.steps.grad_norm;
+              }),
+              ElementsAre(Finds(Severity::kUnverified, "its gradient norm")));
+  EXPECT_THAT(FindingsOfEdited([](auto& log, const auto& baseline) {
+                log.eval.loss_nats[1] = baseline[0].log.eval.loss_nats[1];
+              }),
+              ElementsAre(Finds(Severity::kUnverified, "last held-out loss")));
+  EXPECT_THAT(FindingsOfEdited([](auto& log, const auto&) {
+                log.provenance.final_weights_digest = "a1";
+              }),
+              ElementsAre(Finds(Severity::kIncomparable, "final weights")));
+}
+
+// Losses of 2 to 6 nats that are 0.1 % apart are equal in two decimals.
+TEST(DeclaredChange, MayBeBelowTheDigits) {
+  EXPECT_THAT(FindingsOfEdited([](auto& log, const auto& baseline) {
+                log.provenance.origin.loss_half_unit = 0.005;
+                log.told.grad_norm_half_unit = 0.005;
+                CopyRows(baseline[0].log.steps.loss_nats, 50, 50, 1,
+                         log.steps.loss_nats);
+                CopyRows(baseline[0].log.steps.grad_norm, 0, 100, 1,
+                         log.steps.grad_norm);
+                log.eval.loss_nats = baseline[0].log.eval.loss_nats;
+              }),
+              IsEmpty());
+  // A norm that is clipped is the same in all runs.
+  EXPECT_THAT(FindingsOfEdited([](auto& log, const auto& baseline) {
+                log.steps.grad_norm = baseline[0].log.steps.grad_norm;
+                log.steps.grad_norm.assign(100, 1);
+              }),
+              IsEmpty());
 }
 
 // ---- batches ---------------------------------------------------------------

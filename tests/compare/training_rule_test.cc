@@ -204,5 +204,17 @@ TEST(Training, IsShownByALossThatFalls) {
   EXPECT_THAT(warnings(Untrained()), SizeIs(2));
 }
 
+TEST(Training, HasABatchOfItsOwnInEachStep) {
+  compare::Run run = testing::SyntheticRun(true, 1, 0);
+  testing::FillBatches(run.log);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.steps.batch_digest.assign(50, 7);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "all 50 steps have one")));
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run.log.provenance.origin.format = "recorder";  // may repeat one on purpose
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
 }  // namespace
 }  // namespace isoloss::compare
