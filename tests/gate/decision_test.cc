@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <span>
-#include <vector>
 
 #include "judged_runs.h"
 #include "sample_evidence.h"
@@ -158,17 +156,12 @@ TEST_F(DecisionTest, LevelsThatDoNotAnswerTheQuestionNeverPass) {
   EXPECT_EQ(precision({"L0", "L5"}), Outcome::kPass);
 }
 
-/// Step 1, of equal weights and batches, has equal losses.
-void RaiseAfterStep1(double factor, std::vector<double>& losses) {
-  for (double& loss : std::span(losses).subspan(1)) loss *= factor;
-}
-
 /// A faithful emulation of a bad recipe, say MXFP4: the oracle explains every
 /// element, and the loss ends outside the margin.
 TEST_F(DecisionTest, NoListOfLevelsLeavesTheEndOfTrainingOut) {
   TwoArms arms(4);
   for (size_t seed = 0; seed < 4; ++seed) {
-    RaiseAfterStep1(1.01, arms.Candidate(seed).log.steps.loss_nats);
+    for (double& loss : arms.Candidate(seed).log.steps.loss_nats) loss *= 1.01;
   }
   const compare::Pairing pairing = arms.Pair();
   const std::vector<Probe> probes = {SampleProbe(arms.Candidate(0))};
@@ -296,7 +289,7 @@ TEST(OnePair, TakesItsSpreadFromTheEnsemble) {
 
 TEST(OnePair, FailsOutsideTheMargin) {
   TwoArms arms(1);
-  RaiseAfterStep1(1.005, arms.Candidate(0).log.steps.loss_nats);
+  for (double& loss : arms.Candidate(0).log.steps.loss_nats) loss *= 1.005;
   const NullEnsemble seeds = SeedsEnsemble(16);
   const compare::Pairing pairing = arms.Pair();
 

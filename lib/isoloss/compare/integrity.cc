@@ -152,10 +152,10 @@ void ReportOtherBeginning(const SeedPair& pair, Question question,
   const auto& b = pair.candidate->log;
   const std::string& weights = a.provenance.initial_weights_digest;
   if (weights.empty() || weights != b.provenance.initial_weights_digest) return;
-  const auto report = [&](const char* what, double one, double other,
-                          double most) {
+  const auto report = [&](Severity severity, const char* what, double one,
+                          double other, double most) {
     if (!(std::fabs(other - one) > most * std::fabs(one))) return false;
-    Report(findings, Severity::kBad,
+    Report(findings, severity,
            "{}: its {} is {:.4f}, that of {} is {:.4f}, but both have the "
            "initial weights {} and the same sequences. Look at the forward "
            "pass and at the data.",
@@ -167,7 +167,7 @@ void ReportOtherBeginning(const SeedPair& pair, Question question,
     return !eval.step.empty() && eval.step[0] == 0 && !eval.loss_nats.empty();
   };
   if (has_first(a.eval) && has_first(b.eval) &&
-      report("held-out loss before step 1", a.eval.loss_nats[0],
+      report(Severity::kBad, "held-out loss before step 1", a.eval.loss_nats[0],
              b.eval.loss_nats[0], 0.1)) {
     return;
   }
@@ -181,7 +181,8 @@ void ReportOtherBeginning(const SeedPair& pair, Question question,
       !(of_a.loss_nats[0] > a.provenance.unigram_entropy_nats)) {
     return;
   }
-  report("loss of step 1", of_a.loss_nats[0], of_b.loss_nats[0], 0.005);
+  report(Severity::kUnverified, "loss of step 1", of_a.loss_nats[0],
+         of_b.loss_nats[0], 0.005);
 }
 
 Findings CheckConfiguration(const Pairing& pairing, Question question) {

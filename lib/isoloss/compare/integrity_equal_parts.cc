@@ -72,7 +72,7 @@ EqualRows EqualAgain(const TwoColumns& columns, double parted) {
   EqualRows now;
   double sum = 0;
   size_t apart_rows = 0;
-  size_t moves = 0;  // a clipped norm is the same in all runs
+  size_t moves = 0;  // a value that stays is no trace of a run
   double chance = 1;
   for (size_t i = 0; i < columns.rows(); ++i) {
     const double apart = columns.apart(i);
@@ -146,7 +146,11 @@ bool ReportEqualParts(const Run& one, const Run& other, Findings& findings) {
   };
   const TwoColumns losses = LossesOf(one, other);
   if (report("loss", EqualAgain(losses, 0))) return true;
-  if (one.log.provenance.seed != other.log.provenance.seed) return false;
+  // What other programs log as the norm may be the same in all runs.
+  if (one.log.provenance.seed != other.log.provenance.seed ||
+      one.log.provenance.IsForeign() || other.log.provenance.IsForeign()) {
+    return false;
+  }
   const TwoColumns norms = {
       one.log.steps.grad_norm, other.log.steps.grad_norm,
       one.log.told.grad_norm_half_unit + other.log.told.grad_norm_half_unit};
