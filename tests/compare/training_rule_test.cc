@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "isoloss/compare/integrity.h"
+#include "support/findings.h"
 #include "support/foreign_runs.h"
 #include "support/synthetic_runs.h"
 
@@ -16,6 +17,7 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::Each;
+using testing::Finds;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
@@ -40,11 +42,6 @@ Run Untrained() {
   for (double& loss : run.log.steps.loss_nats) loss = noise(random);
   run.log.steps.lr.assign(run.log.steps.step.size(), 1e-4);
   return run;
-}
-
-MATCHER_P2(Finds, severity, text, "") {
-  return arg.severity == severity &&
-         arg.message.find(text) != std::string::npos;
 }
 
 TEST(Training, NeedsAGradientAndARate) {
@@ -252,6 +249,18 @@ TEST(Training, IsNotShownByALossThatRises) {
   // Noise alone.
   run = Untrained();
   EXPECT_EQ(rising(), "");
+}
+
+TEST(Training, HasABatchOfItsOwnInEachStep) {
+  compare::Run run = testing::SyntheticRun(true, 1, 0);
+  testing::FillBatches(run.log);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.steps.batch_digest.assign(50, 7);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "all 50 steps have one")));
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run.log.provenance.origin.format = "recorder";  // may repeat one on purpose
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
 }
 
 }  // namespace

@@ -208,16 +208,36 @@ void ReportMostlyEqual(const Pairing& pairing, Findings& findings) {
 }
 
 /// A log shows nothing of itself.
-void ReportOneFile(const Pairing& pairing, Findings& findings) {
+void ReportOneFile(const Pairing& pairing, Question question,
+                   Findings& findings) {
   for (const SeedPair& pair : pairing.pairs) {
     if (SamenessOf(*pair.baseline, *pair.candidate) != Sameness::kFile) {
       continue;
     }
     Report(findings, Severity::kUnverified,
-           "{} is given both as the new log and as the approved one, and a "
-           "file is always equal to itself. Give the log of another run.",
-           Label(*pair.candidate));
+           "{} is given both as {}, and a file is always equal to itself. Give "
+           "the log of another run.",
+           Label(*pair.candidate),
+           question == Question::kRegression
+               ? "the new log and as the approved one"
+               : "a run of the baseline and as one of the candidate");
   }
+}
+
+/// Parts of a run of the one arm in one of the other.
+void ReportMixedLogs(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& pair : pairing.pairs) {
+    if (ReportEqualParts(*pair.baseline, *pair.candidate, findings)) return;
+  }
+  for (const SeedPair& one : pairing.pairs) {
+    for (const SeedPair& other : pairing.pairs) {
+      if (one.seed != other.seed &&
+          ReportEqualParts(*one.baseline, *other.candidate, findings)) {
+        return;
+      }
+    }
+  }
+  ReportEqualHeldOut(pairing, findings);
 }
 
 }  // namespace
@@ -254,9 +274,11 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
              baseline.log.provenance.perturbation,
              candidate.log.provenance.perturbation);
     }
-    ReportOneFile(pairing, findings);
+    ReportOneFile(pairing, question, findings);
     return findings;
   }
+  ReportOneFile(pairing, question, findings);
+  if (!findings.empty()) return findings;
   // What another program did to a run is not known to be the same.
   if (!pairing.IsForeign() && SameTreatment(baseline, candidate) &&
       SamePerturbation(baseline, candidate)) {
@@ -282,6 +304,7 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
   } else {
     ReportMostlyEqual(pairing, findings);
   }
+  if (findings.empty()) ReportMixedLogs(pairing, findings);
   return findings;
 }
 

@@ -2,6 +2,7 @@
 // do nothing are equal, whatever their recipes.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <string>
@@ -266,6 +267,22 @@ void ReportOneLoss(const Run& run, Findings& findings) {
          step[found.end + 1], stuck);
 }
 
+/// isoloss draws the sequences of each step anew. Other programs may be told to
+/// train on one batch.
+void ReportOneBatch(const Run& run, Findings& findings) {
+  const auto& batches = run.log.steps.batch_digest;
+  if (run.log.provenance.IsForeign() || batches.size() <= kMostIdleSteps ||
+      std::ranges::adjacent_find(batches, std::not_equal_to<>()) !=
+          batches.end()) {
+    return;
+  }
+  Report(findings, Severity::kUnverified,
+         "{}: the batches of all {} steps have one digest, but each step draws "
+         "its own. Give the run more text, or run it again if the log was "
+         "edited.",
+         Label(run), batches.size());
+}
+
 }  // namespace
 
 Findings CheckTraining(const Pairing& pairing, Question) {
@@ -279,6 +296,7 @@ Findings CheckTraining(const Pairing& pairing, Question) {
     ReportUpdates(*run, findings);
     ReportWeights(*run, findings);
     ReportOneLoss(*run, findings);
+    ReportOneBatch(*run, findings);
   }
   return findings;
 }

@@ -153,8 +153,10 @@ std::string Passes(const Judgement& judgement) {
   }
   const Check* window = GatingCheck(judgement, kFinalWindow);
   if (window != nullptr && window->outcome == Outcome::kPass) {
-    return fmt::format("{}, as its loss differs by less than {}: {}.{}", claim,
-                       Margin(judgement.policy), figure, CourseText(judgement));
+    const std::string& note = judgement.equality_note;
+    return fmt::format("{}, as its loss differs by less than {}: {}.{}{}{}",
+                       claim, Margin(judgement.policy), figure,
+                       CourseText(judgement), note.empty() ? "" : " ", note);
   }
   std::vector<std::string> levels;
   for (const gate::LevelOutcome& level : judgement.levels) {
