@@ -143,9 +143,9 @@ void ReportOtherModel(const Run& first, const Run& other, Findings& findings) {
 
 /// Before the first update, equal weights give equal losses but for formats: 4
 /// bits moved the loss of new weights by 7e-4 of it at most, of 32 tokens and
-/// in all products. The limit on their loss of step 1 leaves seven times that,
-/// and the one on held-out losses two hundred times it to weights that were
-/// trained before, which know more than the frequencies of tokens.
+/// in 114 of 120 products. The limit on their loss of step 1 leaves seven times
+/// that, and the one on held-out losses two hundred times it to weights that
+/// were trained before, which know more than the frequencies of tokens.
 void ReportOtherBeginning(const SeedPair& pair, Question question,
                           Findings& findings) {
   const auto& a = pair.baseline->log;
