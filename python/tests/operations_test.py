@@ -407,10 +407,10 @@ class Operations(Case):
 
 
 class Example(Case):
-    def run_it(self, *options):
+    def run_it(self, *options, told="error"):
         self.fresh()
         with contextlib.redirect_stdout(io.StringIO()) as out, warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)
+            warnings.simplefilter(told, UserWarning)
             moe_mxfp8.main([*options, "--steps", "3", "--out", str(self.path)])
         return out.getvalue()
 
@@ -432,7 +432,7 @@ class Example(Case):
     def test_a_mistake_stands_where_it_was_planted(self):
         for mistake in os.environ.get("ISOLOSS_MISTAKES", "stale_weight,eps_inside_sqrt").split(","):
             for name in moe_mxfp8.MISTAKES if mistake == "all" else [mistake]:
-                self.run_it("--dump", "3", "--mistake", name)
+                self.run_it("--dump", "3", "--mistake", name, told="ignore")
                 found = {what for _, what in
                          wrong_of(self.path.with_name("run.rank-0.operations-000003.h5"))}
                 self.assertLessEqual(set(FOUND[name]), found, name)
