@@ -1,5 +1,6 @@
 #include "isoloss/report/brief.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -54,7 +55,8 @@ std::string OnOneLine(const std::string& text) {
 Judgement BitEqual() {
   auto runs = testing::SyntheticExperiment({0, 0});
   for (auto& run : runs) {
-    run.log.provenance.final_weights_digest = "f";
+    run.log.provenance.final_weights_digest =
+        fmt::format("f{}", run.log.provenance.seed);
     run.log.provenance.recipe = "bf16";
     run.log.provenance.resolved_recipe = "bf16";
     run.log.provenance.graph = testing::SampleGraph("");
