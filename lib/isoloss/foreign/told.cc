@@ -152,6 +152,18 @@ std::string FactBehind(std::string_view rest, std::string_view line) {
   return all ? name.fact : "number of " + std::string(noun) + " in the text";
 }
 
+/// The line with one digit for each run of them.
+std::string FormOf(std::string_view line) {
+  std::string form;
+  bool in_digits = false;
+  for (const char c : line) {
+    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
+    if (!digit || !in_digits) form += digit ? '0' : c;
+    in_digits = digit;
+  }
+  return form;
+}
+
 }  // namespace
 
 void SettingsReader::Read(std::string_view line, ForeignRun& run) {
@@ -159,6 +171,9 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
   if (line.size() > kLongestLine) return;
   ReadHeading(line);
   if (evaluates_) return;
+  std::string form = FormOf(line);
+  if (silent_.contains(form)) return;
+  bool is_silent = true;
   const std::string plain = WithoutNotes(line);
   line = plain;
   size_t begin = 0;
@@ -171,11 +186,13 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
         std::string_view(" \t:=.").find(line[at - 1]) != std::string_view::npos;
     if (!starts) continue;
     const auto number = LeadingNumber(line.substr(at));
+    is_silent &= number.has_value();
     if (!number) continue;
     std::string fact = FactOf(line.substr(begin, at - begin), line, at);
     at += std::max<size_t>(number->text.size(), 1) - 1;
     if (fact.empty()) fact = FactBehind(line.substr(at + 1), line);
     begin = at + 1;
+    is_silent &= fact.empty();
     // A rate or a mean has a fraction.
     if (fact.empty() || number->value != std::floor(number->value)) continue;
     // One that is told twice otherwise, as after a restart, says nothing.
@@ -183,6 +200,8 @@ void SettingsReader::Read(std::string_view line, ForeignRun& run) {
         run.settings.try_emplace(std::move(fact), number->value);
     if (!is_new && known->second != number->value) known->second = std::nan("");
   }
+  constexpr size_t kMostForms = 4096;
+  if (is_silent && silent_.size() < kMostForms) silent_.insert(std::move(form));
 }
 
 void SettingsReader::ReadHeading(std::string_view line) {

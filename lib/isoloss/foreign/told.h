@@ -1,6 +1,8 @@
 // What a log tells of a run's batches, under the names that programs use.
 #pragma once
 
+#include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +25,8 @@ class SettingsReader {
  private:
   bool evaluates_ = false;
   size_t indent_ = 0;  ///< of the heading
+  /// Lines that say nothing, each digit run as one digit: logs repeat them.
+  std::set<std::string> silent_;
 };
 
 /// "total steps", "max_iters", ...: names of the step at which a run is to end
