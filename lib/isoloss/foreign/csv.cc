@@ -181,7 +181,9 @@ class Table {
         separator_(separator),
         columns_(columns),
         targets_(columns.Targets()),
-        phase_(columns.PhasePlace()) {
+        phase_(columns.PhasePlace()),
+        with_point_(names.size()),
+        numbers_(names.size()) {
     for (const auto& [column, target] : targets_) {
       if (FindName(target.series).quantity != Quantity::kLoss) continue;
       losses_.push_back(column);
@@ -194,11 +196,12 @@ class Table {
  private:
   [[noreturn]] void RefuseOtherCells() const;
   void KeepRow(const std::vector<std::string_view>& cells, int64_t step);
-  bool MissesLoss(const std::vector<std::string_view>& cells);
+  bool MissesLoss();
   void DescribeRun(ForeignRun& run);
-  std::optional<Written> NumberIn(std::string_view cell);
+  /// Its text is valid until the next number in this column is asked for.
+  std::optional<Written> NumberIn(std::string_view cell, size_t column);
   /// The same, also with commas between thousands: "1,000".
-  std::optional<Written> StepIn(std::string_view cell);
+  std::optional<Written> StepIn(std::string_view cell, size_t column);
 
   const Names& names_;
   char separator_;
@@ -207,38 +210,40 @@ class Table {
   std::vector<size_t> losses_;  ///< columns
   LossRows loss_rows_;
   std::optional<size_t> phase_;
-  std::string with_point_;
+  std::vector<std::string> with_point_;          ///< of each column
+  std::vector<std::optional<Written>> numbers_;  ///< of the row's targets
   int64_t rows_ = 0;
   int64_t cut_ = 0;  ///< line of the first row with other cells
   int64_t without_step_ = 0;
   bool sparse_ = false;  ///< a cell was empty
 };
 
-std::optional<Written> Table::NumberIn(std::string_view cell) {
+std::optional<Written> Table::NumberIn(std::string_view cell, size_t column) {
   cell = Trimmed(cell);
   if (cell.empty()) sparse_ = true;
   if (separator_ == ';' && std::ranges::count(cell, ',') == 1) {
-    with_point_ = cell;
-    std::ranges::replace(with_point_, ',', '.');
-    cell = with_point_;
+    std::string& with_point = with_point_[column];
+    with_point = cell;
+    std::ranges::replace(with_point, ',', '.');
+    cell = with_point;
   }
   const auto number = ParsePlainNumber(cell);
   if (!number) return std::nullopt;
   return Written{*number, cell};
 }
 
-std::optional<Written> Table::StepIn(std::string_view cell) {
-  const auto number = NumberIn(cell);
+std::optional<Written> Table::StepIn(std::string_view cell, size_t column) {
+  const auto number = NumberIn(cell, column);
   if (number || separator_ == ';') return number;
   const auto grouped = ParseNumber(cell);
   return grouped ? std::optional(Written{*grouped, cell}) : std::nullopt;
 }
 
-bool Table::MissesLoss(const std::vector<std::string_view>& cells) {
+bool Table::MissesLoss() {
   std::vector<std::string_view> names;
   bool has_loss = false;
   for (const auto& [column, target] : targets_) {
-    if (!NumberIn(cells[column])) continue;
+    if (!numbers_[column]) continue;
     if (std::ranges::binary_search(losses_, column)) {
       has_loss = true;
     } else {
@@ -250,10 +255,13 @@ bool Table::MissesLoss(const std::vector<std::string_view>& cells) {
 
 void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
   const std::string prefix = phase_ ? PhasePrefix(Trimmed(cells[*phase_])) : "";
-  const bool misses = prefix.empty() && !columns_.is_chart() &&
-                      !losses_.empty() && MissesLoss(cells);
   for (const auto& [column, target] : targets_) {
-    const auto number = NumberIn(cells[column]);
+    numbers_[column] = NumberIn(cells[column], column);
+  }
+  const bool misses = prefix.empty() && !columns_.is_chart() &&
+                      !losses_.empty() && MissesLoss();
+  for (const auto& [column, target] : targets_) {
+    const auto& number = numbers_[column];
     const std::string_view cell = Trimmed(cells[column]);
     ForeignRun& run = columns_.runs()[target.run];
     if (!number) {
@@ -294,7 +302,7 @@ void Table::ReadRows(CsvRows& rows, size_t step_column) {
       continue;
     }
     ++rows_;
-    const auto number = StepIn(cells[step_column]);
+    const auto number = StepIn(cells[step_column], step_column);
     if (!number || !(number->value >= 0) ||
         number->value > static_cast<double>(kMostWhole) ||
         number->value !=

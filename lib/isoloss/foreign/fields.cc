@@ -26,8 +26,6 @@ constexpr size_t kLongestLine = 4000;
 /// More than a trainer logs; other text has no end of names.
 constexpr size_t kMostNames = 1000;
 
-bool IsBlankChar(char c) { return c == ' ' || c == '\t'; }
-
 /// What counts the steps of a line, and the rest of the line.
 struct StepOfLine {
   int64_t step = 0;
@@ -58,19 +56,17 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
       std::string_view rest = line.substr(at + word.size());
       const bool sign = rest.starts_with(':') || rest.starts_with('=');
       if (sign) rest.remove_prefix(1);
-      while (!rest.empty() && IsBlankChar(rest.front())) rest.remove_prefix(1);
+      SkipBlanks(rest);
       const auto step = TakeDigits(rest);
       if (!step) continue;
       int64_t planned = 0;
       if (Trimmed(rest).starts_with('/')) {
         rest.remove_prefix(rest.find('/') + 1);
-        while (!rest.empty() && IsBlankChar(rest.front())) {
-          rest.remove_prefix(1);
-        }
+        SkipBlanks(rest);
         planned = TakeDigits(rest).value_or(0);
       }
       const bool bar = Trimmed(rest).starts_with('|');
-      const bool ends = rest.empty() || IsBlankChar(rest.front()) ||
+      const bool ends = rest.empty() || IsBlank(rest.front()) ||
                         rest.front() == ',' || rest.front() == ']';
       if (!ends || (!sign && !bar)) continue;
       return StepOfLine{*step, planned, line.substr(0, at), rest};
@@ -97,7 +93,7 @@ class FieldsReader : public LineReader {
  public:
   bool Read(std::string_view line) override {
     if (line.size() > kLongestLine) return false;
-    const bool indented = !line.empty() && IsBlankChar(line.front());
+    const bool indented = !line.empty() && IsBlank(line.front());
     if (indented && block_step_ >= 0) {
       return ReadFields(line, block_step_) > 0;
     }

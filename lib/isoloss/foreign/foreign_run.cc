@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cctype>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -139,25 +138,6 @@ constexpr std::string_view kWordsOfOthers[] = {
 constexpr std::string_view kWordsOfSettings[] = {"base", "init", "initial",
                                                  "peak"};
 
-/// Lower case, split at any other sign than a letter and where a capital
-/// follows a small letter.
-std::vector<std::string> WordsOf(std::string_view name) {
-  std::vector<std::string> words(1);
-  char last = 0;
-  for (const char c : name) {
-    const auto sign = static_cast<unsigned char>(c);
-    const bool begins = std::isupper(sign) != 0 &&
-                        std::islower(static_cast<unsigned char>(last)) != 0;
-    last = c;
-    if (std::isalpha(sign) == 0 || begins) words.emplace_back();
-    if (std::isalpha(sign) != 0) {
-      words.back() += static_cast<char>(std::tolower(sign));
-    }
-  }
-  std::erase(words, "");
-  return words;
-}
-
 /// A rate has the word "lr" or "learning rate", a norm "norm" and one of a
 /// gradient, whatever else a program calls them.
 KnownName NameByWords(std::string_view name) {
@@ -170,7 +150,8 @@ KnownName NameByWords(std::string_view name) {
         return name.find(hint) != std::string_view::npos;
       });
   if (name.size() > kLongest || !hinted) return {};
-  const std::vector<std::string> words = WordsOf(name);
+  std::vector<std::string> words;
+  for (Word& word : WordsOf(name)) words.push_back(std::move(word.letters));
   const auto has = [&](std::string_view word) {
     return std::ranges::count(words, word) != 0;
   };

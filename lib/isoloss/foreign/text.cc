@@ -13,8 +13,6 @@ namespace {
 
 constexpr char kEscape = '\x1B';
 
-bool IsBlank(char c) { return c == ' ' || c == '\t'; }
-
 /// Without the control sequences; `kept` holds the text then.
 std::string_view WithoutControls(std::string_view line, std::string& kept) {
   if (line.find(kEscape) == std::string_view::npos) return line;
@@ -103,6 +101,12 @@ bool BeginsAWord(std::span<const std::string_view> begins,
 
 }  // namespace
 
+bool IsBlank(char c) { return c == ' ' || c == '\t'; }
+
+void SkipBlanks(std::string_view& rest) {
+  while (!rest.empty() && IsBlank(rest.front())) rest.remove_prefix(1);
+}
+
 std::string_view Trimmed(std::string_view text) {
   while (!text.empty() && (IsBlank(text.front()) || text.front() == '\r')) {
     text.remove_prefix(1);
@@ -169,7 +173,7 @@ std::optional<int64_t> ParseWhole(std::string_view text) {
 }
 
 std::string_view TakeWord(std::string_view& rest) {
-  while (!rest.empty() && IsBlank(rest.front())) rest.remove_prefix(1);
+  SkipBlanks(rest);
   size_t end = 0;
   while (end < rest.size() && !IsBlank(rest[end])) ++end;
   const std::string_view word = rest.substr(0, end);
@@ -217,7 +221,7 @@ std::optional<std::string_view> After(std::string_view line,
 }
 
 std::optional<Written> LeadingNumber(std::string_view text) {
-  while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
+  SkipBlanks(text);
   size_t end = 0;
   while (end < text.size() &&
          (std::isalnum(static_cast<unsigned char>(text[end])) != 0 ||

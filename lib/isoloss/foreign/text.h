@@ -29,6 +29,11 @@ inline constexpr int64_t kMostWhole = int64_t{1} << 53;
 /// Empty also of numbers beyond kMostWhole on either side.
 std::optional<int64_t> ParseWhole(std::string_view text);
 
+/// A space or a tab.
+bool IsBlank(char c);
+/// Removes blanks from the front of `rest`.
+void SkipBlanks(std::string_view& rest);
+
 /// Removes from the front of `rest`: blanks, then everything up to a blank or
 /// comma. Empty if nothing is left.
 std::string_view TakeWord(std::string_view& rest);

@@ -125,10 +125,7 @@ std::vector<Fit> Combine::Fits(const std::vector<bool>& wrong) const {
       both.Add(rows + once, 0.0, output, grid_, sum.bound);
     }
   }
-  std::vector<size_t> places;
-  for (size_t t = 0; t < wrong.size(); ++t) {
-    if (wrong[t]) places.push_back(t);
-  }
+  const std::vector<size_t> places = MarkedRows(wrong);
   const std::string whose =
       places.size() == tokens()
           ? ""

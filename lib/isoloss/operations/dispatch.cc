@@ -115,16 +115,13 @@ Fit RowFit(const MatrixView<const float>& rows,
   const auto for_each = [&rows, &tokens, &source, wrong](const auto& use) {
     for (size_t m = 0; m < rows.rows(); ++m) {
       const float* token = tokens.Row(static_cast<size_t>(source.values[m]));
-      const bool is_wrong = m < wrong.size() && wrong[m];
+      const bool is_wrong = Marks(wrong, m);
       for (size_t d = 0; d < rows.cols(); ++d) {
         use(m, d, static_cast<double>(token[d]), is_wrong);
       }
     }
   };
-  std::vector<size_t> places;
-  for (size_t m = 0; m < wrong.size(); ++m) {
-    if (wrong[m]) places.push_back(m);
-  }
+  const std::vector<size_t> places = MarkedRows(wrong);
   const std::string which =
       places.size() == rows.rows() ? "" : FirstFew(places) + " ";
   Fit fit;

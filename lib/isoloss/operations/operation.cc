@@ -303,22 +303,22 @@ std::string OperationFile::Where(size_t operation) const {
                      Printable(operations[operation].module));
 }
 
-oracle::Grid GridOf(const Floats& tensor, const std::string& name,
-                    const std::string& where) {
+std::optional<oracle::Grid> GridOf(const Floats& tensor) {
   if (tensor.type == "bfloat16") return oracle::Grid::kBf16;
   if (tensor.type == "float16") return oracle::Grid::kFp16;
   if (tensor.type == "float32") return oracle::Grid::kFp32;
+  return std::nullopt;
+}
+
+oracle::Grid GridOf(const Floats& tensor, const std::string& name,
+                    const std::string& where) {
+  if (const auto grid = GridOf(tensor)) return *grid;
   ThrowError(
       ErrorKind::kFormat,
       "{}: {} has dtype `{}`, but results are checked on the grids of "
       "bfloat16, float16 and float32. Record a step of a trainer that keeps "
       "it in one of them.",
       where, name, Printable(tensor.type));
-}
-
-bool HasGrid(const Floats& tensor) {
-  return tensor.type == "bfloat16" || tensor.type == "float16" ||
-         tensor.type == "float32";
 }
 
 void CheckExtents(const OperationFile& file) {

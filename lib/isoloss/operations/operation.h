@@ -82,13 +82,12 @@ struct OperationFile {
   std::string Where(size_t operation) const;
 };
 
-/// The grid of a tensor's last rounding.
+/// The grid of a tensor's last rounding; nothing of a type without one.
+std::optional<oracle::Grid> GridOf(const Floats& tensor);
+/// The same of a result that needs one.
 /// Errors   FormatError that begins with `where`, of a type without a grid.
 oracle::Grid GridOf(const Floats& tensor, const std::string& name,
                     const std::string& where);
-
-/// Whether its type has one of those grids.
-bool HasGrid(const Floats& tensor);
 
 /// That the tensors of every operation are there and fit each other, and that
 /// each place that one names is in another.

@@ -80,7 +80,7 @@ std::string WhyNotComparable(const Floats& found, const Floats& after) {
   if (after.type == found.type) return "";
   // A coarser type after the step does not tell what a finer one held.
   if (after.type != "float32") return "their types do not tell";
-  return HasGrid(found) ? "" : "no rounding to its type is known";
+  return GridOf(found) ? "" : "no rounding to its type is known";
 }
 
 void CheckWeight(const OperationCase& given, std::vector<Finding>& findings) {

@@ -6,6 +6,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/formats/format.h"
+#include "isoloss/operations/rows.h"
 #include "isoloss/oracle/scalar_product.h"
 
 namespace isoloss::operations {
@@ -39,11 +40,10 @@ ScalarOperand OperandOf(const Side& side) {
 
 /// With a bias, before the last rounding. It may be what the sum begins with:
 /// then each of K additions rounds it too.
-Estimate WithBias(const Product& product, size_t depth, const Estimate& sum,
-                  size_t column) {
+Estimate WithBias(const Product& product, const Factors& factors, size_t depth,
+                  const Estimate& sum, size_t column) {
   if (product.bias == nullptr) return sum;
-  const double term =
-      product.bias_factor * static_cast<double>(product.bias[column]);
+  const double term = factors.bias * static_cast<double>(product.bias[column]);
   const Estimate bias = {.exact = term,
                          .bound = oracle::Gamma(depth + 1) * std::fabs(term)};
   if (product.bias_after) {
@@ -119,9 +119,9 @@ void CompareCut(const Product& product, const ProductGroup& group,
     for (size_t j = 0; j < b.values.rows(); ++j) {
       const size_t row = group.first_row + i;
       if (product.loses_bits) {
-        comparison.Add(
-            row, j, product.output(row, j),
-            WithBias(product, depth, LossySum(product, a, b, pieces, i, j), j));
+        comparison.Add(row, j, product.output(row, j),
+                       WithBias(product, product.factors, depth,
+                                LossySum(product, a, b, pieces, i, j), j));
         continue;
       }
       float total = 0.0f;
@@ -139,14 +139,9 @@ void CompareCut(const Product& product, const ProductGroup& group,
           .exact = exact,
           .bound = std::ldexp(oracle::Ulp(exact), 23 - product.sum_bits)};
       comparison.Add(row, j, product.output(row, j),
-                     WithBias(product, depth, estimate, j));
+                     WithBias(product, product.factors, depth, estimate, j));
     }
   }
-}
-
-bool MeansRow(const Product& product, size_t row) {
-  return product.factor_rows == nullptr ||
-         (row < product.factor_rows->size() && (*product.factor_rows)[row]);
 }
 
 /// use(row, column, sum, whether the sum is known to the bit).
@@ -158,19 +153,21 @@ void ForEachSumOf(const Product& product, const ProductGroup& group,
   const ScalarOperand left = OperandOf(group.left);
   const size_t depth = left.down ? left.values.rows() : left.values.cols();
   const ScalarProduct sums(left, OperandOf(group.right), precision);
-  Product plain = product;
-  plain.factor = plain.bias_factor = plain.late_factor = 1.0;
+  constexpr Factors kNone;
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
     const size_t row = group.first_row + i;
-    const Product& rule = MeansRow(product, row) ? product : plain;
-    Estimate sum = WithBias(rule, depth, dot * rule.factor, j);
+    const Factors& factors =
+        product.factor_rows == nullptr || Marks(*product.factor_rows, row)
+            ? product.factors
+            : kNone;
+    Estimate sum = WithBias(product, factors, depth, dot * factors.product, j);
     if (product.through_fp16) {
       sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
     }
     if (product.cuts_output) sum = CutToBf16(sum);
-    if (rule.late_factor != 1.0) {
+    if (factors.result != 1.0) {
       sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
-                              rule.late_factor);
+                              factors.result);
     }
     use(row, j, sum, sums.has_bits());
   });

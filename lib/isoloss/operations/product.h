@@ -50,6 +50,13 @@ struct ProductGroup {
   size_t first_row = 0;  ///< of the output
 };
 
+/// What a mistake multiplied parts of a product by.
+struct Factors {
+  double product = 1.0;  ///< the sums
+  double bias = 1.0;
+  double result = 1.0;  ///< after its rounding
+};
+
 struct Product {
   precision::GemmRole role = precision::GemmRole::kFprop;
   oracle::Grid grid = oracle::Grid::kBf16;
@@ -72,9 +79,7 @@ struct Product {
   bool loses_bits = false;
   /// Rows that the following factors are of; null: all.
   const std::vector<bool>* factor_rows = nullptr;
-  double factor = 1.0;       ///< of the sums
-  double bias_factor = 1.0;  ///< of the bias
-  double late_factor = 1.0;  ///< of the rounded result
+  Factors factors = {};
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of

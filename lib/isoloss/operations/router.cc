@@ -117,10 +117,7 @@ class Choice {
   Fit WeightFit(const std::vector<bool>& wrong) const {
     Fit fit;
     fit.name = "weights_scaled";
-    std::vector<size_t> places;
-    for (size_t t = 0; t < wrong.size(); ++t) {
-      if (wrong[t]) places.push_back(t);
-    }
+    const std::vector<size_t> places = MarkedRows(wrong);
     const std::string whose =
         places.size() == ids_.extent[0]
             ? ""
@@ -143,7 +140,7 @@ class Choice {
     };
     const Grid grid = GridOf(*weights_, "weights", where_);
     ForEachWeight(AsGiven(), [&](size_t t, size_t i, const Estimate& weight) {
-      if (!Means(&wrong, t)) return;
+      if (!Marks(wrong, t)) return;
       fit.range.Add(
           weight.exact, 0.0, weights_->values[t * slots() + i], grid,
           weight.bound + 2 * oracle::kUnitRoundoff * std::fabs(weight.exact));
@@ -207,7 +204,8 @@ class Choice {
           weight = rule.divide ? weight / scale_ : weight * scale_;
           roundings += scale_ == 1.0 ? 0 : 2;
         }
-        if (rule.factor != 1.0 && Means(rule.factor_tokens, t)) {
+        if (rule.factor != 1.0 &&
+            (rule.factor_tokens == nullptr || Marks(*rule.factor_tokens, t))) {
           weight *= rule.factor;
           roundings += 2;
         }
@@ -239,9 +237,6 @@ class Choice {
     return bias && bias_ != nullptr
                ? score + static_cast<double>(bias_->values[expert])
                : score;
-  }
-  static bool Means(const std::vector<bool>* tokens, size_t token) {
-    return tokens == nullptr || (token < tokens->size() && (*tokens)[token]);
   }
   static double InBf16(double value) {
     return static_cast<double>(RoundTo(Grid::kBf16, value));

@@ -121,6 +121,18 @@ class RowSearch {
 
 }  // namespace
 
+bool Marks(const std::vector<bool>& rows, size_t row) {
+  return row < rows.size() && rows[row];
+}
+
+std::vector<size_t> MarkedRows(const std::vector<bool>& rows) {
+  std::vector<size_t> places;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r]) places.push_back(r);
+  }
+  return places;
+}
+
 std::string FirstFew(const std::vector<size_t>& places) {
   constexpr size_t kFew = 8;
   const std::vector<size_t> few(
@@ -134,10 +146,7 @@ std::string FirstFew(const std::vector<size_t>& places) {
 
 std::string PlacesOf(const oracle::Comparison& comparison, size_t rows,
                      const char* noun) {
-  std::vector<size_t> wrong;
-  for (size_t r = 0; r < comparison.wrong_rows().size(); ++r) {
-    if (comparison.wrong_rows()[r]) wrong.push_back(r);
-  }
+  const std::vector<size_t> wrong = MarkedRows(comparison.wrong_rows());
   if (wrong.empty() || wrong.size() >= rows) return "";
   const auto whole = static_cast<int64_t>(wrong.size()) *
                      (comparison.elements() / static_cast<int64_t>(rows));

@@ -12,6 +12,11 @@
 
 namespace isoloss::operations {
 
+/// Whether `rows` marks the row: none marks those that it lacks.
+bool Marks(const std::vector<bool>& rows, size_t row);
+/// Those that `rows` marks, ascending.
+std::vector<size_t> MarkedRows(const std::vector<bool>& rows);
+
 /// "0, 1, 2", or the first eight and how many more there are.
 std::string FirstFew(const std::vector<size_t>& places);
 

@@ -192,23 +192,23 @@ std::vector<Fit> FitsOf(const Product& product,
   add(
       "result_scaled", result, "the result was multiplied by {:.9g}",
       [](Product& altered, double f) {
-        altered.factor = altered.bias_factor = f;
+        altered.factors.product = altered.factors.bias = f;
       },
-      [](Product& altered, double f) { altered.late_factor = f; });
+      [](Product& altered, double f) { altered.factors.result = f; });
   if (product.bias == nullptr) return fits;
   add(
       "product_scaled", sums,
       "the product was multiplied by {:.9g}, the bias was not",
-      [](Product& altered, double f) { altered.factor = f; },
+      [](Product& altered, double f) { altered.factors.product = f; },
       [](Product& altered, double f) {
-        altered.factor = f;
+        altered.factors.product = f;
         altered.bias_after = true;
       });
   add(
       "bias_scaled", bias, "the bias was added {:.9g} times",
-      [](Product& altered, double f) { altered.bias_factor = f; },
+      [](Product& altered, double f) { altered.factors.bias = f; },
       [](Product& altered, double f) {
-        altered.bias_factor = f;
+        altered.factors.bias = f;
         altered.bias_after = true;
       });
   return fits;
@@ -277,10 +277,7 @@ std::optional<oracle::Comparison> CodesAltered(
 static std::optional<Fit> FitOfRows(const Product& product,
                                     const oracle::Comparison& found) {
   const std::vector<bool>& wrong = found.wrong_rows();
-  std::vector<size_t> places;
-  for (size_t r = 0; r < wrong.size(); ++r) {
-    if (wrong[r]) places.push_back(r);
-  }
+  const std::vector<size_t> places = MarkedRows(wrong);
   if (places.empty() || places.size() == product.output.rows()) {
     return std::nullopt;
   }
@@ -294,17 +291,17 @@ static std::optional<Fit> FitOfRows(const Product& product,
   fit.compare = [&product, wrong](double factor) {
     Product altered = product;
     altered.factor_rows = &wrong;
-    altered.factor = altered.bias_factor = factor;
+    altered.factors.product = altered.factors.bias = factor;
     oracle::Comparison comparison =
         Compare(altered).value_or(oracle::Comparison(product.grid));
     if (comparison.other() == 0) return comparison;
-    altered.factor = altered.bias_factor = 1.0;
-    altered.late_factor = factor;
+    altered.factors.product = altered.factors.bias = 1.0;
+    altered.factors.result = factor;
     return Compare(altered).value_or(oracle::Comparison(product.grid));
   };
   ForEachSum(
       product, [&](size_t r, size_t column, const oracle::Estimate& sum) {
-        if (r >= wrong.size() || !wrong[r]) return;
+        if (!Marks(wrong, r)) return;
         const double rounding = std::fabs(
             static_cast<double>(RoundTo(product.grid, sum.exact)) - sum.exact);
         fit.range.Add(sum.exact, 0.0, product.output(r, column), product.grid,
