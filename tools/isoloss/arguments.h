@@ -41,7 +41,7 @@ class Option {
   const Option& OneOf(std::vector<std::string> words) const;
   /// What help calls the value.
   const Option& TypeName(const std::string& name) const;
-  /// Help, pages and completions leave it out.
+  /// Help leaves it out.
   const Option& Hidden() const;
   /// Help names the value that the variable has now.
   const Option& ShowDefault() const;

@@ -23,7 +23,7 @@
 #include "isoloss/foreign/align.h"
 #include "isoloss/runlog/sealed_file.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -24,7 +24,7 @@
 #include "json_output.h"
 #include "run_choice_arguments.h"
 #include "usage.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "isoloss/campaign/log_files.h"
 #include "isoloss/campaign/seed_looks.h"
 #include "isoloss/gate/policy.h"
-#include "value_words.h"
+#include "value_names.h"
 #include "verdict_arguments.h"
 
 namespace isoloss::cli {

@@ -33,7 +33,7 @@
 #include "isoloss/runlog/sealed_file.h"
 #include "isoloss/runlog/tensor_dump.h"
 #include "json_output.h"
-#include "value_words.h"
+#include "value_names.h"
 
 namespace isoloss::cli {
 namespace {
