@@ -47,7 +47,10 @@ struct ValueText {
 void AppendOthers(std::string& text, const char* how,
                   const std::set<CLI::Option*>& others) {
   std::vector<std::string> names;
-  for (const CLI::Option* other : others) names.push_back(other->get_name());
+  for (const CLI::Option* other : others) {
+    const bool hidden = other->get_group().empty();
+    if (!hidden) names.push_back(other->get_name());
+  }
   std::ranges::sort(names);  // not by their addresses
   if (!names.empty()) {
     text += fmt::format(" ({} {})", how, fmt::join(names, ", "));
