@@ -421,6 +421,13 @@ class CommandLine(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--speed", done.stderr)
 
+    def test_tables_of_a_part_are_refused(self):
+        for part in (("--quick",), ("--filter", "gemm")):
+            done = self.run_bench(*part, "--tables", "figures.md")
+
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--tables writes every figure", done.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
