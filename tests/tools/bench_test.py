@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -142,12 +143,13 @@ class PowerLaw(unittest.TestCase):
 class Tables(unittest.TestCase):
     def test_are_well_formed(self):
         figures = some_figures()
-        made = tables.all_tables(figures, bars.evaluate(figures), {"processor": "one"},
-                                 [a_run("aaa")])
+        of_document = tables.of_document({"processor": "one"}, [a_run("aaa")])
+        details = tables.details(figures)
 
-        self.assertEqual(set(made), set(tables.NAMES))
-        for name, text in made.items():
-            for block in text.split("\n\n"):
+        self.assertEqual(set(of_document), set(tables.NAMES))
+        self.assertEqual(set(details), set(tables.DETAILS))
+        for name, text in {**of_document, **details}.items():
+            for block in re.sub(r"^## .*\n\n", "", text).rstrip("\n").split("\n\n"):
                 widths = {line.count("|") for line in block.splitlines()}
                 self.assertEqual(len(widths), 1, f"{name}: {block}")
                 self.assertGreater(len(block.splitlines()), 2, name)
@@ -164,8 +166,9 @@ class Tables(unittest.TestCase):
         figures = some_figures()
         figures["verify/demo"]["seconds"] = 91.0
 
+        run = {**a_run("aaa"), "bars": bars.evaluate(figures)}
         self.assertIn("| verify of the demo, seconds | ≤ 90 | 91.00 | **no** |",
-                      tables.bars(bars.evaluate(figures)))
+                      tables.bars([run]))
 
 
 DOCUMENT = """text
@@ -267,10 +270,10 @@ class History(unittest.TestCase):
         elsewhere = a_run("bbb", speed=0.5)
         elsewhere["machine"] = {"processor": "two"}
 
-        text = tables.processors([a_run("aaa", speed=0.7), elsewhere, a_run("ccc")])
+        text = tables.bars([a_run("aaa", speed=0.7), elsewhere, a_run("ccc")])
 
-        self.assertRegex(text, r"\| bar \| .* \| two ")
-        self.assertIn("| speed | 1.00 | 0.50 |", text)
+        self.assertRegex(text, r"\| bar \| limit \| one .* \| two .* \| holds \|")
+        self.assertIn("| speed | ≥ 1 | 1.00 | 0.50 | yes |", text)
         self.assertNotIn("0.70", text)
 
     def test_comparison_says_if_machines_differ_or_a_figure_is_new(self):
@@ -417,6 +420,13 @@ class CommandLine(unittest.TestCase):
 
         self.assertEqual(done.returncode, 2)
         self.assertIn("--speed", done.stderr)
+
+    def test_tables_of_a_part_are_refused(self):
+        for part in (("--quick",), ("--filter", "gemm")):
+            done = self.run_bench(*part, "--tables", "figures.md")
+
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("--tables writes every figure", done.stderr)
 
 
 if __name__ == "__main__":

@@ -164,9 +164,9 @@ class Faults(unittest.TestCase):
 
     def test_links(self):
         text = ("# A b\n[x](style.md) [x](none.md) ![x](images/none.png) [x](#a-b) [x](#c)\n"
-                "[x](design.md#none) [x](https://a.b/c) `[x](code.md)`\n```\n[x](block.md)\n```\n")
+                "[x](architecture.md#none) [x](https://a.b/c) `[x](code.md)`\n```\n[x](block.md)\n```\n")
         self.assertEqual(broken_links(text, ROOT / "docs"),
-                         ["none.md", "images/none.png", "#c", "design.md#none"])
+                         ["none.md", "images/none.png", "#c", "architecture.md#none"])
 
     def test_paths(self):
         text = ("`docs/style.md` `docs/none.md` `tests/<module>/CMakeLists.txt` `lib/<a>/none.cc`\n"

@@ -2,13 +2,14 @@
 """Measures how fast isoloss is and holds it to its bars.
 
 Builds and runs the programs of tests/bench beside OpenBLAS, Eigen, oneDNN and PyTorch, writes the
-tables of docs/performance.md, adds a line to docs/performance-history.jsonl and prints every bar.
+two tables of docs/performance.md, adds a line to docs/performance-history.jsonl and prints every bar.
 Use a machine that does nothing else: every figure is a ratio within the run, but neighbours still
 take from caches and clock.
 
 Examples:
     tools/dev/bench                        everything; about a quarter of an hour, 16 GB of memory
     tools/dev/bench --json bars.json       and the bars as [{name, value, bar, holds}]
+    tools/dev/bench --tables figures.md    and every figure, as Markdown tables
     tools/dev/bench --quick                a taste in about three minutes; writes no document
     tools/dev/bench --filter gemm/256x     the benchmarks with such a name: figures, no bars
     tools/dev/bench --compare              the last run beside the one before on its processor
@@ -108,6 +109,8 @@ def run(arguments):
     if not arguments.quick:
         description = machine.describe(contexts, torch, files.read("/proc/cpuinfo"))
         record(figures, results, description, contexts["step_bench"]["commit"])
+        if arguments.tables:
+            files.write_whole(arguments.tables, "\n".join(tables.details(figures).values()))
     return 0 if bars.all_hold(results) else 1
 
 
@@ -121,8 +124,7 @@ def record(figures, results, description, commit):
                       "figures": history.key_figures(figures)}
     runs = [*files.read_history(HISTORY), run_of_history]
     document = files.replace_tables(
-        files.read(DOCUMENT),
-        tables.all_tables(figures, results, {**description, **this_run}, runs), DOCUMENT)
+        files.read(DOCUMENT), tables.of_document({**description, **this_run}, runs), DOCUMENT)
     files.append_history(HISTORY, run_of_history)
     files.write_whole(DOCUMENT, document)
 
@@ -137,14 +139,20 @@ def parse(arguments):
                         help="measure only the benchmarks whose names match, and print their "
                              "figures; no bars, no document")
     parser.add_argument("--json", metavar="FILE", help="write the bars there")
+    parser.add_argument("--tables", metavar="FILE",
+                        help="write every figure there, as Markdown tables")
     parser.add_argument("--no-install", action="store_true", help="install no packages")
     parser.add_argument("--compare", action="store_true",
                         help="measure nothing; compare the last run with the one before on the "
                              "same processor")
     parsed = parser.parse_args(arguments)
+    if parsed.tables and parsed.quick:
+        parser.error("--tables writes every figure, of which --quick measures some.")
     if parsed.filter is not None:
         if parsed.json:
             parser.error("--json writes the bars, of which --filter has none.")
+        if parsed.tables:
+            parser.error("--tables writes every figure, of which --filter measures some.")
         try:
             re.compile(parsed.filter)
         except re.error as error:
