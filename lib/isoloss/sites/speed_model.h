@@ -1,6 +1,6 @@
 // How much faster a training step is whose GEMMs are partly quantised: a model
-// of operations, bytes and exchange on named hardware. docs/sites.md has the
-// table of its assumptions.
+// of operations, bytes and exchange on named hardware. docs/studies.md has its
+// predictions.
 #pragma once
 
 #include <array>
