@@ -28,6 +28,8 @@ class Option {
   const Option& Required() const;
   const Option& Needs(const std::string& other) const;
   const Option& Excludes(const std::string& other) const;
+  /// Where this one is given, `required` need not be.
+  const Option& Waives(const Option& required) const;
   /// Takes so many values.
   const Option& Count(int values) const;
   /// Of a list: takes one value each time that it is given.
