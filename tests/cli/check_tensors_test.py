@@ -56,6 +56,71 @@ class CheckTensors(ProgramTest):
         self.assertIn("Each row is that of the place after it.", text)
         self.assertTrue(all(len(line) <= 80 for line in text.splitlines()), text)
 
+    def test_tensors_without_others_are_listed_on_demand(self):
+        self.write("both.toml", MAPPING.format(rows="right")
+                   + MAPPING.format(rows="shifted").partition("step = 2\n")[2].replace(".1.", ".2."))
+
+        text = self.check("both.toml", code=FAIL)
+        everything = self.check("both.toml", "--all", code=FAIL)
+
+        self.assertNotIn("layers.1.moe (dispatch)", text)
+        self.assertIn("Without others: 1 of 2 tensors. --all lists them.", text)
+        self.assertLess(everything.index("layers.2.moe"), everything.index("layers.1.moe"))
+        self.assertIn("flips: another order of FP32 sums", everything)
+        self.assertNotIn("--all", everything)
+
+    def test_what_explains_a_part_is_not_told_as_the_cause(self):
+        values = [0, 1, 2, 3, 4, 9]
+        (self.folder / "nearly.npy").write_bytes(npy("<f4", (3, 2), struct.pack("<6f", *values)))
+        self.write("nearly.toml", MAPPING.format(rows="nearly"))
+
+        text = " ".join(self.check("nearly.toml", code=FAIL).split())
+
+        self.assertIn("No known mistake explains all. The nearest one explains 5 of 6 elements, "
+                      "which may be by chance: each row is that of the place after it", text)
+
+    def update(self, name, gradient, after, extra=""):
+        """One step of AdamW of one element, by a gradient, from 1, 0 and 0."""
+        tensors = {"parameter_before": 1, "exp_avg_before": 0, "exp_avg_sq_before": 0,
+                   "gradient": gradient, "parameter_after": after, "exp_avg_after": after,
+                   "exp_avg_sq_after": after}
+        for tensor, value in tensors.items():
+            (self.folder / f"{name}_{tensor}.npy").write_bytes(
+                npy("<f4", (1, 1), struct.pack("<f", value)))
+        self.write(f"{name}.toml", 'step = 1\n[[operations]]\ntype = "adamw"\nmodule = "w"\n'
+                   "lr = 0.1\nbeta1 = 0.9\nbeta2 = 0.95\neps = 1e-8\nweight_decay = 0\n"
+                   f"step = 1\n{extra}[operations.tensors]\n" + "".join(
+                       f'{tensor} = "{name}_{tensor}.npy"\n' for tensor in tensors))
+
+    def test_what_is_not_finite_does_not_pass(self):
+        nan = float("nan")
+        self.update("through", nan, nan)
+        self.update("hidden", nan, 0.5)
+
+        through = self.check("through.toml", code=FAIL)
+        hidden = " ".join(self.check("hidden.toml", code=FAIL).split())
+
+        self.assertIn("FAIL: 4 tensors hold elements that are not finite.", through)
+        self.assertIn("1 of 1 elements of parameter_after are not finite.", " ".join(through.split()))
+        self.assertIn("it is 0.5, but its inputs make it nan.", hidden)
+        self.assertIn("1 tensor holds elements that are not finite.", hidden)
+
+    def test_a_step_that_was_to_be_skipped_passes(self):
+        self.update("skipped", float("inf"), 0, 'expected = "skipped"\n')
+        (self.folder / "skipped_parameter_after.npy").write_bytes(
+            npy("<f4", (1, 1), struct.pack("<f", 1)))
+
+        self.check("skipped.toml", code=PASS)
+
+    def test_no_element_is_no_pass(self):
+        (self.folder / "none.npy").write_bytes(npy("<f4", (0, 2), b""))
+        (self.folder / "nowhere.npy").write_bytes(npy("<i8", (0,), b""))
+        self.write("none.toml", MAPPING.format(rows="none").replace("source.npy", "nowhere.npy"))
+
+        text = self.check("none.toml", code=INCONCLUSIVE)
+
+        self.assertIn("INCONCLUSIVE: there is no result to check.", text)
+
     def test_json_has_the_counts_and_the_explanation(self):
         shown = json.loads(self.check("shifted.toml", "--json", code=FAIL))
 

@@ -88,6 +88,65 @@ class GateForeign(ProgramTest):
         other = self.torchtitan("other.log", losses(1, 0, 7))
         self.gate(other, "--against", approved, code=INCONCLUSIVE)
 
+    def test_a_log_is_no_evidence_for_itself(self):
+        log = self.torchtitan("log.log", losses(1))
+        text = self.gate(log, "--against", self.folder / "." / "log.log", code=INCONCLUSIVE)
+        self.assertIn("a file is always equal to itself", text)
+        compared = self.run_isoloss("compare", log, log)
+        self.assertIn("A and B are one file", compared.stdout)
+        copy = self.torchtitan("copy.log", losses(1))
+        self.assertIn("equal in every byte", self.gate(copy, "--against", log, code=PASS))
+
+    def test_two_versions_of_an_arm_are_called_approved_and_now(self):
+        (self.folder / "later").mkdir()
+        logs = {name: [self.torchtitan(f"{name}a-seed{seed}.log", losses(seed, 0, run))
+                       for seed in (1, 2, 3)] for name, run in (("", 0), ("later/", 1))}
+        out = self.folder / "out"
+        text = self.gate(*logs["later/"], "--against", *logs[""], "--out", out, code=PASS)
+        self.assertIn("Paired loss difference a now - approved", text)
+        self.assertIn("PASS a now against approved: ", text)
+        page = (out / "report.html").read_text()
+        for name in ("a now", "a approved"):
+            self.assertIn(f'"name":"{name}"', page)
+
+    def test_equal_arms_take_few_lines_after_the_first(self):
+        folder = self.folder / "now"
+        folder.mkdir()
+        for arm in ("a", "b"):
+            for where in ("", "now/"):
+                self.torchtitan(f"{where}{arm}-seed1.log", losses(1))
+        text = self.gate(*sorted(folder.iterdir()), "--against", self.folder / "a-seed1.log",
+                         self.folder / "b-seed1.log", code=PASS)
+        self.assertEqual(text.count("Nothing was given for"), 1)
+        self.assertEqual(text.count("(exit code 0)"), 2)
+
+    def test_a_folder_of_logs_is_an_arm(self):
+        for arm, percent in (("bf16", 0), ("fp8", 0.02)):
+            (self.folder / arm).mkdir()
+            for seed in (1, 2, 3):
+                self.torchtitan(f"{arm}/seed{seed}.log", losses(seed, percent, 5))
+        self.assertIn("fp8 trains like bf16",
+                      self.gate(self.folder / "bf16", self.folder / "fp8", code=PASS))
+        (self.folder / "fp8" / "seed2.log").unlink()
+        text = self.gate(self.folder / "bf16", self.folder / "fp8", code=INVALID)
+        self.assertIn("arm fp8 has 1, 3", text)
+
+    def test_a_loss_that_is_not_known_at_the_end_is_no_pass(self):
+        def table(name, values, unknown):
+            return self.write_text(name, "step,loss,grad_norm\n" + "".join(
+                f"{step},{'' if step in unknown else f'{value:.5f}'},1.25\n"
+                for step, value in enumerate(values, 1)))
+        approved = [table(f"a{seed}.csv", losses(seed, steps=100), ()) for seed in (1, 2, 3)]
+        for unknown, code, words in (((95, 96), INCONCLUSIVE, "loss of 2 steps of the last fifth"),
+                                     ((99, 100), INVALID, "The first is 99, the last 100"),
+                                     ((40, 41), PASS, "The loss of 2 steps is not known")):
+            with self.subTest(unknown=unknown):
+                new = [table(f"b{seed}.csv", losses(seed, 0.01, 5, 100), unknown)
+                       for seed in (1, 2, 3)]
+                text = self.gate(*(f"a={log}" for log in approved), *(f"b={log}" for log in new),
+                                 "--verbose", code=code)
+                self.assertIn(words, text)
+
     def test_good_runs_are_the_yardstick_of_a_trainer_that_is_not_deterministic(self):
         good = [self.torchtitan(f"good{run}.log", losses(1, 0, run)) for run in range(6)]
         ensemble = self.folder / "good.h5"

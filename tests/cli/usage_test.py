@@ -80,6 +80,8 @@ class Usage(ProgramTest):
     def test_options_that_submit_gives_are_not_in_help(self):
         for command in (("verify",), ("study", "ladder")):
             self.assertNotIn("--only", self.help_of(*command))
+            # Nor as nameless options that others exclude.
+            self.assertNotRegex(self.help_of(*command), r"with\s+,|,\s+,")
             result = self.run_isoloss(*command, "tiny.toml", "--only", "a", "--list-runs", "b.json")
             self.assert_refused(result, "exclude each other", code=USAGE)
 

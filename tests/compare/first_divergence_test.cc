@@ -164,6 +164,22 @@ TEST(RecordedDifference, LeavesDigestsToOthers) {
   EXPECT_FALSE(FirstRecordedDifference(Log(), other).has_value());
 }
 
+TEST(TensorDigests, NameTheFirstTensorOfTheFirstStepThatDiffers) {
+  runlog::RunLog other = Log();
+  ++other.tensors.digest[1];
+  runlog::RunLog without = Log();
+  without.tensors.digest.clear();
+
+  const TensorDigests equal = CompareTensorDigests(Log(), Log());
+  const TensorDigests found = CompareTensorDigests(Log(), other);
+
+  EXPECT_GT(equal.steps, 0);
+  EXPECT_EQ(equal.other_step, std::nullopt);
+  EXPECT_EQ(found.other_step, 2);
+  EXPECT_EQ(found.other_tensor, "v_output");
+  EXPECT_EQ(CompareTensorDigests(Log(), without).steps, 0);
+}
+
 TEST(RecordedDifference, ComparesOnlyWhatBothRecorded) {
   runlog::RunLog less = Log();
   less.tensors.digest.clear();

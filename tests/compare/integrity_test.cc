@@ -324,6 +324,8 @@ TEST(Training, CountsNoZeroThatDigitsExplain) {
   for (size_t row = 10; row < 20; ++row) run.log.steps.grad_norm[row] = 0;
   run.log.told.grad_norm_half_unit = 0.05;
   EXPECT_THAT(TrainingOf(run), IsEmpty());
+  for (double& norm : run.log.steps.grad_norm) norm *= 1.3;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "0 is below 1.3 / 20";
   run.log.told.grad_norm_half_unit = 0.005;
   EXPECT_THAT(TrainingOf(run), SizeIs(2));
 }

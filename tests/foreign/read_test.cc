@@ -403,68 +403,6 @@ TEST(DeepSpeed, HasLossAndLearningRate) {
   EXPECT_THAT(mixture.Find("moe loss")->value, ElementsAre(0.125));
 }
 
-TEST(NamedFields, AreThoseOfALineWithAStep) {
-  const std::string time = "I0101 00:00:00.000000 7 metrics.py:11] ";
-  const ForeignRun run = Only(
-      time +
-      "completed step: 0, seconds: 0.3, total_weights: 96, loss: 5.25\n" +
-      time + "completed step: 1, seconds: 0.3, total_weights: 90, loss: nan\n" +
-      time + "eval metrics after step: 1, loss=4.5, total_weights=50\n" + time +
-      "completed step: 2, seconds: 0.3, total_weights: 0, loss: 0.0\n" + time +
-      "completed step: 3, total_weights: 96, loss: N/A, rank: 2\n");
-  EXPECT_EQ(run.format, "named_fields");
-  EXPECT_EQ(run.step_base, 0);
-  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 4));
-  EXPECT_EQ(Loss(run).value[0], 5.25);
-  EXPECT_TRUE(std::isnan(Loss(run).value[1]));
-  EXPECT_EQ(Loss(run).unreadable_text, "N/A,");
-  EXPECT_THAT(run.Main(Quantity::kTokensSeen)->value,
-              ElementsAre(96, 186, 186, 282));
-  EXPECT_THAT(run.Main(Quantity::kEvalLoss)->step, ElementsAre(1));
-  EXPECT_EQ(run.Find("metrics.py"), nullptr);
-  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("1 values are left out")));
-}
-
-TEST(NamedFields, MayFollowAProgressBarWithoutBlanks) {
-  const ForeignRun run = Only(
-      "Epoch 1/2:   0%|#   | 0/12 [00:00<00:12,  1.00s/it]step:1 - "
-      "train/loss:5.000000000000000 - train/lr(1e-3):0.1500\n"
-      "Epoch 1/2:   8%|#   | 1/12 [00:01<00:12,  1.00s/it]step:2 - "
-      "train/loss:4.970000000000000 - train/lr(1e-3):0.2000\n"
-      "step:2 - val/loss:4.5000000001\n");
-  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2));
-  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.97));
-  EXPECT_THAT(run.Main(Quantity::kLearningRate)->value,
-              ElementsAre(0.15e-3, 0.2e-3));
-  EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(4.5000000001));
-}
-
-TEST(NamedFields, MayStandOnIndentedLinesBelowTheStep) {
-  const ForeignRun run = Only(
-      "[2026-01-01 00:00:00] INFO [ours.train:1, rank=0] [step=1/1000]\n"
-      "    train/CrossEntropyLoss=5\n"
-      "    train/Perplexity=148\n"
-      "    throughput/total_tokens=65,536\n"
-      "saved\n"
-      "    train/CrossEntropyLoss=7\n"
-      "[2026-01-01 00:00:01] INFO [ours.train:1, rank=0] [step=2/1000]\n"
-      "    train/CrossEntropyLoss=4.97\n");
-  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.97));
-  EXPECT_EQ(run.steps_planned, 1000);
-  EXPECT_THAT(run.Main(Quantity::kTokensSeen)->value, ElementsAre(65536));
-  EXPECT_EQ(run.Find("train/Perplexity")->quantity, Quantity::kOther);
-}
-
-TEST(NamedFields, GiveWayToAFormatThatKnowsTheLosses) {
-  const ForeignRun run = Only(
-      "iter 1: loss 4.5, time 1.2ms\n"
-      "saved at step: 1, loss: 9.5\nsaved at step: 2, loss: 9.5\n");
-  EXPECT_EQ(run.format, "nanogpt");
-  EXPECT_THAT(Loss(run).value, ElementsAre(4.5));
-  EXPECT_THAT(ErrorOf("saved at step: 1, seconds: 9.5\n"),
-              HasSubstr("hold no value"));
-}
-
 TEST(EventFile, HasASeriesForEachTag) {
   const ForeignRun run =
       Only(isoloss::testing::VersionRecord() +
@@ -487,6 +425,71 @@ TEST(Unknown, SaysWhatIsKnown) {
               HasSubstr("JSON object with 1 keys"));
   EXPECT_THAT(ErrorOf("version https://git-lfs.github.com/spec/v1\n"),
               HasSubstr("git lfs pull"));
+}
+
+TEST(Fields, OfALoggersLineFollowAStep) {
+  const ForeignRun run = Only(
+      "I0101 7 metrics.py:11] completed step: 0, seconds: 0.300, "
+      "Tokens/s/device: 900.1, total_weights: 4096, loss: 5.000\n"
+      "I0101 7 metrics.py:11] completed step: 1, seconds: 0.301, "
+      "total_weights: 4000, loss: nan\n"
+      "I0101 7 metrics.py:11] saved a checkpoint of step 1\n"
+      "I0101 7 metrics.py:11] eval metrics after step: 1, loss=4.75, "
+      "total_weights=50\n"
+      "I0101 7 metrics.py:11] completed step: 2, seconds: 0.301, "
+      "total_weights: 0, loss: 0.000\n"
+      "I0101 7 metrics.py:11] completed step: 3, seconds: 0.301, "
+      "total_weights: 4096, main_model_loss: 4.5\n");
+  EXPECT_EQ(run.format, "fields");
+  EXPECT_THAT(Loss(run).step, ElementsAre(1, 2, 4));
+  EXPECT_EQ(Loss(run).value[0], 5.0);
+  EXPECT_TRUE(std::isnan(Loss(run).value[1]));
+  EXPECT_EQ(Loss(run).value[2], 4.5);
+  EXPECT_THAT(run.Main(Quantity::kEvalLoss)->value, ElementsAre(4.75));
+  const Series* tokens = run.Main(Quantity::kTokensSeen);
+  ASSERT_NE(tokens, nullptr);
+  EXPECT_THAT(tokens->value, ElementsAre(4096, 8096, 8096, 12192));
+  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("beside 0 tokens"),
+                                     HasSubstr("is called `main_model_loss`")));
+}
+
+TEST(Fields, MayStandBehindAProgressBarAndHaveAUnit) {
+  const ForeignRun run = Only(
+      "Epoch 1/2:  8%|#  | 1/12 [00:01<00:12,  1.00s/it]step:1 - "
+      "train/loss:5.000000000000000 - train/lr(1e-3):0.1000\n"
+      "Epoch 1/2: 16%|#  | 2/12 [00:01<00:12,  1.00s/it]step:2 - "
+      "train/loss:4.859999999999999 - train/lr(1e-3):0.2000\n"
+      "step:2 - val/loss:4.5000000001\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.859999999999999));
+  EXPECT_EQ(run.Main(Quantity::kEvalLoss)->value[0], 4.5000000001);
+  const Series* rate = run.Main(Quantity::kLearningRate);
+  ASSERT_NE(rate, nullptr);
+  EXPECT_DOUBLE_EQ(rate->value[1], 2e-4);
+  EXPECT_DOUBLE_EQ(rate->digits.HalfUnit(1), 0.5e-7);
+}
+
+TEST(Fields, MayBeIndentedBelowTheirStep) {
+  const ForeignRun run = Only(
+      "[2026-01-01] INFO [ours.train:1, rank=0] [step=1/1000]\n"
+      "    train/CrossEntropyLoss=5\n"
+      "    train/Perplexity=148\n"
+      "    throughput/total_tokens=65,536\n"
+      "[2026-01-01] INFO a word: 3\n"
+      "[2026-01-01] INFO [ours.train:1, rank=0] [step=2/1000]\n"
+      "    train/CrossEntropyLoss=4.97\n"
+      "    throughput/total_tokens=131,072\n");
+  EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.97));
+  EXPECT_THAT(run.Main(Quantity::kTokensSeen)->value,
+              ElementsAre(65536, 131072));
+  EXPECT_EQ(run.steps_planned, 1000);
+}
+
+// A program that isoloss knows is told by its own lines, however few.
+TEST(Fields, AreTheLastResort) {
+  const ForeignRun run = Only(
+      "iter 0: loss 4.2, time 28.9ms\n"
+      "step: 1, loss: 9.0\nstep: 2, loss: 9.0\n");
+  EXPECT_EQ(run.format, "nanogpt");
 }
 
 }  // namespace

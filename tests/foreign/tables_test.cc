@@ -257,5 +257,30 @@ TEST(Log, HasNamesInBounds) {
               HasSubstr("more than 100000 names"));
 }
 
+// At each of these steps a loss was due. Of a loss at every second step the
+// others have none.
+TEST(Table, TellsOfStepsWithoutALoss) {
+  std::string text = "step,loss,grad_norm\n";
+  for (int step = 1; step <= 12; ++step) {
+    const bool known = step != 5 && step < 11;
+    text += std::to_string(step) + (known ? ",2.5" : ",") + ",1.25\n";
+  }
+  EXPECT_THAT(Only(text).without_loss, ElementsAre(5, 11, 12));
+
+  text = "step,loss,grad_norm,eval_loss\n";
+  for (int step = 1; step <= 12; ++step) {
+    text += std::to_string(step) + (step % 2 == 0 ? ",2.5" : ",") + ",1.25,\n";
+  }
+  text += "13,,,2.75\n14,,,2.5\n";
+  EXPECT_THAT(Only(text).without_loss, IsEmpty());
+
+  text.clear();
+  for (int step = 1; step <= 12; ++step) {
+    text += "{\"step\": " + std::to_string(step) + ", \"grad_norm\": 1.5" +
+            (step == 7 ? "" : ", \"loss\": 2.5") + "}\n";
+  }
+  EXPECT_THAT(Only(text).without_loss, ElementsAre(7));
+}
+
 }  // namespace
 }  // namespace isoloss::foreign

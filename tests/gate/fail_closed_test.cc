@@ -348,7 +348,7 @@ const BadInput kWrongRecipe[] = {
            testing::SyntheticRun(false, 3, 0).log.steps.loss_nats;
      }),
      Outcome::kFail, "declared_change",
-     "arms bf16 and mxfp8 are identical: with seed 3"},
+     "arms bf16 and mxfp8 are identical: every loss is the same with seed 3"},
     {"PerturbedWithTheSameWeights", SpoilArm([](auto& log) {
        log.provenance.perturbation = "one_ulp, draw 1";
      }),

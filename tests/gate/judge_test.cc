@@ -76,7 +76,8 @@ TEST(Judge, SaysWhenNoNumberOfSeedsSuffices) {
 
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);
   EXPECT_THAT(CheckNamed(judgement, "final_window").next,
-              HasSubstr("no number of seeds"));
+              HasSubstr("more seeds do not help, since the mean difference "
+                        "itself, +0.3 %, is beyond the margin"));
 }
 
 TEST(Judge, IsInconclusiveBelowThePolicysNumberOfSeeds) {

@@ -206,7 +206,7 @@ TEST(FinalWindowLevel, DecidesNothingWithoutAlpha) {
     EXPECT_EQ(check.outcome, Outcome::kInconclusive);
     EXPECT_FALSE(check.interval_level.has_value());
     EXPECT_THAT(check.evidence, HasSubstr("no alpha is left"));
-    EXPECT_THAT(check.next, HasSubstr("have spent alpha"));
+    EXPECT_THAT(check.next, HasSubstr("were tested with all of alpha"));
     EXPECT_THAT(check.next, HasSubstr("--seeds 5 --looks "));
   }
   EXPECT_EQ(judgement.outcome, Outcome::kInconclusive);

@@ -89,26 +89,19 @@ std::optional<Matrix<float>> Read(const Side& side) {
       *tensor, side.down ? side.values.rows() : side.values.cols());
 }
 
+/// `calls`: both are of one step.
 std::vector<Finding> Check(const Operation& before, const Operation& operation,
-                           const Recipe& recipe) {
+                           const Recipe& recipe, bool calls = false) {
   ThreadTeam team(1);
-  const std::vector<OperationFile> files = {
-      {.path = "1", .step = 1, .operations = {before}},
-      {.path = "2", .step = 2, .operations = {operation}}};
+  std::vector<OperationFile> files = {{.path = "1", .operations = {before}}};
+  if (calls) {
+    files[0].operations.push_back(operation);
+  } else {
+    files.push_back({.path = "2", .step = 2, .operations = {operation}});
+  }
   std::vector<Finding> findings = CheckOperations(files, recipe, {}, team);
-  std::erase_if(findings, [](const Finding& f) { return f.file == 0; });
-  return findings;
-}
-
-/// Both are of one step.
-std::vector<Finding> CheckCalls(const Operation& before,
-                                const Operation& operation,
-                                const Recipe& recipe) {
-  ThreadTeam team(1);
-  const std::vector<OperationFile> files = {
-      {.path = "1", .step = 1, .operations = {before, operation}}};
-  std::vector<Finding> findings = CheckOperations(files, recipe, {}, team);
-  std::erase_if(findings, [](const Finding& f) { return f.operation == 0; });
+  std::erase_if(findings,
+                [](const Finding& f) { return f.file + f.operation == 0; });
   return findings;
 }
 
@@ -116,35 +109,26 @@ std::vector<Finding> CheckCalls(const Operation& before,
 /// Nothing if there is nothing to explain.
 std::optional<bool> IsNamed(const std::vector<Finding>& findings,
                             const std::string& part, const std::string& name) {
-  for (const Finding& finding : findings) {
-    if (finding.part != part) continue;
-    if (finding.is_right()) return std::nullopt;
-    if (!finding.explanation) return false;
-    // Where FP32 sums and exact ones are cut off on either side of a number.
-    const int64_t few = finding.comparison.other() / 30;
-    const Explanation& why = *finding.explanation;
-    return (why.name == name && why.other <= few) ||
-           (why.runner_up == name && why.runner_up_other <= few &&
-            (why.is_ambiguous || why.runner_up_other > 0));
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find(findings, part, &Finding::part);
+  if (found == findings.end() || found->is_right()) return std::nullopt;
+  if (!found->explanation) return false;
+  // Where FP32 sums and exact ones are cut off on either side of a number.
+  const int64_t few = found->comparison.other() / 30;
+  const Explanation& why = *found->explanation;
+  return (why.name == name && why.other <= few) ||
+         (why.runner_up == name && why.runner_up_other <= few &&
+          (why.is_ambiguous || why.runner_up_other > 0));
 }
 
 /// For messages.
 std::string Told(const std::vector<Finding>& findings,
                  const std::string& part) {
-  for (const Finding& finding : findings) {
-    if (finding.part != part) continue;
-    const auto row = finding.comparison.Row();
-    if (!finding.explanation) {
-      return fmt::format("{} others, no explanation", row.other);
-    }
-    const Explanation& why = *finding.explanation;
-    return fmt::format("{} others, {} leaves {} and {} flips, {} leaves {}",
-                       row.other, why.name, why.other, why.flips, why.runner_up,
-                       why.runner_up_other);
-  }
-  return "no finding";
+  const auto found = std::ranges::find(findings, part, &Finding::part);
+  if (found == findings.end()) return "no finding";
+  const Explanation why = found->explanation.value_or(Explanation{});
+  return fmt::format("{} others, `{}` leaves {} and {} flips, `{}` leaves {}",
+                     found->comparison.other(), why.name, why.other, why.flips,
+                     why.runner_up, why.runner_up_other);
 }
 
 /// Plants one mistake in each operand of each product; whether it was named.
@@ -170,9 +154,8 @@ bool IsNamedSomewhere(const SideMistake& mistake, const char* type,
           std::string(mistake.name) + "." + (left ? plan.left : plan.right);
       const bool of_call = mistake.name.ends_with("_call") ||
                            mistake.name.ends_with("_call_before");
-      const auto findings = of_call ? CheckCalls(before, operation, recipe)
-                                    : Check(before, operation, recipe);
-      if (IsNamed(findings, plan.part, name).value_or(false)) {
+      if (IsNamed(Check(before, operation, recipe, of_call), plan.part, name)
+              .value_or(false)) {
         return true;
       }
     }
@@ -221,8 +204,6 @@ TEST(OperandMistakes, OfScalesAreNamedWhereScalesAreFp32) {
         << name;
   }
 }
-
-// ---- products as a whole ----------------------------------------------------
 
 Operation Grouped() {
   Operation operation = {.type = "grouped_linear", .module = "moe.experts.w1"};
@@ -450,7 +431,8 @@ TEST_F(ProductMistakeTest, AlignedSumsOfFewBitsAreNamedAsSuch) {
 }
 
 TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
-  for (const float factor : {0.5f, -1.0f, 4.0f, 1.0f / 256}) {
+  // 0.3 rounds the rounded result once more.
+  for (const float factor : {0.5f, -1.0f, 4.0f, 1.0f / 256, 0.3f}) {
     Operation linear = Linear();
     for (float& y : linear.floats["output"].values) {
       y = formats::RoundToBf16(y * factor);
@@ -458,8 +440,6 @@ TEST_F(ProductMistakeTest, ResultsThatWereMultipliedAreNamedAsSuch) {
     Plant("result_scaled", linear);
   }
 }
-
-// ---- blocks across groups ---------------------------------------------------
 
 TEST(GroupBlocks, ThatRunOnOverGroupsAreNamed) {
   const Recipe& recipe = RecipeByName("mxfp8_rceil");

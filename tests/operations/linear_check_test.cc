@@ -12,6 +12,7 @@
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/precision/operands.h"
+#include "operations/checks.h"
 #include "operations/samples.h"
 #include "support/expect_refused.h"
 
@@ -44,26 +45,6 @@ std::vector<Finding> Check(const Operation& operation,
   std::erase_if(findings,
                 [&](const Finding& f) { return f.file + 1 != files.size(); });
   return findings;
-}
-
-const Finding& Part(const std::vector<Finding>& findings,
-                    const std::string& part) {
-  for (const Finding& finding : findings) {
-    if (finding.part == part) return finding;
-  }
-  throw Error(ErrorKind::kFormat, "no finding of " + part);
-}
-
-/// That `part` has others and they are named so.
-void ExpectNamed(const std::vector<Finding>& findings, const std::string& part,
-                 const std::string& name) {
-  const Finding& finding = Part(findings, part);
-  EXPECT_GT(finding.comparison.other(), 0) << part;
-  ASSERT_TRUE(finding.explanation) << part;
-  EXPECT_EQ(finding.explanation->name, name) << part;
-  EXPECT_EQ(finding.explanation->other, 0) << part;
-  EXPECT_FALSE(finding.explanation->is_ambiguous)
-      << part << ": or " << finding.explanation->runner_up;
 }
 
 std::vector<Trial> TrialsNamed(const Product& product, const SideNames& names,
@@ -293,100 +274,6 @@ TEST(LinearMistakes, TransposedScalesAreNamed) {
   EXPECT_TRUE(Part(findings, "fprop").is_right());
 }
 
-/// With codes by a right computation.
-Operation CodedLayer(const std::function<void(Operation&)>& change) {
-  Operation operation = LinearInputs();
-  change(operation);
-  Compute(RecipeByName("mxfp8_rceil"), operation);
-  AddCodes(RecipeByName("mxfp8_rceil"), operation);
-  return operation;
-}
-
-TEST(OperandCodes, AScaleByteHasAPlaceOfItsOwn) {
-  Operation operation = CodedLayer([](Operation&) {});
-  Codes& scales = operation.codes["fprop_x_scales"];
-  const size_t blocks = scales.extent[1];
-  scales.values[3 * blocks + 1] += 2;
-
-  const auto findings = Check(operation);
-  const Finding& finding = Part(findings, "fprop_x scales");
-
-  EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
-  EXPECT_EQ(finding.comparison.other(), 1);
-  EXPECT_EQ(finding.comparison.Row().worst_row, 3);
-  EXPECT_EQ(finding.comparison.Row().worst_column, 1);
-  EXPECT_THAT(finding.remark,
-              ::testing::HasSubstr("are wrong, by +2: row 3, block 1. All "
-                                   "codes are right."));
-}
-
-TEST(OperandCodes, ScalesThatAreNotAsManyAsBlocksAreCalledThat) {
-  Operation operation = CodedLayer([](Operation&) {});
-  Codes& scales = operation.codes["wgrad_x_scales"];
-  const size_t blocks = scales.values.size();
-  scales.values.resize(3);
-  scales.extent = {3};
-
-  const auto findings = Check(operation);
-
-  EXPECT_TRUE(Part(findings, "wgrad_x codes").is_right());
-  EXPECT_EQ(Part(findings, "wgrad_x scales").remark,
-            "There are 3 scale bytes, but " + std::to_string(blocks) +
-                " blocks of 32 along the contraction.");
-}
-
-TEST(OperandCodes, ScalesOfExactPowersThatAreOneUpAreNamed) {
-  Operation operation = CodedLayer([](Operation& layer) {
-    for (float& value : layer.floats["x"].values) {
-      int exponent = 0;  // no other maximum is 448 times a power of two
-      if (std::fabs(std::frexp(value, &exponent)) == 0.875f) {
-        value = std::ldexp(0.75f, exponent);
-      }
-    }
-    layer.floats["x"].values[5] = 448.0f;
-  });
-  Codes& codes = operation.codes["fprop_x_codes"];
-  const formats::Format& e4m3 = formats::FormatByName("e4m3");
-  for (size_t i = 0; i < 32; ++i) {  // half of each: a scale twice as large
-    codes.values[i] = static_cast<uint8_t>(
-        formats::Encode(e4m3, operation.floats["x"].values[i] / 2,
-                        formats::Overflow::kNonFinite));
-  }
-  ++operation.codes["fprop_x_scales"].values[0];
-
-  const auto findings = Check(operation);
-
-  ExpectNamed(findings, "fprop_x scales", "scale_exact_plus_1.fprop_x");
-  ExpectNamed(findings, "fprop_x codes", "scale_exact_plus_1.fprop_x");
-  EXPECT_THAT(Part(findings, "fprop_x scales").remark,
-              ::testing::HasSubstr("codes differ, all in those blocks."));
-}
-
-TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
-  // 228 is a tie that goes to 224, half of the largest, so that the second
-  // scale is half of the first: rounded up, those are in (224, 448].
-  Operation operation = CodedLayer([](Operation& layer) {
-    for (float& value : layer.floats["x"].values) value /= 64;
-    layer.floats["x"].values[5] = 228.0f;
-  });
-  const Operation once = operation;
-  Floats& x = operation.floats["x"];
-  const Matrix<float> values = testing::OperandValues(
-      x.Rows(), false, RecipeByName("mxfp8_rceil").fprop.left);
-  x.values.assign(values.data(), values.data() + values.size());
-  operation.codes.clear();
-  AddCodes(RecipeByName("mxfp8_rceil"), operation);
-  Operation twice = once;
-  for (const char* name : {"fprop_x_codes", "fprop_x_scales"}) {
-    twice.codes[name] = operation.codes[name];
-  }
-
-  const auto findings = Check(twice);
-
-  ExpectNamed(findings, "fprop_x scales",
-              "quantized_twice_along_one_axis.fprop_x");
-}
-
 TEST(LinearMistakes, ScalesOfATenthOfTheMaximaAreNamed) {
   Operation operation = LinearInputs();
   const precision::Recipe& recipe = RecipeByName("fp8_rowwise");
@@ -444,6 +331,39 @@ TEST(LinearMistakes, ABiasMayBeAddedToTheRoundedProduct) {
 
   EXPECT_TRUE(Part(Check(operation), "fprop").is_right());
   ExpectNamed(Check(without), "fprop", "bias_missing");
+}
+
+TEST(LinearMistakes, NameTheTermThatWasMultiplied) {
+  const Operation inputs = LinearInputs();
+  Operation operation = inputs;
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  const Floats bias = Random({testing::kOut}, "bias", "bfloat16", 4.0);
+  operation.floats["bias"] = bias;
+  Floats& output = operation.floats["output"];
+  const std::vector<float> rounded = output.values;
+  const auto make = [&](float product, float times) {
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      output.values[i] =
+          product * rounded[i] + times * bias.values[i % testing::kOut];
+    }
+    output.type = "float32";  // of sums on BF16's grid
+    for (float& y : output.values) y = formats::RoundToBf16(y);
+    output.type = "bfloat16";
+  };
+  make(1, 3);
+  ExpectNamed(Check(operation), "fprop", "bias_scaled");
+}
+
+TEST(LinearMistakes, NameRowsThatStandElsewhere) {
+  Operation operation = LinearInputs();
+  Compute(RecipeByName("mxfp8_rceil"), operation);
+  std::vector<float>& output = operation.floats["output"].values;
+  std::swap_ranges(output.begin(), output.begin() + testing::kOut,
+                   output.begin() + 7 * testing::kOut);
+
+  ExpectNamed(Check(operation), "fprop", "wrong_rows");
+  EXPECT_EQ(Part(Check(operation), "fprop").explanation->sentence,
+            "in rows 0, 7 stand the results of rows 7, 0");
 }
 
 TEST(Catalogue, NamesEachTrialOnce) {

@@ -49,9 +49,11 @@ TEST(Reading, OfAPassSaysWhatItMeansWithFigureAndMargin) {
   const Reading reading = ReadingOf(Judged({0.05, 0.06, 0.07, 0.04}));
 
   // Mean 0.055, standard deviation 0.0129, t_{0.95,3} = 2.353: +-0.0152.
-  EXPECT_EQ(reading.headline,
-            "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
-            "(+0.040 % to +0.070 %, 4 seed pairs).");
+  EXPECT_EQ(
+      reading.headline,
+      "mxfp8 trains like bf16 within 0.25 %: final loss +0.055 % "
+      "(+0.040 % to +0.070 %, 4 seed pairs). The course of training keeps "
+      "its limits.");
   EXPECT_THAT(reading.next, IsEmpty());
   EXPECT_THAT(
       reading.reasons,
@@ -73,9 +75,9 @@ TEST(Reading, SaysWhatTheExperimentCouldHaveSeen) {
       ReadingOf(judgement).could_have_seen,
       ElementsAre(
           "With these 4 seed pairs a true difference of 0.271 % of the final "
-          "loss or of 0.271 % of the held-out loss fails with probability 0.8, "
-          "and recipes that do not differ pass with probability 1.00 (final "
-          "loss) and 1.00 (held-out loss).",
+          "loss or of 0.271 % of the held-out loss fails with probability 0.8. "
+          "An equal candidate passes with probability 1.00 (final loss) and "
+          "1.00 (held-out loss).",
           StartsWith("No control is named"),
           "Nothing was given for \"oracle\" (L2), \"errors of tensors\" (L3), "
           "\"first steps\" (L4).",
@@ -178,18 +180,30 @@ TEST(Reading, OfARegressionSaysWhatEqualityOfBitsMeans) {
   const Reading far = ReadingOf(Again({3, 3.1}));
 
   EXPECT_EQ(equal.headline,
-            "mxfp8 is still the run that was approved: every bit is equal (2 "
-            "seed pairs, 50 steps).");
+            "mxfp8 is still the run that was approved: losses, gradient norms, "
+            "held-out losses and final weights have the same bits (2 seed "
+            "pairs, 50 steps).");
   EXPECT_THAT(equal.holds_for,
               ElementsAre("It holds for these 50 steps of mxfp8_vs_bf16 with "
                           "seeds 1, 2, and for no other recipe, model or "
                           "corpus."));
   EXPECT_THAT(near.headline,
-              StartsWith("mxfp8 is still the run that was approved within 0.25 "
-                         "%, though not bit for bit: final loss +0.007 % ("));
+              StartsWith("mxfp8 is still the run that was approved, as its "
+                         "loss differs by less than 0.25 %: final loss +0.007 "
+                         "% ("));
   EXPECT_THAT(far.headline,
               StartsWith("mxfp8 is no longer the run that was approved: final "
                          "loss +3.050 % ("));
+}
+
+TEST(Reading, OfEqualLossesSaysWhatTheyLeaveOpen) {
+  gate::Judgement judgement = Again({0, 0});
+  judgement.equality_note = "Not all tensors are equal.";
+
+  EXPECT_EQ(ReadingOf(judgement).headline,
+            "mxfp8 is still the run that was approved: losses, gradient norms, "
+            "held-out losses and final weights have the same bits (2 seed "
+            "pairs, 50 steps). Not all tensors are equal.");
 }
 
 TEST(Reading, GivesFiguresToAHundredthOfTheMargin) {

@@ -23,6 +23,7 @@ namespace {
 struct CheckTensorsArguments {
   campaign::CheckTensorsRequest request;
   std::filesystem::path out;
+  bool all = false;
   bool json = false;
 };
 
@@ -64,8 +65,9 @@ ExitCode CheckTensors(const CheckTensorsArguments& arguments) {
                           arguments.out);
   }
   if (!arguments.json) {
-    fmt::print("{}", campaign::RenderChecked(
-                         checked, report::TerminalStyle(/*ascii=*/false)));
+    fmt::print("{}",
+               campaign::RenderChecked(checked, arguments.all,
+                                       report::TerminalStyle(/*ascii=*/false)));
     return code;
   }
   Json json{{"outcome", code == ExitCode::kPass   ? "PASS"
@@ -129,6 +131,8 @@ Action DeclareCheckTensors(CLI::App& app) {
   AddOption(app, "--seed", request.seed,
             "Seed of the probe log, in place of the files'")
       .IntegerIn(0, std::numeric_limits<int64_t>::max());
+  AddFlag(app, "--all", arguments->all,
+          "Print the tensors without others, too, after those that have some");
   DeclareJson(app, arguments->json, "with every tensor that was checked");
   Describe(
       app,
@@ -144,7 +148,8 @@ Action DeclareCheckTensors(CLI::App& app) {
 
 extern constinit const Command kCommand_check_tensors = {
     "check-tensors", "Compare a trainer's recorded tensors with the oracle",
-    "isoloss check-tensors run.rank-0.operations-1.h5 --recipe mxfp8_rceil",
+    "isoloss check-tensors run.rank-0.operations-1.h5 --recipe mxfp8_rceil "
+    "--all",
     &DeclareCheckTensors};
 
 }  // namespace isoloss::cli

@@ -102,11 +102,13 @@ ExitCode ReportVerdicts(const std::vector<gate::Judgement>& judgements,
     PrintJsonText(report::RenderJson(judgements));
   } else {
     const report::TextStyle style = report::TerminalStyle(arguments.ascii);
+    if (!arguments.verbose) {
+      fmt::print("{}", report::RenderBriefs(judgements, style));
+    }
     for (const gate::Judgement& judgement : judgements) {
+      if (!arguments.verbose) break;
       if (&judgement != &judgements.front()) fmt::print("\n");
-      fmt::print("{}", arguments.verbose
-                           ? report::RenderTerminal(judgement, style)
-                           : report::RenderBrief(judgement, style));
+      fmt::print("{}", report::RenderTerminal(judgement, style));
     }
   }
   if (!folder.empty()) {

@@ -50,8 +50,10 @@ void CheckSameRun(const std::vector<OperationFile>& files,
   }
 }
 
+/// But for a sentence that begins with a name, such as `fprop_w`.
 std::string Capital(std::string sentence) {
-  if (!sentence.empty()) {
+  const size_t word = sentence.find(' ');
+  if (!sentence.empty() && sentence.find('_') > word) {
     sentence[0] = static_cast<char>(
         std::toupper(static_cast<unsigned char>(sentence[0])));
   }
@@ -213,23 +215,58 @@ std::string LeftOutText(const CheckedTensors& checked) {
                    checked.left_out(), checked.modules.size());
 }
 
-std::string SummaryOf(const CheckedTensors& checked, int64_t elements,
-                      int64_t others) {
+std::string SummaryOf(const CheckedTensors& checked) {
+  int64_t elements = 0;
+  int64_t others = 0;
+  for (const Finding& finding : checked.findings) {
+    elements += finding.comparison.elements();
+    others += finding.comparison.other();
+  }
   if (elements == 0) return "INCONCLUSIVE: there is no result to check.";
   const ExitCode outcome = checked.Outcome();
+  const char* word = outcome == ExitCode::kPass   ? "PASS"
+                     : outcome == ExitCode::kFail ? "FAIL"
+                                                  : "INCONCLUSIVE";
   const std::string not_finite =
-      checked.non_finite.empty()
-          ? ""
-          : fmt::format(" {} tensors hold elements that are not finite.",
+      checked.non_finite.size() == 1
+          ? "1 tensor holds elements that are not finite."
+          : fmt::format("{} tensors hold elements that are not finite.",
                         checked.non_finite.size());
+  if (!checked.non_finite.empty() && checked.wrong() == 0) {
+    return fmt::format(
+        "{}: {} Each of the {} results is what its inputs give under recipe "
+        "{}.",
+        word, not_finite, checked.findings.size(), checked.recipe.name);
+  }
   return fmt::format(
       "{}: {} of {} tensors have elements that no order of summation "
       "explains under recipe {} ({} of {} elements).{}",
-      outcome == ExitCode::kPass   ? "PASS"
-      : outcome == ExitCode::kFail ? "FAIL"
-                                   : "INCONCLUSIVE",
-      checked.wrong(), checked.findings.size(), checked.recipe.name, others,
-      elements, not_finite);
+      word, checked.wrong(), checked.findings.size(), checked.recipe.name,
+      others, elements, checked.non_finite.empty() ? "" : " " + not_finite);
+}
+
+/// A table of the findings that are right, or of those that are not.
+std::string TableOf(const CheckedTensors& checked, bool right,
+                    const report::TextStyle& style) {
+  std::string text;
+  size_t file = checked.files.size();
+  size_t operation = 0;
+  for (const Finding& finding : checked.findings) {
+    if (finding.is_right() != right) continue;
+    if (finding.file != file || finding.operation != operation) {
+      file = finding.file;
+      operation = finding.operation;
+      text += fmt::format("{} ({}), step {}\n", Printable(finding.module),
+                          finding.type, checked.files[file].step);
+    }
+    const runlog::OracleRow row = finding.comparison.Row();
+    text += fmt::format("  {:<34}{:>11}{:>11}{:>11}{:>11}\n", finding.part,
+                        row.elements, row.equal, row.flips, row.other);
+    const std::string sentences = Sentences(finding);
+    if (sentences.empty()) continue;
+    text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -307,15 +344,19 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
   return log;
 }
 
-/// What explains a tenth less than all is told as a part.
+/// What leaves a tenth of the elements is not the cause.
+static bool IsCause(const operations::Explanation& why, int64_t others) {
+  constexpr int64_t kTenth = 10;
+  return why.other <= others / kTenth;
+}
+
 static std::string ExplanationText(const operations::Explanation& why,
                                    int64_t others) {
   if (why.other == 0) {
     return fmt::format("{}. This explains all elements ({}).",
                        Capital(why.sentence), why.name);
   }
-  constexpr int64_t kTenth = 10;
-  if (why.other <= others / kTenth) {
+  if (IsCause(why, others)) {
     return fmt::format("{}. This leaves {} others of {} ({}).",
                        Capital(why.sentence), why.other, others, why.name);
   }
@@ -325,77 +366,88 @@ static std::string ExplanationText(const operations::Explanation& why,
       others - why.other, others, why.sentence, why.name);
 }
 
+static std::string WorstText(const runlog::OracleRow& row) {
+  const bool hides =
+      std::isfinite(row.worst_value) && !std::isfinite(row.worst_expected);
+  return fmt::format(
+      " The worst is row {}, column {}: it is {:.9g}, but {} {:.9g}.",
+      row.worst_row, row.worst_column, row.worst_value,
+      hides ? "its inputs make it" : "should be", row.worst_expected);
+}
+
+static std::string AdviceFor(const std::string& name) {
+  if (name.starts_with("unquantized.")) {
+    return " If the module is not to be quantised, name it with --exclude.";
+  }
+  if (name.starts_with("quantized.")) {
+    return " If the module is to be quantised, its name must match --include, "
+           "and not --exclude.";
+  }
+  return "";
+}
+
 std::string Sentences(const Finding& finding) {
   if (finding.is_right()) return "";
   const runlog::OracleRow row = finding.comparison.Row();
-  const std::string remark = finding.remark.empty() ? "" : finding.remark + " ";
-  if (!finding.explanation) {
-    std::string text = remark + "No known mistake explains it.";
+  const auto& why = finding.explanation;
+  std::string text = finding.remark.empty() ? "" : finding.remark + " ";
+  if (!finding.places.empty() && !(why && why->other == 0)) {
+    text += finding.places + " ";
+  }
+  text +=
+      why ? ExplanationText(*why, row.other) : "No known mistake explains it.";
+  if (why && IsCause(*why, row.other)) {
+    text += AdviceFor(why->name);
+  } else {
     // A remark names places itself.
-    if (remark.empty()) {
-      text += fmt::format(
-          " The worst is row {}, column {}: it is {:.9g}, but should be "
-          "{:.9g}.",
-          row.worst_row, row.worst_column, row.worst_value, row.worst_expected);
-    }
+    if (finding.remark.empty()) text += WorstText(row);
     if (!finding.untried.empty()) text += " " + finding.untried;
-    return finding.knows_previous
-               ? text
-               : text +
-                     " No file of the step before has this operation, so "
-                     "that what is one step old was not tried: give that "
-                     "file, too.";
+    if (!finding.knows_previous) {
+      text +=
+          " No file of the step before has this operation, so that what is "
+          "one step old was not tried: give that file, too.";
+    }
   }
-  const operations::Explanation& why = *finding.explanation;
-  std::string text = remark + ExplanationText(why, row.other);
-  if (why.name.starts_with("unquantized.")) {
-    text += " If the module is not to be quantised, name it with --exclude.";
+  // One that leaves most of them tells nothing.
+  if (!why || why->runner_up.empty() ||
+      (!why->is_ambiguous && why->runner_up_other > row.other / 2)) {
+    return text;
   }
-  if (why.name.starts_with("quantized.")) {
-    text +=
-        " If the module is to be quantised, its name must match --include, "
-        "and not --exclude.";
-  }
-  if (why.runner_up.empty()) return text;
-  text += why.is_ambiguous
-              ? fmt::format(
-                    " {} explains it as well, with {} others: these "
-                    "tensors do not tell the two apart.",
-                    why.runner_up, why.runner_up_other)
+  return text +
+         (why->is_ambiguous
+              ? fmt::format(" {} explains it as well, with {} others: these "
+                            "tensors do not tell the two apart.",
+                            why->runner_up, why->runner_up_other)
               : fmt::format(" The next best, {}, leaves {} others.",
-                            why.runner_up, why.runner_up_other);
-  return text;
+                            why->runner_up, why->runner_up_other));
 }
 
-std::string RenderChecked(const CheckedTensors& checked,
+std::string RenderChecked(const CheckedTensors& checked, bool all,
                           const report::TextStyle& style) {
-  std::string text =
-      fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation", "elements",
-                  "equal", "flips", "other");
-  size_t file = checked.files.size();
-  size_t operation = 0;
-  int64_t elements = 0;
-  int64_t others = 0;
-  for (const Finding& finding : checked.findings) {
-    if (finding.file != file || finding.operation != operation) {
-      file = finding.file;
-      operation = finding.operation;
-      text += fmt::format("{} ({}), step {}\n", Printable(finding.module),
-                          finding.type, checked.files[file].step);
-    }
-    const runlog::OracleRow row = finding.comparison.Row();
-    elements += row.elements;
-    others += row.other;
-    text += fmt::format("  {:<34}{:>11}{:>11}{:>11}{:>11}\n", finding.part,
-                        row.elements, row.equal, row.flips, row.other);
-    const std::string sentences = Sentences(finding);
-    if (sentences.empty()) continue;
-    text += "    " + report::Wrap(sentences, 4, 4, style) + "\n";
+  std::string table = TableOf(checked, /*right=*/false, style);
+  if (all) table += TableOf(checked, /*right=*/true, style);
+  const auto passed =
+      static_cast<int64_t>(checked.findings.size()) - checked.wrong();
+  if (!table.empty()) {
+    table = fmt::format("{:<36}{:>11}{:>11}{:>11}{:>11}\n", "operation",
+                        "elements", "equal", "flips", "other") +
+            table +
+            report::Wrap(
+                "flips: another order of FP32 sums gives these values. other: "
+                "no order gives these.",
+                0, 0, style) +
+            "\n";
   }
-  return text + NonFiniteText(checked, style) + ModulesText(checked, style) +
-         report::Wrap(
-             SummaryOf(checked, elements, others) + LeftOutText(checked), 0, 0,
-             style) +
+  if (!all && passed > 0) {
+    table +=
+        report::Wrap(
+            fmt::format("Without others: {} of {} tensors. --all lists them.",
+                        passed, checked.findings.size()),
+            0, 0, style) +
+        "\n";
+  }
+  return table + NonFiniteText(checked, style) + ModulesText(checked, style) +
+         report::Wrap(SummaryOf(checked) + LeftOutText(checked), 0, 0, style) +
          "\n";
 }
 

@@ -68,8 +68,9 @@ runlog::ProbeLog ProbeLogOf(const CheckedTensors& checked,
 /// What was found in one tensor, in whole sentences; "" if it is right.
 std::string Sentences(const operations::Finding& finding);
 
-/// A table of all, with sentences below what is not right, and a summary.
-std::string RenderChecked(const CheckedTensors& checked,
+/// A table of the tensors that have others, each with what explains them, and
+/// a summary. `all`: those that are right come after them.
+std::string RenderChecked(const CheckedTensors& checked, bool all,
                           const report::TextStyle& style);
 
 }  // namespace isoloss::campaign

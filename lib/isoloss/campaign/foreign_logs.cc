@@ -234,8 +234,11 @@ std::vector<compare::Run> ReadForeignRuns(const ArmPath& given,
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("{}: {}", file, error.what()));
     }
-    const auto named =
-        foreign::SplitName(name.empty() ? NameOf(given.path) : name);
+    auto named = foreign::SplitName(name.empty() ? NameOf(given.path) : name);
+    if (named.seed < 0 && !given.arm.empty() && name.empty()) {
+      named =
+          foreign::SplitName(given.arm + "-" + NameOf(given.path));  // seed1
+    }
     runlog::Provenance& provenance = run.log.provenance;
     provenance.arm = given.arm.empty() ? named.arm : Printable(given.arm);
     // It becomes part of files' names.

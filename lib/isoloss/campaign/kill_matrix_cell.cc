@@ -50,7 +50,8 @@ int64_t KillMatrixRunner::PlainSteps(const CellJob& job,
 namespace {
 
 Traces Read(const fs::path& run, const fs::path& probe) {
-  return {{run.string(), runlog::ReadRunLog(run)},
+  // By its name alone: an unchanged run may be judged beside itself here.
+  return {{run.filename().string(), runlog::ReadRunLog(run)},
           {probe.string(), runlog::ReadProbeLog(probe)}};
 }
 

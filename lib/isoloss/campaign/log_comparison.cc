@@ -67,11 +67,29 @@ std::string RenderCurves(const LogComparison& comparison) {
   const char* how =
       comparison.report.of_digits ? "equal in every digit" : "equal to the bit";
   if (of_a == of_b) {
-    return fmt::format("Losses and gradient norms are {}\n", how);
+    const bool norms = !comparison.a->log.steps.grad_norm.empty() &&
+                       !comparison.b->log.steps.grad_norm.empty();
+    return fmt::format("Losses{} are {}\n", norms ? " and gradient norms" : "",
+                       how);
   }
   return fmt::format(
       "They are {} over the {} common steps; A has {}, B has {}\n", how,
       comparison.steps, of_a, of_b);
+}
+
+/// What is one log twice shows nothing.
+std::string SamenessText(const LogComparison& comparison) {
+  switch (compare::SamenessOf(*comparison.a, *comparison.b)) {
+    case compare::Sameness::kFile:
+      return "A and B are one file, which is always equal to itself. Give the "
+             "log of another run.\n";
+    case compare::Sameness::kBytes:
+      return "A and B are equal in every byte. If one file is a copy of the "
+             "other, nothing was compared.\n";
+    case compare::Sameness::kNone:
+      break;
+  }
+  return "";
 }
 
 /// Of two experiments: in what they differ besides arm and seed.
@@ -219,6 +237,7 @@ std::string RenderComparison(const LogComparison& comparison) {
                         p.recipe.empty() ? "" : ", recipe ", p.recipe, p.seed,
                         run->log.steps.step.size());
   }
+  text += SamenessText(comparison);
   text += ExperimentsText(comparison);
   text += RecipesText(comparison);
   text += RenderTable(comparison.a->log.steps, comparison.b->log.steps,

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "isoloss/campaign/foreign_logs.h"
+#include "isoloss/foreign/run_log_of.h"
 #include "isoloss/runlog/reader.h"
 
 namespace isoloss::campaign {
@@ -83,10 +85,54 @@ void ReadFolder(const fs::path& folder, FoundRuns& runs) {
   if (runs.runs().size() == before) {
     ThrowError(ErrorKind::kConfig,
                "{}: the folder holds 0 run logs (NAME.h5) and {} of unfinished "
-               "runs (NAME.partial.h5), but at least 1 is needed. Give another "
-               "folder, or the logs; those of other programs one by one.",
+               "runs (NAME.partial.h5), but at least 1 is needed, or logs of "
+               "another program (NAME.log, .csv, .jsonl). Give another folder, "
+               "or the logs.",
                folder.string(), unfinished);
   }
+}
+
+/// What other programs call their logs, in a folder that holds none of
+/// isoloss'.
+std::vector<fs::path> ForeignLogsIn(const fs::path& folder) {
+  constexpr std::string_view kEndings[] = {".log",   ".csv", ".tsv", ".json",
+                                           ".jsonl", ".txt", ".out"};
+  std::vector<fs::path> files;
+  std::error_code error;
+  if (!LogsIn(folder).empty()) return files;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& file = entry->path();
+    if (std::ranges::count(kEndings, file.extension().string()) != 0 &&
+        !file.filename().string().starts_with(".") && IsForeignLog(file)) {
+      files.push_back(file);
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// The arm of a folder's logs is the folder, with a log for each seed, unless
+/// their names tell several arms.
+std::vector<ArmPath> InFolder(const ArmPath& given) {
+  std::vector<fs::path> files = ForeignLogsIn(given.path);
+  std::set<std::string> arms;
+  bool seeds = true;
+  for (const fs::path& file : files) {
+    const auto named = foreign::SplitName(file.stem().string());
+    arms.insert(named.arm);
+    seeds = seeds && named.seed >= 0;
+  }
+  std::string arm = given.arm;
+  if (arm.empty() && !(seeds && arms.size() > 1)) {
+    const fs::path whole = fs::absolute(given.path).lexically_normal();
+    arm = (whole.has_filename() ? whole : whole.parent_path())
+              .filename()
+              .string();
+  }
+  std::vector<ArmPath> logs;
+  for (fs::path& file : files) logs.push_back({arm, std::move(file)});
+  return logs;
 }
 
 /// Of what isoloss made: its logs name their arms.
@@ -175,8 +221,18 @@ std::vector<compare::Run> ReadRuns(const std::vector<fs::path>& paths,
   FoundRuns list(keep);
   std::vector<compare::Run>& runs = list.runs();
   std::vector<size_t> unnamed;  // places of those whose seed is not known yet
+  std::vector<ArmPath> logs;
   for (const fs::path& given : paths) {
     const ArmPath named = SplitArm(given);
+    std::error_code error;
+    const bool folder =
+        fs::is_directory(named.path, error) && !IsForeignLog(named.path);
+    std::vector<ArmPath> found;
+    if (folder) found = InFolder(named);
+    if (found.empty()) found.push_back(named);
+    std::ranges::move(found, std::back_inserter(logs));
+  }
+  for (const ArmPath& named : logs) {
     std::error_code error;
     if (IsForeignLog(named.path)) {
       for (compare::Run& run : ReadForeignRuns(named, options)) {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <utility>
 #include <variant>
 
@@ -53,21 +52,24 @@ bool IsRecordedAlike(const runlog::Field& field) {
   return !field.domain.is_digest() && field.scope != runlog::Scope::kSlots;
 }
 
-/// The first step at which a tensor has another digest; behind all if none has.
-int64_t FirstOtherTensor(const SharedColumns& shared) {
-  int64_t first = std::numeric_limits<int64_t>::max();
+TensorDigests DigestsOf(const SharedColumns& shared) {
+  TensorDigests digests;
   for (const auto* column : shared.Comparable()) {
     if (column->group != &shared.group("tensors") ||
         !column->field().domain.is_digest()) {
       continue;
     }
     for (const runlog::SharedRow& row : column->rows) {
-      if (row.step < first && FirstDifferent(*column, row, {})) {
-        first = row.step;
+      if (!IsRecorded(*column, row)) continue;
+      ++digests.steps;
+      if (digests.other_step && *digests.other_step <= row.step) continue;
+      if (const auto found = FirstDifferent(*column, row, {})) {
+        digests.other_step = row.step;
+        digests.other_tensor = found->Place();
       }
     }
   }
-  return first;
+  return digests;
 }
 
 }  // namespace
@@ -82,6 +84,11 @@ std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
   const SharedColumns shared(baseline, candidate);
   const auto first = FirstOfCurves(shared, "steps");
   return first ? first : FirstOfCurves(shared, "eval");
+}
+
+TensorDigests CompareTensorDigests(const runlog::RunLog& baseline,
+                                   const runlog::RunLog& candidate) {
+  return DigestsOf({baseline, candidate});
 }
 
 std::optional<Divergence> FirstRecordedDifference(
@@ -101,12 +108,12 @@ std::optional<Divergence> FirstRecordedDifference(
     return Divergence{tensors.rows.front().step,
                       "the presence of " + tensors.names.only_a.front(), 1, 0};
   }
-  const int64_t end = FirstOtherTensor(shared);
+  const std::optional<int64_t> end = DigestsOf(shared).other_step;
   for (const auto* column : shared.Comparable()) {
     if (!IsRecordedAlike(column->field())) continue;
     const bool bias = column->field().turn == runlog::Turn::kBias;
     for (const runlog::SharedRow& row : column->rows) {
-      if (row.step >= end) break;
+      if (end && row.step >= *end) break;
       const auto found = FirstDifferent(
           *column, row,
           {.tolerance = bias ? kBiasTolerance : kRecordedTolerance});

@@ -32,6 +32,17 @@ std::optional<Divergence> FirstStepDivergence(const runlog::RunLog& baseline,
 std::optional<Divergence> FirstDivergence(const runlog::RunLog& baseline,
                                           const runlog::RunLog& candidate);
 
+/// What digests say of the tensors that two logs hold.
+struct TensorDigests {
+  int64_t steps = 0;  ///< at which both logs hold digests of tensors
+  /// The first of the first step at which a digest differs; both are empty if
+  /// none does.
+  std::optional<int64_t> other_step;
+  std::string other_tensor;
+};
+TensorDigests CompareTensorDigests(const runlog::RunLog& baseline,
+                                   const runlog::RunLog& candidate);
+
 /// The first recorded value that two logs of bit-equal training disagree about,
 /// in the order of the schema: what computed it has changed then, not the
 /// training. Real numbers may differ by 1e-9 of their scale (runlog::Scale),

@@ -1,5 +1,6 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <string_view>
 
@@ -12,11 +13,11 @@ namespace {
 std::string_view ValuesText(runlog::LossValues values) {
   switch (values) {
     case runlog::LossValues::kOfStep:
-      return "the value of its step";
+      return "values of single steps";
     case runlog::LossValues::kOfInterval:
-      return "a mean over the steps since the one before";
+      return "means over the steps since the loss before";
     case runlog::LossValues::kOfBucket:
-      return "a mean of points that a chart put together";
+      return "means of points that a chart put together";
     case runlog::LossValues::kSmoothed:
       break;
   }
@@ -80,6 +81,32 @@ void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   }
 }
 
+/// Of steps that the log tells of without their loss ("unknown_loss", its text
+/// is the step) those in the last fifth, which no judgement can do without.
+void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
+                         Findings& findings) {
+  const auto& step = log.steps.step;
+  const int64_t from = step[step.size() - (step.size() + 4) / 5];
+  int64_t count = 0;
+  int64_t first = 0;
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != "unknown_loss") continue;
+    int64_t at = 0;
+    const char* end = event.text.data() + event.text.size();
+    if (std::from_chars(event.text.data(), end, at).ec != std::errc() ||
+        at < from || at > log.provenance.steps_planned) {
+      continue;
+    }
+    if (count++ == 0) first = at;
+  }
+  if (count == 0) return;
+  Report(findings, Severity::kUnverified,
+         "{}: the loss of {} step{} of the last fifth is not known, the first "
+         "is step {}, and the end of training is judged by all of its losses. "
+         "Log the loss of each step, or judge what is before with --until {}.",
+         Label(run), count, count == 1 ? "" : "s", first, first - 1);
+}
+
 }  // namespace
 
 void ReportForeignSteps(const Run& run, Findings& findings) {
@@ -101,6 +128,7 @@ void ReportForeignSteps(const Run& run, Findings& findings) {
            "{}: {}. The run diverged or computed garbage.", Label(run),
            event.text);
   }
+  ReportUnknownLosses(log, run, findings);
   if (log.provenance.complete) return;
   if (!IsFiniteAtEnd(log.steps)) {
     Report(findings, Severity::kBad,
@@ -131,10 +159,10 @@ void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {
   const auto values_b = b.provenance.origin.values();
   if (values_a == values_b) return;
   Report(findings, Severity::kIncomparable,
-         "{}: a loss is {}, but {} of {}, and both must be the same. Export "
-         "both in one way.",
-         Label(*pair.candidate), ValuesText(values_b), ValuesText(values_a),
-         Label(*pair.baseline));
+         "{}: its losses are {}, those of {} are {}, and a pair must have one "
+         "kind. Export both in one way.",
+         Label(*pair.candidate), ValuesText(values_b), Label(*pair.baseline),
+         ValuesText(values_a));
 }
 
 }  // namespace isoloss::compare

@@ -1,4 +1,6 @@
 // Rules of level L0 about what was computed: see integrity.cc.
+#include <fmt/ranges.h>
+
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
 #include "isoloss/runlog/shared_columns.h"
@@ -78,6 +80,19 @@ void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
   }
 }
 
+/// A log shows nothing of itself.
+void ReportOneFile(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& pair : pairing.pairs) {
+    if (SamenessOf(*pair.baseline, *pair.candidate) != Sameness::kFile) {
+      continue;
+    }
+    Report(findings, Severity::kUnverified,
+           "{} is given both as the new log and as the approved one, and a "
+           "file is always equal to itself. Give the log of another run.",
+           Label(*pair.candidate));
+  }
+}
+
 }  // namespace
 
 Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
@@ -112,6 +127,7 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
              baseline.log.provenance.perturbation,
              candidate.log.provenance.perturbation);
     }
+    ReportOneFile(pairing, findings);
     return findings;
   }
   // What another program did to a run is not known to be the same.
@@ -126,14 +142,19 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
            pairing.baseline_arm, pairing.candidate_arm,
            baseline.log.provenance.recipe, candidate.log.provenance.recipe);
   }
+  std::vector<int64_t> seeds;
   for (const SeedPair& pair : pairing.pairs) {
-    const auto& a = pair.baseline->log.steps.loss_nats;
-    const auto& b = pair.candidate->log.steps.loss_nats;
-    if (!runlog::EqualBits(a, b)) continue;
+    if (runlog::EqualBits(pair.baseline->log.steps.loss_nats,
+                          pair.candidate->log.steps.loss_nats)) {
+      seeds.push_back(pair.seed);
+    }
+  }
+  if (!seeds.empty()) {
     Report(findings, Severity::kBad,
-           "arms {} and {} are identical: with seed {} every one of {} losses "
-           "is the same. The declared change did nothing.",
-           pairing.baseline_arm, pairing.candidate_arm, pair.seed, a.size());
+           "arms {} and {} are identical: every loss is the same with seed{} "
+           "{}. The declared change did nothing.",
+           pairing.baseline_arm, pairing.candidate_arm,
+           seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
   }
   return findings;
 }

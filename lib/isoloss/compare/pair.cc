@@ -3,6 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 
 #include "isoloss/runlog/rows.h"
 
@@ -28,7 +32,38 @@ const Run* OnlyRun(const std::vector<const Run*>& runs, int64_t seed) {
   return found;
 }
 
+bool SameBytes(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::ifstream first(a, std::ios::binary);
+  std::ifstream second(b, std::ios::binary);
+  std::array<char, 1 << 16> of_first{};
+  std::array<char, 1 << 16> of_second{};
+  while (first && second) {
+    first.read(of_first.data(), of_first.size());
+    second.read(of_second.data(), of_second.size());
+    if (first.gcount() != second.gcount() || of_first != of_second) {
+      return false;
+    }
+  }
+  return first.eof() && second.eof();
+}
+
 }  // namespace
+
+Sameness SamenessOf(const Run& a, const Run& b) {
+  namespace fs = std::filesystem;
+  if (a.log.provenance.arm != b.log.provenance.arm ||
+      SeedOf(&a) != SeedOf(&b)) {
+    return Sameness::kNone;
+  }
+  std::error_code error;
+  if (fs::equivalent(a.file, b.file, error)) return Sameness::kFile;
+  const bool alike =
+      fs::is_regular_file(a.file, error) &&
+      fs::is_regular_file(b.file, error) &&
+      fs::file_size(a.file, error) == fs::file_size(b.file, error);
+  return alike && !error && SameBytes(a.file, b.file) ? Sameness::kBytes
+                                                      : Sameness::kNone;
+}
 
 void DropTensors(Run& run) {
   runlog::RunLog& log = run.log;

@@ -29,6 +29,12 @@ void DropTensors(Run& run);
 /// The file, or "arm A, seed S" if there is none: how findings name a run.
 std::string Label(const Run& run);
 
+/// How the logs of two runs are one and the same.
+enum class Sameness { kNone, kBytes, kFile };
+/// By the files that they were read from. Runs of a file that holds several are
+/// told apart by arm and seed.
+Sameness SamenessOf(const Run& a, const Run& b);
+
 /// The experiment's first arm, as the log says; of another program's run, which
 /// knows no experiment, its own.
 std::string BaselineArm(const Run& run);

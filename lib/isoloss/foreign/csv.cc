@@ -229,7 +229,10 @@ bool Table::HasUpdate(const std::vector<std::string_view>& cells) const {
         quantity == Quantity::kLearningRate) {
       return true;
     }
-    others = true;
+    // A clock runs anyway.
+    others = others || (quantity != Quantity::kStepSeconds &&
+                        quantity != Quantity::kTokensPerSecond &&
+                        quantity != Quantity::kTokensSeen);
   }
   return !others;
 }
@@ -241,8 +244,14 @@ void Table::KeepRow(const std::vector<std::string_view>& cells, int64_t step) {
     ForeignRun& run = columns_.runs()[target.run];
     if (!number) {
       const std::string_view cell = Trimmed(cells[column]);
-      if (!cell.empty() && prefix.empty() && HasUpdate(cells) &&
-          FindName(target.series).quantity == Quantity::kLoss) {
+      if (!prefix.empty() || columns_.is_chart() ||
+          FindName(target.series).quantity != Quantity::kLoss ||
+          !HasUpdate(cells)) {
+        continue;
+      }
+      if (cell.empty()) {
+        run.without_loss.push_back(step);
+      } else {
         run.Of(target.series).AddWritten(step, std::nullopt, cell);
       }
       continue;
@@ -323,6 +332,7 @@ void Table::DescribeRun(ForeignRun& run) {
              IsLightning(names_, sparse_, run)) {
     run.format = "lightning";
     run.step_base = 0;
+    for (int64_t& step : run.without_loss) ++step;
     for (Series& series : run.series) {
       for (int64_t& step : series.step) ++step;
       if (series.name.ends_with("_epoch")) {

@@ -205,6 +205,13 @@ void AddRenamedLoss(const ForeignRun& run, std::vector<std::string>& findings) {
 
 std::vector<std::string> FindingsOf(const ForeignRun& run) {
   std::vector<std::string> findings = run.notes;
+  if (!run.without_loss.empty()) {
+    findings.push_back(fmt::format(
+        "The loss of {} step{} is not known, though the log tells of them. The "
+        "first is {}, the last {}.",
+        run.without_loss.size(), run.without_loss.size() == 1 ? "" : "s",
+        run.without_loss.front(), run.without_loss.back()));
+  }
   if (run.step_base != 1 && run.step_unit == "step") {
     findings.push_back(
         fmt::format("The log counts steps from {}. Training steps are counted "

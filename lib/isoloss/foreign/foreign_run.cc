@@ -38,9 +38,12 @@ constexpr Named<KnownName> kNames[] = {
     {"loss/train", {Quantity::kLoss, 3}},
     {"training loss", {Quantity::kLoss, 3}},
     {"train/CrossEntropyLoss", {Quantity::kLoss, 3}},
+    {"CrossEntropyLoss", {Quantity::kLoss, 3}},
+    {"train/cross_entropy", {Quantity::kLoss, 3}},
+    {"loss/train/total", {Quantity::kLoss, 3}},
+    {"main_model_loss", {Quantity::kLoss, 4}},
     {"train/cross_entropy_loss", {Quantity::kLoss, 3}},
     {"train/ce_loss", {Quantity::kLoss, 3}},
-    {"CrossEntropyLoss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
     {"val_loss", {Quantity::kEvalLoss, 1}},
@@ -54,7 +57,6 @@ constexpr Named<KnownName> kNames[] = {
     {"lm loss validation", {Quantity::kEvalLoss, 0}},
     {"validation/loss", {Quantity::kEvalLoss, 1}},
     {"valid/loss", {Quantity::kEvalLoss, 1}},
-    {"eval/CrossEntropyLoss", {Quantity::kEvalLoss, 2}},
     {"eval/cross_entropy_loss", {Quantity::kEvalLoss, 2}},
     {"val/cross_entropy_loss", {Quantity::kEvalLoss, 2}},
     {"loss/val", {Quantity::kEvalLoss, 2}},
@@ -62,6 +64,8 @@ constexpr Named<KnownName> kNames[] = {
     {"loss/validation", {Quantity::kEvalLoss, 2}},
     {"Loss/validation", {Quantity::kEvalLoss, 2}},
     {"valid_loss", {Quantity::kEvalLoss, 2}},
+    {"eval/CrossEntropyLoss", {Quantity::kEvalLoss, 2}},
+    {"val/CrossEntropyLoss", {Quantity::kEvalLoss, 2}},
     {"grad_norm", {Quantity::kGradNorm, 0}},
     {"grad norm", {Quantity::kGradNorm, 0}},
     {"grad-norm", {Quantity::kGradNorm, 0}},
@@ -80,8 +84,8 @@ constexpr Named<KnownName> kNames[] = {
     {"n_tokens_seen", {Quantity::kTokensSeen, 0}},
     {"ntokens_seen", {Quantity::kTokensSeen, 0}},
     {"num_tokens", {Quantity::kTokensSeen, 1}},
-    {"total_tokens", {Quantity::kTokensSeen, 2}},
-    {"throughput/total_tokens", {Quantity::kTokensSeen, 2}},
+    {"total_tokens", {Quantity::kTokensSeen, 1}},
+    {"throughput/total_tokens", {Quantity::kTokensSeen, 1}},
     {"num_input_tokens_seen", {Quantity::kTokensSeen, 1}},
     {"tps", {Quantity::kTokensPerSecond, 0}},
     {"throughput(tps)", {Quantity::kTokensPerSecond, 0}},
@@ -172,6 +176,38 @@ void RemoveParabola(std::span<double> values) {
     }
     remove(next, values);
   }
+}
+
+/// "train/lr(1e-3)": the name of a rate tells the unit of its numbers.
+void TakeUnit(Series& series) {
+  const size_t open = series.name.rfind('(');
+  if (open == std::string::npos || !series.name.ends_with(')')) return;
+  const std::string_view name = series.name;
+  const auto unit =
+      ParsePlainNumber(name.substr(open + 1, name.size() - open - 2));
+  const Quantity quantity = FindName(Trimmed(name.substr(0, open))).quantity;
+  if (!unit || !(*unit > 0) || quantity != Quantity::kLearningRate) return;
+  series.quantity = quantity;
+  for (double& value : series.value) value *= *unit;
+  series.digits.decimals -= static_cast<int>(std::lround(std::log10(*unit)));
+}
+
+/// Of steps without a loss those at which one was due: between losses, or right
+/// after the last, at their distance. Programs also log a norm at each step and
+/// a loss at each tenth.
+void KeepDue(const std::vector<int64_t>& with_loss,
+             std::vector<int64_t>& steps) {
+  std::ranges::sort(steps);
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  const int64_t stride = std::max<int64_t>(1, SpacingOf(with_loss).stride);
+  std::erase_if(steps, [&](int64_t step) {
+    const auto next = std::ranges::lower_bound(with_loss, step);
+    if (with_loss.size() < 2 || next == with_loss.begin() ||
+        (next != with_loss.end() && *next == step)) {
+      return true;
+    }
+    return (step - *(next - 1)) % stride != 0;
+  });
 }
 
 }  // namespace
@@ -279,11 +315,14 @@ const Series* ForeignRun::Main(Quantity quantity) const {
 
 void ForeignRun::Finish() {
   std::erase_if(series, [](const Series& one) { return one.step.empty(); });
+  std::ranges::for_each(series, TakeUnit);
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
     Sort(series[i]);
   }
+  const Series* loss = Main(Quantity::kLoss);
+  KeepDue(loss == nullptr ? std::vector<int64_t>() : loss->step, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {

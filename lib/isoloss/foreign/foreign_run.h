@@ -110,6 +110,9 @@ struct ForeignRun {
   std::map<std::string, double, std::less<>> settings;
   std::vector<Series> series;
   std::vector<std::string> notes;  ///< whole sentences
+  /// Steps of which the log tells something else about the update. Once
+  /// Finish() has run: only those at which a loss was due.
+  std::vector<int64_t> without_loss;
   /// What counts the steps, of tables: a column or key; else "".
   std::string step_name;
   std::vector<std::string> rising;  ///< what else may count them

@@ -104,6 +104,12 @@ void Rows::Keep(const json& row) {
     prefix = PhasePrefix(value.get_ref<const std::string&>());
   }
   AddNumbers(row, prefix, *step, false);
+  const bool has_loss = std::ranges::any_of(row.items(), [](const auto& item) {
+    return FindName(item.key()).quantity == Quantity::kLoss;
+  });
+  if (prefix.empty() && !has_loss && HasUpdate(row)) {
+    run_.without_loss.push_back(*step);
+  }
 }
 
 void Rows::AddNumbers(const json& object, const std::string& prefix,

@@ -34,8 +34,8 @@ struct LineFormat {
   std::string_view name;   ///< "torchtitan"
   std::string_view title;  ///< "torchtitan's stdout"
   std::unique_ptr<LineReader> (*make)();
-  /// Many programs write its lines: another format with a loss goes before.
-  bool is_generic = false;
+  /// It knows no program: any other format that found a loss goes before it.
+  bool last_resort = false;
 };
 
 }  // namespace isoloss::foreign

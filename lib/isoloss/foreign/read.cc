@@ -81,7 +81,7 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
     /// DeepSpeed prints beside what trains with it, line by line: a loss goes
     /// before many lines.
     std::tuple<bool, bool, int64_t> rank() const {
-      return {lines > 0 && reader->has_loss(), !format->is_generic, lines};
+      return {lines > 0 && reader->has_loss(), !format->last_resort, lines};
     }
   };
   std::vector<Candidate> candidates;

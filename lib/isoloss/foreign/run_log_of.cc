@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -176,6 +177,7 @@ void AppendNormEvents(const ForeignRun& run, const Series& loss,
 std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   ForeignRun told;
   told.notes = run.notes;
+  told.without_loss = run.without_loss;
   told.step_unit = run.step_unit;
   told.step_base = run.step_base;
   told.series.push_back(loss);
@@ -184,6 +186,13 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
     events.push_back({0, "import", Printable(finding)});
   }
   AppendNormEvents(run, loss, events);
+  constexpr size_t kMostUnknown = 10'000;
+  const auto& unknown = run.without_loss;
+  const size_t first = unknown.size() - std::min(unknown.size(), kMostUnknown);
+  for (const int64_t step : std::span(unknown).subspan(first)) {
+    events.push_back({0, "unknown_loss",
+                      fmt::format("{}", step + (loss.step.front() == 0))});
+  }
   if (!CanTellSmoothing(loss)) {
     events.push_back({0, "import",
                       "It has too few losses to tell whether they were "
@@ -222,6 +231,11 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
   }
   // A run that went on beyond its plan is no shorter than it is.
   provenance.steps_planned = std::max(log.steps.step.back(), run.steps_planned);
+  if (!run.without_loss.empty()) {
+    provenance.steps_planned =
+        std::max(provenance.steps_planned,
+                 run.without_loss.back() + (loss->step.front() == 0 ? 1 : 0));
+  }
   provenance.tokens_per_step = TokensPerStep(log.steps);
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   provenance.unigram_entropy_nats = kUnknown;

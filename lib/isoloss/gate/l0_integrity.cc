@@ -111,9 +111,13 @@ void JudgeIntegrity(const Evidence& evidence, Judgement& judgement) {
     judgement.checks.push_back(
         CheckOf(rule.name, promise,
                 fmt::format("{} runs", pairing.All().size()), findings));
-    if (foreign && !findings.empty()) {
+    const bool of_change = rule.name == std::string_view("declared_change");
+    if (judgement.checks.back().outcome == Outcome::kInconclusive &&
+        of_change) {
+      judgement.checks.back().next = "give the log of another run";
+    } else if (foreign && !findings.empty()) {
       judgement.checks.back().next =
-          rule.name == std::string_view("declared_change")
+          of_change
               ? "if the question is whether a change altered the run, equal is "
                 "right: isoloss gate NOW.log --against APPROVED.log"
               : "see what each log holds: isoloss import LOG";

@@ -67,21 +67,56 @@ Check BitsDiffer(const SeedDivergence* earliest) {
   const compare::Divergence& at = *earliest->first;
   check.quantity = fmt::format("{} differs first at step", at.quantity);
   check.value = static_cast<double>(at.step);
-  check.evidence =
-      fmt::format("seed {}: {:.9g} in the baseline, {:.9g} in the candidate",
-                  earliest->seed, at.baseline, at.candidate);
+  check.evidence = fmt::format("seed {}: {:.9g} approved, {:.9g} now",
+                               earliest->seed, at.baseline, at.candidate);
   return check;
 }
 
-Check BitEqual(const Judgement& judgement) {
+/// What the digests of tensors say, which no loss shows. Notes what equal
+/// losses leave open.
+std::string CompareTensors(const compare::Pairing& pairing,
+                           Judgement& judgement) {
+  int64_t steps = 0;
+  std::string other;
+  for (const compare::SeedPair& pair : pairing.pairs) {
+    const compare::TensorDigests digests =
+        compare::CompareTensorDigests(pair.baseline->log, pair.candidate->log);
+    steps = std::max(steps, digests.steps);
+    if (digests.other_step && other.empty()) {
+      other = fmt::format("`{}` at step {} of seed {}", digests.other_tensor,
+                          *digests.other_step, pair.seed);
+    }
+    if (judgement.equality_note.empty() &&
+        compare::SamenessOf(*pair.baseline, *pair.candidate) ==
+            compare::Sameness::kBytes) {
+      judgement.equality_note = fmt::format(
+          "The files {} and {} are equal in every byte: a copy shows nothing.",
+          compare::Label(*pair.candidate), compare::Label(*pair.baseline));
+    }
+  }
+  if (!other.empty()) {
+    judgement.equality_note = fmt::format(
+        "Not all tensors are equal: the first that differs is {}.", other);
+    return "tensors have other bits, first " + other;
+  }
+  return steps == 0 ? "no digests of tensors in both logs"
+                    : fmt::format("tensors of {} step{} have the same bits",
+                                  steps, steps == 1 ? "" : "s");
+}
+
+Check BitEqual(const compare::Pairing& pairing, Judgement& judgement) {
+  const bool held_out = std::ranges::all_of(
+      pairing.All(),
+      [](const compare::Run* run) { return !run->log.eval.step.empty(); });
+  const size_t pairs = judgement.divergences.size();
   return {.name = "bit_equal",
           .outcome = Outcome::kPass,
-          .quantity =
-              "losses, gradient norms, held-out losses and final "
-              "weights have the same bits",
-          .evidence = fmt::format("{} seed pairs, {} steps",
-                                  judgement.divergences.size(),
-                                  judgement.steps_planned)};
+          .quantity = fmt::format(
+              "losses, gradient norms{} and final weights have the same bits",
+              held_out ? ", held-out losses" : ""),
+          .evidence = fmt::format(
+              "{} seed pair{}, {} steps; {}", pairs, pairs == 1 ? "" : "s",
+              judgement.steps_planned, CompareTensors(pairing, judgement))};
 }
 
 Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
@@ -151,7 +186,8 @@ bool OtherFinalWeights(const compare::Pairing& pairing) {
   });
 }
 
-Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
+Check WrittenAlike(const compare::Pairing& pairing, double resolution,
+                   Judgement& judgement) {
   const bool weights = SameFinalWeights(pairing);
   const size_t pairs = pairing.pairs.size();
   return {.name = "written_digits",
@@ -162,10 +198,11 @@ Check WrittenAlike(const compare::Pairing& pairing, double resolution) {
               pairing.pairs[0].baseline->log.steps.step.size(),
               weights ? ", and so are the final weights" : ""),
           .evidence = fmt::format(
-              "{} seed pair{}, digits finer than {:.2g} % of the loss; {}",
+              "{} seed pair{}, digits finer than {:.2g} % of the loss; {}; {}",
               pairs, pairs == 1 ? "" : "s", resolution,
               weights ? "weights by their digests"
-                      : "not all logs hold digests of weights")};
+                      : "not all logs hold digests of weights",
+              CompareTensors(pairing, judgement))};
 }
 
 /// What the digits hide must be far below what the margin lets pass.
@@ -242,7 +279,7 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
         EqualButNotShown(judgement, steps.size(), by_step, enough, resolution));
     return;
   }
-  judgement.checks.push_back(WrittenAlike(pairing, resolution));
+  judgement.checks.push_back(WrittenAlike(pairing, resolution, judgement));
   if (resolution > 0 || !SameFinalWeights(pairing)) return;
   if (auto check = OtherStatistics(pairing)) {
     judgement.checks.push_back(std::move(*check));
@@ -267,7 +304,7 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   if (policy.question == compare::Question::kPrecision) return;
   if (judgement.bit_equal) {
-    judgement.checks.push_back(BitEqual(judgement));
+    judgement.checks.push_back(BitEqual(pairing, judgement));
     if (auto check = OtherStatistics(pairing)) {
       judgement.checks.push_back(std::move(*check));
     }

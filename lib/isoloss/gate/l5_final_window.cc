@@ -16,8 +16,6 @@
 #include "isoloss/gate/precision_measures.h"
 #include "isoloss/gate/trajectory.h"
 #include "isoloss/gate/verdict.h"
-#include "isoloss/stats/autocovariance.h"
-#include "isoloss/stats/bootstrap.h"
 #include "isoloss/stats/equivalence.h"
 #include "isoloss/stats/student_t.h"
 
@@ -59,9 +57,10 @@ std::string HowToGoOn(int64_t needed, const FinalWindow& window,
         HowToAdd(planned ? looks->planned.back() : needed, pairs, foreign));
   }
   return fmt::format(
-      "begin anew with {} unseen seed pairs and planned looks; the looks at "
-      "these seeds have spent alpha. For power {:g}: isoloss verify EXPERIMENT "
-      "--seeds {} --looks {},{} --out FOLDER. Report both experiments",
+      "start a new experiment with {} other seeds and planned looks: these "
+      "seeds were tested with all of alpha, and can't be tested again. For "
+      "power {:g}: isoloss verify EXPERIMENT --seeds {} --looks {},{} --out "
+      "FOLDER. Report both experiments",
       needed, policy.power, window.seeds.back().seed + 1,
       std::max<int64_t>(2, (needed + 1) / 2), std::max<int64_t>(3, needed));
 }
@@ -80,7 +79,12 @@ std::string SeedsNeeded(const stats::Summary& differences,
   const auto required =
       stats::RequiredPairs(differences, OptionsOf(policy, policy.alpha));
   if (!required.has_value()) {
-    return "no number of seeds shows equivalence at this mean difference";
+    return fmt::format(
+        "more seeds do not help, since the mean difference itself, {:+.3g} %, "
+        "is beyond the margin. If {:.2g} % is how far chance spreads single "
+        "pairs, begin a new experiment with more seeds; else mend the "
+        "candidate, or choose a wider margin before the next one (--margin)",
+        differences.mean, differences.sd);
   }
   return HowToGoOn(std::max(*required, policy.min_seeds), window, policy, looks,
                    foreign);
@@ -385,65 +389,6 @@ class WindowTests {
   const std::optional<KnownSpread> spread_;
 };
 
-/// How sure the mean of the window is, of these trajectories alone.
-void AppendTrajectoryErrors(const compare::Pairing& pairing,
-                            const FinalWindow& window, Judgement& judgement) {
-  std::vector<double> percent;
-  const auto& step = pairing.pairs[0].baseline->log.steps.step;
-  for (size_t i = 0; i < step.size(); ++i) {
-    if (step[i] < window.first_step) continue;
-    double sum = 0;
-    for (const compare::SeedPair& pair : pairing.pairs) {
-      sum += compare::PercentDifference(pair.candidate->log.steps.loss_nats[i],
-                                        pair.baseline->log.steps.loss_nats[i]);
-    }
-    percent.push_back(sum / static_cast<double>(pairing.pairs.size()));
-  }
-  constexpr size_t kFewest = 8;  // of the bootstrap
-  if (percent.size() < kFewest) return;
-  // Differences that are equal but for their last bits have no spread.
-  const stats::Summary summary = stats::Summarize(percent);
-  if (!(summary.sd > 1e-12 * std::fabs(summary.mean))) return;
-  const stats::HacError hac = stats::NeweyWestError(percent);
-  judgement.measures.push_back(
-      {"window_hac_error", hac.standard_error, "%",
-       fmt::format("of the mean difference, Newey-West, lag {}: these "
-                   "trajectories, not other seeds",
-                   hac.lag)});
-  const auto bootstrap = stats::StationaryBootstrapMean(percent, {});
-  judgement.measures.push_back(
-      {"window_bootstrap", bootstrap.standard_error, "%",
-       fmt::format("of the mean difference, stationary bootstrap, 95 % "
-                   "interval [{:+.4f} %, {:+.4f} %]",
-                   bootstrap.lower, bootstrap.upper)});
-}
-
-/// Figures that others gate on, for comparison.
-void AppendMeasures(const FinalWindow& window, Judgement& judgement) {
-  std::vector<double> window_nats;
-  std::vector<double> last_100;
-  std::vector<double> rmse;
-  const SeedDifference* largest = &window.seeds[0];
-  for (const SeedDifference& seed : window.seeds) {
-    window_nats.push_back(seed.final_window_nats);
-    last_100.push_back(seed.last_100_nats);
-    rmse.push_back(seed.trajectory_rmse_nats);
-    if (seed.max_gap_nats > largest->max_gap_nats) largest = &seed;
-  }
-  auto& measures = judgement.measures;
-  measures.push_back({"final_window_nats", stats::Mean(window_nats), "nats",
-                      "mean paired difference; 0.01 nats is a common line"});
-  measures.push_back({"last_100_nats", stats::Mean(last_100), "nats",
-                      fmt::format("mean paired difference of the last {} steps",
-                                  window.last_100_steps)});
-  measures.push_back({"trajectory_rmse", stats::Mean(rmse), "nats",
-                      "root mean square over all steps, mean over seeds"});
-  measures.push_back({"max_step_gap", largest->max_gap_nats, "nats",
-                      fmt::format("largest single difference: step {} of "
-                                  "seed {}",
-                                  largest->max_gap_step, largest->seed)});
-}
-
 void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const compare::Pairing& pairing = *evidence.pairing;
   const Policy& policy = judgement.policy;
@@ -483,8 +428,7 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   }
   MeasurePrecision(pairing, tests.slope(), tests.options(), tests.resolution(),
                    judgement);
-  AppendMeasures(window, judgement);
-  AppendTrajectoryErrors(pairing, window, judgement);
+  MeasureWindow(pairing, window, judgement);
 }
 
 }  // namespace

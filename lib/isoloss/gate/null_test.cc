@@ -137,7 +137,7 @@ Check TooFewMembers(const NullEnsemble& ensemble, size_t usable,
   return {
       .name = "members",
       .outcome = Outcome::kInconclusive,
-      .quantity = "good runs that may serve as a yardstick:",
+      .quantity = "good runs in the ensemble, besides its reference:",
       .value = static_cast<double>(usable),
       .relation = "below ",
       .limit = static_cast<double>(policy.min_members),

@@ -5,8 +5,12 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "isoloss/compare/final_window.h"
 #include "isoloss/gate/verdict.h"
+#include "isoloss/stats/autocovariance.h"
+#include "isoloss/stats/bootstrap.h"
 #include "isoloss/stats/power.h"
 
 namespace isoloss::gate {
@@ -39,6 +43,66 @@ std::optional<Sensitivity> SensitivityOf(
                            : 0,
       .detectable = stats::DetectableDifference(sd, count, failing),
       .power = options.power};
+}
+
+/// How sure the mean of the window is, of these trajectories alone.
+void AppendTrajectoryErrors(const compare::Pairing& pairing,
+                            const compare::FinalWindow& window,
+                            Judgement& judgement) {
+  std::vector<double> percent;
+  const auto& step = pairing.pairs[0].baseline->log.steps.step;
+  for (size_t i = 0; i < step.size(); ++i) {
+    if (step[i] < window.first_step) continue;
+    double sum = 0;
+    for (const compare::SeedPair& pair : pairing.pairs) {
+      sum += compare::PercentDifference(pair.candidate->log.steps.loss_nats[i],
+                                        pair.baseline->log.steps.loss_nats[i]);
+    }
+    percent.push_back(sum / static_cast<double>(pairing.pairs.size()));
+  }
+  constexpr size_t kFewest = 8;  // of the bootstrap
+  if (percent.size() < kFewest) return;
+  // Differences that are equal but for their last bits have no spread.
+  const stats::Summary summary = stats::Summarize(percent);
+  if (!(summary.sd > 1e-12 * std::fabs(summary.mean))) return;
+  const stats::HacError hac = stats::NeweyWestError(percent);
+  judgement.measures.push_back(
+      {"window_hac_error", hac.standard_error, "%",
+       fmt::format("of the mean difference, Newey-West, lag {}: these "
+                   "trajectories, not other seeds",
+                   hac.lag)});
+  const auto bootstrap = stats::StationaryBootstrapMean(percent, {});
+  judgement.measures.push_back(
+      {"window_bootstrap", bootstrap.standard_error, "%",
+       fmt::format("of the mean difference, stationary bootstrap, 95 % "
+                   "interval [{:+.4f} %, {:+.4f} %]",
+                   bootstrap.lower, bootstrap.upper)});
+}
+
+/// Figures that others gate on, for comparison.
+void AppendMeasures(const compare::FinalWindow& window, Judgement& judgement) {
+  std::vector<double> window_nats;
+  std::vector<double> last_100;
+  std::vector<double> rmse;
+  const compare::SeedDifference* largest = &window.seeds[0];
+  for (const compare::SeedDifference& seed : window.seeds) {
+    window_nats.push_back(seed.final_window_nats);
+    last_100.push_back(seed.last_100_nats);
+    rmse.push_back(seed.trajectory_rmse_nats);
+    if (seed.max_gap_nats > largest->max_gap_nats) largest = &seed;
+  }
+  auto& measures = judgement.measures;
+  measures.push_back({"final_window_nats", stats::Mean(window_nats), "nats",
+                      "mean paired difference; 0.01 nats is a common line"});
+  measures.push_back({"last_100_nats", stats::Mean(last_100), "nats",
+                      fmt::format("mean paired difference of the last {} steps",
+                                  window.last_100_steps)});
+  measures.push_back({"trajectory_rmse", stats::Mean(rmse), "nats",
+                      "root mean square over all steps, mean over seeds"});
+  measures.push_back({"max_step_gap", largest->max_gap_nats, "nats",
+                      fmt::format("largest single difference: step {} of "
+                                  "seed {}",
+                                  largest->max_gap_step, largest->seed)});
 }
 
 }  // namespace
@@ -74,6 +138,12 @@ void MeasurePrecision(const compare::Pairing& pairing,
     const auto sensitivity = SensitivityOf(check, options, resolution);
     if (sensitivity) measures.sensitivity.push_back(*sensitivity);
   }
+}
+
+void MeasureWindow(const compare::Pairing& pairing,
+                   const compare::FinalWindow& window, Judgement& judgement) {
+  AppendMeasures(window, judgement);
+  AppendTrajectoryErrors(pairing, window, judgement);
 }
 
 }  // namespace isoloss::gate

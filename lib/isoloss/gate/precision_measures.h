@@ -57,4 +57,8 @@ void MeasurePrecision(const compare::Pairing& pairing,
                       const stats::EquivalenceOptions& options,
                       double resolution, Judgement& judgement);
 
+/// Figures of the final window and of whole trajectories that gate nothing.
+void MeasureWindow(const compare::Pairing& pairing,
+                   const compare::FinalWindow& window, Judgement& judgement);
+
 }  // namespace isoloss::gate

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,6 +38,8 @@ constexpr double kGrossShift = 0.1;
 constexpr double kMedians = 6;
 // What no wandering of good runs reaches, in margins.
 constexpr double kHardMargins = 20;
+// Chance: so many standard errors, of ten parts with a probability of 6e-4.
+constexpr double kErrors = 4;
 // A loss above that of the untrained model, by so much, is no bad batch.
 constexpr double kSpike = 4;
 // Of the steps of a tenth so many may be bad batches of one run: a fifth.
@@ -96,6 +99,20 @@ double CalmMean(const Numbers& values, Part part) {
   return stats::Mean(all);
 }
 
+/// Standard deviation of single steps, without what lasts: by the median of the
+/// differences of neighbours, which are those of two steps. A jump within the
+/// part is one of them.
+double StepNoise(const Numbers& values, Part part) {
+  constexpr double kMedianOfNormal = 0.6745;
+  Numbers moves;
+  for (size_t i = part.first + 1; i < part.last; ++i) {
+    moves.push_back(std::fabs(values[i] - values[i - 1]));
+  }
+  if (moves.empty()) return 0;
+  std::ranges::sort(moves);
+  return moves[moves.size() / 2] / (kMedianOfNormal * std::numbers::sqrt2);
+}
+
 /// How far good runs spread, by an ensemble of them.
 struct GoodRuns {
   std::vector<Numbers> percent;  ///< of each, by step
@@ -147,6 +164,15 @@ struct Tenth {
   double fall = 0;    ///< of the baseline's loss to a neighbour, percent
   double median = 0;  ///< of |calm| over all tenths
   double middle = 0;  ///< |median of calm|: a difference that lasts
+  double noise = 0;   ///< standard error of calm, by the noise of single steps
+  double spread = 0;  ///< standard error by the seeds, median of all tenths
+
+  /// By the seeds in this part; 0 of one, which has no spread.
+  double Error() const {
+    return seeds.count > 1
+               ? seeds.sd / std::sqrt(static_cast<double>(seeds.count))
+               : 0;
+  }
 
   double Size(const Policy& policy) const {
     return policy.one_sided ? seeds.mean : std::fabs(seeds.mean);
@@ -195,6 +221,7 @@ class Trajectory {
   Tenth TenthOf(Part part, double alpha) const {
     Numbers means;
     Numbers calm;
+    double variance = 0;
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& from = good_ && good_->reference != nullptr
                                     ? *good_->reference
@@ -203,10 +230,13 @@ class Trajectory {
       if (!percent) continue;
       means.push_back(MeanIn(*percent, part));
       calm.push_back(CalmMean(*percent, part));
+      variance += std::pow(StepNoise(*percent, part), 2) /
+                  static_cast<double>(part.last - part.first);
     }
     Tenth tenth{.part = part,
                 .seeds = stats::Summarize(means),
                 .calm = stats::Mean(calm)};
+    tenth.noise = std::sqrt(variance) / static_cast<double>(calm.size());
     AddInterval(alpha / 2, tenth);
     return tenth;
   }
@@ -256,15 +286,19 @@ class Trajectory {
   void AddMedian() {
     Numbers calm;
     Numbers sizes;
+    Numbers errors;
     for (const Tenth& tenth : tenths_) {
       calm.push_back(tenth.calm);
       sizes.push_back(std::fabs(tenth.calm));
+      errors.push_back(tenth.Error());
     }
     std::ranges::sort(calm);
     std::ranges::sort(sizes);
+    std::ranges::sort(errors);
     const size_t half = (sizes.size() - 1) / 2;
     for (Tenth& tenth : tenths_) {
       tenth.median = sizes[half];
+      tenth.spread = errors[half];
       tenth.middle = std::fabs(calm[half]);
     }
   }
@@ -279,11 +313,15 @@ class Trajectory {
   }
   /// What a mean must not lie beyond, whatever the seeds show.
   double Gross(const Tenth& tenth) const {
-    const double chance = std::min(
-        kMedians * tenth.median,
-        (kHardMargins - policy_.gross_factor) * policy_.margin_percent);
+    double chance = kMedians * tenth.median;
+    // One pair shows no spread of seeds.
+    if (tenth.seeds.count > 1) {
+      chance =
+          std::min(chance, std::max(0., kHardMargins - policy_.gross_factor) *
+                               policy_.margin_percent);
+    }
     return Margins(policy_.gross_factor) + kGrossShift * tenth.fall +
-           std::max(chance, 0.);
+           std::max({chance, kErrors * tenth.noise, kErrors * tenth.spread});
   }
   double Hard(const Tenth& tenth) const {
     return Margins(kHardMargins) + kGrossShift * tenth.fall;
@@ -300,11 +338,8 @@ class Trajectory {
 
   bool IsGross(const Tenth& tenth) const {
     constexpr double kSpreads = 3;  // of the mean over seeds
-    const auto n = static_cast<double>(tenth.seeds.count);
-    const double error =
-        tenth.seeds.count > 1 ? tenth.seeds.sd / std::sqrt(n) : 0;
     return tenth.Calm(policy_) > Gross(tenth) &&
-           tenth.Size(policy_) > kSpreads * error;
+           tenth.Size(policy_) > kSpreads * tenth.Error();
   }
 
   Outcome OutcomeOf(const Tenth& tenth) const {

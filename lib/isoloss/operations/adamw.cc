@@ -1,12 +1,17 @@
 // The optimizer: torch.optim.AdamW.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
 #include "isoloss/base/portable_math.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
+#include "isoloss/operations/fit.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -32,7 +37,9 @@ struct AdamWRule {
   bool decay_without_lr = false;
   bool old_moments = false;  ///< the step is by those from before
   double gradient_factor = 1.0;
+  double step_factor = 1.0;
   bool zero_moments = false;
+  bool skips = false;                  ///< all stays as it was
   const Operation* moments = nullptr;  ///< where they come from; null: here
 };
 
@@ -78,6 +85,7 @@ double Denominator(const AdamWRule& rule, double second, double correction) {
 ///          is rounded.
 Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
                double g, double m, double v) {
+  if (rule.skips) return {{.exact = m}, {.exact = v}, {.exact = p}};
   Updated result;
   g *= rule.gradient_factor;
   if (rule.decay_in_gradient) g += rule.weight_decay * p;
@@ -93,7 +101,7 @@ Updated Update(const AdamWRule& rule, const Corrections& correction, double p,
   result.second = Around(second, second, 6);
   const double denominator =
       Denominator(rule, rule.old_moments ? v : second, correction.second);
-  const double factor = rule.lr / correction.first;
+  const double factor = rule.step_factor * rule.lr / correction.first;
   const double step = factor * (rule.old_moments ? m : first) / denominator;
   const double decay = rule.decay_in_gradient  ? 0
                        : rule.decay_without_lr ? rule.weight_decay
@@ -164,66 +172,10 @@ AdamWRule RuleOf(const Operation& operation) {
           .step = operation.Number("step", 1)};
 }
 
-double Median(std::vector<double> values) {
-  std::erase_if(values, [](double v) { return !std::isfinite(v); });
-  if (values.empty()) return 1.0;
-  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
-
-/// What the gradient was multiplied by, if anything: from the first moments.
-double GradientFactor(const Operation& operation, const AdamWRule& rule) {
-  const Floats* after = operation.Find("exp_avg_after");
-  if (after == nullptr) return 1.0;
-  std::vector<double> factors;
-  for (size_t i = 0; i < after->values.size(); ++i) {
-    const auto g = static_cast<double>(operation.Find("gradient")->values[i]);
-    const auto m =
-        static_cast<double>(operation.Find("exp_avg_before")->values[i]);
-    if (g == 0.0) continue;
-    factors.push_back((static_cast<double>(after->values[i]) - rule.beta1 * m) /
-                      ((1 - rule.beta1) * g));
-  }
-  return Median(std::move(factors));
-}
-
-/// What the learning rate was multiplied by, if anything: from the parameters.
-double RateFactor(const Operation& operation, const AdamWRule& rule) {
-  const Floats* after = operation.Find("parameter_after");
-  if (after == nullptr) return 1.0;
-  const Corrections corrections(rule);
-  std::vector<double> factors;
-  for (size_t i = 0; i < after->values.size(); ++i) {
-    const auto at = [&](const char* name) {
-      return static_cast<double>(operation.Find(name)->values[i]);
-    };
-    const double p = at("parameter_before");
-    const double change = Update(rule, corrections, p, at("gradient"),
-                                 at("exp_avg_before"), at("exp_avg_sq_before"))
-                              .parameter.exact -
-                          p;
-    factors.push_back((static_cast<double>(after->values[i]) - p) / change);
-  }
-  return Median(std::move(factors));
-}
-
-/// A factor is only near what it was: small whole numbers and their inverses
-/// are taken for it.
-double NearWhole(double factor) {
-  for (const double whole : {2.0, 3.0, 4.0, 8.0, 10.0, 16.0, 100.0, 1000.0}) {
-    constexpr double kNear = 0.02;
-    if (std::fabs(factor / whole - 1) < kNear) return whole;
-    if (std::fabs(factor * whole - 1) < kNear) return 1 / whole;
-  }
-  return factor;
-}
-
 struct AdamWMistake {
   const char* name;
   const char* sentence;
   void (*alter)(AdamWRule& rule);
-  bool is_right = false;
 };
 constexpr AdamWMistake kAdamWMistakes[] = {
     {"bias_correction_early", "bias correction was that of the step before",
@@ -259,129 +211,258 @@ constexpr AdamWMistake kAdamWMistakes[] = {
      [](AdamWRule& rule) { rule.zero_moments = true; }},
 };
 
-/// Mistakes whose size is found from the tensors themselves.
-void AddFitted(const OperationCase& given, const AdamWRule& rule,
-               std::vector<std::pair<Trial, AdamWRule>>& trials) {
-  const double gradient = NearWhole(GradientFactor(given.operation, rule));
-  AdamWRule altered = rule;
-  altered.gradient_factor = gradient;
-  trials.emplace_back(
-      Trial{.name = "gradient_scaled",
-            .sentence = "the gradient was " + std::to_string(gradient) +
-                        " times what was recorded: clipped or averaged "
-                        "otherwise",
-            .compare = nullptr},
-      altered);
-  const double rate = NearWhole(RateFactor(given.operation, rule));
-  altered = rule;
-  altered.lr *= rate;
-  trials.emplace_back(
-      Trial{.name = "lr_off",
-            .sentence = "the learning rate was " + std::to_string(rate) +
-                        " times what was recorded",
-            .compare = nullptr},
-      altered);
-}
-
-std::vector<std::pair<Trial, AdamWRule>> Mistakes(const OperationCase& given,
-                                                  const AdamWRule& rule) {
-  std::vector<std::pair<Trial, AdamWRule>> trials;
+std::vector<Trial> Mistakes(const OperationCase& given, const PartText& part,
+                            const AdamWRule& rule) {
+  std::vector<Trial> trials;
+  const auto add = [&](const char* name, const std::string& sentence,
+                       const AdamWRule& altered) {
+    trials.push_back({name, sentence, [&given, &part, altered] {
+                        return std::optional(Compare(given, part, altered));
+                      }});
+  };
   for (const AdamWMistake& mistake : kAdamWMistakes) {
     AdamWRule altered = rule;
     mistake.alter(altered);
-    trials.emplace_back(Trial{.name = mistake.name,
-                              .sentence = mistake.sentence,
-                              .compare = nullptr},
-                        altered);
+    add(mistake.name, mistake.sentence, altered);
   }
   if (given.previous != nullptr &&
       given.previous->Find("gradient")->extent ==
           given.operation.Find("gradient")->extent) {
     AdamWRule altered = rule;
     altered.moments = given.previous;
-    trials.emplace_back(
-        Trial{.name = "moments_stale",
-              .sentence = "moments were those before the step before",
-              .compare = nullptr},
-        altered);
+    add("moments_stale", "moments were those before the step before", altered);
   }
-  AddFitted(given, rule, trials);
   return trials;
 }
 
-/// Every element of `found` is that of `wanted`, bit for bit, after rounding to
-/// the type of `found` if that is another one.
-Comparison CompareState(const Floats& found, const std::string& name,
-                        const Floats& wanted, const std::string& where) {
-  const Grid grid =
-      found.type == wanted.type ? Grid::kFp32 : GridOf(found, name, where);
-  Comparison comparison(grid);
-  const size_t cols = std::max<size_t>(found.Rows().cols(), 1);
-  for (size_t i = 0; i < found.values.size(); ++i) {
-    comparison.AddExact(i / cols, i % cols, found.values[i],
-                        RoundTo(grid, static_cast<double>(wanted.values[i])));
-  }
-  return comparison;
-}
+// ---- mistakes whose size is found from the tensors themselves ---------------
 
-/// What `before` of this step holds instead of `after` of the step before.
-Explanation StateMistake(const OperationCase& given, const std::string& before,
-                         const Floats& found) {
-  const bool is_parameter = before == "parameter_before";
-  const Floats* older = given.previous->Find(before);
-  Floats zeros = found;
-  std::ranges::fill(zeros.values, 0.0f);
-  const auto is = [&](const Floats& values) {
-    return CompareState(found, before, values, given.where).other() == 0;
-  };
-  if (!is_parameter && is(zeros)) {
-    return {.name = "moments_lost_between_steps",
-            .sentence = "moments began anew between the steps"};
-  }
-  if (older != nullptr && is(*older)) {
-    return {.name = "update_lost_between_steps",
-            .sentence = "the update of the step before was lost"};
-  }
-  return {.name = is_parameter ? "other_parameter" : "other_moments",
-          .sentence = is_parameter
-                          ? "the parameter is another one than after the step "
-                            "before"
-                          : "moments are others than after the step before"};
-}
+/// One element of each tensor.
+struct Element {
+  double p;
+  double g;
+  double m;
+  double v;
+};
 
-/// State before this step against state after the step before, bit for bit.
-void CheckStateBetweenSteps(const OperationCase& given,
-                            std::vector<Finding>& findings) {
-  if (given.previous == nullptr) return;
-  for (const char* stem : {"exp_avg", "exp_avg_sq", "parameter"}) {
-    const std::string before = std::string(stem) + "_before";
-    const Floats* after = given.previous->Find(std::string(stem) + "_after");
-    const Floats& found = *given.operation.Find(before);
-    if (after == nullptr || after->extent != found.extent) continue;
-    // A coarser type after the step does not tell what a finer one held.
-    if (after->type != found.type && after->type != "float32") continue;
-    Finding finding =
-        FindingOf(given, before, before,
-                  CompareState(found, before, *after, given.where));
-    if (!finding.is_right()) {
-      finding.explanation = StateMistake(given, before, found);
+class AdamWFits {
+ public:
+  AdamWFits(const OperationCase& given, const PartText& part,
+            const AdamWRule& rule)
+      : given_(given), part_(part), rule_(rule), corrections_(rule) {}
+
+  std::vector<Trial> Trials() {
+    const bool of_parameter = part_.part == Part::kParameter;
+    AdamWRule skipped = rule_;
+    skipped.skips = true;
+    // It says more than that a factor was 0.
+    if (const Comparison as_before = Compare(given_, part_, skipped);
+        as_before.other() == 0) {
+      return {{"not_updated",
+               std::string(of_parameter ? "the parameter was not updated"
+                                        : "the moments were not updated") +
+                   (HasFiniteGradient()
+                        ? ""
+                        : ", since the gradient is not finite: if the step was "
+                          "to be skipped, say expected = \"skipped\""),
+               [as_before] { return std::optional(as_before); }}};
     }
-    findings.push_back(std::move(finding));
+    if (part_.part != Part::kSecond) AddGradient();
+    if (part_.part == Part::kSecond) AddSquaredGradient();
+    if (of_parameter) {
+      AddRate();
+      AddDecay();
+      AddEps();
+    }
+    if (part_.part != Part::kSecond) {
+      AddBeta("beta1_off", kParts[0], &AdamWRule::beta1,
+              [](const Element& e) { return std::pair(e.g, e.m); });
+    }
+    if (part_.part != Part::kFirst) {
+      AddBeta("beta2_off", kParts[1], &AdamWRule::beta2,
+              [](const Element& e) { return std::pair(e.g * e.g, e.v); });
+    }
+    return Confirmed(fits_);
   }
-}
 
-/// A step that the optimizer was to skip leaves all as it was.
-void CheckSkippedStep(const OperationCase& given,
-                      std::vector<Finding>& findings) {
-  for (const char* stem : {"exp_avg", "exp_avg_sq", "parameter"}) {
-    const std::string after = std::string(stem) + "_after";
-    const Floats* found = given.operation.Find(after);
-    if (found == nullptr) continue;
-    const Floats& before = *given.operation.Find(std::string(stem) + "_before");
-    findings.push_back(FindingOf(
-        given, after, after, CompareState(*found, after, before, given.where)));
+ private:
+  using Sentence = std::function<std::string(double)>;
+  using Alter = std::function<void(AdamWRule& rule, double number)>;
+
+  Fit& AddFit(const char* name, double right, const Sentence& sentence,
+              const Alter& alter) {
+    Fit& fit = fits_.emplace_back();
+    fit.name = name;
+    fit.right = right;
+    fit.sentence = sentence;
+    fit.compare = [this, alter](double number) {
+      AdamWRule altered = rule_;
+      alter(altered, number);
+      return Compare(given_, part_, altered);
+    };
+    return fit;
   }
-}
+  /// use(element, its value after the step, its grid).
+  template <typename Use>
+  void ForEach(const PartText& part, const Use& use) const {
+    const Floats* after = given_.operation.Find(part.tensor);
+    if (after == nullptr) return;
+    const Grid grid = GridOf(*after, part.tensor, given_.where);
+    for (size_t i = 0; i < after->values.size(); ++i) {
+      const auto at = [&](const char* input) {
+        return static_cast<double>(given_.operation.Find(input)->values[i]);
+      };
+      use(Element{at("parameter_before"), at("gradient"), at("exp_avg_before"),
+                  at("exp_avg_sq_before")},
+          after->values[i], grid);
+    }
+  }
+  /// `term` of an element: that term taken once, and what all others give. An
+  /// update by `once` is as exact as the result may be.
+  template <typename Term>
+  void Add(const char* name, const PartText& part, double right,
+           const AdamWRule& once, const Term& term, const Sentence& sentence,
+           const Alter& alter) {
+    Fit& fit = AddFit(name, right, sentence, alter);
+    ForEach(part, [&](const Element& e, float after, Grid grid) {
+      const auto [x, others] = term(e);
+      const Updated updated = Update(once, corrections_, e.p, e.g, e.m, e.v);
+      fit.range.Add(x, others, after, grid, (updated.*part.estimate).bound);
+    });
+  }
+  bool HasFiniteGradient() const {
+    return std::ranges::all_of(given_.operation.Find("gradient")->values,
+                               [](float g) { return std::isfinite(g); });
+  }
+  double Parameter(const AdamWRule& rule, const Element& e) const {
+    return Update(rule, corrections_, e.p, e.g, e.m, e.v).parameter.exact;
+  }
+
+  static std::string GradientText(double factor) {
+    if (factor == 0.0) return "the gradient was taken as zero";
+    if (factor == -1.0) return "the gradient had the other sign";
+    return fmt::format(
+        "the gradient was {:.9g} times what was recorded: clipped or averaged "
+        "otherwise",
+        factor);
+  }
+  void AddGradient() {
+    Add(
+        "gradient_scaled", kParts[0], 1.0, rule_,
+        [this](const Element& e) {
+          return std::pair((1 - rule_.beta1) * e.g, rule_.beta1 * e.m);
+        },
+        GradientText,
+        [](AdamWRule& rule, double f) { rule.gradient_factor = f; });
+  }
+  void AddSquaredGradient() {
+    Fit& fit =
+        AddFit("gradient_scaled", 1.0, GradientText,
+               [](AdamWRule& rule, double f) { rule.gradient_factor = f; });
+    FactorRange square;
+    ForEach(kParts[1], [&](const Element& e, float after, Grid grid) {
+      const double others = rule_.beta2 * e.v;
+      const double once = (1 - rule_.beta2) * e.g * e.g;
+      square.Add(once, others, after, grid,
+                 Around(others + once, others + once, 6).bound);
+    });
+    fit.range.Narrow(std::sqrt(std::max(0.0, square.low())),
+                     std::sqrt(square.high()));
+  }
+
+  /// Of the whole change of the parameter, and of the step without the decay.
+  void AddRate() {
+    AdamWRule once = rule_;
+    const bool is_zero = rule_.lr == 0.0;
+    if (is_zero) once.lr = 1.0;
+    Add(
+        "lr_off", kParts[2], is_zero ? 0.0 : 1.0, once,
+        [this, once](const Element& e) {
+          return std::pair(Parameter(once, e) - e.p, e.p);
+        },
+        [is_zero](double f) {
+          return is_zero ? fmt::format("the learning rate was {:.9g}, not 0", f)
+                         : fmt::format(
+                               "the learning rate was {:.9g} times what was "
+                               "recorded",
+                               f);
+        },
+        [once](AdamWRule& rule, double f) { rule.lr = once.lr * f; });
+    if (is_zero || rule_.weight_decay == 0.0) return;
+    once.weight_decay = 0.0;
+    Add(
+        "step_scaled", kParts[2], 1.0, rule_,
+        [this, once](const Element& e) {
+          return std::pair(Parameter(once, e) - e.p,
+                           e.p * (1 - rule_.lr * rule_.weight_decay));
+        },
+        [](double f) {
+          return f == 0.0
+                     ? std::string("the parameter decayed and was not updated")
+                     : fmt::format(
+                           "the step was {:.9g} times what moments and "
+                           "learning rate give, the decay was right",
+                           f);
+        },
+        [](AdamWRule& rule, double f) { rule.step_factor = f; });
+  }
+  void AddDecay() {
+    AdamWRule without = rule_;
+    without.weight_decay = 0.0;
+    Add(
+        "decay_off", kParts[2], rule_.weight_decay, rule_,
+        [this, without](const Element& e) {
+          return std::pair(-rule_.lr * e.p, Parameter(without, e));
+        },
+        [declared = rule_.weight_decay](double decay) {
+          return fmt::format("the parameter decayed by {:.9g}, not by {:.9g}",
+                             decay, declared);
+        },
+        [](AdamWRule& rule, double decay) { rule.weight_decay = decay; });
+  }
+  /// step (root + eps) = lr / (1 - b1^t) m'.
+  void AddEps() {
+    Fit& fit = AddFit(
+        "eps_off", rule_.eps,
+        [declared = rule_.eps](double eps) {
+          return fmt::format("eps was {:.9g}, not {:.9g}", eps, declared);
+        },
+        [](AdamWRule& rule, double eps) { rule.eps = eps; });
+    ForEach(kParts[2], [&](const Element& e, float after, Grid grid) {
+      const Updated updated = Update(rule_, corrections_, e.p, e.g, e.m, e.v);
+      const double kept = e.p * (1 - rule_.lr * rule_.weight_decay);
+      const double bound = updated.parameter.bound;
+      const double least = kept - Boundary(grid, after, true) - bound;
+      const double most = kept - Boundary(grid, after, false) + bound;
+      if (!(least * most > 0.0)) return;  // any eps gives such a step
+      const double root = std::sqrt(updated.second.exact / corrections_.second);
+      const double step = rule_.lr / corrections_.first * updated.first.exact;
+      fit.range.Narrow(step / least - root, step / most - root);
+    });
+  }
+  /// b m + (1 - b) g = g + b (m - g).
+  template <typename Inputs>
+  void AddBeta(const char* name, const PartText& part, double AdamWRule::*beta,
+               const Inputs& inputs) {
+    Add(
+        name, part, rule_.*beta, rule_,
+        [inputs](const Element& e) {
+          const auto [added, kept] = inputs(e);
+          return std::pair(kept - added, added);
+        },
+        [text = std::string(name, 5), declared = rule_.*beta](double value) {
+          return fmt::format("{} was {:.9g}, not {:.9g}", text, value,
+                             declared);
+        },
+        [beta](AdamWRule& rule, double value) { rule.*beta = value; });
+  }
+
+  const OperationCase& given_;
+  const PartText& part_;
+  const AdamWRule& rule_;
+  const Corrections corrections_;
+  std::vector<Fit> fits_;
+};
 
 }  // namespace
 
@@ -395,15 +476,13 @@ void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings) {
     if (given.operation.Find(part.tensor) == nullptr) continue;
     Finding finding =
         FindingOf(given, part.tensor, part.tensor, Compare(given, part, rule));
-    if (finding.comparison.other() > 0) {
-      std::vector<Trial> trials;
-      for (auto& mistake : Mistakes(given, rule)) {
-        mistake.first.compare = [&given, &part, altered = mistake.second] {
-          return std::optional(Compare(given, part, altered));
-        };
-        trials.push_back(std::move(mistake.first));
-      }
-      Explain(trials, finding);
+    if (!finding.is_right()) {
+      AdamWFits fits(given, part, rule);
+      Explain(Mistakes(given, part, rule), finding,
+              [&] { return fits.Trials(); });
+      finding.places =
+          PlacesOf(finding.comparison,
+                   given.operation.Find(part.tensor)->Rows().rows(), "rows");
     }
     findings.push_back(std::move(finding));
   }

@@ -1,6 +1,7 @@
 // Mistakes that trainers make in quantised products: a table.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,13 @@ struct SideMistake {
   bool (*alter)(Side& side);
 };
 std::span<const SideMistake> SideMistakes();
+/// Those of them in codes and scales.
+std::span<const SideMistake> ScaleMistakes();
+
+using Earlier = std::optional<MatrixView<const float>> Side::*;
+/// The earlier tensor in place of the side's values; false: it is unknown, or
+/// the same.
+bool TakeEarlier(Earlier earlier, Side& side);
 
 /// Scales follow the maxima times a constant: elements beyond it are clamped.
 bool FollowMaxima(double factor, Side& side);
@@ -48,6 +56,6 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
 /// whose codes are these; all must outlive them.
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales, CodePart part);
+                            const Scales& scales, CodePart part);
 
 }  // namespace isoloss::operations

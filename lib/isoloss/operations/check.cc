@@ -55,6 +55,19 @@ class PreviousSteps {
               NumberOf(file, index));
   }
 
+  /// The update of a linear module's weight: of the module of its name, or of
+  /// its parameter `weight`.
+  const Operation* UpdateBefore(const OperationFile& file, size_t index) const {
+    const Operation& linear = file.operations[index];
+    if (!linear.is_linear()) return nullptr;
+    for (const char* suffix : {".weight", ""}) {
+      const auto found = places_.find(
+          Key{file.rank, file.step - 1, "adamw", linear.module + suffix, 0});
+      if (found != places_.end()) return found->second;
+    }
+    return nullptr;
+  }
+
   /// Null if it is that of Before.
   const Operation* CallBefore(const OperationFile& file, size_t index) const {
     const Operation& operation = file.operations[index];
@@ -142,12 +155,14 @@ std::vector<Finding> CheckOperations(const std::vector<OperationFile>& files,
   team.ParallelFor(places.size(), [&](size_t task) {
     const auto [f, i] = places[task];
     const OperationFile& file = files[f];
-    const OperationCase given = {.operation = file.operations[i],
-                                 .previous = previous.Before(file, i),
-                                 .call_before = previous.CallBefore(file, i),
-                                 .where = file.Where(i),
-                                 .file = f,
-                                 .index = i};
+    const OperationCase given = {
+        .operation = file.operations[i],
+        .previous = previous.Before(file, i),
+        .call_before = previous.CallBefore(file, i),
+        .update_before = previous.UpdateBefore(file, i),
+        .where = file.Where(i),
+        .file = f,
+        .index = i};
     const std::string& type = given.operation.type;
     if (given.operation.is_linear()) {
       CheckLinear(given, modules.Of(given.operation).precision, recipe,

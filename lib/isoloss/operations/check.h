@@ -25,6 +25,8 @@ struct OperationCase {
   const Operation* previous;
   /// The call before of a module that a step calls several times; else null.
   const Operation* call_before = nullptr;
+  /// The step before's update of a linear module's weight, if it is known.
+  const Operation* update_before = nullptr;
   std::string where;  ///< for messages
   size_t file;
   size_t index;
@@ -86,12 +88,23 @@ void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
                  const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings);
+/// Scores of the logits, if there are logits.
+void CheckScores(const OperationCase& given, std::vector<Finding>& findings);
 void CheckRouter(const OperationCase& given, std::vector<Finding>& findings);
 void CheckDispatch(const OperationCase& given, std::vector<Finding>& findings);
 /// `group_ends`: of the experts that made the rows; null if nobody knows.
 void CheckCombine(const OperationCase& given, const Integers* group_ends,
                   std::vector<Finding>& findings);
 void CheckAdamW(const OperationCase& given, std::vector<Finding>& findings);
+/// The weight that a linear module read against the parameter after the update
+/// of the step before, to the bit after rounding to the weight's type.
+void CheckWeight(const OperationCase& given, std::vector<Finding>& findings);
+/// State before a step against that after the step before, bit for bit.
+void CheckStateBetweenSteps(const OperationCase& given,
+                            std::vector<Finding>& findings);
+/// A step that the optimizer was to skip leaves all as it was.
+void CheckSkippedStep(const OperationCase& given,
+                      std::vector<Finding>& findings);
 void CheckLoss(const OperationCase& given, std::vector<Finding>& findings);
 
 /// A finding of that operation.

@@ -19,21 +19,36 @@ std::string_view StemOf(const Trial& trial) {
   return name.substr(0, name.find('.'));
 }
 
-}  // namespace
-
-void Explain(const std::vector<Trial>& trials, Finding& finding) {
-  const int64_t others = finding.comparison.other();
-  if (others == 0) return;
-  std::vector<Result> results;
+/// False: it is right in another way.
+bool TryAll(const std::vector<Trial>& trials, Finding& finding,
+            std::vector<Result>& results) {
   for (const Trial& trial : trials) {
     const std::optional<oracle::Comparison> comparison = trial.compare();
     if (!comparison) continue;
-    if (trial.is_right) {
-      if (comparison->other() > 0) continue;
+    if (!trial.is_right) {
+      results.push_back({&trial, comparison->other(), comparison->Row().flips});
+    } else if (comparison->other() == 0) {
       finding.comparison = *comparison;
-      return;
+      return false;
     }
-    results.push_back({&trial, comparison->other(), comparison->Row().flips});
+  }
+  return true;
+}
+
+}  // namespace
+
+void Explain(const std::vector<Trial>& trials, Finding& finding,
+             const std::function<std::vector<Trial>()>& further) {
+  const int64_t others = finding.comparison.other();
+  if (others == 0) return;
+  std::vector<Result> results;
+  if (!TryAll(trials, finding, results)) return;
+  std::vector<Trial> more;
+  if (further != nullptr && std::ranges::none_of(results, [](const Result& r) {
+        return r.other == 0;
+      })) {
+    more = further();
+    if (!TryAll(more, finding, results)) return;
   }
   constexpr int64_t kNearlyAll = 30;  // all but one of so many
   const bool is_known = std::ranges::any_of(results, [&](const Result& result) {

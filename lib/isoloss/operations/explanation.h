@@ -52,6 +52,8 @@ struct Finding {
   std::string untried = {};
   /// What else is known of elements that are wrong, in whole sentences.
   std::string remark = {};
+  /// Which rows have others, as a sentence; "": all of them, or it has no rows.
+  std::string places = {};
   /// The same operation one step earlier was at hand, for what is stale, or no
   /// trial looks at it.
   bool knows_previous = false;
@@ -63,7 +65,9 @@ struct Finding {
 /// explains all of them, else keeps the best explanation, if it explains at
 /// least half of them. It is ambiguous unless it leaves none and the next one
 /// some, or the next one leaves a tenth of them more unexplained, or needs
-/// several times as many flips.
-void Explain(const std::vector<Trial>& trials, Finding& finding);
+/// several times as many flips. `further` trials are made only where these
+/// leave others.
+void Explain(const std::vector<Trial>& trials, Finding& finding,
+             const std::function<std::vector<Trial>()>& further = nullptr);
 
 }  // namespace isoloss::operations

@@ -112,8 +112,8 @@ std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
 
 std::vector<Trial> TrialsOfJoinedBlocks(const std::vector<const Side*>& sides,
                                         const std::string& name,
-                                        const Codes& codes, const Codes& scales,
-                                        CodePart part) {
+                                        const Codes& codes,
+                                        const Scales& scales, CodePart part) {
   std::vector<Trial> trials;
   if (sides.size() < 2) return trials;
   for (const JoinedBlocks& mistake : kJoinedBlocks) {

@@ -23,7 +23,7 @@ std::vector<Trial> TrialsOfJoinedBlocks(const Product& product,
 /// The same in codes of one operand; all must outlive them.
 std::vector<Trial> TrialsOfJoinedBlocks(const std::vector<const Side*>& sides,
                                         const std::string& name,
-                                        const Codes& codes, const Codes& scales,
-                                        CodePart part);
+                                        const Codes& codes,
+                                        const Scales& scales, CodePart part);
 
 }  // namespace isoloss::operations

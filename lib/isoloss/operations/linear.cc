@@ -7,6 +7,7 @@
 #include "isoloss/operations/catalogue.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/product.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -136,7 +137,7 @@ Product ProductOf(const OperationCase& given, const LinearOperands& operands,
 }
 
 /// Every code and scale is wrong: the recipe has none here.
-CodeComparison AllOther(const Codes& codes, const Codes& scales) {
+CodeComparison AllOther(const Codes& codes, const Scales& scales) {
   CodeComparison comparison;
   for (size_t i = 0; i < codes.values.size(); ++i) {
     comparison.codes.AddOther(0, i, codes.values[i], HUGE_VAL);
@@ -169,9 +170,8 @@ void CheckOperandCodes(const OperationCase& given, const Product& product,
                        bool left, const char* name,
                        std::vector<Finding>& findings) {
   const Codes* codes = given.operation.FindCodes(fmt::format("{}_codes", name));
-  const Codes* scales =
-      given.operation.FindCodes(fmt::format("{}_scales", name));
-  if (codes == nullptr || scales == nullptr) return;
+  const std::optional<Scales> scales = ScalesOf(given.operation, name);
+  if (codes == nullptr || !scales) return;
   std::vector<const Side*> sides;
   for (const ProductGroup& group : product.groups) {
     sides.push_back(left ? &group.left : &group.right);
@@ -217,6 +217,7 @@ void CheckLinear(const OperationCase& given,
                  const precision::LinearPrecision& precision,
                  const precision::LinearPrecision& recipe,
                  std::vector<Finding>& findings) {
+  CheckWeight(given, findings);
   // Rows of no elements, or no weight: nothing to compare.
   if (given.operation.Find("x")->extent[1] == 0 ||
       given.operation.Find("weight")->values.empty()) {
@@ -236,9 +237,20 @@ void CheckLinear(const OperationCase& given,
         FindingOf(given, std::string(GemmRoleName(plan.role)), plan.kind,
                   Compare(product).value_or(oracle::Comparison(product.grid)));
     if (MultiplyAdds(product) <= kMostMultiplyAdds) {
-      Explain(TrialsOf(product, {plan.left, plan.right}, finding.comparison),
-              finding);
+      Explain(
+          TrialsOf(product, {plan.left, plan.right}, finding.comparison),
+          finding, [&] {
+            return TrialsOfRows(
+                {.found = product.output,
+                 .grid = product.grid,
+                 .for_each = [&](const auto& use) { ForEachSum(product, use); },
+                 .noun = "row",
+                 .content = "results"},
+                finding.comparison.wrong_rows());
+          });
     }
+    finding.places =
+        PlacesOf(finding.comparison, product.output.rows(), "rows");
     finding.untried = UntriedOf(product);
     findings.push_back(std::move(finding));
   }

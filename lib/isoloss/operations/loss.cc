@@ -1,6 +1,8 @@
 // The loss: mean cross entropy, log-sum-exp in FP32.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <string>
 
 #include "isoloss/kernels/elementary.h"
 #include "isoloss/operations/check.h"
@@ -19,6 +21,7 @@ struct LossRule {
   bool bf16 = false;  ///< log-softmax rounded to BF16
   int shift = 0;      ///< labels of so many rows further on
   bool shift_wraps = false;
+  double factor = 1.0;
 };
 
 class CrossEntropy {
@@ -41,7 +44,47 @@ class CrossEntropy {
     return comparison;
   }
 
+  /// One value has no spread, so that any factor explains it. Only numbers that
+  /// a trainer divides by are tried: small whole ones, which 8 bits tell apart,
+  /// and counts of the file.
+  std::vector<Trial> Factors() const {
+    std::vector<Trial> trials;
+    std::set<int64_t> numbers = {
+        static_cast<int64_t>(labels_.values.size()),
+        static_cast<int64_t>(logits_.extent[1]),
+        static_cast<int64_t>(labels_.values.size()) -
+            std::ranges::count(labels_.values, ignored_)};
+    constexpr int64_t kMostWhole = 64;
+    constexpr int64_t kMostWholeOfFewBits = 16;
+    const int64_t most =
+        grid_ == Grid::kFp32 ? kMostWhole : kMostWholeOfFewBits;
+    for (int64_t whole = 2; whole <= most; ++whole) numbers.insert(whole);
+    for (const int64_t number : numbers) {
+      if (number < 2) continue;
+      const auto times = static_cast<double>(number);
+      AddFactor(times, "multiplied by " + std::to_string(number), trials);
+      AddFactor(1 / times, "divided by " + std::to_string(number), trials);
+    }
+    AddFactor(kBitsPerNat, "given in bits, not in nats", trials);
+    return trials;
+  }
+
  private:
+  static constexpr double kBitsPerNat = 0x1.71547652b82fep+0;  // 1 / log 2
+
+  void AddFactor(double factor, const std::string& what,
+                 std::vector<Trial>& trials) const {
+    LossRule rule;
+    rule.factor = factor;
+    const Comparison comparison = Compare(rule);
+    if (comparison.other() > 0) return;
+    trials.push_back({"loss_scaled",
+                      "the loss may have been " + what +
+                          ", which is only a possibility, since some factor "
+                          "fits any single value",
+                      [comparison] { return std::optional(comparison); }});
+  }
+
   /// max + log(sum exp(x - max)). A difference d is rounded once, which moves
   /// exp(d) by |d| of it; exp within 2 ulp, 4 roundings; V additions: the sum
   /// is off by (V + 4) roundings of itself and those of d, and its logarithm by
@@ -100,7 +143,8 @@ class CrossEntropy {
     sum.bound += Around(sum.exact, size, count + 2).bound;
     if (rule.count_ignored) count = rows_.size();
     const double divisor = rule.mean ? static_cast<double>(count) : 1.0;
-    return count == 0 ? Estimate{.exact = std::nan("")} : sum * (1.0 / divisor);
+    return count == 0 ? Estimate{.exact = std::nan("")}
+                      : sum * (rule.factor / divisor);
   }
 
   const Floats& logits_;
@@ -149,7 +193,7 @@ void CheckLoss(const OperationCase& given, std::vector<Finding>& findings) {
                         return std::optional(loss.Compare(mistake.rule));
                       }});
   }
-  Explain(trials, finding);
+  Explain(trials, finding, [&loss] { return loss.Factors(); });
   findings.push_back(std::move(finding));
 }
 

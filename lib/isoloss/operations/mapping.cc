@@ -132,7 +132,14 @@ class MappingReader {
     }
     for (const char* operand : kOperands) {
       add(fmt::format("{}_codes", operand), operation.codes, CodesOf);
-      add(fmt::format("{}_scales", operand), operation.codes, CodesOf);
+      const std::string scales = fmt::format("{}_scales", operand);
+      std::string place;
+      tensors.Text(scales, place);
+      if (!place.empty() && Stored(place, scales, tensors).type == "F32") {
+        add(scales, operation.floats, FloatsOf);
+      } else {
+        add(scales, operation.codes, CodesOf);
+      }
     }
   }
 

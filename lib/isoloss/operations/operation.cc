@@ -85,11 +85,18 @@ class ExtentCheck {
   /// finding, not an error.
   void Operand(const std::string& name, const Extent& codes) {
     const Codes* code = operation_.FindCodes(name + "_codes");
-    const Codes* scale = operation_.FindCodes(name + "_scales");
-    if ((code == nullptr) != (scale == nullptr)) {
+    const Floats* scale = operation_.Find(name + "_scales");
+    if ((code == nullptr) !=
+        (scale == nullptr &&
+         operation_.FindCodes(name + "_scales") == nullptr)) {
       Fail(fmt::format("{} has {} only", name,
                        code == nullptr ? "scales" : "codes"),
            "both codes and scales");
+    }
+    if (scale != nullptr && scale->type != "float32") {
+      Fail(
+          fmt::format("{}_scales has dtype `{}`", name, Printable(scale->type)),
+          "uint8 of E8M0, or float32");
     }
     Fits(code, name + "_codes", codes);
     if (code != nullptr) CodesInFormat(*code, name + "_codes");

@@ -42,10 +42,10 @@ ScalarOperand OperandOf(const Side& side) {
 Estimate WithBias(const Product& product, size_t depth, const Estimate& sum,
                   size_t column) {
   if (product.bias == nullptr) return sum;
-  const Estimate bias = {
-      .exact = static_cast<double>(product.bias[column]),
-      .bound = oracle::Gamma(depth + 1) *
-               std::fabs(static_cast<double>(product.bias[column]))};
+  const double term =
+      product.bias_factor * static_cast<double>(product.bias[column]);
+  const Estimate bias = {.exact = term,
+                         .bound = oracle::Gamma(depth + 1) * std::fabs(term)};
   if (product.bias_after) {
     return oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) +
                              Estimate{.exact = bias.exact});
@@ -144,28 +144,42 @@ void CompareCut(const Product& product, const ProductGroup& group,
   }
 }
 
-void CompareGroup(const Product& product, const ProductGroup& group,
-                  Comparison& comparison) {
-  if (product.sum_bits > 0) return CompareCut(product, group, comparison);
+/// use(row, column, sum, whether the sum is known to the bit).
+template <typename Use>
+void ForEachSumOf(const Product& product, const ProductGroup& group,
+                  const Use& use) {
   precision::GemmPrecision precision;
   precision.accumulation = product.accumulation;
   const ScalarOperand left = OperandOf(group.left);
   const size_t depth = left.down ? left.values.rows() : left.values.cols();
   const ScalarProduct sums(left, OperandOf(group.right), precision);
   sums.ForEach([&](size_t i, size_t j, const Estimate& dot) {
-    const size_t row = group.first_row + i;
-    const float value = product.output(row, j);
     Estimate sum = WithBias(product, depth, dot * product.factor, j);
     if (product.through_fp16) {
       sum = oracle::RoundedOnTheWay(oracle::Grid::kFp16, sum);
     }
     if (product.cuts_output) sum = CutToBf16(sum);
-    if (sums.has_bits()) {
-      comparison.AddExact(row, j, value, RoundTo(product.grid, sum.exact));
-    } else {
-      comparison.Add(row, j, value, sum);
+    if (product.late_factor != 1.0) {
+      sum = oracle::Rounded32(oracle::RoundedOnTheWay(product.grid, sum) *
+                              product.late_factor);
     }
+    use(group.first_row + i, j, sum, sums.has_bits());
   });
+}
+
+void CompareGroup(const Product& product, const ProductGroup& group,
+                  Comparison& comparison) {
+  if (product.sum_bits > 0) return CompareCut(product, group, comparison);
+  ForEachSumOf(product, group,
+               [&](size_t row, size_t j, const Estimate& sum, bool has_bits) {
+                 const float value = product.output(row, j);
+                 if (has_bits) {
+                   comparison.AddExact(row, j, value,
+                                       RoundTo(product.grid, sum.exact));
+                 } else {
+                   comparison.Add(row, j, value, sum);
+                 }
+               });
 }
 
 }  // namespace
@@ -214,6 +228,17 @@ std::optional<Comparison> Compare(const Product& product) {
     return std::nullopt;
   }
   return comparison;
+}
+
+void ForEachSum(const Product& product,
+                const std::function<void(size_t row, size_t column,
+                                         const Estimate& sum)>& use) {
+  for (const ProductGroup& group : product.groups) {
+    ForEachSumOf(product, group,
+                 [&](size_t row, size_t column, const Estimate& sum, bool) {
+                   use(row, column, sum);
+                 });
+  }
 }
 
 double MultiplyAdds(const Product& product) {

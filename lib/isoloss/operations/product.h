@@ -70,7 +70,9 @@ struct Product {
   /// Of those bits: nobody knows when they are cut off, so that all that may
   /// be lost is let pass.
   bool loses_bits = false;
-  double factor = 1.0;  ///< of the result
+  double factor = 1.0;       ///< of the sums
+  double bias_factor = 1.0;  ///< of the bias
+  double late_factor = 1.0;  ///< of the rounded result
 };
 
 /// The tensor that the side's quantisation makes of it, in the orientation of
@@ -80,6 +82,21 @@ std::optional<oracle::ScalarTensor> Quantized(const Side& side);
 /// Every element of the output against the products.
 /// Nothing, if a change has nothing to change, or sums can't be cut so.
 std::optional<oracle::Comparison> Compare(const Product& product);
+
+/// Calls use(row, column, sum) for each element of the output, before its last
+/// rounding. Only of sums that are not cut off, and of sides without changes.
+void ForEachSum(const Product& product,
+                const std::function<void(size_t row, size_t column,
+                                         const oracle::Estimate& sum)>& use);
+
+/// What multiplies the codes of an operand, as a file holds it.
+struct Scales {
+  std::vector<float> values;
+  bool has_bytes = false;  ///< of E8M0; else they are FP32
+};
+/// Nothing if the operand has none.
+std::optional<Scales> ScalesOf(const Operation& operation,
+                               const std::string& operand);
 
 /// Codes and scales of one operand against those of a quantisation.
 struct CodeComparison {
@@ -97,10 +114,11 @@ struct CodeComparison {
 using CodePart = oracle::Comparison (*)(const CodeComparison& comparison);
 
 /// `side` of each group. Scales that are not as many as the blocks are all
-/// wrong. Zeros of either sign are equal: products do not see it.
+/// wrong. FP32 scales that are no powers of two may be rounded twice on their
+/// way. Zeros of either sign are equal: products do not see it.
 std::optional<CodeComparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
-    const Codes& scales);
+    const Scales& scales);
 
 /// Operations of the product: how long Compare takes.
 double MultiplyAdds(const Product& product);

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "isoloss/formats/format.h"
+#include "isoloss/operations/estimates.h"
 #include "isoloss/operations/product.h"
 
 namespace isoloss::operations {
@@ -22,6 +23,14 @@ float ScaleOfByte(uint8_t code) {
   constexpr uint8_t kNan = 255;
   return code == kNan ? std::numeric_limits<float>::quiet_NaN()
                       : std::ldexp(1.0f, code - kScaleBias);
+}
+
+double ByteOf(double scale) {
+  return std::isnan(scale) ? 255.0 : std::ilogb(scale) + kScaleBias;
+}
+
+const char* NounOf(const Scales& scales) {
+  return scales.has_bytes ? "scale bytes" : "scales";
 }
 
 /// Scales of all groups, as operation files hold them.
@@ -74,45 +83,73 @@ class ScaleGrid {
   std::vector<size_t> first_rows_;
 };
 
-/// That of the layout, or of the quantisation's own blocks if the scales are as
-/// many as those.
+/// Of bytes that of the layout, or of the quantisation's own blocks if the
+/// scales are as many as those. Of FP32 scales always the latter.
 ScaleGrid GridOf(const std::vector<const Side*>& sides,
-                 const std::vector<ScalarTensor>& tensors, size_t count) {
+                 const std::vector<ScalarTensor>& tensors,
+                 const Scales& scales) {
   constexpr size_t kBlock = 32;
   ScaleGrid grid(sides, tensors, kBlock, 1);
   const ScalarTensor& first = tensors[0];
-  if (grid.wanted.size() == count || first.cell_cols == 0 ||
-      first.cell_rows == 0) {
+  const size_t count = scales.values.size();
+  if ((scales.has_bytes && grid.wanted.size() == count) ||
+      first.cell_cols == 0 || first.cell_rows == 0) {
     return grid;
   }
   ScaleGrid own(sides, tensors, first.cell_cols, first.cell_rows);
-  return own.wanted.size() == count ? own : grid;
+  return !scales.has_bytes || own.wanted.size() == count ? own : grid;
+}
+
+/// "each by +1" of bytes, or "by factors of 0.5 to 2".
+std::string DifferenceText(const ScaleGrid& grid, const Scales& scales,
+                           const std::set<size_t>& wrong) {
+  double least = HUGE_VAL;
+  double most = -HUGE_VAL;
+  for (const size_t i : wrong) {
+    const auto found = static_cast<double>(scales.values[i]);
+    const auto wanted = static_cast<double>(grid.wanted[i]);
+    const double by =
+        scales.has_bytes ? ByteOf(found) - ByteOf(wanted) : found / wanted;
+    least = std::min(least, by);
+    most = std::max(most, by);
+  }
+  const char* each = wrong.size() > 1 && least == most ? "each " : "";
+  if (scales.has_bytes) {
+    return least == most ? fmt::format("{}by {:+}", each, least)
+                         : fmt::format("by {:+} to {:+}", least, most);
+  }
+  return least == most
+             ? fmt::format("{}by a factor of {:.6g}", each, least)
+             : fmt::format("by factors of {:.6g} to {:.6g}", least, most);
+}
+
+/// All of them are 1 over what they should be.
+bool AreInverse(const ScaleGrid& grid, const Scales& scales,
+                const std::set<size_t>& wrong) {
+  constexpr float kFewRoundings = 0x1p-20f;
+  return std::ranges::all_of(wrong, [&](size_t i) {
+    return std::fabs(scales.values[i] * grid.wanted[i] - 1.0f) < kFewRoundings;
+  });
 }
 
 /// "3 of 8 scale bytes are wrong, each by +1: row 0, block 0; ...".
-std::string ScaleSentence(const ScaleGrid& grid, const Codes& scales,
+std::string ScaleSentence(const ScaleGrid& grid, const Scales& scales,
                           const std::set<size_t>& wrong) {
-  int least = std::numeric_limits<int>::max();
-  int most = std::numeric_limits<int>::min();
   std::string places;
   constexpr size_t kMostPlaces = 4;
   size_t named = 0;
   for (const size_t i : wrong) {
-    const float wanted = grid.wanted[i];
-    const int byte = std::isnan(wanted) ? 255 : std::ilogb(wanted) + kScaleBias;
-    least = std::min(least, scales.values[i] - byte);
-    most = std::max(most, scales.values[i] - byte);
-    if (named++ < kMostPlaces) {
-      places += (places.empty() ? "" : "; ") + grid.Place(i);
-    }
+    if (named++ == kMostPlaces) break;
+    places += (places.empty() ? "" : "; ") + grid.Place(i);
   }
-  const std::string by = least == most
-                             ? fmt::format("by {:+}", least)
-                             : fmt::format("by {:+} to {:+}", least, most);
-  return fmt::format("{} of {} scale bytes are wrong, {}{}: {}{}.",
-                     wrong.size(), scales.values.size(),
-                     wrong.size() > 1 && least == most ? "each " : "", by,
-                     places, named > kMostPlaces ? "; ..." : "");
+  return fmt::format("{} of {} {} are wrong, {}: {}{}.{}", wrong.size(),
+                     scales.values.size(), NounOf(scales),
+                     DifferenceText(grid, scales, wrong), places,
+                     wrong.size() > kMostPlaces ? "; ..." : "",
+                     AreInverse(grid, scales, wrong)
+                         ? " They are the inverses: scales must be what codes "
+                           "are multiplied by."
+                         : "");
 }
 
 /// Where the codes that differ lie, as scales tell.
@@ -141,6 +178,21 @@ std::string CodeSentence(const CodePlaces& places) {
 
 }  // namespace
 
+std::optional<Scales> ScalesOf(const Operation& operation,
+                               const std::string& operand) {
+  const std::string name = operand + "_scales";
+  if (const Floats* floats = operation.Find(name)) {
+    return Scales{.values = floats->values};
+  }
+  const Codes* bytes = operation.FindCodes(name);
+  if (bytes == nullptr) return std::nullopt;
+  Scales scales = {.values = {}, .has_bytes = true};
+  for (const uint8_t byte : bytes->values) {
+    scales.values.push_back(ScaleOfByte(byte));
+  }
+  return scales;
+}
+
 Comparison CodeComparison::Both() const {
   Comparison both = codes;
   both.Merge(scales);
@@ -149,7 +201,7 @@ Comparison CodeComparison::Both() const {
 
 std::optional<CodeComparison> CompareCodes(
     const std::vector<const Side*>& sides, const Codes& codes,
-    const Codes& scales) {
+    const Scales& scales) {
   std::vector<ScalarTensor> tensors;
   for (const Side* side : sides) {
     std::optional<ScalarTensor> tensor = Quantized(*side);
@@ -157,18 +209,28 @@ std::optional<CodeComparison> CompareCodes(
     tensors.push_back(std::move(*tensor));
   }
   CodeComparison result;
-  const ScaleGrid grid = GridOf(sides, tensors, scales.values.size());
+  const ScaleGrid grid = GridOf(sides, tensors, scales);
+  // Powers of two are exact.
+  const bool rounds =
+      !scales.has_bytes &&
+      sides[0]->quantization->scale_format == formats::ScaleFormat::kFp32;
   const bool fits = grid.wanted.size() == scales.values.size();
   std::set<size_t> wrong;
   for (size_t i = 0; i < scales.values.size(); ++i) {
-    const float found = ScaleOfByte(scales.values[i]);
+    const float found = scales.values[i];
     if (!fits) {
       result.scales.AddOther(0, i, found, HUGE_VAL);
       continue;
     }
     const int64_t before = result.scales.other();
-    result.scales.AddExact(i / grid.cols(), i % grid.cols(), found,
-                           grid.wanted[i]);
+    const size_t row = i / grid.cols();
+    const size_t column = i % grid.cols();
+    if (rounds) {
+      const auto wanted = static_cast<double>(grid.wanted[i]);
+      result.scales.Add(row, column, found, Around(wanted, wanted, 2));
+    } else {
+      result.scales.AddExact(row, column, found, grid.wanted[i]);
+    }
     if (result.scales.other() > before) wrong.insert(i);
   }
   const formats::Format& format = formats::FormatByName(codes.type);
@@ -198,16 +260,17 @@ std::optional<CodeComparison> CompareCodes(
           ++(wrong.contains(scale) ? places.inside : places.outside);
         }
         places.same_values =
-            places.same_values && found * ScaleOfByte(scales.values[scale]) ==
-                                      wanted * grid.wanted[scale];
+            places.same_values &&
+            found * scales.values[scale] == wanted * grid.wanted[scale];
       }
     }
     first_row += side.values.rows();
   }
   if (!fits) {
     result.remark = fmt::format(
-        "There are {} scale bytes, but {} blocks of 32 along the contraction.",
-        scales.values.size(), grid.wanted.size());
+        "There are {} {}, but {} blocks{}.", scales.values.size(),
+        NounOf(scales), grid.wanted.size(),
+        scales.has_bytes ? " of 32 along the contraction" : " of the recipe");
   } else if (!wrong.empty()) {
     result.remark = ScaleSentence(grid, scales, wrong) + CodeSentence(places);
   }

@@ -1,12 +1,17 @@
-// Routers: scores of logits, the choice of experts, weights of their outputs.
+// Routers: the choice of experts, weights of their outputs.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 
-#include "isoloss/kernels/elementary.h"
 #include "isoloss/operations/check.h"
 #include "isoloss/operations/estimates.h"
 #include "isoloss/operations/expert_groups.h"
+#include "isoloss/operations/fit.h"
+#include "isoloss/operations/rows.h"
 
 namespace isoloss::operations {
 namespace {
@@ -18,88 +23,6 @@ using oracle::Grid;
 double At(const Floats& tensor, size_t row, size_t col) {
   return static_cast<double>(tensor.Rows()(row, col));
 }
-
-// ---- scores -----------------------------------------------------------------
-
-/// 1 / (1 + exp(-x)): exp within 2 ulp, 4 roundings, one addition, one
-/// division, which as many round for themselves: 7.
-Estimate Sigmoid(double x) {
-  const double q = 1.0 / (1.0 + kernels::Exp(-x));
-  return Around(q, q, 7);
-}
-
-/// exp(x - max) / sum: the difference d is rounded once, which moves exp by |d|
-/// times that, and |d| exp(d) <= 1/e of the largest; exp within 2 ulp, 4
-/// roundings, n additions, one division: of a result of at most `size`,
-///   |d| q + (n + 6) roundings.
-std::vector<Estimate> Softmax(const Floats& logits, size_t row) {
-  const size_t n = logits.extent[1];
-  double most = -HUGE_VAL;
-  for (size_t e = 0; e < n; ++e) most = std::max(most, At(logits, row, e));
-  double sum = 0.0;
-  double moved = 0.0;  // of the sum
-  for (size_t e = 0; e < n; ++e) {
-    const double d = At(logits, row, e) - most;
-    sum += kernels::Exp(d);
-    moved += std::fabs(d) * kernels::Exp(d) * oracle::kUnitRoundoff;
-  }
-  std::vector<Estimate> result;
-  for (size_t e = 0; e < n; ++e) {
-    const double d = At(logits, row, e) - most;
-    const double q = kernels::Exp(d) / sum;
-    Estimate estimate = Around(q, q, n + 6);
-    estimate.bound +=
-        2.0 * q * (std::fabs(d) * oracle::kUnitRoundoff + moved / sum);
-    result.push_back(estimate);
-  }
-  return result;
-}
-
-Comparison CompareScores(const Floats& logits, const Floats& scores, Grid grid,
-                         bool softmax) {
-  Comparison comparison(grid);
-  for (size_t t = 0; t < scores.extent[0]; ++t) {
-    const std::vector<Estimate> row =
-        softmax ? Softmax(logits, t) : std::vector<Estimate>{};
-    for (size_t e = 0; e < scores.extent[1]; ++e) {
-      comparison.Add(t, e, scores.Rows()(t, e),
-                     softmax ? row[e] : Sigmoid(At(logits, t, e)));
-    }
-  }
-  return comparison;
-}
-
-void CheckScores(const OperationCase& given, const Floats& scores,
-                 std::vector<Finding>& findings) {
-  const Floats* logits = given.operation.Find("logits");
-  if (logits == nullptr) return;
-  const Grid grid = GridOf(scores, "scores", given.where);
-  const bool softmax =
-      given.operation.texts.find("score_function")->second == "softmax";
-  Finding finding = FindingOf(given, "scores", "scores",
-                              CompareScores(*logits, scores, grid, softmax));
-  Explain(
-      {{softmax ? "sigmoid" : "softmax",
-        softmax ? "scores are sigmoids, not a softmax"
-                : "scores are a softmax, not sigmoids",
-        [&] {
-          return std::optional(CompareScores(*logits, scores, grid, !softmax));
-        }},
-       {"logits", "scores are the logits themselves",
-        [&]() -> std::optional<Comparison> {
-          Comparison comparison(grid);
-          for (size_t i = 0; i < scores.values.size(); ++i) {
-            comparison.Add(i / scores.extent[1], i % scores.extent[1],
-                           scores.values[i],
-                           {.exact = static_cast<double>(logits->values[i])});
-          }
-          return comparison;
-        }}},
-      finding);
-  findings.push_back(std::move(finding));
-}
-
-// ---- choice and weights -----------------------------------------------------
 
 class Choice {
  public:
@@ -135,21 +58,14 @@ class Choice {
     Comparison comparison(Grid::kFp32);
     const size_t experts = scores_.extent[1];
     const size_t slots = ids_.extent[1];
-    std::vector<double> all(experts);
     std::vector<double> chosen(slots);
     std::vector<int64_t> ids(slots);
     for (size_t t = 0; t < ids_.extent[0]; ++t) {
-      for (size_t e = 0; e < experts; ++e) all[e] = SumOf(t, e, bias);
       for (size_t i = 0; i < slots; ++i) {
         ids[i] = ids_.values[t * slots + i];
-        chosen[i] = SumOf(t, static_cast<size_t>(ids[i]), bias);
+        chosen[i] = Ranked(SumOf(t, static_cast<size_t>(ids[i]), bias));
       }
-      if (in_groups) {
-        const std::vector<bool> open = groups_.Open(all, ids);
-        for (size_t e = 0; e < experts; ++e) {
-          if (!open[e]) all[e] = -HUGE_VAL;
-        }
-      }
+      std::vector<double> all = OpenSums(t, bias, in_groups, ids);
       std::ranges::sort(all, std::greater());
       std::ranges::sort(chosen, std::greater());
       std::ranges::sort(ids);
@@ -179,28 +95,92 @@ class Choice {
     bool divide = false;  ///< by the scale
     /// Of so many experts beyond the chosen ones is the sum, too.
     bool all_experts = false;
+    bool reversed = false;  ///< slots of each token
+    double factor = 1.0;
   };
   WeightRule AsGiven() const {
     return {.normalize = normalize_, .scale = true};
   }
 
-  /// score, over the sum of the token's (k additions, one of 1e-20, one
-  /// division), times scale: k + 3 roundings.
   Comparison CompareWeights(const WeightRule& rule) const {
+    Comparison comparison(GridOf(*weights_, "weights", where_));
+    ForEachWeight(rule, [&](size_t t, size_t i, const Estimate& weight) {
+      comparison.Add(t, i, weights_->values[t * slots() + i], weight);
+    });
+    return comparison;
+  }
+
+  Fit WeightFit() const {
+    Fit fit;
+    fit.name = "weights_scaled";
+    fit.sentence = [this](double factor) {
+      return fmt::format(
+          "weights were {:.9g} times what scores, `normalize` and `scale` "
+          "give{}",
+          factor,
+          scales() ? fmt::format(", as by a scale of {:.6g}", factor * scale_)
+                   : "");
+    };
+    fit.not_zero = true;
+    fit.compare = [this](double factor) {
+      WeightRule rule = AsGiven();
+      rule.factor = factor;
+      return CompareWeights(rule);
+    };
     const Grid grid = GridOf(*weights_, "weights", where_);
-    Comparison comparison(grid);
-    const size_t slots = ids_.extent[1];
+    ForEachWeight(AsGiven(), [&](size_t t, size_t i, const Estimate& weight) {
+      fit.range.Add(
+          weight.exact, 0.0, weights_->values[t * slots() + i], grid,
+          weight.bound + 2 * oracle::kUnitRoundoff * std::fabs(weight.exact));
+    });
+    return fit;
+  }
+
+  std::vector<Trial> WeightRows(const std::vector<bool>& wrong) const {
+    return TrialsOfRows(
+        {.found = weights_->Rows(),
+         .grid = GridOf(*weights_, "weights", where_),
+         .for_each = [this](const auto& use) { ForEachWeight(AsGiven(), use); },
+         .noun = "token",
+         .content = "weights"},
+        wrong);
+  }
+  std::string TokenPlaces(const Comparison& comparison) const {
+    return PlacesOf(comparison, ids_.extent[0], "tokens");
+  }
+
+  /// "Token 3 has experts 1, 5, but should have 1, 2."
+  std::string ExpertsText(size_t token) const {
+    std::vector<int64_t> chosen(slots());
+    std::copy_n(ids_.values.begin() + static_cast<ptrdiff_t>(token * slots()),
+                slots(), chosen.begin());
+    const std::vector<double> all = OpenSums(token, true, true, chosen);
+    std::vector<int64_t> wanted(all.size());
+    std::iota(wanted.begin(), wanted.end(), 0);
+    std::ranges::stable_sort(wanted, [&](int64_t a, int64_t b) {
+      return all[static_cast<size_t>(a)] > all[static_cast<size_t>(b)];
+    });
+    wanted.resize(Configured());
+    return fmt::format("Token {} has experts {}, but should have {}.", token,
+                       fmt::join(chosen, ", "), fmt::join(wanted, ", "));
+  }
+
+ private:
+  /// score, over the sum of the token's (k additions, one of 1e-20, one
+  /// division), times scale: k + 3 roundings. Two more of another factor.
+  template <typename Visit>
+  void ForEachWeight(const WeightRule& rule, const Visit& visit) const {
     for (size_t t = 0; t < ids_.extent[0]; ++t) {
       double sum = 0.0;
-      for (size_t i = 0; i < slots; ++i) sum += WeightOf(t, i, rule);
+      for (size_t i = 0; i < slots(); ++i) sum += WeightOf(t, i, rule);
       if (rule.all_experts) {
         sum = 0.0;
         for (size_t e = 0; e < scores_.extent[1]; ++e) {
           sum += SumOf(t, e, rule.bias);
         }
       }
-      for (size_t i = 0; i < slots; ++i) {
-        double weight = WeightOf(t, i, rule);
+      for (size_t i = 0; i < slots(); ++i) {
+        double weight = WeightOf(t, rule.reversed ? slots() - 1 - i : i, rule);
         size_t roundings = rule.bias ? 1 : 0;
         if (rule.normalize) {
           weight /= sum + 1e-20;
@@ -210,16 +190,31 @@ class Choice {
           weight = rule.divide ? weight / scale_ : weight * scale_;
           roundings += scale_ == 1.0 ? 0 : 2;
         }
-        const Estimate estimate =
-            roundings == 0 ? Estimate{.exact = weight}
-                           : Around(weight, std::fabs(weight), roundings);
-        comparison.Add(t, i, weights_->values[t * slots + i], estimate);
+        weight *= rule.factor;
+        roundings += rule.factor == 1.0 ? 0 : 2;
+        visit(t, i,
+              roundings == 0 ? Estimate{.exact = weight}
+                             : Around(weight, std::fabs(weight), roundings));
       }
     }
-    return comparison;
   }
-
- private:
+  /// Sums of score and bias; minus infinity where a group is not open to a
+  /// token that chose `ids`.
+  std::vector<double> OpenSums(size_t token, bool bias, bool in_groups,
+                               std::span<const int64_t> ids) const {
+    std::vector<double> all(scores_.extent[1]);
+    for (size_t e = 0; e < all.size(); ++e) {
+      all[e] = Ranked(SumOf(token, e, bias));
+    }
+    if (!in_groups) return all;
+    const std::vector<bool> open = groups_.Open(all, ids);
+    for (size_t e = 0; e < all.size(); ++e) {
+      if (!open[e]) all[e] = -HUGE_VAL;
+    }
+    return all;
+  }
+  /// NaN comes last: no order holds it.
+  static double Ranked(double sum) { return std::isnan(sum) ? -HUGE_VAL : sum; }
   double SumOf(size_t token, size_t expert, bool bias) const {
     const double score = At(scores_, token, expert);
     return bias && bias_ != nullptr
@@ -300,12 +295,17 @@ Finding ChoiceFinding(const OperationCase& given, const Choice& choice) {
          [&] { return std::optional(choice.CompareChoice(true, false)); }});
   }
   Explain(trials, finding);
+  finding.places = choice.TokenPlaces(finding.comparison);
   if (!choice.has_top_k() && finding.comparison.other() > 0) {
     finding.explanation = {
         .name = "k_off",
         .sentence = "each token has " + std::to_string(choice.slots()) +
                     " experts, but top_k is " +
                     std::to_string(static_cast<int64_t>(choice.top_k()))};
+  }
+  if (!finding.is_right()) {
+    finding.remark = choice.ExpertsText(
+        static_cast<size_t>(finding.comparison.Row().worst_row));
   }
   return finding;
 }
@@ -353,15 +353,26 @@ Finding WeightFinding(const OperationCase& given, const Choice& choice) {
     add("normalized_over_all",
         "weights were divided by the sum over all experts", rule);
   }
-  Explain(trials, finding);
+  rule = as_given;
+  rule.reversed = true;
+  if (choice.slots() > 1) {
+    add("slots_reversed",
+        "weights of each token stood in reverse order of its experts", rule);
+  }
+  Explain(trials, finding, [&] {
+    std::vector<Trial> further = Confirmed({choice.WeightFit()});
+    std::ranges::move(choice.WeightRows(finding.comparison.wrong_rows()),
+                      std::back_inserter(further));
+    return further;
+  });
+  finding.places = choice.TokenPlaces(finding.comparison);
   return finding;
 }
 
 }  // namespace
 
 void CheckRouter(const OperationCase& given, std::vector<Finding>& findings) {
-  const Floats& scores = *given.operation.Find("scores");
-  CheckScores(given, scores, findings);
+  CheckScores(given, findings);
   if (given.operation.FindIntegers("expert_ids") == nullptr) return;
   const Choice choice(given);
   findings.push_back(ChoiceFinding(given, choice));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "isoloss/operations/catalogue.h"
+#include "isoloss/operations/fit.h"
 #include "isoloss/operations/group_blocks.h"
 
 namespace isoloss::operations {
@@ -128,18 +129,88 @@ bool FailsOnWindow(const Sample* sample, const SideMistake& mistake,
   return comparison && 2 * comparison->other() > sample->other;
 }
 
-/// What the worst element was multiplied by, if by a small whole number or
-/// its inverse; 1: by none.
-double FactorOf(const oracle::Comparison& found) {
-  const runlog::OracleRow worst = found.Row();
-  const double ratio = worst.worst_value / worst.worst_expected;
-  if (worst.other == 0 || !std::isfinite(ratio) || ratio == 0.0) return 1.0;
-  constexpr double kNear = 0.02;
-  constexpr double kMost = 1024.0;
-  const double whole = std::round(std::fabs(ratio) >= 1 ? ratio : 1 / ratio);
-  const double factor = std::fabs(ratio) >= 1 ? whole : 1 / whole;
-  const bool is_near = std::fabs(ratio / factor - 1) < kNear;
-  return is_near && std::fabs(whole) <= kMost ? factor : 1.0;
+/// A product in which a fit put its number.
+using AlterProduct = void (*)(Product& product, double number);
+
+/// On the sample first, if there is one.
+oracle::Comparison CompareFit(const Product& product, const Sample* sample,
+                              AlterProduct alter, double number) {
+  const auto compare = [&](Product altered) {
+    alter(altered, number);
+    return Compare(altered).value_or(oracle::Comparison(altered.grid));
+  };
+  if (sample != nullptr) {
+    oracle::Comparison window = compare(sample->product);
+    if (window.other() > 0) return window;
+  }
+  return compare(product);
+}
+
+/// Factors of the result and, with a bias, of either term, from the sample or,
+/// without one, from the whole.
+std::vector<Fit> FitsOf(const Product& product,
+                        const std::shared_ptr<const Sample>& sample) {
+  const Product& part = sample == nullptr ? product : sample->product;
+  FactorRange result, sums, bias;
+  ForEachSum(part, [&](size_t row, size_t column, const oracle::Estimate& sum) {
+    const double added =
+        part.bias == nullptr ? 0.0 : static_cast<double>(part.bias[column]);
+    const float found = part.output(row, column);
+    // The result or the product may have been rounded before.
+    const auto rounding = [&](double exact) {
+      return std::fabs(static_cast<double>(RoundTo(part.grid, exact)) - exact);
+    };
+    const double bound = sum.bound + rounding(sum.exact) +
+                         rounding(sum.exact - added) +
+                         2 * oracle::kUnitRoundoff * std::fabs(sum.exact);
+    result.Add(sum.exact, 0.0, found, part.grid, bound);
+    sums.Add(sum.exact - added, added, found, part.grid, bound);
+    bias.Add(added, sum.exact - added, found, part.grid, bound);
+  });
+  std::vector<Fit> fits;
+  const auto add = [&](const char* name, const FactorRange& of,
+                       const char* sentence, AlterProduct alter,
+                       AlterProduct or_else = nullptr) {
+    fits.push_back({.name = name,
+                    .range = of,
+                    .not_zero = true,
+                    .sentence =
+                        [sentence](double factor) {
+                          return fmt::format(fmt::runtime(sentence), factor);
+                        },
+                    .compare =
+                        [&product, sample, alter, or_else](double factor) {
+                          oracle::Comparison comparison =
+                              CompareFit(product, sample.get(), alter, factor);
+                          return comparison.other() == 0 || or_else == nullptr
+                                     ? comparison
+                                     : CompareFit(product, sample.get(),
+                                                  or_else, factor);
+                        }});
+  };
+  add(
+      "result_scaled", result, "the result was multiplied by {:.9g}",
+      [](Product& altered, double f) {
+        altered.factor = altered.bias_factor = f;
+      },
+      [](Product& altered, double f) { altered.late_factor = f; });
+  if (product.bias == nullptr) return fits;
+  add(
+      "product_scaled", sums,
+      "the product was multiplied by {:.9g}, the bias was not",
+      [](Product& altered, double f) { altered.factor = f; },
+      [](Product& altered, double f) {
+        altered.factor = f;
+        altered.bias_after = true;
+      });
+  add(
+      "bias_scaled", bias, "the bias was added {:.9g} times",
+      [](Product& altered, double f) { altered.bias_factor = f; },
+      [](Product& altered, double f) {
+        altered.bias_factor = f;
+        altered.bias_after = true;
+      });
+  return fits;
 }
 
 /// The factor of maxima that explains most of a window, or of a product that is
@@ -186,7 +257,7 @@ std::optional<oracle::Comparison> CompareLossy(const Product& product) {
 
 std::optional<oracle::Comparison> CodesAltered(
     const std::vector<const Side*>& sides, const SideMistake& mistake,
-    const Codes& codes, const Codes& scales, CodePart part) {
+    const Codes& codes, const Scales& scales, CodePart part) {
   std::vector<Side> altered;
   bool any = false;
   for (const Side* side : sides) {
@@ -221,19 +292,13 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
                         "accumulators that cut off do",
                     .compare = [&product] { return CompareLossy(product); },
                     .is_vague = true});
-  if (const double factor = FactorOf(found); factor != 1.0) {
-    trials.push_back(
-        {.name = "result_scaled",
-         .sentence = fmt::format("the result was multiplied by {:.6g}", factor),
-         .compare = [&product, factor] {
-           Product scaled = product;
-           scaled.factor = factor;
-           return Compare(scaled);
-         }});
-  }
   std::ranges::move(TrialsOfJoinedBlocks(product, names.left, names.right),
                     std::back_inserter(trials));
   const std::shared_ptr<const Sample> sample = SampleOf(product, found);
+  if (found.other() > 0) {
+    std::ranges::move(Confirmed(FitsOf(product, sample)),
+                      std::back_inserter(trials));
+  }
   // Both last: of what explains as much the first counts.
   const std::pair<Which, std::string> sides[] = {{Which::kLeft, names.left},
                                                  {Which::kRight, names.right},
@@ -278,7 +343,7 @@ std::vector<Trial> TrialsOf(const Product& product, const SideNames& names,
 
 std::vector<Trial> TrialsOf(const std::vector<const Side*>& sides,
                             const char* name, const Codes& codes,
-                            const Codes& scales, CodePart part) {
+                            const Scales& scales, CodePart part) {
   std::vector<Trial> trials = {
       {.name = fmt::format("other_axis.{}", name),
        .sentence = fmt::format("blocks of {} lay along the other axis", name),

@@ -87,7 +87,11 @@ bool Comparison::AddDifferent(size_t row, size_t column, float value,
   // At a tie the two statements may differ in the last bit.
   ratio =
       flip ? std::min(ratio, 1.0) : std::max(ratio, std::nextafter(1.0, 2.0));
-  ++(flip ? row_.flips : row_.other);
+  if (flip) {
+    ++row_.flips;
+  } else {
+    CountOther(row);
+  }
   if (flip && std::fabs(value) < std::fabs(want)) ++row_.flips_toward_zero;
   KeepWorst(row, column, value, expected.exact, ratio);
   return flip;
@@ -130,11 +134,17 @@ void Comparison::AddOther(size_t row, size_t column, float value,
 void Comparison::AddOther(size_t row, size_t column, float value,
                           double expected, int64_t elements) {
   row_.elements += elements;
-  ++row_.other;
+  CountOther(row);
   const double difference = std::fabs(static_cast<double>(value) - expected);
   const bool finite = std::isfinite(difference);
   KeepWorst(row, column, value, expected,
             finite ? 1.0 + difference / Ulp(expected) : kInfinity);
+}
+
+void Comparison::CountOther(size_t row) {
+  ++row_.other;
+  if (row >= wrong_rows_.size()) wrong_rows_.resize(row + 1);
+  wrong_rows_[row] = true;
 }
 
 void Comparison::KeepWorst(size_t row, size_t column, float value, double exact,
@@ -160,6 +170,12 @@ void Comparison::Merge(const Comparison& part) {
   sum.expected_flips = row_.expected_flips + part.row_.expected_flips;
   row_ = sum;
   has_worst_ = has_worst_ || part.has_worst_;
+  if (part.wrong_rows_.size() > wrong_rows_.size()) {
+    wrong_rows_.resize(part.wrong_rows_.size());
+  }
+  for (size_t r = 0; r < part.wrong_rows_.size(); ++r) {
+    if (part.wrong_rows_[r]) wrong_rows_[r] = true;
+  }
   noise_.Merge(part.noise_);
   flip_clusters_.Merge(part.flip_clusters_);
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "isoloss/oracle/estimate.h"
 #include "isoloss/oracle/flip_clusters.h"
@@ -64,6 +65,8 @@ class Comparison {
 
   int64_t elements() const { return row_.elements; }
   int64_t other() const { return row_.other; }
+  /// Whether each row has others, up to the last one that has.
+  const std::vector<bool>& wrong_rows() const { return wrong_rows_; }
   /// Counts only; case, step and tensor are the caller's. Without an element
   /// that differs worst_ratio is 0, the place -1 and the values NaN.
   ///
@@ -81,9 +84,11 @@ class Comparison {
                 int64_t elements);
   void KeepWorst(size_t row, size_t column, float value, double exact,
                  double ratio);
+  void CountOther(size_t row);
 
   Grid grid_;
   runlog::OracleRow row_;
+  std::vector<bool> wrong_rows_;
   bool has_worst_ = false;
   // The one where the grid is FP32, the other where it is not.
   NoiseSums noise_;

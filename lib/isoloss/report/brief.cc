@@ -314,11 +314,20 @@ std::string BriefVerdict(const Judgement& judgement, const TextStyle& style) {
                      Shortened(Printable(arms + reasons), room), code);
 }
 
+/// Of an arm that is equal, beside another one.
+std::string RenderEqual(const Judgement& full, const TextStyle& style) {
+  const Judgement named = WithShortNames(full, style);
+  Lines lines = Headline(named, ReadingOf(named), style);
+  lines.push_back(BriefVerdict(WithSides(named), style));
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
 }  // namespace
 
 std::string RenderBrief(const Judgement& full, const TextStyle& style) {
-  const Judgement judgement = WithShortNames(full, style);
-  const Reading reading = ReadingOf(judgement);
+  const Judgement named = WithShortNames(full, style);
+  const Reading reading = ReadingOf(named);
+  const Judgement judgement = WithSides(named);
   size_t left = Cap(kBriefLines, style);
   const auto take = [&left](Lines lines) {
     left -= std::min(left, lines.size());
@@ -355,6 +364,21 @@ std::string RenderBrief(const Judgement& full, const TextStyle& style) {
   for (const Lines& part : {seen, holds, warnings}) put(part, false);
   put(verdict, true);
   return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+std::string RenderBriefs(std::span<const Judgement> judgements,
+                         const TextStyle& style) {
+  std::string text;
+  bool shown = false;
+  for (const Judgement& judgement : judgements) {
+    if (!text.empty()) text += "\n";
+    const bool equal = judgement.outcome == gate::Outcome::kPass &&
+                       (judgement.bit_equal || judgement.written_equal);
+    text += equal && shown ? RenderEqual(judgement, style)
+                           : RenderBrief(judgement, style);
+    shown = shown || equal;
+  }
+  return text;
 }
 
 }  // namespace isoloss::report

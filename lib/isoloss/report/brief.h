@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "isoloss/gate/verdict.h"
@@ -21,5 +22,10 @@ inline constexpr size_t kBriefLines = 25;
 /// style.width (at least 40).
 std::string RenderBrief(const gate::Judgement& judgement,
                         const TextStyle& style);
+
+/// Several. After one arm that passes because all is equal, others of that kind
+/// get their first sentences and the line that scripts look for.
+std::string RenderBriefs(std::span<const gate::Judgement> judgements,
+                         const TextStyle& style);
 
 }  // namespace isoloss::report

@@ -96,19 +96,21 @@ PageArm ArmOf(const std::string& name, std::string role,
   return arm;
 }
 
+// Two versions of one arm.
+constexpr const char* kNow = " now";
+constexpr const char* kApproved = " approved";
+
 /// Arms of a verdict on a regression, each beside its approved runs.
 PageArms BesideApproved(std::span<const Run> runs,
                         std::span<const Run> approved) {
   PageArms page;
   const std::vector<std::string> names = ArmNames(runs);
   for (const std::string& name : names) {
-    page.arms.push_back(
-        ArmOf(name, "candidate", compare::RunsOfArm(runs, name)));
     const auto earlier = compare::RunsOfArm(approved, name);
+    page.arms.push_back(ArmOf(earlier.empty() ? name : name + kNow, "candidate",
+                              compare::RunsOfArm(runs, name)));
     if (earlier.empty()) continue;
-    std::string shown = name + " (approved)";
-    while (std::ranges::count(names, shown) != 0) shown += "'";
-    page.arms.push_back(ArmOf(shown, "approved", earlier));
+    page.arms.push_back(ArmOf(name + kApproved, "approved", earlier));
     page.pairs.push_back({"candidate", page.arms.back().name,
                           page.arms[page.arms.size() - 2].name,
                           compare::PairBySeed(name, earlier, name,
@@ -203,6 +205,16 @@ PageArms ArmsOfPage(std::span<const Run> runs, std::span<const Run> approved,
                       : BesideBaseline(runs, verdicts, baseline);
   LimitRuns(page, budget);
   return page;
+}
+
+void NameSides(const PageArms& page, std::vector<Json>& verdicts) {
+  if (!std::ranges::count(page.arms, "approved", &PageArm::role)) return;
+  for (Json& verdict : verdicts) {
+    const std::string arm = TextAt(verdict, "candidate", "arm");
+    if (arm.empty() || arm != TextAt(verdict, "baseline", "arm")) continue;
+    verdict["candidate"]["arm"] = arm + kNow;
+    verdict["baseline"]["arm"] = arm + kApproved;
+  }
 }
 
 }  // namespace isoloss::report

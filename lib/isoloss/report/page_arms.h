@@ -37,11 +37,15 @@ struct PageArms {
 /// name; without one, a null arm is one by what its log says
 /// (compare::IsNullOf), and all others are candidates. Each is paired with the
 /// baseline. Of a verdict on a regression the baseline is the arm's own runs in
-/// `approved`, whose arm is named "ARM (approved)" here.
+/// `approved`, whose arm is named "ARM approved" here, beside "ARM
+/// now".
 /// Notes    which runs are left out.
 PageArms ArmsOfPage(std::span<const compare::Run> runs,
                     std::span<const compare::Run> approved,
                     const std::vector<Json>& verdicts,
                     std::string_view baseline, PageBudget& budget);
+
+/// Calls the arms of verdicts on a regression as the page does.
+void NameSides(const PageArms& page, std::vector<Json>& verdicts);
 
 }  // namespace isoloss::report

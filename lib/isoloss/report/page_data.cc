@@ -210,6 +210,7 @@ class PageBuilder {
         content_.live == nullptr ? content_.runs : live_runs_;
     page_ = ArmsOfPage(runs, content_.approved, verdicts_, content_.baseline,
                        budget_);
+    NameSides(page_, verdicts_);
     if (content_.live != nullptr) SetStates(*content_.live, page_);
     BoundVerdicts(verdicts_, budget_);
     AddHead();

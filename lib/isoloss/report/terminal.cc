@@ -419,7 +419,17 @@ std::string VerdictReasons(const Judgement& judgement) {
   return reasons;
 }
 
-std::string RenderTerminal(const Judgement& judgement, const TextStyle& style) {
+gate::Judgement WithSides(gate::Judgement judgement) {
+  if (judgement.policy.question == compare::Question::kRegression &&
+      judgement.baseline.arm == judgement.candidate.arm) {
+    judgement.baseline.arm = "approved";
+    judgement.candidate.arm += " now";
+  }
+  return judgement;
+}
+
+std::string RenderTerminal(const Judgement& full, const TextStyle& style) {
+  const Judgement judgement = WithSides(full);
   return Header(judgement, style) + "\n" + Table(judgement) +
          EntropyLines(judgement, style) + Charts(judgement, style) +
          Measures(judgement, style) + Controls(judgement, style) +

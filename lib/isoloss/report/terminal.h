@@ -16,6 +16,9 @@ std::string RenderTerminal(const gate::Judgement& judgement,
 
 // Parts of it that RenderBrief shows, too.
 
+/// Two versions of one arm are "approved" and "ARM now".
+gate::Judgement WithSides(gate::Judgement judgement);
+
 /// The paired loss difference of each step; its title names both arms.
 Chart DifferenceChart(const gate::Judgement& judgement);
 std::string DifferenceTitle(const gate::Judgement& judgement);

@@ -1,0 +1,251 @@
+// Lines of a step and named numbers, as many trainers print them: MaxText,
+// MosaicML's Composer, verl, torchtune and others.
+//   completed step: 0, seconds: 0.3, total_weights: 4096, loss: 5.000
+//   Epoch 1/2:  8%|#  | 1/12 [00:01<00:12]step:2 - train/loss:4.97
+//   Step 1 | loss:6.9 lr:2e-05 tokens_per_second:900
+//   [2026-01-01 00:00:00] INFO [train:1, rank=0] [step=1/1000]
+//       train/CrossEntropyLoss=5
+//       throughput/total_tokens=65,536
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "isoloss/foreign/line_format.h"
+#include "isoloss/foreign/text.h"
+
+namespace isoloss::foreign {
+namespace {
+
+constexpr std::string_view kWeights = "total_weights";
+/// Longer lines hold something else, such as a configuration.
+constexpr size_t kLongestLine = 4000;
+/// More than a trainer logs; other text has no end of names.
+constexpr size_t kMostNames = 1000;
+
+bool IsBlankChar(char c) { return c == ' ' || c == '\t'; }
+
+/// What counts the steps of a line, and the rest of the line.
+struct StepOfLine {
+  int64_t step = 0;
+  int64_t planned = 0;  ///< of "1/1000"; 0: not told
+  std::string_view before;
+  std::string_view rest;
+};
+
+/// "step: 3", "step=3/1000" or "Step 3" followed by " |".
+std::optional<StepOfLine> StepIn(std::string_view line) {
+  constexpr std::string_view kBefore = " \t[](),|;";
+  for (const std::string_view word : {"step", "Step", "batch", "iteration"}) {
+    for (size_t at = line.find(word); at != std::string_view::npos;
+         at = line.find(word, at + 1)) {
+      // Not within a name, nor in a string of a program that reads such lines.
+      if (at > 0 && kBefore.find(line[at - 1]) == std::string_view::npos) {
+        continue;
+      }
+      std::string_view rest = line.substr(at + word.size());
+      const bool sign = rest.starts_with(':') || rest.starts_with('=');
+      if (sign) rest.remove_prefix(1);
+      while (!rest.empty() && IsBlankChar(rest.front())) rest.remove_prefix(1);
+      const auto digits = [&rest] {
+        size_t end = 0;
+        while (end < rest.size() &&
+               std::isdigit(static_cast<unsigned char>(rest[end])) != 0) {
+          ++end;
+        }
+        const auto number = ParseWhole(rest.substr(0, end));
+        rest.remove_prefix(end);
+        return number;
+      };
+      const auto step = digits();
+      if (!step) continue;
+      int64_t planned = 0;
+      if (rest.starts_with('/')) {
+        rest.remove_prefix(1);
+        planned = digits().value_or(0);
+      }
+      const bool bar = Trimmed(rest).starts_with('|');
+      const bool ends = rest.empty() || IsBlankChar(rest.front()) ||
+                        rest.front() == ',' || rest.front() == ']';
+      if (!ends || (!sign && !bar)) continue;
+      return StepOfLine{*step, planned, line.substr(0, at), rest};
+    }
+  }
+  return std::nullopt;
+}
+
+/// A name as a program gives it; empty if it is none.
+std::string_view NameIn(std::string_view text) {
+  constexpr std::string_view kAround = " \t,|-;";
+  constexpr size_t kLongest = 60;
+  const size_t begin = text.find_first_not_of(kAround);
+  if (begin == std::string_view::npos) return {};
+  text = text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+  const bool odd = text.find_first_of("\"'{}[]<>|;%") != std::string_view::npos;
+  const auto first = static_cast<unsigned char>(text.front());
+  return odd || text.size() > kLongest || std::isalpha(first) == 0
+             ? std::string_view()
+             : text;
+}
+
+/// Whether the words before a step say that no training is at work, as in
+/// "eval metrics after step: 3".
+bool IsEvaluation(std::string_view words) {
+  constexpr std::string_view kBegins[] = {"eval", "valid", "test",
+                                          "Eval", "Valid", "Test"};
+  while (!Trimmed(words).empty()) {
+    const std::string_view word = TakeWord(words);
+    if (std::ranges::any_of(kBegins, [word](std::string_view begin) {
+          return word.starts_with(begin);
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
+class FieldsReader : public LineReader {
+ public:
+  bool Read(std::string_view line) override {
+    if (line.size() > kLongestLine) return false;
+    const bool indented = !line.empty() && IsBlankChar(line.front());
+    if (indented && block_step_ >= 0) {
+      return ReadFields(line, block_step_) > 0;
+    }
+    block_step_ = -1;
+    const auto found = StepIn(line);
+    if (!found) return false;
+    evaluates_ = IsEvaluation(found->before);
+    const std::string_view rest = Trimmed(found->rest);
+    if (rest == "]" || rest == "]:") {
+      block_step_ = found->step;
+    } else if (ReadFields(rest, found->step) == 0) {
+      return false;
+    }
+    run().steps_planned = std::max(run().steps_planned, found->planned);
+    return true;
+  }
+
+  void Finish() override {
+    DropWithoutTokens();
+    CountTokens();
+    JoinLosses();
+  }
+
+ private:
+  /// Returns how many fields the text has.
+  int ReadFields(std::string_view rest, int64_t step) {
+    int fields = 0;
+    while (true) {
+      const size_t sign = rest.find_first_of(":=");
+      if (sign == std::string_view::npos) return fields;
+      std::string_view name = NameIn(rest.substr(0, sign));
+      rest.remove_prefix(sign + 1);
+      if (name.empty()) continue;
+      if (name.starts_with("Train ")) name.remove_prefix(6);  // Composer
+      const auto number = LeadingNumber(rest);
+      const bool loss = FindName(name).quantity == Quantity::kLoss;
+      std::string_view after = rest;
+      const std::string_view word = TakeWord(after);
+      if (!number && !loss) continue;
+      ++fields;
+      const std::string key =
+          (evaluates_ ? "validation " : "") + std::string(name);
+      if (run().series.size() < kMostNames || run().Find(key) != nullptr) {
+        run().Of(key).AddWritten(step, number, word);
+      }
+      rest = number
+                 ? rest.substr(static_cast<size_t>(
+                       number->text.data() + number->text.size() - rest.data()))
+                 : after;
+    }
+  }
+
+  /// The mean over no token is no loss.
+  void DropWithoutTokens() {
+    const Series* weights = run().Find(kWeights);
+    if (weights == nullptr) return;
+    std::vector<int64_t> empty;
+    for (size_t i = 0; i < weights->step.size(); ++i) {
+      if (weights->value[i] == 0) empty.push_back(weights->step[i]);
+    }
+    if (empty.empty()) return;
+    for (Series& series : run().series) {
+      if (series.quantity != Quantity::kLoss) continue;
+      size_t kept = 0;
+      for (size_t i = 0; i < series.step.size(); ++i) {
+        if (std::ranges::count(empty, series.step[i]) != 0) continue;
+        series.step[kept] = series.step[i];
+        series.value[kept++] = series.value[i];
+      }
+      series.step.resize(kept);
+      series.value.resize(kept);
+    }
+    run().notes.push_back(fmt::format(
+        "Losses beside 0 tokens are no losses and were left out: {}, the first "
+        "at {}.",
+        empty.size(), empty.front()));
+  }
+
+  /// Tokens of each step, from the first one on.
+  void CountTokens() {
+    const Series* weights = run().Find(kWeights);
+    if (weights == nullptr || run().Main(Quantity::kTokensSeen) != nullptr ||
+        weights->step.front() > 1) {
+      return;
+    }
+    const Series told = *weights;
+    Series& seen = run().Of("tokens_seen");
+    double sum = 0;
+    for (size_t i = 0; i < told.step.size(); ++i) {
+      // After a resume, or with a line that is lost, nobody knows the sum.
+      if (i > 0 && told.step[i] != told.step[i - 1] + 1) {
+        seen.step.clear();
+        seen.value.clear();
+        return;
+      }
+      sum += told.value[i];
+      seen.Add(told.step[i], sum);
+    }
+  }
+
+  /// A loss that changes its name within the run.
+  void JoinLosses() {
+    std::vector<Series*> losses;
+    for (Series& series : run().series) {
+      if (series.quantity != Quantity::kLoss || series.step.empty()) continue;
+      losses.push_back(&series);
+    }
+    for (size_t i = 1; i < losses.size(); ++i) {
+      Series& first = *losses[0];
+      Series& next = *losses[i];
+      if (next.step.front() <= std::ranges::max(first.step)) continue;
+      run().notes.push_back(fmt::format(
+          "From step {} on the loss is called `{}`, and before that `{}`. "
+          "Check that both mean the same.",
+          next.step.front(), next.name, first.name));
+      std::ranges::copy(next.step, std::back_inserter(first.step));
+      std::ranges::copy(next.value, std::back_inserter(first.value));
+      first.digits.decimals =
+          std::max(first.digits.decimals, next.digits.decimals);
+      next.quantity = Quantity::kOther;
+    }
+  }
+
+  int64_t block_step_ = -1;  ///< of the indented lines that follow
+  bool evaluates_ = false;   ///< the line or block of a step
+};
+
+}  // namespace
+
+extern const LineFormat kLineFormat_fields = {
+    "fields", "lines of a step and named numbers",
+    [] {
+      return std::unique_ptr<LineReader>(std::make_unique<FieldsReader>());
+    },
+    true};
+
+}  // namespace isoloss::foreign

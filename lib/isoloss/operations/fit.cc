@@ -1,0 +1,94 @@
+#include "isoloss/operations/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <optional>
+
+namespace isoloss::operations {
+namespace {
+
+/// To so many significant digits, as text and back: 0.72 is the double that
+/// `0.72` means.
+double ToDigits(double value, int digits) {
+  return std::strtod(fmt::format("{:.{}e}", value, digits - 1).c_str(),
+                     nullptr);
+}
+
+/// Those in the range, from the roundest one on.
+std::vector<double> Candidates(const FactorRange& range) {
+  constexpr int kMostDigits = 9;  // those of FP32
+  const double middle = range.low() + (range.high() - range.low()) / 2;
+  std::vector<double> result;
+  const auto add = [&](double candidate) {
+    if (candidate >= range.low() && candidate <= range.high() &&
+        std::ranges::find(result, candidate) == result.end()) {
+      result.push_back(candidate);
+    }
+  };
+  add(0.0);
+  for (int digits = 1; digits <= kMostDigits; ++digits) {
+    add(ToDigits(middle, digits));
+    add(1 / ToDigits(1 / middle, digits));
+  }
+  return result;
+}
+
+std::optional<Trial> ConfirmedFit(const Fit& fit) {
+  const double low = fit.range.low();
+  const double high = fit.range.high();
+  constexpr double kTold = 0.25;
+  if (!(low <= high) ||
+      !(high - low <= kTold * std::max({std::fabs(fit.right), std::fabs(low),
+                                        std::fabs(high)}))) {
+    return std::nullopt;
+  }
+  // What is nearer is noise of something else.
+  constexpr double kNear = 1e-5;
+  size_t tried = 0;
+  constexpr size_t kMostTried = 6;
+  for (const double number : Candidates(fit.range)) {
+    if (std::fabs(number - fit.right) <= kNear * std::fabs(fit.right) ||
+        (fit.not_zero && number == 0.0)) {
+      continue;
+    }
+    if (tried++ == kMostTried) break;
+    oracle::Comparison comparison = fit.compare(number);
+    if (comparison.other() > 0) continue;
+    return Trial{.name = fit.name,
+                 .sentence = fit.sentence(number),
+                 .compare = [comparison] { return std::optional(comparison); }};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void FactorRange::Narrow(double a, double b) {
+  if (std::isnan(a) || std::isnan(b)) return;
+  low_ = std::max(low_, std::min(a, b));
+  high_ = std::min(high_, std::max(a, b));
+}
+
+void FactorRange::Add(double x, double others, float value, oracle::Grid grid,
+                      double bound) {
+  if (!std::isfinite(value) || x == 0.0) return;
+  const double owed = static_cast<double>(value) - others;
+  const double slack = bound * std::max(1.0, std::fabs(owed / x));
+  Narrow((Boundary(grid, value, false) - others - slack) / x,
+         (Boundary(grid, value, true) - others + slack) / x);
+}
+
+std::vector<Trial> Confirmed(const std::vector<Fit>& fits) {
+  std::vector<Trial> trials;
+  for (const Fit& fit : fits) {
+    if (std::optional<Trial> trial = ConfirmedFit(fit)) {
+      trials.push_back(std::move(*trial));
+    }
+  }
+  return trials;
+}
+
+}  // namespace isoloss::operations

@@ -1,0 +1,301 @@
+#include "isoloss/report/headline.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "isoloss/gate/check_titles.h"
+#include "isoloss/gate/level.h"
+#include "isoloss/gate/trajectory.h"
+
+namespace isoloss::report {
+namespace {
+
+using gate::Check;
+using gate::Judgement;
+using gate::Outcome;
+
+constexpr std::string_view kFinalWindow = "final_window";
+constexpr std::string_view kTrajectory = "trajectory";
+
+bool IsRegression(const Judgement& judgement) {
+  return judgement.policy.question == compare::Question::kRegression;
+}
+
+const Check* GatingCheck(const Judgement& judgement, std::string_view name) {
+  const auto found = std::ranges::find_if(
+      judgement.checks,
+      [&](const Check& check) { return check.gates && check.name == name; });
+  return found == judgement.checks.end() ? nullptr : &*found;
+}
+
+/// "+0.022 %": to at least a hundredth of the margin, so that a figure on
+/// either side of it does not look as if it lay on it.
+std::string Percent(double value, double margin) {
+  if (!std::isfinite(value)) return "not finite";
+  const double decimals = std::clamp(std::ceil(2 - std::log10(margin)), 1., 9.);
+  const double unit = std::pow(10, decimals);
+  // Without a sign of zero's.
+  return fmt::format("{:+.{}f} %", std::round(value * unit) / unit + 0.0,
+                     static_cast<int>(decimals));
+}
+
+/// "final loss +0.020 % (-0.050 % to +0.090 %, 8 seed pairs)"; of a margin in
+/// tokens they are tokens. "" if the check measured nothing.
+std::string FigureText(const Check* check, const gate::Policy& policy) {
+  if (check == nullptr || !check->value || !check->pairs) return "";
+  const double margin = policy.Margin();
+  std::string spread = Count(check->pairs->count, "seed pair");
+  if (check->lower && check->upper) {
+    spread = fmt::format("{} to {}, {}", Percent(*check->lower, margin),
+                         Percent(*check->upper, margin), spread);
+  }
+  const std::string what = check->name == kTrajectory
+                               ? "loss of " + gate::StepsOfTrajectory(*check)
+                               : gate::TitleOf(*check);
+  return fmt::format("{} {}{} ({})", what,
+                     policy.InTokens() ? "made up by tokens: " : "",
+                     Percent(*check->value, margin), spread);
+}
+
+/// Whether the course of training is no reason for a PASS.
+bool LeftTheCourse(const Check& check) {
+  return check.name == kTrajectory && check.outcome != Outcome::kPass;
+}
+
+/// The figure of the check of L5 that decided, and, where the question stays
+/// open, what the course of training says; failing that, that of the final
+/// loss.
+std::string DecidingFigure(const Judgement& judgement) {
+  std::string text;
+  for (const Check* check : Deciding(judgement)) {
+    const bool course = LeftTheCourse(*check);
+    std::string figure = FigureText(check, judgement.policy);
+    if (figure.empty() && course) figure = check->quantity;
+    const bool adds = course && judgement.outcome == Outcome::kInconclusive;
+    if (figure.empty() || (!text.empty() && !adds)) continue;
+    text += (text.empty() ? "" : "; ") + figure;
+  }
+  return text.empty() ? FigureText(GatingCheck(judgement, kFinalWindow),
+                                   judgement.policy)
+                      : text;
+}
+
+std::string Margin(const gate::Policy& policy) {
+  return fmt::format("{:g} %{}", policy.Margin(),
+                     policy.InTokens() ? " of its tokens" : "");
+}
+
+/// What PASS would say, as a clause.
+std::string Claim(const Judgement& judgement) {
+  const gate::Policy& policy = judgement.policy;
+  const std::string& candidate = judgement.candidate.arm;
+  if (IsRegression(judgement)) {
+    return fmt::format("{} is still the run that was approved", candidate);
+  }
+  return policy.one_sided
+             ? fmt::format("{} trains no worse than {} by more than {}",
+                           candidate, judgement.baseline.arm, Margin(policy))
+             : fmt::format("{} trains like {} within {}", candidate,
+                           judgement.baseline.arm, Margin(policy));
+}
+
+/// "the check "final loss" (L5)", or how many there are beside it.
+std::string Named(const std::vector<const Check*>& checks) {
+  if (checks.empty()) return "no check at all";
+  std::string text = fmt::format("the check \"{}\" ({})",
+                                 gate::TitleOf(*checks[0]), checks[0]->level);
+  if (checks.size() > 1) {
+    text += fmt::format(
+        " and {}",
+        Count(static_cast<int64_t>(checks.size()) - 1, "other check"));
+  }
+  return text;
+}
+
+/// Of a regression whose losses are all equal; "" of others. No more is said to
+/// be equal than was compared.
+std::string PassesAsEqual(const Judgement& judgement) {
+  if (!IsRegression(judgement)) return "";
+  const Check* bits = GatingCheck(judgement, "bit_equal");
+  if (bits == nullptr && !judgement.written_equal) return "";
+  const std::string& note = judgement.equality_note;
+  return fmt::format(
+      "{}: {} ({}, {}).{}{}", Claim(judgement),
+      bits != nullptr ? bits->quantity
+                      : "every loss is equal, as far as the logs' digits go",
+      Count(static_cast<int64_t>(judgement.divergences.size()), "seed pair"),
+      judgement.origin.empty() ? Count(judgement.steps_planned, "step")
+                               : judgement.compared_steps,
+      note.empty() ? "" : " ", note);
+}
+
+/// What else a PASS rests on than the end; "" if nothing was judged.
+std::string CourseText(const Judgement& judgement) {
+  return GatingCheck(judgement, kTrajectory) == nullptr
+             ? ""
+             : " The course of training keeps its limits.";
+}
+
+std::string Passes(const Judgement& judgement) {
+  const std::string equal = PassesAsEqual(judgement);
+  if (!equal.empty()) return equal;
+  const std::string claim = Claim(judgement);
+  const std::string figure = DecidingFigure(judgement);
+  if (!IsRegression(judgement)) {
+    return figure.empty()
+               ? claim + "."
+               : fmt::format("{}: {}.{}", claim, figure, CourseText(judgement));
+  }
+  const Check* window = GatingCheck(judgement, kFinalWindow);
+  if (window != nullptr && window->outcome == Outcome::kPass) {
+    return fmt::format("{}, as its loss differs by less than {}: {}.{}", claim,
+                       Margin(judgement.policy), figure, CourseText(judgement));
+  }
+  std::vector<std::string> levels;
+  for (const gate::LevelOutcome& level : judgement.levels) {
+    const bool decided =
+        std::ranges::any_of(judgement.checks, [&](const Check& check) {
+          return check.gates && check.level == level.name;
+        });
+    if (decided) levels.push_back(LevelText(level.name));
+  }
+  return fmt::format("{}: some bits differ, but {} found no fault.", claim,
+                     fmt::join(levels, ", "));
+}
+
+std::string Fails(const Judgement& judgement) {
+  const gate::Policy& policy = judgement.policy;
+  const auto deciding = Deciding(judgement);
+  const std::string& candidate = judgement.candidate.arm;
+  const std::string& baseline = judgement.baseline.arm;
+  const auto measured = std::ranges::find_if(deciding, [](const Check* check) {
+    return (check->pairs && check->value) || LeftTheCourse(*check);
+  });
+  if (measured == deciding.end()) {
+    return IsRegression(judgement)
+               ? fmt::format(
+                     "{} is no longer the run that was approved: {} "
+                     "failed.",
+                     candidate, Named(deciding))
+               : fmt::format("{} fails against {}: {} failed.", candidate,
+                             baseline, Named(deciding));
+  }
+  const std::string figure = DecidingFigure(judgement);
+  if (LeftTheCourse(**measured)) {
+    const std::string limit =
+        (*measured)->limit
+            ? fmt::format(" is beyond {:.3g} %", *(*measured)->limit)
+            : "";
+    return IsRegression(judgement)
+               ? fmt::format("{} is no longer the run that was approved: {}{}.",
+                             candidate, figure, limit)
+               : fmt::format("{} does not train like {}: {}{}.", candidate,
+                             baseline, figure, limit);
+  }
+  if (IsRegression(judgement)) {
+    return fmt::format(
+        "{} is no longer the run that was approved: {} is beyond {}.",
+        candidate, figure, Margin(policy));
+  }
+  const bool better = *(*measured)->value < 0;
+  return fmt::format("{} trains {} than {} by more than {}{}: {}.", candidate,
+                     better ? "better" : "worse", baseline, Margin(policy),
+                     better ? ", which is a sign of an error as well" : "",
+                     figure);
+}
+
+std::string StaysOpen(const Judgement& judgement) {
+  const auto deciding = Deciding(judgement);
+  const std::string figure = DecidingFigure(judgement);
+  std::string text = fmt::format("It is not shown that {}", Claim(judgement));
+  const bool measured = std::ranges::any_of(
+      deciding, [](const Check* check) { return check->pairs.has_value(); });
+  if (!measured) {
+    text += fmt::format(", since {} {} open", Named(deciding),
+                        deciding.size() > 1 ? "stay" : "stays");
+  }
+  return figure.empty() ? text + "." : fmt::format("{}: {}.", text, figure);
+}
+
+std::string CannotBeJudged(const Judgement& judgement) {
+  const auto deciding = Deciding(judgement);
+  if (deciding.empty()) return "There is nothing to judge.";
+  return fmt::format(
+      "{} cannot be judged against {}: {} found that a difference between "
+      "these "
+      "runs would mean nothing.",
+      judgement.candidate.arm,
+      IsRegression(judgement) ? "what was approved" : judgement.baseline.arm,
+      Named(deciding));
+}
+
+std::string Headline(const Judgement& judgement) {
+  switch (judgement.outcome) {
+    case Outcome::kPass:
+      return Passes(judgement);
+    case Outcome::kFail:
+      return Fails(judgement);
+    case Outcome::kInconclusive:
+      return StaysOpen(judgement);
+    case Outcome::kInvalid:
+      break;
+  }
+  return CannotBeJudged(judgement);
+}
+
+/// How far two runs are equal before they part; "" if not even their first
+/// step is, or if they never part.
+std::string WhereTheyPart(const Judgement& judgement) {
+  const gate::SeedDivergence* first = nullptr;
+  for (const gate::SeedDivergence& seed : judgement.divergences) {
+    if (!seed.first || seed.first->IsHeldOut()) continue;
+    if (first == nullptr || seed.first->step < first->first->step) {
+      first = &seed;
+    }
+  }
+  // The first few losses may agree by their rounding alone.
+  constexpr int64_t kFewest = 3;
+  if (first == nullptr || first->equal_values < kFewest) return "";
+  const bool long_equal = IsRegression(judgement) &&
+                          first->equal_values >= judgement.policy.early_steps;
+  return fmt::format(
+      " Seed {} is equal in every {} up to step {} ({}); the first step that "
+      "differs is {}.{}",
+      first->seed, judgement.origin.empty() ? "bit" : "digit",
+      first->equal_until, Count(first->equal_values, "value"),
+      first->first->step,
+      long_equal
+          ? fmt::format(" Look at what came before step {}: a restart, a "
+                        "checkpoint, or other data.",
+                        first->first->step)
+          : "");
+}
+
+}  // namespace
+
+std::vector<const Check*> Deciding(const Judgement& judgement) {
+  std::vector<const Check*> deciding;
+  for (const Check& check : judgement.checks) {
+    if (check.gates && check.outcome == judgement.outcome) {
+      deciding.push_back(&check);
+    }
+  }
+  return deciding;
+}
+
+std::string Count(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string LevelText(std::string_view name) {
+  return fmt::format("\"{}\" ({})", gate::LevelTitle(name), name);
+}
+
+std::string HeadlineOf(const Judgement& judgement) {
+  return Headline(judgement) + WhereTheyPart(judgement);
+}
+
+}  // namespace isoloss::report

@@ -1,0 +1,161 @@
+// Codes and scales that a trainer recorded.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+
+#include "isoloss/formats/format.h"
+#include "isoloss/formats/quantize.h"
+#include "operations/checks.h"
+#include "operations/samples.h"
+
+namespace isoloss::operations {
+namespace {
+
+using precision::RecipeByName;
+
+/// With codes by a right computation.
+Operation CodedLayer(const std::function<void(Operation&)>& change) {
+  Operation operation = testing::LinearInputs();
+  change(operation);
+  testing::Compute(RecipeByName("mxfp8_rceil"), operation);
+  testing::AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  return operation;
+}
+
+TEST(OperandCodes, AScaleByteHasAPlaceOfItsOwn) {
+  Operation operation = CodedLayer([](Operation&) {});
+  Codes& scales = operation.codes["fprop_x_scales"];
+  const size_t blocks = scales.extent[1];
+  scales.values[3 * blocks + 1] += 2;
+
+  const auto findings = Check({operation});
+  const Finding& finding = Part(findings, "fprop_x scales");
+
+  EXPECT_TRUE(Part(findings, "fprop_x codes").is_right());
+  EXPECT_EQ(finding.comparison.other(), 1);
+  EXPECT_EQ(finding.comparison.Row().worst_row, 3);
+  EXPECT_EQ(finding.comparison.Row().worst_column, 1);
+  EXPECT_THAT(finding.remark,
+              ::testing::HasSubstr("are wrong, by +2: row 3, block 1. All "
+                                   "codes are right."));
+}
+
+TEST(OperandCodes, ScalesThatAreNotAsManyAsBlocksAreCalledThat) {
+  Operation operation = CodedLayer([](Operation&) {});
+  Codes& scales = operation.codes["wgrad_x_scales"];
+  const size_t blocks = scales.values.size();
+  scales.values.resize(3);
+  scales.extent = {3};
+
+  const auto findings = Check({operation});
+
+  EXPECT_TRUE(Part(findings, "wgrad_x codes").is_right());
+  EXPECT_EQ(Part(findings, "wgrad_x scales").remark,
+            "There are 3 scale bytes, but " + std::to_string(blocks) +
+                " blocks of 32 along the contraction.");
+}
+
+TEST(OperandCodes, ScalesOfExactPowersThatAreOneUpAreNamed) {
+  Operation operation = CodedLayer([](Operation& layer) {
+    for (float& value : layer.floats["x"].values) {
+      int exponent = 0;  // no other maximum is 448 times a power of two
+      if (std::fabs(std::frexp(value, &exponent)) == 0.875f) {
+        value = std::ldexp(0.75f, exponent);
+      }
+    }
+    layer.floats["x"].values[5] = 448.0f;
+  });
+  Codes& codes = operation.codes["fprop_x_codes"];
+  const formats::Format& e4m3 = formats::FormatByName("e4m3");
+  for (size_t i = 0; i < 32; ++i) {  // half of each: a scale twice as large
+    codes.values[i] = static_cast<uint8_t>(
+        formats::Encode(e4m3, operation.floats["x"].values[i] / 2,
+                        formats::Overflow::kNonFinite));
+  }
+  ++operation.codes["fprop_x_scales"].values[0];
+
+  const auto findings = Check({operation});
+
+  ExpectNamed(findings, "fprop_x scales", "scale_exact_plus_1.fprop_x");
+  ExpectNamed(findings, "fprop_x codes", "scale_exact_plus_1.fprop_x");
+  EXPECT_THAT(Part(findings, "fprop_x scales").remark,
+              ::testing::HasSubstr("codes differ, all in those blocks."));
+}
+
+TEST(OperandCodes, ValuesThatWereQuantisedTwiceAlongOneAxisAreNamed) {
+  // 228 is a tie that goes to 224, half of the largest, so that the second
+  // scale is half of the first: rounded up, those are in (224, 448].
+  Operation operation = CodedLayer([](Operation& layer) {
+    for (float& value : layer.floats["x"].values) value /= 64;
+    layer.floats["x"].values[5] = 228.0f;
+  });
+  const Operation once = operation;
+  Floats& x = operation.floats["x"];
+  const Matrix<float> values = testing::OperandValues(
+      x.Rows(), false, RecipeByName("mxfp8_rceil").fprop.left);
+  x.values.assign(values.data(), values.data() + values.size());
+  operation.codes.clear();
+  testing::AddCodes(RecipeByName("mxfp8_rceil"), operation);
+  Operation twice = once;
+  for (const char* name : {"fprop_x_codes", "fprop_x_scales"}) {
+    twice.codes[name] = operation.codes[name];
+  }
+
+  const auto findings = Check({twice});
+
+  ExpectNamed(findings, "fprop_x scales",
+              "quantized_twice_along_one_axis.fprop_x");
+}
+
+/// x by tiles of 128 and FP32 scales.
+Operation LayerWithFp32Scales() {
+  Operation operation = testing::LinearInputs();
+  const auto x = operation.Find("x")->Rows();
+  const formats::QuantizedTensor stored =
+      formats::Quantize(x, *RecipeByName("deepseek_v3_fp8").fprop.left);
+  Codes& codes = operation.codes["fprop_x_codes"];
+  codes.extent = {x.rows(), x.cols()};
+  codes.type = "e4m3";
+  for (size_t i = 0; i < stored.codes.size(); ++i) {
+    codes.values.push_back(static_cast<uint8_t>(stored.codes.data()[i]));
+  }
+  Floats& scales = operation.floats["fprop_x_scales"] =
+      testing::Zeros({stored.scales.rows(), stored.scales.cols()}, "float32");
+  scales.values.assign(stored.scales.data(),
+                       stored.scales.data() + stored.scales.size());
+  return operation;
+}
+
+TEST(OperandCodes, ScalesMayBeFp32) {
+  const auto scales_of = [](const Operation& operation) {
+    return Part(Check({operation}, "deepseek_v3_fp8"), "fprop_x scales");
+  };
+  Operation operation = LayerWithFp32Scales();
+  std::vector<float>& scales = operation.floats["fprop_x_scales"].values;
+  EXPECT_EQ(scales_of(operation).comparison.Row().equal, testing::kTokens);
+  // One rounding of amax / 448 is any trainer's.
+  scales[1] = std::nextafter(scales[1], 1.0f);
+  EXPECT_TRUE(scales_of(operation).is_right());
+  const float right = scales[3];
+  scales[3] *= 2;
+  EXPECT_EQ(scales_of(operation).comparison.other(), 1);
+  EXPECT_THAT(scales_of(operation).remark,
+              ::testing::StartsWith("1 of 64 scales are wrong, by a factor of "
+                                    "2: row 3, block 0. All codes are right."));
+  scales[3] = right;
+  for (float& scale : scales) scale = 1 / scale;
+  EXPECT_THAT(scales_of(operation).remark,
+              ::testing::HasSubstr("They are the inverses: scales must be what "
+                                   "codes are multiplied by."));
+  scales.pop_back();
+  EXPECT_EQ(scales_of(operation).remark,
+            "There are 63 scales, but 64 blocks of the recipe.");
+  operation.floats["fprop_x_scales"].type = "bfloat16";
+  EXPECT_THROW(Check({operation}), Error);
+}
+
+}  // namespace
+}  // namespace isoloss::operations
