@@ -1,7 +1,9 @@
-"""Figures as Markdown tables: those of docs/performance.md, and those of --tables."""
+"""Figures as Markdown tables: those of --bars, and those of --tables."""
 
 import re
 import statistics
+
+from . import BenchError
 
 SIZE = re.compile(r"/(\d+)x(\d+)x(\d+)$")
 
@@ -243,16 +245,19 @@ DETAILS = {
     "exchange": ("What the exchange adds to a BF16 step", exchange),
     "torch": ("The step beside PyTorch", torch),
 }
-# Blocks of the document.
-NAMES = ("machine", "bars")
 
 
-def of_document(description, runs):
-    """{name between the document's markers: Markdown}, for each of NAMES.
+def of_history(runs):
+    """The machine of the last run, and the bars of the newest run on each processor.
 
-    `runs` are those of the history, this one the last.
+    Errors   there is no run.
     """
-    return {"machine": machine(description), "bars": bars(runs)}
+    if not runs:
+        raise BenchError("the history has no run. Measure one: tools/dev/bench.")
+    last = runs[-1]
+    return "\n\n".join((
+        machine({**last["machine"], "commit": last["commit"], "date": last["date"][:10]}),
+        bars(runs)))
 
 
 def details(figures):
