@@ -31,7 +31,7 @@ namespace {
 
 using runlog::EnsembleKind;
 
-/// As many as the limits of docs/gate.md rest on.
+/// As many as gate::Policy::min_members demands.
 constexpr size_t kDefaultRuns = 40;
 constexpr int kMostWorkers = 4096;
 
