@@ -51,7 +51,8 @@ class Loads:
         for name in wrong(routed)[:1]:
             return row, (
                 f"the loads of router {name} add up to {pairs[name]}, but {routed} tokens with "
-                f"{slots[name]} slots each have {slots[name] * routed}. Observe each token once. "
-                "Pass routed= to step() if routers see more tokens than there are labels, and "
-                "dropped= to observe() if a capacity drops some.")
+                f"{slots[name]} slots each have {slots[name] * routed}. Observe each token once, "
+                "and each use of a shared router under a name of its own. Pass routed= to step() if "
+                "routers see more tokens than there are labels, and dropped= to observe() if a "
+                "capacity drops some.")
         return row, None

@@ -99,9 +99,11 @@ def write(path, attributes, operations):
         for place, operation in enumerate(operations):
             group = root.create_group(f"{place:06d}")
             group.attrs["type"] = operation.kind
-            group.attrs["module"] = operation.module
+            group.attrs["module"] = run_log.plain(operation.module)
             for name, value in operation.attributes.items():
-                if not isinstance(value, str):
+                if isinstance(value, str):
+                    value = run_log.plain(value)
+                else:
                     value = (numpy.int64 if name in _INTEGER_ATTRIBUTES else numpy.float64)(value)
                 group.attrs[name] = value
             for name, tensor in operation.tensors.items():

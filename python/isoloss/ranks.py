@@ -160,25 +160,34 @@ def _merge_step(rows, sharing):
     }
 
 
-def _drop_doubled_norms(header, steps, by_step, notes):
-    """Sharded gradients that all ranks have alike would be counted for each."""
-    for step in by_step[0]:
-        parts = [rows[step].get("norms") for rows in by_step if step in rows]
-        if not all(parts) or len(parts) < len(by_step):
-            continue
-        shared = [name for name, norm in parts[0].items()
-                  if norm and all(part.get(name) == norm for part in parts)]
-        if not shared:
-            return
+def _shared_norm(split_parts):
+    """The first parameter whose gradient two ranks have alike, and these ranks."""
+    found = {}
+    for header, steps, _ in split_parts:
         for row in steps:
-            row["grad_squares"] = None
-        header["norm_is_unknown"] = True
-        notes.append(
-            f"step {step}: the gradient of {shared[0]} has one norm, {parts[0][shared[0]]!r}, on all "
-            f"{len(parts)} ranks, as {len(shared)} of {len(parts[0])} parameters have, but with "
-            "gradients=\"sharded\" each rank has its own part. The merged log has no gradient norm. "
-            "Record with gradients=[NAMES of what each rank has of its own], or pass grad_norm=.")
+            for name, norms in (row.get("norms") or {}).items():
+                # A gradient of zeros tells nothing; norms were one number once.
+                key = (name, row["step"], *(norms if isinstance(norms, list) else [norms]))
+                if norms and found.setdefault(key, header["rank"]) != header["rank"]:
+                    return key, found[key], header["rank"]
+    return None
+
+
+def _drop_doubled_norms(header, steps, split_parts, notes):
+    """A gradient that ranks have alike would be counted once for each of them."""
+    shared = _shared_norm(split_parts)
+    if shared is None or all(row["grad_norm"] is not None for row in steps):
         return
+    for row in steps:
+        row["grad_squares"] = None
+    header["norm_is_unknown"] = all(row["grad_norm"] is None for row in steps)
+    (name, step, norm, *_), first, second = shared
+    given = "\"sharded\"" if header["gradients"] == "sharded" else "[NAMES]"
+    notes.append(
+        f"step {step}: the gradient of {name} has the norm {norm!r} both on rank {first} and on rank "
+        f"{second}, but with gradients={given} each rank has its own. Gradients that ranks share "
+        "would count twice, so the merged log has no gradient norm. Pass grad_norm= to step(), or "
+        "record with gradients=[NAMES of what no two ranks share].")
 
 
 def _events(split_parts, sharing, steps):
@@ -188,11 +197,27 @@ def _events(split_parts, sharing, steps):
              if event["event"] == "loads"]
     ends = [[event for event in events if event["event"] == "finish"][-1:]
             for _, _, events in split_parts]
-    if all(ends):
+    # Ranks that ended at other steps have other weights.
+    if all(ends) and len({len(rows) and rows[-1]["step"] for _, rows, _ in split_parts}) == 1:
         last = [end for end, in ends]
         after = f"final weights, after step {steps[-1]}," if steps else "final weights"
         kept.append({**last[0], "weights": sharing.weights(last, after)})
     return kept
+
+
+def _check_ranks(headers):
+    """That they are of all ranks of one run, in order."""
+    ranks = [header["rank"] for header in headers]
+    if any(header.get("merged") for header in headers):
+        raise LogError("one of the files is a merged log, which holds all ranks already. Pass one "
+                       "file of each rank.")
+    count = headers[0]["ranks"]
+    if len(ranks) != count or any(rank != place for place, rank in enumerate(ranks)):
+        raise LogError(f"ranks {ranks} were passed, but the run has {count}, which count from 0. "
+                       "Pass one file of each rank.")
+    for key in ("name", "seed", "arm", "experiment", "config", "first_step", "steps_planned",
+                "gradients", "own"):
+        _same([header.get(key) for header in headers], key, "Pass files of one run.")
 
 
 def merge(parts, notes=None):
@@ -208,15 +233,13 @@ def merge(parts, notes=None):
     split_parts = sorted((split(rows, f"file {i + 1}") for i, rows in enumerate(parts)),
                          key=lambda part: part[0]["rank"])
     headers = [header for header, _, _ in split_parts]
-    ranks = [header["rank"] for header in headers]
-    expected = list(range(headers[0]["ranks"]))
-    if ranks != expected:
-        raise LogError(f"ranks {ranks} were passed, but the run has {expected}. Pass one file of "
-                       "each rank.")
-    for key in ("name", "seed", "arm", "experiment", "config", "steps_planned", "gradients", "own"):
-        _same([header.get(key) for header in headers], key, "Pass files of one run.")
+    _check_ranks(headers)
     sharing = _Sharing(headers)
-    header = {**headers[0], "rank": 0, "weights": sharing.weights(headers, "initial weights")}
+    header = {**headers[0], "rank": 0, "merged": True,
+              "weights": sharing.weights(headers, "initial weights")}
+    if header["weights"] is None and sharing.kind != "sharded":
+        notes.append("the weights of ranks were not compared, as not all ranks have digests of them. "
+                     "Ranks that parted cannot be told. Record with weights=True.")
     if sharing.kind != "replicated":
         header["parameter_names"] = []
         own = [h["own_parameters"] if sharing.own else h["parameters"] for h in headers]
@@ -228,6 +251,5 @@ def merge(parts, notes=None):
             notes.append(f"rank {rank} has {len(rows)} steps, but all ranks have only "
                          f"{len(common)} in common. The merged log has these.")
     steps = [_merge_step([rows[step] for rows in by_step], sharing) for step in common]
-    if sharing.kind == "sharded" and len(ranks) > 1:
-        _drop_doubled_norms(header, steps, by_step, notes)
+    _drop_doubled_norms(header, steps, split_parts, notes)
     return [header, *steps, *_events(split_parts, sharing, common)]

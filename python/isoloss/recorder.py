@@ -37,13 +37,13 @@ def _rank():
     return 0, 1
 
 
-def _norms(gradients):
+def _norms(gradients, order=2):
     gradients = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
     gradients = [g.detach().float() for g in gradients]
     if hasattr(torch, "_foreach_norm"):
-        norms = torch._foreach_norm(gradients)
+        norms = torch._foreach_norm(gradients, order)
     else:
-        norms = [torch.linalg.vector_norm(g) for g in gradients]
+        norms = [torch.linalg.vector_norm(g, order) for g in gradients]
     device = gradients[0].device
     return torch.stack([norm.to(device) for norm in norms]).tolist()
 
@@ -83,7 +83,7 @@ class Recorder:
         self._by_parameter = parameters
         self._own = self._own_names(gradients, [key for key, _ in named])
         device = self._trained[0].device if self._trained else torch.device("cpu")
-        self.arm = arm or recipe or "run"
+        self.arm = str(arm or recipe or "run")
         self.seed = -1 if seed is None else int(seed)
         size = sum(p.numel() for p in model.parameters())
         self._weights = size <= MOST_DIGESTED if weights is None else weights
@@ -113,7 +113,9 @@ class Recorder:
         self._wrapped = []
         self._norms_told = False
         self._loads_told = False
-        self._norms_of_each = False  # in a row
+        # Parameters that ranks may share unasked, until a row has norms of them.
+        self._untold = {id(p) for p in self._trained if self.ranks > 1 and
+                        (gradients == "sharded" or self._name(p) in self._own)}
         self._places = passes.Places()
         self._last_time = None
         self._clear()
@@ -197,7 +199,7 @@ class Recorder:
         operations.check(kind, values)
         if kind != "router" and not self.dumping:
             return
-        place = self._place()
+        place = self._place(module)
         if place is None:
             return
         if kind == "router":
@@ -218,7 +220,7 @@ class Recorder:
     def linear(self, name, function, x, weight, bias=None, dtype=None, operands=None):
         """function(x, weight) or function(x, weight, bias), seen as an operation
         `linear`."""
-        place = self._place() if self._hooks is not None else None
+        place = self._place(name) if self._hooks is not None else None
         if place is None:
             return function(x, weight) if bias is None else function(x, weight, bias)
         product = taps.Product("linear", name, place, x, weight, bias=bias, dtype=dtype,
@@ -229,7 +231,7 @@ class Recorder:
 
     def grouped_linear(self, name, function, x, weight, group_ends, dtype=None, operands=None):
         """function(x, weight, group_ends), seen as an operation `grouped_linear`."""
-        place = self._place() if self._hooks is not None else None
+        place = self._place(name) if self._hooks is not None else None
         if place is None:
             return function(x, weight, group_ends)
         product = taps.Product("grouped_linear", name, place, x, weight, group_ends=group_ends,
@@ -340,14 +342,15 @@ class Recorder:
     def _clear(self):
         self._lr = None
         self._norms = None
+        self._first_norms = {}
         self._loads = loads.Loads(self._expected.get("router", {}).get("top_k"))
         self._operations = []
         self._parameters_before = {}
 
-    def _place(self):
+    def _place(self, name):
         """Of a call in the order of computation; None: it is no data, but an
         evaluation or a layer that is computed again."""
-        place = self._places.of_call()
+        place = self._places.of_call(name)
         return place if torch.is_grad_enabled() else None
 
     def _squares_of_step(self):
@@ -361,9 +364,8 @@ class Recorder:
         if self._own:
             row["own_squares"] = _squares([norm for norm, p in zip(self._norms, self._trained)
                                            if self._name(p) in self._own])
-        if self._header["gradients"] == "sharded" and self.ranks > 1 and not self._norms_of_each:
-            self._norms_of_each = True
-            row["norms"] = {self._name(p): norm for norm, p in zip(self._norms, self._trained)}
+        if self._first_norms:
+            row["norms"] = self._first_norms
         return row
 
     def _captures(self, what=None):
@@ -406,6 +408,16 @@ class Recorder:
                 return
             norms = iter(_norms(gradients))
             self._norms = [next(norms) if p.grad is not None else 0.0 for p in self._trained]
+            self._first_norms = {} if self._norms_told else self._norms_of_new()
+
+    def _norms_of_new(self):
+        """Two norms of each gradient that is the first of its parameter and not
+        zero. Ranks where both are equal share it."""
+        new = [(norm, p) for norm, p in zip(self._norms, self._trained)
+               if id(p) in self._untold and 0 < norm < math.inf]
+        self._untold.difference_update(id(p) for _, p in new)
+        sums = _norms([p.grad for _, p in new], 1) if new else []
+        return {self._name(p): [norm, total] for (norm, p), total in zip(new, sums)}
 
 
 def record(model, optimizer, path, **options):

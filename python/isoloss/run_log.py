@@ -14,10 +14,12 @@ from .journal import LogError, split
 from .ranks import merge, mean_loss
 
 __all__ = ["LogError", "kind_of", "mean_loss", "merge", "plain", "read_part", "read_rows",
-           "replace_file", "write_log"]
+           "printable", "replace_file", "steps_of", "write_log"]
 
 SCHEMA_VERSION = 6
 ORIGIN = "isoloss-recorder"  # who trained it: not isoloss itself
+_MOST_TEXT = 1 << 20  # characters, of 16 MiB that isoloss reads
+_MOST_BYTES = 1 << 32  # of a journal, which is read whole
 _TEXT = h5py.string_dtype("utf-8")
 _STEP = ("step", "step", "Number of the optimizer step, from 1")
 
@@ -116,7 +118,7 @@ def _write_group(file, name, columns):
         kind = _type_of(field, unit)
         values = columns.get(field, [])
         if kind is _TEXT:
-            values = numpy.array(values, dtype=object)
+            values = numpy.array(list(map(plain, values)), dtype=object)
         else:
             values = numpy.asarray(values, dtype=kind)
         chunk = tuple(max(1, size) for size in values.shape)
@@ -134,7 +136,17 @@ def sealed(image):
 
 def plain(text):
     """What a text of HDF5 can hold: no NUL, and no half of a character."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    text = text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]} (cut)"
+
+
+def printable(text):
+    """On one line, without what controls a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def steps_of(rows):
+    return sum(row["row"] == "step" for row in rows)
 
 
 def kind_of(path):
@@ -182,19 +194,30 @@ def replace_file(path, data, replace=True):
         raise
 
 
+def _refuse_size(path, size):
+    if size > _MOST_BYTES:
+        raise LogError(f"{path}: has rows of {size} bytes, but at most {_MOST_BYTES} are read. Pass a "
+                       "journal or a log of the recorder.")
+
+
 def read_part(path):
     """Rows of a journal or of a log of the recorder, notes on what is wrong
     with it, and whether steps are missing."""
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise LogError(f"{path}: is no file. Pass a journal or a log of the recorder.")
     with open(path, "rb") as file:
+        _refuse_size(path, os.fstat(file.fileno()).st_size)
         data = file.read()
     if data.startswith(b"\x89HDF"):
         with h5py.File(io.BytesIO(data), "r") as log:
-            if "recorder" not in log:
+            # Neither may lie in another file.
+            if not all(isinstance(log.get(name, getlink=True), h5py.HardLink)
+                       for name in ("recorder", "recorder/journal")):
                 raise LogError(f"{path}: has no group /recorder, so the recorder did not write it. "
                                "Pass its logs or journals.")
-            data = log["recorder/journal"][()].tobytes()
+            lines = log["recorder/journal"]
+            _refuse_size(path, lines.nbytes)
+            data = b"" if lines.external or lines.is_virtual else lines[()].tobytes()
     return journal.whole(data, path)
 
 
@@ -311,14 +334,14 @@ def _attributes(header, steps, events):
     planned = header["steps_planned"] or max(1, len(steps))
     finished = [event for event in events if event["event"] == "finish"]
     weights = finished[-1].get("weights") if finished else None
-    config = plain(header.get("config", ""))
+    config = header.get("config", "").encode("utf-8", "backslashreplace")
     slots = _slots(steps)
     return {
         **({"top_k": slots} if slots else {}),
         "tool_version": header["tool_version"], "commit": "unknown", "compiler": "",
         "cpu_target": header["device"], "experiment_name": header.get("experiment", ""),
         "experiment_text": "", "experiment_digest": "",
-        "config_digest": _hex(xxh3.hash_bytes(config.encode())) if config else "",
+        "config_digest": _hex(xxh3.hash_bytes(config)) if config else "",
         "arm": header["arm"], "baseline_arm": "", "recipe": header["recipe"],
         "resolved_recipe": "", "corpus_description": "", "corpus_digest": "",
         "initial_weights_digest": _hex(header.get("weights")),
@@ -333,6 +356,15 @@ def _attributes(header, steps, events):
     }
 
 
+def _check_header(header, path):
+    for keys, kind, name in ((("tool_version", "device", "arm", "recipe", "experiment"), str, "a text"),
+                             (("seed", "threads", "ranks", "parameters"), int, "a whole number")):
+        for key in keys:
+            if type(header[key]) is not kind:
+                raise LogError(f"{path}: `{key}` of its run is {header[key]!r:.40}, but must be "
+                               f"{name}. Pass rows that the recorder wrote.")
+
+
 def write_log(path, rows, replace=True):
     """The run log of the rows of one rank, or of all merged; whole or not at
     all. Without `replace`, nothing may be there.
@@ -340,6 +372,7 @@ def write_log(path, rows, replace=True):
     Errors   LogError if the rows are not those of a run.
     """
     header, steps, events = split(rows, path)
+    _check_header(header, path)
     image = io.BytesIO()
     with h5py.File(image, "w") as file:
         file.attrs["schema_version"] = numpy.int64(SCHEMA_VERSION)
@@ -354,7 +387,7 @@ def write_log(path, rows, replace=True):
             "tensors": _tensor_columns(steps), "moe": _moe_columns(steps),
             "events": {"unix_seconds": [event["unix_seconds"] for event in events],
                        "kind": [event["event"] for event in events],
-                       "text": [plain(event["text"]) for event in events]}}
+                       "text": [event["text"] for event in events]}}
         for name in _GROUPS:
             _write_group(file, name, groups.get(name, {}))
         lines = b"".join(journal.encode(row) for row in rows)

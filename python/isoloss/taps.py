@@ -109,7 +109,7 @@ class ModuleHooks:
     """Watches the linear layers of a model until removed.
 
     `begin(product)` is called for each call in the forward pass of which
-    `place_of()` says that it is data, and where it belongs. While a layer
+    `place_of(name)` says that it is data, and where it belongs. While a layer
     computes, its weight is a tapped copy, so that a weight with several uses
     shows the gradient of each.
     """
@@ -130,7 +130,7 @@ class ModuleHooks:
 
     def _before(self, kind, name):
         def before(module, arguments):
-            place = self._place_of()
+            place = self._place_of(name)
             if place is None:
                 return None
             grouped = kind == "grouped_linear"

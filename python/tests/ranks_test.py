@@ -96,7 +96,7 @@ class Merge(Case):
 
     def test_refuses_what_does_not_belong_together(self):
         part = self.record("run", 0, 2)
-        with self.assertRaisesRegex(run_log.LogError, r"ranks \[0\].*\[0, 1\]"):
+        with self.assertRaisesRegex(run_log.LogError, r"ranks \[0\].*the run has 2, "):
             run_log.merge([run_log.read_rows(part)])
         other = run_log.read_rows(part)
         other[0]["rank"] = 1
@@ -104,45 +104,111 @@ class Merge(Case):
         with self.assertRaisesRegex(run_log.LogError, "sharded"):
             run_log.merge([run_log.read_rows(part), other])
 
-    def two(self, name, gradients, of_rank, told=None):
-        """Logs of two ranks that have a dense weight and an expert."""
-        paths = []
-        for rank in (0, 1):
+    def ranks(self, name, gradients, of_rank, told=None, ranks=2, steps=1, **options):
+        """Rows of ranks that have a dense weight and an expert."""
+        rows = []
+        for rank in range(ranks):
             model = torch.nn.ParameterDict({"dense": torch.nn.Parameter(torch.ones(4)),
                                             "expert": torch.nn.Parameter(torch.ones(4))})
             optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-            with isoloss.record(model, optimizer, self.folder / f"{name}.h5", rank=rank, ranks=2,
-                                gradients=gradients) as recorder:
-                model["dense"].grad, model["expert"].grad = of_rank(rank)
-                optimizer.step()
-                recorder.step(2.0, tokens=8, grad_norm=told)
-            paths.append(run_log.read_rows(recorder.path))
-        return paths
+            with isoloss.record(model, optimizer, self.folder / f"{name}.h5", rank=rank,
+                                ranks=ranks, gradients=gradients, **options) as recorder:
+                for step in range(steps(rank) if callable(steps) else steps):
+                    model["dense"].grad, model["expert"].grad = of_rank(rank)
+                    if step == 0 and name.endswith("late"):
+                        model["dense"].grad = None
+                    optimizer.step()
+                    recorder.step(2.0, tokens=8, grad_norm=told)
+            rows.append(run_log.read_rows(recorder.path))
+        return rows
 
     def test_ranks_that_part_are_refused(self):
         with self.assertRaisesRegex(run_log.LogError, r"final weights, after step 1, is [0-9a-f]{16} "
                                     r"on rank 0 and [0-9a-f]{16} on rank 1"):
-            run_log.merge(self.two("signs", "replicated", lambda rank: (
+            run_log.merge(self.ranks("signs", "replicated", lambda rank: (
                 torch.full((4,), [3.0, -3.0][rank]), torch.ones(4)), 5.0))
         with self.assertRaisesRegex(run_log.LogError, "step 1: norm of the gradients.*6.3.* on rank 0"):
-            run_log.merge(self.two("clips", "replicated", lambda rank: (
+            run_log.merge(self.ranks("clips", "replicated", lambda rank: (
                 torch.full((4,), [3.0, 4.0][rank]), torch.ones(4)), 5.0))
 
     def test_norms_count_what_ranks_share_once(self):
         def of_rank(rank):
             return torch.full((4,), 1.5), torch.full((4,), [6.0, 2.0][rank])
 
-        told = run_log.merge(self.two("told", ["expert"], of_rank))
+        told = run_log.merge(self.ranks("told", ["expert"], of_rank))
         self.assertEqual(run_log.grad_norm(told[1]), 13.0)  # of 3, 12 and 4
         notes = []
-        untold = run_log.merge(self.two("untold", "sharded", of_rank), notes)
+        untold = run_log.merge(self.ranks("untold", "sharded", of_rank), notes)
         self.assertTrue(math.isnan(run_log.grad_norm(untold[1])))
-        self.assertIn("the gradient of dense has one norm", notes[0])
+        self.assertIn("the gradient of dense has the norm 3.0 both on rank 0 and on rank 1", notes[0])
         with self.assertRaisesRegex(isoloss.RecorderError, "no parameter has that name"):
-            self.two("typo", ["experts"], of_rank)
+            self.ranks("typo", ["experts"], of_rank)
+
+    def test_no_norm_is_told_if_any_two_ranks_share_a_gradient(self):
+        experts = (6.0, 2.0, 6.0, 2.0)
+
+        def of_rank(rank):
+            return torch.full((4,), [1.5, 1.5, 2.5, 3.5][rank]), torch.full((4,), experts[rank])
+
+        def dense(rank):
+            return torch.full((4,), 1.5), of_rank(rank)[1]
+        for name, gradients, gradient, ranks in (
+                ("replicas of experts", ["expert"], dense, 4), ("some", "sharded", of_rank, 3),
+                ("late", "sharded", dense, 2)):
+            notes = []
+            merged = run_log.merge(self.ranks(name, gradients, gradient, ranks=ranks, steps=2), notes)
+            for row in merged[1:3]:
+                self.assertTrue(math.isnan(run_log.grad_norm(row)), name)
+            self.assertIn("Pass grad_norm=", notes[0], name)
+        told = run_log.merge(self.ranks("told to all", ["expert"], dense, 13.0, ranks=4), notes)
+        self.assertEqual((run_log.grad_norm(told[1]), len(notes)), (13.0, 1))
+        # A norm of each is enough of experts that no two ranks share.
+        own = run_log.merge(self.ranks("own", "sharded", lambda rank: (
+            torch.full((4,), [1.5, 2.0][rank]), of_rank(rank)[1])), notes)
+        self.assertEqual(run_log.grad_norm(own[1]), math.sqrt(9 + 16 + 144 + 16))
+        self.assertEqual(len(notes), 1)
+
+    def test_steps_that_ranks_lack_are_told(self):
+        def of_rank(_):
+            return torch.ones(4), torch.ones(4)
+        paths = []
+        for rank, rows in enumerate(self.ranks("run", "replicated", of_rank, steps=lambda rank: 3 - rank)):
+            paths.append(str(self.folder / f"{rank}.h5"))
+            run_log.write_log(paths[-1], rows)
+        merged = self.folder / "merged.h5"
+        self.assertEqual(main(["merge", str(merged), *paths]), 1)
+        with h5py.File(merged) as log:
+            self.assertEqual(list(log["steps/step"]), [1, 2])
+            self.assertFalse(log.attrs["complete"])
+        later = self.ranks("later", "replicated", of_rank)
+        later[1][0]["first_step"] = 2
+        with self.assertRaisesRegex(run_log.LogError, "first_step is 1 on rank 0 and 2 on rank 1"):
+            run_log.merge(later)
+
+    def test_weights_that_were_not_compared_are_told(self):
+        def of_rank(_):
+            return torch.ones(4), torch.ones(4)
+        for name, weights, told in (("with", True, 0), ("without", False, 1)):
+            notes = []
+            run_log.merge(self.ranks(name, "replicated", of_rank, weights=weights), notes)
+            self.assertEqual(len(notes), told)
+
+    def test_a_merged_log_is_no_rank(self):
+        parts = [self.record("run", rank, 2) for rank in (0, 1)]
+        merged = str(self.folder / "merged.h5")
+        self.assertEqual(main(["merge", merged, *map(str, parts)]), 0)
+        before = [path.read_bytes() for path in parts]
+        with self.assertRaisesRegex(run_log.LogError, "holds all ranks already"):
+            run_log.merge([run_log.read_rows(path) for path in (merged, parts[1])])
+        # Neither a rank's log nor a merged one gives way to another.
+        for arguments in (["merge", str(parts[0]), *map(str, parts)],
+                          ["recover", str(parts[1]), str(parts[0])],
+                          ["recover", str(parts[1]), merged]):
+            self.assertEqual(main(arguments), 3, arguments)
+        self.assertEqual([path.read_bytes() for path in parts], before)
 
     def test_norms_that_are_no_number_are_equal(self):
-        rows = self.two("nan", "replicated", lambda _: (torch.full((4,), math.nan), torch.ones(4)),
+        rows = self.ranks("nan", "replicated", lambda _: (torch.full((4,), math.nan), torch.ones(4)),
                         math.nan)
         self.assertTrue(math.isnan(run_log.grad_norm(run_log.merge(rows)[1])))
         rows[1][2]["grad_norm"] = 1.0

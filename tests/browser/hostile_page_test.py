@@ -68,7 +68,8 @@ class HostilePage(PageTest):
         # A path may hold all of it but `/`.
         named = logs[1].with_name(HOSTILE.replace("/", "") + ".h5")
         logs[1].rename(named)
-        verdict = self.write("hostile_verdict.json", json.dumps(hostile(self.verdict)))
+        forged = {key: value for key, value in hostile(self.verdict).items() if key != "digest"}
+        verdict = self.write("hostile_verdict.json", json.dumps(forged))
         matrix = self.write("hostile_matrix.json", json.dumps(hostile(KILL_MATRIX)))
 
         result = self.run_isoloss("report", logs[0], named, *self.runs.glob("probes/*.h5"),

@@ -137,8 +137,9 @@ class GateForeign(ProgramTest):
                 f"{step},{'' if step in unknown else f'{value:.5f}'},1.25\n"
                 for step, value in enumerate(values, 1)))
         approved = [table(f"a{seed}.csv", losses(seed, steps=100), ()) for seed in (1, 2, 3)]
-        for unknown, code, words in (((95, 96), INCONCLUSIVE, "loss of 2 steps of the last fifth"),
+        for unknown, code, words in (((95, 96), INCONCLUSIVE, "losses of 2 of 10 steps are not known"),
                                      ((99, 100), INVALID, "The first is 99, the last 100"),
+                                     (range(41, 47), INCONCLUSIVE, "losses of 6 of 10 steps are not known"),
                                      ((40, 41), PASS, "The loss of 2 steps is not known")):
             with self.subTest(unknown=unknown):
                 new = [table(f"b{seed}.csv", losses(seed, 0.01, 5, 100), unknown)

@@ -290,7 +290,12 @@ class Record(HistoryTest):
     def test_a_commit_is_recorded_once_and_replaced_when_asked(self):
         self.record("small", "HEAD")
         before = self.file.read_bytes()
+        with subprocess.Popen(["true"]) as ended:
+            ended.wait()
+        stale = self.file.with_name(f".{self.file.name}.{ended.pid}-0.tmp")  # of a killed record
+        stale.write_text("half")
         again = self.record("small", "HEAD")
+        self.assertFalse(stale.exists())
         self.assertIn("0 runs added, 0 replaced, 8 were there already", again.stdout)
         other = self.record("planted", "HEAD")
         self.assert_refused(other, self.hashes[-1], "other values", "--replace")

@@ -250,6 +250,22 @@ class Results(ProgramTest):
                 self.assert_refused(self.run_isoloss("report", "forged", "--out", "forged.html"),
                                     "verdict.json", "isoloss gate")
 
+    def test_a_verdict_that_was_edited_is_not_shown(self):
+        self.passed(self.command("verify", "edited", *PLAIN_POLICY), PASS, 1, 4)
+        file = self.folder / "edited/verdict.json"
+        honest = file.read_text()
+        for edit in (lambda v: v["checks"][-1].update(value=9.9), lambda v: v["policy"].update(margin_percent=99),
+                     lambda v: v["levels"][0].update(outcome="FAIL"), lambda v: v["reading"].update(headline="Equal.")):
+            verdict = json.loads(honest)
+            edit(verdict)
+            file.write_text(json.dumps(verdict))
+            self.assert_refused(self.run_isoloss("report", "edited", "--out", "edited.html"),
+                                "verdict.json: its digest is not that of its content", "isoloss gate")
+        # As any program writes it, or an earlier version, which had no digest.
+        for verdict in (json.loads(honest), {key: value for key, value in json.loads(honest).items() if key != "digest"}):
+            file.write_text(json.dumps(verdict))
+            self.assertEqual(self.run_isoloss("report", "edited", "--out", "edited.html").returncode, PASS)
+
     def test_an_interrupted_verify_leaves_no_verdict(self):
         long = ("--set=train.steps=200", "--set=train.seeds=[1]", *PLAIN_POLICY)
         self.passed(self.command("verify", "broken", *long), PASS, 1, 4)

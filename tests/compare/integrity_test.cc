@@ -251,8 +251,6 @@ TEST(Integrity, FindsALogUnderAnotherArmsName) {
   EXPECT_THAT(findings[0].message, HasSubstr("it says that it is of arm bf16"));
 }
 
-// ---- training --------------------------------------------------------------
-
 /// The findings of a rule on one run of another program against itself.
 std::vector<Finding> ForeignFindings(std::string_view rule,
                                      const compare::Run& baseline,
@@ -265,122 +263,9 @@ std::vector<Finding> ForeignFindings(std::string_view rule,
   return {};
 }
 
-std::vector<Finding> TrainingOf(const compare::Run& run) {
-  return ForeignFindings("training", run, run);
-}
-
-/// Losses of a batch's noise alone, at a rate and with a gradient.
-Run Untrained() {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  std::mt19937_64 random(1);
-  std::normal_distribution<double> noise(2.3, 0.02);
-  for (double& loss : run.log.steps.loss_nats) loss = noise(random);
-  run.log.steps.lr.assign(run.log.steps.step.size(), 1e-4);
-  return run;
-}
-
 MATCHER_P2(Finds, severity, text, "") {
   return arg.severity == severity &&
          arg.message.find(text) != std::string::npos;
-}
-
-TEST(Training, NeedsAGradientAndARate) {
-  EXPECT_THAT(TrainingOf(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
-  EXPECT_THAT(TrainingOf(Untrained()), IsEmpty());  // a warning, no more
-  compare::Run run = Untrained();
-  run.log.steps.grad_norm.assign(100, 0);
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kBad,
-                         "the gradient norm is 0 in 100 of 100 steps")));
-  EXPECT_THAT(TrainingOf(run), SizeIs(2));
-  run.log.steps.lr.clear();
-  EXPECT_THAT(TrainingOf(run), SizeIs(2));
-  run = Untrained();
-  run.log.steps.lr.assign(100, 0);
-  EXPECT_THAT(TrainingOf(run),
-              Contains(Finds(Severity::kBad,
-                             "the learning rate is 0 in 100 of 100 steps")));
-}
-
-TEST(Training, MayRestForThreeSteps) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  run.log.steps.lr.assign(100, 1e-4);
-  run.log.steps.lr[0] = 0;
-  run.log.steps.lr[99] = 0;
-  for (const size_t row : {40, 41, 42, 50}) run.log.steps.grad_norm[row] = 0;
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-  run.log.steps.grad_norm[43] = 0;
-  EXPECT_THAT(
-      TrainingOf(run),
-      Contains(Finds(Severity::kBad, "0 in 4 steps in a row, 41 to 44")));
-  // At a rate of 0 no weight was to move.
-  for (const size_t row : {40, 41, 42, 43}) run.log.steps.lr[row] = 0;
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-}
-
-// Units of 0.1 hide norms below 0.05, and of these half are 1.
-TEST(Training, CountsNoZeroThatDigitsExplain) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  for (size_t row = 10; row < 20; ++row) run.log.steps.grad_norm[row] = 0;
-  run.log.told.grad_norm_half_unit = 0.05;
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-  for (double& norm : run.log.steps.grad_norm) norm *= 1.3;
-  EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "0 is below 1.3 / 20";
-  run.log.told.grad_norm_half_unit = 0.005;
-  EXPECT_THAT(TrainingOf(run), SizeIs(2));
-}
-
-// As programs log it that never compute the norm. A log that contradicts itself
-// is no proof either way.
-TEST(Training, IsUndecidedWhereTheLossFallsWithoutAGradient) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  run.log.steps.grad_norm.assign(100, 0);
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "but the loss falls")));
-  run = testing::ForeignRunOf("a", 1, 0);
-  run.log.steps.lr.assign(100, 0);
-  EXPECT_THAT(TrainingOf(run),
-              Each(Finds(Severity::kUnverified, "but the loss falls")));
-  // 0.0000 may stand for 3e-5.
-  run.log.provenance.origin.lr_half_unit = 0.5e-4;
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-}
-
-TEST(Training, MovesWeights) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  run.log.provenance.initial_weights_digest = "w";
-  run.log.provenance.final_weights_digest = "v";
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-  run.log.provenance.final_weights_digest = "w";
-  EXPECT_THAT(TrainingOf(run),
-              Contains(Finds(Severity::kBad, "have the digest w before")));
-  compare::Run own = testing::SyntheticRun(true, 1, 0);
-  own.log.parameters = testing::SampleParameters(own.log.steps);
-  EXPECT_THAT(TrainingOf(own), IsEmpty());
-  std::ranges::fill(own.log.parameters.update_ratio, 0);
-  EXPECT_THAT(
-      TrainingOf(own),
-      Contains(Finds(Severity::kBad, "no parameter moved in 50 steps")));
-}
-
-TEST(Training, GivesNoLossAgainAndAgain) {
-  compare::Run run = testing::ForeignRunOf("a", 1, 0);
-  run.log.steps.loss_nats.assign(100, 2.302585);
-  run.log.provenance.origin.loss_half_unit = 0.5e-6;
-  EXPECT_THAT(TrainingOf(run),
-              Contains(Finds(Severity::kBad, "each of its 100")));
-  run.log.provenance.origin.loss_half_unit = 0.005;
-  EXPECT_THAT(TrainingOf(run), IsEmpty());
-}
-
-TEST(Training, IsShownByALossThatFalls) {
-  const auto warnings = [](const compare::Run& run) {
-    return NoTrainingWarnings(PairBySeed("a", {&run}, "b", {&run}));
-  };
-  EXPECT_THAT(warnings(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
-  EXPECT_THAT(warnings(Untrained()),
-              Each(HasSubstr("this log shows no training")));
-  EXPECT_THAT(warnings(Untrained()), SizeIs(2));
 }
 
 // ---- one seed --------------------------------------------------------------
@@ -448,6 +333,30 @@ TEST(Seeds, OfARegressionMayBeRerunsOfOne) {
   }
   EXPECT_THAT(SeedsOf(runs, Question::kRegression), IsEmpty());
   EXPECT_THAT(SeedsOf(runs, Question::kPrecision), Not(IsEmpty()));
+}
+
+// ---- the declared change ---------------------------------------------------
+
+TEST(DeclaredChange, ActsInHalfOfTheSteps) {
+  compare::Run baseline = testing::ForeignRunOf("a", 1, 0);
+  compare::Run candidate = testing::ForeignRunOf("b", 1, 0.001);
+  const auto equal_up_to = [&](size_t row) {
+    std::ranges::copy_n(baseline.log.steps.loss_nats.begin(),
+                        static_cast<std::ptrdiff_t>(row),
+                        candidate.log.steps.loss_nats.begin());
+    const Pairing pairing = PairBySeed("a", {&baseline}, "b", {&candidate});
+    for (const IntegrityRule& rule : IntegrityRules()) {
+      if (rule.name != "declared_change") continue;
+      return rule.check(pairing, Question::kPrecision);
+    }
+    return std::vector<Finding>();
+  };
+  EXPECT_THAT(equal_up_to(50), IsEmpty());
+  EXPECT_THAT(equal_up_to(51),
+              ElementsAre(Finds(Severity::kUnverified, "at 51 of 100 steps")));
+  // Few digits are equal by chance.
+  candidate.log.provenance.origin.loss_half_unit = 0.005;
+  EXPECT_THAT(equal_up_to(99), IsEmpty());
 }
 
 // ---- batches ---------------------------------------------------------------

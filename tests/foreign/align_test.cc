@@ -103,6 +103,16 @@ TEST(Align, ByTokensMarksALogThatEndsEarly) {
   EXPECT_FALSE(b.provenance.complete);
 }
 
+TEST(Align, KeepsInMindWhereANormWasZero) {
+  runlog::RunLog a = LogAt({1, 2, 3});
+  runlog::RunLog b = LogAt({1, 2, 3});
+  b.steps.grad_norm = {1, 0, 0};
+  AlignBoth(a, b);
+  EXPECT_THAT(b.steps.grad_norm, IsEmpty());
+  ASSERT_THAT(b.told.idle, SizeIs(1));
+  EXPECT_THAT(b.told.idle[0].value, ElementsAre(1, 0, 0));
+}
+
 // Steps that meet by chance are no curve.
 TEST(Align, RefusesASliver) {
   runlog::RunLog a = LogAt({1, 11, 21, 31});

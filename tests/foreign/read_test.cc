@@ -475,7 +475,7 @@ TEST(Fields, MayBeIndentedBelowTheirStep) {
       "    train/Perplexity=148\n"
       "    throughput/total_tokens=65,536\n"
       "[2026-01-01] INFO a word: 3\n"
-      "[2026-01-01] INFO [ours.train:1, rank=0] [step=2/1000]\n"
+      "[2026-01-01] INFO [ours.train:1, rank=0] [step=2/1000,epoch=1]\n"
       "    train/CrossEntropyLoss=4.97\n"
       "    throughput/total_tokens=131,072\n");
   EXPECT_THAT(Loss(run).value, ElementsAre(5, 4.97));

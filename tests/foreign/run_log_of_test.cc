@@ -110,6 +110,12 @@ TEST(BatchFacts, AreKnownByEachUsualName) {
     EXPECT_EQ(BatchFactNamed(name), "global batch size") << name;
   }
   EXPECT_EQ(BatchFactNamed("num_input_tokens_seen"), "tokens seen");
+  EXPECT_EQ(BatchFactNamed("num_examples_seen"), "samples seen");
+  EXPECT_EQ(BatchFactNamed("effective_batch"), "global batch size");
+  EXPECT_EQ(BatchFactNamed("tokens_per_step"), "tokens of a step");
+  EXPECT_EQ(BatchFactNamed("num_sequences"), "number of sequences");
+  EXPECT_EQ(BatchFactNamed("parallel/dp_degree"), "data-parallel size");
+  EXPECT_EQ(BatchFactNamed("total_steps"), "") << "a plan is no batch";
   EXPECT_EQ(BatchFactNamed("world-size"), "world size");
   EXPECT_EQ(BatchFactNamed("train/epoch"), "epochs seen");
   EXPECT_EQ(BatchFactNamed("max_seq_len"), "sequence length");
@@ -165,6 +171,128 @@ TEST(BatchFacts, AreReadFromSettings) {
   EXPECT_THAT(BatchesOf("world size: 8\nstep:  1  loss:  3.86  norm: 1.0\n"
                         "world size: 16\nstep:  2  loss:  3.8  norm: 1.0\n"),
               IsEmpty());
+}
+
+const std::string kTitan = "[titan] - INFO - step:  1  loss:  3.86\n";
+
+TEST(BatchFacts, AreReadFromBannersOfSeveralPrograms) {
+  EXPECT_THAT(BatchesOf("| total_batch_size      | 524288        |\n"
+                        "step    1/1 | loss 10.785536 (+nanz)| norm 1.2345\n"),
+              ElementsAre("global batch size 524288 at 0"));
+  EXPECT_THAT(BatchesOf("tokens per iteration will be: 491,520\n"
+                        "iter 0: loss 10.7855, time 100.00ms\n"),
+              ElementsAre("tokens of a step 491520 at 0"));
+  EXPECT_THAT(BatchesOf("  Total train batch size (w. parallel, distributed & "
+                        "accumulation) = 64\n" +
+                        kTitan),
+              ElementsAre("global batch size 64 at 0"));
+}
+
+// What differs between good runs of a pair.
+TEST(BatchFacts, AreNoneOfAnEvaluationAndNoCounts) {
+  for (const char* text :
+       {"***** Running Evaluation *****\n  Num examples = 100\n  Batch size = "
+        "8\n",
+        "[INFO|trainer.py:3512] 2026-01-01 >> ***** Running Evaluation *****\n"
+        "[INFO|trainer.py:3515] 2026-01-01 >>   Batch size = 8\n",
+        "eval:\n  dataloader:\n    batch_size: 8\n", "eval batch size: 8\n",
+        "{'val': {'validation batch size': 8}}\n", "Generated tokens: 55\n",
+        "Prefetched samples: 17\n", "cache hit for tokens 12345\n",
+        "average throughput, tokens: 5123.2\n", "loading data, epoch: 1\n",
+        "mean tokens per step: 5123.25\n"}) {
+    EXPECT_THAT(BatchesOf(text + kTitan), IsEmpty()) << text;
+  }
+  EXPECT_THAT(BatchesOf("***** Running Evaluation *****\n  Batch size = 8\n"
+                        "***** Running training *****\n  Batch size = 16\n" +
+                        kTitan),
+              ElementsAre("batch size 16 at 0"));
+}
+
+TEST(Plan, IsToldByBannersAndTotals) {
+  const auto planned = [](const std::string& text) {
+    return LogOf(text).provenance.steps_planned;
+  };
+  EXPECT_EQ(planned("Trainer is initialized with global batch size 64, total "
+                    "steps 60 (warmup 2).\n" +
+                    kTitan),
+            60);
+  EXPECT_EQ(planned("Overriding: max_iters = 60\niter 0: loss 10.7855, time "
+                    "100.00ms\n"),
+            60);
+  EXPECT_EQ(planned("  train_iters ............ 60\n" + kTitan), 60);
+  EXPECT_EQ(planned("step   25/60 | loss 3.7 (+nanz)| norm 1.2\n"), 60);
+  EXPECT_EQ(planned("step:25/60 train_loss:3.7 train_time:2400ms\n"), 60);
+  EXPECT_EQ(planned("{\"max_steps\": 60}\n{\"step\": 1, \"loss\": 3}\n"), 60);
+  EXPECT_EQ(planned("step,loss,total_steps\n1,3,60\n2,2.9,60\n"), 60);
+  // Of much else, or a count that grows.
+  EXPECT_EQ(planned("env.max_steps: 60\n" + kTitan), 1);
+  EXPECT_EQ(planned("step,loss,total_steps\n1,3,60\n2,2.9,61\n"), 2);
+}
+
+TEST(BrokeOff, IsAnErrorBehindTheLastStep) {
+  const std::string trace =
+      "Traceback (most recent call last):\n  File \"t.py\", line 1\n";
+  const auto complete = [](const std::string& text) {
+    return LogOf(text).provenance.complete;
+  };
+  EXPECT_TRUE(complete(kTitan));
+  EXPECT_FALSE(complete(kTitan + trace));
+  EXPECT_FALSE(complete(kTitan +
+                        "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT "
+                        "2026-01-01T00:00:00 DUE TO TIME LIMIT ***\n"));
+  // Started again, at its end, or while Python takes itself apart.
+  EXPECT_TRUE(complete(trace + kTitan));
+  EXPECT_TRUE(complete("total steps 1\n" + kTitan + trace));
+  EXPECT_TRUE(complete(kTitan + "INFO - Training completed\n" + trace));
+  EXPECT_TRUE(
+      complete(kTitan + "Exception ignored in: <function x>\n" + trace));
+}
+
+TEST(RunLogOf, KnowsACoarseFormatBehindFineDigits) {
+  std::string coarse = "step,loss\n";
+  std::string fine = coarse;
+  for (int i = 0; i < 40; ++i) {
+    coarse += fmt::format("{},{:.6f}\n", i + 1, 3 + (i * 7 % 16) / 16.0);
+    fine += fmt::format("{},{:.6f}\n", i + 1, 3 + (i * 7 % 16) / 16.1);
+  }
+  EXPECT_EQ(LogOf(coarse).told.loss_step, 1 / 16.0);
+  EXPECT_EQ(LogOf(fine).told.loss_step, 0);
+}
+
+TEST(RunLogOf, TellsWhereUpdatesWereSkipped) {
+  const auto idle = [](const std::string& text) {
+    const auto told = LogOf(text).told.idle;
+    return told.empty() ? std::vector<double>() : told.front().value;
+  };
+  const std::string end = " | number of nan iterations: 0 |\n";
+  const std::string skipped = " | number of skipped iterations: ";
+  EXPECT_THAT(
+      idle(" iteration 1/ 3 | lm loss: 3.5E+00" + skipped + "1" + end +
+           " iteration 2/ 3 | lm loss: 3.4E+00" + skipped + "0" + end +
+           " iteration 12/ 30 | lm loss: 3.4E+00" + skipped + "4" + end),
+      ElementsAre(0, 1, 1));
+  EXPECT_THAT(idle("[Rank 0] step=1, skipped=1, lr=[0.1], mom=[0.9]\n"
+                   "steps: 1 loss: 2.3 iter time (s): 0.5\n"
+                   "[Rank 0] step=2, skipped=1, lr=[0.1], mom=[0.9]\n"
+                   "steps: 2 loss: 2.2 iter time (s): 0.5\n"),
+              ElementsAre(0, 1));
+  EXPECT_THAT(idle("step,loss,update_norm\n1,3,0.5\n2,2.9,0.0\n"),
+              ElementsAre(0.5, 0));
+}
+
+TEST(Names, OfOptimizersAreKnownByTheirLastPart) {
+  for (const char* name : {"optim/total_grad_norm", "actor/grad_norm",
+                           "total_norm", "gnorm", "learning/grad_norm"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kGradNorm) << name;
+  }
+  for (const char* name :
+       {"optim/learning_rate_group0", "actor/lr", "lr_0", "optimizer/lr"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kLearningRate) << name;
+  }
+  // Of a part that may be frozen, and of no norm.
+  for (const char* name : {"embedding/grad_norm", "norm_0", "actor/loss"}) {
+    EXPECT_EQ(FindName(name).quantity, Quantity::kOther) << name;
+  }
 }
 
 }  // namespace

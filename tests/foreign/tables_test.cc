@@ -7,6 +7,7 @@
 #include <string>
 
 #include "isoloss/base/error.h"
+#include "isoloss/foreign/findings.h"
 #include "isoloss/foreign/read.h"
 
 namespace isoloss::foreign {
@@ -85,6 +86,84 @@ TEST(Steps, OfAResumeGoBackOnce) {
   EXPECT_EQ(Loss(run).step.size(), 40u);
   EXPECT_EQ(Loss(run).repeated, 10);
   EXPECT_EQ(run.step_name, "step");
+}
+
+/// Rows of steps `first` to `last`, with losses of their own.
+std::string Attempt(int first, int last, const std::string& before = "") {
+  static int written = 0;
+  std::string rows;
+  for (int i = first; i <= last; ++i) {
+    rows += fmt::format("{}{},{}\n", before, i, 5 - 0.001 * ++written);
+  }
+  return rows;
+}
+
+TEST(Attempts, AreOneRunIfTheLastGotAsFar) {
+  const Series whole =
+      Loss(Only("step,loss\n" + Attempt(1, 5) + Attempt(1, 60)));
+  EXPECT_EQ(whole.step.size(), 60u);
+  EXPECT_EQ(whole.attempts, 2);
+  EXPECT_EQ(whole.repeated, 0);
+  // Of another stride: nothing is left of the first attempt.
+  std::string sparse = "step,loss\n" + Attempt(1, 30);
+  for (int i = 1; i <= 41; i += 10) sparse += Attempt(i, i);
+  EXPECT_THAT(Loss(Only(sparse)).step, ElementsAre(1, 11, 21, 31, 41));
+  // Two ranks, one after the other.
+  const std::string rank = Attempt(1, 30);
+  EXPECT_EQ(Loss(Only("step,loss\n" + rank + rank.substr(0, 100))).attempts, 1);
+}
+
+TEST(Attempts, ThatEndEarlierAreOtherRuns) {
+  EXPECT_THAT(ErrorOf("step,loss\n" + Attempt(1, 100) + Attempt(1, 60)),
+              HasSubstr("begin 2 times with step 1, and the last time they end "
+                        "at 60, but before they went to 100"));
+  EXPECT_THAT(ErrorOf("step,loss\n" + Attempt(0, 29) + Attempt(0, 23) +
+                      Attempt(0, 36) + Attempt(0, 29)),
+              HasSubstr("begin 4 times"));
+  std::string titan;
+  for (const int steps : {30, 20}) {
+    for (int i = 1; i <= steps; ++i) {
+      titan += fmt::format("step: {}  loss: {}.{}\n", i, steps, i);
+    }
+  }
+  EXPECT_THAT(ErrorOf(titan), HasSubstr("begin 2 times"));
+}
+
+TEST(Attempts, AreEpochsWhereTheirNumberRises) {
+  const std::string head = "epoch,step,loss\n";
+  EXPECT_THAT(ErrorOf(head + Attempt(0, 29, "0,") + Attempt(0, 29, "1,")),
+              HasSubstr("within an epoch"));
+  EXPECT_EQ(
+      Loss(Only(head + Attempt(0, 29, "0,") + Attempt(0, 29, "0,"))).attempts,
+      2);
+}
+
+TEST(Rows, OfOneStepInARowAreOfRanks) {
+  std::string table = "rank,step,loss\n";
+  for (int i = 0; i < 20; ++i) {
+    table += fmt::format("{},{},{}\n", i % 4, i / 4 + 1, 5 - 0.01 * i);
+  }
+  const Series loss = Loss(Only(table));
+  EXPECT_EQ(loss.repeated, 15);
+  EXPECT_EQ(loss.neighbours, 15);
+  EXPECT_THAT(WarningsOf(loss), ElementsAre(HasSubstr("ranks or micro")));
+  EXPECT_THAT(
+      WarningsOf(Loss(Only("step,loss\n" + Attempt(1, 9) + Attempt(5, 9)))),
+      IsEmpty());
+}
+
+TEST(Steps, MayHaveCommasBetweenThousands) {
+  EXPECT_THAT(Loss(Only("step,loss\n\"500\",3\n\"1,000\",2.9\n")).step,
+              ElementsAre(500, 1000));
+}
+
+TEST(Findings, HoldALargestLossAgainstTheMean) {
+  for (const char* head : {"step,loss,max_loss\n", "step,loss_mean,loss_max\n",
+                           "step,train/loss,train/loss_max\n"}) {
+    EXPECT_THAT(FindingsOf(Only(std::string(head) + "1,3,1\n2,2.9,4\n")),
+                Contains(HasSubstr("at 1 of 2 steps, which cannot be")))
+        << head;
+  }
 }
 
 TEST(Cells, WithoutANumberAreNaNWhereTheRowTellsOfAnUpdate) {
@@ -229,6 +308,9 @@ TEST(Refusal, SaysWhatAFileIs) {
               HasSubstr("ends within a value, after 32 bytes"));
   EXPECT_THAT(ErrorOf("{\"log_history\": []}"), HasSubstr("0 rows"));
   EXPECT_THAT(ErrorOf("[1, 2]"), HasSubstr("hold no value"));
+  EXPECT_THAT(ErrorOf(" \n"), HasSubstr("the file is empty"));
+  EXPECT_THAT(ErrorOf("{\"lm loss\": {\"end_step\": 9, \"values\": {}}}"),
+              HasSubstr("`lm loss` has `values`"));
 }
 
 TEST(Refusal, OfSourcesAndDocumentsThatShowALog) {

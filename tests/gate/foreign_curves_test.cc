@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +58,20 @@ TEST(SmoothedCurves, HideNoGapThatBeginsWithTheFirstStep) {
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInconclusive);
   runs = ForeignArms({0.05, 0.06, 0.07, 0.04});
   Accuse(runs[2]);
+  EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInconclusive);
+}
+
+// One smoothed arm lags behind the other wherever the loss falls.
+TEST(SmoothedCurves, OfOneArmAloneFailNothing) {
+  Runs runs = ForeignArms({0, 0, 0, 0});
+  for (compare::Run& run : runs) {
+    if (run.log.provenance.arm != "fp8") continue;
+    auto& loss = run.log.steps.loss_nats;
+    for (size_t row = 1; row < loss.size(); ++row) {
+      loss[row] = 0.99 * loss[row - 1] + 0.01 * loss[row];
+    }
+    Accuse(run);
+  }
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kInconclusive);
 }
 
@@ -132,25 +148,125 @@ TEST(FirstStep, OfRecordedRunsIsThatOfTheirDigests) {
   EXPECT_EQ(JudgePrecision(runs).outcome, Outcome::kPass);
 }
 
+/// What `change` of all losses of fp8 is called.
+Check CheckOfChanged(const std::function<double(double)>& change) {
+  Runs runs = ForeignArms({0.01, 0.02, 0.015});
+  for (compare::Run& run : runs) {
+    if (run.log.provenance.arm != "fp8") continue;
+    std::ranges::transform(run.log.steps.loss_nats,
+                           run.log.steps.loss_nats.begin(), change);
+  }
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_EQ(judgement.outcome, Outcome::kFail);
+  EXPECT_THAT(judgement.warnings, Not(Contains(HasSubstr("other initial"))));
+  return CheckNamed(judgement, "first_step");
+}
+
 TEST(FirstStep, TellsAnotherUnit) {
   const auto text = [](double factor, double offset) {
-    Runs runs = ForeignArms({0.01, 0.02, 0.015});
-    for (compare::Run& run : runs) {
-      if (run.log.provenance.arm != "fp8") continue;
-      for (double& loss : run.log.steps.loss_nats) {
-        loss = loss * factor + offset;
-      }
-    }
-    const Judgement judgement = JudgePrecision(runs);
-    EXPECT_EQ(judgement.outcome, Outcome::kFail);
-    return CheckNamed(judgement, "first_step").quantity;
+    return CheckOfChanged([&](double loss) { return loss * factor + offset; })
+        .quantity;
   };
   EXPECT_THAT(text(1 / std::log(2.0), 0), HasSubstr("1/ln 2, so that"));
   EXPECT_THAT(text(std::log(2.0), 0), HasSubstr(": ln 2, so that"));
   EXPECT_THAT(text(0.125, 0), HasSubstr(": 1/8, as of"));
   EXPECT_THAT(text(4, 0), HasSubstr(": 4, as of"));
   EXPECT_THAT(text(1.3, 0), HasSubstr("is 1.3002 times that of bf16"));
+  // 0.015 % more than 65 536, which is no whole number of anything.
+  EXPECT_THAT(text(65536, 0), HasSubstr(": 65536, as of a sum"));
   EXPECT_THAT(text(1, 0.5), HasSubstr("larger than that of bf16"));
+  EXPECT_THAT(CheckOfChanged([](double loss) { return loss + 1; }).next,
+              HasSubstr("same terms"));
+}
+
+TEST(FirstStep, TellsPerplexities) {
+  const auto text = [](double (*power)(double)) {
+    return CheckOfChanged(power).quantity;
+  };
+  EXPECT_THAT(text([](double x) { return std::exp(x); }),
+              HasSubstr("each loss of fp8 is e to the power of that of bf16"));
+  EXPECT_THAT(text([](double x) { return std::exp2(x); }),
+              HasSubstr("each loss of fp8 is 2 to the power of that of bf16"));
+}
+
+TEST(FirstStep, TellsLogsThatCountDifferently) {
+  Runs runs = ForeignArms({0.01, 0.02, 0.015});
+  for (compare::Run& run : runs) {
+    auto& loss = run.log.steps.loss_nats;
+    // The last loss of fp8 is new; all others are one row early.
+    if (run.log.provenance.arm == "fp8") {
+      std::ranges::rotate(loss, loss.begin() + 1);
+      loss.back() = loss[loss.size() - 2];
+    }
+  }
+  const Judgement judgement = JudgePrecision(runs);
+  EXPECT_NE(judgement.outcome, Outcome::kPass);
+  EXPECT_THAT(CheckNamed(judgement, "first_step").quantity,
+              HasSubstr("are those that bf16 has one row later"));
+}
+
+/// Moves the first value from step 1 to step 10.
+Runs LoggedAtEachTenthStep(Runs runs) {
+  for (compare::Run& run : runs) {
+    for (int64_t& step : run.log.steps.step) step *= 10;
+    run.log.provenance.steps_planned *= 10;
+  }
+  return runs;
+}
+
+// There chance has had nine steps, so that good pairs are as far apart as later
+// or further. Those of other batches are as far apart as two seeds, throughout.
+TEST(FirstStep, OfTheTenthStepMayBeChance) {
+  const Judgement good = JudgePrecision(
+      LoggedAtEachTenthStep(ArmsApart({0.3, -0.2, 0.1, -0.3}, 0.01)));
+  EXPECT_EQ(good.outcome, Outcome::kPass);
+  EXPECT_FALSE(HasCheck(good, "first_step"));
+  EXPECT_THAT(good.warnings, Contains(HasSubstr("chance in the steps before")));
+
+  Runs runs = ForeignArms({0, 0, 0, 0});
+  for (size_t seed = 0; seed < 4; ++seed) {
+    runs[2 * seed + 1].log.steps =
+        ForeignRunOf("fp8", static_cast<int64_t>(seed) + 5, 0).log.steps;
+  }
+  EXPECT_EQ(
+      CheckNamed(JudgePrecision(LoggedAtEachTenthStep(runs)), "first_step")
+          .outcome,
+      Outcome::kInconclusive);
+}
+
+// ---- warnings ---------------------------------------------------------------
+
+// A stretch of other batches has a mean of 0, and single steps far apart.
+TEST(CurveWarnings, NameOtherBatchesInTheMiddle) {
+  const auto warnings = [](size_t first, size_t last) {
+    Runs runs = ForeignArms({0, 0, 0, 0});
+    std::mt19937_64 random(1);
+    std::normal_distribution<double> noise(0, 1);
+    for (size_t seed = 0; seed < 4; ++seed) {
+      auto& loss = runs[2 * seed + 1].log.steps.loss_nats;
+      for (size_t row = 1; row < loss.size(); ++row) {
+        const bool far = row >= first && row < last;
+        loss[row] *= 1 + (far ? 0.01 : 0.0005) * noise(random);
+      }
+    }
+    return JudgePrecision(runs).warnings;
+  };
+  const auto tells = Contains(HasSubstr("see the same batches"));
+  EXPECT_THAT(warnings(20, 70), tells);
+  EXPECT_THAT(warnings(36, 64), tells);
+  // Chance grows, and shrinks.
+  EXPECT_THAT(warnings(40, 100), Not(tells));
+  EXPECT_THAT(warnings(0, 40), Not(tells));
+  EXPECT_THAT(warnings(0, 100), Not(tells));
+}
+
+TEST(CurveWarnings, NameALossBeyondAnyVocabulary) {
+  Runs runs = ForeignArms({0, 0});
+  for (compare::Run& run : runs) {
+    for (double& loss : run.log.steps.loss_nats) loss = std::exp(loss);
+  }
+  EXPECT_THAT(JudgePrecision(runs).warnings,
+              Contains(HasSubstr("a perplexity or a sum over tokens?")));
 }
 
 }  // namespace

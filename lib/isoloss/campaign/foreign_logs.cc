@@ -132,8 +132,8 @@ void RequireGoodRun(const compare::Run& run) {
   }
   if (!log.provenance.complete) {
     ThrowError(ErrorKind::kConfig,
-               "{}: it ends at step {}, but another one goes to step {}, and "
-               "good runs go equally far. Leave it out, or give --until {}.",
+               "{}: it ends at step {} of {}, or broke off there, and good "
+               "runs go equally far. Leave it out, or give --until {}.",
                compare::Label(run), log.steps.step.back(),
                log.provenance.steps_planned, log.steps.step.back());
   }

@@ -79,6 +79,7 @@ HistoryUpdate AddToHistory(const std::filesystem::path& path,
                            bool replace) {
   // What others add meanwhile would be lost.
   const Descriptor lock = LockFolder(path.parent_path(), /*wait=*/true);
+  RemoveStaleTemporaries(path.parent_path(), path.filename().string());
   std::string text = ReadIfThere(path);
   const std::vector<FigureRecord> there =
       report::ParseHistory(text, path.string());

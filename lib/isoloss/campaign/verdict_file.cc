@@ -10,6 +10,7 @@
 #include "isoloss/base/printable.h"
 #include "isoloss/campaign/json_file.h"
 #include "isoloss/gate/outcome.h"
+#include "isoloss/report/json.h"
 
 namespace isoloss::campaign {
 namespace {
@@ -78,8 +79,20 @@ gate::Outcome OutcomeOf(const Json& object, const std::filesystem::path& file) {
              file.string(), Printable(name.substr(0, 40)));
 }
 
+/// That nobody edited it. Files of earlier versions carry no digest.
+void CheckDigest(const Json& json, const std::filesystem::path& file) {
+  if (!json.contains("digest") ||
+      json["digest"] == report::VerdictDigest(json)) {
+    return;
+  }
+  ThrowError(ErrorKind::kFormat,
+             "{}: its digest is not that of its content, so it was edited. "
+             "Write it again with `isoloss gate`.",
+             file.string());
+}
+
 /// That the outcome and exit code of `whole` are those of the severest of
-/// `parts` that count, as gate::Severest has it. No digest protects the file.
+/// `parts` that count, as gate::Severest has it.
 void CheckOutcome(const Json& whole, const Json& parts,
                   const std::filesystem::path& file) {
   std::optional<gate::Outcome> severest;
@@ -115,9 +128,13 @@ std::vector<Json> ReadVerdictFile(const std::filesystem::path& path) {
     file.Check(kVerdictShape, &verdict);
     if (verdict.contains("reading")) file.Check(kReadingShape, &verdict);
     CheckOutcome(verdict, verdict["checks"], path);
+    CheckDigest(verdict, path);
     verdicts.push_back(verdict);
   }
-  if (several) CheckOutcome(file.json(), file.json()["verdicts"], path);
+  if (several) {
+    CheckOutcome(file.json(), file.json()["verdicts"], path);
+    CheckDigest(file.json(), path);
+  }
   return verdicts;
 }
 

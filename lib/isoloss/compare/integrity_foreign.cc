@@ -1,5 +1,6 @@
 // Rules of level L0 about the steps of other programs' runs: see integrity.cc.
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -81,30 +82,81 @@ void ReportOtherBatches(const SeedPair& pair, Findings& findings) {
   }
 }
 
-/// Of steps that the log tells of without their loss ("unknown_loss", its text
-/// is the step) those in the last fifth, which no judgement can do without.
-void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
-                         Findings& findings) {
-  const auto& step = log.steps.step;
-  const int64_t from = step[step.size() - (step.size() + 4) / 5];
-  int64_t count = 0;
-  int64_t first = 0;
+/// Steps that the log tells of without their loss: "unknown_loss", whose text
+/// is the step.
+std::vector<int64_t> UnknownLosses(const runlog::RunLog& log) {
+  std::vector<int64_t> steps;
   for (const runlog::Event& event : log.events) {
     if (event.kind != "unknown_loss") continue;
     int64_t at = 0;
     const char* end = event.text.data() + event.text.size();
-    if (std::from_chars(event.text.data(), end, at).ec != std::errc() ||
-        at < from || at > log.provenance.steps_planned) {
+    const bool is_step =
+        std::from_chars(event.text.data(), end, at).ec == std::errc();
+    if (is_step && at <= log.provenance.steps_planned) steps.push_back(at);
+  }
+  return steps;
+}
+
+/// No judgement can do without the losses of the last fifth, nor without most
+/// of a tenth.
+void ReportUnknownLosses(const runlog::RunLog& log, const Run& run,
+                         Findings& findings) {
+  constexpr int64_t kTenths = 10;
+  const std::vector<int64_t> unknown = UnknownLosses(log);
+  if (unknown.empty()) return;
+  const auto& step = log.steps.step;
+  const int64_t last = std::max(step.back(), unknown.back());
+  const int64_t first = std::min(step.front(), unknown.front());
+  const auto tenth = [&](int64_t at) {
+    return (at - first) * kTenths / (last - first + 1);
+  };
+  std::array<int64_t, kTenths> missing{};
+  std::array<int64_t, kTenths> known{};
+  for (const int64_t at : unknown) ++missing[static_cast<size_t>(tenth(at))];
+  for (const int64_t at : step) ++known[static_cast<size_t>(tenth(at))];
+  for (size_t part = 0; part < kTenths; ++part) {
+    const bool at_end = part + 2 >= kTenths;
+    if (missing[part] == 0 || (!at_end && missing[part] <= known[part])) {
       continue;
     }
-    if (count++ == 0) first = at;
+    const int64_t where = *std::ranges::find_if(unknown, [&](int64_t at) {
+      return tenth(at) == static_cast<int64_t>(part);
+    });
+    Report(findings, Severity::kUnverified,
+           "{}: the losses of {} of {} steps are not known in one tenth of the "
+           "run, the first is that of step {}. A tenth is judged by most of "
+           "its losses, and the last two tenths by all. Log the loss of each "
+           "step, or judge the steps before with --until {}.",
+           Label(run), missing[part], missing[part] + known[part], where,
+           where - 1);
+    return;
   }
-  if (count == 0) return;
-  Report(findings, Severity::kUnverified,
-         "{}: the loss of {} step{} of the last fifth is not known, the first "
-         "is step {}, and the end of training is judged by all of its losses. "
-         "Log the loss of each step, or judge what is before with --until {}.",
-         Label(run), count, count == 1 ? "" : "s", first, first - 1);
+}
+
+void ReportShortRun(const Run& run, Findings& findings) {
+  const runlog::RunLog& log = run.log;
+  const int64_t last = log.steps.step.back();
+  if (!IsFiniteAtEnd(log.steps)) {
+    Report(findings, Severity::kBad,
+           "{}: ends at step {} of {} with a loss or gradient norm that is not "
+           "finite.",
+           Label(run), last, log.provenance.steps_planned);
+    return;
+  }
+  for (const runlog::Event& event : log.events) {
+    if (event.kind != "broke_off") continue;
+    Report(findings, Severity::kIncomparable,
+           "{}: after step {} its log has `{}`, so the run broke off, and a "
+           "run must be whole. Train it on, or judge all up to a step that "
+           "they share with --until {}.",
+           Label(run), last, event.text, last);
+    return;
+  }
+  Report(findings, Severity::kIncomparable,
+         "{}: ends at step {} of {}, which another run or its own plan has, "
+         "and all must go equally far. Train it on, or judge all up to a step "
+         "that they share with --until {}.",
+         Label(run), last, log.provenance.steps_planned, last);
 }
 
 }  // namespace
@@ -129,19 +181,7 @@ void ReportForeignSteps(const Run& run, Findings& findings) {
            event.text);
   }
   ReportUnknownLosses(log, run, findings);
-  if (log.provenance.complete) return;
-  if (!IsFiniteAtEnd(log.steps)) {
-    Report(findings, Severity::kBad,
-           "{}: ends at step {} of {} with a loss or gradient norm that is not "
-           "finite.",
-           Label(run), step.back(), log.provenance.steps_planned);
-    return;
-  }
-  Report(findings, Severity::kIncomparable,
-         "{}: ends at step {} of {}, which another run or its own plan has, "
-         "and all must go equally far. Train it on, or judge all up to a step "
-         "that they share with --until {}.",
-         Label(run), step.back(), log.provenance.steps_planned, step.back());
+  if (!log.provenance.complete) ReportShortRun(run, findings);
 }
 
 void ReportUnlikeCurves(const SeedPair& pair, Findings& findings) {

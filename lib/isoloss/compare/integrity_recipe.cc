@@ -1,6 +1,13 @@
 // Rules of level L0 about what was computed: see integrity.cc.
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
 #include "isoloss/compare/integrity_rules.h"
 #include "isoloss/compare/treatment.h"
 #include "isoloss/runlog/shared_columns.h"
@@ -9,6 +16,68 @@ namespace isoloss::compare {
 namespace {
 
 // ---- recipe_ran ------------------------------------------------------------
+
+using Operands = std::pair<std::string, std::string>;
+
+/// "again e4m3" of a recipe's text, as /recipe has it: "e4m3 again".
+std::string OperandOf(std::string_view text) {
+  constexpr std::string_view kAgain = "again ";
+  const bool again = text.starts_with(kAgain);
+  if (again) text.remove_prefix(kAgain.size());
+  std::string operand(text == "bf16" || text == "fp32" ? "" : text);
+  return again ? operand + " again" : operand;
+}
+
+/// What a line of a recipe's text gives a product, as /recipe has it.
+std::optional<Operands> OperandsOf(std::string_view line,
+                                   std::string_view product) {
+  const std::string key = fmt::format("  {} ", product);
+  const size_t begin = line.find(key);
+  if (begin == line.npos) return std::nullopt;
+  line.remove_prefix(begin + key.size());
+  line = line.substr(0, line.find("  "));
+  const size_t right = line.find(" x ");
+  if (right == line.npos) return std::nullopt;
+  const size_t sums = std::min(line.find(" in ", right), line.size());
+  return Operands{
+      OperandOf(line.substr(0, right)) + std::string(line.substr(sums)),
+      OperandOf(line.substr(right + 3, sums - right - 3))};
+}
+
+/// That /recipe gives each site what the recipe's text does.
+void ReportSites(const Run& run, Findings& findings) {
+  std::map<std::string_view, std::string_view> lines;
+  for (std::string_view text = run.log.provenance.resolved_recipe;
+       !text.empty();) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    lines.emplace(line.substr(0, line.find("  ")), line);
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+  }
+  const runlog::RecipeColumns& recipe = run.log.provenance.graph.recipe;
+  for (size_t i = 0; i < recipe.site.size(); ++i) {
+    const auto line = lines.find(recipe.site[i]);
+    if (line == lines.end()) continue;
+    // That a gradient is rounded is said of all sites together.
+    std::string dy = recipe.wgrad_dy[i];
+    if (dy.ends_with(runlog::kRoundedGradient)) {
+      dy.resize(dy.size() - std::string_view(runlog::kRoundedGradient).size());
+    }
+    const std::pair<const char*, Operands> products[] = {
+        {"fprop", {recipe.fprop_x[i], recipe.fprop_w[i]}},
+        {"dgrad", {recipe.dgrad_dy[i], recipe.dgrad_w[i]}},
+        {"wgrad", {dy, recipe.wgrad_x[i]}}};
+    for (const auto& [product, found] : products) {
+      const auto asked = OperandsOf(line->second, product);
+      if (!asked || *asked == found) continue;
+      Report(findings, Severity::kBad,
+             "{}: /recipe gives `{}` and `{}` to {} of {}, but recipe {} gives "
+             "`{}` and `{}`. The recipe was not applied as written.",
+             Label(run), found.first, found.second, product, recipe.site[i],
+             run.log.provenance.recipe, asked->first, asked->second);
+      return;
+    }
+  }
+}
 
 void ReportRecipe(const Run& run, Findings& findings) {
   const auto& provenance = run.log.provenance;
@@ -30,6 +99,8 @@ void ReportRecipe(const Run& run, Findings& findings) {
            "written.",
            Label(run), provenance.recipe, planned, provenance.gemms_per_step,
            asked.quantized, asked.all);
+  } else {
+    ReportSites(run, findings);
   }
   for (size_t i = 0; i < counted.size(); ++i) {
     if (counted[i] == planned) continue;
@@ -77,6 +148,39 @@ void ReportMixedArm(const std::vector<const Run*>& runs, Findings& findings) {
            "recipe. Run the arm again.",
            Label(*run), run->log.provenance.recipe, Label(*runs[0]),
            runs[0]->log.provenance.recipe);
+  }
+}
+
+/// At how many steps of a pair the losses are equal, written so finely that
+/// rounding alone parts runs of two precisions there.
+size_t EqualSteps(const SeedPair& pair) {
+  constexpr double kFine = 1e-5;  // of the loss
+  const runlog::RunLog& a = pair.baseline->log;
+  const runlog::RunLog& b = pair.candidate->log;
+  const double unit = std::max({a.provenance.origin.loss_half_unit,
+                                b.provenance.origin.loss_half_unit,
+                                a.told.loss_step / 2, b.told.loss_step / 2});
+  const auto rows = runlog::MatchRows(a.steps.step, b.steps.step);
+  return static_cast<size_t>(
+      std::ranges::count_if(rows, [&](const runlog::SharedRow& at) {
+        const double loss = a.steps.loss_nats[at.a];
+        return loss == b.steps.loss_nats[at.b] && unit <= kFine * loss;
+      }));
+}
+
+/// Both arms are one run where the change did nothing. It may begin late, but
+/// not so late that most of the run is without it.
+void ReportMostlyEqual(const Pairing& pairing, Findings& findings) {
+  for (const SeedPair& pair : pairing.pairs) {
+    const size_t steps = pair.baseline->log.steps.step.size();
+    const size_t equal = EqualSteps(pair);
+    if (2 * equal <= steps) continue;
+    Report(findings, Severity::kUnverified,
+           "{}: its loss is that of {} in all digits at {} of {} steps, so the "
+           "declared change did nothing there. Give runs in which it acts for "
+           "more than half of the steps.",
+           Label(*pair.candidate), Label(*pair.baseline), equal, steps);
+    return;
   }
 }
 
@@ -155,6 +259,8 @@ Findings CheckDeclaredChange(const Pairing& pairing, Question question) {
            "{}. The declared change did nothing.",
            pairing.baseline_arm, pairing.candidate_arm,
            seeds.size() == 1 ? "" : "s", fmt::join(seeds, ", "));
+  } else {
+    ReportMostlyEqual(pairing, findings);
   }
   return findings;
 }

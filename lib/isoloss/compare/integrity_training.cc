@@ -70,43 +70,76 @@ Zeros ZerosIn(size_t count, const IsZero& is_zero) {
   return found;
 }
 
-/// What a column of zeros says if the loss falls all the same.
-void ReportZeros(const Run& run, std::string_view what, const Zeros& found,
-                 Findings& findings) {
-  const auto& step = run.log.steps.step;
+/// What a column of zeros says if the loss falls all the same. `says` is a
+/// clause: "the learning rate is 0".
+void ReportZeros(const Run& run, std::string_view says, const Zeros& found,
+                 std::span<const int64_t> step, Findings& findings) {
   if (found.zeros < found.count) {
     return Report(findings, Severity::kBad,
-                  "{}: the {} is 0 in {} steps in a row, {} to {}, but the "
-                  "weights must move. Look at what stopped the updates.",
-                  Label(run), what, found.longest,
+                  "{}: {} in {} steps in a row, {} to {}, but the weights must "
+                  "move. Look at what stopped the updates.",
+                  Label(run), says, found.longest,
                   step[found.end + 1 - found.longest], step[found.end]);
   }
   const LossFall fall = FallOf(run.log);
   if (fall.is_clear()) {
     return Report(findings, Severity::kUnverified,
-                  "{}: the {} is 0 in {} of {} steps, but the loss falls by "
-                  "{:.3g} nats, and both can't be true. Log the {} as it is, "
-                  "or leave it out.",
-                  Label(run), what, found.zeros, found.count, fall.nats, what);
+                  "{}: {} in {} of {} steps, but the loss falls by {:.3g} "
+                  "nats, and both can't be true. Log it as it is, or leave it "
+                  "out.",
+                  Label(run), says, found.zeros, found.count, fall.nats);
   }
   Report(findings, Severity::kBad,
-         "{}: the {} is 0 in {} of {} steps, so no weight moved, and runs that "
-         "do nothing are equal. Train the run.",
-         Label(run), what, found.zeros, found.count);
+         "{}: {} in {} of {} steps, so no weight moved, and runs that do "
+         "nothing are equal. Train the run.",
+         Label(run), says, found.zeros, found.count);
+}
+
+/// Values that a log writes as 0.00 are 0 only if others are far above a unit.
+bool HidesSmall(std::vector<double> values, double half_unit) {
+  std::erase(values, 0);
+  if (values.empty()) return false;
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  constexpr double kTimes = 20;  // what is written as 0
+  return *middle <= kTimes * half_unit;
+}
+
+/// A rate may end with 0, but not before what is judged as the end.
+void ReportLateRates(const Run& run, Findings& findings) {
+  const auto& rates = run.log.steps.lr;
+  const auto last = std::find_if(rates.rbegin(), rates.rend(),
+                                 [](double rate) { return rate != 0; });
+  const auto zeros = static_cast<size_t>(last - rates.rbegin());
+  if (zeros <= kMostIdleSteps || 5 * zeros < rates.size() ||
+      HidesSmall(rates, run.log.provenance.origin.lr_half_unit)) {
+    return;
+  }
+  Report(findings, Severity::kUnverified,
+         "{}: the learning rate is 0 in the last {} of {} steps, so that the "
+         "end of training shows no training. Look at the schedule, or judge "
+         "what is before with --until {}.",
+         Label(run), zeros, rates.size(),
+         run.log.steps.step[rates.size() - zeros - 1]);
 }
 
 void ReportRates(const Run& run, Findings& findings) {
   const auto& rates = run.log.steps.lr;
   const Zeros found =
       ZerosIn(rates.size(), [&](size_t i) { return rates[i] == 0; });
-  if (found.zeros < found.count || found.count <= kMostIdleSteps) return;
+  if (found.count <= kMostIdleSteps) return;
+  if (found.zeros < found.count) return ReportLateRates(run, findings);
   // 0.0000 may stand for any rate up to half a unit; 0.0 is 0 as programs
   // write it.
   const double unit = run.log.provenance.origin.lr_half_unit;
   constexpr double kSmallestRate = 1e-6;
   constexpr double kOneDecimal = 0.05;
   const bool is_rounded = unit >= kSmallestRate && unit < 0.99 * kOneDecimal;
-  if (!is_rounded) return ReportZeros(run, "learning rate", found, findings);
+  if (!is_rounded) {
+    return ReportZeros(run, "the learning rate is 0", found, run.log.steps.step,
+                       findings);
+  }
   if (FallOf(run.log).is_clear()) return;
   Report(findings, Severity::kUnverified,
          "{}: the learning rate is 0 in {} of {} steps as far as its digits "
@@ -114,26 +147,48 @@ void ReportRates(const Run& run, Findings& findings) {
          Label(run), found.zeros, found.count);
 }
 
-/// Norms that a log writes as 0.00 are 0 only if others are far above a unit.
-bool HidesSmallNorms(const runlog::RunLog& log) {
-  std::vector<double> norms = log.steps.grad_norm;
-  std::erase(norms, 0);
-  if (norms.empty()) return false;
-  const auto middle =
-      norms.begin() + static_cast<std::ptrdiff_t>(norms.size() / 2);
-  std::ranges::nth_element(norms, middle);
-  constexpr double kTimes = 20;  // what is written as 0
-  return *middle <= kTimes * log.told.grad_norm_half_unit;
+/// At a rate of 0 no weight is to move.
+bool HasRate(const runlog::RunLog& log, int64_t step) {
+  const auto found = std::ranges::lower_bound(log.steps.step, step);
+  const auto row = static_cast<size_t>(found - log.steps.step.begin());
+  return found == log.steps.step.end() || *found != step ||
+         row >= log.steps.lr.size() || log.steps.lr[row] > 0;
+}
+
+/// Of what is judged. A loss scale that begins at 2^32 skips up to 32 steps
+/// until it fits.
+void ReportIdle(const Run& run, const runlog::Told::Idle& idle,
+                Findings& findings) {
+  constexpr size_t kMostForScale = 32;
+  const runlog::RunLog& log = run.log;
+  if (log.steps.step.empty() || idle.step.size() != idle.value.size() ||
+      HidesSmall(idle.value, idle.half_unit)) {
+    return;
+  }
+  std::span<const int64_t> step(
+      idle.step.begin(),
+      std::ranges::upper_bound(idle.step, log.steps.step.back()));
+  const auto is_idle = [&](size_t i) {
+    return idle.value[i] == 0 && HasRate(log, idle.step[i]);
+  };
+  size_t first = 0;
+  while (idle.may_begin && first < step.size() && is_idle(first)) ++first;
+  if (first > kMostForScale || 2 * first > step.size()) first = 0;
+  step = step.subspan(first);
+  const Zeros found =
+      ZerosIn(step.size(), [&](size_t i) { return is_idle(first + i); });
+  if (found.longest <= kMostIdleSteps) return;
+  ReportZeros(run, idle.says, found, step, findings);
 }
 
 void ReportNorms(const Run& run, Findings& findings) {
-  const auto& norms = run.log.steps.grad_norm;
-  const auto& rates = run.log.steps.lr;
-  const Zeros found = ZerosIn(norms.size(), [&](size_t i) {
-    return norms[i] == 0 && (rates.empty() || rates[i] > 0);
-  });
-  if (found.longest <= kMostIdleSteps || HidesSmallNorms(run.log)) return;
-  ReportZeros(run, "gradient norm", found, findings);
+  const runlog::RunLog& log = run.log;
+  ReportIdle(run,
+             {.says = "the gradient norm is 0",
+              .step = log.steps.step,
+              .value = log.steps.grad_norm,
+              .half_unit = log.told.grad_norm_half_unit},
+             findings);
 }
 
 /// Of isoloss' own runs, which say how far each parameter moved.
@@ -170,20 +225,28 @@ void ReportWeights(const Run& run, Findings& findings) {
 }
 
 /// One loss again and again: no batch differs from another, and nothing moves.
+/// Where a log repeats each value until the next, no row of them has half of
+/// the repeats.
 void ReportOneLoss(const Run& run, Findings& findings) {
   const auto& loss = run.log.steps.loss_nats;
   const double unit = run.log.provenance.origin.loss_half_unit;
   constexpr size_t kFewest = 20;
   constexpr double kFine = 1e-4;  // of the loss: batches differ by more
-  if (loss.size() < kFewest || !(unit <= kFine * std::fabs(loss.front())) ||
-      std::ranges::any_of(loss, [&](double x) { return x != loss.front(); })) {
+  if (loss.size() < kFewest) return;
+  const Zeros found = ZerosIn(loss.size() - 1,
+                              [&](size_t i) { return loss[i + 1] == loss[i]; });
+  const double stuck = loss[found.end];
+  if (found.longest + 1 < kFewest || 2 * found.longest < found.zeros ||
+      !(unit <= kFine * std::fabs(stuck))) {
     return;
   }
-  Report(
-      findings, Severity::kBad,
-      "{}: each of its {} losses is {}, so nothing was trained, or one value "
-      "was logged again and again. Log the loss of each step.",
-      Label(run), loss.size(), loss.front());
+  const auto& step = run.log.steps.step;
+  Report(findings, Severity::kBad,
+         "{}: each of the {} losses of steps {} to {} is {}, so nothing was "
+         "trained, or one value was logged again and again. Log the loss of "
+         "each step.",
+         Label(run), found.longest + 1, step[found.end + 1 - found.longest],
+         step[found.end + 1], stuck);
 }
 
 }  // namespace
@@ -193,6 +256,9 @@ Findings CheckTraining(const Pairing& pairing, Question) {
   for (const Run* run : pairing.All()) {
     ReportRates(*run, findings);
     ReportNorms(*run, findings);
+    for (const auto& idle : run->log.told.idle) {
+      ReportIdle(*run, idle, findings);
+    }
     ReportUpdates(*run, findings);
     ReportWeights(*run, findings);
     ReportOneLoss(*run, findings);

@@ -49,6 +49,17 @@ double WrittenPercent(const Pairing& pairing) {
   return largest;
 }
 
+double FormatPercent(const Pairing& pairing) {
+  double largest = 0;
+  for (const Run* run : pairing.All()) {
+    const double step = run->log.told.loss_step;
+    if (step == 0) continue;
+    const double least = std::ranges::min(run->log.steps.loss_nats);
+    largest = std::max(largest, 100 * step / least);
+  }
+  return largest;
+}
+
 std::optional<Divergence> FirstWrittenDivergence(
     const runlog::RunLog& baseline, const runlog::RunLog& candidate) {
   const double resolution = Resolution(baseline, candidate);

@@ -23,6 +23,11 @@ std::optional<Divergence> FirstWrittenDivergence(
 /// seen. 0 of isoloss' own runs.
 double WrittenPercent(const Pairing& pairing);
 
+/// The distance of neighbouring values of the coarsest format that a loss of
+/// the pairs was computed in (runlog::Told::loss_step), in percent of the
+/// smallest loss: single steps do not show what lies below.
+double FormatPercent(const Pairing& pairing);
+
 /// Why the curve does not say of single steps what they were, as the log
 /// declares; "" if it does.
 std::string WhyDeclaredUnlikeSteps(const runlog::RunLog& log);

@@ -179,21 +179,29 @@ void RequireAlikeIntervals(Logs logs) {
   }
 }
 
-/// Columns that one of the logs lacks are no use.
+/// Columns that one of the logs lacks are no use to compare. Norms of 0 say
+/// what became of the run by itself.
 void DropUnshared(Logs logs) {
-  const auto drop = [&](auto column, const char* name) {
+  const auto drop = [&](auto column, const char* name, const auto& keep) {
     const bool shared = std::ranges::all_of(
         logs, [&](const RunLog* log) { return !(log->steps.*column).empty(); });
     if (shared) return;
     for (RunLog* log : logs) {
       if ((log->steps.*column).empty()) continue;
+      keep(*log);
       (log->steps.*column).clear();
       Note(*log,
            fmt::format("Its {} is left out, which another log lacks.", name));
     }
   };
-  drop(&runlog::StepColumns::grad_norm, "gradient norm");
-  drop(&runlog::StepColumns::tokens_seen, "number of tokens");
+  drop(&runlog::StepColumns::grad_norm, "gradient norm", [](RunLog& log) {
+    log.told.idle.push_back({.says = "the gradient norm is 0",
+                             .step = log.steps.step,
+                             .value = log.steps.grad_norm,
+                             .half_unit = log.told.grad_norm_half_unit});
+  });
+  drop(&runlog::StepColumns::tokens_seen, "number of tokens",
+       [](RunLog& /*log*/) {});
 }
 
 /// The end of all logs must be among what they share, and most of the rest: a

@@ -194,6 +194,8 @@ class Table {
   bool HasUpdate(const std::vector<std::string_view>& cells) const;
   void DescribeRun(ForeignRun& run);
   std::optional<Written> NumberIn(std::string_view cell);
+  /// The same, also with commas between thousands: "1,000".
+  std::optional<Written> StepIn(std::string_view cell);
 
   const Names& names_;
   char separator_;
@@ -218,6 +220,13 @@ std::optional<Written> Table::NumberIn(std::string_view cell) {
   const auto number = ParsePlainNumber(cell);
   if (!number) return std::nullopt;
   return Written{*number, cell};
+}
+
+std::optional<Written> Table::StepIn(std::string_view cell) {
+  const auto number = NumberIn(cell);
+  if (number || separator_ == ';') return number;
+  const auto grouped = ParseNumber(cell);
+  return grouped ? std::optional(Written{*grouped, cell}) : std::nullopt;
 }
 
 bool Table::HasUpdate(const std::vector<std::string_view>& cells) const {
@@ -286,7 +295,7 @@ void Table::ReadRows(CsvRows& rows, size_t step_column) {
       continue;
     }
     ++rows_;
-    const auto number = NumberIn(cells[step_column]);
+    const auto number = StepIn(cells[step_column]);
     if (!number || !(number->value >= 0) ||
         number->value > static_cast<double>(kMostWhole) ||
         number->value !=
@@ -359,14 +368,15 @@ void Table::Describe() {
 }
 
 /// Of all columns of whole numbers, by one pass over the rows.
-Counters CountersOf(CsvRows rows, const Names& names) {
+Counters CountersOf(CsvRows rows, const Names& names, bool thousands) {
   Counters counters;
   std::vector<std::string_view> cells;
   while (rows.Next(cells)) {
     if (cells.size() != names.size()) continue;
     for (size_t i = 0; i < cells.size(); ++i) {
       if (names[i].empty()) continue;
-      const auto value = ParsePlainNumber(cells[i]);
+      const auto value =
+          thousands ? ParseNumber(cells[i]) : ParsePlainNumber(cells[i]);
       if (!value || *value != std::floor(*value) ||
           std::abs(*value) > static_cast<double>(kMostWhole)) {
         continue;
@@ -401,7 +411,7 @@ std::vector<ForeignRun> ReadCsv(std::string_view text,
   if (!rows.Next(cells) || cells.size() < 2) return {};
   const Names names = NamesOf(cells);
   RefuseRunsTable(names);
-  const Counters counters = CountersOf(rows, names);
+  const Counters counters = CountersOf(rows, names, separator != ';');
   ForeignRun choice;
   std::string step(step_name);
   if (step.empty() && !IsChart(names)) step = ChooseStep(counters, choice);

@@ -66,7 +66,9 @@ class DeepSpeedReader : public LineReader {
     if (!at || *at < 0 || !lr) return false;
     run().Of("lr").Add(*at, lr->value, lr->text);
     if (const auto skipped = NumberAfter(line, "skipped=")) {
-      skipped_ = std::max(skipped_, CountOf(*skipped));
+      const int64_t count = CountOf(*skipped);
+      skipped_ = std::max(skipped_, count);
+      run().Of("skipped").Add(*at, static_cast<double>(count));
     }
     return true;
   }

@@ -36,6 +36,15 @@ struct StepOfLine {
   std::string_view rest;
 };
 
+/// The whole number at the front of `rest`, which is removed.
+std::optional<int64_t> TakeDigits(std::string_view& rest) {
+  const size_t end =
+      std::min(rest.find_first_not_of("0123456789"), rest.size());
+  const auto number = ParseWhole(rest.substr(0, end));
+  rest.remove_prefix(end);
+  return number;
+}
+
 /// "step: 3", "step=3/1000" or "Step 3" followed by " |".
 std::optional<StepOfLine> StepIn(std::string_view line) {
   constexpr std::string_view kBefore = " \t[](),|;";
@@ -50,22 +59,12 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
       const bool sign = rest.starts_with(':') || rest.starts_with('=');
       if (sign) rest.remove_prefix(1);
       while (!rest.empty() && IsBlankChar(rest.front())) rest.remove_prefix(1);
-      const auto digits = [&rest] {
-        size_t end = 0;
-        while (end < rest.size() &&
-               std::isdigit(static_cast<unsigned char>(rest[end])) != 0) {
-          ++end;
-        }
-        const auto number = ParseWhole(rest.substr(0, end));
-        rest.remove_prefix(end);
-        return number;
-      };
-      const auto step = digits();
+      const auto step = TakeDigits(rest);
       if (!step) continue;
       int64_t planned = 0;
       if (rest.starts_with('/')) {
         rest.remove_prefix(1);
-        planned = digits().value_or(0);
+        planned = TakeDigits(rest).value_or(0);
       }
       const bool bar = Trimmed(rest).starts_with('|');
       const bool ends = rest.empty() || IsBlankChar(rest.front()) ||
@@ -79,7 +78,7 @@ std::optional<StepOfLine> StepIn(std::string_view line) {
 
 /// A name as a program gives it; empty if it is none.
 std::string_view NameIn(std::string_view text) {
-  constexpr std::string_view kAround = " \t,|-;";
+  constexpr std::string_view kAround = " \t,|-;])";
   constexpr size_t kLongest = 60;
   const size_t begin = text.find_first_not_of(kAround);
   if (begin == std::string_view::npos) return {};
@@ -89,22 +88,6 @@ std::string_view NameIn(std::string_view text) {
   return odd || text.size() > kLongest || std::isalpha(first) == 0
              ? std::string_view()
              : text;
-}
-
-/// Whether the words before a step say that no training is at work, as in
-/// "eval metrics after step: 3".
-bool IsEvaluation(std::string_view words) {
-  constexpr std::string_view kBegins[] = {"eval", "valid", "test",
-                                          "Eval", "Valid", "Test"};
-  while (!Trimmed(words).empty()) {
-    const std::string_view word = TakeWord(words);
-    if (std::ranges::any_of(kBegins, [word](std::string_view begin) {
-          return word.starts_with(begin);
-        })) {
-      return true;
-    }
-  }
-  return false;
 }
 
 class FieldsReader : public LineReader {
@@ -118,11 +101,12 @@ class FieldsReader : public LineReader {
     block_step_ = -1;
     const auto found = StepIn(line);
     if (!found) return false;
-    evaluates_ = IsEvaluation(found->before);
+    evaluates_ = SaysEvaluation(found->before);
     const std::string_view rest = Trimmed(found->rest);
-    if (rest == "]" || rest == "]:") {
+    const int fields = ReadFields(rest, found->step);
+    if (rest.ends_with(']') || rest.ends_with("]:")) {
       block_step_ = found->step;
-    } else if (ReadFields(rest, found->step) == 0) {
+    } else if (fields == 0) {
       return false;
     }
     run().steps_planned = std::max(run().steps_planned, found->planned);
@@ -173,11 +157,12 @@ class FieldsReader : public LineReader {
       if (weights->value[i] == 0) empty.push_back(weights->step[i]);
     }
     if (empty.empty()) return;
+    std::ranges::sort(empty);
     for (Series& series : run().series) {
       if (series.quantity != Quantity::kLoss) continue;
       size_t kept = 0;
       for (size_t i = 0; i < series.step.size(); ++i) {
-        if (std::ranges::count(empty, series.step[i]) != 0) continue;
+        if (std::ranges::binary_search(empty, series.step[i])) continue;
         series.step[kept] = series.step[i];
         series.value[kept++] = series.value[i];
       }

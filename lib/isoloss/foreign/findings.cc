@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace isoloss::foreign {
 namespace {
@@ -18,7 +19,7 @@ void AddSteps(const Series& series, std::vector<std::string>& findings) {
                     series.name, spacing.stride, spacing.gaps,
                     spacing.first_gap, spacing.missing));
   }
-  if (series.repeated > 0) {
+  if (series.repeated > series.neighbours) {
     findings.push_back(fmt::format(
         "{}: steps were written again with another value, as after a resume: "
         "{}, the first is {}. The last value counts.",
@@ -72,8 +73,17 @@ void AddValues(const Series& series, std::vector<std::string>& findings) {
 void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
   const auto zeros = std::ranges::count(series.value, 0);
   const bool is_norm = series.quantity == Quantity::kGradNorm;
-  // A rate may end with 0.
-  if (zeros == 0 || (!is_norm && series.value.front() != 0)) return;
+  if (zeros == 0) return;
+  const auto last = std::find_if(series.value.rbegin(), series.value.rend(),
+                                 [](double value) { return value != 0; });
+  const auto late = last - series.value.rbegin();
+  // A rate may end with 0, but not a fifth of the run before the end.
+  if (!is_norm && late < zeros && 5 * late >= std::ssize(series.value)) {
+    findings.push_back(fmt::format(
+        "{}: it is 0 in the last {} of {} steps. No weight moves there.",
+        series.name, late, series.value.size()));
+  }
+  if (!is_norm && series.value.front() != 0) return;
   if (zeros == std::ssize(series.value) || is_norm) {
     const auto first = std::ranges::find(series.value, 0);
     findings.push_back(fmt::format(
@@ -89,6 +99,24 @@ void AddIdleSteps(const Series& series, std::vector<std::string>& findings) {
 }
 
 }  // namespace
+
+std::vector<std::string> WarningsOf(const Series& series) {
+  std::vector<std::string> warnings;
+  if (series.attempts > 1) {
+    warnings.push_back(fmt::format(
+        "{}: its steps begin {} times with the first one, as of a run that was "
+        "started anew. The last attempt counts alone, from step {} to {}.",
+        series.name, series.attempts, series.step.front(), series.step.back()));
+  }
+  if (series.neighbours > 0) {
+    warnings.push_back(fmt::format(
+        "{}: a step has several values in a row, as of ranks or micro-batches: "
+        "{} more than steps, the first at step {}. The last one counts, and "
+        "no mean is taken.",
+        series.name, series.neighbours, series.first_repeat));
+  }
+  return warnings;
+}
 
 double SmoothedFrom(const DifferenceCorrelation& correlation) {
   constexpr double kLeast = -0.2;
@@ -109,14 +137,22 @@ bool CanTellSmoothing(const Series& series) {
 namespace {
 
 /// The series beside the loss whose name says `word` in place of the loss's
-/// `avg` or `mean`; null if there is none.
+/// `avg` or `mean`, or before or after its name; null if there is none.
 const Series* Beside(const ForeignRun& run, const Series& loss,
                      std::string_view word) {
+  std::vector<std::string> names;
   for (const std::string_view mean : {"avg", "mean"}) {
     const size_t at = loss.name.find(mean);
     if (at == std::string::npos) continue;
-    std::string name = loss.name;
-    return run.Find(name.replace(at, mean.size(), word));
+    names.push_back(loss.name);
+    names.back().replace(at, mean.size(), word);
+  }
+  const size_t own = loss.name.rfind('/') + 1;
+  names.push_back(fmt::format("{}{}_{}", loss.name.substr(0, own), word,
+                              loss.name.substr(own)));
+  names.push_back(fmt::format("{}_{}", loss.name, word));
+  for (const std::string& name : names) {
+    if (const Series* found = run.Find(name)) return found;
   }
   return nullptr;
 }
@@ -221,6 +257,7 @@ std::vector<std::string> FindingsOf(const ForeignRun& run) {
   for (const Series& series : run.series) {
     if (series.quantity == Quantity::kOther) continue;
     AddSteps(series, findings);
+    std::ranges::move(WarningsOf(series), std::back_inserter(findings));
     if (series.quantity == Quantity::kGradNorm ||
         series.quantity == Quantity::kLearningRate) {
       AddIdleSteps(series, findings);

@@ -22,6 +22,10 @@ bool LooksSmoothed(const Series& series);
 /// 0.9: from 80 values on.
 bool CanTellSmoothing(const Series& series);
 
+/// What is known of the series' values only by how often its steps occur, and
+/// decides what a verdict on them means: several attempts, ranks.
+std::vector<std::string> WarningsOf(const Series& series);
+
 /// Of the run (ForeignRun::notes) and of each series with a known quantity:
 /// missing and repeated steps, values that are not finite, means, smoothing.
 /// Requires Finish().

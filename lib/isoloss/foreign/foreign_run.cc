@@ -12,6 +12,7 @@
 
 #include "isoloss/base/error.h"
 #include "isoloss/base/named.h"
+#include "isoloss/foreign/told.h"
 
 namespace isoloss::foreign {
 namespace {
@@ -39,6 +40,7 @@ constexpr Named<KnownName> kNames[] = {
     {"training loss", {Quantity::kLoss, 3}},
     {"train/CrossEntropyLoss", {Quantity::kLoss, 3}},
     {"CrossEntropyLoss", {Quantity::kLoss, 3}},
+    {"train/CE loss", {Quantity::kLoss, 3}},
     {"train/cross_entropy", {Quantity::kLoss, 3}},
     {"loss/train/total", {Quantity::kLoss, 3}},
     {"main_model_loss", {Quantity::kLoss, 4}},
@@ -46,6 +48,10 @@ constexpr Named<KnownName> kNames[] = {
     {"train/ce_loss", {Quantity::kLoss, 3}},
     {"cross_entropy_loss", {Quantity::kLoss, 3}},
     {"ce_loss", {Quantity::kLoss, 3}},
+    {"loss_mean", {Quantity::kLoss, 4}},
+    {"mean_loss", {Quantity::kLoss, 4}},
+    {"loss_avg", {Quantity::kLoss, 4}},
+    {"avg_loss", {Quantity::kLoss, 4}},
     {"val_loss", {Quantity::kEvalLoss, 1}},
     {"val loss", {Quantity::kEvalLoss, 1}},
     {"val/loss", {Quantity::kEvalLoss, 1}},
@@ -71,6 +77,10 @@ constexpr Named<KnownName> kNames[] = {
     {"grad-norm", {Quantity::kGradNorm, 0}},
     {"train/grad_norm", {Quantity::kGradNorm, 1}},
     {"gradient_norm", {Quantity::kGradNorm, 1}},
+    {"total_grad_norm", {Quantity::kGradNorm, 2}},
+    {"global_grad_norm", {Quantity::kGradNorm, 2}},
+    {"total_norm", {Quantity::kGradNorm, 2}},
+    {"gnorm", {Quantity::kGradNorm, 2}},
     {"norm", {Quantity::kGradNorm, 2}},
     {"lr", {Quantity::kLearningRate, 0}},
     {"learning rate", {Quantity::kLearningRate, 0}},
@@ -92,6 +102,10 @@ constexpr Named<KnownName> kNames[] = {
     {"tokens_per_second", {Quantity::kTokensPerSecond, 0}},
     {"step_seconds", {Quantity::kStepSeconds, 0}},
 };
+
+/// What trainers put before the names of its norm and rate.
+constexpr std::string_view kOptimizers[] = {
+    "optim", "optimizer", "actor", "train", "training", "learning", "opt"};
 
 /// Whether both are the same value: bits, but any NaN equals another one.
 bool Same(double a, double b) {
@@ -120,8 +134,26 @@ int64_t RestartsOf(const std::vector<int64_t>& step) {
   return static_cast<int64_t>(begins.size());
 }
 
-void Sort(Series& series) {
-  series.restarts = RestartsOf(series.step);
+/// Rows from which on the steps begin again where the first row began, or
+/// before: a resume goes back to a later one.
+std::vector<size_t> BeginsOf(const std::vector<int64_t>& step) {
+  std::vector<size_t> begins;
+  for (size_t i = 1; i < step.size(); ++i) {
+    if (step[i] < step[i - 1] && step[i] <= step[0]) begins.push_back(i);
+  }
+  return begins;
+}
+
+/// Whether a number of epochs goes on where the steps begin again.
+bool RisesAtRestarts(const Series& epochs) {
+  const std::vector<size_t> begins = BeginsOf(epochs.step);
+  return std::ranges::any_of(begins, [&](size_t at) {
+    return epochs.value[at] > epochs.value[at - 1];
+  });
+}
+
+/// By step. Of a step that occurs several times the last value counts.
+void SortRows(Series& series) {
   std::vector<size_t> order(series.step.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {},
@@ -130,7 +162,8 @@ void Sort(Series& series) {
   std::vector<double> value;
   step.reserve(order.size());
   value.reserve(order.size());
-  for (const size_t at : order) {
+  for (size_t i = 0; i < order.size(); ++i) {
+    const size_t at = order[i];
     if (step.empty() || step.back() != series.step[at]) {
       step.push_back(series.step[at]);
       value.push_back(series.value[at]);
@@ -141,10 +174,29 @@ void Sort(Series& series) {
       continue;
     }
     if (series.repeated++ == 0) series.first_repeat = step.back();
+    series.neighbours += at == order[i - 1] + 1 ? 1 : 0;
     value.back() = series.value[at];
   }
   series.step = std::move(step);
   series.value = std::move(value);
+}
+
+/// Of several attempts that each began with the first step the last one alone
+/// is the run, if it got as far as the others.
+void Sort(Series& series) {
+  series.restarts = RestartsOf(series.step);
+  const std::vector<size_t> begins = BeginsOf(series.step);
+  if (begins.empty()) return SortRows(series);
+  const auto from = static_cast<std::ptrdiff_t>(begins.back());
+  Series last = series;
+  last.step.erase(last.step.begin(), last.step.begin() + from);
+  last.value.erase(last.value.begin(), last.value.begin() + from);
+  SortRows(series);
+  if (series.repeated == 0) return;  // several ranks, one after the other
+  SortRows(last);
+  series.attempts = last.attempts = std::ssize(begins) + 1;
+  series.last_attempt_ends = last.last_attempt_ends = last.step.back();
+  if (last.step.back() >= series.step.back()) series = std::move(last);
 }
 
 /// Takes away the parabola of least squares, by polynomials that are orthogonal
@@ -210,6 +262,36 @@ void KeepDue(const std::vector<int64_t>& with_loss,
   });
 }
 
+/// Steps that are missing between losses which stand at one distance before and
+/// after: lines that were lost.
+void AppendLost(const std::vector<int64_t>& with_loss,
+                std::vector<int64_t>& steps) {
+  constexpr size_t kAround = 5;          // gaps on each side
+  constexpr size_t kFewest = 4;          // gaps of that distance
+  constexpr int64_t kMostLost = 10'000;  // a longer gap is no lost line
+  const size_t count = with_loss.size();
+  for (size_t i = 1; i < count; ++i) {
+    const int64_t gap = with_loss[i] - with_loss[i - 1];
+    std::vector<int64_t> around;
+    for (size_t j = i - std::min(i - 1, kAround); j <= i + kAround; ++j) {
+      if (j == i || j >= count) continue;
+      around.push_back(with_loss[j] - with_loss[j - 1]);
+    }
+    if (around.size() < kFewest) continue;
+    std::ranges::nth_element(around, around.begin() + around.size() / 2);
+    const int64_t usual = around[around.size() / 2];
+    const bool regular =
+        std::ranges::count(around, usual) >= std::ssize(around) * 4 / 5;
+    if (!regular || gap <= usual || gap % usual != 0 || gap > kMostLost) {
+      continue;
+    }
+    for (int64_t step = with_loss[i - 1] + usual; step < with_loss[i];
+         step += usual) {
+      steps.push_back(step);
+    }
+  }
+}
+
 }  // namespace
 
 std::string_view AveragingText(Averaging averaging) {
@@ -234,8 +316,30 @@ std::string_view QuantityName(Quantity quantity) {
 }
 
 KnownName FindName(std::string_view name) {
-  const auto* found = std::ranges::find(kNames, name, &Named<KnownName>::name);
-  return found == std::end(kNames) ? KnownName{} : found->value;
+  const auto known = [](std::string_view part) {
+    const auto* found =
+        std::ranges::find(kNames, part, &Named<KnownName>::name);
+    return found == std::end(kNames) ? KnownName{} : found->value;
+  };
+  const KnownName whole = known(name);
+  if (whole.quantity != Quantity::kOther) return whole;
+  // "optim/learning_rate_group0"; the same of a module is of no whole run.
+  const size_t path = name.find('/');
+  if (path != std::string_view::npos) {
+    if (std::ranges::count(kOptimizers, name.substr(0, path)) == 0) return {};
+    name.remove_prefix(path + 1);
+  }
+  bool of_group = false;
+  for (const std::string_view first : {"_group0", "_0"}) {
+    if (!name.ends_with(first)) continue;
+    name.remove_suffix(first.size());
+    of_group = true;
+  }
+  const KnownName part = known(name);
+  const bool is_norm = part.quantity == Quantity::kGradNorm && !of_group;
+  if (!is_norm && part.quantity != Quantity::kLearningRate) return {};
+  constexpr int kLast = 8;
+  return {part.quantity, part.rank + kLast};
 }
 
 bool Digits::exact() const { return significant >= kFp32Digits; }
@@ -319,10 +423,15 @@ void ForeignRun::Finish() {
   places_.clear();
   for (size_t i = 0; i < series.size(); ++i) {
     places_.emplace(series[i].name, i);
+    if (BatchFactNamed(series[i].name) == kEpochsSeen) {
+      counts_within_epoch |= RisesAtRestarts(series[i]);
+    }
     Sort(series[i]);
   }
   const Series* loss = Main(Quantity::kLoss);
-  KeepDue(loss == nullptr ? std::vector<int64_t>() : loss->step, without_loss);
+  if (loss == nullptr) return without_loss.clear();
+  AppendLost(loss->step, without_loss);
+  KeepDue(loss->step, without_loss);
 }
 
 Spacing SpacingOf(std::vector<int64_t> steps) {
@@ -355,6 +464,42 @@ Spacing SpacingOf(std::vector<int64_t> steps) {
   return spacing;
 }
 
+namespace {
+
+/// The median in place of differences that are further from it than 4.45 times
+/// the median distance, three standard deviations of a normal distribution. The
+/// few of a spike, hump or step would outweigh all others.
+void RemoveJumps(std::span<double> differences) {
+  constexpr double kMedians = 4.45;
+  const auto median = [](std::vector<double> values) {
+    const auto middle = values.begin() + std::ssize(values) / 2;
+    std::ranges::nth_element(values, middle);
+    return *middle;
+  };
+  const double center = median({differences.begin(), differences.end()});
+  std::vector<double> distances;
+  for (const double x : differences) distances.push_back(std::fabs(x - center));
+  const double most = kMedians * median(distances);
+  if (most == 0) return;  // of few digits
+  for (double& x : differences) {
+    if (std::fabs(x - center) > most) x = center;
+  }
+}
+
+/// Between neighbours, a parabola removed.
+double LagCorrelation(std::vector<double> values) {
+  RemoveParabola(values);
+  double square = 0;
+  double product = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    square += values[i] * values[i];
+    if (i > 0) product += values[i] * values[i - 1];
+  }
+  return square > 0 ? product / square : std::nan("");
+}
+
+}  // namespace
+
 DifferenceCorrelation CorrelationOfDifferences(
     const std::vector<double>& values) {
   std::vector<double> differences;
@@ -364,16 +509,13 @@ DifferenceCorrelation CorrelationOfDifferences(
   }
   const size_t n = differences.size();
   if (n < kFewestForCorrelation) return {.value = std::nan("")};
-  // Robust against a steep start and single spikes: only the later half.
-  const auto later = std::span(differences).subspan(n / 2);
-  RemoveParabola(later);
-  double square = 0;
-  double product = 0;
-  for (size_t i = 0; i < later.size(); ++i) {
-    square += later[i] * later[i];
-    if (i > 0) product += later[i] * later[i - 1];
-  }
-  return {square > 0 ? product / square : std::nan(""),
+  // Robust against a steep start: only the later half.
+  std::vector<double> later(
+      differences.begin() + static_cast<std::ptrdiff_t>(n / 2),
+      differences.end());
+  const double with_jumps = LagCorrelation(later);
+  RemoveJumps(later);
+  return {std::min(with_jumps, LagCorrelation(later)),
           1 / std::sqrt(2 * static_cast<double>(later.size()))};
 }
 

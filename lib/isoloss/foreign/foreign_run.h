@@ -72,6 +72,14 @@ struct Series {
   int64_t repeated = 0;      ///< steps written again, another value: a resume
   int64_t copies = 0;        ///< steps written again, the same value
   int64_t first_repeat = 0;  ///< the first step with another value; 0: none
+  /// Of the repeated ones those that were written at once, one row after the
+  /// other, as by ranks or for micro-batches.
+  int64_t neighbours = 0;
+  /// Times that the steps began with the first one, with other values: a run
+  /// that was started anew, or several runs. The last one is kept alone, unless
+  /// it ends before another one.
+  int64_t attempts = 1;
+  int64_t last_attempt_ends = 0;
 
   /// What stands where the loss of a step should, and is no number: it counts
   /// as NaN.
@@ -116,6 +124,11 @@ struct ForeignRun {
   /// What counts the steps, of tables: a column or key; else "".
   std::string step_name;
   std::vector<std::string> rising;  ///< what else may count them
+  /// The number of the epoch rises where the steps begin again. Set by
+  /// Finish().
+  bool counts_within_epoch = false;
+  /// What says that the program broke off after the last step; "": nothing.
+  std::string broke_off;
 
   /// Made on demand.
   /// Errors   FormatError if there would be more than kMostSeries.
@@ -145,7 +158,8 @@ struct Spacing {
 Spacing SpacingOf(std::vector<int64_t> steps);
 
 /// Lag-1 autocorrelation of the differences between values that follow each
-/// other, of the later half of a series, a parabola removed. Independent values
+/// other, of the later half of a series, a parabola removed; or that without
+/// the jumps of a spike, hump or step, if it is smaller. Independent values
 /// around a slow trend give -1/2. An exponential mean with weight w on the past
 /// gives -(1 - w)/2, a moving mean of n values 0 at least for n > 2.
 struct DifferenceCorrelation {

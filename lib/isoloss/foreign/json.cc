@@ -179,26 +179,25 @@ std::string FaultAt(std::string_view text, size_t at) {
   switch (text[at]) {
     case '/':
     case '#':
-      what = "a comment, which JSON does not have";
+      what = "a comment, and JSON has no comments";
       break;
     case '\'':
-      what = "a single quote, but JSON has double ones";
+      what = "a single quote, and JSON has double ones";
       break;
     case ']':
     case '}':
-      what =
-          fmt::format("`{}`{}", text[at], last == ',' ? " after a comma" : "");
+      what = fmt::format("`{}`{}, where JSON has another character", text[at],
+                         last == ',' ? " after a comma" : "");
       break;
     default:
       what = fmt::format(
-          "`{}`",
+          "`{}`, where JSON has another character",
           Printable(std::string(text.substr(
               at, std::min<size_t>(
                       12, text.find_first_of(" \t\r\n,:}]", at + 1) - at)))));
   }
   return fmt::format(
-      "line {} has {} where JSON cannot have it. Mend that place, or write the "
-      "file with a JSON library",
+      "line {} has {}. Mend that place, or write the file with a JSON library",
       line, what);
 }
 

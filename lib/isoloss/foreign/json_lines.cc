@@ -168,8 +168,8 @@ std::vector<ForeignRun> ReadJsonLines(std::string_view text,
     if (Trimmed(line).empty() || (line_number > 1 && broken_at == 1)) return;
     if (broken_at > 0) {
       ThrowError(ErrorKind::kFormat,
-                 "line {} is no JSON object, but each line must be one. Remove "
-                 "the line.",
+                 "line {} is no JSON object, but each line must be one. Mend "
+                 "the line, or remove it if it holds no values.",
                  broken_at);
     }
     json object = ParseJson(line);

@@ -148,6 +148,14 @@ std::optional<ForeignRun> ReadGolden(const json& root) {
     const auto step = StepKey(name);
     if (step && value.is_object()) AddBridgeStep(*step, value, bridge);
   }
+  const Series* empty = golden.Main(Quantity::kLoss);
+  if (empty != nullptr && empty->step.empty() && !HasLoss(bridge)) {
+    ThrowError(ErrorKind::kFormat,
+               "`{}` has `values`, as golden values of Megatron do, but none "
+               "is a number at a step. Give the file of a run that was "
+               "recorded.",
+               empty->name);
+  }
   if (HasLoss(golden)) return golden;
   if (HasLoss(bridge)) return bridge;
   return std::nullopt;

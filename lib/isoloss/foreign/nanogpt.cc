@@ -81,6 +81,11 @@ class NanoGptReader : public LineReader {
     return true;
   }
 
+  void TakePlan(std::string_view total) {
+    run().steps_planned =
+        std::max(run().steps_planned, ParseWhole(total).value_or(0));
+  }
+
   /// The update whose loss is told beside `at`, which counts from 0.
   int64_t Update(int64_t at) {
     from_zero_ = true;
@@ -117,8 +122,11 @@ class NanoGptReader : public LineReader {
   bool ReadModded(std::string_view rest) {
     const auto at = TakeStep(rest, '/');
     if (!at) return false;
+    const auto plan = LeadingNumber(rest);
     const bool evaluated = Keep("val loss", *at, rest, "val_loss:");
-    return Keep("loss", *at, rest, "train_loss:") || evaluated;
+    if (!Keep("loss", *at, rest, "train_loss:") && !evaluated) return false;
+    TakePlan(plan ? plan->text : "");
+    return true;
   }
 
   /// "[step|iter] N[/TOTAL] | field | field".
@@ -133,9 +141,11 @@ class NanoGptReader : public LineReader {
     const auto at = ParseWhole(front.substr(0, slash));
     if (!at || *at < 0) return false;
     const bool counts_done = slash != std::string_view::npos;
-    if (counts_done && !ParseWhole(front.substr(slash + 1))) return false;
+    const std::string_view plan = counts_done ? front.substr(slash + 1) : "";
+    if (counts_done && !ParseWhole(plan)) return false;
     std::string_view rest = line.substr(bar + 1);
     if (!HasLossField(rest)) return false;
+    TakePlan(plan);
     const int64_t step = counts_done ? *at : Update(*at);
     while (!rest.empty()) {
       const size_t end = rest.find('|');

@@ -71,12 +71,37 @@ void CountFromOne(ForeignRun& run) {
   }
 }
 
-/// Empty if no format knows a line.
-std::vector<ForeignRun> ReadLines(std::string_view text) {
+/// What a program or its scheduler prints where it stops before its end.
+std::string_view FailureIn(std::string_view line) {
+  constexpr std::string_view kFailures[] = {"Traceback (most recent call last)",
+                                            "CANCELLED AT", "DUE TO TIME LIMIT",
+                                            "Segmentation fault", "SIGKILL"};
+  const auto* found =
+      std::ranges::find_if(kFailures, [line](std::string_view failure) {
+        return line.find(failure) != std::string_view::npos;
+      });
+  return found == std::end(kFailures) ? std::string_view() : *found;
+}
+
+/// The lines of a printed log, each offered to all formats in turn.
+class PrintedLog {
+ public:
+  PrintedLog() {
+    for (const LineFormat* format : kLineFormats) {
+      candidates_.push_back({format, format->make()});
+    }
+  }
+
+  void Read(std::string_view line);
+  /// Empty if no format knows a line.
+  std::vector<ForeignRun> Finish();
+
+ private:
   struct Candidate {
     const LineFormat* format;
     std::unique_ptr<LineReader> reader;
     int64_t lines = 0;
+    int64_t last_line = 0;
 
     /// DeepSpeed prints beside what trains with it, line by line: a loss goes
     /// before many lines.
@@ -84,29 +109,68 @@ std::vector<ForeignRun> ReadLines(std::string_view text) {
       return {lines > 0 && reader->has_loss(), !format->last_resort, lines};
     }
   };
-  std::vector<Candidate> candidates;
-  for (const LineFormat* format : kLineFormats) {
-    candidates.push_back({format, format->make()});
+
+  void ReadFailure(std::string_view line);
+
+  std::vector<Candidate> candidates_;
+  SettingsReader reader_;
+  ForeignRun told_;
+  ForeignRun told_on_steps_;  ///< by lines that the last resort takes for steps
+  int64_t line_ = 0;
+  bool ignored_ = false;  ///< the line before says that an error is no matter
+  bool ended_ = false;    ///< since the last step a line says that it was
+  int64_t failure_line_ = 0;
+  std::string_view failure_;  ///< of kFailures
+};
+
+void PrintedLog::ReadFailure(std::string_view line) {
+  constexpr std::string_view kEnds[] = {"raining complete", "raining finished"};
+  ended_ = ended_ || std::ranges::any_of(kEnds, [line](std::string_view end) {
+             return line.find(end) != std::string_view::npos;
+           });
+  const bool ignored = std::exchange(
+      ignored_, line.find("Exception ignored") != std::string_view::npos);
+  const std::string_view failure = FailureIn(line);
+  if (failure.empty() || ignored || ended_) return;
+  failure_ = failure;
+  failure_line_ = line_;
+}
+
+void PrintedLog::Read(std::string_view line) {
+  ++line_;
+  if (IsQuoted(line)) return reader_.ReadHeading(line);
+  for (Candidate& one : candidates_) {
+    if (!one.reader->Read(line)) continue;
+    ++one.lines;
+    one.last_line = line_;
+    ended_ = false;
+    if (one.format->last_resort) reader_.Read(line, told_on_steps_);
+    return;
   }
-  ForeignRun told;
-  ForEachLine(text, [&](std::string_view line) {
-    if (IsQuoted(line)) return;
-    for (Candidate& one : candidates) {
-      if (!one.reader->Read(line)) continue;
-      ++one.lines;
-      return;
-    }
-    ReadSettings(line, told);
-  });
-  const auto best = std::ranges::max_element(candidates, {}, &Candidate::rank);
+  ReadFailure(line);
+  reader_.Read(line, told_);
+}
+
+std::vector<ForeignRun> PrintedLog::Finish() {
+  const auto best = std::ranges::max_element(candidates_, {}, &Candidate::rank);
   if (best->lines == 0) return {};
   best->reader->Finish();
   CountFromOne(best->reader->run());
   std::vector<ForeignRun> runs;
   runs.push_back(std::move(best->reader->run()));
   runs.back().format = best->format->name;
-  runs.back().settings.merge(told.settings);
+  runs.back().settings.merge(told_.settings);
+  if (!best->format->last_resort) {
+    runs.back().settings.merge(told_on_steps_.settings);
+  }
+  if (failure_line_ > best->last_line) runs.back().broke_off = failure_;
   return runs;
+}
+
+std::vector<ForeignRun> ReadLines(std::string_view text) {
+  PrintedLog log;
+  ForEachLine(text, [&log](std::string_view line) { log.Read(line); });
+  return log.Finish();
 }
 
 /// Formats whose steps are in a column or key.
@@ -184,23 +248,33 @@ bool IsEventFile(const std::filesystem::path& path) {
       {head.data(), static_cast<size_t>(stream.gcount())});
 }
 
-/// Steps within an epoch hide all epochs but the last one.
-void RefuseEpochCounter(const ForeignRun& run) {
+/// Steps within an epoch hide all epochs but the last one, and a shorter run
+/// behind another one makes a curve of both.
+void RefuseSeveralRuns(const ForeignRun& run) {
   const Series* loss = run.Main(Quantity::kLoss);
-  if (loss == nullptr || loss->repeated == 0 ||
-      (loss->restarts == 0 && run.rising.empty())) {
+  if (loss == nullptr || (loss->repeated == 0 && loss->attempts == 1)) return;
+  if (loss->restarts > 0 || run.counts_within_epoch || !run.rising.empty()) {
+    ThrowError(ErrorKind::kFormat,
+               "{}: its steps begin again with other values, as by a counter "
+               "within an epoch, but a step must stand for one update of the "
+               "run. {}",
+               loss->name,
+               run.rising.empty()
+                   ? std::string("Log the number of updates since the start.")
+                   : fmt::format("Name what counts all updates: {} (--step "
+                                 "NAME).",
+                                 NamesText(run.rising)));
+  }
+  if (loss->attempts == 1 || loss->last_attempt_ends >= loss->step.back()) {
     return;
   }
-  ThrowError(ErrorKind::kFormat,
-             "{}: {} steps from {} on were written again with other values, as "
-             "by a counter within an epoch, but a step must stand for one "
-             "update of the run. {}",
-             loss->name, loss->repeated, loss->first_repeat,
-             run.rising.empty()
-                 ? std::string("Log the number of updates since the start.")
-                 : fmt::format("Name what counts all updates: {} (--step "
-                               "NAME).",
-                               NamesText(run.rising)));
+  ThrowError(
+      ErrorKind::kFormat,
+      "{}: its steps begin {} times with step {}, and the last time they "
+      "end at {}, but before they went to {}. A file must hold one run. "
+      "Put each run into a file of its own.",
+      loss->name, loss->attempts, loss->step.front(), loss->last_attempt_ends,
+      loss->step.back());
 }
 
 /// Those with values.
@@ -213,7 +287,8 @@ std::vector<ForeignRun> Finished(std::vector<ForeignRun> runs) {
       series.value.clear();
     }
     run.Finish();
-    RefuseEpochCounter(run);
+    RefuseSeveralRuns(run);
+    TakePlan(run);
   }
   std::erase_if(runs, [](const ForeignRun& run) { return run.series.empty(); });
   return runs;

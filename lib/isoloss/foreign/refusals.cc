@@ -91,6 +91,12 @@ void RefuseBinary(std::string_view content) {
 }
 
 void RefuseUnknown(std::string_view content, std::string_view step_name) {
+  if (content.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+    ThrowError(ErrorKind::kFormat,
+               "{} bytes hold no value: the file is empty, but a log has a "
+               "loss at each step. Give the log of a run that has begun.",
+               content.size());
+  }
   if (BeginsAsJson(content)) {
     const std::string fault = JsonFault(content);
     if (!fault.empty()) {
@@ -104,7 +110,8 @@ void RefuseUnknown(std::string_view content, std::string_view step_name) {
                "columns. Write a line such as step,loss before it.");
   }
   ThrowError(ErrorKind::kFormat,
-             "{} bytes hold no value of a training log that is known. Give "
+             "{} bytes hold no value of a training log that is known: no loss "
+             "stands beside a step, as if the run ended before it. Give "
              "what torchtitan, Megatron-LM, DeepSpeed, MLPerf, nanoGPT, "
              "Lightning, Hugging Face's Trainer or W&B wrote, or a table with "
              "a step and a loss.",

@@ -92,17 +92,47 @@ runlog::LossValues ValuesOf(const Series& loss) {
   return runlog::LossValues::kOfStep;
 }
 
+/// Formats that a program may compute a loss in have steps of powers of 2: the
+/// largest one that all are multiples of, as far as their digits go. 0 where
+/// chance alone may have made them so.
+double StepOfValues(const Series& loss) {
+  constexpr size_t kFewest = 20;
+  constexpr int kFinest = 20;
+  if (loss.value.size() < kFewest) return 0;
+  for (int power = 0; power <= kFinest; ++power) {
+    const double step = std::ldexp(1.0, -power);
+    // Of one value in four at most, by chance.
+    const auto is_multiple = [&](double value) {
+      const double unit = loss.digits.HalfUnit(value);
+      return 8 * unit < step &&
+             std::fabs(std::remainder(value, step)) <= unit * (1 + 1e-9);
+    };
+    if (std::ranges::all_of(loss.value, is_multiple)) return step;
+  }
+  return 0;
+}
+
 runlog::Told ToldBy(const ForeignRun& run, const Series& loss) {
   runlog::Told told;
   told.numbers = BatchFactsOf(run);
-  // The losses' steps are counted from 1 then.
-  for (auto& number : told.numbers) {
-    if (loss.step.front() != 0 || number.step == std::vector<int64_t>{0}) {
-      continue;
-    }
-    for (int64_t& step : number.step) ++step;
+  told.idle = IdleOf(run);
+  const Series* norm = run.Main(Quantity::kGradNorm);
+  told.grad_norm_half_unit = HalfUnitOf(norm);
+  // Others are in the columns.
+  if (norm != nullptr && ValuesAt(norm, loss.step).empty()) {
+    told.idle.push_back({.says = "the gradient norm is 0",
+                         .step = norm->step,
+                         .value = norm->value,
+                         .half_unit = told.grad_norm_half_unit});
   }
-  told.grad_norm_half_unit = HalfUnitOf(run.Main(Quantity::kGradNorm));
+  // The losses' steps are counted from 1 then.
+  const auto count_from_one = [&loss](std::vector<int64_t>& steps) {
+    if (loss.step.front() != 0 || steps == std::vector<int64_t>{0}) return;
+    for (int64_t& step : steps) ++step;
+  };
+  for (auto& number : told.numbers) count_from_one(number.step);
+  for (auto& idle : told.idle) count_from_one(idle.step);
+  told.loss_step = StepOfValues(loss);
   told.looks_smoothed =
       loss.averaging != Averaging::kIntervalMean && LooksSmoothed(loss);
   return told;
@@ -182,8 +212,10 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
   told.step_base = run.step_base;
   told.series.push_back(loss);
   std::vector<runlog::Event> events;
+  const std::vector<std::string> warnings = WarningsOf(loss);
   for (const std::string& finding : FindingsOf(told)) {
-    events.push_back({0, "import", Printable(finding)});
+    const bool warns = std::ranges::count(warnings, finding) != 0;
+    events.push_back({0, warns ? "warning" : "import", Printable(finding)});
   }
   AppendNormEvents(run, loss, events);
   constexpr size_t kMostUnknown = 10'000;
@@ -202,6 +234,17 @@ std::vector<runlog::Event> EventsOf(const ForeignRun& run, const Series& loss) {
     events.push_back({0, "import", "Its first step is 0, which counts as 1."});
   }
   return events;
+}
+
+/// The last step that is due.
+int64_t PlanOf(const ForeignRun& run, const Series& loss) {
+  const int64_t first = loss.step.front() == 0 ? 1 : 0;
+  // A run that went on beyond its plan is no shorter than it is.
+  int64_t planned = std::max(loss.step.back() + first, run.steps_planned);
+  if (!run.without_loss.empty()) {
+    planned = std::max(planned, run.without_loss.back() + first);
+  }
+  return planned;
 }
 
 }  // namespace
@@ -229,20 +272,20 @@ runlog::RunLog RunLogOf(const ForeignRun& run) {
     provenance.origin.lr_half_unit =
         HalfUnitOf(run.Main(Quantity::kLearningRate));
   }
-  // A run that went on beyond its plan is no shorter than it is.
-  provenance.steps_planned = std::max(log.steps.step.back(), run.steps_planned);
-  if (!run.without_loss.empty()) {
-    provenance.steps_planned =
-        std::max(provenance.steps_planned,
-                 run.without_loss.back() + (loss->step.front() == 0 ? 1 : 0));
-  }
+  provenance.steps_planned = PlanOf(run, *loss);
   provenance.tokens_per_step = TokensPerStep(log.steps);
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
   provenance.unigram_entropy_nats = kUnknown;
   provenance.entropy_floor_nats = kUnknown;
   provenance.bigram_entropy_nats = kUnknown;
   provenance.deflated_bits = kUnknown;
-  provenance.complete = true;
+  // An error after the planned end is one of tidying up.
+  provenance.complete =
+      run.broke_off.empty() ||
+      (run.steps_planned > 0 && log.steps.step.back() >= run.steps_planned);
+  if (!provenance.complete) {
+    log.events.push_back({0, "broke_off", run.broke_off});
+  }
   return log;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <system_error>
 
 namespace isoloss::foreign {
@@ -85,6 +86,21 @@ std::optional<std::string> WithoutThousands(std::string_view text) {
 /// exponent, and some.
 constexpr size_t kMostNumberLength = 400;
 
+bool BeginsAWord(std::span<const std::string_view> begins,
+                 std::string_view words) {
+  constexpr std::string_view kMarks = "\"'*=-:";
+  while (!Trimmed(words).empty()) {
+    std::string_view word = TakeWord(words);
+    word.remove_prefix(std::min(word.size(), word.find_first_not_of(kMarks)));
+    if (std::ranges::any_of(begins, [word](std::string_view begin) {
+          return word.starts_with(begin);
+        })) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string_view Trimmed(std::string_view text) {
@@ -159,6 +175,17 @@ std::string_view TakeWord(std::string_view& rest) {
   const std::string_view word = rest.substr(0, end);
   rest.remove_prefix(end);
   return word;
+}
+
+bool SaysEvaluation(std::string_view words) {
+  constexpr std::string_view kBegins[] = {
+      "eval", "valid", "test", "val:", "Eval", "Valid", "Test"};
+  return BeginsAWord(kBegins, words);
+}
+
+bool SaysTraining(std::string_view words) {
+  constexpr std::string_view kBegins[] = {"train", "Train"};
+  return BeginsAWord(kBegins, words);
 }
 
 std::optional<std::string_view> After(std::string_view line,

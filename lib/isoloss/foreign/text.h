@@ -32,6 +32,12 @@ std::optional<int64_t> ParseWhole(std::string_view text);
 /// comma. Empty if nothing is left.
 std::string_view TakeWord(std::string_view& rest);
 
+/// Whether a word says that no training is at work, as in "eval metrics after
+/// step: 3".
+bool SaysEvaluation(std::string_view words);
+/// Whether a word says that training is at work.
+bool SaysTraining(std::string_view words);
+
 /// What follows the first `key` in `line` that stands at the line's beginning
 /// or behind a blank, quote or bracket; empty if there is none.
 std::optional<std::string_view> After(std::string_view line,

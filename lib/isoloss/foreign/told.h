@@ -9,14 +9,34 @@
 
 namespace isoloss::foreign {
 
+inline constexpr std::string_view kEpochsSeen = "epochs seen";
+
 /// "global batch size", "samples seen", ...: what runs of a pair must share, by
 /// any of its usual names ("train/consumed-samples"); "" of all other names.
 std::string_view BatchFactNamed(std::string_view name);
 
-/// Adds the numbers of a line of settings to `run`:
-///   global_batch_size ............ 128
-///   ... global batch size 64, sequence length 2048, total steps 1000
-void ReadSettings(std::string_view line, ForeignRun& run);
+/// Reads the lines of a log that hold no values of steps.
+class SettingsReader {
+ public:
+  /// Adds the numbers of a line of settings to `run`:
+  ///   global_batch_size ............ 128
+  ///   ... global batch size 64, sequence length 2048, total steps 1000
+  /// None of an evaluation, by its words or by the heading above it.
+  void Read(std::string_view line, ForeignRun& run);
+  /// "***** Running Evaluation *****": what follows is of no training.
+  void ReadHeading(std::string_view line);
+
+ private:
+  bool evaluates_ = false;
+  size_t indent_ = 0;  ///< of the heading
+};
+
+/// Makes the run's planned end the one that its settings tell.
+void TakePlan(ForeignRun& run);
+
+/// Signs that no weight moved: updates that were skipped, updates of norm 0,
+/// parameters of one norm throughout.
+std::vector<runlog::Told::Idle> IdleOf(const ForeignRun& run);
 
 /// All that the run tells of its batches.
 std::vector<runlog::Told::Number> BatchFactsOf(const ForeignRun& run);

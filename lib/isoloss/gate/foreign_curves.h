@@ -13,14 +13,19 @@
 namespace isoloss::gate {
 
 /// INCONCLUSIVE if the losses of the first step say that the two runs of a seed
-/// are no pair, or if all of one are a constant times those of the other. Empty
-/// if they say nothing, and of pairs whose digests of weights and batches are
-/// equal.
+/// are no pair, or if all of one follow from those of the other: times a
+/// constant, a constant more, as their power, or one row later. Empty if they
+/// say nothing, and of pairs whose digests of weights and batches are equal.
 std::optional<Check> ApartAtFirstStep(const compare::Pairing& pairing,
                                       const Policy& policy);
 
-/// Of pairs that are further apart at the first step than rounding explains.
-std::vector<std::string> FirstStepWarnings(const compare::Pairing& pairing);
+/// Of pairs that are further apart at the first step than rounding explains, of
+/// single steps that part in the middle alone, and of losses above 100.
+std::vector<std::string> CurveWarnings(const compare::Pairing& pairing);
+
+/// Whether most runs of one arm are smoothed, and not most of the other: then
+/// one curve lags behind the other wherever the loss falls.
+bool IsOneArmSmoothed(const compare::Pairing& pairing);
 
 /// INCONCLUSIVE if a value of the window holds steps before it: its mean is
 /// that of other steps, and its spread too small.

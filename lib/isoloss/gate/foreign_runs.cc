@@ -14,8 +14,10 @@
 namespace isoloss::gate {
 namespace {
 
-/// The event of a log that was read from another program's (campaign).
+/// Events of a log that was read from another program's (foreign), and of what
+/// a verdict on it must not be read without.
 constexpr std::string_view kImported = "import";
+constexpr std::string_view kWarning = "warning";
 
 /// "configuration, data and initial weights": what no run recorded.
 std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
@@ -46,11 +48,11 @@ std::string Unrecorded(const std::vector<const compare::Run*>& runs) {
 /// What happened to the logs as they were read; what holds of several runs
 /// stands there once.
 std::vector<std::string> ImportNotes(
-    const std::vector<const compare::Run*>& runs) {
+    const std::vector<const compare::Run*>& runs, std::string_view kind) {
   std::vector<std::pair<std::string, std::vector<std::string>>> notes;
   for (const compare::Run* run : runs) {
     for (const runlog::Event& event : run->log.events) {
-      if (event.kind != kImported) continue;
+      if (event.kind != kind) continue;
       auto note = std::ranges::find_if(
           notes, [&](const auto& known) { return known.first == event.text; });
       if (note == notes.end()) {
@@ -92,10 +94,11 @@ std::string ComparedSteps(const compare::Pairing& pairing) {
 
 std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
   if (!pairing.IsForeign()) return {};
-  std::vector<std::string> warnings = FirstStepWarnings(pairing);
+  const auto runs = pairing.All();
+  std::vector<std::string> warnings = ImportNotes(runs, kWarning);
+  std::ranges::move(CurveWarnings(pairing), std::back_inserter(warnings));
   std::ranges::move(compare::NoTrainingWarnings(pairing),
                     std::back_inserter(warnings));
-  const auto runs = pairing.All();
   const std::string unrecorded = Unrecorded(runs);
   warnings.push_back(
       unrecorded.empty()
@@ -114,7 +117,7 @@ std::vector<std::string> ForeignWarnings(const compare::Pairing& pairing) {
         fmt::format("{}: {}. Levels that look at single steps judge nothing.",
                     compare::Label(*run), why));
   }
-  std::ranges::move(ImportNotes(runs), std::back_inserter(warnings));
+  std::ranges::move(ImportNotes(runs, kImported), std::back_inserter(warnings));
   return warnings;
 }
 

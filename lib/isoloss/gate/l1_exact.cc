@@ -119,12 +119,15 @@ Check BitEqual(const compare::Pairing& pairing, Judgement& judgement) {
               judgement.steps_planned, CompareTensors(pairing, judgement))};
 }
 
-Measure FirstDivergenceMeasure(const SeedDivergence& earliest) {
+Measure FirstDivergenceMeasure(const SeedDivergence& earliest,
+                               compare::Question question) {
   const compare::Divergence& at = *earliest.first;
+  const bool regression = question == compare::Question::kRegression;
   return {"first_divergence", static_cast<double>(at.step), "step",
-          fmt::format("seed {}: {} {:.9g} in the baseline, {:.9g} in the "
-                      "candidate",
-                      earliest.seed, at.quantity, at.baseline, at.candidate)};
+          fmt::format("seed {}: {} {:.9g} {}, {:.9g} {}", earliest.seed,
+                      at.quantity, at.baseline,
+                      regression ? "approved" : "in the baseline", at.candidate,
+                      regression ? "now" : "in the candidate")};
 }
 
 /// A value of BF16 that falls the other way in an evaluation moves its loss,
@@ -231,7 +234,7 @@ Check EqualButNotShown(const Judgement& judgement, size_t values, bool by_step,
     check.relation = "above ";
     check.limit = kFinerThanMargin * policy.margin_percent;
     check.unit = "%";
-    check.next = "print more digits of the loss";
+    check.next = "print more digits of a loss in FP32";
   } else {
     check.quantity = equal + "the final weights differ";
     check.next = "look at the last update";
@@ -248,7 +251,8 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+    judgement.measures.push_back(
+        FirstDivergenceMeasure(*earliest, judgement.policy.question));
   }
   std::ranges::move(ForeignMeasures(pairing),
                     std::back_inserter(judgement.measures));
@@ -260,7 +264,8 @@ void JudgeDigits(const compare::Pairing& pairing, Judgement& judgement) {
     }
     return;
   }
-  const double resolution = compare::WrittenPercent(pairing);
+  const double resolution = std::max(compare::WrittenPercent(pairing),
+                                     compare::FormatPercent(pairing));
   const auto& steps = pairing.pairs[0].baseline->log.steps.step;
   const bool by_step =
       std::ranges::all_of(pairing.All(), [](const compare::Run* run) {
@@ -298,7 +303,8 @@ void JudgeBits(const Evidence& evidence, Judgement& judgement) {
   }
   const SeedDivergence* earliest = Earliest(judgement.divergences);
   if (earliest != nullptr) {
-    judgement.measures.push_back(FirstDivergenceMeasure(*earliest));
+    judgement.measures.push_back(
+        FirstDivergenceMeasure(*earliest, judgement.policy.question));
   }
   judgement.bit_equal = earliest == nullptr && SameFinalWeights(pairing);
   const Policy& policy = judgement.policy;

@@ -394,9 +394,9 @@ void JudgeFinalWindow(const Evidence& evidence, Judgement& judgement) {
   const Policy& policy = judgement.policy;
   if (auto check = SmoothedCurve(pairing, policy)) {
     judgement.checks.push_back(std::move(*check));
-    // Smoothing hides no gap that lasts, and makes none.
+    // Smoothing of both arms hides no gap that lasts, and makes none.
     Check course = JudgeTrajectory(evidence, policy, policy.alpha);
-    if (course.outcome != Outcome::kPass) {
+    if (course.outcome != Outcome::kPass && !IsOneArmSmoothed(pairing)) {
       judgement.checks.push_back(std::move(course));
     }
     return;

@@ -33,9 +33,12 @@ constexpr size_t kTenths = 10;
 // shift by a fiftieth of a tenth is of no concern. A tenth of one is gross.
 constexpr double kShift = 0.02;
 constexpr double kGrossShift = 0.1;
-// Without an interval the other tenths show how far chance drives two runs:
-// six times their median. Of a normal distribution that is four sd.
+// How far chance drives one pair of runs its other parts show: six times their
+// median. Of a normal distribution that is four sd.
 constexpr double kMedians = 6;
+// One of several seeds, by the median of all parts of all: runs wander, and the
+// more there are, the further goes the furthest.
+constexpr double kSeedMedians = 8;
 // What no wandering of good runs reaches, in margins.
 constexpr double kHardMargins = 20;
 // Chance: so many standard errors, of ten parts with a probability of 6e-4.
@@ -46,6 +49,8 @@ constexpr double kSpike = 4;
 constexpr size_t kDropped = 5;
 // A part of fewer steps has none to spare.
 constexpr size_t kFewestSteps = 4;
+// So many seeds show by their median how far chance drives one of them here.
+constexpr size_t kFewestPeers = 3;
 
 /// Places [first, last) of the steps that are compared.
 struct Part {
@@ -160,27 +165,33 @@ struct Tenth {
   Part part;
   stats::Summary seeds;  ///< differences in percent
   double half = std::numeric_limits<double>::infinity();  ///< of the interval
-  double calm = 0;    ///< mean of CalmMean over seeds
-  double fall = 0;    ///< of the baseline's loss to a neighbour, percent
-  double median = 0;  ///< of |calm| over all tenths
-  double middle = 0;  ///< |median of calm|: a difference that lasts
-  double noise = 0;   ///< standard error of calm, by the noise of single steps
-  double spread = 0;  ///< standard error by the seeds, median of all tenths
+  Numbers calm;     ///< CalmMean of each seed
+  Numbers noise;    ///< its standard error, by the noise of single steps
+  double fall = 0;  ///< of the baseline's loss to a neighbour, percent
 
-  /// By the seeds in this part; 0 of one, which has no spread.
+  /// Of the mean, by the seeds in this part; 0 of one, which has no spread.
   double Error() const {
     return seeds.count > 1
                ? seeds.sd / std::sqrt(static_cast<double>(seeds.count))
                : 0;
   }
-
-  double Size(const Policy& policy) const {
-    return policy.one_sided ? seeds.mean : std::fabs(seeds.mean);
-  }
-  double Calm(const Policy& policy) const {
-    return policy.one_sided ? calm : std::fabs(calm);
+  /// Of one seed, by the noise of all: root mean square.
+  double Noise() const {
+    double squares = 0;
+    for (const double of : noise) squares += of * of;
+    return std::sqrt(squares / static_cast<double>(noise.size()));
   }
 };
+
+/// Of |values|; of an even number the lower one. NaN counts as infinite.
+double MedianSize(Numbers values) {
+  for (double& value : values) {
+    value = std::isnan(value) ? std::numeric_limits<double>::infinity()
+                              : std::fabs(value);
+  }
+  std::ranges::sort(values);
+  return values[(values.size() - 1) / 2];
+}
 
 class Trajectory {
  public:
@@ -196,32 +207,33 @@ class Trajectory {
           TenthOf(part, alpha / static_cast<double>(parts.size())));
     }
     AddFalls();
-    AddMedian();
+    AddChance(alpha);
   }
 
   Check Judge() const {
-    Check check{.name = "trajectory", .unit = "%"};
     if (const auto spike = Spike()) return *spike;
     const Tenth* worst = &tenths_.front();
     Outcome outcome = Outcome::kPass;
     double excess = -1;
     for (const Tenth& tenth : tenths_) {
       const Outcome of = OutcomeOf(tenth);
-      const double over = tenth.Size(policy_) / Soft(tenth);
+      const double over = Size(tenth.seeds.mean) / Soft(tenth);
       if (of < outcome || (of == outcome && !(over > excess))) continue;
       outcome = of;
       excess = over;
       worst = &tenth;
     }
-    Describe(*worst, outcome, check);
-    return check;
+    if (outcome == Outcome::kPass) {
+      if (const auto seed = GrossSeed()) return *seed;
+    }
+    return CheckOfMean(*worst, outcome);
   }
 
  private:
   Tenth TenthOf(Part part, double alpha) const {
+    Tenth tenth;
+    tenth.part = part;
     Numbers means;
-    Numbers calm;
-    double variance = 0;
     for (const compare::SeedPair& pair : pairing_.pairs) {
       const StepColumns& from = good_ && good_->reference != nullptr
                                     ? *good_->reference
@@ -229,14 +241,12 @@ class Trajectory {
       const auto percent = PercentAt(steps_, pair.candidate->log.steps, from);
       if (!percent) continue;
       means.push_back(MeanIn(*percent, part));
-      calm.push_back(CalmMean(*percent, part));
-      variance += std::pow(StepNoise(*percent, part), 2) /
-                  static_cast<double>(part.last - part.first);
+      tenth.calm.push_back(CalmMean(*percent, part));
+      tenth.noise.push_back(
+          StepNoise(*percent, part) /
+          std::sqrt(static_cast<double>(part.last - part.first)));
     }
-    Tenth tenth{.part = part,
-                .seeds = stats::Summarize(means),
-                .calm = stats::Mean(calm)};
-    tenth.noise = std::sqrt(variance) / static_cast<double>(calm.size());
+    tenth.seeds = stats::Summarize(means);
     AddInterval(alpha / 2, tenth);
     return tenth;
   }
@@ -260,7 +270,7 @@ class Trajectory {
                  std::sqrt(1 / n + (good_->reference != nullptr ? 1 / g : 0));
     if (good_->reference == nullptr) return;
     tenth.seeds.mean -= good.mean;
-    tenth.calm -= good.mean;
+    for (double& calm : tenth.calm) calm -= good.mean;
   }
 
   void AddFalls() {
@@ -283,72 +293,106 @@ class Trajectory {
     }
   }
 
-  void AddMedian() {
-    Numbers calm;
-    Numbers sizes;
+  void AddChance(double alpha) {
+    Numbers all;
+    Numbers means;
     Numbers errors;
     for (const Tenth& tenth : tenths_) {
-      calm.push_back(tenth.calm);
-      sizes.push_back(std::fabs(tenth.calm));
+      all.insert(all.end(), tenth.calm.begin(), tenth.calm.end());
+      means.push_back(stats::Mean(tenth.calm));
       errors.push_back(tenth.Error());
     }
-    std::ranges::sort(calm);
-    std::ranges::sort(sizes);
-    std::ranges::sort(errors);
-    const size_t half = (sizes.size() - 1) / 2;
-    for (Tenth& tenth : tenths_) {
-      tenth.median = sizes[half];
-      tenth.spread = errors[half];
-      tenth.middle = std::fabs(calm[half]);
-    }
+    const size_t seeds = tenths_[0].calm.size();
+    seed_chance_ = (seeds > 1 ? kSeedMedians : kMedians) * MedianSize(all);
+    if (seeds < 2) return;
+    // Runs may wander: then all parts together tell as little as one of them.
+    const double of_one_part =
+        stats::StudentTQuantile(1 - alpha / 2, static_cast<double>(seeds - 1));
+    const double error = MedianSize(errors);
+    most_chance_ = std::max(kErrors, of_one_part) * error;
+    mean_chance_ =
+        std::clamp(kMedians * MedianSize(means), kErrors * error, most_chance_);
   }
 
+  double Size(double difference) const {
+    return policy_.one_sided ? difference : std::fabs(difference);
+  }
   double Margins(double count) const {
     return count * policy_.margin_percent + resolution_;
   }
-  /// What an interval must not lie beyond.
+  /// What neither an interval nor chance may leave the mean beyond.
   double Soft(const Tenth& tenth) const {
     // A margin in tokens has no place on this scale.
     return policy_.InTokens() ? Hard(tenth) : Margins(1) + kShift * tenth.fall;
   }
-  /// What a mean must not lie beyond, whatever the seeds show.
+  /// What no mean and no seed may lie beyond, but by chance.
   double Gross(const Tenth& tenth) const {
-    double chance = kMedians * tenth.median;
-    // One pair shows no spread of seeds.
-    if (tenth.seeds.count > 1) {
-      chance =
-          std::min(chance, std::max(0., kHardMargins - policy_.gross_factor) *
-                               policy_.margin_percent);
-    }
-    return Margins(policy_.gross_factor) + kGrossShift * tenth.fall +
-           std::max({chance, kErrors * tenth.noise, kErrors * tenth.spread});
+    return Margins(policy_.gross_factor) + kGrossShift * tenth.fall;
   }
   double Hard(const Tenth& tenth) const {
     return Margins(kHardMargins) + kGrossShift * tenth.fall;
   }
-
-  /// Seeds that happen to agree in a part that is no further off than others
-  /// show chance.
-  bool IsOut(const Tenth& tenth) const {
-    constexpr double kStandsOut = 2;
-    return tenth.Size(policy_) - tenth.half > Soft(tenth) &&
-           (tenth.Size(policy_) > kStandsOut * tenth.median ||
-            tenth.middle > Soft(tenth));
+  /// With chance, of the mean over two seeds or more.
+  double GrossOfMean(const Tenth& tenth) const {
+    const auto n = static_cast<double>(tenth.noise.size());
+    return Gross(tenth) +
+           std::max(mean_chance_, kErrors * tenth.Noise() / std::sqrt(n));
+  }
+  /// With chance, of one seed.
+  double GrossOfSeed(const Tenth& tenth, size_t seed) const {
+    const double of_peers = tenth.calm.size() < kFewestPeers
+                                ? 0
+                                : kSeedMedians * MedianSize(tenth.calm);
+    return Gross(tenth) +
+           std::max({seed_chance_, of_peers, kErrors * tenth.Noise(),
+                     kErrors * tenth.noise[seed]});
   }
 
+  bool IsOut(const Tenth& tenth) const {
+    return Size(tenth.seeds.mean) - std::max(tenth.half, most_chance_) >
+           Soft(tenth);
+  }
   bool IsGross(const Tenth& tenth) const {
     constexpr double kSpreads = 3;  // of the mean over seeds
-    return tenth.Calm(policy_) > Gross(tenth) &&
-           tenth.Size(policy_) > kSpreads * tenth.Error();
+    return tenth.calm.size() > 1 &&
+           Size(stats::Mean(tenth.calm)) > GrossOfMean(tenth) &&
+           Size(tenth.seeds.mean) > kSpreads * tenth.Error();
   }
 
   Outcome OutcomeOf(const Tenth& tenth) const {
-    const bool out = IsOut(tenth);
-    if (policy_.question == compare::Question::kRegression) {
-      return out || IsGross(tenth) ? Outcome::kFail : Outcome::kPass;
+    if (Size(tenth.seeds.mean) - tenth.half > Hard(tenth)) {
+      return Outcome::kFail;
     }
-    if (tenth.Size(policy_) - tenth.half > Hard(tenth)) return Outcome::kFail;
-    return out || IsGross(tenth) ? Outcome::kInconclusive : Outcome::kPass;
+    return IsOut(tenth) || IsGross(tenth) ? OfDoubt() : Outcome::kPass;
+  }
+  /// What is far off may yet be chance or the recipe, which is no fault.
+  Outcome OfDoubt() const {
+    return policy_.question == compare::Question::kRegression
+               ? Outcome::kFail
+               : Outcome::kInconclusive;
+  }
+
+  /// The seed that lies furthest beyond its limit; empty if none does.
+  std::optional<Check> GrossSeed() const {
+    const Tenth* worst = nullptr;
+    size_t seed = 0;
+    double excess = 1;
+    for (const Tenth& tenth : tenths_) {
+      for (size_t i = 0; i < tenth.calm.size(); ++i) {
+        const double over = Size(tenth.calm[i]) / GrossOfSeed(tenth, i);
+        if (!(over > excess)) continue;
+        worst = &tenth;
+        seed = i;
+        excess = over;
+      }
+    }
+    if (worst == nullptr) return std::nullopt;
+    Check check = CheckOf(*worst, OfDoubt(),
+                          fmt::format("seed {}, ", pairing_.pairs[seed].seed));
+    check.value = worst->calm[seed];
+    check.limit = GrossOfSeed(*worst, seed);
+    check.pairs = stats::Summarize({&worst->calm[seed], 1});
+    return check;
   }
 
   /// One step that the untrained model would have done better.
@@ -376,38 +420,49 @@ class Trajectory {
     return std::nullopt;
   }
 
-  void Describe(const Tenth& tenth, Outcome outcome, Check& check) const {
-    const double limit =
-        IsOut(tenth) || outcome == Outcome::kPass ? Soft(tenth) : Gross(tenth);
-    const std::string side = policy_.one_sided ? "+" : "+-";
+  /// Without value and limit; `whose` is "" of the mean over seeds.
+  Check CheckOf(const Tenth& tenth, Outcome outcome,
+                const std::string& whose) const {
     const int64_t first = steps_[tenth.part.first];
     const int64_t last = steps_[tenth.part.last - 1];
-    check.outcome = outcome;
+    Check check{.name = "trajectory", .outcome = outcome, .unit = "%"};
     check.quantity =
-        first == last
-            ? fmt::format("step {}: mean loss difference", first)
-            : fmt::format("steps {} to {}: mean loss difference", first, last);
-    check.value = tenth.seeds.mean;
+        fmt::format("{}{}: {}loss difference", whose,
+                    first == last ? fmt::format("step {}", first)
+                                  : fmt::format("steps {} to {}", first, last),
+                    whose.empty() ? "mean " : "");
     check.relation =
-        (outcome == Outcome::kPass ? "not beyond " : "beyond ") + side;
-    check.limit = limit;
-    if (std::isfinite(tenth.half)) {
-      check.lower = tenth.seeds.mean - tenth.half;
-      check.upper = tenth.seeds.mean + tenth.half;
-    }
+        fmt::format("{}beyond {}", outcome == Outcome::kPass ? "not " : "",
+                    policy_.one_sided ? "+" : "+-");
     check.evidence = fmt::format(
-        "the furthest of {} part{} of the training; the baseline's loss moves "
-        "by {:.2g} % there, {} seed pair{}{}",
-        tenths_.size(), tenths_.size() == 1 ? "" : "s", tenth.fall,
-        tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
+        "the furthest of {} part{} of the training; the {} loss moves by "
+        "{:.2g} % there, {} seed pair{}{}",
+        tenths_.size(), tenths_.size() == 1 ? "" : "s",
+        policy_.question == compare::Question::kRegression ? "approved"
+                                                           : "baseline's",
+        tenth.fall, tenth.seeds.count, tenth.seeds.count == 1 ? "" : "s",
         good_ ? ", spread of " + good_->source : "");
-    if (outcome == Outcome::kPass) return;
+    if (outcome == Outcome::kPass) return check;
     check.pairs = tenth.seeds;
     check.next = fmt::format(
         "see what differs in steps {} to {}; that the ends agree does not make "
         "up for it. If the change is meant to do this, approve it as a new "
         "baseline or set a wider margin",
         first, last);
+    return check;
+  }
+
+  Check CheckOfMean(const Tenth& tenth, Outcome outcome) const {
+    Check check = CheckOf(tenth, outcome, "");
+    check.value = tenth.seeds.mean;
+    check.limit = IsOut(tenth) || outcome == Outcome::kPass
+                      ? Soft(tenth)
+                      : GrossOfMean(tenth);
+    if (std::isfinite(tenth.half)) {
+      check.lower = tenth.seeds.mean - tenth.half;
+      check.upper = tenth.seeds.mean + tenth.half;
+    }
+    return check;
   }
 
   const compare::Pairing& pairing_;
@@ -416,6 +471,11 @@ class Trajectory {
   const double resolution_;  ///< of the logs' digits, percent
   const std::optional<GoodRuns> good_;
   std::vector<Tenth> tenths_;
+  // What chance may do, in percent: to a seed, to the mean over seeds as seeds
+  // and parts show, and at most to that mean as the seeds show.
+  double seed_chance_ = 0;
+  double mean_chance_ = 0;
+  double most_chance_ = 0;
 };
 
 }  // namespace

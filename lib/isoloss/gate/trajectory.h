@@ -8,14 +8,16 @@ namespace isoloss::gate {
 struct Evidence;
 
 /// The check `trajectory` of level L5: the mean difference in each tenth of the
-/// training, against limits that widen where the baseline's loss falls fast.
+/// training, and that of each seed, against limits that widen where the
+/// baseline's loss falls fast.
 /// docs/gate.md has the limits and where they come from. `alpha` is that of the
 /// tenths together.
 /// Requires runs that L0 found sound.
 Check JudgeTrajectory(const Evidence& evidence, const Policy& policy,
                       double alpha);
 
-/// "steps 21 to 30" of a check that JudgeTrajectory made.
+/// "steps 21 to 30", or "seed 3, steps 21 to 30", of a check that
+/// JudgeTrajectory made.
 std::string StepsOfTrajectory(const Check& check);
 
 }  // namespace isoloss::gate

@@ -70,7 +70,7 @@ Lines Field(std::string_view name, const std::string& text, size_t most,
 
 Lines Headline(const Judgement& judgement, const Reading& reading,
                const TextStyle& style) {
-  constexpr size_t kMost = 4;
+  constexpr size_t kMost = 7;  // names are short, so that all of it fits
   const std::string outcome(gate::OutcomeName(judgement.outcome));
   const size_t indent = outcome.size() + 2;
   Lines lines =

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
 
 #include "isoloss/gate/check_titles.h"
 #include "isoloss/gate/level.h"
@@ -246,31 +248,60 @@ std::string Headline(const Judgement& judgement) {
   return CannotBeJudged(judgement);
 }
 
-/// How far two runs are equal before they part; "" if not even their first
-/// step is, or if they never part.
-std::string WhereTheyPart(const Judgement& judgement) {
-  const gate::SeedDivergence* first = nullptr;
-  for (const gate::SeedDivergence& seed : judgement.divergences) {
-    if (!seed.first || seed.first->IsHeldOut()) continue;
-    if (first == nullptr || seed.first->step < first->first->step) {
-      first = &seed;
-    }
+/// Pairs that part at a step of training, the earliest first.
+std::vector<gate::SeedDivergence> PartedSeeds(const Judgement& judgement) {
+  std::vector<gate::SeedDivergence> parted;
+  std::ranges::copy_if(judgement.divergences, std::back_inserter(parted),
+                       [](const gate::SeedDivergence& seed) {
+                         return seed.first && !seed.first->IsHeldOut();
+                       });
+  std::ranges::stable_sort(parted, {}, [](const gate::SeedDivergence& seed) {
+    return seed.first->step;
+  });
+  return parted;
+}
+
+/// "Later part seed 4 at step 61, seed 5 at step 81." of those that do so after
+/// the first; how many they are, if they are many.
+std::string LaterSeeds(std::span<const gate::SeedDivergence> parted) {
+  constexpr size_t kMost = 3;
+  std::vector<std::string> later;
+  for (const gate::SeedDivergence& seed : parted) {
+    if (seed.first->step == parted.front().first->step) continue;
+    later.push_back(
+        fmt::format("seed {} at step {}", seed.seed, seed.first->step));
   }
+  if (later.empty()) return "";
+  return later.size() <= kMost
+             ? fmt::format(" Later part {}.", fmt::join(later, ", "))
+             : fmt::format(" {} others part later.", later.size());
+}
+
+/// How far pairs are equal before they part; "" if not even the first steps of
+/// the earliest are, or if none parts.
+std::string WhereTheyPart(const Judgement& judgement) {
+  const std::vector<gate::SeedDivergence> parted = PartedSeeds(judgement);
   // The first few losses may agree by their rounding alone.
   constexpr int64_t kFewest = 3;
-  if (first == nullptr || first->equal_values < kFewest) return "";
+  if (parted.empty() || parted.front().equal_values < kFewest) return "";
+  const gate::SeedDivergence& first = parted.front();
+  const auto alike =
+      std::ranges::count_if(parted, [&](const gate::SeedDivergence& seed) {
+        return seed.first->step == first.first->step;
+      });
   const bool long_equal = IsRegression(judgement) &&
-                          first->equal_values >= judgement.policy.early_steps;
+                          first.equal_values >= judgement.policy.early_steps;
   return fmt::format(
-      " Seed {} is equal in every {} up to step {} ({}); the first step that "
-      "differs is {}.{}",
-      first->seed, judgement.origin.empty() ? "bit" : "digit",
-      first->equal_until, Count(first->equal_values, "value"),
-      first->first->step,
+      " {} equal in every {} up to step {} ({}); the first step that differs "
+      "is {}.{}{}",
+      alike == 1 ? fmt::format("Seed {} is", first.seed)
+                 : fmt::format("{} seeds are", alike),
+      judgement.origin.empty() ? "bit" : "digit", first.equal_until,
+      Count(first.equal_values, "value"), first.first->step, LaterSeeds(parted),
       long_equal
           ? fmt::format(" Look at what came before step {}: a restart, a "
                         "checkpoint, or other data.",
-                        first->first->step)
+                        first.first->step)
           : "");
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "isoloss/base/atomic_file.h"
+#include "isoloss/base/digest.h"
 #include "isoloss/base/error.h"
 #include "isoloss/report/controls.h"
 #include "isoloss/report/json_numbers.h"
@@ -217,12 +218,23 @@ Json PeersJson(const std::vector<gate::PeerOpinion>& peers) {
   return list;
 }
 
+Json Sealed(Json json) {
+  json["digest"] = VerdictDigest(json);
+  return json;
+}
+
 /// File names are bytes of the system's choice: what is not UTF-8 is replaced.
 std::string TextOf(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
+
+std::string VerdictDigest(Json verdict) {
+  verdict.erase("digest");
+  return DigestToHex(
+      DigestOf(verdict.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
 
 Json VerdictJson(const gate::Judgement& judgement) {
   Json json{{"schema_version", kVerdictSchemaVersion},
@@ -276,7 +288,7 @@ Json VerdictJson(const gate::Judgement& judgement) {
     json["origin"] = judgement.origin;
     json["peers"] = PeersJson(judgement.peers);
   }
-  return json;
+  return Sealed(std::move(json));
 }
 
 std::string RenderJson(const gate::Judgement& judgement) {
@@ -292,10 +304,10 @@ std::string RenderJson(std::span<const gate::Judgement> judgements) {
     severest = std::max(severest, judgement.outcome);
     verdicts.push_back(VerdictJson(judgement));
   }
-  return TextOf({{"schema_version", kVerdictSchemaVersion},
-                 {"outcome", gate::OutcomeName(severest)},
-                 {"exit_code", gate::ExitCode(severest)},
-                 {"verdicts", std::move(verdicts)}});
+  return TextOf(Sealed({{"schema_version", kVerdictSchemaVersion},
+                        {"outcome", gate::OutcomeName(severest)},
+                        {"exit_code", gate::ExitCode(severest)},
+                        {"verdicts", std::move(verdicts)}}));
 }
 
 void WriteJson(std::span<const gate::Judgement> judgements,

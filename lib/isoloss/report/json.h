@@ -27,6 +27,10 @@ std::string RenderJson(const gate::Judgement& judgement);
 /// Requires at least one.
 std::string RenderJson(std::span<const gate::Judgement> judgements);
 
+/// Of all of such an object but its key `digest`, by which readers know that
+/// nobody edited it.
+std::string VerdictDigest(Json verdict);
+
 /// Writes RenderJson to `path`, completely or not at all.
 /// Errors   IoError naming the path and the system's reason.
 void WriteJson(std::span<const gate::Judgement> judgements,

@@ -231,10 +231,22 @@ struct Told {
     std::vector<double> value;
   };
   std::vector<Number> numbers;
+  /// A sign that no weight moved, at the steps where the log has it.
+  struct Idle {
+    std::string says;           ///< "the optimizer skipped its update"
+    std::vector<int64_t> step;  ///< ascending
+    std::vector<double> value;  ///< 0: none moved
+    double half_unit = 0;       ///< of the values, as Origin::loss_half_unit
+    bool may_begin = false;     ///< as while a loss scale is found
+  };
+  std::vector<Idle> idle;
   /// As Origin::loss_half_unit, of gradient norms.
   double grad_norm_half_unit = 0;
   /// By its statistics the curve is smoothed, though nothing declares it.
   bool looks_smoothed = false;
+  /// Of values in a coarse format the distance that all are multiples of,
+  /// though they are written with more digits; 0: none.
+  double loss_step = 0;
 };
 
 /// Who made the run, from what, how. Everything that must agree between two

@@ -1,0 +1,208 @@
+// Rule `training` of level L0.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "isoloss/compare/integrity.h"
+#include "support/foreign_runs.h"
+#include "support/synthetic_runs.h"
+
+namespace isoloss::compare {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// What rule `training` finds of one run of another program.
+std::vector<Finding> TrainingOf(const compare::Run& run) {
+  const Pairing pairing = PairBySeed("a", {&run}, "a", {&run});
+  for (const IntegrityRule& known : IntegrityRules()) {
+    if (known.name == "training") {
+      return known.check(pairing, Question::kRegression);
+    }
+  }
+  ADD_FAILURE() << "no rule";
+  return {};
+}
+
+/// Losses of a batch's noise alone, at a rate and with a gradient.
+Run Untrained() {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> noise(2.3, 0.02);
+  for (double& loss : run.log.steps.loss_nats) loss = noise(random);
+  run.log.steps.lr.assign(run.log.steps.step.size(), 1e-4);
+  return run;
+}
+
+MATCHER_P2(Finds, severity, text, "") {
+  return arg.severity == severity &&
+         arg.message.find(text) != std::string::npos;
+}
+
+TEST(Training, NeedsAGradientAndARate) {
+  EXPECT_THAT(TrainingOf(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(TrainingOf(Untrained()), IsEmpty());  // a warning, no more
+  compare::Run run = Untrained();
+  run.log.steps.grad_norm.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kBad,
+                         "the gradient norm is 0 in 100 of 100 steps")));
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run.log.steps.lr.clear();
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+  run = Untrained();
+  run.log.steps.lr.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad,
+                             "the learning rate is 0 in 100 of 100 steps")));
+}
+
+TEST(Training, MayRestForThreeSteps) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.lr.assign(100, 1e-4);
+  run.log.steps.lr[0] = 0;
+  run.log.steps.lr[99] = 0;
+  for (const size_t row : {40, 41, 42, 50}) run.log.steps.grad_norm[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.steps.grad_norm[43] = 0;
+  EXPECT_THAT(
+      TrainingOf(run),
+      Contains(Finds(Severity::kBad, "0 in 4 steps in a row, 41 to 44")));
+  // At a rate of 0 no weight was to move.
+  for (const size_t row : {40, 41, 42, 43}) run.log.steps.lr[row] = 0;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+// Units of 0.1 hide norms below 0.05, and of these half are 1.
+TEST(Training, CountsNoZeroThatDigitsExplain) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  for (size_t row = 10; row < 20; ++row) run.log.steps.grad_norm[row] = 0;
+  run.log.told.grad_norm_half_unit = 0.05;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  for (double& norm : run.log.steps.grad_norm) norm *= 1.3;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2)) << "0 is below 1.3 / 20";
+  run.log.told.grad_norm_half_unit = 0.005;
+  EXPECT_THAT(TrainingOf(run), SizeIs(2));
+}
+
+// As programs log it that never compute the norm. A log that contradicts itself
+// is no proof either way.
+TEST(Training, IsUndecidedWhereTheLossFallsWithoutAGradient) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.grad_norm.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "but the loss falls")));
+  run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.lr.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "but the loss falls")));
+  // 0.0000 may stand for 3e-5.
+  run.log.provenance.origin.lr_half_unit = 0.5e-4;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, MovesWeights) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.provenance.initial_weights_digest = "w";
+  run.log.provenance.final_weights_digest = "v";
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.provenance.final_weights_digest = "w";
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad, "have the digest w before")));
+  compare::Run own = testing::SyntheticRun(true, 1, 0);
+  own.log.parameters = testing::SampleParameters(own.log.steps);
+  EXPECT_THAT(TrainingOf(own), IsEmpty());
+  std::ranges::fill(own.log.parameters.update_ratio, 0);
+  EXPECT_THAT(
+      TrainingOf(own),
+      Contains(Finds(Severity::kBad, "no parameter moved in 50 steps")));
+}
+
+TEST(Training, GivesNoLossAgainAndAgain) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.steps.loss_nats.assign(100, 2.302585);
+  run.log.provenance.origin.loss_half_unit = 0.5e-6;
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad, "each of the 100")));
+  run.log.provenance.origin.loss_half_unit = 0.005;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, StopsWhereOneLossStands) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  run.log.provenance.origin.loss_half_unit = 0.5e-6;
+  auto& loss = run.log.steps.loss_nats;
+  std::fill(loss.begin() + 40, loss.end(), 3.1);
+  EXPECT_THAT(TrainingOf(run),
+              Contains(Finds(Severity::kBad,
+                             "each of the 60 losses of steps 41 to 100")));
+  // Nineteen may be a pause; and a log may repeat each value until the next.
+  run = testing::ForeignRunOf("a", 1, 0);
+  std::fill(loss.begin() + 81, loss.end(), 3.1);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.provenance.origin.loss_half_unit = 0.5e-6;
+  for (size_t row = 0; row < 100; ++row) loss[row] = loss[row / 25 * 25];
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, GoesOnToItsEnd) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  auto& rates = run.log.steps.lr;
+  rates.assign(100, 1e-4);
+  std::fill(rates.begin() + 81, rates.end(), 0);
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  rates[80] = 0;
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "0 in the last 20 of 100")));
+  // 0.0000 may be 4e-5.
+  run.log.provenance.origin.lr_half_unit = 0.5e-4;
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, SkipsNoMoreUpdatesThanALossScaleNeeds) {
+  compare::Run run = testing::ForeignRunOf("a", 1, 0);
+  runlog::Told::Idle idle{.says = "the update was skipped",
+                          .step = run.log.steps.step,
+                          .value = std::vector<double>(100, 1),
+                          .may_begin = true};
+  std::fill_n(idle.value.begin(), 20, 0);
+  std::fill_n(idle.value.begin() + 60, 3, 0);
+  run.log.told.idle = {idle};
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+  run.log.told.idle[0].value[63] = 0;
+  EXPECT_THAT(
+      TrainingOf(run),
+      Each(Finds(Severity::kBad, "skipped in 4 steps in a row, 61 to 64")));
+  run.log.told.idle[0].value.assign(100, 0);
+  EXPECT_THAT(TrainingOf(run),
+              Each(Finds(Severity::kUnverified, "both can't be true")));
+  // Beyond what is judged.
+  run.log.told.idle[0].value = idle.value;
+  run.log.told.idle[0].value[99] = 0;
+  for (int64_t step = 101; step <= 110; ++step) {
+    run.log.told.idle[0].step.push_back(step);
+    run.log.told.idle[0].value.push_back(0);
+  }
+  EXPECT_THAT(TrainingOf(run), IsEmpty());
+}
+
+TEST(Training, IsShownByALossThatFalls) {
+  const auto warnings = [](const compare::Run& run) {
+    return NoTrainingWarnings(PairBySeed("a", {&run}, "b", {&run}));
+  };
+  EXPECT_THAT(warnings(testing::ForeignRunOf("a", 1, 0)), IsEmpty());
+  EXPECT_THAT(warnings(Untrained()),
+              Each(HasSubstr("this log shows no training")));
+  EXPECT_THAT(warnings(Untrained()), SizeIs(2));
+}
+
+}  // namespace
+}  // namespace isoloss::compare
