@@ -80,6 +80,22 @@ class GateForeign(ProgramTest):
         self.assertIn("--until 200", self.gate(whole, short, code=INVALID))
         self.gate(whole, short, "--until", "200", code=INCONCLUSIVE)
 
+    def test_a_run_that_broke_off_is_no_run(self):
+        logs = [self.torchtitan(f"{name}.log", losses(1)) for name in ("approved", "new")]
+        for log in logs:
+            with log.open("a", encoding="utf-8") as file:
+                file.write("Traceback (most recent call last):\n  File \"train.py\", line 1\n")
+        text = self.gate(logs[1], "--against", logs[0], code=INVALID)
+        self.assertIn("after step 400 its log has `Traceback", text)
+        self.gate(logs[1], "--against", logs[0], "--until", "400", code=PASS)
+
+    def test_a_run_that_began_anew_is_told_in_the_first_lines(self):
+        approved = self.torchtitan("approved.log", losses(1))
+        first = self.torchtitan("first.log", losses(1, 3)[:50]).read_text()
+        new = self.write_text("new.log", first + approved.read_text())
+        text = self.gate(new, "--against", approved, code=PASS)
+        self.assertIn("The last attempt counts alone", text)
+
     def test_equal_digits_pass_a_regression(self):
         approved = self.torchtitan("approved.log", losses(1))
         new = self.torchtitan("new.log", losses(1))

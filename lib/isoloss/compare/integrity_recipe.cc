@@ -66,6 +66,8 @@ void ReportSites(const Run& run, Findings& findings) {
         {"fprop", {recipe.fprop_x[i], recipe.fprop_w[i]}},
         {"dgrad", {recipe.dgrad_dy[i], recipe.dgrad_w[i]}},
         {"wgrad", {dy, recipe.wgrad_x[i]}}};
+    // A text of other making.
+    if (!OperandsOf(line->second, "wgrad")) continue;
     for (const auto& [product, found] : products) {
       const auto asked = OperandsOf(line->second, product);
       if (!asked || *asked == found) continue;
