@@ -22,13 +22,13 @@ TEST(PolicyText, ShowsInWordsWhatTheJsonHolds) {
   EXPECT_GT(keys.size(), 20U);
   for (const Json& key : keys) {
     const std::string unit = key["unit"];
-    EXPECT_THAT(words,
-                HasSubstr(fmt::format(
-                    " {} = {}{} {} values: {}", key["name"].get<std::string>(),
-                    key["default"].get<std::string>(),
-                    unit.empty() ? "" : " # " + unit,
-                    key["meaning"].get<std::string>(),
-                    key["values"].get<std::string>())));
+    EXPECT_THAT(
+        words,
+        HasSubstr(fmt::format(
+            " {} = {}{} {} values: {}", key["name"].get<std::string>(),
+            key["default"].get<std::string>(), unit.empty() ? "" : " # " + unit,
+            key["meaning"].get<std::string>(),
+            key["values"].get<std::string>())));
   }
 }
 

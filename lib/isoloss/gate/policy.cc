@@ -48,8 +48,8 @@ class KeyDescriber {
  private:
   void Add(std::string_view key, std::string range, std::string_view unit) {
     const std::string name(key);
-    keys_.push_back({name, defaults_.at(name), std::move(range),
-                     std::string(unit), ""});
+    keys_.push_back(
+        {name, defaults_.at(name), std::move(range), std::string(unit), ""});
   }
 
   const std::map<std::string, std::string>& defaults_;
